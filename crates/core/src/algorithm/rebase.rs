@@ -1,0 +1,87 @@
+//! A state under another quota than the one it was written under: what was used is kept.
+
+use super::{Counts, Log, ManyBuckets, SlidingWindow, State};
+use crate::{Algorithm, Quota, Timestamp};
+
+impl State {
+    /// This state, written under the quota `from`, as a state of the quota `to`.
+    ///
+    /// What was used when it was written counts as used under the new quota at that same time: available becomes
+    /// the new capacity minus what was used, which may be debt, and the new quota's rule goes on from there.
+    #[must_use]
+    pub fn rebase(self, from: &Quota, to: &Quota) -> State {
+        match (self, to.algorithm()) {
+            (State::New, _) => State::New,
+            (State::TokenBucket { deficit, last }, Algorithm::TokenBucket) => {
+                // Rescaled, not rounded to whole units: keys that change tier with every call must still refill.
+                // At most half of 2^128, as a deficit is below 2^33 units of 2^45 and a unit below 2^45.
+                let deficit = (deficit * u128::from(to.unit())).div_ceil(from.unit().into());
+                State::TokenBucket { deficit, last }
+            }
+            (State::SlidingWindow { counts, last }, Algorithm::SlidingWindow)
+                if same_buckets(from, to) =>
+            {
+                State::SlidingWindow { counts, last }
+            }
+            (State::SlidingLog(log), Algorithm::SlidingLog) => State::SlidingLog(log),
+            (state, _) => {
+                let Some(last) = state.last() else {
+                    return State::New;
+                };
+                to.with_used(state.used(from), last)
+            }
+        }
+    }
+
+    /// Whole units used under `quota` when the state was written, rounded up.
+    fn used(&self, quota: &Quota) -> u64 {
+        match self {
+            State::New => 0,
+            State::TokenBucket { deficit, .. } => deficit.div_ceil(quota.unit().into()) as u64,
+            State::FixedWindow { deficit, .. } => *deficit,
+            State::SlidingWindow { counts, last } => {
+                SlidingWindow::<ManyBuckets>::new(quota, Some(counts), *last, *last).used()
+            }
+            State::SlidingLog(log) => log.units(),
+        }
+    }
+}
+
+impl Quota {
+    /// The state of a key that took `used` units at `last`.
+    fn with_used(&self, used: u64, last: Timestamp) -> State {
+        if used == 0 {
+            return State::New;
+        }
+        match self.algorithm() {
+            Algorithm::TokenBucket => State::TokenBucket {
+                deficit: u128::from(used) * u128::from(self.unit()),
+                last,
+            },
+            Algorithm::FixedWindow => State::FixedWindow {
+                deficit: used,
+                last,
+            },
+            Algorithm::SlidingWindow => {
+                let mut counts = vec![0; self.parts().buckets as usize + 1];
+                counts[self.parts().buckets as usize] = used;
+                State::SlidingWindow {
+                    counts: Counts::from_slice(&counts),
+                    last,
+                }
+            }
+            Algorithm::SlidingLog => State::SlidingLog(Log::from_runs([(last, used)], last)),
+        }
+    }
+}
+
+fn same_buckets(a: &Quota, b: &Quota) -> bool {
+    let shape = |quota: &Quota| {
+        (
+            quota.bucket_micros(),
+            quota.parts().buckets,
+            quota.parts().start,
+        )
+    };
+    shape(a) == shape(b)
+}

@@ -1,0 +1,193 @@
+//! Exact: every request of the trailing period is remembered, requests of the same microsecond together.
+//!
+//! Each run carries the running total up to and including it, so that "how much has been used" and "when will that
+//! much be free" are binary searches, however long the log.
+
+use std::collections::VecDeque;
+
+use super::{State, View};
+use crate::{Quota, Timestamp};
+
+/// What a `sliding_log` has seen.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Log {
+    runs: VecDeque<Run>,
+    /// The running total before the first run. Totals wrap; only differences mean anything.
+    before: u64,
+    /// When it was written: a refund may have taken the newest run away.
+    last: Timestamp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Run {
+    at: Timestamp,
+    total: u64,
+}
+
+impl Log {
+    /// A log of `(time, units)` runs, oldest first, written at `last`.
+    pub fn from_runs(runs: impl IntoIterator<Item = (Timestamp, u64)>, last: Timestamp) -> Self {
+        let mut log = Log::default();
+        for (at, units) in runs {
+            log.push(at, units);
+        }
+        log.last = last;
+        log
+    }
+
+    /// The runs, oldest first: when, and how many units.
+    pub fn runs(&self) -> impl Iterator<Item = (Timestamp, u64)> {
+        let mut before = self.before;
+        self.runs.iter().map(move |run| {
+            let units = run.total.wrapping_sub(before);
+            before = run.total;
+            (run.at, units)
+        })
+    }
+
+    /// Everything that is written down.
+    pub(super) fn units(&self) -> u64 {
+        self.after(self.runs.len())
+    }
+
+    pub(super) fn last(&self) -> Timestamp {
+        self.last
+    }
+
+    /// When the newest run expires.
+    pub(super) fn new_at(&self, quota: &Quota) -> u128 {
+        self.runs.back().map_or(0, |run| {
+            u128::from(run.at.as_micros()) + u128::from(quota.period_micros())
+        })
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.runs.capacity() * size_of::<Run>()
+    }
+
+    /// The units of the first `count` runs.
+    fn after(&self, count: usize) -> u64 {
+        let total = if count == 0 {
+            self.before
+        } else {
+            self.runs[count - 1].total
+        };
+        total.wrapping_sub(self.before)
+    }
+
+    fn push(&mut self, at: Timestamp, units: u64) {
+        let total = self.before.wrapping_add(self.units()).wrapping_add(units);
+        match self.runs.back_mut() {
+            Some(newest) if newest.at == at => newest.total = total,
+            _ => self.runs.push_back(Run { at, total }),
+        }
+        self.last = at;
+    }
+
+    fn take_back(&mut self, units: u64) {
+        let mut left = units;
+        while let Some(newest) = self.runs.back().copied() {
+            let run = self.units() - self.after(self.runs.len() - 1);
+            if left < run {
+                self.runs.back_mut().expect("not empty").total = newest.total.wrapping_sub(left);
+                return;
+            }
+            left -= run;
+            self.runs.pop_back();
+        }
+    }
+
+    fn forget_first(&mut self, count: usize) {
+        self.before = self.before.wrapping_add(self.after(count));
+        self.runs.drain(..count);
+        // A key that was busy once does not keep its room for ever.
+        if self.runs.capacity() > 16 && self.runs.capacity() / 4 > self.runs.len() {
+            self.runs.shrink_to(self.runs.len() * 2);
+        }
+    }
+}
+
+/// A log at one time. What has expired is dropped when something is written, so that a look changes nothing.
+pub(super) struct SlidingLog {
+    rate: u64,
+    period: u64,
+    log: Log,
+    at: Timestamp,
+    /// How many runs have expired at `at`.
+    expired: usize,
+}
+
+impl SlidingLog {
+    /// The log at `at`.
+    #[inline]
+    pub(super) fn new(quota: &Quota, log: Log, at: Timestamp) -> Self {
+        let period = quota.period_micros();
+        // In this form nothing overflows: a run is never later than the view.
+        let expired = log
+            .runs
+            .partition_point(|run| at.as_micros() - run.at.as_micros() >= period);
+        SlidingLog {
+            rate: quota.rate_u64(),
+            period,
+            log,
+            at,
+            expired,
+        }
+    }
+
+    /// Units in the period.
+    #[inline]
+    fn used(&self) -> u64 {
+        self.log.units() - self.log.after(self.expired)
+    }
+
+    fn forget_expired(&mut self) {
+        self.log.forget_first(self.expired);
+        self.expired = 0;
+        self.log.last = self.at;
+    }
+}
+
+impl View for SlidingLog {
+    fn remaining(&self) -> u32 {
+        self.rate.saturating_sub(self.used()) as u32
+    }
+
+    fn when(&self, need: u64, slack: u64) -> u128 {
+        let room = self.rate + slack - need;
+        if self.used() <= room {
+            return self.at.as_micros().into();
+        }
+        let units = self.log.units();
+        // The first run after whose end the rest fits.
+        let later = |run: &Run| units - run.total.wrapping_sub(self.log.before);
+        let index = self.log.runs.partition_point(|run| later(run) > room);
+        u128::from(self.log.runs[index].at.as_micros()) + u128::from(self.period)
+    }
+
+    fn admits(&self, need: u64, slack: u64) -> bool {
+        self.used() + need <= self.rate + slack
+    }
+
+    fn record(&mut self, cost: u64) {
+        self.forget_expired();
+        self.log.push(self.at, cost);
+    }
+
+    fn refund(&mut self, cost: u64) {
+        self.forget_expired();
+        self.log.take_back(cost);
+    }
+
+    fn write(self, state: &mut State) {
+        *state = if self.log.runs.is_empty() {
+            State::New
+        } else {
+            State::SlidingLog(self.log)
+        };
+    }
+
+    fn put_back(self, state: &mut State) {
+        self.write(state);
+    }
+}

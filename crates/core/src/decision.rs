@@ -1,0 +1,261 @@
+//! What a limit answers.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::time::span;
+
+/// Why a request was denied, or why an allowed one is not an ordinary yes.
+///
+/// An allowed decision has a reason in two cases: a limit in shadow mode would have denied it, or the store was
+/// broken and the limit's failure policy admitted it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The quota does not admit it now.
+    Rate,
+    /// The key is on a deny list.
+    Deny,
+    /// The cost is more than the capacity: it can never succeed.
+    CostExceedsCapacity,
+    /// Too many at once.
+    Concurrency,
+    /// The store was broken.
+    Store,
+}
+
+impl Reason {
+    /// The name used in JSON, metrics and logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Reason::Rate => "rate",
+            Reason::Deny => "deny",
+            Reason::CostExceedsCapacity => "cost_exceeds_capacity",
+            Reason::Concurrency => "concurrency",
+            Reason::Store => "store",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The answer of one limit to one operation. A denial is an answer too, not an error.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Decision {
+    // Spans in microseconds; NEVER stands for none, which keeps the whole in one cache line.
+    retry_after: u128,
+    next_after: u128,
+    reset_after: u128,
+    limit: u32,
+    remaining: u32,
+    reason: Option<Reason>,
+    allowed: bool,
+}
+
+const NEVER: u128 = u128::MAX;
+
+/// The fields of a [`Decision`], for stores that get them from elsewhere. Spans are in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DecisionParts {
+    /// Whether the request may go on.
+    pub allowed: bool,
+    /// The capacity.
+    pub limit: u32,
+    /// Whole units left.
+    pub remaining: u32,
+    /// Until a retry succeeds, or until a reservation's debt has cleared.
+    pub retry_after: Option<u128>,
+    /// Until `remaining` grows; none when it is the whole capacity.
+    pub next_after: Option<u128>,
+    /// Until the key is as good as new.
+    pub reset_after: u128,
+    /// Why it was denied.
+    pub reason: Option<Reason>,
+}
+
+impl From<DecisionParts> for Decision {
+    fn from(parts: DecisionParts) -> Self {
+        Decision {
+            retry_after: parts.retry_after.unwrap_or(NEVER),
+            next_after: parts.next_after.unwrap_or(NEVER),
+            reset_after: parts.reset_after,
+            limit: parts.limit,
+            remaining: parts.remaining,
+            reason: parts.reason,
+            allowed: parts.allowed,
+        }
+    }
+}
+
+fn optional(micros: u128) -> Option<Duration> {
+    (micros != NEVER).then(|| span(micros))
+}
+
+impl Decision {
+    /// A denial by a deny list: nothing was asked of the store, and waiting does not help.
+    pub fn denied_by_list(limit: u32) -> Self {
+        DecisionParts {
+            allowed: false,
+            limit,
+            remaining: 0,
+            retry_after: None,
+            next_after: None,
+            reset_after: 0,
+            reason: Some(Reason::Deny),
+        }
+        .into()
+    }
+
+    /// Whether the request may go on.
+    pub const fn allowed(&self) -> bool {
+        self.allowed
+    }
+
+    /// The capacity: the most that can be had at once.
+    pub const fn limit(&self) -> u64 {
+        self.limit as u64
+    }
+
+    /// Whole units left after this operation.
+    pub const fn remaining(&self) -> u64 {
+        self.remaining as u64
+    }
+
+    /// How long to wait before a retry, honestly: if nobody else takes anything, a retry that late is allowed and
+    /// one a microsecond earlier is not. After a reservation: when its debt has cleared and the work may start.
+    ///
+    /// None when the request was allowed without debt, and when waiting cannot help (see [`Decision::reason`]).
+    pub fn retry_after(&self) -> Option<Duration> {
+        optional(self.retry_after)
+    }
+
+    /// How long until [`Decision::remaining`] grows; none when it is the whole capacity.
+    pub fn next_after(&self) -> Option<Duration> {
+        optional(self.next_after)
+    }
+
+    /// How long until the key is as good as new.
+    pub fn reset_after(&self) -> Duration {
+        span(self.reset_after)
+    }
+
+    /// Why it was denied; for an allowed decision, why it is not an ordinary yes.
+    pub const fn reason(&self) -> Option<Reason> {
+        self.reason
+    }
+
+    /// This decision as an error when it is a denial, for those who like `?`.
+    pub fn into_result(self) -> Result<Decision, Denied> {
+        if self.allowed {
+            Ok(self)
+        } else {
+            Err(Denied(self))
+        }
+    }
+
+    /// The fields, for writing the decision down.
+    pub fn into_parts(self) -> DecisionParts {
+        let optional = |micros| (micros != NEVER).then_some(micros);
+        DecisionParts {
+            allowed: self.allowed,
+            limit: self.limit,
+            remaining: self.remaining,
+            retry_after: optional(self.retry_after),
+            next_after: optional(self.next_after),
+            reset_after: self.reset_after,
+            reason: self.reason,
+        }
+    }
+
+    /// The decision of a limit in shadow mode: a denial becomes a yes that keeps its reason.
+    #[must_use]
+    pub fn shadowed(mut self) -> Self {
+        if !self.allowed {
+            self.allowed = true;
+            self.retry_after = NEVER;
+        }
+        self
+    }
+}
+
+impl fmt::Debug for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Decision")
+            .field("allowed", &self.allowed)
+            .field("limit", &self.limit)
+            .field("remaining", &self.remaining)
+            .field("retry_after", &self.retry_after())
+            .field("next_after", &self.next_after())
+            .field("reset_after", &self.reset_after())
+            .field("reason", &self.reason)
+            .finish()
+    }
+}
+
+/// A denial as an error, from [`Decision::into_result`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Denied(Decision);
+
+impl Denied {
+    /// The decision that denied.
+    pub const fn decision(&self) -> &Decision {
+        &self.0
+    }
+}
+
+impl fmt::Display for Denied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.reason {
+            Some(reason) => write!(f, "denied ({reason})")?,
+            None => f.write_str("denied")?,
+        }
+        match self.0.retry_after() {
+            Some(wait) => write!(f, ", retry after {wait:?}"),
+            None => f.write_str(", a retry cannot succeed"),
+        }
+    }
+}
+
+impl std::error::Error for Denied {}
+
+/// The answer to several limits asked at once, all or nothing: one decision for each request, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct All {
+    decisions: Vec<Decision>,
+}
+
+impl All {
+    /// The answer made of these decisions.
+    pub fn new(decisions: Vec<Decision>) -> Self {
+        All { decisions }
+    }
+
+    /// Whether every limit allowed it, and so whether anything was taken.
+    pub fn allowed(&self) -> bool {
+        self.decisions.iter().all(Decision::allowed)
+    }
+
+    /// One decision for each request, in order. When the whole was denied, a limit that would have allowed it
+    /// reports what it has.
+    pub fn decisions(&self) -> &[Decision] {
+        &self.decisions
+    }
+
+    /// When all of them would pass; none when they all did, and when one of them never can.
+    pub fn retry_after(&self) -> Option<Duration> {
+        let denied = self.decisions.iter().filter(|decision| !decision.allowed);
+        denied
+            .map(|decision| decision.retry_after)
+            .max()
+            .and_then(optional)
+    }
+
+    /// The decisions themselves.
+    pub fn into_decisions(self) -> Vec<Decision> {
+        self.decisions
+    }
+}

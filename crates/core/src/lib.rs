@@ -1,0 +1,44 @@
+//! The pure part of Tidegate: quotas, keys, decisions, exact algorithms and the [`Store`] contract.
+//!
+//! Nothing in this crate reads a clock, does I/O, starts a thread or uses a floating point number, so the same
+//! code runs in a service, in a database's client, in a test that owns time and at the edge as wasm32.
+//!
+//! Every decision is one call of [`step`]: a pure function of quota, state, operation and time.
+//!
+//! ```
+//! use tidegate_core::{Cost, Op, Quota, State, Timestamp, seconds, step};
+//!
+//! let quota = Quota::token_bucket(10, seconds(1))?.capacity(20)?;
+//! let mut state = State::default(); // a new key has its whole capacity
+//! let now = Timestamp::from_millis(1_000);
+//!
+//! let taken = step(&quota, &mut state, Op::Limit(Cost::new(20)?), now);
+//! assert!(taken.decision.allowed());
+//!
+//! let denied = step(&quota, &mut state, Op::Limit(Cost::ONE), now).decision;
+//! assert!(!denied.allowed());
+//! assert_eq!(denied.retry_after().unwrap().as_millis(), 100);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod algorithm;
+mod cost;
+mod decision;
+mod key;
+mod quota;
+mod scope;
+mod store;
+mod time;
+
+pub use algorithm::{Counts, Entry, Log, Op, Outcome, State, step, step_all};
+pub use cost::{Cost, InvalidCost};
+pub use decision::{All, Decision, DecisionParts, Denied, Reason};
+pub use key::Key;
+pub use quota::{Algorithm, MAX_COUNT, MAX_PERIOD, MIN_PERIOD, Quota, QuotaError, QuotaParts};
+pub use scope::Scope;
+pub use store::{
+    BoxFuture, Capabilities, DynStore, OnStoreError, Request, Store, StoreError, StoreErrorKind,
+    Testing,
+};
+pub use time::{Timestamp, ceil_millis, ceil_seconds, days, hours, millis, minutes, seconds};

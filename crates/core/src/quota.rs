@@ -1,0 +1,495 @@
+//! An algorithm with its numbers.
+
+use std::fmt;
+use std::time::Duration;
+
+/// The largest rate, capacity or debt.
+pub const MAX_COUNT: u64 = u32::MAX as u64;
+/// The shortest period.
+pub const MIN_PERIOD: Duration = Duration::from_millis(1);
+/// The longest period: 366 days.
+pub const MAX_PERIOD: Duration = Duration::from_secs(366 * 86_400);
+
+const MAX_BUCKETS: u64 = 64;
+
+/// How a quota counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Algorithm {
+    /// Starts full, refills continuously, allows a burst up to the capacity.
+    TokenBucket,
+    /// Grants `rate` at the start of every window.
+    FixedWindow,
+    /// A weighted estimate over the trailing period.
+    SlidingWindow,
+    /// Exact over the trailing period.
+    SlidingLog,
+}
+
+impl Algorithm {
+    /// Every algorithm.
+    pub const ALL: [Algorithm; 4] = [
+        Algorithm::TokenBucket,
+        Algorithm::FixedWindow,
+        Algorithm::SlidingWindow,
+        Algorithm::SlidingLog,
+    ];
+
+    /// The name in configs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Algorithm::TokenBucket => "token_bucket",
+            Algorithm::FixedWindow => "fixed_window",
+            Algorithm::SlidingWindow => "sliding_window",
+            Algorithm::SlidingLog => "sliding_log",
+        }
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// An algorithm with its numbers, checked when it is built: an invalid quota cannot exist.
+///
+/// ```
+/// use tidegate_core::{Quota, minutes, seconds};
+///
+/// let login = Quota::fixed_window(5, minutes(1))?;
+/// let send = Quota::token_bucket(10, seconds(1))?.capacity(20)?;
+/// assert_eq!(send.parts().capacity, 20);
+///
+/// let error = Quota::sliding_log(0, seconds(1)).unwrap_err();
+/// assert_eq!(error.to_string(), "rate 0 is not accepted: expected a whole number from 1 to 4294967295");
+/// # Ok::<(), tidegate_core::QuotaError>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Quota {
+    period: u64,
+    start: u64,
+    /// Sub-units in one unit of a token bucket.
+    unit: u64,
+    /// Sub-units a microsecond brings.
+    refill: u32,
+    rate: u32,
+    capacity: u32,
+    max_debt: Option<u32>,
+    buckets: u8,
+    algorithm: Algorithm,
+}
+
+impl Quota {
+    /// `rate` per `period`, refilled continuously; a burst up to the capacity, which is `rate` unless
+    /// [`Quota::capacity`] says otherwise.
+    pub fn token_bucket(rate: u64, period: Duration) -> Result<Self, QuotaError> {
+        Self::new(Algorithm::TokenBucket, rate, period)
+    }
+
+    /// `rate` in every window of `period`. Windows are the same for every key: they begin at the epoch plus
+    /// [`Quota::start`]. With a [`Quota::capacity`] above `rate`, what is left over rolls into the next windows.
+    pub fn fixed_window(rate: u64, period: Duration) -> Result<Self, QuotaError> {
+        Self::new(Algorithm::FixedWindow, rate, period)
+    }
+
+    /// An estimate of `rate` in any trailing `period`, at most 2 * rate - 1 in the worst one. More
+    /// [`Quota::buckets`] make it finer.
+    pub fn sliding_window(rate: u64, period: Duration) -> Result<Self, QuotaError> {
+        Self::new(Algorithm::SlidingWindow, rate, period)
+    }
+
+    /// Exactly `rate` in any trailing `period`. Remembers every request, up to `rate` of them for a key.
+    pub fn sliding_log(rate: u64, period: Duration) -> Result<Self, QuotaError> {
+        Self::new(Algorithm::SlidingLog, rate, period)
+    }
+
+    /// A quota of any algorithm, with the defaults for what `rate` and `period` leave open.
+    pub fn new(algorithm: Algorithm, rate: u64, period: Duration) -> Result<Self, QuotaError> {
+        let rate = count("rate", rate)?;
+        let period = micros("period", period)?;
+        if period < MIN_PERIOD.as_micros() as u64 || period > MAX_PERIOD.as_micros() as u64 {
+            return Err(QuotaError::new(
+                "period",
+                span_text(period),
+                "a time from 1ms to 366d",
+            ));
+        }
+        let divisor = gcd(u64::from(rate), period);
+        Ok(Quota {
+            algorithm,
+            rate,
+            period,
+            capacity: rate,
+            start: 0,
+            buckets: 1,
+            max_debt: None,
+            unit: period / divisor,
+            refill: (u64::from(rate) / divisor) as u32,
+        })
+    }
+
+    /// The same quota with another capacity: the most that can be had at once. For `token_bucket` and
+    /// `fixed_window`.
+    pub fn capacity(self, capacity: u64) -> Result<Self, QuotaError> {
+        self.uses(
+            "capacity",
+            capacity,
+            &[Algorithm::TokenBucket, Algorithm::FixedWindow],
+        )?;
+        Ok(Quota {
+            capacity: count("capacity", capacity)?,
+            ..self
+        })
+    }
+
+    /// The same quota with its windows moved: they begin at `start` plus whole periods. For `fixed_window` and
+    /// `sliding_window`.
+    pub fn start(self, start: Duration) -> Result<Self, QuotaError> {
+        let start = micros("start", start)?;
+        self.uses(
+            "start",
+            span_text(start),
+            &[Algorithm::FixedWindow, Algorithm::SlidingWindow],
+        )?;
+        Ok(Quota {
+            start: start % self.period,
+            ..self
+        })
+    }
+
+    /// The same quota with its period cut into `buckets`, which makes the estimate finer. For `sliding_window`.
+    pub fn buckets(self, buckets: u64) -> Result<Self, QuotaError> {
+        self.uses("buckets", buckets, &[Algorithm::SlidingWindow])?;
+        if !(1..=MAX_BUCKETS).contains(&buckets) {
+            return Err(QuotaError::new(
+                "buckets",
+                buckets,
+                "a whole number from 1 to 64",
+            ));
+        }
+        if !self.period.is_multiple_of(buckets) {
+            let expected = format!(
+                "a number that divides the period of {} microseconds",
+                self.period
+            );
+            return Err(QuotaError::new("buckets", buckets, expected));
+        }
+        Ok(Quota {
+            buckets: buckets as u8,
+            ..self
+        })
+    }
+
+    /// The same quota with a bound on what reservations may take beyond the capacity.
+    ///
+    /// Without one, the bound is [`MAX_COUNT`].
+    pub fn max_debt(self, max_debt: u64) -> Result<Self, QuotaError> {
+        match u32::try_from(max_debt) {
+            Ok(max_debt) => Ok(Quota {
+                max_debt: Some(max_debt),
+                ..self
+            }),
+            Err(_) => Err(QuotaError::new(
+                "max_debt",
+                max_debt,
+                "a whole number from 0 to 4294967295",
+            )),
+        }
+    }
+
+    /// This quota cut into `parts` whose numbers add up to the whole exactly: 10 over 3 is 4 + 3 + 3.
+    pub fn split(&self, parts: u32) -> Result<Vec<Quota>, QuotaError> {
+        let most = self.rate.min(self.capacity);
+        if parts == 0 || parts > most {
+            let expected =
+                format!("a whole number from 1 to {most}, so that every part gets at least 1");
+            return Err(QuotaError::new("shards", parts, expected));
+        }
+        let share = |whole: u32, index: u32| whole / parts + u32::from(index < whole % parts);
+        (0..parts)
+            .map(|index| {
+                let period = Duration::from_micros(self.period);
+                let part = Quota::new(self.algorithm, share(self.rate, index).into(), period)?;
+                let max_debt = self.max_debt.map(|debt| share(debt, index));
+                let capacity = share(self.capacity, index);
+                Ok(Quota {
+                    capacity,
+                    start: self.start,
+                    buckets: self.buckets,
+                    max_debt,
+                    ..part
+                })
+            })
+            .collect()
+    }
+
+    /// How it counts.
+    pub const fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// Everything the quota was built from.
+    pub const fn parts(&self) -> QuotaParts {
+        QuotaParts {
+            algorithm: self.algorithm,
+            rate: self.rate,
+            period: Duration::from_micros(self.period),
+            capacity: self.capacity,
+            start: Duration::from_micros(self.start),
+            buckets: self.buckets,
+            max_debt: self.max_debt,
+        }
+    }
+
+    pub(crate) const fn capacity_u32(&self) -> u32 {
+        self.capacity
+    }
+
+    pub(crate) const fn rate_u64(&self) -> u64 {
+        self.rate as u64
+    }
+
+    /// The length of one bucket of a sliding window.
+    pub(crate) const fn bucket_micros(&self) -> u64 {
+        self.period / self.buckets as u64
+    }
+
+    pub(crate) const fn period_micros(&self) -> u64 {
+        self.period
+    }
+
+    pub(crate) const fn start_micros(&self) -> u64 {
+        self.start
+    }
+
+    pub(crate) const fn unit(&self) -> u64 {
+        self.unit
+    }
+
+    pub(crate) const fn refill(&self) -> u64 {
+        self.refill as u64
+    }
+
+    /// How much may be taken beyond the capacity by a reservation.
+    pub(crate) fn slack(&self) -> u64 {
+        self.max_debt.map_or(MAX_COUNT, u64::from)
+    }
+
+    fn uses(
+        &self,
+        field: &'static str,
+        value: impl ToString,
+        by: &[Algorithm],
+    ) -> Result<(), QuotaError> {
+        if by.contains(&self.algorithm) {
+            return Ok(());
+        }
+        let users = by
+            .iter()
+            .map(|algorithm| algorithm.as_str())
+            .collect::<Vec<_>>()
+            .join(" or ");
+        let expected = format!(
+            "no {field}, which {} does not use ({users} does)",
+            self.algorithm
+        );
+        Err(QuotaError::new(field, value, expected))
+    }
+}
+
+impl fmt::Debug for Quota {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.parts().fmt(f)
+    }
+}
+
+/// What a [`Quota`] was built from, for writing it down and showing it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QuotaParts {
+    /// How it counts.
+    pub algorithm: Algorithm,
+    /// How much a period brings.
+    pub rate: u32,
+    /// The period.
+    pub period: Duration,
+    /// The most that can be had at once.
+    pub capacity: u32,
+    /// Where windows begin, less than a period.
+    pub start: Duration,
+    /// How many buckets a sliding window's period is cut into.
+    pub buckets: u8,
+    /// The bound on debt, when one was set.
+    pub max_debt: Option<u32>,
+}
+
+/// A quota that cannot be right: which field, its value, and what would be accepted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field} {value} is not accepted: expected {expected}")]
+pub struct QuotaError {
+    field: &'static str,
+    value: String,
+    expected: String,
+}
+
+impl QuotaError {
+    /// An error about `field`, whose `value` should have been `expected`.
+    pub fn new(field: &'static str, value: impl ToString, expected: impl Into<String>) -> Self {
+        QuotaError {
+            field,
+            value: value.to_string(),
+            expected: expected.into(),
+        }
+    }
+
+    /// The field that is wrong, by its name in configs.
+    pub fn field(&self) -> &'static str {
+        self.field
+    }
+
+    /// The value it had.
+    pub fn value(&self) -> &str {
+        &self.value
+    }
+
+    /// What would be accepted.
+    pub fn expected(&self) -> &str {
+        &self.expected
+    }
+}
+
+fn count(field: &'static str, value: u64) -> Result<u32, QuotaError> {
+    match u32::try_from(value) {
+        Ok(count) if count > 0 => Ok(count),
+        _ => Err(QuotaError::new(
+            field,
+            value,
+            "a whole number from 1 to 4294967295",
+        )),
+    }
+}
+
+fn micros(field: &'static str, span: Duration) -> Result<u64, QuotaError> {
+    let micros = u64::try_from(span.as_micros())
+        .ok()
+        .filter(|micros| Duration::from_micros(*micros) == span);
+    micros.ok_or_else(|| {
+        QuotaError::new(field, format!("{span:?}"), "a whole number of microseconds")
+    })
+}
+
+fn span_text(micros: u64) -> String {
+    format!("{:?}", Duration::from_micros(micros))
+}
+
+fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{days, millis, minutes, seconds};
+
+    #[test]
+    fn what_cannot_be_right_cannot_be_built() {
+        let bucket = || Quota::token_bucket(10, seconds(1)).unwrap();
+        let window = || Quota::sliding_window(10, seconds(1)).unwrap();
+        let log = || Quota::sliding_log(10, seconds(1)).unwrap();
+        let cases = [
+            (
+                Quota::token_bucket(0, seconds(1)),
+                "rate 0 is not accepted: expected a whole number from 1 to 4294967295",
+            ),
+            (
+                Quota::token_bucket(1 << 32, seconds(1)),
+                "rate 4294967296 is not",
+            ),
+            (
+                Quota::fixed_window(1, Duration::ZERO),
+                "period 0ns is not accepted: expected a time from 1ms to 366d",
+            ),
+            (
+                Quota::fixed_window(1, Duration::from_micros(999)),
+                "period 999µs is not",
+            ),
+            (Quota::fixed_window(1, days(367)), "period 31708800s is not"),
+            (
+                Quota::fixed_window(1, Duration::from_nanos(1_000_500)),
+                "expected a whole number of microseconds",
+            ),
+            (
+                Quota::fixed_window(1, Duration::MAX),
+                "expected a whole number of microseconds",
+            ),
+            (bucket().capacity(0), "capacity 0 is not"),
+            (
+                log().capacity(20),
+                "expected no capacity, which sliding_log does not use (token_bucket or fixed_window does)",
+            ),
+            (window().capacity(20), "which sliding_window does not use"),
+            (
+                bucket().start(seconds(1)),
+                "start 1s is not accepted: expected no start",
+            ),
+            (
+                bucket().buckets(2),
+                "buckets 2 is not accepted: expected no buckets",
+            ),
+            (window().buckets(0), "expected a whole number from 1 to 64"),
+            (window().buckets(65), "expected a whole number from 1 to 64"),
+            (
+                window().buckets(3),
+                "expected a number that divides the period of 1000000 microseconds",
+            ),
+            (bucket().max_debt(1 << 32), "max_debt 4294967296 is not"),
+        ];
+        for (result, message) in cases {
+            let error = result.expect_err(message).to_string();
+            assert!(error.contains(message), "{error:?} should say {message:?}");
+        }
+        for parts in [0, 11] {
+            let error = bucket().split(parts).unwrap_err().to_string();
+            assert_eq!(
+                error,
+                format!(
+                    "shards {parts} is not accepted: expected a whole number from 1 to 10, so that every part gets at least 1"
+                )
+            );
+        }
+    }
+
+    #[test]
+    fn the_extremes_can_be_built() {
+        for algorithm in Algorithm::ALL {
+            for rate in [1, MAX_COUNT] {
+                for period in [MIN_PERIOD, MAX_PERIOD] {
+                    Quota::new(algorithm, rate, period).unwrap();
+                }
+            }
+        }
+        Quota::token_bucket(1, millis(1))
+            .unwrap()
+            .capacity(MAX_COUNT)
+            .unwrap();
+    }
+
+    #[test]
+    fn parts_add_up_to_the_whole() {
+        let whole = Quota::token_bucket(10, minutes(1))
+            .unwrap()
+            .capacity(20)
+            .unwrap()
+            .max_debt(5)
+            .unwrap();
+        let parts = whole.split(3).unwrap();
+        let numbers: Vec<_> = parts
+            .iter()
+            .map(|part| (part.rate, part.capacity, part.max_debt))
+            .collect();
+        assert_eq!(numbers, [(4, 7, Some(2)), (3, 7, Some(2)), (3, 6, Some(1))]);
+    }
+}

@@ -1,0 +1,47 @@
+//! Where a limit's keys live in a store.
+
+use crate::Key;
+
+/// The place of one limit's keys in a store: the limiter's prefix and the limit's name.
+///
+/// Two limiters with different prefixes, or two limits with different names, never meet in a store.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Scope {
+    limit: Box<str>,
+    text: Box<str>,
+    hash: u64,
+}
+
+impl Scope {
+    /// The scope of the limit `limit` under `prefix`, which may be empty.
+    pub fn new(prefix: &str, limit: &str) -> Self {
+        let text: Box<str> = Key::from((prefix, limit)).as_str().into();
+        Scope {
+            limit: limit.into(),
+            hash: fnv1a(text.as_bytes()),
+            text,
+        }
+    }
+
+    /// The limit's name.
+    pub fn limit(&self) -> &str {
+        &self.limit
+    }
+
+    /// Prefix and limit as one escaped text, different for different scopes.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// A fixed hash of [`Scope::as_str`], made once so that a decision need not.
+    pub fn stable_hash(&self) -> u64 {
+        self.hash
+    }
+}
+
+/// FNV-1a, 64 bits: stable across versions and platforms, for routing and never for defence.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}

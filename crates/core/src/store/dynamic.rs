@@ -1,0 +1,101 @@
+//! The contract in a form that can be a trait object.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use super::{Capabilities, Request, Store, StoreError};
+use crate::{All, Decision};
+
+/// A future on the heap.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// [`Store`] as a trait object: `Arc<dyn DynStore>` is a [`Store`] again. Implemented for every store, never by hand.
+pub trait DynStore: Send + Sync {
+    /// See [`Store::capabilities`].
+    fn dyn_capabilities(&self) -> Capabilities;
+
+    /// See [`Store::apply_now`].
+    fn dyn_apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>>;
+
+    /// See [`Store::apply`].
+    fn dyn_apply<'a>(
+        &'a self,
+        request: &'a Request<'_>,
+    ) -> BoxFuture<'a, Result<Decision, StoreError>>;
+
+    /// See [`Store::apply_all`].
+    fn dyn_apply_all<'a>(
+        &'a self,
+        requests: &'a [Request<'_>],
+    ) -> BoxFuture<'a, Result<All, StoreError>>;
+
+    /// See [`Store::apply_each`].
+    fn dyn_apply_each<'a>(
+        &'a self,
+        requests: &'a [Request<'_>],
+    ) -> BoxFuture<'a, Vec<Result<Decision, StoreError>>>;
+
+    /// See [`Store::close`].
+    fn dyn_close(&self) -> BoxFuture<'_, ()>;
+}
+
+impl<S: Store> DynStore for S {
+    fn dyn_capabilities(&self) -> Capabilities {
+        self.capabilities()
+    }
+
+    fn dyn_apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+        self.apply_now(request)
+    }
+
+    fn dyn_apply<'a>(
+        &'a self,
+        request: &'a Request<'_>,
+    ) -> BoxFuture<'a, Result<Decision, StoreError>> {
+        Box::pin(self.apply(request))
+    }
+
+    fn dyn_apply_all<'a>(
+        &'a self,
+        requests: &'a [Request<'_>],
+    ) -> BoxFuture<'a, Result<All, StoreError>> {
+        Box::pin(self.apply_all(requests))
+    }
+
+    fn dyn_apply_each<'a>(
+        &'a self,
+        requests: &'a [Request<'_>],
+    ) -> BoxFuture<'a, Vec<Result<Decision, StoreError>>> {
+        Box::pin(self.apply_each(requests))
+    }
+
+    fn dyn_close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.close())
+    }
+}
+
+impl Store for dyn DynStore + '_ {
+    fn capabilities(&self) -> Capabilities {
+        self.dyn_capabilities()
+    }
+
+    fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+        self.dyn_apply_now(request)
+    }
+
+    async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
+        self.dyn_apply(request).await
+    }
+
+    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
+        self.dyn_apply_all(requests).await
+    }
+
+    async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
+        self.dyn_apply_each(requests).await
+    }
+
+    async fn close(&self) {
+        self.dyn_close().await;
+    }
+}

@@ -1,0 +1,76 @@
+//! What can go wrong in a store.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+/// The kinds of things that go wrong in a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StoreErrorKind {
+    /// It cannot be reached or refuses to serve. Trying again can help.
+    Unavailable,
+    /// It did not answer in time. Trying again can help.
+    Timeout,
+    /// What is stored under the key is not ours, or is damaged. Trying again does not help.
+    Corrupt,
+    /// It cannot do what was asked, whoever asks. Trying again does not help, and no failure policy hides it.
+    Unsupported,
+}
+
+/// A store could not decide. Says whether trying again can help.
+#[derive(Debug, Clone)]
+pub struct StoreError {
+    kind: StoreErrorKind,
+    message: String,
+    source: Option<Arc<dyn Error + Send + Sync>>,
+}
+
+impl StoreError {
+    /// An error of this kind.
+    pub fn new(kind: StoreErrorKind, message: impl Into<String>) -> Self {
+        StoreError {
+            kind,
+            message: message.into(),
+            source: None,
+        }
+    }
+
+    /// This error, caused by `source`.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Error + Send + Sync + 'static) -> Self {
+        self.source = Some(Arc::new(source));
+        self
+    }
+
+    /// What went wrong.
+    pub fn kind(&self) -> StoreErrorKind {
+        self.kind
+    }
+
+    /// Whether trying again can help.
+    pub fn is_retryable(&self) -> bool {
+        matches!(
+            self.kind,
+            StoreErrorKind::Unavailable | StoreErrorKind::Timeout
+        )
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            StoreErrorKind::Unavailable => "store unavailable",
+            StoreErrorKind::Timeout => "store timed out",
+            StoreErrorKind::Corrupt => "stored state is not usable",
+            StoreErrorKind::Unsupported => "not supported by this store",
+        };
+        write!(f, "{kind}: {}", self.message)
+    }
+}
+
+impl Error for StoreError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}

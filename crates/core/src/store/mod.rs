@@ -1,0 +1,162 @@
+//! The contract between a limiter and the place where state lives.
+
+mod dynamic;
+mod error;
+mod testing;
+
+use std::future::Future;
+use std::sync::Arc;
+
+pub use dynamic::{BoxFuture, DynStore};
+pub use error::{StoreError, StoreErrorKind};
+pub use testing::Testing;
+
+use crate::{All, Decision, Key, Op, Quota, Scope};
+
+/// What to do with a request when the store is broken. A setting of each limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum OnStoreError {
+    /// Admit it, and say so in the decision's reason.
+    #[default]
+    Open,
+    /// Refuse it as unavailable.
+    Closed,
+    /// Decide in process, by the quota's share of one replica.
+    Local,
+}
+
+impl OnStoreError {
+    /// Every policy, in the order in which one wins over another when several limits are asked at once.
+    pub const ALL: [OnStoreError; 3] = [
+        OnStoreError::Closed,
+        OnStoreError::Local,
+        OnStoreError::Open,
+    ];
+
+    /// The name in configs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            OnStoreError::Open => "open",
+            OnStoreError::Closed => "closed",
+            OnStoreError::Local => "local",
+        }
+    }
+}
+
+/// One operation on one key under one quota, with what wrappers need to know about the limit.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// Whose keys: the limiter's prefix and the limit's name.
+    pub scope: &'a Scope,
+    /// Who is limited.
+    pub key: &'a Key<'a>,
+    /// The quota to judge by.
+    pub quota: &'a Quota,
+    /// What to do.
+    pub op: Op,
+    /// What the limit wants when the store is broken.
+    pub on_store_error: OnStoreError,
+}
+
+/// What a store can do beyond the contract's core. A case of the conformance suite that needs one of these runs, or
+/// is listed as not applicable by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capabilities {
+    /// [`Store::apply_all`] is atomic for any keys: nobody ever sees a part of it.
+    pub atomic_all: bool,
+}
+
+/// A place where the state of keys lives: applies one operation to one key under one quota, atomically.
+///
+/// # Atomicity
+///
+/// [`Store::apply`] reads, steps and writes as one: whatever happens at the same time, in this process or another,
+/// the decisions are those of some order of the calls. [`Store::apply_all`] takes everything or nothing.
+/// [`Store::apply_each`] is as many single calls, in order, for the price of fewer round trips; it is not atomic as
+/// a whole.
+///
+/// # Time
+///
+/// The store reads its own clock, once a call. No caller can pass time, but for [`Testing`].
+/// Time that goes backwards for a key counts as standing still.
+///
+/// # State
+///
+/// The decisions are those of [`step`](crate::step), bit for bit. A state that was written under another quota is
+/// [rebased](crate::State::rebase) first. `check` and a denied request write nothing. A key that is as good as new
+/// is the same as no key: a store may forget it, and must in the end, so that idle keys cost nothing.
+///
+/// # Errors
+///
+/// A denial is a decision. An error means that nobody knows what was decided, and says whether trying again can
+/// help. After an error the request may have been applied or not.
+///
+/// # Wrappers
+///
+/// A wrapper is a store too: it implements every method by name and passes on everything it does not change, the
+/// capabilities and [`Store::close`] included. [`Store::apply_now`] must not be a way around what the wrapper adds.
+pub trait Store: Send + Sync {
+    /// What this store can do beyond the contract's core.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Applies one request at once, without waiting; none when this store has to wait for an answer, and then
+    /// nothing was done.
+    fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>>;
+
+    /// Applies one request.
+    fn apply(
+        &self,
+        request: &Request<'_>,
+    ) -> impl Future<Output = Result<Decision, StoreError>> + Send;
+
+    /// Takes all requests or nothing, as [`step_all`](crate::step_all) does. Every operation has to be
+    /// [`Op::Limit`]; another one is [`StoreErrorKind::Unsupported`], and nothing was taken.
+    fn apply_all(
+        &self,
+        requests: &[Request<'_>],
+    ) -> impl Future<Output = Result<All, StoreError>> + Send;
+
+    /// Applies every request on its own, in order.
+    fn apply_each(
+        &self,
+        requests: &[Request<'_>],
+    ) -> impl Future<Output = Vec<Result<Decision, StoreError>>> + Send;
+
+    /// Gives back what the store holds outside of itself. Idempotent.
+    fn close(&self) -> impl Future<Output = ()> + Send;
+}
+
+impl<S: Store + ?Sized> Store for Arc<S> {
+    fn capabilities(&self) -> Capabilities {
+        S::capabilities(self)
+    }
+
+    fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+        S::apply_now(self, request)
+    }
+
+    fn apply(
+        &self,
+        request: &Request<'_>,
+    ) -> impl Future<Output = Result<Decision, StoreError>> + Send {
+        S::apply(self, request)
+    }
+
+    fn apply_all(
+        &self,
+        requests: &[Request<'_>],
+    ) -> impl Future<Output = Result<All, StoreError>> + Send {
+        S::apply_all(self, requests)
+    }
+
+    fn apply_each(
+        &self,
+        requests: &[Request<'_>],
+    ) -> impl Future<Output = Vec<Result<Decision, StoreError>>> + Send {
+        S::apply_each(self, requests)
+    }
+
+    fn close(&self) -> impl Future<Output = ()> + Send {
+        S::close(self)
+    }
+}

@@ -1,0 +1,99 @@
+//! Points in time and spans of it, in whole microseconds.
+
+use std::fmt;
+use std::time::Duration;
+
+/// A point in time: microseconds since the Unix epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp(u64);
+
+impl Timestamp {
+    /// The Unix epoch itself.
+    pub const EPOCH: Timestamp = Timestamp(0);
+
+    /// The time that many microseconds after the epoch.
+    pub const fn from_micros(micros: u64) -> Self {
+        Timestamp(micros)
+    }
+
+    /// The time that many milliseconds after the epoch, the end of time when that is not a [`Timestamp`] any more.
+    pub const fn from_millis(millis: u64) -> Self {
+        Timestamp(millis.saturating_mul(1_000))
+    }
+
+    /// Microseconds since the epoch.
+    pub const fn as_micros(self) -> u64 {
+        self.0
+    }
+
+    /// This time and `span`, a fraction of a microsecond rounded up; stops at the end of time.
+    #[must_use]
+    pub fn saturating_add(self, span: Duration) -> Self {
+        let micros = span.as_nanos().div_ceil(1_000);
+        Timestamp(
+            self.0
+                .saturating_add(u64::try_from(micros).unwrap_or(u64::MAX)),
+        )
+    }
+
+    /// This time less `span` in whole microseconds; stops at the epoch.
+    #[must_use]
+    pub fn saturating_sub(self, span: Duration) -> Self {
+        Timestamp(
+            self.0
+                .saturating_sub(u64::try_from(span.as_micros()).unwrap_or(u64::MAX)),
+        )
+    }
+
+    /// The span from `earlier` to this time, zero when `earlier` is later.
+    pub fn since(self, earlier: Timestamp) -> Duration {
+        Duration::from_micros(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}us", self.0)
+    }
+}
+
+/// `n` milliseconds.
+pub const fn millis(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// `n` seconds.
+pub const fn seconds(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+/// `n` minutes.
+pub const fn minutes(n: u64) -> Duration {
+    Duration::from_secs(n.saturating_mul(60))
+}
+
+/// `n` hours.
+pub const fn hours(n: u64) -> Duration {
+    Duration::from_secs(n.saturating_mul(3_600))
+}
+
+/// `n` days of 24 hours.
+pub const fn days(n: u64) -> Duration {
+    Duration::from_secs(n.saturating_mul(86_400))
+}
+
+/// A span in milliseconds, rounded up: how a time leaves the program, so that it is never too early.
+pub const fn ceil_millis(span: Duration) -> u128 {
+    span.as_nanos().div_ceil(1_000_000)
+}
+
+/// A span in seconds, rounded up.
+pub const fn ceil_seconds(span: Duration) -> u128 {
+    span.as_nanos().div_ceil(1_000_000_000)
+}
+
+/// The span of that many microseconds. Fits whatever a quota can lead to: at most 2^33 units of 366 days.
+pub(crate) fn span(micros: u128) -> Duration {
+    let seconds = u64::try_from(micros / 1_000_000).unwrap_or(u64::MAX);
+    Duration::new(seconds, (micros % 1_000_000) as u32 * 1_000)
+}
