@@ -41,7 +41,5 @@ impl fmt::Display for Cost {
 
 /// A cost of 0 was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "cost 0 is not a cost: expected a whole number, at least 1 (to ask without taking, use `check`)"
-)]
+#[error("cost 0 is not a cost: expected a whole number, at least 1 (to ask without taking, use `check`)")]
 pub struct InvalidCost;

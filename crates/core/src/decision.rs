@@ -150,11 +150,7 @@ impl Decision {
 
     /// This decision as an error when it is a denial, for those who like `?`.
     pub fn into_result(self) -> Result<Decision, Denied> {
-        if self.allowed {
-            Ok(self)
-        } else {
-            Err(Denied(self))
-        }
+        if self.allowed { Ok(self) } else { Err(Denied(self)) }
     }
 
     /// The fields, for writing the decision down.
@@ -248,10 +244,7 @@ impl All {
     /// When all of them would pass; none when they all did, and when one of them never can.
     pub fn retry_after(&self) -> Option<Duration> {
         let denied = self.decisions.iter().filter(|decision| !decision.allowed);
-        denied
-            .map(|decision| decision.retry_after)
-            .max()
-            .and_then(optional)
+        denied.map(|decision| decision.retry_after).max().and_then(optional)
     }
 
     /// The decisions themselves.

@@ -62,9 +62,7 @@ impl<'a> Key<'a> {
     pub fn as_str(&self) -> &str {
         match &self.0 {
             Repr::Borrowed(text) => text,
-            Repr::Inline { .. } => {
-                str::from_utf8(self.as_bytes()).expect("built from whole str parts")
-            }
+            Repr::Inline { .. } => str::from_utf8(self.as_bytes()).expect("built from whole str parts"),
             Repr::Heap(text) => text,
         }
     }
@@ -111,10 +109,7 @@ impl<'a> Key<'a> {
     pub fn borrow(&self) -> Key<'_> {
         match &self.0 {
             Repr::Borrowed(text) => Key(Repr::Borrowed(text)),
-            Repr::Inline { len, bytes } => Key(Repr::Inline {
-                len: *len,
-                bytes: *bytes,
-            }),
+            Repr::Inline { len, bytes } => Key(Repr::Inline { len: *len, bytes: *bytes }),
             Repr::Heap(text) => Key(Repr::Borrowed(text)),
         }
     }
@@ -142,11 +137,7 @@ impl fmt::Debug for Key<'_> {
 
 impl<'a> From<&'a str> for Key<'a> {
     fn from(part: &'a str) -> Self {
-        if is_plain(part) {
-            Key(Repr::Borrowed(part))
-        } else {
-            Key::from_parts([part])
-        }
+        if is_plain(part) { Key(Repr::Borrowed(part)) } else { Key::from_parts([part]) }
     }
 }
 
@@ -158,11 +149,7 @@ impl<'a> From<&'a String> for Key<'a> {
 
 impl From<String> for Key<'static> {
     fn from(part: String) -> Self {
-        if is_plain(&part) {
-            Key(Repr::Heap(part))
-        } else {
-            Key::from_parts([part])
-        }
+        if is_plain(&part) { Key(Repr::Heap(part)) } else { Key::from_parts([part]) }
     }
 }
 
@@ -283,18 +270,13 @@ tuples! {
 
 /// Whether a single part is its own escaped text.
 fn is_plain(part: &str) -> bool {
-    !part.is_empty()
-        && !part.bytes().fold(false, |found, byte| {
-            found | (byte == SEPARATOR) | (byte == ESCAPE)
-        })
+    !part.is_empty() && !part.bytes().fold(false, |found, byte| found | (byte == SEPARATOR) | (byte == ESCAPE))
 }
 
 fn unescape(part: &str) -> Cow<'_, str> {
     match part {
         "%" => Cow::Borrowed(""),
-        _ if part.contains(ESCAPE as char) => {
-            Cow::Owned(part.replace("%7c", "|").replace("%25", "%"))
-        }
+        _ if part.contains(ESCAPE as char) => Cow::Owned(part.replace("%7c", "|").replace("%25", "%")),
         _ => Cow::Borrowed(part),
     }
 }
@@ -309,12 +291,7 @@ struct Text {
 
 impl Text {
     fn new() -> Self {
-        Text {
-            len: 0,
-            bytes: [0; INLINE],
-            heap: String::new(),
-            parts: 0,
-        }
+        Text { len: 0, bytes: [0; INLINE], heap: String::new(), parts: 0 }
     }
 
     fn push_part(&mut self, part: &str) {
@@ -356,21 +333,16 @@ impl Text {
             self.bytes[self.len..end].copy_from_slice(bytes);
         } else {
             if self.heap.is_empty() {
-                self.heap
-                    .push_str(str::from_utf8(&self.bytes[..self.len]).expect("whole str pieces"));
+                self.heap.push_str(str::from_utf8(&self.bytes[..self.len]).expect("whole str pieces"));
             }
-            self.heap
-                .push_str(str::from_utf8(bytes).expect("whole str pieces"));
+            self.heap.push_str(str::from_utf8(bytes).expect("whole str pieces"));
         }
         self.len = end;
     }
 
     fn finish(self) -> Key<'static> {
         if self.heap.is_empty() {
-            Key(Repr::Inline {
-                len: self.len as u8,
-                bytes: self.bytes,
-            })
+            Key(Repr::Inline { len: self.len as u8, bytes: self.bytes })
         } else {
             Key(Repr::Heap(self.heap))
         }
@@ -383,22 +355,13 @@ mod tests {
 
     #[test]
     fn parts_never_run_together() {
-        let tricky = [
-            "", "%", "|", "a|b", "a%7cb", "%25", "%7c", "%s0", "a", "b", "a|", "|a", "ü|ö",
-        ];
+        let tricky = ["", "%", "|", "a|b", "a%7cb", "%25", "%7c", "%s0", "a", "b", "a|", "|a", "ü|ö"];
         let mut seen = std::collections::HashMap::new();
         for first in tricky {
-            assert!(
-                seen.insert(Key::from(first).as_str().to_owned(), vec![first])
-                    .is_none(),
-                "{first:?}"
-            );
+            assert!(seen.insert(Key::from(first).as_str().to_owned(), vec![first]).is_none(), "{first:?}");
             for second in tricky {
                 let text = Key::from((first, second)).as_str().to_owned();
-                assert!(
-                    seen.insert(text, vec![first, second]).is_none(),
-                    "{first:?} {second:?}"
-                );
+                assert!(seen.insert(text, vec![first, second]).is_none(), "{first:?} {second:?}");
             }
         }
         for (text, parts) in &seen {
@@ -418,11 +381,7 @@ mod tests {
         for len in 0..200 {
             let part = "x".repeat(len);
             let key = Key::from((part.as_str(), "end"));
-            let expected = if len == 0 {
-                "%|end".to_owned()
-            } else {
-                format!("{part}|end")
-            };
+            let expected = if len == 0 { "%|end".to_owned() } else { format!("{part}|end") };
             assert_eq!(key.as_str(), expected);
             assert_eq!(key.clone().into_owned(), key);
             assert_eq!(key.borrow(), key);
@@ -435,9 +394,6 @@ mod tests {
             assert_eq!(Key::from(number).as_str(), number.to_string());
         }
         assert_eq!(Key::from(u64::MAX).as_str(), u64::MAX.to_string());
-        assert_eq!(
-            Key::from(IpAddr::from([127, 0, 0, 1])),
-            Key::from("127.0.0.1")
-        );
+        assert_eq!(Key::from(IpAddr::from([127, 0, 0, 1])), Key::from("127.0.0.1"));
     }
 }

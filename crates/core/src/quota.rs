@@ -28,12 +28,8 @@ pub enum Algorithm {
 
 impl Algorithm {
     /// Every algorithm.
-    pub const ALL: [Algorithm; 4] = [
-        Algorithm::TokenBucket,
-        Algorithm::FixedWindow,
-        Algorithm::SlidingWindow,
-        Algorithm::SlidingLog,
-    ];
+    pub const ALL: [Algorithm; 4] =
+        [Algorithm::TokenBucket, Algorithm::FixedWindow, Algorithm::SlidingWindow, Algorithm::SlidingLog];
 
     /// The name in configs.
     pub const fn as_str(self) -> &'static str {
@@ -109,11 +105,7 @@ impl Quota {
         let rate = count("rate", rate)?;
         let period = micros("period", period)?;
         if period < MIN_PERIOD.as_micros() as u64 || period > MAX_PERIOD.as_micros() as u64 {
-            return Err(QuotaError::new(
-                "period",
-                span_text(period),
-                "a time from 1ms to 366d",
-            ));
+            return Err(QuotaError::new("period", span_text(period), "a time from 1ms to 366d"));
         }
         let divisor = gcd(u64::from(rate), period);
         Ok(Quota {
@@ -132,53 +124,29 @@ impl Quota {
     /// The same quota with another capacity: the most that can be had at once. For `token_bucket` and
     /// `fixed_window`.
     pub fn capacity(self, capacity: u64) -> Result<Self, QuotaError> {
-        self.uses(
-            "capacity",
-            capacity,
-            &[Algorithm::TokenBucket, Algorithm::FixedWindow],
-        )?;
-        Ok(Quota {
-            capacity: count("capacity", capacity)?,
-            ..self
-        })
+        self.uses("capacity", capacity, &[Algorithm::TokenBucket, Algorithm::FixedWindow])?;
+        Ok(Quota { capacity: count("capacity", capacity)?, ..self })
     }
 
     /// The same quota with its windows moved: they begin at `start` plus whole periods. For `fixed_window` and
     /// `sliding_window`.
     pub fn start(self, start: Duration) -> Result<Self, QuotaError> {
         let start = micros("start", start)?;
-        self.uses(
-            "start",
-            span_text(start),
-            &[Algorithm::FixedWindow, Algorithm::SlidingWindow],
-        )?;
-        Ok(Quota {
-            start: start % self.period,
-            ..self
-        })
+        self.uses("start", span_text(start), &[Algorithm::FixedWindow, Algorithm::SlidingWindow])?;
+        Ok(Quota { start: start % self.period, ..self })
     }
 
     /// The same quota with its period cut into `buckets`, which makes the estimate finer. For `sliding_window`.
     pub fn buckets(self, buckets: u64) -> Result<Self, QuotaError> {
         self.uses("buckets", buckets, &[Algorithm::SlidingWindow])?;
         if !(1..=MAX_BUCKETS).contains(&buckets) {
-            return Err(QuotaError::new(
-                "buckets",
-                buckets,
-                "a whole number from 1 to 64",
-            ));
+            return Err(QuotaError::new("buckets", buckets, "a whole number from 1 to 64"));
         }
         if !self.period.is_multiple_of(buckets) {
-            let expected = format!(
-                "a number that divides the period of {} microseconds",
-                self.period
-            );
+            let expected = format!("a number that divides the period of {} microseconds", self.period);
             return Err(QuotaError::new("buckets", buckets, expected));
         }
-        Ok(Quota {
-            buckets: buckets as u8,
-            ..self
-        })
+        Ok(Quota { buckets: buckets as u8, ..self })
     }
 
     /// The same quota with a bound on what reservations may take beyond the capacity.
@@ -186,15 +154,8 @@ impl Quota {
     /// Without one, the bound is [`MAX_COUNT`].
     pub fn max_debt(self, max_debt: u64) -> Result<Self, QuotaError> {
         match u32::try_from(max_debt) {
-            Ok(max_debt) => Ok(Quota {
-                max_debt: Some(max_debt),
-                ..self
-            }),
-            Err(_) => Err(QuotaError::new(
-                "max_debt",
-                max_debt,
-                "a whole number from 0 to 4294967295",
-            )),
+            Ok(max_debt) => Ok(Quota { max_debt: Some(max_debt), ..self }),
+            Err(_) => Err(QuotaError::new("max_debt", max_debt, "a whole number from 0 to 4294967295")),
         }
     }
 
@@ -202,8 +163,7 @@ impl Quota {
     pub fn split(&self, parts: u32) -> Result<Vec<Quota>, QuotaError> {
         let most = self.rate.min(self.capacity);
         if parts == 0 || parts > most {
-            let expected =
-                format!("a whole number from 1 to {most}, so that every part gets at least 1");
+            let expected = format!("a whole number from 1 to {most}, so that every part gets at least 1");
             return Err(QuotaError::new("shards", parts, expected));
         }
         let share = |whole: u32, index: u32| whole / parts + u32::from(index < whole % parts);
@@ -213,13 +173,7 @@ impl Quota {
                 let part = Quota::new(self.algorithm, share(self.rate, index).into(), period)?;
                 let max_debt = self.max_debt.map(|debt| share(debt, index));
                 let capacity = share(self.capacity, index);
-                Ok(Quota {
-                    capacity,
-                    start: self.start,
-                    buckets: self.buckets,
-                    max_debt,
-                    ..part
-                })
+                Ok(Quota { capacity, start: self.start, buckets: self.buckets, max_debt, ..part })
             })
             .collect()
     }
@@ -276,24 +230,12 @@ impl Quota {
         self.max_debt.map_or(MAX_COUNT, u64::from)
     }
 
-    fn uses(
-        &self,
-        field: &'static str,
-        value: impl ToString,
-        by: &[Algorithm],
-    ) -> Result<(), QuotaError> {
+    fn uses(&self, field: &'static str, value: impl ToString, by: &[Algorithm]) -> Result<(), QuotaError> {
         if by.contains(&self.algorithm) {
             return Ok(());
         }
-        let users = by
-            .iter()
-            .map(|algorithm| algorithm.as_str())
-            .collect::<Vec<_>>()
-            .join(" or ");
-        let expected = format!(
-            "no {field}, which {} does not use ({users} does)",
-            self.algorithm
-        );
+        let users = by.iter().map(|algorithm| algorithm.as_str()).collect::<Vec<_>>().join(" or ");
+        let expected = format!("no {field}, which {} does not use ({users} does)", self.algorithm);
         Err(QuotaError::new(field, value, expected))
     }
 }
@@ -335,11 +277,7 @@ pub struct QuotaError {
 impl QuotaError {
     /// An error about `field`, whose `value` should have been `expected`.
     pub fn new(field: &'static str, value: impl ToString, expected: impl Into<String>) -> Self {
-        QuotaError {
-            field,
-            value: value.to_string(),
-            expected: expected.into(),
-        }
+        QuotaError { field, value: value.to_string(), expected: expected.into() }
     }
 
     /// The field that is wrong, by its name in configs.
@@ -361,21 +299,13 @@ impl QuotaError {
 fn count(field: &'static str, value: u64) -> Result<u32, QuotaError> {
     match u32::try_from(value) {
         Ok(count) if count > 0 => Ok(count),
-        _ => Err(QuotaError::new(
-            field,
-            value,
-            "a whole number from 1 to 4294967295",
-        )),
+        _ => Err(QuotaError::new(field, value, "a whole number from 1 to 4294967295")),
     }
 }
 
 fn micros(field: &'static str, span: Duration) -> Result<u64, QuotaError> {
-    let micros = u64::try_from(span.as_micros())
-        .ok()
-        .filter(|micros| Duration::from_micros(*micros) == span);
-    micros.ok_or_else(|| {
-        QuotaError::new(field, format!("{span:?}"), "a whole number of microseconds")
-    })
+    let micros = u64::try_from(span.as_micros()).ok().filter(|micros| Duration::from_micros(*micros) == span);
+    micros.ok_or_else(|| QuotaError::new(field, format!("{span:?}"), "a whole number of microseconds"))
 }
 
 fn span_text(micros: u64) -> String {
@@ -404,47 +334,23 @@ mod tests {
                 Quota::token_bucket(0, seconds(1)),
                 "rate 0 is not accepted: expected a whole number from 1 to 4294967295",
             ),
-            (
-                Quota::token_bucket(1 << 32, seconds(1)),
-                "rate 4294967296 is not",
-            ),
-            (
-                Quota::fixed_window(1, Duration::ZERO),
-                "period 0ns is not accepted: expected a time from 1ms to 366d",
-            ),
-            (
-                Quota::fixed_window(1, Duration::from_micros(999)),
-                "period 999µs is not",
-            ),
+            (Quota::token_bucket(1 << 32, seconds(1)), "rate 4294967296 is not"),
+            (Quota::fixed_window(1, Duration::ZERO), "period 0ns is not accepted: expected a time from 1ms to 366d"),
+            (Quota::fixed_window(1, Duration::from_micros(999)), "period 999µs is not"),
             (Quota::fixed_window(1, days(367)), "period 31708800s is not"),
-            (
-                Quota::fixed_window(1, Duration::from_nanos(1_000_500)),
-                "expected a whole number of microseconds",
-            ),
-            (
-                Quota::fixed_window(1, Duration::MAX),
-                "expected a whole number of microseconds",
-            ),
+            (Quota::fixed_window(1, Duration::from_nanos(1_000_500)), "expected a whole number of microseconds"),
+            (Quota::fixed_window(1, Duration::MAX), "expected a whole number of microseconds"),
             (bucket().capacity(0), "capacity 0 is not"),
             (
                 log().capacity(20),
                 "expected no capacity, which sliding_log does not use (token_bucket or fixed_window does)",
             ),
             (window().capacity(20), "which sliding_window does not use"),
-            (
-                bucket().start(seconds(1)),
-                "start 1s is not accepted: expected no start",
-            ),
-            (
-                bucket().buckets(2),
-                "buckets 2 is not accepted: expected no buckets",
-            ),
+            (bucket().start(seconds(1)), "start 1s is not accepted: expected no start"),
+            (bucket().buckets(2), "buckets 2 is not accepted: expected no buckets"),
             (window().buckets(0), "expected a whole number from 1 to 64"),
             (window().buckets(65), "expected a whole number from 1 to 64"),
-            (
-                window().buckets(3),
-                "expected a number that divides the period of 1000000 microseconds",
-            ),
+            (window().buckets(3), "expected a number that divides the period of 1000000 microseconds"),
             (bucket().max_debt(1 << 32), "max_debt 4294967296 is not"),
         ];
         for (result, message) in cases {
@@ -471,25 +377,14 @@ mod tests {
                 }
             }
         }
-        Quota::token_bucket(1, millis(1))
-            .unwrap()
-            .capacity(MAX_COUNT)
-            .unwrap();
+        Quota::token_bucket(1, millis(1)).unwrap().capacity(MAX_COUNT).unwrap();
     }
 
     #[test]
     fn parts_add_up_to_the_whole() {
-        let whole = Quota::token_bucket(10, minutes(1))
-            .unwrap()
-            .capacity(20)
-            .unwrap()
-            .max_debt(5)
-            .unwrap();
+        let whole = Quota::token_bucket(10, minutes(1)).unwrap().capacity(20).unwrap().max_debt(5).unwrap();
         let parts = whole.split(3).unwrap();
-        let numbers: Vec<_> = parts
-            .iter()
-            .map(|part| (part.rate, part.capacity, part.max_debt))
-            .collect();
+        let numbers: Vec<_> = parts.iter().map(|part| (part.rate, part.capacity, part.max_debt)).collect();
         assert_eq!(numbers, [(4, 7, Some(2)), (3, 7, Some(2)), (3, 6, Some(1))]);
     }
 }

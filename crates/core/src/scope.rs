@@ -16,11 +16,7 @@ impl Scope {
     /// The scope of the limit `limit` under `prefix`, which may be empty.
     pub fn new(prefix: &str, limit: &str) -> Self {
         let text: Box<str> = Key::from((prefix, limit)).as_str().into();
-        Scope {
-            limit: limit.into(),
-            hash: fnv1a(text.as_bytes()),
-            text,
-        }
+        Scope { limit: limit.into(), hash: fnv1a(text.as_bytes()), text }
     }
 
     /// The limit's name.
@@ -41,7 +37,5 @@ impl Scope {
 
 /// FNV-1a, 64 bits: stable across versions and platforms, for routing and never for defence.
 fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -30,19 +30,13 @@ impl Timestamp {
     #[must_use]
     pub fn saturating_add(self, span: Duration) -> Self {
         let micros = span.as_nanos().div_ceil(1_000);
-        Timestamp(
-            self.0
-                .saturating_add(u64::try_from(micros).unwrap_or(u64::MAX)),
-        )
+        Timestamp(self.0.saturating_add(u64::try_from(micros).unwrap_or(u64::MAX)))
     }
 
     /// This time less `span` in whole microseconds; stops at the epoch.
     #[must_use]
     pub fn saturating_sub(self, span: Duration) -> Self {
-        Timestamp(
-            self.0
-                .saturating_sub(u64::try_from(span.as_micros()).unwrap_or(u64::MAX)),
-        )
+        Timestamp(self.0.saturating_sub(u64::try_from(span.as_micros()).unwrap_or(u64::MAX)))
     }
 
     /// The span from `earlier` to this time, zero when `earlier` is later.

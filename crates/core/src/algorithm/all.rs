@@ -34,14 +34,6 @@ pub fn step_all(entries: &[Entry<'_>], states: &mut [State], now: Timestamp) -> 
     if !looks.allowed() {
         return looks;
     }
-    let take = |entry: &Entry<'_>| {
-        step(
-            entry.quota,
-            &mut states[entry.state],
-            Op::Limit(entry.cost),
-            now,
-        )
-        .decision
-    };
+    let take = |entry: &Entry<'_>| step(entry.quota, &mut states[entry.state], Op::Limit(entry.cost), now).decision;
     All::new(entries.iter().map(take).collect())
 }

@@ -42,11 +42,7 @@ impl Position {
             start => (at.as_micros() % length + (length - start % length)) % length,
         };
         let elapsed = at.as_micros() - last.as_micros();
-        let entered = if elapsed <= into {
-            0
-        } else {
-            (elapsed - into).div_ceil(length)
-        };
+        let entered = if elapsed <= into { 0 } else { (elapsed - into).div_ceil(length) };
         Position { into, entered }
     }
 }

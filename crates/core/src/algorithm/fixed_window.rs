@@ -66,10 +66,7 @@ impl View for FixedWindow {
     fn write(self, state: &mut State) {
         *state = match self.deficit {
             0 => State::New,
-            deficit => State::FixedWindow {
-                deficit,
-                last: self.at,
-            },
+            deficit => State::FixedWindow { deficit, last: self.at },
         };
     }
 }

@@ -91,26 +91,14 @@ pub fn step(quota: &Quota, state: &mut State, op: Op, now: Timestamp) -> Outcome
                 State::TokenBucket { deficit, .. } => deficit,
                 _ => 0,
             };
-            apply(
-                quota,
-                TokenBucket::new(quota, deficit, last, at),
-                state,
-                op,
-                now,
-            )
+            apply(quota, TokenBucket::new(quota, deficit, last, at), state, op, now)
         }
         Algorithm::FixedWindow => {
             let deficit = match *state {
                 State::FixedWindow { deficit, .. } => deficit,
                 _ => 0,
             };
-            apply(
-                quota,
-                FixedWindow::new(quota, deficit, last, at),
-                state,
-                op,
-                now,
-            )
+            apply(quota, FixedWindow::new(quota, deficit, last, at), state, op, now)
         }
         Algorithm::SlidingWindow => {
             let counts = match state {
@@ -118,21 +106,9 @@ pub fn step(quota: &Quota, state: &mut State, op: Op, now: Timestamp) -> Outcome
                 _ => None,
             };
             if quota.parts().buckets == 1 {
-                apply(
-                    quota,
-                    SlidingWindow::<[u64; 2]>::new(quota, counts, last, at),
-                    state,
-                    op,
-                    now,
-                )
+                apply(quota, SlidingWindow::<[u64; 2]>::new(quota, counts, last, at), state, op, now)
             } else {
-                apply(
-                    quota,
-                    SlidingWindow::<ManyBuckets>::new(quota, counts, last, at),
-                    state,
-                    op,
-                    now,
-                )
+                apply(quota, SlidingWindow::<ManyBuckets>::new(quota, counts, last, at), state, op, now)
             }
         }
         Algorithm::SlidingLog => {
@@ -153,9 +129,9 @@ impl State {
     pub fn last(&self) -> Option<Timestamp> {
         match self {
             State::New => None,
-            State::TokenBucket { last, .. }
-            | State::FixedWindow { last, .. }
-            | State::SlidingWindow { last, .. } => Some(*last),
+            State::TokenBucket { last, .. } | State::FixedWindow { last, .. } | State::SlidingWindow { last, .. } => {
+                Some(*last)
+            }
             State::SlidingLog(log) => Some(log.last()),
         }
     }
@@ -171,15 +147,10 @@ impl State {
         let capacity = u64::from(quota.capacity_u32());
         match self {
             State::New => 0,
-            State::TokenBucket { deficit, last } => {
-                TokenBucket::new(quota, *deficit, *last, *last).when(capacity, 0)
-            }
-            State::FixedWindow { deficit, last } => {
-                FixedWindow::new(quota, *deficit, *last, *last).when(capacity, 0)
-            }
+            State::TokenBucket { deficit, last } => TokenBucket::new(quota, *deficit, *last, *last).when(capacity, 0),
+            State::FixedWindow { deficit, last } => FixedWindow::new(quota, *deficit, *last, *last).when(capacity, 0),
             State::SlidingWindow { counts, last } => {
-                SlidingWindow::<ManyBuckets>::new(quota, Some(counts), *last, *last)
-                    .when(capacity, 0)
+                SlidingWindow::<ManyBuckets>::new(quota, Some(counts), *last, *last).when(capacity, 0)
             }
             State::SlidingLog(log) => log.new_at(quota),
         }
@@ -249,26 +220,13 @@ fn apply(quota: &Quota, mut view: impl View, state: &mut State, op: Op, now: Tim
 
 /// Takes `cost`, or only looks, when `used + cost` is at most the capacity and `slack`. Says whether it took.
 #[inline]
-fn take(
-    quota: &Quota,
-    view: &mut impl View,
-    cost: u64,
-    slack: u64,
-    take: bool,
-    now: Timestamp,
-) -> (Decision, bool) {
+fn take(quota: &Quota, view: &mut impl View, cost: u64, slack: u64, take: bool, now: Timestamp) -> (Decision, bool) {
     if cost > u64::from(quota.capacity_u32()) {
-        return (
-            decide(quota, view, now, None, Some(Reason::CostExceedsCapacity)),
-            false,
-        );
+        return (decide(quota, view, now, None, Some(Reason::CostExceedsCapacity)), false);
     }
     if !view.admits(cost, slack) {
         let retry = view.when(cost, slack);
-        return (
-            decide(quota, view, now, Some(retry), Some(Reason::Rate)),
-            false,
-        );
+        return (decide(quota, view, now, Some(retry), Some(Reason::Rate)), false);
     }
     if take {
         view.record(cost);
@@ -280,13 +238,7 @@ fn take(
 
 /// The decision about a view as it is: a denial when there is a reason.
 #[inline]
-fn decide(
-    quota: &Quota,
-    view: &impl View,
-    now: Timestamp,
-    retry: Option<u128>,
-    reason: Option<Reason>,
-) -> Decision {
+fn decide(quota: &Quota, view: &impl View, now: Timestamp, retry: Option<u128>, reason: Option<Reason>) -> Decision {
     let now = u128::from(now.as_micros());
     let capacity = quota.capacity_u32();
     let remaining = view.remaining();

@@ -18,9 +18,7 @@ impl State {
                 let deficit = (deficit * u128::from(to.unit())).div_ceil(from.unit().into());
                 State::TokenBucket { deficit, last }
             }
-            (State::SlidingWindow { counts, last }, Algorithm::SlidingWindow)
-                if same_buckets(from, to) =>
-            {
+            (State::SlidingWindow { counts, last }, Algorithm::SlidingWindow) if same_buckets(from, to) => {
                 State::SlidingWindow { counts, last }
             }
             (State::SlidingLog(log), Algorithm::SlidingLog) => State::SlidingLog(log),
@@ -54,21 +52,12 @@ impl Quota {
             return State::New;
         }
         match self.algorithm() {
-            Algorithm::TokenBucket => State::TokenBucket {
-                deficit: u128::from(used) * u128::from(self.unit()),
-                last,
-            },
-            Algorithm::FixedWindow => State::FixedWindow {
-                deficit: used,
-                last,
-            },
+            Algorithm::TokenBucket => State::TokenBucket { deficit: u128::from(used) * u128::from(self.unit()), last },
+            Algorithm::FixedWindow => State::FixedWindow { deficit: used, last },
             Algorithm::SlidingWindow => {
                 let mut counts = vec![0; self.parts().buckets as usize + 1];
                 counts[self.parts().buckets as usize] = used;
-                State::SlidingWindow {
-                    counts: Counts::from_slice(&counts),
-                    last,
-                }
+                State::SlidingWindow { counts: Counts::from_slice(&counts), last }
             }
             Algorithm::SlidingLog => State::SlidingLog(Log::from_runs([(last, used)], last)),
         }
@@ -76,12 +65,6 @@ impl Quota {
 }
 
 fn same_buckets(a: &Quota, b: &Quota) -> bool {
-    let shape = |quota: &Quota| {
-        (
-            quota.bucket_micros(),
-            quota.parts().buckets,
-            quota.parts().start,
-        )
-    };
+    let shape = |quota: &Quota| (quota.bucket_micros(), quota.parts().buckets, quota.parts().start);
     shape(a) == shape(b)
 }

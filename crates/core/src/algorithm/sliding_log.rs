@@ -56,9 +56,7 @@ impl Log {
 
     /// When the newest run expires.
     pub(super) fn new_at(&self, quota: &Quota) -> u128 {
-        self.runs.back().map_or(0, |run| {
-            u128::from(run.at.as_micros()) + u128::from(quota.period_micros())
-        })
+        self.runs.back().map_or(0, |run| u128::from(run.at.as_micros()) + u128::from(quota.period_micros()))
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
@@ -67,11 +65,7 @@ impl Log {
 
     /// The units of the first `count` runs.
     fn after(&self, count: usize) -> u64 {
-        let total = if count == 0 {
-            self.before
-        } else {
-            self.runs[count - 1].total
-        };
+        let total = if count == 0 { self.before } else { self.runs[count - 1].total };
         total.wrapping_sub(self.before)
     }
 
@@ -123,16 +117,8 @@ impl SlidingLog {
     pub(super) fn new(quota: &Quota, log: Log, at: Timestamp) -> Self {
         let period = quota.period_micros();
         // In this form nothing overflows: a run is never later than the view.
-        let expired = log
-            .runs
-            .partition_point(|run| at.as_micros() - run.at.as_micros() >= period);
-        SlidingLog {
-            rate: quota.rate_u64(),
-            period,
-            log,
-            at,
-            expired,
-        }
+        let expired = log.runs.partition_point(|run| at.as_micros() - run.at.as_micros() >= period);
+        SlidingLog { rate: quota.rate_u64(), period, log, at, expired }
     }
 
     /// Units in the period.
@@ -180,11 +166,7 @@ impl View for SlidingLog {
     }
 
     fn write(self, state: &mut State) {
-        *state = if self.log.runs.is_empty() {
-            State::New
-        } else {
-            State::SlidingLog(self.log)
-        };
+        *state = if self.log.runs.is_empty() { State::New } else { State::SlidingLog(self.log) };
     }
 
     fn put_back(self, state: &mut State) {

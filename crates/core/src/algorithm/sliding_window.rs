@@ -73,10 +73,7 @@ impl AsMut<[u64]> for ManyBuckets {
 
 impl Buffer for ManyBuckets {
     fn zeroed(len: usize) -> Self {
-        ManyBuckets {
-            len,
-            counts: [0; 65],
-        }
+        ManyBuckets { len, counts: [0; 65] }
     }
 }
 
@@ -92,30 +89,17 @@ pub(super) struct SlidingWindow<B> {
 impl<B: Buffer> SlidingWindow<B> {
     /// The window at `at`, of a key whose counts were `counts` at `last`.
     #[inline]
-    pub(super) fn new(
-        quota: &Quota,
-        counts: Option<&Counts>,
-        last: Timestamp,
-        at: Timestamp,
-    ) -> Self {
+    pub(super) fn new(quota: &Quota, counts: Option<&Counts>, last: Timestamp, at: Timestamp) -> Self {
         let length = quota.bucket_micros();
         let position = Position::new(at, last, length, quota.start_micros());
         let mut now = B::zeroed(quota.parts().buckets as usize + 1);
         if let Some(counts) = counts {
             let (then, now) = (counts.as_slice(), now.as_mut());
-            let entered = usize::try_from(position.entered)
-                .unwrap_or(usize::MAX)
-                .min(now.len());
+            let entered = usize::try_from(position.entered).unwrap_or(usize::MAX).min(now.len());
             let kept = now.len() - entered;
             now[..kept].copy_from_slice(&then[entered..]);
         }
-        SlidingWindow {
-            rate: quota.rate_u64(),
-            length,
-            counts: now,
-            at,
-            into: position.into,
-        }
+        SlidingWindow { rate: quota.rate_u64(), length, counts: now, at, into: position.into }
     }
 
     /// The counts that are in the period in full.
@@ -127,8 +111,7 @@ impl<B: Buffer> SlidingWindow<B> {
     /// The estimate times the bucket's length.
     #[inline]
     fn weighted(&self) -> u128 {
-        u128::from(self.counts.as_ref()[0]) * u128::from(self.length - self.into)
-            + self.times_length(self.full())
+        u128::from(self.counts.as_ref()[0]) * u128::from(self.length - self.into) + self.times_length(self.full())
     }
 
     #[inline]
@@ -145,10 +128,7 @@ impl<B: Buffer> SlidingWindow<B> {
 impl<B: Buffer> View for SlidingWindow<B> {
     #[inline]
     fn remaining(&self) -> u32 {
-        div_floor(
-            self.times_length(self.rate).saturating_sub(self.weighted()),
-            self.length,
-        ) as u32
+        div_floor(self.times_length(self.rate).saturating_sub(self.weighted()), self.length) as u32
     }
 
     #[inline]
@@ -169,13 +149,8 @@ impl<B: Buffer> View for SlidingWindow<B> {
                     // The smallest e with fading * (length - e) <= spare * length.
                     false => self.length - div_floor(self.times_length(spare), fading) as u64,
                 };
-                let faded = if passed == 0 {
-                    faded.max(self.into)
-                } else {
-                    faded
-                };
-                wait = u128::from(self.length) * passed as u128 + u128::from(faded)
-                    - u128::from(self.into);
+                let faded = if passed == 0 { faded.max(self.into) } else { faded };
+                wait = u128::from(self.length) * passed as u128 + u128::from(faded) - u128::from(self.into);
                 break;
             }
         }
@@ -210,19 +185,11 @@ impl<B: Buffer> View for SlidingWindow<B> {
         match state {
             _ if counts.iter().all(|count| *count == 0) => *state = State::New,
             // In place, so that a decision allocates only for a key's first request.
-            State::SlidingWindow {
-                counts: Counts::Many(many),
-                last,
-            } if many.len() == counts.len() => {
+            State::SlidingWindow { counts: Counts::Many(many), last } if many.len() == counts.len() => {
                 many.copy_from_slice(counts);
                 *last = self.at;
             }
-            state => {
-                *state = State::SlidingWindow {
-                    counts: Counts::from_slice(counts),
-                    last: self.at,
-                }
-            }
+            state => *state = State::SlidingWindow { counts: Counts::from_slice(counts), last: self.at },
         }
     }
 }

@@ -11,51 +11,24 @@ fn cost(units: u64) -> Cost {
 
 #[test]
 fn extremes_are_exact() {
-    let quota = Quota::token_bucket(1, MAX_PERIOD)
-        .unwrap()
-        .capacity(MAX_COUNT)
-        .unwrap();
+    let quota = Quota::token_bucket(1, MAX_PERIOD).unwrap().capacity(MAX_COUNT).unwrap();
     let mut state = State::New;
     let all = step(&quota, &mut state, Op::Limit(cost(MAX_COUNT)), at(0)).decision;
     assert!(all.allowed());
-    assert_eq!(
-        all.reset_after().as_micros(),
-        u128::from(MAX_COUNT) * MAX_PERIOD.as_micros()
-    );
+    assert_eq!(all.reset_after().as_micros(), u128::from(MAX_COUNT) * MAX_PERIOD.as_micros());
     let denied = step(&quota, &mut state, Op::Limit(Cost::ONE), at(7)).decision;
-    assert_eq!(
-        denied.retry_after().unwrap().as_micros(),
-        MAX_PERIOD.as_micros() - 7
-    );
+    assert_eq!(denied.retry_after().unwrap().as_micros(), MAX_PERIOD.as_micros() - 7);
     let debt = step(&quota, &mut state, Op::Reserve(cost(MAX_COUNT)), at(7)).decision;
-    assert_eq!(
-        debt.retry_after().unwrap().as_micros(),
-        u128::from(MAX_COUNT) * MAX_PERIOD.as_micros() - 7
-    );
+    assert_eq!(debt.retry_after().unwrap().as_micros(), u128::from(MAX_COUNT) * MAX_PERIOD.as_micros() - 7);
 }
 
 #[test]
 fn a_fixed_window_moves_with_its_start() {
-    let quota = Quota::fixed_window(2, seconds(10))
-        .unwrap()
-        .start(seconds(3))
-        .unwrap();
+    let quota = Quota::fixed_window(2, seconds(10)).unwrap().start(seconds(3)).unwrap();
     let mut state = State::New;
-    let decision = step(
-        &quota,
-        &mut state,
-        Op::Limit(cost(2)),
-        Timestamp::from_millis(1_000),
-    )
-    .decision;
+    let decision = step(&quota, &mut state, Op::Limit(cost(2)), Timestamp::from_millis(1_000)).decision;
     assert_eq!(decision.reset_after(), seconds(2));
-    let decision = step(
-        &quota,
-        &mut state,
-        Op::Limit(Cost::ONE),
-        Timestamp::from_millis(3_000),
-    )
-    .decision;
+    let decision = step(&quota, &mut state, Op::Limit(Cost::ONE), Timestamp::from_millis(3_000)).decision;
     assert!(decision.allowed());
     assert_eq!(decision.reset_after(), seconds(10));
 }
@@ -72,11 +45,7 @@ fn alternating_tiers_still_refill() {
     for n in 1..=100_000_u64 {
         state = state.rebase(&tiers[0], &tiers[1]);
         tiers.swap(0, 1);
-        taken += u64::from(
-            step(&tiers[0], &mut state, Op::Limit(Cost::ONE), at(n * 100))
-                .decision
-                .allowed(),
-        );
+        taken += u64::from(step(&tiers[0], &mut state, Op::Limit(Cost::ONE), at(n * 100)).decision.allowed());
     }
     // 30 a second under the better quota and the 20 by which it is larger; rounding may cost a little, never all.
     assert!((300..=320).contains(&taken), "{taken}");
@@ -93,12 +62,7 @@ fn a_downgrade_keeps_what_was_used_as_debt() {
     assert_eq!(decision.retry_after(), Some(seconds(4_910)));
     // And back up: nothing was forgiven on the way.
     let mut state = state.rebase(&free, &paid);
-    assert_eq!(
-        step(&paid, &mut state, Op::Check(Cost::ONE), at(0))
-            .decision
-            .remaining(),
-        500
-    );
+    assert_eq!(step(&paid, &mut state, Op::Check(Cost::ONE), at(0)).decision.remaining(), 500);
 }
 
 #[test]
@@ -107,10 +71,7 @@ fn what_was_used_moves_between_algorithms() {
         Quota::token_bucket(10, seconds(60)).unwrap(),
         Quota::fixed_window(10, seconds(60)).unwrap(),
         Quota::sliding_window(10, seconds(60)).unwrap(),
-        Quota::sliding_window(10, seconds(60))
-            .unwrap()
-            .buckets(6)
-            .unwrap(),
+        Quota::sliding_window(10, seconds(60)).unwrap().buckets(6).unwrap(),
         Quota::sliding_log(10, seconds(60)).unwrap(),
     ];
     for from in &quotas {
@@ -132,9 +93,7 @@ fn a_log_keeps_one_run_for_one_microsecond() {
         step(&quota, &mut state, Op::Limit(Cost::ONE), at(5));
     }
     assert!(state.heap_bytes() <= 128, "{}", state.heap_bytes());
-    let State::SlidingLog(log) = &state else {
-        panic!("{state:?}")
-    };
+    let State::SlidingLog(log) = &state else { panic!("{state:?}") };
     assert_eq!(log.runs().collect::<Vec<_>>(), [(at(5), 10_000)]);
 }
 
@@ -147,41 +106,24 @@ fn a_log_gives_room_back_after_a_burst() {
     }
     let busy = state.heap_bytes();
     step(&quota, &mut state, Op::Limit(Cost::ONE), at(10_000_000));
-    assert!(
-        state.heap_bytes() * 100 < busy,
-        "{} after {busy}",
-        state.heap_bytes()
-    );
+    assert!(state.heap_bytes() * 100 < busy, "{} after {busy}", state.heap_bytes());
 }
 
 #[test]
 fn the_same_key_twice_is_judged_by_its_sum() {
     let quota = Quota::token_bucket(10, seconds(10)).unwrap();
-    let entry = |units| Entry {
-        quota: &quota,
-        cost: cost(units),
-        state: 0,
-    };
+    let entry = |units| Entry { quota: &quota, cost: cost(units), state: 0 };
     let mut states = [State::New];
     // Each alone would fit, and after a wait for two more units the second still would not: together never.
     let all = step_all(&[entry(6), entry(6)], &mut states, at(0));
     assert!(!all.allowed());
     assert_eq!(all.retry_after(), None);
-    assert_eq!(
-        all.decisions()[1].reason(),
-        Some(Reason::CostExceedsCapacity)
-    );
+    assert_eq!(all.decisions()[1].reason(), Some(Reason::CostExceedsCapacity));
     assert_eq!(states[0], State::New);
 
     let all = step_all(&[entry(3), entry(4)], &mut states, at(0));
     assert!(all.allowed());
-    assert_eq!(
-        all.decisions()
-            .iter()
-            .map(Decision::remaining)
-            .collect::<Vec<_>>(),
-        [7, 3]
-    );
+    assert_eq!(all.decisions().iter().map(Decision::remaining).collect::<Vec<_>>(), [7, 3]);
 
     let all = step_all(&[entry(3), entry(4)], &mut states, at(0));
     assert_eq!(all.retry_after(), Some(seconds(4)));

@@ -61,19 +61,14 @@ impl View for TokenBucket {
 
     #[inline]
     fn refund(&mut self, cost: u64) {
-        self.deficit = self
-            .deficit
-            .saturating_sub(u128::from(cost) * u128::from(self.unit));
+        self.deficit = self.deficit.saturating_sub(u128::from(cost) * u128::from(self.unit));
     }
 
     #[inline]
     fn write(self, state: &mut State) {
         *state = match self.deficit {
             0 => State::New,
-            deficit => State::TokenBucket {
-                deficit,
-                last: self.at,
-            },
+            deficit => State::TokenBucket { deficit, last: self.at },
         };
     }
 }

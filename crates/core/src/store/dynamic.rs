@@ -18,22 +18,13 @@ pub trait DynStore: Send + Sync {
     fn dyn_apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>>;
 
     /// See [`Store::apply`].
-    fn dyn_apply<'a>(
-        &'a self,
-        request: &'a Request<'_>,
-    ) -> BoxFuture<'a, Result<Decision, StoreError>>;
+    fn dyn_apply<'a>(&'a self, request: &'a Request<'_>) -> BoxFuture<'a, Result<Decision, StoreError>>;
 
     /// See [`Store::apply_all`].
-    fn dyn_apply_all<'a>(
-        &'a self,
-        requests: &'a [Request<'_>],
-    ) -> BoxFuture<'a, Result<All, StoreError>>;
+    fn dyn_apply_all<'a>(&'a self, requests: &'a [Request<'_>]) -> BoxFuture<'a, Result<All, StoreError>>;
 
     /// See [`Store::apply_each`].
-    fn dyn_apply_each<'a>(
-        &'a self,
-        requests: &'a [Request<'_>],
-    ) -> BoxFuture<'a, Vec<Result<Decision, StoreError>>>;
+    fn dyn_apply_each<'a>(&'a self, requests: &'a [Request<'_>]) -> BoxFuture<'a, Vec<Result<Decision, StoreError>>>;
 
     /// See [`Store::close`].
     fn dyn_close(&self) -> BoxFuture<'_, ()>;
@@ -48,24 +39,15 @@ impl<S: Store> DynStore for S {
         self.apply_now(request)
     }
 
-    fn dyn_apply<'a>(
-        &'a self,
-        request: &'a Request<'_>,
-    ) -> BoxFuture<'a, Result<Decision, StoreError>> {
+    fn dyn_apply<'a>(&'a self, request: &'a Request<'_>) -> BoxFuture<'a, Result<Decision, StoreError>> {
         Box::pin(self.apply(request))
     }
 
-    fn dyn_apply_all<'a>(
-        &'a self,
-        requests: &'a [Request<'_>],
-    ) -> BoxFuture<'a, Result<All, StoreError>> {
+    fn dyn_apply_all<'a>(&'a self, requests: &'a [Request<'_>]) -> BoxFuture<'a, Result<All, StoreError>> {
         Box::pin(self.apply_all(requests))
     }
 
-    fn dyn_apply_each<'a>(
-        &'a self,
-        requests: &'a [Request<'_>],
-    ) -> BoxFuture<'a, Vec<Result<Decision, StoreError>>> {
+    fn dyn_apply_each<'a>(&'a self, requests: &'a [Request<'_>]) -> BoxFuture<'a, Vec<Result<Decision, StoreError>>> {
         Box::pin(self.apply_each(requests))
     }
 

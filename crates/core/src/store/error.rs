@@ -29,11 +29,7 @@ pub struct StoreError {
 impl StoreError {
     /// An error of this kind.
     pub fn new(kind: StoreErrorKind, message: impl Into<String>) -> Self {
-        StoreError {
-            kind,
-            message: message.into(),
-            source: None,
-        }
+        StoreError { kind, message: message.into(), source: None }
     }
 
     /// This error, caused by `source`.
@@ -50,10 +46,7 @@ impl StoreError {
 
     /// Whether trying again can help.
     pub fn is_retryable(&self) -> bool {
-        matches!(
-            self.kind,
-            StoreErrorKind::Unavailable | StoreErrorKind::Timeout
-        )
+        matches!(self.kind, StoreErrorKind::Unavailable | StoreErrorKind::Timeout)
     }
 }
 

@@ -27,11 +27,7 @@ pub enum OnStoreError {
 
 impl OnStoreError {
     /// Every policy, in the order in which one wins over another when several limits are asked at once.
-    pub const ALL: [OnStoreError; 3] = [
-        OnStoreError::Closed,
-        OnStoreError::Local,
-        OnStoreError::Open,
-    ];
+    pub const ALL: [OnStoreError; 3] = [OnStoreError::Closed, OnStoreError::Local, OnStoreError::Open];
 
     /// The name in configs.
     pub const fn as_str(self) -> &'static str {
@@ -104,23 +100,14 @@ pub trait Store: Send + Sync {
     fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>>;
 
     /// Applies one request.
-    fn apply(
-        &self,
-        request: &Request<'_>,
-    ) -> impl Future<Output = Result<Decision, StoreError>> + Send;
+    fn apply(&self, request: &Request<'_>) -> impl Future<Output = Result<Decision, StoreError>> + Send;
 
     /// Takes all requests or nothing, as [`step_all`](crate::step_all) does. Every operation has to be
     /// [`Op::Limit`]; another one is [`StoreErrorKind::Unsupported`], and nothing was taken.
-    fn apply_all(
-        &self,
-        requests: &[Request<'_>],
-    ) -> impl Future<Output = Result<All, StoreError>> + Send;
+    fn apply_all(&self, requests: &[Request<'_>]) -> impl Future<Output = Result<All, StoreError>> + Send;
 
     /// Applies every request on its own, in order.
-    fn apply_each(
-        &self,
-        requests: &[Request<'_>],
-    ) -> impl Future<Output = Vec<Result<Decision, StoreError>>> + Send;
+    fn apply_each(&self, requests: &[Request<'_>]) -> impl Future<Output = Vec<Result<Decision, StoreError>>> + Send;
 
     /// Gives back what the store holds outside of itself. Idempotent.
     fn close(&self) -> impl Future<Output = ()> + Send;
@@ -135,24 +122,15 @@ impl<S: Store + ?Sized> Store for Arc<S> {
         S::apply_now(self, request)
     }
 
-    fn apply(
-        &self,
-        request: &Request<'_>,
-    ) -> impl Future<Output = Result<Decision, StoreError>> + Send {
+    fn apply(&self, request: &Request<'_>) -> impl Future<Output = Result<Decision, StoreError>> + Send {
         S::apply(self, request)
     }
 
-    fn apply_all(
-        &self,
-        requests: &[Request<'_>],
-    ) -> impl Future<Output = Result<All, StoreError>> + Send {
+    fn apply_all(&self, requests: &[Request<'_>]) -> impl Future<Output = Result<All, StoreError>> + Send {
         S::apply_all(self, requests)
     }
 
-    fn apply_each(
-        &self,
-        requests: &[Request<'_>],
-    ) -> impl Future<Output = Vec<Result<Decision, StoreError>>> + Send {
+    fn apply_each(&self, requests: &[Request<'_>]) -> impl Future<Output = Vec<Result<Decision, StoreError>>> + Send {
         S::apply_each(self, requests)
     }
 
