@@ -12,6 +12,7 @@ impl Cost {
     pub const ONE: Cost = Cost(NonZeroU64::MIN);
 
     /// A cost of `units`; 0 is refused.
+    #[inline]
     pub const fn new(units: u64) -> Result<Self, InvalidCost> {
         match NonZeroU64::new(units) {
             Some(units) => Ok(Cost(units)),
@@ -20,6 +21,7 @@ impl Cost {
     }
 
     /// The cost in units.
+    #[inline]
     pub const fn get(self) -> u64 {
         self.0.get()
     }

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::time::span;
-
 /// Why a request was denied, or why an allowed one is not an ordinary yes.
 ///
 /// An allowed decision has a reason in two cases: a limit in shadow mode would have denied it, or the store was
@@ -46,19 +44,20 @@ impl fmt::Display for Reason {
 /// The answer of one limit to one operation. A denial is an answer too, not an error.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Decision {
-    // Spans in microseconds; NEVER stands for none, which keeps the whole in one cache line.
-    retry_after: u128,
-    next_after: u128,
-    reset_after: u128,
+    // Spans in microseconds; NEVER stands for none. Whole words, because a decision is copied more often than read.
+    retry_after: u64,
+    next_after: u64,
+    reset_after: u64,
     limit: u32,
     remaining: u32,
     reason: Option<Reason>,
     allowed: bool,
 }
 
-const NEVER: u128 = u128::MAX;
+const NEVER: u64 = u64::MAX;
 
-/// The fields of a [`Decision`], for stores that get them from elsewhere. Spans are in microseconds.
+/// The fields of a [`Decision`], for stores that get them from elsewhere. Spans are in microseconds; one
+/// longer than [`DecisionParts::LONGEST`] is reported as that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecisionParts {
     /// Whether the request may go on.
@@ -68,21 +67,27 @@ pub struct DecisionParts {
     /// Whole units left.
     pub remaining: u32,
     /// Until a retry succeeds, or until a reservation's debt has cleared.
-    pub retry_after: Option<u128>,
+    pub retry_after: Option<u64>,
     /// Until `remaining` grows; none when it is the whole capacity.
-    pub next_after: Option<u128>,
+    pub next_after: Option<u64>,
     /// Until the key is as good as new.
-    pub reset_after: u128,
+    pub reset_after: u64,
     /// Why it was denied.
     pub reason: Option<Reason>,
 }
 
+impl DecisionParts {
+    /// The longest span: longer than any [`Timestamp`](crate::Timestamp) can express, 584,000 years.
+    pub const LONGEST: u64 = NEVER - 1;
+}
+
 impl From<DecisionParts> for Decision {
+    #[inline]
     fn from(parts: DecisionParts) -> Self {
         Decision {
-            retry_after: parts.retry_after.unwrap_or(NEVER),
-            next_after: parts.next_after.unwrap_or(NEVER),
-            reset_after: parts.reset_after,
+            retry_after: parts.retry_after.map_or(NEVER, |span| span.min(DecisionParts::LONGEST)),
+            next_after: parts.next_after.map_or(NEVER, |span| span.min(DecisionParts::LONGEST)),
+            reset_after: parts.reset_after.min(DecisionParts::LONGEST),
             limit: parts.limit,
             remaining: parts.remaining,
             reason: parts.reason,
@@ -91,8 +96,8 @@ impl From<DecisionParts> for Decision {
     }
 }
 
-fn optional(micros: u128) -> Option<Duration> {
-    (micros != NEVER).then(|| span(micros))
+fn optional(micros: u64) -> Option<Duration> {
+    (micros != NEVER).then(|| Duration::from_micros(micros))
 }
 
 impl Decision {
@@ -140,7 +145,7 @@ impl Decision {
 
     /// How long until the key is as good as new.
     pub fn reset_after(&self) -> Duration {
-        span(self.reset_after)
+        Duration::from_micros(self.reset_after)
     }
 
     /// Why it was denied; for an allowed decision, why it is not an ordinary yes.
@@ -155,7 +160,7 @@ impl Decision {
 
     /// The fields, for writing the decision down.
     pub fn into_parts(self) -> DecisionParts {
-        let optional = |micros| (micros != NEVER).then_some(micros);
+        let optional = |micros: u64| (micros != NEVER).then_some(micros);
         DecisionParts {
             allowed: self.allowed,
             limit: self.limit,

@@ -68,6 +68,7 @@ impl<'a> Key<'a> {
     }
 
     /// The bytes of [`Key::as_str`].
+    #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
             Repr::Borrowed(text) => text.as_bytes(),
@@ -106,6 +107,7 @@ impl<'a> Key<'a> {
     }
 
     /// A key of the same text that borrows from this one.
+    #[inline]
     pub fn borrow(&self) -> Key<'_> {
         match &self.0 {
             Repr::Borrowed(text) => Key(Repr::Borrowed(text)),
@@ -136,19 +138,22 @@ impl fmt::Debug for Key<'_> {
 }
 
 impl<'a> From<&'a str> for Key<'a> {
+    #[inline]
     fn from(part: &'a str) -> Self {
         if is_plain(part) { Key(Repr::Borrowed(part)) } else { Key::from_parts([part]) }
     }
 }
 
 impl<'a> From<&'a String> for Key<'a> {
+    #[inline]
     fn from(part: &'a String) -> Self {
         Key::from(part.as_str())
     }
 }
 
-impl From<String> for Key<'static> {
+impl<'k> From<String> for Key<'k> {
     fn from(part: String) -> Self {
+        // A lifetime of the caller's choosing, here and below, so that a key fits wherever a borrowed one does.
         if is_plain(&part) { Key(Repr::Heap(part)) } else { Key::from_parts([part]) }
     }
 }
@@ -233,12 +238,12 @@ displayed! { u128, i128, IpAddr, Ipv4Addr, Ipv6Addr }
 
 macro_rules! single {
     ($($part:ty),*) => { $(
-        impl From<$part> for Key<'static> {
+        impl<'k> From<$part> for Key<'k> {
             fn from(part: $part) -> Self {
                 Key::from((part,))
             }
         }
-        impl From<&$part> for Key<'static> {
+        impl<'k> From<&$part> for Key<'k> {
             fn from(part: &$part) -> Self {
                 Key::from((part,))
             }
@@ -250,7 +255,7 @@ single! { u16, i16, u32, i32, u64, i64, u128, i128, IpAddr, Ipv4Addr, Ipv6Addr }
 
 macro_rules! tuples {
     ($(($($name:ident $index:tt),+);)*) => { $(
-        impl<$($name: Part),+> From<($($name,)+)> for Key<'static> {
+        impl<'k, $($name: Part),+> From<($($name,)+)> for Key<'k> {
             fn from(parts: ($($name,)+)) -> Self {
                 let mut text = Text::new();
                 $( parts.$index.with_text(&mut |part| text.push_part(part)); )+
@@ -269,8 +274,24 @@ tuples! {
 }
 
 /// Whether a single part is its own escaped text.
+#[inline]
 fn is_plain(part: &str) -> bool {
-    !part.is_empty() && !part.bytes().fold(false, |found, byte| found | (byte == SEPARATOR) | (byte == ESCAPE))
+    let (words, rest) = part.as_bytes().as_chunks::<8>();
+    let special = |byte: &u8| *byte == SEPARATOR || *byte == ESCAPE;
+    let in_word = |word: &[u8; 8]| {
+        let word = u64::from_le_bytes(*word);
+        has_byte(word, SEPARATOR) || has_byte(word, ESCAPE)
+    };
+    !part.is_empty() && !words.iter().any(in_word) && !rest.iter().any(special)
+}
+
+/// Whether one of the eight bytes of a word is `byte`: the classic test for a zero byte, after making it one.
+#[inline]
+fn has_byte(word: u64, byte: u8) -> bool {
+    const ONES: u64 = u64::from_le_bytes([0x01; 8]);
+    const HIGHS: u64 = u64::from_le_bytes([0x80; 8]);
+    let zeroed = word ^ (ONES * byte as u64);
+    zeroed.wrapping_sub(ONES) & !zeroed & HIGHS != 0
 }
 
 fn unescape(part: &str) -> Cow<'_, str> {

@@ -1,6 +1,7 @@
 //! An algorithm with its numbers.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 /// The largest rate, capacity or debt.
@@ -61,7 +62,7 @@ impl fmt::Display for Algorithm {
 /// assert_eq!(error.to_string(), "rate 0 is not accepted: expected a whole number from 1 to 4294967295");
 /// # Ok::<(), tidegate_core::QuotaError>(())
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy)]
 pub struct Quota {
     period: u64,
     start: u64,
@@ -74,6 +75,8 @@ pub struct Quota {
     max_debt: Option<u32>,
     buckets: u8,
     algorithm: Algorithm,
+    /// A hash of the above.
+    tag: u64,
 }
 
 impl Quota {
@@ -118,14 +121,16 @@ impl Quota {
             max_debt: None,
             unit: period / divisor,
             refill: (u64::from(rate) / divisor) as u32,
-        })
+            tag: 0,
+        }
+        .tagged())
     }
 
     /// The same quota with another capacity: the most that can be had at once. For `token_bucket` and
     /// `fixed_window`.
     pub fn capacity(self, capacity: u64) -> Result<Self, QuotaError> {
         self.uses("capacity", capacity, &[Algorithm::TokenBucket, Algorithm::FixedWindow])?;
-        Ok(Quota { capacity: count("capacity", capacity)?, ..self })
+        Ok(Quota { capacity: count("capacity", capacity)?, ..self }.tagged())
     }
 
     /// The same quota with its windows moved: they begin at `start` plus whole periods. For `fixed_window` and
@@ -133,7 +138,7 @@ impl Quota {
     pub fn start(self, start: Duration) -> Result<Self, QuotaError> {
         let start = micros("start", start)?;
         self.uses("start", span_text(start), &[Algorithm::FixedWindow, Algorithm::SlidingWindow])?;
-        Ok(Quota { start: start % self.period, ..self })
+        Ok(Quota { start: start % self.period, ..self }.tagged())
     }
 
     /// The same quota with its period cut into `buckets`, which makes the estimate finer. For `sliding_window`.
@@ -146,7 +151,7 @@ impl Quota {
             let expected = format!("a number that divides the period of {} microseconds", self.period);
             return Err(QuotaError::new("buckets", buckets, expected));
         }
-        Ok(Quota { buckets: buckets as u8, ..self })
+        Ok(Quota { buckets: buckets as u8, ..self }.tagged())
     }
 
     /// The same quota with a bound on what reservations may take beyond the capacity.
@@ -154,7 +159,7 @@ impl Quota {
     /// Without one, the bound is [`MAX_COUNT`].
     pub fn max_debt(self, max_debt: u64) -> Result<Self, QuotaError> {
         match u32::try_from(max_debt) {
-            Ok(max_debt) => Ok(Quota { max_debt: Some(max_debt), ..self }),
+            Ok(max_debt) => Ok(Quota { max_debt: Some(max_debt), ..self }.tagged()),
             Err(_) => Err(QuotaError::new("max_debt", max_debt, "a whole number from 0 to 4294967295")),
         }
     }
@@ -173,7 +178,7 @@ impl Quota {
                 let part = Quota::new(self.algorithm, share(self.rate, index).into(), period)?;
                 let max_debt = self.max_debt.map(|debt| share(debt, index));
                 let capacity = share(self.capacity, index);
-                Ok(Quota { capacity, start: self.start, buckets: self.buckets, max_debt, ..part })
+                Ok(Quota { capacity, start: self.start, buckets: self.buckets, max_debt, ..part }.tagged())
             })
             .collect()
     }
@@ -184,6 +189,7 @@ impl Quota {
     }
 
     /// Everything the quota was built from.
+    #[inline]
     pub const fn parts(&self) -> QuotaParts {
         QuotaParts {
             algorithm: self.algorithm,
@@ -194,6 +200,21 @@ impl Quota {
             buckets: self.buckets,
             max_debt: self.max_debt,
         }
+    }
+
+    /// A stable hash of [`Quota::parts`], made once: what a stored state can carry to say which quota wrote it.
+    /// Different quotas nearly always have different tags.
+    #[inline]
+    pub const fn tag(&self) -> u64 {
+        self.tag
+    }
+
+    fn tagged(mut self) -> Self {
+        let debt = self.max_debt.map_or(u64::MAX, u64::from);
+        let shape = u64::from(self.buckets) << 8 | self.algorithm as u64;
+        let numbers = [self.period, self.start, self.rate.into(), self.capacity.into(), debt, shape];
+        self.tag = numbers.iter().fold(0, |tag, number| mix(tag ^ number));
+        self
     }
 
     pub(crate) const fn capacity_u32(&self) -> u32 {
@@ -237,6 +258,29 @@ impl Quota {
         let users = by.iter().map(|algorithm| algorithm.as_str()).collect::<Vec<_>>().join(" or ");
         let expected = format!("no {field}, which {} does not use ({users} does)", self.algorithm);
         Err(QuotaError::new(field, value, expected))
+    }
+}
+
+impl PartialEq for Quota {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        // The tag first: it nearly always tells. What is worked out from the rest need not be compared.
+        self.tag == other.tag
+            && self.rate == other.rate
+            && self.period == other.period
+            && self.capacity == other.capacity
+            && self.start == other.start
+            && self.max_debt == other.max_debt
+            && self.buckets == other.buckets
+            && self.algorithm == other.algorithm
+    }
+}
+
+impl Eq for Quota {}
+
+impl Hash for Quota {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.tag.hash(state);
     }
 }
 
@@ -310,6 +354,14 @@ fn micros(field: &'static str, span: Duration) -> Result<u64, QuotaError> {
 
 fn span_text(micros: u64) -> String {
     format!("{:?}", Duration::from_micros(micros))
+}
+
+/// The finalizer of SplitMix64: every bit of the input reaches every bit of the output.
+fn mix(mut bits: u64) -> u64 {
+    bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
 }
 
 fn gcd(mut a: u64, mut b: u64) -> u64 {

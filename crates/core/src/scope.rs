@@ -30,6 +30,7 @@ impl Scope {
     }
 
     /// A fixed hash of [`Scope::as_str`], made once so that a decision need not.
+    #[inline]
     pub fn stable_hash(&self) -> u64 {
         self.hash
     }

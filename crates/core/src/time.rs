@@ -85,9 +85,3 @@ pub const fn ceil_millis(span: Duration) -> u128 {
 pub const fn ceil_seconds(span: Duration) -> u128 {
     span.as_nanos().div_ceil(1_000_000_000)
 }
-
-/// The span of that many microseconds. Fits whatever a quota can lead to: at most 2^33 units of 366 days.
-pub(crate) fn span(micros: u128) -> Duration {
-    let seconds = u64::try_from(micros / 1_000_000).unwrap_or(u64::MAX);
-    Duration::new(seconds, (micros % 1_000_000) as u32 * 1_000)
-}

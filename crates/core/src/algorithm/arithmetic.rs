@@ -1,24 +1,72 @@
-//! Exact arithmetic in 128 bits that costs what 64 bits cost when the numbers are small, as they nearly always are.
+//! Exact arithmetic: 64 bits where every product fits, as it nearly always does, and 128 where it might not.
+
+use std::ops::{Add, Div, Mul};
 
 use crate::Timestamp;
 
-/// `a / b`, rounded down.
+/// An unsigned integer that is wide enough for the numbers at hand.
+pub(super) trait Num:
+    Copy + Ord + From<u64> + Into<u128> + Add<Output = Self> + Mul<Output = Self> + Div<Output = Self>
+{
+    const ZERO: Self;
+    fn saturating_sub(self, other: Self) -> Self;
+    fn saturating_mul(self, other: Self) -> Self;
+    fn div_ceil(self, other: Self) -> Self;
+    /// As 64 bits, all ones when it does not fit.
+    fn saturate(self) -> u64;
+}
+
+impl Num for u64 {
+    const ZERO: Self = 0;
+
+    #[inline]
+    fn saturating_sub(self, other: Self) -> Self {
+        self.saturating_sub(other)
+    }
+
+    #[inline]
+    fn saturating_mul(self, other: Self) -> Self {
+        self.saturating_mul(other)
+    }
+
+    #[inline]
+    fn div_ceil(self, other: Self) -> Self {
+        // Most buckets refill one sub-unit a microsecond, and a division costs more than the rest of a step.
+        if other == 1 { self } else { self.div_ceil(other) }
+    }
+
+    #[inline]
+    fn saturate(self) -> u64 {
+        self
+    }
+}
+
+impl Num for u128 {
+    const ZERO: Self = 0;
+
+    fn saturating_sub(self, other: Self) -> Self {
+        self.saturating_sub(other)
+    }
+
+    fn saturating_mul(self, other: Self) -> Self {
+        self.saturating_mul(other)
+    }
+
+    fn div_ceil(self, other: Self) -> Self {
+        self.div_ceil(other)
+    }
+
+    fn saturate(self) -> u64 {
+        u64::try_from(self).unwrap_or(u64::MAX)
+    }
+}
+
+/// `a / b`, rounded down, without a 128-bit division where 64 bits will do.
 #[inline]
 pub(super) fn div_floor(a: u128, b: u64) -> u128 {
     match u64::try_from(a) {
         Ok(a) => (a / b).into(),
         Err(_) => a / u128::from(b),
-    }
-}
-
-/// `a / b`, rounded up.
-#[inline]
-pub(super) fn div_ceil(a: u128, b: u64) -> u128 {
-    match u64::try_from(a) {
-        // Most buckets refill one sub-unit a microsecond, and a division costs more than the rest of a step.
-        Ok(a) if b == 1 => a.into(),
-        Ok(a) => a.div_ceil(b).into(),
-        Err(_) => a.div_ceil(b.into()),
     }
 }
 

@@ -38,13 +38,12 @@ impl View for FixedWindow {
     }
 
     #[inline]
-    fn when(&self, need: u64, slack: u64) -> u128 {
+    fn wait(&self, need: u64, slack: u64) -> u64 {
         let excess = self.deficit.saturating_sub(self.capacity + slack - need);
-        let wait = match excess.div_ceil(self.rate) {
+        match excess.div_ceil(self.rate) {
             0 => 0,
-            windows => u128::from(self.left) + u128::from(windows - 1) * u128::from(self.period),
-        };
-        u128::from(self.at.as_micros()) + wait
+            windows => (windows - 1).saturating_mul(self.period).saturating_add(self.left),
+        }
     }
 
     #[inline]

@@ -81,9 +81,11 @@ pub struct Outcome {
 ///
 /// Time never goes backwards for a key: when `now` is earlier than the state, the state is taken as it was
 /// written, and the spans in the decision still count from `now`.
+#[inline]
 pub fn step(quota: &Quota, state: &mut State, op: Op, now: Timestamp) -> Outcome {
     let last = state.last().unwrap_or(now);
     let at = now.max(last);
+    let behind = at.as_micros() - now.as_micros();
     let was_new = *state == State::New;
     let mut outcome = match quota.algorithm() {
         Algorithm::TokenBucket => {
@@ -91,14 +93,17 @@ pub fn step(quota: &Quota, state: &mut State, op: Op, now: Timestamp) -> Outcome
                 State::TokenBucket { deficit, .. } => deficit,
                 _ => 0,
             };
-            apply(quota, TokenBucket::new(quota, deficit, last, at), state, op, now)
+            match TokenBucket::narrow(quota, deficit, op) {
+                Some(deficit) => apply(quota, TokenBucket::<u64>::new(quota, deficit, last, at), state, op, behind),
+                None => apply(quota, TokenBucket::<u128>::new(quota, deficit, last, at), state, op, behind),
+            }
         }
         Algorithm::FixedWindow => {
             let deficit = match *state {
                 State::FixedWindow { deficit, .. } => deficit,
                 _ => 0,
             };
-            apply(quota, FixedWindow::new(quota, deficit, last, at), state, op, now)
+            apply(quota, FixedWindow::new(quota, deficit, last, at), state, op, behind)
         }
         Algorithm::SlidingWindow => {
             let counts = match state {
@@ -106,9 +111,9 @@ pub fn step(quota: &Quota, state: &mut State, op: Op, now: Timestamp) -> Outcome
                 _ => None,
             };
             if quota.parts().buckets == 1 {
-                apply(quota, SlidingWindow::<[u64; 2]>::new(quota, counts, last, at), state, op, now)
+                apply(quota, SlidingWindow::<[u64; 2]>::new(quota, counts, last, at), state, op, behind)
             } else {
-                apply(quota, SlidingWindow::<ManyBuckets>::new(quota, counts, last, at), state, op, now)
+                apply(quota, SlidingWindow::<ManyBuckets>::new(quota, counts, last, at), state, op, behind)
             }
         }
         Algorithm::SlidingLog => {
@@ -116,7 +121,7 @@ pub fn step(quota: &Quota, state: &mut State, op: Op, now: Timestamp) -> Outcome
                 State::SlidingLog(log) => log,
                 _ => Log::default(),
             };
-            apply(quota, SlidingLog::new(quota, log, at), state, op, now)
+            apply(quota, SlidingLog::new(quota, log, at), state, op, behind)
         }
     };
     // A key that had nothing to give back still has nothing to be written.
@@ -126,6 +131,7 @@ pub fn step(quota: &Quota, state: &mut State, op: Op, now: Timestamp) -> Outcome
 
 impl State {
     /// When the state was written; none when it is as good as new.
+    #[inline]
     pub fn last(&self) -> Option<Timestamp> {
         match self {
             State::New => None,
@@ -138,22 +144,25 @@ impl State {
 
     /// Whether the key is as good as new at `now`, so that forgetting the state changes nothing.
     pub fn is_new(&self, quota: &Quota, now: Timestamp) -> bool {
-        self.new_at(quota) <= u128::from(now.as_micros())
+        self.new_at(quota) <= now
     }
 
-    /// When the key will be as good as new, in microseconds since the epoch, if nothing more happens to it. It can
-    /// be later than any [`Timestamp`].
-    pub fn new_at(&self, quota: &Quota) -> u128 {
+    /// When the key will be as good as new, if nothing more happens to it; the end of time when it is later than that.
+    pub fn new_at(&self, quota: &Quota) -> Timestamp {
+        let Some(last) = self.last() else { return Timestamp::EPOCH };
         let capacity = u64::from(quota.capacity_u32());
-        match self {
+        let wait = match self {
             State::New => 0,
-            State::TokenBucket { deficit, last } => TokenBucket::new(quota, *deficit, *last, *last).when(capacity, 0),
-            State::FixedWindow { deficit, last } => FixedWindow::new(quota, *deficit, *last, *last).when(capacity, 0),
-            State::SlidingWindow { counts, last } => {
-                SlidingWindow::<ManyBuckets>::new(quota, Some(counts), *last, *last).when(capacity, 0)
+            State::TokenBucket { deficit, .. } => {
+                TokenBucket::<u128>::new(quota, *deficit, last, last).wait(capacity, 0)
             }
-            State::SlidingLog(log) => log.new_at(quota),
-        }
+            State::FixedWindow { deficit, .. } => FixedWindow::new(quota, *deficit, last, last).wait(capacity, 0),
+            State::SlidingWindow { counts, .. } => {
+                SlidingWindow::<ManyBuckets>::new(quota, Some(counts), last, last).wait(capacity, 0)
+            }
+            State::SlidingLog(log) => log.until_new(quota),
+        };
+        Timestamp::from_micros(last.as_micros().saturating_add(wait))
     }
 
     /// Bytes this state holds on the heap.
@@ -174,9 +183,9 @@ trait View: Sized {
     /// Whole units left, never negative.
     fn remaining(&self) -> u32;
 
-    /// The first time, not before the view's own, at which `used + need <= capacity + slack`, in microseconds
-    /// since the epoch. `need` is at most capacity + slack.
-    fn when(&self, need: u64, slack: u64) -> u128;
+    /// How long until `used + need <= capacity + slack`, if nobody takes anything, in microseconds from the view's
+    /// own time; [`u64::MAX`] when it is longer than that. `need` is at most capacity + slack.
+    fn wait(&self, need: u64, slack: u64) -> u64;
 
     /// Whether `used + need <= capacity + slack` now.
     fn admits(&self, need: u64, slack: u64) -> bool;
@@ -195,19 +204,19 @@ trait View: Sized {
 }
 
 /// What each operation means, for every algorithm.
-#[inline]
-fn apply(quota: &Quota, mut view: impl View, state: &mut State, op: Op, now: Timestamp) -> Outcome {
+#[inline(always)] // one straight line of code for each algorithm
+fn apply(quota: &Quota, mut view: impl View, state: &mut State, op: Op, behind: u64) -> Outcome {
     let (decision, changed) = match op {
-        Op::Limit(cost) => take(quota, &mut view, cost.get(), 0, true, now),
-        Op::Check(cost) => take(quota, &mut view, cost.get(), 0, false, now),
-        Op::Reserve(cost) => take(quota, &mut view, cost.get(), quota.slack(), true, now),
+        Op::Limit(cost) => take(quota, &mut view, cost.get(), 0, true, behind),
+        Op::Check(cost) => take(quota, &mut view, cost.get(), 0, false, behind),
+        Op::Reserve(cost) => take(quota, &mut view, cost.get(), quota.slack(), true, behind),
         Op::Refund(cost) => {
             view.refund(cost.get());
-            (decide(quota, &view, now, None, None), true)
+            (decide(quota, &view, behind, None, None), true)
         }
         Op::Reset => {
             view.refund(u64::MAX);
-            (decide(quota, &view, now, None, None), true)
+            (decide(quota, &view, behind, None, None), true)
         }
     };
     if changed {
@@ -219,37 +228,38 @@ fn apply(quota: &Quota, mut view: impl View, state: &mut State, op: Op, now: Tim
 }
 
 /// Takes `cost`, or only looks, when `used + cost` is at most the capacity and `slack`. Says whether it took.
-#[inline]
-fn take(quota: &Quota, view: &mut impl View, cost: u64, slack: u64, take: bool, now: Timestamp) -> (Decision, bool) {
+#[inline(always)]
+fn take(quota: &Quota, view: &mut impl View, cost: u64, slack: u64, take: bool, behind: u64) -> (Decision, bool) {
     if cost > u64::from(quota.capacity_u32()) {
-        return (decide(quota, view, now, None, Some(Reason::CostExceedsCapacity)), false);
+        return (decide(quota, view, behind, None, Some(Reason::CostExceedsCapacity)), false);
     }
     if !view.admits(cost, slack) {
-        let retry = view.when(cost, slack);
-        return (decide(quota, view, now, Some(retry), Some(Reason::Rate)), false);
+        let retry = view.wait(cost, slack);
+        return (decide(quota, view, behind, Some(retry), Some(Reason::Rate)), false);
     }
     if take {
         view.record(cost);
     }
     // A reservation may have gone into debt: the work may start when that has cleared.
-    let cleared = (slack > 0 && !view.admits(0, 0)).then(|| view.when(0, 0));
-    (decide(quota, view, now, cleared, None), take)
+    let cleared = (slack > 0 && !view.admits(0, 0)).then(|| view.wait(0, 0));
+    (decide(quota, view, behind, cleared, None), take)
 }
 
-/// The decision about a view as it is: a denial when there is a reason.
-#[inline]
-fn decide(quota: &Quota, view: &impl View, now: Timestamp, retry: Option<u128>, reason: Option<Reason>) -> Decision {
-    let now = u128::from(now.as_micros());
+/// The decision about a view as it is: a denial when there is a reason. The view may be later than the caller's time,
+/// by `behind`, and spans count from the caller's.
+#[inline(always)]
+fn decide(quota: &Quota, view: &impl View, behind: u64, retry: Option<u64>, reason: Option<Reason>) -> Decision {
     let capacity = quota.capacity_u32();
     let remaining = view.remaining();
     let grows = remaining < capacity;
+    let from_caller = |wait: u64| if wait == 0 { 0 } else { wait.saturating_add(behind) };
     DecisionParts {
         allowed: reason.is_none(),
         limit: capacity,
         remaining,
-        retry_after: retry.map(|at| at.saturating_sub(now)),
-        next_after: grows.then(|| view.when(u64::from(remaining) + 1, 0).saturating_sub(now)),
-        reset_after: view.when(u64::from(capacity), 0).saturating_sub(now),
+        retry_after: retry.map(from_caller),
+        next_after: grows.then(|| from_caller(view.wait(u64::from(remaining) + 1, 0))),
+        reset_after: from_caller(view.wait(u64::from(capacity), 0)),
         reason,
     }
     .into()

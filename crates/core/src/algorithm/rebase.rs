@@ -4,14 +4,20 @@ use super::{Counts, Log, ManyBuckets, SlidingWindow, State};
 use crate::{Algorithm, Quota, Timestamp};
 
 impl State {
-    /// This state, written under the quota `from`, as a state of the quota `to`.
+    /// This state, written under the quota `from`, as a state of the quota `to` at the time `now`.
     ///
     /// What was used when it was written counts as used under the new quota at that same time: available becomes
-    /// the new capacity minus what was used, which may be debt, and the new quota's rule goes on from there.
+    /// the new capacity minus what was used, which may be debt, and the new quota's rule goes on from there. A key
+    /// that is as good as new under its own quota stays so under any other, because a store may have forgotten it.
     #[must_use]
-    pub fn rebase(self, from: &Quota, to: &Quota) -> State {
+    pub fn rebase(self, from: &Quota, to: &Quota, now: Timestamp) -> State {
+        if from == to {
+            return self;
+        }
+        if self.is_new(from, now) {
+            return State::New;
+        }
         match (self, to.algorithm()) {
-            (State::New, _) => State::New,
             (State::TokenBucket { deficit, last }, Algorithm::TokenBucket) => {
                 // Rescaled, not rounded to whole units: keys that change tier with every call must still refill.
                 // At most half of 2^128, as a deficit is below 2^33 units of 2^45 and a unit below 2^45.

@@ -54,9 +54,10 @@ impl Log {
         self.last
     }
 
-    /// When the newest run expires.
-    pub(super) fn new_at(&self, quota: &Quota) -> u128 {
-        self.runs.back().map_or(0, |run| u128::from(run.at.as_micros()) + u128::from(quota.period_micros()))
+    /// How long after it was written the newest run expires.
+    pub(super) fn until_new(&self, quota: &Quota) -> u64 {
+        let age = self.runs.back().map_or(u64::MAX, |run| self.last.as_micros() - run.at.as_micros());
+        quota.period_micros().saturating_sub(age)
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
@@ -139,16 +140,17 @@ impl View for SlidingLog {
         self.rate.saturating_sub(self.used()) as u32
     }
 
-    fn when(&self, need: u64, slack: u64) -> u128 {
+    fn wait(&self, need: u64, slack: u64) -> u64 {
         let room = self.rate + slack - need;
         if self.used() <= room {
-            return self.at.as_micros().into();
+            return 0;
         }
         let units = self.log.units();
         // The first run after whose end the rest fits.
         let later = |run: &Run| units - run.total.wrapping_sub(self.log.before);
         let index = self.log.runs.partition_point(|run| later(run) > room);
-        u128::from(self.log.runs[index].at.as_micros()) + u128::from(self.period)
+        // A run is not later than the view and has not expired.
+        self.period - (self.at.as_micros() - self.log.runs[index].at.as_micros())
     }
 
     fn admits(&self, need: u64, slack: u64) -> bool {

@@ -132,11 +132,10 @@ impl<B: Buffer> View for SlidingWindow<B> {
     }
 
     #[inline]
-    fn when(&self, need: u64, slack: u64) -> u128 {
+    fn wait(&self, need: u64, slack: u64) -> u64 {
         let room = self.rate + slack - need;
         let counts = self.counts.as_ref();
         let mut full = self.full();
-        let mut wait = 0;
         // Nobody takes anything, so bucket after bucket ages: the first becomes the weighted one and fades.
         for (passed, &fading) in counts.iter().enumerate() {
             if passed > 0 {
@@ -150,11 +149,10 @@ impl<B: Buffer> View for SlidingWindow<B> {
                     false => self.length - div_floor(self.times_length(spare), fading) as u64,
                 };
                 let faded = if passed == 0 { faded.max(self.into) } else { faded };
-                wait = u128::from(self.length) * passed as u128 + u128::from(faded) - u128::from(self.into);
-                break;
+                return self.length * passed as u64 + faded - self.into;
             }
         }
-        u128::from(self.at.as_micros()) + wait
+        unreachable!("when all buckets have faded there is room for whatever fits at all")
     }
 
     #[inline]

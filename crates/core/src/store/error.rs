@@ -20,50 +20,55 @@ pub enum StoreErrorKind {
 
 /// A store could not decide. Says whether trying again can help.
 #[derive(Debug, Clone)]
-pub struct StoreError {
+pub struct StoreError(Arc<Inner>); // one word: it travels beside every decision
+
+#[derive(Debug)]
+struct Inner {
     kind: StoreErrorKind,
     message: String,
-    source: Option<Arc<dyn Error + Send + Sync>>,
+    source: Option<Box<dyn Error + Send + Sync>>,
 }
 
 impl StoreError {
     /// An error of this kind.
     pub fn new(kind: StoreErrorKind, message: impl Into<String>) -> Self {
-        StoreError { kind, message: message.into(), source: None }
+        StoreError(Arc::new(Inner { kind, message: message.into(), source: None }))
     }
 
-    /// This error, caused by `source`.
-    #[must_use]
-    pub fn with_source(mut self, source: impl Error + Send + Sync + 'static) -> Self {
-        self.source = Some(Arc::new(source));
-        self
+    /// An error of this kind, caused by `source`.
+    pub fn caused_by(
+        kind: StoreErrorKind,
+        message: impl Into<String>,
+        source: impl Error + Send + Sync + 'static,
+    ) -> Self {
+        StoreError(Arc::new(Inner { kind, message: message.into(), source: Some(Box::new(source)) }))
     }
 
     /// What went wrong.
     pub fn kind(&self) -> StoreErrorKind {
-        self.kind
+        self.0.kind
     }
 
     /// Whether trying again can help.
     pub fn is_retryable(&self) -> bool {
-        matches!(self.kind, StoreErrorKind::Unavailable | StoreErrorKind::Timeout)
+        matches!(self.0.kind, StoreErrorKind::Unavailable | StoreErrorKind::Timeout)
     }
 }
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match self.kind {
+        let kind = match self.0.kind {
             StoreErrorKind::Unavailable => "store unavailable",
             StoreErrorKind::Timeout => "store timed out",
             StoreErrorKind::Corrupt => "stored state is not usable",
             StoreErrorKind::Unsupported => "not supported by this store",
         };
-        write!(f, "{kind}: {}", self.message)
+        write!(f, "{kind}: {}", self.0.message)
     }
 }
 
 impl Error for StoreError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.source.as_deref().map(|source| source as _)
+        self.0.source.as_deref().map(|source| source as _)
     }
 }

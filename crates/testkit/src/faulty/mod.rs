@@ -1,0 +1,127 @@
+//! A store that fails on command.
+
+mod control;
+mod gate;
+
+use tidegate_core::{All, Capabilities, Decision, Request, Store, StoreError, Testing, Timestamp};
+
+pub use control::{Calls, Faults};
+use control::{Fault, Method};
+
+/// A store around another one that passes on, fails, hangs or answers late, as its [`Faults`] say.
+///
+/// There are no timers in it: what hangs, hangs until it is released or dropped.
+///
+/// ```
+/// use tidegate_core::{Key, OnStoreError, Op, Cost, Quota, Request, Scope, Store, StoreError, StoreErrorKind, seconds};
+/// use tidegate_testkit::{FaultyStore, MapStore, block_on};
+///
+/// let store = FaultyStore::new(MapStore::new());
+/// let faults = store.faults();
+/// let (scope, quota) = (Scope::new("", "login"), Quota::fixed_window(5, seconds(60))?);
+/// let request = Request {
+///     scope: &scope,
+///     key: &Key::from("u1"),
+///     quota: &quota,
+///     op: Op::Limit(Cost::ONE),
+///     on_store_error: OnStoreError::Closed,
+/// };
+///
+/// faults.fail(StoreError::new(StoreErrorKind::Unavailable, "unplugged"));
+/// assert!(block_on(store.apply(&request)).is_err());
+/// faults.pass();
+/// assert!(block_on(store.apply(&request))?.allowed());
+/// assert_eq!(faults.calls().apply, 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct FaultyStore<S> {
+    store: S,
+    faults: Faults,
+}
+
+impl<S> FaultyStore<S> {
+    /// A store around `store` that passes everything on, until told otherwise.
+    pub fn new(store: S) -> Self {
+        FaultyStore { store, faults: Faults::new() }
+    }
+
+    /// The handle that tells it what to do. Clones tell the same store.
+    pub fn faults(&self) -> Faults {
+        self.faults.clone()
+    }
+
+    /// The store around which this one is.
+    pub fn inner(&self) -> &S {
+        &self.store
+    }
+
+    /// Makes one call of the inner store in the way the fault of this moment says.
+    async fn call<T>(&self, method: Method, call: impl Future<Output = T>) -> Result<T, StoreError> {
+        self.faults.count(method);
+        match self.faults.fault() {
+            Fault::Pass => Ok(call.await),
+            Fault::Fail(error) => Err(error),
+            Fault::Hang => {
+                self.faults.held().await;
+                Ok(call.await)
+            }
+            Fault::Late => {
+                let answer = call.await;
+                self.faults.held().await;
+                Ok(answer)
+            }
+        }
+    }
+}
+
+impl<S: Store> Store for FaultyStore<S> {
+    fn capabilities(&self) -> Capabilities {
+        self.store.capabilities()
+    }
+
+    fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+        self.faults.count(Method::ApplyNow);
+        match self.faults.fault() {
+            Fault::Pass => self.store.apply_now(request),
+            Fault::Fail(error) => Some(Err(error)),
+            // An answer at once would be a way around the wait.
+            Fault::Hang | Fault::Late => None,
+        }
+    }
+
+    async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
+        self.call(Method::Apply, self.store.apply(request)).await?
+    }
+
+    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
+        self.call(Method::ApplyAll, self.store.apply_all(requests)).await?
+    }
+
+    async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
+        match self.call(Method::ApplyEach, self.store.apply_each(requests)).await {
+            Ok(decisions) => decisions,
+            Err(error) => requests.iter().map(|_| Err(error.clone())).collect(),
+        }
+    }
+
+    /// Passes on whatever the fault: a store that cannot answer can still be closed.
+    async fn close(&self) {
+        self.faults.count(Method::Close);
+        self.store.close().await;
+    }
+}
+
+impl<S: Testing> Testing for FaultyStore<S> {
+    async fn apply_at(&self, request: &Request<'_>, at: Timestamp) -> Result<Decision, StoreError> {
+        self.call(Method::Apply, self.store.apply_at(request, at)).await?
+    }
+
+    async fn apply_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<All, StoreError> {
+        self.call(Method::ApplyAll, self.store.apply_all_at(requests, at)).await?
+    }
+
+    async fn held_at(&self, at: Timestamp) -> Option<usize> {
+        self.store.held_at(at).await
+    }
+}

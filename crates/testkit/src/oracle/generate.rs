@@ -1,0 +1,146 @@
+//! Traces from a seed.
+
+use tidegate_core::{Algorithm, Cost, DecisionParts, MAX_COUNT, Op, Quota, QuotaError};
+
+use super::trace::{Ask, Step};
+use super::{Model, Trace, random_quota};
+use crate::Random;
+
+/// 2^53: the last microsecond that a store whose numbers are doubles can tell from the next.
+const END_OF_TIME: u64 = 1 << 53;
+
+impl Trace {
+    /// The trace of `steps` calls that belongs to `seed`: the same every time.
+    pub fn from_seed(seed: u64, steps: usize) -> Self {
+        Trace { steps: decided(seed, steps).0 }
+    }
+}
+
+/// The steps of a seed's trace, and what the model decided as they were made.
+pub(super) fn decided(seed: u64, steps: usize) -> (Vec<Step>, Vec<Vec<DecisionParts>>) {
+    let mut random = Random::new(seed);
+    let base = if random.one_in(8) { random.below(1 << 30) } else { 1_700_000_000_000_000 + random.below(1 << 40) };
+    let limits = (0..random.between(1, 2)).map(|_| tiers(&mut random)).collect();
+    let mut generator = Generator { random, limits, model: Model::new(), now: base, spans: vec![base] };
+    (0..steps).map(|_| generator.step()).unzip()
+}
+
+/// The quotas one limit is asked under: mostly one, sometimes several.
+fn tiers(random: &mut Random) -> Vec<Quota> {
+    let first = random_quota(random);
+    let mut tiers = vec![first];
+    while random.one_in(3) && tiers.len() < 3 {
+        let tier = match random.below(3) {
+            // The same quota but for its debt: what was used is kept as it is.
+            0 => first.max_debt(random.below(20)).unwrap_or(first),
+            // The same shape at another rate.
+            1 => at_another_rate(random, &first).unwrap_or(first),
+            _ => random_quota(random),
+        };
+        tiers.push(tier);
+    }
+    tiers
+}
+
+/// The same algorithm, period, start and buckets.
+fn at_another_rate(random: &mut Random, quota: &Quota) -> Result<Quota, QuotaError> {
+    let parts = quota.parts();
+    let rate = random.between(1, (u64::from(parts.rate) * 2).min(MAX_COUNT));
+    let other = Quota::new(parts.algorithm, rate, parts.period)?;
+    match parts.algorithm {
+        Algorithm::FixedWindow => other.start(parts.start),
+        Algorithm::SlidingWindow => other.start(parts.start)?.buckets(parts.buckets.into()),
+        _ => Ok(other),
+    }
+}
+
+struct Generator {
+    random: Random,
+    limits: Vec<Vec<Quota>>,
+    /// Decides as the trace is made, so that times can aim at what the decisions promise.
+    model: Model,
+    now: u64,
+    /// The times the last decisions pointed to.
+    spans: Vec<u64>,
+}
+
+impl Generator {
+    fn step(&mut self) -> (Step, Vec<DecisionParts>) {
+        let at = self.time();
+        let step = match self.random.below(6) {
+            0 => Step { at, all: true, asks: self.batch() },
+            _ => Step { at, all: false, asks: vec![self.ask()] },
+        };
+        self.now = at;
+        let decisions = self.model.decide(&step);
+        self.spans = vec![at];
+        for decision in &decisions {
+            let spans = [decision.retry_after, decision.next_after, Some(decision.reset_after)];
+            self.spans.extend(spans.into_iter().flatten().filter_map(|span| at.checked_add(span.try_into().ok()?)));
+        }
+        (step, decisions)
+    }
+
+    /// Half of the times are at the edge of something a decision promised.
+    fn time(&mut self) -> u64 {
+        let (now, random) = (self.now, &mut self.random);
+        let at = match random.below(16) {
+            0..=4 => now,
+            5..=6 => now + random.between(1, 3),
+            7..=11 => random.pick(&self.spans).saturating_add(random.below(3)).saturating_sub(1),
+            12 => now + random.below(1_000_000),
+            13 => now + random.below(60_000_000),
+            14 => now + random.of_bits(20, 48),
+            _ => now.saturating_sub(random.of_bits(1, 30)),
+        };
+        let at = if at >= END_OF_TIME { now } else { at };
+        if self.model.is_certain(at) { at } else { self.model.latest() }
+    }
+
+    fn place(&mut self) -> (usize, usize, Quota) {
+        let limit = self.random.below(self.limits.len() as u64) as usize;
+        // Mostly one key, so that something happens to it.
+        let key = if self.random.one_in(4) { self.random.between(1, 2) as usize } else { 0 };
+        (limit, key, self.random.pick(&self.limits[limit]))
+    }
+
+    fn ask(&mut self) -> Ask {
+        let (limit, key, quota) = self.place();
+        let cost = self.cost(&quota);
+        let op = match self.random.below(16) {
+            0..=7 => Op::Limit(cost),
+            8..=10 => Op::Check(cost),
+            11..=12 => Op::Reserve(cost),
+            13..=14 => Op::Refund(cost),
+            _ => Op::Reset,
+        };
+        Ask { limit, key, quota, op }
+    }
+
+    fn batch(&mut self) -> Vec<Ask> {
+        let mut asks: Vec<Ask> = Vec::new();
+        for _ in 0..self.random.between(1, 4) {
+            let (limit, key, mut quota) = self.place();
+            // One key under two quotas in one batch means nothing.
+            if let Some(known) = asks.iter().find(|ask| ask.place() == (limit, key)) {
+                quota = known.quota;
+            }
+            let op = Op::Limit(self.cost(&quota));
+            asks.push(Ask { limit, key, quota, op });
+        }
+        asks
+    }
+
+    fn cost(&mut self, quota: &Quota) -> Cost {
+        let capacity = u64::from(quota.parts().capacity);
+        let units = match self.random.below(16) {
+            0..=6 => 1,
+            7..=10 => self.random.between(1, capacity),
+            11..=12 => capacity.div_ceil(3),
+            13 => capacity,
+            14 => capacity.saturating_sub(1),
+            _ => capacity + self.random.between(1, 3),
+        };
+        Cost::new(units.max(1)).expect("at least 1")
+    }
+}

@@ -1,0 +1,207 @@
+//! Several requests in one call.
+
+use tidegate_core::{All, Cost, Decision, MAX_PERIOD, Op, Reason, Store, StoreErrorKind, Testing, Timestamp, seconds};
+
+use super::caller::{BASE, Caller, SECOND, cost, quotas, tens};
+use crate::{Applicability, Subject};
+
+type Asked<'c, 'a, S> = (&'c Caller<'a, S>, u64);
+
+async fn all_at<S: Testing + 'static>(asked: &[Asked<'_, '_, S>], at: u64) -> All {
+    let requests: Vec<_> = asked.iter().map(|(caller, units)| caller.request(Op::Limit(cost(*units)))).collect();
+    let (caller, units) = asked[0];
+    let result = caller.subject.store().apply_all_at(&requests, Timestamp::from_micros(at)).await;
+    let all = caller.expect(result, Op::Limit(cost(units)));
+    assert_eq!(all.decisions().len(), asked.len(), "{caller}: one decision for each request");
+    all
+}
+
+fn remaining(all: &All) -> Vec<u64> {
+    all.decisions().iter().map(|decision| decision.remaining()).collect()
+}
+
+/// When all of them fit, all of them are taken.
+pub async fn all_takes_everything<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
+    let mut callers = Vec::new();
+    for quota in tens() {
+        callers.push(Caller::new(subject, "all_takes_everything", quota));
+    }
+    let asked: Vec<_> = callers.iter().zip(1..).collect();
+    let all = all_at(&asked, BASE).await;
+    assert!(all.allowed(), "every limit is new: {all:?}");
+    assert_eq!(all.retry_after(), None, "allowed: {all:?}");
+    for ((caller, units), decision) in asked.iter().zip(all.decisions()) {
+        assert_eq!(decision.remaining(), 10 - units, "{caller}: remaining after {units}: {decision:?}");
+        caller.has(10 - units, BASE, "after the batch").await;
+    }
+    Applicability::Ran
+}
+
+/// When one of them is denied nothing is taken from any, and those that would have been allowed report what they
+/// have.
+pub async fn all_denied_burns_nothing<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
+    for quota in tens() {
+        let empty = Caller::new(subject, "all_denied_burns_nothing", quota);
+        let (first, last) = (empty.with_key("first"), empty.with_key("last"));
+        empty.take(8, BASE).await;
+        last.take(1, BASE).await;
+        for (denied, reason) in [(3, Reason::Rate), (11, Reason::CostExceedsCapacity)] {
+            let all = all_at(&[(&first, 5), (&empty, denied), (&last, 5)], BASE).await;
+            assert!(!all.allowed(), "{empty}: {denied} of 2: {all:?}");
+            let allowed: Vec<bool> = all.decisions().iter().map(|decision| decision.allowed()).collect();
+            assert_eq!(allowed, [true, false, true], "{empty}: who would have been allowed: {all:?}");
+            assert_eq!(remaining(&all), [10, 2, 9], "{empty}: nothing taken, so what each has: {all:?}");
+            assert_eq!(all.decisions()[1].reason(), Some(reason), "{empty}: reason: {all:?}");
+        }
+        first.has(10, BASE, "after a denied batch").await;
+        empty.has(2, BASE, "after a denied batch").await;
+        last.has(9, BASE, "after a denied batch").await;
+    }
+    Applicability::Ran
+}
+
+/// A denied batch passes as a whole after its `retry_after`, and not a microsecond earlier.
+pub async fn all_retries_when_all_pass<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
+    for quota in tens() {
+        let sooner = Caller::new(subject, "all_retries_when_all_pass", quota);
+        let later = sooner.with_key("later");
+        sooner.take(8, BASE).await;
+        later.take(8, BASE + 2 * SECOND).await;
+        let now = BASE + 3 * SECOND;
+        let asked = [(&sooner, 6), (&later, 8)];
+        let all = all_at(&asked, now).await;
+        assert!(!all.allowed(), "{sooner}: more than there is: {all:?}");
+        let wait = all.retry_after().expect("both can pass in time").as_micros() as u64;
+        let waits = all.decisions().iter().map(|decision| decision.retry_after());
+        assert_eq!(all.retry_after(), waits.max().flatten(), "{sooner}: the longest wait: {all:?}");
+        let early = all_at(&asked, now + wait - 1).await;
+        assert!(!early.allowed(), "{sooner}: a microsecond early: {early:?}");
+        let passed = all_at(&asked, now + wait).await;
+        assert!(passed.allowed(), "{sooner}: after {wait} us: {passed:?}");
+        // One that never can: no wait helps the whole.
+        let never = all_at(&[(&sooner, 10), (&later, 11)], now + wait).await;
+        assert_eq!((never.allowed(), never.retry_after()), (false, None), "{sooner}: 11 of 10: {never:?}");
+    }
+    Applicability::Ran
+}
+
+/// The same limit and key twice is applied in order, and judged by the sum.
+pub async fn all_counts_the_same_key_twice<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
+    for quota in tens() {
+        let caller = Caller::new(subject, "all_counts_the_same_key_twice", quota);
+        let other = caller.with_key("other");
+        let never = all_at(&[(&caller, 6), (&other, 1), (&caller, 6)], BASE).await;
+        assert_eq!((never.allowed(), never.retry_after()), (false, None), "{caller}: 12 of 10: {never:?}");
+        assert_eq!(never.decisions()[2].reason(), Some(Reason::CostExceedsCapacity), "{caller}: {never:?}");
+        assert_eq!(remaining(&never), [10, 10, 10], "{caller}: nothing taken: {never:?}");
+
+        let both = all_at(&[(&caller, 3), (&other, 1), (&caller, 4)], BASE).await;
+        assert!(both.allowed(), "{caller}: 7 of 10: {both:?}");
+        assert_eq!(remaining(&both), [7, 9, 3], "{caller}: taken in order: {both:?}");
+
+        let asked = [(&caller, 2), (&caller, 2)];
+        let denied = all_at(&asked, BASE).await;
+        let allowed: Vec<bool> = denied.decisions().iter().map(|decision| decision.allowed()).collect();
+        assert_eq!(allowed, [true, false], "{caller}: 2 fit, 4 do not: {denied:?}");
+        assert_eq!(remaining(&denied), [3, 3], "{caller}: nothing taken: {denied:?}");
+        let wait = denied.retry_after().expect("4 fit in time").as_micros() as u64;
+        assert!(!all_at(&asked, BASE + wait - 1).await.allowed(), "{caller}: a microsecond before {wait}");
+        assert!(all_at(&asked, BASE + wait).await.allowed(), "{caller}: after {wait} us the sum fits");
+    }
+    Applicability::Ran
+}
+
+/// Anything but `limit` among them is unsupported, and nothing is taken.
+pub async fn all_refuses_other_operations<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
+    for quota in tens() {
+        let first = Caller::new(subject, "all_refuses_other_operations", quota);
+        let second = first.with_key("second");
+        second.take(4, BASE).await;
+        for op in [Op::Check(Cost::ONE), Op::Reserve(Cost::ONE), Op::Refund(Cost::ONE), Op::Reset] {
+            let limit = first.request(Op::Limit(Cost::ONE));
+            for requests in [[limit, second.request(op)], [second.request(op), limit]] {
+                let at = Timestamp::from_micros(BASE);
+                let results =
+                    [subject.store().apply_all_at(&requests, at).await, subject.store().apply_all(&requests).await];
+                for result in results {
+                    let kind = result.map_err(|error| error.kind());
+                    assert_eq!(kind, Err(StoreErrorKind::Unsupported), "{first}: {op:?} in a batch");
+                }
+                first.has(10, BASE, "after a refused batch").await;
+                second.has(6, BASE, "after a refused batch").await;
+            }
+        }
+    }
+    Applicability::Ran
+}
+
+/// A batch of nothing is allowed and has no decisions.
+pub async fn empty_batches_are_allowed<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
+    let at = Timestamp::from_micros(BASE);
+    for result in [subject.store().apply_all_at(&[], at).await, subject.store().apply_all(&[]).await] {
+        let all = result.unwrap_or_else(|error| panic!("an empty batch failed: {error}"));
+        assert!(all.allowed() && all.decisions().is_empty(), "an empty batch: {all:?}");
+    }
+    assert!(subject.store().apply_each(&[]).await.is_empty(), "no request, no decision");
+    Applicability::Ran
+}
+
+/// Independent requests in one call are applied in order, each on its own.
+pub async fn each_is_applied_in_order<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
+    for quota in quotas(10, MAX_PERIOD) {
+        let caller = Caller::new(subject, "each_is_applied_in_order", quota);
+        let other = caller.with_key("other");
+        let steps = [
+            (&caller, Op::Limit(cost(6)), true, 4),
+            (&other, Op::Limit(cost(1)), true, 9),
+            (&caller, Op::Check(cost(1)), true, 4),
+            (&caller, Op::Limit(cost(6)), false, 4),
+            (&caller, Op::Limit(cost(11)), false, 4),
+            (&caller, Op::Refund(cost(3)), true, 7),
+            (&caller, Op::Limit(cost(6)), true, 1),
+            (&caller, Op::Reserve(cost(5)), true, 0),
+            (&other, Op::Limit(cost(9)), true, 0),
+            (&caller, Op::Reset, true, 10),
+            (&caller, Op::Limit(cost(2)), true, 8),
+        ];
+        let requests: Vec<_> = steps.iter().map(|(caller, op, ..)| caller.request(*op)).collect();
+        let results = subject.store().apply_each(&requests).await;
+        assert_eq!(results.len(), steps.len(), "{caller}: one decision for each request");
+        for (n, (result, (caller, op, allowed, remaining))) in results.into_iter().zip(steps).enumerate() {
+            let decision = caller.expect(result, op);
+            let got = (decision.allowed(), decision.remaining());
+            assert_eq!(got, (allowed, remaining), "{caller}: request {n}, {op:?}: {decision:?}");
+        }
+    }
+    Applicability::Ran
+}
+
+/// `apply_now` decides as `apply` does, about the same state; or says that it cannot, and has done nothing.
+pub async fn apply_now_agrees_with_apply<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
+    for quota in quotas(10, seconds(86_400 * 300)) {
+        let caller = Caller::new(subject, "apply_now_agrees_with_apply", quota);
+        let mut used = 0;
+        for (n, op) in [3, 4].into_iter().flat_map(|units| [Op::Limit(cost(units)), Op::Check(cost(2))]).enumerate() {
+            let taken = if let Op::Limit(units) = op { units.get() } else { 0 };
+            let allowed = used + taken <= 10;
+            let mut expect = |decision: Decision, by: &str| {
+                used += taken;
+                let got = (decision.allowed(), decision.remaining());
+                assert_eq!(got, (allowed, 10 - used), "{caller}: step {n}, {op:?} by {by}: {decision:?}");
+            };
+            if let Some(result) = subject.store().apply_now(&caller.request(op)) {
+                expect(caller.expect(result, op), "apply_now");
+            } else {
+                expect(caller.expect(subject.store().apply(&caller.request(op)).await, op), "apply after apply_now");
+            }
+        }
+        let op = Op::Limit(cost(3));
+        let decision = caller.expect(subject.store().apply(&caller.request(op)).await, op);
+        assert_eq!(decision.remaining(), 0, "{caller}: 7 taken before, and 3 by apply: {decision:?}");
+        if let Some(result) = subject.store().apply_now(&caller.request(Op::Limit(cost(1)))) {
+            let decision = caller.expect(result, op);
+            assert!(!decision.allowed(), "{caller}: apply_now after all was taken: {decision:?}");
+        }
+    }
+    Applicability::Ran
+}

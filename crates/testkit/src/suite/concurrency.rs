@@ -1,0 +1,126 @@
+//! Many callers at once.
+//!
+//! On the store's own clock, with quotas of a year, so that nothing refills while the case runs.
+
+use std::sync::Arc;
+
+use tidegate_core::{Key, MAX_PERIOD, OnStoreError, Op, Quota, Request, Scope, Store, Testing};
+
+use super::caller::{Caller, cost, quotas};
+use crate::{Applicability, Subject};
+
+const CALLERS: usize = 200;
+
+/// Hundreds of callers at once get exactly the capacity between them.
+pub async fn no_double_spend<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
+    for quota in quotas(100, MAX_PERIOD) {
+        let caller = Caller::new(subject, "no_double_spend", quota);
+        let admitted: u64 = admitted(&caller, |_| 1, 2).iter().map(|(admitted, _)| admitted).sum();
+        assert_eq!(admitted, 100, "{caller}: admitted to {CALLERS} callers who ask twice for 1 of 100");
+        let left = caller.subject.store().apply(&caller.request(Op::Check(cost(1)))).await;
+        assert_eq!(caller.expect(left, Op::Check(cost(1))).remaining(), 0, "{caller}: remaining in the end");
+    }
+    Applicability::Ran
+}
+
+/// Hundreds of callers who ask for different amounts get no more than the capacity, and as much as fits.
+pub async fn no_double_spend_weighted<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
+    for quota in quotas(503, MAX_PERIOD) {
+        let caller = Caller::new(subject, "no_double_spend_weighted", quota);
+        let results = admitted(&caller, |index| 1 + index as u64 % 7, 2);
+        let admitted: u64 = results.iter().map(|(admitted, _)| admitted).sum();
+        let least_denied = results.iter().filter_map(|(_, denied)| *denied).min();
+        assert!(admitted <= 503, "{caller}: {admitted} admitted of 503");
+        let left = caller.subject.store().apply(&caller.request(Op::Check(cost(1)))).await;
+        let left = caller.expect(left, Op::Check(cost(1))).remaining();
+        assert_eq!(left, 503 - admitted, "{caller}: remaining after {admitted} of 503 were admitted");
+        let least_denied = least_denied.expect("more was asked for than there is");
+        assert!(left < least_denied, "{caller}: {least_denied} was denied though {left} is left in the end");
+    }
+    Applicability::Ran
+}
+
+/// What each caller was admitted, and the least that was denied to it.
+fn admitted<S: Testing + 'static>(
+    caller: &Caller<'_, S>,
+    units: impl Fn(usize) -> u64,
+    calls: usize,
+) -> Vec<(u64, Option<u64>)> {
+    caller.subject.concurrently(CALLERS, |index, store| {
+        let (asked, units) = (Owned::new(caller), units(index));
+        async move {
+            let (mut admitted, mut denied) = (0, None);
+            for _ in 0..calls {
+                match asked.limit(&*store, units).await {
+                    true => admitted += units,
+                    false => denied = Some(units),
+                }
+            }
+            (admitted, denied)
+        }
+    })
+}
+
+/// A caller that can be sent to another thread.
+#[derive(Clone)]
+pub(super) struct Owned {
+    scope: Scope,
+    key: Key<'static>,
+    quota: Quota,
+}
+
+impl Owned {
+    pub(super) fn new<S>(caller: &Caller<'_, S>) -> Self {
+        Owned { scope: caller.scope.clone(), key: caller.key.clone(), quota: caller.quota }
+    }
+
+    pub(super) fn request(&self, op: Op) -> Request<'_> {
+        Request { scope: &self.scope, key: &self.key, quota: &self.quota, op, on_store_error: OnStoreError::default() }
+    }
+
+    /// Takes by the store's own clock, and says whether it was allowed.
+    pub(super) async fn limit<S: Store>(&self, store: &S, units: u64) -> bool {
+        let decision = store.apply(&self.request(Op::Limit(cost(units)))).await;
+        decision.unwrap_or_else(|error| panic!("{:?}: the store failed: {error}", self.scope)).allowed()
+    }
+
+    /// Looks by the store's own clock, and says whether it would be allowed.
+    pub(super) async fn check<S: Store>(&self, store: &S, units: u64) -> bool {
+        let decision = store.apply(&self.request(Op::Check(cost(units)))).await;
+        decision.unwrap_or_else(|error| panic!("{:?}: the store failed: {error}", self.scope)).allowed()
+    }
+}
+
+/// Callers who take from two limits at once, in both orders, among callers who take from one: what was taken adds up.
+pub async fn all_or_nothing_under_concurrency<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
+    if !subject.store().capabilities().atomic_all {
+        return Applicability::NotApplicable("the store does not claim atomic_all");
+    }
+    for quota in quotas(60, MAX_PERIOD) {
+        let caller = Caller::new(subject, "all_or_nothing_under_concurrency", quota);
+        let keys = Arc::new(["a", "b"].map(|key| Owned::new(&caller.with_key(key))));
+        let taken = subject.concurrently(CALLERS, |index, store| {
+            let keys = keys.clone();
+            async move {
+                // Twice in one order, twice in the other, once each alone.
+                let order: &[usize] = [&[0, 1][..], &[1, 0], &[0], &[0, 1], &[1, 0], &[1]][index % 6];
+                let requests: Vec<_> = order.iter().map(|&key| keys[key].request(Op::Limit(cost(1)))).collect();
+                let all = store.apply_all(&requests).await.unwrap_or_else(|error| panic!("the store failed: {error}"));
+                let taken = u64::from(all.allowed());
+                [taken * u64::from(order.contains(&0)), taken * u64::from(order.contains(&1))]
+            }
+        });
+        let mut left = [0; 2];
+        for (key, left) in left.iter_mut().enumerate() {
+            let sum: u64 = taken.iter().map(|taken| taken[key]).sum();
+            assert!(sum <= 60, "{caller}: {sum} of 60 admitted to key number {key}");
+            let op = Op::Check(cost(1));
+            let look = caller.expect(subject.store().apply(&keys[key].request(op)).await, op);
+            assert_eq!(look.remaining(), 60 - sum, "{caller}: key number {key} after {sum} of 60 were admitted");
+            *left = look.remaining();
+        }
+        // There is more demand than quota, so callers were turned away only for want of it.
+        assert_eq!(left.iter().min(), Some(&0), "{caller}: somebody was denied though both had something left");
+    }
+    Applicability::Ran
+}

@@ -1,0 +1,138 @@
+//! Who shares with whom.
+
+use std::collections::HashMap;
+
+use tidegate_core::{Key, Quota, Scope, Testing, seconds};
+
+use super::caller::{BASE, Caller, tens};
+use crate::{Applicability, Subject};
+
+/// Two keys of one limit have a budget each.
+pub async fn keys_do_not_meet<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
+    for quota in tens() {
+        let first = Caller::new(subject, "keys_do_not_meet", quota);
+        let second = first.with_key("other");
+        first.take(10, BASE).await;
+        second.has(10, BASE, "after the first key took all of its own").await;
+        second.take(4, BASE).await;
+        first.has(0, BASE, "after the second key took some").await;
+    }
+    Applicability::Ran
+}
+
+/// Two limits have a budget each for the same key.
+pub async fn limits_do_not_meet<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
+    for quota in tens() {
+        let first = Caller::new(subject, "limits_do_not_meet", quota);
+        let second = first.with_scope(subject.scope("limits_do_not_meet", &format!("{}2", first.scope.limit())));
+        first.take(10, BASE).await;
+        second.has(10, BASE, "after another limit was used up").await;
+    }
+    Applicability::Ran
+}
+
+/// Two limiters with different prefixes have a budget each, however the texts of prefix, limit and key run together.
+pub async fn prefixes_do_not_meet<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
+    let case = |end: &str| format!("{}prefixes_do_not_meet{end}", subject.prefix());
+    let quota = Quota::token_bucket(100, seconds(10)).expect("a valid quota");
+    let mut callers = Vec::new();
+    for (prefix, limit, key) in [
+        ("", "b", Key::from("d")),
+        ("a", "b", Key::from("d")),
+        ("A", "b", Key::from("d")),
+        ("a", "b", Key::from(("c", "d"))),
+        ("a", "b|c", Key::from("d")),
+        ("a|b", "c", Key::from("d")),
+        ("a", "b", Key::GLOBAL),
+        ("a", "bd", Key::GLOBAL),
+        ("a:b", "c", Key::from("d")),
+        ("a", "b:c", Key::from("d")),
+        ("a", "", Key::from(("b", "d"))),
+        ("a", "", Key::from("d")),
+    ] {
+        callers.push(Caller { subject, scope: Scope::new(&case(prefix), limit), key, quota });
+    }
+    each_has_its_own(&callers).await
+}
+
+/// Two limiters on one store with the same prefix and the same limit's name share; that is how a fleet shares.
+pub async fn equal_scopes_share<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
+    for quota in tens() {
+        let first = Caller::new(subject, "equal_scopes_share", quota);
+        let second = Caller::new(subject, "equal_scopes_share", quota);
+        first.take(6, BASE).await;
+        second.has(4, BASE, "after an equal scope took 6").await;
+        second.take(4, BASE).await;
+        first.denied(1, BASE).await;
+    }
+    Applicability::Ran
+}
+
+/// Keys that look alike, hold separators, are empty, long or of other scripts are all different.
+pub async fn tricky_keys_stay_distinct<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
+    let long = "x".repeat(4_095);
+    let keys = vec![
+        Key::GLOBAL,
+        Key::from(""),
+        Key::from(("", "")),
+        Key::from(("", "", "")),
+        Key::from(" "),
+        Key::from("a"),
+        Key::from("A"),
+        Key::from("a "),
+        Key::from(" a"),
+        Key::from(("a", "")),
+        Key::from(("", "a")),
+        Key::from(("a", "b")),
+        Key::from("a|b"),
+        Key::from(("a|b", "c")),
+        Key::from(("a", "b|c")),
+        Key::from(("a", "b", "c")),
+        Key::from("%"),
+        Key::from("%25"),
+        Key::from("%7c"),
+        Key::from("a%7cb"),
+        Key::from("a:b"),
+        Key::from("{a}"),
+        Key::from("a*"),
+        Key::from("a?"),
+        Key::from("a_"),
+        Key::from("'a'"),
+        Key::from("\"a\""),
+        Key::from("a\\"),
+        Key::from("a\n"),
+        Key::from("a\r\n"),
+        Key::from("a\0"),
+        Key::from("\u{e9}"),
+        Key::from("e\u{301}"),
+        Key::from("\u{df}"),
+        Key::from("ss"),
+        Key::from("\u{65e5}\u{672c}"),
+        Key::from("\u{1f30a}"),
+        Key::from(format!("{long}1")),
+        Key::from(format!("{long}2")),
+        Key::from("%s0"),
+        Key::shard(0),
+        Key::shard(1),
+        Key::from("a").with_shard(0),
+    ];
+    let quota = Quota::token_bucket(100, seconds(10)).expect("a valid quota");
+    let caller = Caller::new(subject, "tricky_keys_stay_distinct", quota);
+    let callers: Vec<_> = keys.into_iter().map(|key| caller.with_key(key)).collect();
+    each_has_its_own(&callers).await
+}
+
+/// Takes another amount from each caller, which has 100, and expects exactly that to be missing in the end.
+async fn each_has_its_own<S: Testing + 'static>(callers: &[Caller<'_, S>]) -> Applicability {
+    let mut names = HashMap::new();
+    for (taken, caller) in (1..).zip(callers) {
+        let name = (caller.scope.as_str(), caller.key.as_str());
+        assert_eq!(names.insert(name, taken), None, "{caller}: the case has one key twice");
+        let decision = caller.take(taken, BASE).await;
+        assert_eq!(u64::from(decision.remaining), 100 - taken, "{caller}: remaining after its first {taken}");
+    }
+    for (taken, caller) in (1..).zip(callers) {
+        caller.has(100 - taken, BASE, "after all the others took something").await;
+    }
+    Applicability::Ran
+}

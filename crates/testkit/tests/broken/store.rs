@@ -1,0 +1,247 @@
+//! A store with one flaw.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use tidegate_core::{
+    All, Capabilities, Cost, Decision, Entry, Op, Quota, Request, State, Store, StoreError, StoreErrorKind, Testing,
+    Timestamp, step, step_all,
+};
+
+/// What is wrong with a [`BrokenStore`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    None,
+    WritesOnCheck,
+    WritesOnDenial,
+    IgnoresCost,
+    FloorsRefill,
+    RetriesEarly,
+    RetriesLate,
+    MovesTimeBack,
+    ForgetsBusyKeys,
+    NeverForgets,
+    ChecksThenAdds,
+    IgnoresPrefix,
+    IgnoresCase,
+    ForgivesOnQuotaChange,
+    IgnoresQuotaChange,
+    RebasesIdleKeys,
+    TakesBatchesOneByOne,
+    JudgesTwinsAlone,
+    LetsBatchesCheck,
+    RefundsBeyondCapacity,
+    LimitsDebtAway,
+    LosesLargeNumbers,
+}
+
+/// A map store with one flaw.
+pub(crate) struct BrokenStore {
+    keys: Mutex<HashMap<String, (Quota, State)>>,
+    /// Held from reading to writing, unless that is the flaw.
+    turn: Mutex<()>,
+    flaw: Flaw,
+}
+
+const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+
+impl BrokenStore {
+    pub(crate) fn new(flaw: Flaw) -> Self {
+        BrokenStore { keys: Mutex::default(), turn: Mutex::default(), flaw }
+    }
+
+    fn turn(&self) -> Option<MutexGuard<'_, ()>> {
+        (self.flaw != Flaw::ChecksThenAdds).then(|| self.turn.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Time for others to come in between, when nothing keeps them out.
+    fn dawdle(&self) {
+        if self.flaw == Flaw::ChecksThenAdds {
+            (0..5).for_each(|_| thread::yield_now());
+        }
+    }
+
+    fn keys(&self) -> MutexGuard<'_, HashMap<String, (Quota, State)>> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn name(&self, request: &Request<'_>) -> String {
+        let scope = if self.flaw == Flaw::IgnoresPrefix { request.scope.limit() } else { request.scope.as_str() };
+        let name = format!("{}:{scope}{}", scope.len(), request.key.as_str());
+        if self.flaw == Flaw::IgnoresCase { name.to_lowercase() } else { name }
+    }
+
+    fn op(&self, op: Op) -> Op {
+        match (self.flaw, op) {
+            (Flaw::IgnoresCost, Op::Limit(_)) => Op::Limit(Cost::ONE),
+            (Flaw::LimitsDebtAway, Op::Reserve(cost)) => Op::Limit(cost),
+            // What a store in floating point would keep of a number.
+            (Flaw::LosesLargeNumbers, Op::Limit(cost)) if cost.get() > 1 << 24 => {
+                Op::Limit(Cost::new(cost.get() as f32 as u64).unwrap())
+            }
+            (_, op) => op,
+        }
+    }
+
+    fn read(&self, request: &Request<'_>, now: Timestamp) -> State {
+        match self.keys().get(&self.name(request)).cloned() {
+            None => State::New,
+            Some((from, state)) if from == *request.quota => state,
+            Some(_) if self.flaw == Flaw::ForgivesOnQuotaChange => State::New,
+            Some((_, state)) if self.flaw == Flaw::IgnoresQuotaChange => state,
+            Some((from, state)) => {
+                // As if nobody had looked at the clock: an idle key is carried over as if it were busy.
+                let idle = self.flaw == Flaw::RebasesIdleKeys && state.is_new(&from, now);
+                let at = if idle { Timestamp::EPOCH } else { now };
+                state.rebase(&from, request.quota, at)
+            }
+        }
+    }
+
+    fn write(&self, request: &Request<'_>, state: State) {
+        match state {
+            State::New => self.keys().remove(&self.name(request)),
+            state => self.keys().insert(self.name(request), (*request.quota, state)),
+        };
+    }
+
+    fn decide(&self, request: &Request<'_>, now: Timestamp) -> Decision {
+        let _turn = self.turn();
+        let op = self.op(request.op);
+        let before = self.read(request, now);
+        let mut state = before.clone();
+        let outcome = step(request.quota, &mut state, op, now);
+        self.dawdle();
+        match (self.flaw, op) {
+            (Flaw::WritesOnCheck, Op::Check(cost)) => {
+                step(request.quota, &mut state, Op::Limit(cost), now);
+                self.write(request, state);
+            }
+            (Flaw::WritesOnDenial | Flaw::FloorsRefill, Op::Limit(_)) if !outcome.decision.allowed() => {
+                self.write(request, moved(before.clone(), request.quota, now, self.flaw == Flaw::FloorsRefill));
+            }
+            (Flaw::MovesTimeBack, _) if outcome.changed => self.write(request, at(state, now)),
+            _ if outcome.changed => self.write(request, state),
+            _ => {}
+        }
+        let mut parts = outcome.decision.into_parts();
+        match (self.flaw, op) {
+            (Flaw::RetriesEarly, Op::Limit(_)) => parts.retry_after = parts.retry_after.map(|wait| wait - 1),
+            (Flaw::RetriesLate, Op::Limit(_)) => parts.retry_after = parts.retry_after.map(|wait| wait + 1),
+            (Flaw::RefundsBeyondCapacity, Op::Refund(cost)) if before == State::New => {
+                parts.remaining = parts.remaining.saturating_add(cost.get() as u32);
+            }
+            _ => {}
+        }
+        parts.into()
+    }
+
+    fn decide_all(&self, requests: &[Request<'_>], now: Timestamp) -> Result<All, StoreError> {
+        if self.flaw == Flaw::TakesBatchesOneByOne {
+            return Ok(All::new(requests.iter().map(|request| self.decide(request, now)).collect()));
+        }
+        let _turn = self.turn();
+        let (mut names, mut states, mut entries) = (Vec::new(), Vec::new(), Vec::new());
+        for request in requests {
+            let cost = match request.op {
+                Op::Limit(cost) => cost,
+                Op::Check(cost) if self.flaw == Flaw::LetsBatchesCheck => cost,
+                _ => return Err(StoreError::new(StoreErrorKind::Unsupported, "only `limit`")),
+            };
+            let name = self.name(request);
+            let known = names.iter().position(|known| *known == name);
+            let index = match known {
+                Some(index) if self.flaw != Flaw::JudgesTwinsAlone => index,
+                _ => {
+                    names.push(name);
+                    states.push(self.read(request, now));
+                    names.len() - 1
+                }
+            };
+            entries.push((Entry { quota: request.quota, cost, state: index }, request));
+        }
+        let only: Vec<Entry<'_>> = entries.iter().map(|(entry, _)| *entry).collect();
+        let all = step_all(&only, &mut states, now);
+        self.dawdle();
+        if all.allowed() {
+            for (entry, request) in entries {
+                self.write(request, states[entry.state].clone());
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// A state as a store writes it that moves its time on with every call, with what came since or without the fraction
+/// of it.
+fn moved(state: State, quota: &Quota, now: Timestamp, floor: bool) -> State {
+    match state {
+        State::TokenBucket { deficit, last } if now > last => {
+            let parts = quota.parts();
+            let (rate, period) = (u128::from(parts.rate), parts.period.as_micros());
+            let (rate, unit) = (rate / gcd(rate, period), period / gcd(rate, period));
+            let came = u128::from(now.as_micros() - last.as_micros()) * rate;
+            let came = if floor { came / unit * unit } else { came };
+            State::TokenBucket { deficit: deficit.saturating_sub(came), last: now }
+        }
+        state => state,
+    }
+}
+
+fn gcd(a: u128, b: u128) -> u128 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// A state with its time set to `now`, even when that is earlier.
+fn at(state: State, now: Timestamp) -> State {
+    match state {
+        State::TokenBucket { deficit, .. } => State::TokenBucket { deficit, last: now },
+        State::FixedWindow { deficit, .. } => State::FixedWindow { deficit, last: now },
+        State::SlidingWindow { counts, .. } => State::SlidingWindow { counts, last: now },
+        state => state,
+    }
+}
+
+impl Store for BrokenStore {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { atomic_all: self.flaw != Flaw::TakesBatchesOneByOne }
+    }
+
+    fn apply_now(&self, _: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+        None
+    }
+
+    async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
+        Ok(self.decide(request, NOW))
+    }
+
+    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
+        self.decide_all(requests, NOW)
+    }
+
+    async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
+        requests.iter().map(|request| Ok(self.decide(request, NOW))).collect()
+    }
+
+    async fn close(&self) {}
+}
+
+impl Testing for BrokenStore {
+    async fn apply_at(&self, request: &Request<'_>, at: Timestamp) -> Result<Decision, StoreError> {
+        Ok(self.decide(request, at))
+    }
+
+    async fn apply_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<All, StoreError> {
+        self.decide_all(requests, at)
+    }
+
+    async fn held_at(&self, at: Timestamp) -> Option<usize> {
+        match self.flaw {
+            Flaw::ForgetsBusyKeys => self.keys().clear(),
+            Flaw::NeverForgets => {}
+            _ => self.keys().retain(|_, (quota, state)| !state.is_new(quota, at)),
+        }
+        Some(self.keys().len())
+    }
+}

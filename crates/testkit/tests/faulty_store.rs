@@ -1,0 +1,137 @@
+//! The faulty store does what it is told, and is a store like any other when told to pass.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::thread;
+
+use tidegate_core::{
+    Cost, Key, OnStoreError, Op, Quota, Request, Scope, Store, StoreError, StoreErrorKind, Testing, Timestamp, seconds,
+};
+use tidegate_testkit::{FaultyStore, MapStore, Subject, block_on, conformance_tests};
+
+conformance_tests!(passing, Subject::new(FaultyStore::new(MapStore::new())));
+
+struct Login {
+    scope: Scope,
+    key: Key<'static>,
+    quota: Quota,
+}
+
+impl Login {
+    fn new() -> Self {
+        let quota = Quota::fixed_window(5, seconds(60)).unwrap();
+        Login { scope: Scope::new("", "login"), key: Key::from("u1"), quota }
+    }
+
+    fn request(&self, op: Op) -> Request<'_> {
+        Request { scope: &self.scope, key: &self.key, quota: &self.quota, op, on_store_error: OnStoreError::default() }
+    }
+
+    fn limit(&self) -> Request<'_> {
+        self.request(Op::Limit(Cost::ONE))
+    }
+
+    /// What the store inside has left, whatever the fault.
+    fn left(&self, store: &FaultyStore<MapStore>) -> u64 {
+        block_on(store.inner().apply(&self.request(Op::Check(Cost::ONE)))).unwrap().remaining()
+    }
+}
+
+fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[test]
+fn fails_with_the_given_error_and_asks_nothing() {
+    let (store, login) = (FaultyStore::new(MapStore::new()), Login::new());
+    let faults = store.faults();
+    faults.fail(StoreError::new(StoreErrorKind::Corrupt, "not ours"));
+    let requests = [login.limit(), login.limit()];
+    let at = Timestamp::from_millis(1);
+    let kind = |error: StoreError| error.kind();
+    let corrupt = Some(StoreErrorKind::Corrupt);
+    assert_eq!(store.apply_now(&requests[0]).unwrap().map_err(kind).err(), corrupt);
+    assert_eq!(block_on(store.apply(&requests[0])).map_err(kind).err(), corrupt);
+    assert_eq!(block_on(store.apply_at(&requests[0], at)).map_err(kind).err(), corrupt);
+    assert_eq!(block_on(store.apply_all(&requests)).map_err(kind).err(), corrupt);
+    assert_eq!(block_on(store.apply_all_at(&requests, at)).map_err(kind).err(), corrupt);
+    let each = block_on(store.apply_each(&requests));
+    assert_eq!(each.into_iter().map(|result| result.map_err(kind).err()).collect::<Vec<_>>(), [corrupt; 2]);
+    block_on(store.close());
+    let calls = faults.calls();
+    assert_eq!((calls.apply_now, calls.apply, calls.apply_all, calls.apply_each, calls.close), (1, 2, 2, 1, 1));
+    assert_eq!(calls.decisions(), 6);
+    assert_eq!(login.left(&store), 5);
+    faults.pass();
+    assert!(block_on(store.apply(&requests[0])).unwrap().allowed());
+}
+
+#[test]
+fn hangs_until_released_and_applies_then() {
+    let (store, login) = (FaultyStore::new(MapStore::new()), Login::new());
+    let faults = store.faults();
+    faults.hang();
+    let request = login.limit();
+    assert!(store.apply_now(&request).is_none());
+    let mut call = pin!(store.apply(&request));
+    for _ in 0..3 {
+        assert!(poll(call.as_mut()).is_pending());
+        assert_eq!((faults.held_calls(), login.left(&store)), (1, 5));
+    }
+    // Another command does not let go of those who are held.
+    faults.pass();
+    assert!(poll(call.as_mut()).is_pending());
+    faults.release();
+    assert_eq!(faults.held_calls(), 0);
+    assert!(matches!(poll(call.as_mut()), Poll::Ready(Ok(decision)) if decision.remaining() == 4));
+}
+
+#[test]
+fn a_hanging_call_that_is_dropped_was_never_applied() {
+    let (store, login) = (FaultyStore::new(MapStore::new()), Login::new());
+    let faults = store.faults();
+    faults.hang();
+    {
+        let request = login.limit();
+        let mut call = pin!(store.apply(&request));
+        assert!(poll(call.as_mut()).is_pending());
+    }
+    assert_eq!((faults.held_calls(), login.left(&store)), (0, 5));
+}
+
+#[test]
+fn a_late_answer_was_applied_before_it_came() {
+    let (store, login) = (FaultyStore::new(MapStore::new()), Login::new());
+    let faults = store.faults();
+    faults.answer_late();
+    let requests = [login.limit(), login.limit()];
+    assert!(store.apply_now(&requests[0]).is_none());
+    assert_eq!(login.left(&store), 5);
+    let mut call = pin!(store.apply_all(&requests));
+    assert!(poll(call.as_mut()).is_pending());
+    assert_eq!(login.left(&store), 3);
+    faults.release();
+    assert!(matches!(poll(call.as_mut()), Poll::Ready(Ok(all)) if all.allowed()));
+    assert_eq!(login.left(&store), 3);
+}
+
+#[test]
+fn a_release_wakes_callers_on_other_threads() {
+    let store = Arc::new(FaultyStore::new(MapStore::new()));
+    let faults = store.faults();
+    faults.hang();
+    let callers: Vec<_> = (0..4)
+        .map(|_| {
+            let store = store.clone();
+            thread::spawn(move || block_on(store.apply(&Login::new().limit())).unwrap().allowed())
+        })
+        .collect();
+    while faults.held_calls() < 4 {
+        thread::yield_now();
+    }
+    faults.release();
+    assert!(callers.into_iter().all(|caller| caller.join().unwrap()));
+    assert_eq!(Login::new().left(&store), 1);
+}

@@ -1,0 +1,13 @@
+//! The simplest store passes the whole suite.
+
+use tidegate_testkit::{MapStore, Subject, conformance_tests, suite};
+
+conformance_tests!(map_store, Subject::new(MapStore::new()));
+
+#[test]
+fn every_case_has_a_name() {
+    assert!(suite::CASES.len() > 40);
+    let subject = Subject::new(MapStore::new());
+    assert!(tidegate_testkit::block_on(suite::run(&subject, "allowed")).is_some());
+    assert!(tidegate_testkit::block_on(suite::run(&subject, "no such case")).is_none());
+}

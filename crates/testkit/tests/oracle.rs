@@ -1,0 +1,63 @@
+//! The simplest store agrees with the model, and what it admits stays within the bounds.
+
+use tidegate_core::{Cost, Key, OnStoreError, Op, Request, Testing, Timestamp};
+use tidegate_testkit::oracle::{self, Trace, admitted_within, random_quota};
+use tidegate_testkit::{MapStore, Random, Subject, block_on};
+
+/// How many seeds: enough for a few seconds, or as many as `TIDEGATE_ORACLE_SEEDS` says.
+fn seeds() -> u64 {
+    std::env::var("TIDEGATE_ORACLE_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(30)
+}
+
+#[test]
+fn the_map_store_agrees_with_the_model() {
+    let mut total = oracle::Report::default();
+    for seed in 0..seeds() {
+        let subject = Subject::new(MapStore::new());
+        let report = block_on(oracle::run(&subject, seed, 60)).unwrap_or_else(|mismatch| panic!("{mismatch}"));
+        total.steps += report.steps;
+        total.decisions += report.decisions;
+        total.denied += report.denied;
+    }
+    // A trace in which everything is allowed, or nothing, would find little.
+    assert!(total.denied * 10 > total.decisions && total.denied * 10 < total.decisions * 9, "{total:?}");
+}
+
+#[test]
+fn a_seed_is_a_trace() {
+    assert_eq!(Trace::from_seed(5, 40), Trace::from_seed(5, 40));
+    assert_ne!(Trace::from_seed(5, 40), Trace::from_seed(6, 40));
+    assert!(Trace::from_seed(5, 40).expected().is_some());
+}
+
+#[test]
+fn no_more_is_admitted_than_the_bound() {
+    for seed in 0..seeds() * 4 {
+        let mut random = Random::new(seed);
+        let quota = random_quota(&mut random);
+        let capacity = u64::from(quota.parts().capacity);
+        let scope = tidegate_core::Scope::new("bound", "limit");
+        let (store, key) = (MapStore::new(), Key::GLOBAL);
+        let (mut now, mut admitted) = (1_700_000_000_000_000 + random.below(1 << 40), Vec::new());
+        for _ in 0..80 {
+            let units = if random.one_in(2) { 1 } else { random.between(1, capacity) };
+            let op = Op::Limit(Cost::new(units).unwrap());
+            let request =
+                Request { scope: &scope, key: &key, quota: &quota, op, on_store_error: OnStoreError::default() };
+            let decision = block_on(store.apply_at(&request, Timestamp::from_micros(now))).unwrap();
+            if decision.allowed() {
+                admitted.push((now, units));
+            }
+            let period = quota.parts().period.as_micros() as u64;
+            now += match decision.into_parts().retry_after {
+                // As early as it says, which is where one too many would be.
+                Some(retry) if random.one_in(2) && retry < period * 4 => retry,
+                _ => {
+                    let longest = random.pick(&[2, period / 10, period, period * 2]);
+                    random.below(longest)
+                }
+            };
+        }
+        admitted_within(&quota, &admitted).unwrap_or_else(|overrun| panic!("seed {seed}: {overrun}"));
+    }
+}

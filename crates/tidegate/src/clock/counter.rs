@@ -1,0 +1,97 @@
+//! The system's time, read for the price of the processor's counter.
+//!
+//! Asking the system costs about as much as the rest of a decision. So it is asked once in ten milliseconds, and in
+//! between the processor's own counter says how much has passed. What is read is never further from the system's
+//! time than the counter drifts in ten milliseconds, which is less than a microsecond, and follows when the system's
+//! time is set.
+
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use tidegate_core::Timestamp;
+
+/// How long the counter is trusted, in nanoseconds.
+const TRUST: u64 = 10_000_000;
+
+/// How far apart, in nanoseconds, the readings of the counter and of the system may be to count as one.
+const TOGETHER: u64 = 1_000;
+
+static COUNTER: LazyLock<Counter> = LazyLock::new(Counter::new);
+
+/// The time now.
+#[inline]
+pub(super) fn now() -> Timestamp {
+    COUNTER.now()
+}
+
+/// A counter and what the system's time was at one of its values: a sequence lock, odd while it is written.
+struct Counter {
+    clock: quanta::Clock,
+    version: AtomicU64,
+    raw: AtomicU64,
+    nanos: AtomicU64,
+}
+
+impl Counter {
+    fn new() -> Self {
+        // The first reading finds the counter distrusted, and asks.
+        Counter {
+            clock: quanta::Clock::new(),
+            version: AtomicU64::new(0),
+            raw: AtomicU64::new(0),
+            nanos: AtomicU64::new(0),
+        }
+    }
+
+    #[inline]
+    fn now(&self) -> Timestamp {
+        let version = self.version.load(Ordering::Acquire);
+        let (raw, nanos) = (self.raw.load(Ordering::Acquire), self.nanos.load(Ordering::Acquire));
+        let passed = self.clock.delta_as_nanos(raw, self.clock.raw());
+        if passed < TRUST && version & 1 == 0 && self.version.load(Ordering::Relaxed) == version {
+            return Timestamp::from_micros((nanos + passed) / 1_000);
+        }
+        self.ask(version)
+    }
+
+    /// Asks the system, and lets the others know unless somebody else is doing that.
+    #[cold]
+    fn ask(&self, version: u64) -> Timestamp {
+        let (raw, nanos) = (self.clock.raw(), system_nanos());
+        // A thread that was put to sleep between the two readings has a pair that does not belong together.
+        let together = self.clock.delta_as_nanos(raw, self.clock.raw()) < TOGETHER;
+        let alone = together
+            && version & 1 == 0
+            && self.version.compare_exchange(version, version + 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        if alone {
+            self.raw.store(raw, Ordering::Release);
+            self.nanos.store(nanos, Ordering::Release);
+            self.version.store(version + 2, Ordering::Release);
+        }
+        Timestamp::from_micros(nanos / 1_000)
+    }
+}
+
+/// Nanoseconds since the epoch, which fit in 64 bits until the year 2554.
+#[allow(clippy::disallowed_methods)] // this is the place
+fn system_nanos() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    since.as_secs() * 1_000_000_000 + u64::from(since.subsec_nanos())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_agrees_with_the_system() {
+        for _ in 0..200_000 {
+            // The counter's time lies between two readings of the system's, give or take the drift it may have.
+            let before = system_nanos() / 1_000;
+            let counter = now().as_micros();
+            let after = system_nanos() / 1_000;
+            assert!((before - 50..=after + 50).contains(&counter), "{before} {counter} {after}");
+        }
+    }
+}

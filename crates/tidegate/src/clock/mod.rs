@@ -1,0 +1,160 @@
+//! The one place where time is read.
+
+mod counter;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tidegate_core::{BoxFuture, Timestamp};
+
+/// Something that tells the time.
+pub trait Clock: Send + Sync {
+    /// The time now.
+    fn now(&self) -> Timestamp;
+}
+
+/// A clock that can also be waited on: what [`acquire`](crate::Limiter::acquire) sleeps with.
+pub trait Sleeper: Clock {
+    /// Ends when that much time has passed on this clock.
+    fn sleep(&self, span: Duration) -> BoxFuture<'static, ()>;
+}
+
+impl<C: Clock + ?Sized> Clock for Arc<C> {
+    fn now(&self) -> Timestamp {
+        C::now(self)
+    }
+}
+
+/// The system's clock.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    #[inline]
+    fn now(&self) -> Timestamp {
+        counter::now()
+    }
+}
+
+/// The system's clock, waited on with tokio's timer.
+#[cfg(feature = "tokio")]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TokioSleeper;
+
+#[cfg(feature = "tokio")]
+impl Clock for TokioSleeper {
+    fn now(&self) -> Timestamp {
+        SystemClock.now()
+    }
+}
+
+#[cfg(feature = "tokio")]
+impl Sleeper for TokioSleeper {
+    fn sleep(&self, span: Duration) -> BoxFuture<'static, ()> {
+        Box::pin(tokio::time::sleep(span))
+    }
+}
+
+/// A clock that only moves when it is told to, for tests and simulations. Clones are the same clock.
+///
+/// ```
+/// use tidegate::{Clock, ManualClock, Timestamp, seconds};
+///
+/// let clock = ManualClock::new(Timestamp::from_millis(5_000));
+/// clock.advance(seconds(2));
+/// assert_eq!(clock.now(), Timestamp::from_millis(7_000));
+/// ```
+#[derive(Clone, Default)]
+pub struct ManualClock(Arc<Mutex<Manual>>);
+
+#[derive(Default)]
+struct Manual {
+    now: Timestamp,
+    /// Who waits until when; the number tells apart those who wait until the same time.
+    sleepers: BTreeMap<(Timestamp, u64), Waker>,
+    next: u64,
+}
+
+impl ManualClock {
+    /// A clock that shows `now`.
+    pub fn new(now: Timestamp) -> Self {
+        ManualClock(Arc::new(Mutex::new(Manual { now, ..Manual::default() })))
+    }
+
+    /// Moves the clock on and wakes whoever waited until then.
+    pub fn advance(&self, span: Duration) {
+        let later = self.lock().now.saturating_add(span);
+        self.set(later);
+    }
+
+    /// Sets the clock, backwards too, and wakes whoever waited until then.
+    pub fn set(&self, now: Timestamp) {
+        let woken = {
+            let mut manual = self.lock();
+            manual.now = now;
+            let later = manual.sleepers.split_off(&(Timestamp::from_micros(now.as_micros().saturating_add(1)), 0));
+            std::mem::replace(&mut manual.sleepers, later)
+        };
+        woken.into_values().for_each(Waker::wake);
+    }
+
+    /// How many are waiting, so that a test can move the clock on once they do.
+    pub fn sleepers(&self) -> usize {
+        self.lock().sleepers.len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Manual> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl fmt::Debug for ManualClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ManualClock").field(&self.now()).finish()
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        self.lock().now
+    }
+}
+
+impl Sleeper for ManualClock {
+    fn sleep(&self, span: Duration) -> BoxFuture<'static, ()> {
+        let mut manual = self.lock();
+        manual.next += 1;
+        let until = (manual.now.saturating_add(span), manual.next);
+        drop(manual);
+        Box::pin(Sleep { clock: self.clone(), until })
+    }
+}
+
+struct Sleep {
+    clock: ManualClock,
+    until: (Timestamp, u64),
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let mut manual = self.clock.lock();
+        if manual.now >= self.until.0 {
+            return Poll::Ready(());
+        }
+        manual.sleepers.insert(self.until, context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        self.clock.lock().sleepers.remove(&self.until);
+    }
+}

@@ -1,0 +1,102 @@
+//! Several limits at once, all or nothing.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use tidegate_core::{All, Cost, Decision, Key, Op, Quota, Request, Store};
+
+use super::call::Call;
+use super::limits::Named;
+use super::route::{Asked, Route};
+use super::{Error, Limiter};
+
+/// One of the calls, on its way to the store.
+struct Part<'a> {
+    named: Arc<Named>,
+    call: &'a Call<'a>,
+    cost: Cost,
+}
+
+impl Limiter {
+    /// Takes from several limits all or nothing: a request that one limit denies burns nothing from the others.
+    ///
+    /// ```
+    /// # use tidegate::{Limiter, Quota, minutes, seconds};
+    /// # async fn example(limiter: &Limiter, user: &str, address: &str) -> Result<(), tidegate::Error> {
+    /// let all = limiter.all([limiter.limit("user", user), limiter.limit("address", address).cost(2)]).await?;
+    /// if let Some(wait) = all.retry_after() {
+    ///     println!("all of them would pass in {wait:?}");
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// The answer has one decision for each call, in order. When the whole is denied, limits that would have allowed it
+    /// report what they have. The same limit and key twice is applied in order. A limit in shadow mode counts but
+    /// never holds the others back.
+    pub async fn all<'a>(&self, calls: impl IntoIterator<Item = Call<'a>>) -> Result<All, Error> {
+        let calls: Vec<_> = calls.into_iter().collect();
+        let mut parts = Vec::with_capacity(calls.len());
+        for call in &calls {
+            if !Arc::ptr_eq(call.inner, &self.inner) {
+                return Err(Error::unsupported(call.name, "the call belongs to another limiter"));
+            }
+            let (named, cost) = call.as_limit()?;
+            parts.push(Part { named, call, cost });
+        }
+        let enforced = self.take_all(parts.iter().filter(|part| !part.named.limit.is_shadow())).await?;
+        // What shadow limits think is asked afterwards: they count what goes through, and look at what does not.
+        let passes = enforced.allowed();
+        let mut enforced = enforced.into_decisions().into_iter();
+        let mut decisions = Vec::with_capacity(parts.len());
+        for part in &parts {
+            let decision = if part.named.limit.is_shadow() {
+                let op = if passes { Op::Limit(part.cost) } else { Op::Check(part.cost) };
+                part.call.asked(&part.named, op).ask(&self.inner).await?
+            } else {
+                enforced.next().expect("one decision for each part that is enforced")
+            };
+            decisions.push(decision);
+        }
+        Ok(All::new(decisions))
+    }
+
+    async fn take_all<'a>(&self, parts: impl Iterator<Item = &'a Part<'a>>) -> Result<All, Error> {
+        let asked: Vec<Asked<'_>> = parts.map(|part| part.call.asked(&part.named, Op::Limit(part.cost))).collect();
+        let mut routed: Vec<Result<(Key<'_>, Cow<'_, Quota>), Decision>> = Vec::with_capacity(asked.len());
+        for asked in &asked {
+            routed.push(match asked.route(&self.inner)? {
+                Route::Answer(decision) => Err(decision),
+                Route::One(key, quota) => Ok((key, quota)),
+                Route::Spread(spread) => {
+                    let (key, quota) = spread.choose(*asked, &self.inner.store).await?;
+                    Ok((key, Cow::Owned(quota)))
+                }
+            });
+        }
+        let denied_by_list = routed.iter().any(Result::is_err);
+        let requests: Vec<Request<'_>> = asked
+            .iter()
+            .zip(&routed)
+            .filter_map(|(asked, routed)| Some((asked, routed.as_ref().ok()?)))
+            .map(|(asked, (key, quota))| {
+                let op = match asked.op {
+                    // Nothing is taken when somebody is on a deny list; the others say what they have.
+                    Op::Limit(cost) if denied_by_list => Op::Check(cost),
+                    op => op,
+                };
+                asked.request(key, quota, op)
+            })
+            .collect();
+        let answered = if denied_by_list {
+            self.inner.store.apply_each(&requests).await.into_iter().collect::<Result<Vec<_>, _>>()?
+        } else {
+            self.inner.store.apply_all(&requests).await?.into_decisions()
+        };
+        let mut answered = answered.into_iter();
+        let in_order = routed.iter().map(|routed| match routed {
+            Err(decision) => *decision,
+            Ok(_) => answered.next().expect("one decision for each request"),
+        });
+        Ok(All::new(in_order.collect()))
+    }
+}

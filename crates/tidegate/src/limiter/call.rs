@@ -1,0 +1,149 @@
+//! One question to a limiter, and its answer.
+
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tidegate_core::{BoxFuture, Cost, Decision, Key, Op, Quota};
+
+use super::limits::Named;
+use super::route::Asked;
+use super::{Error, Inner};
+
+/// One question to a limiter: nothing happens until it is awaited.
+#[must_use = "nothing happens until the call is awaited"]
+#[derive(Clone)]
+pub struct Call<'a> {
+    pub(super) inner: &'a Arc<Inner>,
+    pub(super) name: &'a str,
+    pub(super) key: Key<'a>,
+    pub(super) cost: u64,
+    pub(super) quota: Option<Quota>,
+    pub(super) kind: Kind,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Kind {
+    Limit,
+    Check,
+    Reserve,
+    Refund,
+    Reset,
+    Acquire { within: Duration },
+}
+
+impl<'a> Call<'a> {
+    #[inline]
+    pub(super) fn new(inner: &'a Arc<Inner>, name: &'a str, key: Key<'a>, kind: Kind) -> Self {
+        Call { inner, name, key, cost: 1, quota: None, kind }
+    }
+
+    /// How much it takes: 1 unless said otherwise. A cost of 0 is an error; to take nothing, `check`.
+    pub fn cost(mut self, cost: u64) -> Self {
+        self.cost = cost;
+        self
+    }
+
+    /// Another quota for this call only: free and premium under one name. What the key has used is kept.
+    pub fn quota(mut self, quota: Quota) -> Self {
+        self.quota = Some(quota);
+        self
+    }
+
+    /// The answer without waiting, for code that is not async. None when it has to be waited for: the store does I/O, or
+    /// the call is an `acquire`, or anything but a `limit` on a spread limit. Nothing was done then.
+    pub fn now(&self) -> Option<Result<Decision, Error>> {
+        self.inner.limits.with(|limits| match (limits.get(self.name), self.checked_op()) {
+            (Ok(named), Ok(Some(op))) => self.asked(named, op).now(self.inner),
+            (_, Ok(None)) => None,
+            (Err(error), _) | (_, Err(error)) => Some(Err(error)),
+        })
+    }
+
+    /// The operation, once nothing is wrong with it; none for an `acquire`.
+    fn checked_op(&self) -> Result<Option<Op>, Error> {
+        if self.inner.closed.load(Ordering::Relaxed) {
+            return Err(Error::Closed);
+        }
+        let cost = Cost::new(self.cost)?;
+        Ok(match self.kind {
+            Kind::Limit => Some(Op::Limit(cost)),
+            Kind::Check => Some(Op::Check(cost)),
+            Kind::Reserve => Some(Op::Reserve(cost)),
+            Kind::Refund => Some(Op::Refund(cost)),
+            Kind::Reset => Some(Op::Reset),
+            Kind::Acquire { .. } => None,
+        })
+    }
+
+    pub(super) fn asked<'b>(&'b self, named: &'b Arc<Named>, op: Op) -> Asked<'b> {
+        Asked { named, key: &self.key, quota: self.quota.as_ref(), op }
+    }
+
+    /// The limit and the operation, for a call that is a plain `limit`.
+    pub(super) fn as_limit(&self) -> Result<(Arc<Named>, Cost), Error> {
+        let named = Arc::clone(self.inner.limits.load().get(self.name)?);
+        match self.checked_op()? {
+            Some(Op::Limit(cost)) => Ok((named, cost)),
+            _ => Err(Error::unsupported(self.name, "all-or-nothing is for `limit` only")),
+        }
+    }
+
+    /// The answer, waited for.
+    async fn wait(self) -> Result<Decision, Error> {
+        let named = Arc::clone(self.inner.limits.load().get(self.name)?);
+        match (self.checked_op()?, self.kind) {
+            (Some(op), _) => self.asked(&named, op).ask(self.inner).await,
+            (None, Kind::Acquire { within }) => {
+                let op = Op::Limit(Cost::new(self.cost)?);
+                self.inner.acquire(self.asked(&named, op), within).await
+            }
+            (None, _) => unreachable!("only an acquire has no operation of its own"),
+        }
+    }
+}
+
+impl<'a> IntoFuture for Call<'a> {
+    type Output = Result<Decision, Error>;
+    type IntoFuture = CallFuture<'a>;
+
+    #[inline]
+    fn into_future(self) -> CallFuture<'a> {
+        CallFuture(State::Asked(self))
+    }
+}
+
+/// The answer to a [`Call`]. It is there at the first poll, and nothing is allocated for it, when the store is in
+/// process.
+#[must_use = "futures do nothing unless polled"]
+pub struct CallFuture<'a>(State<'a>);
+
+enum State<'a> {
+    Asked(Call<'a>),
+    Waiting(BoxFuture<'a, Result<Decision, Error>>),
+    Answered,
+}
+
+impl Future for CallFuture<'_> {
+    type Output = Result<Decision, Error>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if let State::Asked(call) = &self.0
+            && let Some(answer) = call.now()
+        {
+            self.0 = State::Answered;
+            return Poll::Ready(answer);
+        }
+        if let State::Asked(call) = std::mem::replace(&mut self.0, State::Answered) {
+            self.0 = State::Waiting(Box::pin(call.wait()));
+        }
+        match &mut self.0 {
+            State::Waiting(answer) => answer.as_mut().poll(context),
+            _ => panic!("polled after it was answered"),
+        }
+    }
+}

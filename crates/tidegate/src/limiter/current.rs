@@ -1,0 +1,81 @@
+//! The limits as they are now, read without touching memory that other threads write.
+//!
+//! Limits are read by every decision and hardly ever replaced. So every thread keeps the limits it saw last, beside
+//! the version they had; a reader compares the version, which stays in every processor's cache until somebody
+//! replaces a limit, and fetches the limits anew only when it has changed.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+
+use super::limits::Limits;
+
+/// Versions are drawn from here, so that no two limiters ever share one.
+static NEXT_VERSION: AtomicU64 = AtomicU64::new(1);
+
+thread_local! {
+    /// What this thread saw last of a few limiters, by their versions.
+    static SEEN: RefCell<[Option<(u64, Arc<Limits>)>; PLACES]> = const { RefCell::new([const { None }; PLACES]) };
+}
+
+/// How many limiters one thread can use by turns before it has to fetch.
+const PLACES: usize = 4;
+
+/// The limits of a limiter.
+pub(super) struct Current {
+    version: AtomicU64,
+    limits: ArcSwap<Limits>,
+}
+
+impl Current {
+    pub(super) fn new(limits: Limits) -> Self {
+        Current { version: AtomicU64::new(next_version()), limits: ArcSwap::from_pointee(limits) }
+    }
+
+    /// Works with the limits as they are now.
+    #[inline]
+    pub(super) fn with<R>(&self, work: impl FnOnce(&Limits) -> R) -> R {
+        let version = self.version.load(Ordering::Acquire);
+        SEEN.with(|seen| {
+            // Only a store that asks a limiter in the middle of a decision finds this borrowed.
+            if let Ok(seen) = seen.try_borrow()
+                && let Some((known, limits)) = &seen[version as usize % PLACES]
+                && *known == version
+            {
+                return work(limits);
+            }
+            let limits = self.load();
+            if let Ok(mut seen) = seen.try_borrow_mut() {
+                seen[version as usize % PLACES] = Some((version, Arc::clone(&limits)));
+            }
+            work(&limits)
+        })
+    }
+
+    /// The limits as they are now, to keep.
+    #[cold]
+    pub(super) fn load(&self) -> Arc<Limits> {
+        self.limits.load_full()
+    }
+
+    /// Replaces the limits by what `change` makes of them.
+    pub(super) fn update<E>(&self, mut change: impl FnMut(&Limits) -> Result<Limits, E>) -> Result<(), E> {
+        loop {
+            let before = self.limits.load_full();
+            let after = Arc::new(change(&before)?);
+            let found = self.limits.compare_and_swap(&before, after);
+            if Arc::ptr_eq(&found, &before) {
+                break;
+            }
+        }
+        // After the limits: whoever sees the new version finds limits at least as new.
+        self.version.store(next_version(), Ordering::Release);
+        Ok(())
+    }
+}
+
+fn next_version() -> u64 {
+    NEXT_VERSION.fetch_add(1, Ordering::Relaxed)
+}

@@ -1,0 +1,77 @@
+//! Who is never admitted.
+
+use std::collections::HashSet;
+
+use tidegate_core::Key;
+
+use crate::net::{Network, NetworkError, parse_address};
+
+/// Keys and networks that are never admitted.
+///
+/// An entry that is an address or a network matches a key any part of which is an address in it. Any other entry
+/// matches the key that is exactly that text.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct DenyList {
+    keys: HashSet<Key<'static>>,
+    networks: Vec<Network>,
+}
+
+impl DenyList {
+    pub(crate) fn add(&mut self, entry: &str) -> Result<(), NetworkError> {
+        match entry.parse::<Network>() {
+            Ok(network) => self.networks.push(network),
+            // What begins like an address and is none was meant as a network: a typo must not deny nobody.
+            Err(error) if entry.is_empty() || looks_like_a_network(entry) => return Err(error),
+            Err(_) => {
+                self.keys.insert(Key::from(entry).into_owned());
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn extend<E: AsRef<str>>(&mut self, entries: impl IntoIterator<Item = E>) -> Result<(), NetworkError> {
+        entries.into_iter().try_for_each(|entry| self.add(entry.as_ref()))
+    }
+
+    pub(crate) fn merge(&mut self, other: DenyList) {
+        self.keys.extend(other.keys);
+        self.networks.extend(other.networks);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.networks.is_empty()
+    }
+
+    pub(crate) fn contains(&self, key: &Key<'_>) -> bool {
+        let in_network = |part: &str| {
+            parse_address(part).is_some_and(|address| self.networks.iter().any(|network| network.contains(address)))
+        };
+        self.keys.contains(key) || (!self.networks.is_empty() && key.parts().any(|part| in_network(&part)))
+    }
+}
+
+fn looks_like_a_network(entry: &str) -> bool {
+    entry.split_once('/').is_some_and(|(address, _)| parse_address(address).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_match_keys_and_addresses() {
+        let mut list = DenyList::default();
+        list.extend(["mallory", "198.51.100.7", "203.0.113.0/24", "2001:db8::/32", "a|b"]).unwrap();
+        for denied in ["mallory", "198.51.100.7", "203.0.113.200", "::ffff:203.0.113.1", "2001:db8::9", "a|b"] {
+            assert!(list.contains(&Key::from(denied)), "{denied}");
+        }
+        for admitted in ["mallory2", "198.51.100.70", "203.0.114.1", "2001:db9::1", "", "a"] {
+            assert!(!list.contains(&Key::from(admitted)), "{admitted}");
+        }
+        assert!(list.contains(&Key::from(("tenant", "203.0.113.9"))));
+        assert!(!list.contains(&Key::from(("a", "b"))));
+        assert!(!list.contains(&Key::GLOBAL));
+        assert!(list.add("203.0.113.0/240").is_err());
+        assert!(list.add("").is_err());
+    }
+}

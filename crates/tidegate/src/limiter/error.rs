@@ -1,0 +1,102 @@
+//! What can go wrong in a limiter. A denial is none of it.
+
+use tidegate_core::{InvalidCost, QuotaError, StoreError};
+
+use crate::net::NetworkError;
+
+/// A limiter could not answer. Two words at most: it travels beside every decision.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no limit of that name.
+    #[error(transparent)]
+    UnknownLimit(Box<UnknownLimit>),
+    /// The cost is not a cost.
+    #[error(transparent)]
+    InvalidCost(#[from] InvalidCost),
+    /// The quota does not fit the limit's settings.
+    #[error(transparent)]
+    Quota(Box<QuotaError>),
+    /// This limit cannot do that.
+    #[error(transparent)]
+    Unsupported(Box<Unsupported>),
+    /// `acquire` has nothing to wait with.
+    #[error("acquire has nothing to wait with: give the builder a sleeper, or use the feature `tokio`")]
+    NoSleeper,
+    /// The limiter was closed.
+    #[error("the limiter is closed")]
+    Closed,
+    /// The store could not decide.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// There is no limit of that name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no limit named {name:?}: expected one of {}", known.join(", "))]
+pub struct UnknownLimit {
+    /// The name that was asked for.
+    pub name: String,
+    /// The names there are.
+    pub known: Vec<String>,
+}
+
+/// A limit was asked for something it cannot do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("limit {limit:?} cannot do that: {why}")]
+pub struct Unsupported {
+    /// The limit's name.
+    pub limit: String,
+    /// What it cannot do.
+    pub why: &'static str,
+}
+
+impl From<QuotaError> for Error {
+    fn from(error: QuotaError) -> Self {
+        Error::Quota(Box::new(error))
+    }
+}
+
+impl Error {
+    pub(super) fn unsupported(limit: &str, why: &'static str) -> Self {
+        Error::Unsupported(Box::new(Unsupported { limit: limit.to_owned(), why }))
+    }
+
+    /// Whether this is a mistake in the calling program, which no failure policy hides and no retry mends.
+    pub fn is_misuse(&self) -> bool {
+        !matches!(self, Error::Store(_) | Error::Closed)
+    }
+
+    /// Whether trying again can help.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Error::Store(error) if error.is_retryable())
+    }
+}
+
+/// A limiter cannot be built like that.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// Two limits have the same name.
+    #[error("there are two limits named {0:?}")]
+    DuplicateLimit(String),
+    /// A setting is for a limit that is not there.
+    #[error("there is no limit named {name:?} to {what}: name the limit first")]
+    UnknownLimit {
+        /// The name.
+        name: String,
+        /// What was to be set.
+        what: &'static str,
+    },
+    /// A deny list has an entry that is neither a key nor a network.
+    #[error(transparent)]
+    Deny(#[from] NetworkError),
+    /// A quota and its settings do not go together.
+    #[error("limit {name:?}: {error}")]
+    Quota {
+        /// The limit's name.
+        name: String,
+        /// What does not go together.
+        error: QuotaError,
+    },
+}

@@ -1,0 +1,175 @@
+//! Named limits over one store.
+
+mod acquire;
+mod all;
+mod builder;
+mod call;
+mod current;
+mod deny;
+mod error;
+mod limit;
+mod limits;
+mod normalize;
+mod queue;
+mod route;
+mod spread;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tidegate_core::{DynStore, Key, Quota, Store};
+
+pub use builder::LimiterBuilder;
+pub use call::{Call, CallFuture};
+pub(crate) use deny::DenyList;
+pub use error::{BuildError, Error, UnknownLimit, Unsupported};
+pub use limit::{Limit, ShardBy};
+pub use normalize::Normalize;
+
+use crate::clock::Sleeper;
+use call::Kind;
+use current::Current;
+use limits::Limits;
+use queue::Queues;
+use spread::Generator;
+
+/// Named limits over one store. Cheap to clone: clones are the same limiter.
+///
+/// ```
+/// use tidegate::{Limiter, Quota, minutes, seconds};
+///
+/// # async fn example(user_id: String, tenant: String) -> Result<(), Box<dyn std::error::Error>> {
+/// let limiter = Limiter::builder()
+///     .limit("login", Quota::fixed_window(5, minutes(1))?)
+///     .limit("send", Quota::token_bucket(10, seconds(1))?.capacity(20)?)
+///     .deny("send", ["198.51.100.7", "203.0.113.0/24"])?
+///     .build()?; // memory store
+///
+/// let decision = limiter.limit("send", &user_id).await?; // cost 1
+/// let decision = limiter.limit("send", (&tenant, &user_id)).cost(5).await?;
+/// if let Some(wait) = decision.retry_after() {
+///     println!("try again in {wait:?}");
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Limiter {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    limits: Current,
+    deny_all: DenyList,
+    prefix: String,
+    store: Arc<dyn DynStore>,
+    sleeper: Option<Arc<dyn Sleeper>>,
+    queues: Arc<Queues>,
+    generator: Generator,
+    closed: AtomicBool,
+}
+
+impl Limiter {
+    /// How a limiter is made.
+    pub fn builder() -> LimiterBuilder {
+        LimiterBuilder::default()
+    }
+
+    fn assemble(
+        limits: Limits,
+        deny_all: DenyList,
+        prefix: String,
+        store: Arc<dyn DynStore>,
+        sleeper: Option<Arc<dyn Sleeper>>,
+        seed: u64,
+    ) -> Self {
+        let inner = Inner {
+            limits: Current::new(limits),
+            deny_all,
+            prefix,
+            store,
+            sleeper,
+            queues: Arc::default(),
+            generator: Generator::new(seed),
+            closed: AtomicBool::new(false),
+        };
+        Limiter { inner: Arc::new(inner) }
+    }
+
+    /// Takes from the limit `name` for `key`, if the quota admits it. Nothing happens until the call is awaited.
+    pub fn limit<'a>(&'a self, name: &'a str, key: impl Into<Key<'a>>) -> Call<'a> {
+        Call::new(&self.inner, name, key.into(), Kind::Limit)
+    }
+
+    /// Answers as [`Limiter::limit`] would, and takes nothing.
+    pub fn check<'a>(&'a self, name: &'a str, key: impl Into<Key<'a>>) -> Call<'a> {
+        Call::new(&self.inner, name, key.into(), Kind::Check)
+    }
+
+    /// Takes even when that means debt, up to the quota's `max_debt`. `retry_after` says when the debt will have
+    /// cleared: when the work may start.
+    pub fn reserve<'a>(&'a self, name: &'a str, key: impl Into<Key<'a>>) -> Call<'a> {
+        Call::new(&self.inner, name, key.into(), Kind::Reserve)
+    }
+
+    /// Gives back what was taken, never beyond the capacity.
+    pub fn refund<'a>(&'a self, name: &'a str, key: impl Into<Key<'a>>) -> Call<'a> {
+        Call::new(&self.inner, name, key.into(), Kind::Refund)
+    }
+
+    /// Forgets the key: it is as good as new. Its cost means nothing.
+    pub fn reset<'a>(&'a self, name: &'a str, key: impl Into<Key<'a>>) -> Call<'a> {
+        Call::new(&self.inner, name, key.into(), Kind::Reset)
+    }
+
+    /// Waits until the quota admits it, for `within` at most, and takes. Callers of this limiter that wait for the same
+    /// limit and key are served in the order in which they came.
+    ///
+    /// Answers a denial, at once, when the wait would be longer than `within`; nothing was taken then.
+    pub fn acquire<'a>(&'a self, name: &'a str, key: impl Into<Key<'a>>, within: Duration) -> Call<'a> {
+        Call::new(&self.inner, name, key.into(), Kind::Acquire { within })
+    }
+
+    /// The quota of a limit.
+    pub fn quota(&self, name: &str) -> Result<Quota, Error> {
+        Ok(self.inner.limits.load().get(name)?.limit.quota)
+    }
+
+    /// A limit with its settings.
+    pub fn get(&self, name: &str) -> Result<Limit, Error> {
+        Ok(self.inner.limits.load().get(name)?.limit.clone())
+    }
+
+    /// The names of the limits, sorted.
+    pub fn names(&self) -> Vec<String> {
+        self.inner.limits.load().names()
+    }
+
+    /// Replaces a limit, settings and all. What keys have used is kept: available becomes the new capacity minus that.
+    /// (With another number of shards the parts are other keys, and begin anew.)
+    pub fn replace(&self, name: &str, limit: Limit) -> Result<(), Error> {
+        self.inner.limits.update(|limits| limits.with(&self.inner.prefix, name, limit.clone()))
+    }
+
+    /// Replaces the quota of a limit and keeps its other settings, as [`Limiter::replace`] does.
+    pub fn set_quota(&self, name: &str, quota: Quota) -> Result<(), Error> {
+        self.replace(name, self.get(name)?.with_quota(quota)?)
+    }
+
+    /// Answers nothing more from now on, and lets the store give back what it holds. Idempotent.
+    pub async fn close(&self) {
+        if !self.inner.closed.swap(true, Ordering::AcqRel) {
+            self.inner.store.close().await;
+        }
+    }
+}
+
+impl fmt::Debug for Limiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Limiter").field("limits", &self.names()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! From a limit and a key to the store and back: deny lists, normalisation, shards, shadow mode.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use tidegate_core::{Decision, DynStore, Key, Op, Quota, Request, Store};
+
+use super::limits::Named;
+use super::spread::Spread;
+use super::{Error, Inner, ShardBy};
+
+/// One operation on one key of a limit.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) named: &'a Arc<Named>,
+    pub(super) key: &'a Key<'a>,
+    /// Another quota for this call.
+    pub(super) quota: Option<&'a Quota>,
+    pub(super) op: Op,
+}
+
+/// Where an operation goes.
+pub(super) enum Route<'a> {
+    /// Nowhere: this is the answer.
+    Answer(Decision),
+    /// To one key of the store.
+    One(Key<'a>, Cow<'a, Quota>),
+    /// To several parts of the key's own budget.
+    Spread(Spread<'a>),
+}
+
+impl<'a> Asked<'a> {
+    /// The answer without waiting, when the store can give one.
+    #[inline]
+    pub(super) fn now(self, inner: &Inner) -> Option<Result<Decision, Error>> {
+        // The plain case first: nothing about this limit needs a second look.
+        if self.named.is_plain() && inner.deny_all.is_empty() {
+            let quota = self.quota.unwrap_or(&self.named.limit.quota);
+            return Some(inner.store.dyn_apply_now(&self.request(self.key, quota, self.op))?.map_err(Error::Store));
+        }
+        let answer = match self.route(inner) {
+            Err(error) => return Some(Err(error)),
+            Ok(Route::Answer(decision)) => Ok(decision),
+            Ok(Route::One(key, quota)) => inner.store.apply_now(&self.request(&key, &quota, self.op))?,
+            Ok(Route::Spread(spread)) => spread.now(self, &inner.store)?,
+        };
+        Some(answer.map(|decision| self.finish(decision)).map_err(Error::Store))
+    }
+
+    /// The answer, waited for.
+    pub(super) async fn ask(self, inner: &Inner) -> Result<Decision, Error> {
+        let decision = match self.route(inner)? {
+            Route::Answer(decision) => decision,
+            Route::One(key, quota) => inner.store.apply(&self.request(&key, &quota, self.op)).await?,
+            Route::Spread(spread) => spread.ask(self, &inner.store).await?,
+        };
+        Ok(self.finish(decision))
+    }
+
+    pub(super) fn route(self, inner: &Inner) -> Result<Route<'a>, Error> {
+        let limit = &self.named.limit;
+        let key = limit.normalize.map_or_else(|| self.key.borrow(), |normalize| normalize.apply(self.key));
+        let asks_to_pass = matches!(self.op, Op::Limit(_) | Op::Check(_) | Op::Reserve(_));
+        let denied = |key: &Key<'_>| limit.deny.contains(key) || inner.deny_all.contains(key);
+        if asks_to_pass && (denied(self.key) || (limit.normalize.is_some() && denied(&key))) {
+            let quota = self.quota.unwrap_or(&limit.quota);
+            return Ok(Route::Answer(Decision::denied_by_list(quota.parts().capacity)));
+        }
+        if limit.shards == 1 {
+            return Ok(Route::One(key, Cow::Borrowed(self.quota.unwrap_or(&limit.quota))));
+        }
+        let parts = match self.quota {
+            None => Cow::Borrowed(&*self.named.parts),
+            Some(quota) => Cow::Owned(quota.split(limit.shards)?),
+        };
+        match limit.shard_by {
+            ShardBy::Key => {
+                let part = self.named.part_of(&key);
+                let quota = match parts {
+                    Cow::Borrowed(parts) => Cow::Borrowed(&parts[part]),
+                    Cow::Owned(parts) => Cow::Owned(parts[part]),
+                };
+                Ok(Route::One(Key::shard(part as u32), quota))
+            }
+            ShardBy::Spread if matches!(self.op, Op::Reserve(_)) => {
+                let why = "a reservation is not possible when the budget is spread over shards";
+                Err(Error::unsupported(self.named.name(), why))
+            }
+            ShardBy::Spread => {
+                let two = inner.generator.two_of(limit.shards);
+                Ok(Route::Spread(Spread { key, parts, two, capacity: self.capacity() }))
+            }
+        }
+    }
+
+    pub(super) fn request<'b>(&'b self, key: &'b Key<'b>, quota: &'b Quota, op: Op) -> Request<'b> {
+        let on_store_error = self.named.limit.on_store_error;
+        Request { scope: &self.named.scope, key, quota, op, on_store_error }
+    }
+
+    pub(super) fn finish(self, decision: Decision) -> Decision {
+        if self.named.limit.shadow { decision.shadowed() } else { decision }
+    }
+
+    fn capacity(self) -> u32 {
+        self.quota.unwrap_or(&self.named.limit.quota).parts().capacity
+    }
+}

@@ -1,0 +1,128 @@
+//! A key's own budget, cut into parts: the power of two choices.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tidegate_core::{Cost, Decision, DynStore, Key, Op, Quota, Store, StoreError};
+
+use super::route::Asked;
+
+/// The parts of one key's budget.
+pub(super) struct Spread<'a> {
+    pub(super) key: Key<'a>,
+    pub(super) parts: Cow<'a, [Quota]>,
+    /// The two parts that are looked at before one is asked.
+    pub(super) two: [u32; 2],
+    /// The capacity of the whole.
+    pub(super) capacity: u32,
+}
+
+impl Spread<'_> {
+    /// A `limit` without waiting; none for anything else.
+    pub(super) fn now(&self, asked: Asked<'_>, store: &Arc<dyn DynStore>) -> Option<Result<Decision, StoreError>> {
+        let Op::Limit(cost) = asked.op else { return None };
+        let apply = |part: u32, op| {
+            let key = self.key.with_shard(part);
+            store.apply_now(&asked.request(&key, &self.parts[part as usize], op))
+        };
+        let [first, second] = match self.two.map(|part| apply(part, Op::Check(cost))) {
+            [Some(Ok(first)), Some(Ok(second))] => [first, second],
+            [Some(Err(error)), _] | [_, Some(Err(error))] => return Some(Err(error)),
+            _ => return None,
+        };
+        let part = self.fuller(first, second);
+        Some(apply(part, asked.op)?.map(|decision| self.of_whole(decision)))
+    }
+
+    /// The part a `limit` should be asked of.
+    pub(super) async fn choose(
+        &self,
+        asked: Asked<'_>,
+        store: &Arc<dyn DynStore>,
+    ) -> Result<(Key<'static>, Quota), StoreError> {
+        let Op::Limit(cost) = asked.op else { unreachable!("only a `limit` is taken all or nothing") };
+        let looks = self.each(asked, store, &self.two, Op::Check(cost)).await?;
+        let part = self.fuller(looks[0], looks[1]);
+        Ok((self.key.with_shard(part), self.parts[part as usize]))
+    }
+
+    /// Any operation.
+    pub(super) async fn ask(&self, asked: Asked<'_>, store: &Arc<dyn DynStore>) -> Result<Decision, StoreError> {
+        let every: Vec<u32> = (0..self.parts.len() as u32).collect();
+        match asked.op {
+            Op::Limit(_) => {
+                let (key, quota) = self.choose(asked, store).await?;
+                Ok(self.of_whole(store.apply(&asked.request(&key, &quota, asked.op)).await?))
+            }
+            Op::Refund(_) => {
+                // Into the emptiest part, where the least of it is lost to the part's capacity.
+                let looks = self.each(asked, store, &every, Op::Check(Cost::ONE)).await?;
+                let emptiest = every.iter().zip(&looks).min_by_key(|(_, look)| look.remaining());
+                let part = emptiest.map_or(0, |(part, _)| *part);
+                let given = self.each(asked, store, &[part], asked.op).await?;
+                Ok(self.of_whole(given[0]))
+            }
+            op => Ok(self.sum(&self.each(asked, store, &every, op).await?)),
+        }
+    }
+
+    async fn each(
+        &self,
+        asked: Asked<'_>,
+        store: &Arc<dyn DynStore>,
+        parts: &[u32],
+        op: Op,
+    ) -> Result<Vec<Decision>, StoreError> {
+        let keys: Vec<_> = parts.iter().map(|part| self.key.with_shard(*part)).collect();
+        let numbered = parts.iter().zip(&keys);
+        let requests: Vec<_> =
+            numbered.map(|(part, key)| asked.request(key, &self.parts[*part as usize], op)).collect();
+        store.apply_each(&requests).await.into_iter().collect()
+    }
+
+    fn fuller(&self, first: Decision, second: Decision) -> u32 {
+        // One that admits it wins over one that does not, however much that has.
+        let fullness = |look: Decision| (look.allowed(), look.remaining());
+        if fullness(second) > fullness(first) { self.two[1] } else { self.two[0] }
+    }
+
+    /// A part's answer, with the capacity of the whole.
+    fn of_whole(&self, decision: Decision) -> Decision {
+        let mut parts = decision.into_parts();
+        parts.limit = self.capacity;
+        parts.into()
+    }
+
+    /// The answers of all parts as one: allowed if any of them is.
+    fn sum(&self, parts: &[Decision]) -> Decision {
+        let best = parts.iter().max_by_key(|part| (part.allowed(), std::cmp::Reverse(part.retry_after())));
+        let mut whole = best.map_or_else(|| Decision::denied_by_list(0), |best| *best).into_parts();
+        whole.limit = self.capacity;
+        whole.remaining = parts.iter().map(|part| part.remaining() as u32).sum();
+        whole.next_after = parts.iter().filter_map(|part| part.into_parts().next_after).min();
+        whole.reset_after = parts.iter().map(|part| part.into_parts().reset_after).max().unwrap_or(0);
+        whole.into()
+    }
+}
+
+/// Picks parts; the same seed picks the same ones in the same order.
+pub(super) struct Generator(AtomicU64);
+
+impl Generator {
+    pub(super) fn new(seed: u64) -> Self {
+        Generator(AtomicU64::new(seed))
+    }
+
+    /// Two different parts of `parts`, which is at least 2.
+    pub(super) fn two_of(&self, parts: u32) -> [u32; 2] {
+        let mut bits = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^= bits >> 31;
+        let below = |bits: u32, range: u32| (u64::from(bits) * u64::from(range) >> 32) as u32;
+        let first = below(bits as u32, parts);
+        let step = 1 + below((bits >> 32) as u32, parts - 1);
+        [first, (first + step) % parts]
+    }
+}

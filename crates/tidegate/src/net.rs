@@ -1,0 +1,127 @@
+//! Addresses and networks, read strictly.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+use std::str::FromStr;
+
+/// An address as a client or a proxy may write it: brackets and a zone are dropped, IPv4 in IPv6 becomes IPv4.
+/// Leading zeros in IPv4 are refused, because programs disagree about what they mean.
+pub(crate) fn parse_address(text: &str) -> Option<IpAddr> {
+    let text = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    let address: IpAddr = match text.split_once('%') {
+        Some((address, zone)) if !zone.is_empty() => IpAddr::V6(address.parse().ok()?),
+        Some(_) => return None,
+        None => text.parse().ok()?,
+    };
+    Some(address.to_canonical())
+}
+
+/// Cuts an IPv6 address to its first `prefix` bits; an IPv4 address stays whole.
+pub(crate) fn cut(address: IpAddr, prefix: u8) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & mask(prefix, 128))),
+    }
+}
+
+/// A network, such as `203.0.113.0/24`; a plain address is a network of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Network {
+    address: IpAddr,
+    prefix: u8,
+}
+
+impl Network {
+    /// Whether the address is in the network. IPv4 in IPv6 counts as IPv4.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.address, address.to_canonical()) {
+            (IpAddr::V4(network), IpAddr::V4(address)) => {
+                let mask = mask(self.prefix, 32) as u32;
+                network.to_bits() & mask == address.to_bits() & mask
+            }
+            (IpAddr::V6(network), IpAddr::V6(address)) => {
+                let mask = mask(self.prefix, 128);
+                network.to_bits() & mask == address.to_bits() & mask
+            }
+            _ => false,
+        }
+    }
+}
+
+/// `prefix` ones, followed by zeros, in a number of `width` bits.
+fn mask(prefix: u8, width: u32) -> u128 {
+    let zeros = width - u32::from(prefix).min(width);
+    u128::MAX.checked_shl(zeros).unwrap_or(0)
+}
+
+/// A text that is not a network.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a network: expected an address or an address with a prefix, such as 203.0.113.0/24")]
+pub struct NetworkError(String);
+
+impl FromStr for Network {
+    type Err = NetworkError;
+
+    fn from_str(text: &str) -> Result<Self, NetworkError> {
+        let parse = || {
+            let Some((address, prefix)) = text.split_once('/') else {
+                let address = parse_address(text)?;
+                return Some(Network { address, prefix: if address.is_ipv4() { 32 } else { 128 } });
+            };
+            let address: IpAddr = address.parse().ok()?;
+            let digits = !prefix.is_empty() && prefix.bytes().all(|byte| byte.is_ascii_digit());
+            let prefix: u8 = prefix.parse().ok().filter(|_| digits)?;
+            let most = if address.is_ipv4() { 32 } else { 128 };
+            match (address, address.to_canonical()) {
+                // ::ffff:203.0.113.0/120 is 203.0.113.0/24.
+                (IpAddr::V6(_), IpAddr::V4(v4)) if (96..=128).contains(&prefix) => {
+                    Some(Network { address: v4.into(), prefix: prefix - 96 })
+                }
+                _ => (prefix <= most).then_some(Network { address, prefix }),
+            }
+        };
+        parse().ok_or_else(|| NetworkError(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_have_sharp_edges() {
+        let inside = |network: &str, address: &str| {
+            network.parse::<Network>().unwrap().contains(parse_address(address).unwrap())
+        };
+        assert!(inside("203.0.113.0/24", "203.0.113.0"));
+        assert!(inside("203.0.113.0/24", "203.0.113.255"));
+        assert!(!inside("203.0.113.0/24", "203.0.114.0"));
+        assert!(!inside("203.0.113.0/24", "203.0.112.255"));
+        assert!(inside("203.0.113.0/24", "::ffff:203.0.113.9"));
+        assert!(inside("::ffff:203.0.113.0/120", "203.0.113.9"));
+        assert!(inside("0.0.0.0/0", "255.255.255.255"));
+        assert!(!inside("0.0.0.0/0", "::1"));
+        assert!(inside("198.51.100.7", "198.51.100.7"));
+        assert!(!inside("198.51.100.7", "198.51.100.8"));
+        assert!(inside("2001:db8::/32", "[2001:db8:ffff::1]"));
+        assert!(inside("fe80::/10", "fe80::1%eth0"));
+        assert!(inside("::/0", "::1"));
+    }
+
+    #[test]
+    fn what_is_not_a_network_is_refused() {
+        for text in ["", "/", "203.0.113.0/", "203.0.113.0/33", "203.0.113.0/+8", "203.0.113.0/ 8", "::/129", "1.2.3/8"]
+        {
+            assert!(text.parse::<Network>().is_err(), "{text:?}");
+        }
+        for text in ["", "198.051.100.7", "1.2.3", "fe80::1%", "1.2.3.4%eth0", "[1.2.3.4", "1.2.3.4:80", "::1::"] {
+            assert_eq!(parse_address(text), None, "{text:?}");
+        }
+    }
+}

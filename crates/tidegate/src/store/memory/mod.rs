@@ -1,0 +1,210 @@
+//! The store in the process's own memory: always there, many threads, no background work.
+//!
+//! A key is a fingerprint of a keyed hash in one cache line; its text is not stored. A decision reads that line,
+//! steps, and writes it with one compare-and-swap; a denial and a check write nothing and take no lock. States that
+//! do not fit in a slot (sliding logs, sliding windows of several buckets, very large numbers) live in another table
+//! behind small locks. Nothing is ever rehashed or scanned: the table's size is decided when it is built, its pages
+//! are the system's until they are used, and keys that are as good as new are swept a line at a time by the calls
+//! that add new ones.
+
+mod elsewhere;
+mod held;
+mod line;
+mod locked;
+mod registry;
+mod room;
+mod slot;
+mod sync;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use siphasher::sip::SipHasher13;
+use tidegate_core::{All, Capabilities, Decision, Op, Request, Scope, Store, StoreError, StoreErrorKind, Timestamp};
+
+use crate::clock::{Clock, SystemClock};
+use sync::Ordering;
+use table::{Home, Table};
+
+/// The store in the process's own memory.
+///
+/// ```
+/// use tidegate::MemoryStore;
+///
+/// let store = MemoryStore::builder().max_keys(10_000_000).build();
+/// assert_eq!(store.stats().keys, 0);
+/// ```
+pub struct MemoryStore {
+    table: Table,
+    seed: [u64; 2],
+    clock: Arc<dyn Clock>,
+}
+
+/// How a [`MemoryStore`] is made.
+#[derive(Clone)]
+pub struct MemoryStoreBuilder {
+    max_keys: usize,
+    max_bytes: usize,
+    clock: Arc<dyn Clock>,
+}
+
+/// What a [`MemoryStore`] holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryStats {
+    /// Keys, those included that are as good as new and not swept yet.
+    pub keys: usize,
+    /// Bytes of the table, used or not, and of the states beside it.
+    pub bytes: usize,
+    /// How many busy keys were forgotten, ever, because there was no room: each of them got its quota back.
+    pub forgotten_busy: u64,
+}
+
+impl MemoryStoreBuilder {
+    /// How many keys there is room for: 1,000,000 unless said otherwise. The table takes about 29 bytes for each of
+    /// them, of which the system lends what is used. Up to a third more are held before a busy one is forgotten.
+    #[must_use]
+    pub fn max_keys(mut self, max_keys: usize) -> Self {
+        self.max_keys = max_keys;
+        self
+    }
+
+    /// How many bytes may go to states that need more than a slot of the table, such as sliding logs: 256 MiB unless
+    /// said otherwise.
+    #[must_use]
+    pub fn max_bytes(mut self, max_bytes: usize) -> Self {
+        self.max_bytes = max_bytes;
+        self
+    }
+
+    /// The clock: the system's unless said otherwise.
+    #[must_use]
+    pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// The store.
+    pub fn build(self) -> MemoryStore {
+        let random = RandomState::new();
+        MemoryStore {
+            table: Table::new(self.max_keys, self.max_bytes),
+            seed: [random.hash_one(0), random.hash_one(1)],
+            clock: self.clock,
+        }
+    }
+}
+
+impl MemoryStore {
+    /// A store with the defaults.
+    pub fn new() -> Self {
+        Self::builder().build()
+    }
+
+    /// How a store with other settings is made.
+    pub fn builder() -> MemoryStoreBuilder {
+        MemoryStoreBuilder { max_keys: 1_000_000, max_bytes: 256 << 20, clock: Arc::new(SystemClock) }
+    }
+
+    /// What the store holds.
+    pub fn stats(&self) -> MemoryStats {
+        MemoryStats {
+            keys: self.table.keys.load(Ordering::Relaxed),
+            bytes: self.table.bytes(),
+            forgotten_busy: self.table.forgotten_busy.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Forgets every key that is as good as new, now. The calls do this by themselves, a little at a time.
+    pub fn sweep(&self) {
+        self.table.sweep_all(self.clock.now());
+    }
+
+    fn home(&self, scope: &Scope, key: &[u8]) -> Home {
+        // Keyed with secrets of this store, so that nobody can choose keys that meet in one line.
+        let hasher = SipHasher13::new_with_keys(self.seed[0] ^ scope.stable_hash(), self.seed[1]);
+        self.table.home(hasher.hash(key))
+    }
+
+    #[inline]
+    fn decide_at(&self, request: &Request<'_>, at: impl FnOnce() -> Timestamp) -> Decision {
+        let home = self.home(request.scope, request.key.as_bytes());
+        self.table.apply(home, request.quota, request.op, at)
+    }
+
+    fn decide_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<All, StoreError> {
+        let mut targets = Vec::with_capacity(requests.len());
+        for request in requests {
+            let Op::Limit(cost) = request.op else {
+                return Err(unsupported("all-or-nothing is for `limit` only"));
+            };
+            let home = self.home(request.scope, request.key.as_bytes());
+            if targets.iter().any(|(known, quota, _)| *known == home && *quota != request.quota) {
+                return Err(unsupported("one key under two quotas in one all-or-nothing call"));
+            }
+            targets.push((home, request.quota, cost));
+        }
+        Ok(self.table.apply_all(&targets, at))
+    }
+}
+
+fn unsupported(message: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::Unsupported, message)
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Never the seed.
+        f.debug_struct("MemoryStore").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+impl Store for MemoryStore {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { atomic_all: true }
+    }
+
+    #[inline]
+    fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+        Some(Ok(self.decide_at(request, || self.clock.now())))
+    }
+
+    async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
+        Ok(self.decide_at(request, || self.clock.now()))
+    }
+
+    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
+        self.decide_all_at(requests, self.clock.now())
+    }
+
+    async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
+        requests.iter().map(|request| Ok(self.decide_at(request, || self.clock.now()))).collect()
+    }
+
+    async fn close(&self) {}
+}
+
+#[cfg(feature = "testing")]
+impl tidegate_core::Testing for MemoryStore {
+    async fn apply_at(&self, request: &Request<'_>, at: Timestamp) -> Result<Decision, StoreError> {
+        Ok(self.decide_at(request, || at))
+    }
+
+    async fn apply_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<All, StoreError> {
+        self.decide_all_at(requests, at)
+    }
+
+    async fn held_at(&self, at: Timestamp) -> Option<usize> {
+        self.table.sweep_all(at);
+        Some(self.stats().keys)
+    }
+}

@@ -1,0 +1,83 @@
+//! The quotas that slots were written under, by number.
+
+use std::sync::OnceLock;
+
+use tidegate_core::Quota;
+
+use super::slot::{ELSEWHERE, TAG_BITS};
+
+const SEGMENT: usize = 256;
+const SEGMENTS: usize = (1 << TAG_BITS) / SEGMENT;
+/// How many places a quota can have. When all are taken, its states go to the other table.
+const PROBES: usize = 8;
+
+/// Every quota this store has seen in a slot. It only grows, up to its 16,383 numbers, so that a slot's number always
+/// means the same quota.
+pub(super) struct Registry {
+    segments: Box<[Segment; SEGMENTS]>,
+}
+
+type Segment = OnceLock<Box<[OnceLock<Quota>; SEGMENT]>>;
+
+impl Registry {
+    pub(super) fn new() -> Self {
+        Registry { segments: Box::new([const { OnceLock::new() }; SEGMENTS]) }
+    }
+
+    /// The number of this quota; none when there is no room for another one.
+    #[inline]
+    pub(super) fn tag(&self, quota: &Quota) -> Option<u16> {
+        let tag = quota.tag() as usize % (SEGMENT * SEGMENTS);
+        match self.get(tag) {
+            Some(known) if known == quota && tag != usize::from(ELSEWHERE) => Some(tag as u16),
+            _ => self.insert(quota),
+        }
+    }
+
+    /// The number of a quota that is new, or that had to go to another place than its first.
+    #[cold]
+    fn insert(&self, quota: &Quota) -> Option<u16> {
+        let places = (0..PROBES).map(|probe| (quota.tag() as usize).wrapping_add(probe) % (SEGMENT * SEGMENTS));
+        let mut places = places.filter(|tag| *tag != usize::from(ELSEWHERE));
+        let place = places.find(|tag| {
+            let new_segment = || Box::new([const { OnceLock::new() }; SEGMENT]);
+            let segment = self.segments[tag / SEGMENT].get_or_init(new_segment);
+            segment[tag % SEGMENT].get_or_init(|| *quota) == quota
+        });
+        place.map(|tag| tag as u16)
+    }
+
+    #[inline]
+    fn get(&self, tag: usize) -> Option<&Quota> {
+        self.segments[tag / SEGMENT].get()?[tag % SEGMENT].get()
+    }
+
+    /// The quota of a number that [`Registry::tag`] gave.
+    #[inline]
+    pub(super) fn quota(&self, tag: u16) -> &Quota {
+        self.get(tag.into()).expect("a slot only carries numbers that were given out")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::seconds;
+
+    use super::*;
+
+    #[test]
+    fn quotas_keep_their_numbers_until_there_are_no_more() {
+        let registry = Registry::new();
+        let quotas: Vec<_> = (1..=40_000).map(|rate| Quota::token_bucket(rate, seconds(1)).unwrap()).collect();
+        let tags: Vec<_> = quotas.iter().map(|quota| registry.tag(quota)).collect();
+        let given = tags.iter().flatten().count();
+        assert!((12_000..16_384).contains(&given), "{given}");
+        for (quota, tag) in quotas.iter().zip(&tags) {
+            assert_eq!(registry.tag(quota), *tag);
+            if let Some(tag) = tag {
+                assert_ne!(*tag, ELSEWHERE);
+                assert_eq!(registry.quota(*tag), quota);
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Finding room for a new key, and forgetting what has to go.
+
+use tidegate_core::Timestamp;
+
+use super::held::{HeldLines, Pair};
+use super::line::SLOTS;
+use super::locked::Found;
+use super::slot::{ELSEWHERE, Slot};
+use super::sync::Ordering;
+use super::table::{Home, Table};
+
+/// How many steps a key may be moved to make room.
+const DEPTH: u32 = 2;
+/// Above this load, in percent of the slots, moving keys hardly ever helps.
+const CROWDED: usize = 95;
+/// How many entries of the other table are looked at when one has to go.
+const CANDIDATES: usize = 8;
+
+impl Table {
+    /// A slot of the key's lines that is empty or as good as new.
+    pub(super) fn free_slot(&self, lines: &impl HeldLines, home: Home, now: Timestamp, keep: &[u64]) -> Option<Found> {
+        let empty = slots_of(lines, home).find(|found| found.slot.fingerprint == 0);
+        let idle = |found: &Found| !keep.contains(&found.slot.fingerprint) && self.is_new(found.slot, now);
+        empty.or_else(|| slots_of(lines, home).find(idle))
+    }
+
+    /// A slot for a new key, emptied: a free one, or else the one that is closest to new.
+    pub(super) fn take_slot(&self, lines: &impl HeldLines, home: Home, now: Timestamp, keep: &[u64]) -> Found {
+        let found = self.free_slot(lines, home, now, keep).unwrap_or_else(|| {
+            let candidates = || slots_of(lines, home);
+            let others = candidates().filter(|found| !keep.contains(&found.slot.fingerprint));
+            // More keys in one call than two lines have slots: only then is one of its own forgotten.
+            let closest = others.min_by_key(|found| self.new_at(found.slot)).or_else(|| candidates().next());
+            self.forgotten_busy.fetch_add(1, Ordering::Relaxed);
+            closest.expect("a line has slots")
+        });
+        if found.slot.fingerprint != 0 {
+            self.forget(lines, found);
+        }
+        self.keys.fetch_add(1, Ordering::Relaxed);
+        found
+    }
+
+    /// Empties a slot.
+    pub(super) fn forget(&self, lines: &impl HeldLines, found: Found) {
+        if found.slot.tag == ELSEWHERE {
+            self.elsewhere.remove(found.slot.level);
+        }
+        lines.get(found.line).clear(found.index);
+        self.keys.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// When both lines of a key are full, moves another key to its own other line, if that leads to a free slot.
+    pub(super) fn make_room(&self, home: Home, now: Timestamp) {
+        let crowded = self.keys.load(Ordering::Relaxed) * 100 > self.lines * SLOTS * CROWDED;
+        let has_room = |line: usize| self.line(line).slots().into_iter().any(|slot| self.is_free(slot, now));
+        if crowded || has_room(home.first) || has_room(home.second) {
+            return;
+        }
+        for depth in 1..=DEPTH {
+            if self.empty_one(home.first, depth, now) || self.empty_one(home.second, depth, now) {
+                return;
+            }
+        }
+    }
+
+    /// Keeps the other table within its bytes, a few entries at a time.
+    pub(super) fn keep_within_bytes(&self, now: Timestamp) {
+        for _ in 0..4 {
+            if self.elsewhere.bytes() <= self.max_bytes {
+                return;
+            }
+            let Some((first, fingerprint)) = self.elsewhere.closest_to_new(CANDIDATES) else { return };
+            let home = Home { first, second: self.other(first, fingerprint), fingerprint };
+            let lines = Pair::lock(self, home);
+            // It may be gone, or have come to fit in its slot, by now.
+            if let Some(found) = self.find(&lines, home)
+                && found.slot.tag == ELSEWHERE
+            {
+                let busy = !self.is_new(found.slot, now);
+                self.forgotten_busy.fetch_add(busy.into(), Ordering::Relaxed);
+                self.forget(&lines, found);
+            }
+        }
+    }
+
+    /// Moves one key of a line away, after making room for it in turn when `depth` allows.
+    fn empty_one(&self, line: usize, depth: u32, now: Timestamp) -> bool {
+        self.line(line).slots().into_iter().any(|slot| {
+            let other = self.other(line, slot.fingerprint);
+            slot.fingerprint != 0
+                && other != line
+                && (depth == 1 || self.empty_one(other, depth - 1, now))
+                && self.move_key(slot.fingerprint, line, other, now)
+        })
+    }
+
+    /// Moves a key from one of its lines to the other, if there is a free slot.
+    fn move_key(&self, fingerprint: u64, from: usize, to: usize, now: Timestamp) -> bool {
+        let lines = Pair::lock(self, Home { first: from, second: to, fingerprint });
+        let (source, target) = (lines.get(from), lines.get(to));
+        let Some(index) = source.line().find(fingerprint) else { return false };
+        let free = (0..SLOTS).map(|index| Found { line: to, index, slot: target.line().slot(index) });
+        let Some(free) = free.into_iter().find(|found| self.is_free(found.slot, now)) else { return false };
+        if free.slot.fingerprint != 0 {
+            self.forget(&lines, free);
+        }
+        target.write(free.index, source.line().slot(index));
+        source.clear(index);
+        true
+    }
+
+    /// Whether a slot is empty, or as good as empty.
+    fn is_free(&self, slot: Slot, now: Timestamp) -> bool {
+        slot.fingerprint == 0 || self.is_new(slot, now)
+    }
+
+    /// Whether the key in a slot is as good as new.
+    pub(super) fn is_new(&self, slot: Slot, now: Timestamp) -> bool {
+        self.new_at(slot) <= now
+    }
+
+    /// When the key in a slot will be as good as new.
+    fn new_at(&self, slot: Slot) -> Timestamp {
+        if slot.tag == ELSEWHERE {
+            // The end of what fits means "later than that".
+            let micros = if slot.time == Slot::END_OF_TIME { u64::MAX } else { slot.time };
+            return Timestamp::from_micros(micros);
+        }
+        let quota = self.registry.quota(slot.tag);
+        slot.decode(quota).new_at(quota)
+    }
+}
+
+fn slots_of(lines: &impl HeldLines, home: Home) -> impl Iterator<Item = Found> {
+    let second = (home.second != home.first).then_some(home.second);
+    [Some(home.first), second].into_iter().flatten().flat_map(move |line| {
+        let held = lines.get(line).line();
+        (0..SLOTS).map(move |index| Found { line, index, slot: held.slot(index) })
+    })
+}

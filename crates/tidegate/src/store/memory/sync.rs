@@ -1,0 +1,41 @@
+//! The atomics and locks of the table, which loom replaces when it explores their orders.
+
+#[cfg(not(loom))]
+pub(super) use std::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicU64, AtomicUsize, Ordering},
+};
+
+#[cfg(loom)]
+pub(super) use loom::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicU64, AtomicUsize, Ordering},
+};
+
+/// That many zeroed words. The pages are the system's until they are written to, so a large table costs nothing until
+/// it fills.
+#[cfg(not(loom))]
+pub(super) fn zeroed_words(len: usize) -> Box<[AtomicU64]> {
+    bytemuck::zeroed_slice_box(len)
+}
+
+#[cfg(loom)]
+pub(super) fn zeroed_words(len: usize) -> Box<[AtomicU64]> {
+    (0..len).map(|_| AtomicU64::new(0)).collect()
+}
+
+/// Waits a moment for another thread, which holds a line for a few stores at most.
+#[cfg(not(loom))]
+pub(super) fn pause(attempt: u32) {
+    if attempt < 64 {
+        std::hint::spin_loop();
+    } else {
+        // It was preempted in the middle: let it run.
+        std::thread::yield_now();
+    }
+}
+
+#[cfg(loom)]
+pub(super) fn pause(_attempt: u32) {
+    loom::thread::yield_now();
+}

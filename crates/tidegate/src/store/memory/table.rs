@@ -1,0 +1,200 @@
+//! The table: lines of slots, of fixed size, that never moves and never stops.
+//!
+//! A key can be in one of two lines. A new key goes where there is room; when both are full, keys in them move to
+//! their own other line, two steps deep at most; when that does not help, the one that is closest to new is
+//! forgotten. All of this touches a bounded number of lines, whatever the size, so no call ever pays for the table.
+
+use tidegate_core::{Decision, Op, Quota, State, Timestamp, step};
+
+use super::elsewhere::Elsewhere;
+use super::held::{HeldLines, Pair};
+use super::line::{Line, SLOTS, WORDS};
+use super::locked::{Found, Target};
+use super::registry::Registry;
+use super::slot::{ELSEWHERE, FINGERPRINT_BITS, Slot};
+use super::sync::{AtomicU64, AtomicUsize, Ordering, pause, zeroed_words};
+
+/// How full the table may be before a busy key is forgotten, in percent of its slots: two lines to choose from and
+/// two steps of moving fill it beyond that without fail.
+const LOAD: usize = 75;
+
+pub(super) struct Table {
+    words: Box<[AtomicU64]>,
+    /// Words before the first that begins a cache line.
+    offset: usize,
+    pub(super) lines: usize,
+    pub(super) registry: Registry,
+    pub(super) elsewhere: Elsewhere,
+    pub(super) max_bytes: usize,
+    pub(super) keys: AtomicUsize,
+    pub(super) forgotten_busy: AtomicU64,
+    /// The line that is swept next.
+    hand: AtomicUsize,
+}
+
+/// Where a key can be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Home {
+    pub(super) first: usize,
+    pub(super) second: usize,
+    pub(super) fingerprint: u64,
+}
+
+/// What an attempt without locks came to.
+enum Attempt {
+    Done(Decision),
+    /// Somebody else wrote meanwhile.
+    Again,
+    /// It takes a lock: a new key, or a state that does not fit in a slot.
+    Lock,
+}
+
+impl Table {
+    pub(super) fn new(max_keys: usize, max_bytes: usize) -> Self {
+        let lines = (max_keys.max(1) * 100).div_ceil(LOAD * SLOTS).max(2);
+        // The allocator aligns to less than a cache line, so there is room to begin at the next one.
+        let words = zeroed_words((lines + 1) * WORDS);
+        let offset = words.as_ptr().align_offset(WORDS * size_of::<u64>());
+        Table {
+            offset: if offset < WORDS { offset } else { 0 },
+            words,
+            lines,
+            registry: Registry::new(),
+            elsewhere: Elsewhere::new(),
+            max_bytes,
+            keys: AtomicUsize::new(0),
+            forgotten_busy: AtomicU64::new(0),
+            hand: AtomicUsize::new(0),
+        }
+    }
+
+    /// Where the key with this hash can be.
+    #[inline]
+    pub(super) fn home(&self, hash: u64) -> Home {
+        let fingerprint = (hash >> (64 - FINGERPRINT_BITS)).max(1);
+        // The bits that are not in the fingerprint come first.
+        let first = scale(hash.rotate_left(FINGERPRINT_BITS), self.lines);
+        Home { first, second: self.other(first, fingerprint), fingerprint }
+    }
+
+    /// The other line of a key that can be in `line`.
+    #[inline]
+    pub(super) fn other(&self, line: usize, fingerprint: u64) -> usize {
+        // The two lines of a fingerprint add up to the same sum, so each leads to the other.
+        let sum = scale(fingerprint.wrapping_mul(0x9e37_79b9_7f4a_7c15), self.lines);
+        if sum >= line { sum - line } else { sum + self.lines - line }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(&*self.words) + self.elsewhere.bytes()
+    }
+
+    /// Applies one operation. The clock is read once, after the key's line was asked for, so that the two waits
+    /// overlap.
+    #[inline]
+    pub(super) fn apply(&self, home: Home, quota: &Quota, op: Op, clock: impl FnOnce() -> Timestamp) -> Decision {
+        let first_version = self.line(home.first).version();
+        let now = clock();
+        if let Some(tag) = self.registry.tag(quota) {
+            let mut first_version = first_version;
+            for attempt in 0.. {
+                match self.attempt(home, first_version, tag, quota, op, now) {
+                    Attempt::Done(decision) => return decision,
+                    Attempt::Again => pause(attempt),
+                    Attempt::Lock => break,
+                }
+                first_version = self.line(home.first).version();
+            }
+        }
+        self.apply_locked(Target { home, quota, now }, op)
+    }
+
+    /// Forgets what is as good as new in the next few lines.
+    pub(super) fn sweep(&self, lines: usize, now: Timestamp) {
+        for _ in 0..lines {
+            let index = self.hand.fetch_add(1, Ordering::Relaxed) % self.lines;
+            let is_idle = |slot: Slot| slot.fingerprint != 0 && self.is_new(slot, now);
+            if self.line(index).slots().into_iter().any(is_idle) {
+                let lines = Pair::lock(self, Home { first: index, second: index, fingerprint: 0 });
+                for slot in 0..SLOTS {
+                    let found = Found { line: index, index: slot, slot: lines.get(index).line().slot(slot) };
+                    if is_idle(found.slot) {
+                        self.forget(&lines, found);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Forgets everything that is as good as new.
+    pub(super) fn sweep_all(&self, now: Timestamp) {
+        self.sweep(self.lines, now);
+    }
+
+    #[inline]
+    pub(super) fn line(&self, index: usize) -> Line<'_> {
+        let start = self.offset + index * WORDS;
+        let words = self.words[start..start + WORDS].try_into().expect("a whole line");
+        Line::new(words)
+    }
+
+    /// One attempt without a lock before the write itself.
+    #[inline]
+    fn attempt(&self, home: Home, first_version: u64, tag: u16, quota: &Quota, op: Op, now: Timestamp) -> Attempt {
+        let first = self.line(home.first);
+        let (line, version, index) = match first.find(home.fingerprint) {
+            Some(index) => (first, first_version, index),
+            None => {
+                let second = self.line(home.second);
+                let second_version = second.version();
+                match second.find(home.fingerprint) {
+                    Some(index) => (second, second_version, index),
+                    None => {
+                        let outcome = step(quota, &mut State::New, op, now);
+                        return match outcome.changed {
+                            true => Attempt::Lock,
+                            // Both at once: the key may have moved from one line to the other in between.
+                            false if !first.is_still(first_version) || !second.is_still(second_version) => {
+                                Attempt::Again
+                            }
+                            false => Attempt::Done(outcome.decision),
+                        };
+                    }
+                }
+            }
+        };
+        let slot = line.slot(index);
+        if !line.is_still(version) {
+            return Attempt::Again;
+        }
+        if slot.tag == ELSEWHERE {
+            return Attempt::Lock;
+        }
+        let mut state = self.decode(slot, tag, quota, now);
+        let outcome = step(quota, &mut state, op, now);
+        if !outcome.changed {
+            return Attempt::Done(outcome.decision);
+        }
+        let Some(new) = Slot::encode(home.fingerprint, tag, &state) else { return Attempt::Lock };
+        match line.try_lock(version) {
+            Some(held) => held.write(index, new),
+            None => return Attempt::Again,
+        }
+        Attempt::Done(outcome.decision)
+    }
+
+    #[inline]
+    fn decode(&self, slot: Slot, tag: u16, quota: &Quota, now: Timestamp) -> State {
+        if slot.tag == tag {
+            return slot.decode(quota);
+        }
+        let written_under = self.registry.quota(slot.tag);
+        slot.decode(written_under).rebase(written_under, quota, now)
+    }
+}
+
+/// A number below `range`, by the high bits of `bits`.
+#[inline]
+pub(super) fn scale(bits: u64, range: usize) -> usize {
+    (u128::from(bits) * range as u128 >> 64) as usize
+}

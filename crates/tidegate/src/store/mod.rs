@@ -1,0 +1,3 @@
+//! The stores: where the state of keys lives.
+
+pub(crate) mod memory;

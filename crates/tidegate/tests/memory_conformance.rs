@@ -1,0 +1,36 @@
+//! The memory store against the conformance suite and the oracle.
+
+use tidegate::MemoryStore;
+use tidegate_testkit::{Subject, block_on, conformance_tests, oracle};
+
+fn subject() -> Subject<MemoryStore> {
+    Subject::new(MemoryStore::builder().max_keys(10_000).build())
+}
+
+conformance_tests!(memory, subject());
+
+/// How many random traces; `cargo xtask deep` asks for more.
+fn seeds() -> u64 {
+    std::env::var("TIDEGATE_ORACLE_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(60)
+}
+
+#[test]
+fn random_traces_agree_with_the_rational_model() {
+    for seed in 0..seeds() {
+        if let Err(mismatch) = block_on(oracle::run(&subject(), seed, 60)) {
+            panic!("{mismatch}");
+        }
+    }
+}
+
+#[test]
+fn random_traces_agree_in_a_table_of_two_lines() {
+    // Six slots for a handful of keys: moving keys about and the other table are used all the time.
+    for seed in 0..seeds() {
+        let subject = Subject::new(MemoryStore::builder().max_keys(4).build());
+        if let Err(mismatch) = block_on(oracle::run(&subject, seed, 60)) {
+            let forgotten = subject.store().stats().forgotten_busy;
+            assert!(forgotten > 0, "{mismatch}");
+        }
+    }
+}
