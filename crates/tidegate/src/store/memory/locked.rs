@@ -74,8 +74,12 @@ impl Table {
             });
             entries.push(AllEntry { quota, cost, state });
         }
-        for target in &targets {
-            self.make_room(target.home, now);
+        let holds = |line: usize, home: Home| self.line(line).find(home.fingerprint).is_some();
+        for Target { home, .. } in targets.iter().filter(|target| {
+            // A look without a lock is enough: it only decides who looks for room beforehand.
+            !holds(target.home.first, target.home) && !holds(target.home.second, target.home)
+        }) {
+            self.make_room(*home, now);
         }
         let lines = Many::lock(self, targets.iter().map(|target| target.home));
         let mut loaded: Vec<_> = targets.iter().map(|target| self.load(&lines, *target)).collect();

@@ -11,6 +11,8 @@ mod elsewhere;
 mod held;
 mod line;
 mod locked;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod registry;
 mod room;
 mod slot;

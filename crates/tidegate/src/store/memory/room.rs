@@ -50,18 +50,52 @@ impl Table {
         self.keys.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// When both lines of a key are full, moves another key to its own other line, if that leads to a free slot.
+    /// When both lines of a key are full, moves another key to its own other line, if that leads to a free slot; or
+    /// else forgets, of all the keys in these lines and behind them, the one that is closest to new.
     pub(super) fn make_room(&self, home: Home, now: Timestamp) {
-        let crowded = self.keys.load(Ordering::Relaxed) * 100 > self.lines * SLOTS * CROWDED;
         let has_room = |line: usize| self.line(line).slots().into_iter().any(|slot| self.is_free(slot, now));
-        if crowded || has_room(home.first) || has_room(home.second) {
+        if has_room(home.first) || has_room(home.second) {
             return;
         }
-        for depth in 1..=DEPTH {
-            if self.empty_one(home.first, depth, now) || self.empty_one(home.second, depth, now) {
-                return;
+        let crowded = self.keys.load(Ordering::Relaxed) * 100 > self.lines * SLOTS * CROWDED;
+        let moved = |depth| self.empty_one(home.first, depth, now) || self.empty_one(home.second, depth, now);
+        if !crowded && (1..=DEPTH).any(moved) {
+            return;
+        }
+        self.forget_behind(home, now);
+    }
+
+    /// Forgets the key that is closest to new among those behind a home, and moves one of the home's keys there. Does
+    /// nothing when a key of the home itself is closer.
+    fn forget_behind(&self, home: Home, now: Timestamp) {
+        let mut closest = None;
+        let mut consider = |new_at, behind| {
+            if closest.is_none_or(|(best, _)| new_at < best) {
+                closest = Some((new_at, behind));
+            }
+        };
+        for line in [home.first, home.second] {
+            for slot in self.line(line).slots().into_iter().filter(|slot| slot.fingerprint != 0) {
+                consider(self.new_at(slot), None);
+                let other = self.other(line, slot.fingerprint);
+                if other != home.first && other != home.second {
+                    for victim in self.line(other).slots().into_iter().filter(|victim| victim.fingerprint != 0) {
+                        consider(self.new_at(victim), Some((line, slot.fingerprint, other, victim.fingerprint)));
+                    }
+                }
             }
         }
+        let Some((_, Some((line, fingerprint, other, victim)))) = closest else { return };
+        {
+            let lines = Pair::lock(self, Home { first: other, second: other, fingerprint: victim });
+            // Gone by now, or somebody else's business: then there may be room already.
+            let Some(found) = self.find(&lines, Home { first: other, second: other, fingerprint: victim }) else {
+                return;
+            };
+            self.forgotten_busy.fetch_add(1, Ordering::Relaxed);
+            self.forget(&lines, found);
+        }
+        self.move_key(fingerprint, line, other, now);
     }
 
     /// Keeps the other table within its bytes, a few entries at a time.
@@ -96,7 +130,7 @@ impl Table {
     }
 
     /// Moves a key from one of its lines to the other, if there is a free slot.
-    fn move_key(&self, fingerprint: u64, from: usize, to: usize, now: Timestamp) -> bool {
+    pub(super) fn move_key(&self, fingerprint: u64, from: usize, to: usize, now: Timestamp) -> bool {
         let lines = Pair::lock(self, Home { first: from, second: to, fingerprint });
         let (source, target) = (lines.get(from), lines.get(to));
         let Some(index) = source.line().find(fingerprint) else { return false };

@@ -18,6 +18,12 @@ use super::sync::{AtomicU64, AtomicUsize, Ordering, pause, zeroed_words};
 /// two steps of moving fill it beyond that without fail.
 const LOAD: usize = 75;
 
+#[cfg(test)]
+thread_local! {
+    /// How many lines this thread has asked for, so that a test can see that no call scans the table.
+    pub(super) static LINES_TOUCHED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 pub(super) struct Table {
     words: Box<[AtomicU64]>,
     /// Words before the first that begins a cache line.
@@ -133,9 +139,16 @@ impl Table {
 
     #[inline]
     pub(super) fn line(&self, index: usize) -> Line<'_> {
+        #[cfg(test)]
+        LINES_TOUCHED.set(LINES_TOUCHED.get() + 1);
         let start = self.offset + index * WORDS;
         let words = self.words[start..start + WORDS].try_into().expect("a whole line");
         Line::new(words)
+    }
+
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn word(&self, index: usize) -> u64 {
+        self.words[self.offset + index].load(Ordering::Acquire)
     }
 
     /// One attempt without a lock before the write itself.

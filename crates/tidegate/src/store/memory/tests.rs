@@ -1,1 +1,235 @@
+//! What only the inside of the store can show. What it decides is the conformance suite's business.
 
+#![cfg(not(loom))]
+
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Barrier};
+
+use tidegate_core::{Cost, Key, OnStoreError, Quota, days, minutes, seconds};
+
+use super::line::{SLOTS, WORDS};
+use super::*;
+use crate::clock::ManualClock;
+
+fn cost(units: u64) -> Cost {
+    Cost::new(units).unwrap()
+}
+
+/// A store with a clock of its own, and a way to ask it.
+struct Bench {
+    store: MemoryStore,
+    clock: ManualClock,
+    scope: Scope,
+}
+
+impl Bench {
+    fn new(builder: MemoryStoreBuilder) -> Self {
+        let clock = ManualClock::new(Timestamp::from_millis(1_700_000_000_000));
+        Bench { store: builder.clock(clock.clone()).build(), clock, scope: Scope::new("", "test") }
+    }
+
+    fn ask(&self, key: u64, quota: &Quota, op: Op) -> Decision {
+        let key = Key::from(key);
+        let request = Request { scope: &self.scope, key: &key, quota, op, on_store_error: OnStoreError::Open };
+        self.store.apply_now(&request).unwrap().unwrap()
+    }
+
+    fn take(&self, key: u64, quota: &Quota, units: u64) -> bool {
+        self.ask(key, quota, Op::Limit(cost(units))).allowed()
+    }
+
+    /// Every word of the table, versions and all.
+    fn words(&self) -> Vec<u64> {
+        let table = &self.store.table;
+        (0..table.lines * WORDS).map(|word| table.word(word)).collect()
+    }
+}
+
+#[test]
+fn a_denial_and_a_check_write_nothing_and_take_no_lock() {
+    let bench = Bench::new(MemoryStore::builder().max_keys(50));
+    let quotas = [
+        Quota::token_bucket(10, minutes(1)).unwrap(),
+        Quota::fixed_window(10, minutes(1)).unwrap(),
+        Quota::sliding_window(10, minutes(1)).unwrap(),
+    ];
+    for (quota, key) in quotas.iter().zip(0..) {
+        assert!(bench.take(key, quota, 10));
+        bench.clock.advance(seconds(1));
+        // A lock would change the version of a line.
+        let before = bench.words();
+        assert!(!bench.take(key, quota, 10));
+        assert!(!bench.take(key, quota, 11));
+        assert!(!bench.take(key + 100, quota, 11));
+        bench.ask(key, quota, Op::Check(Cost::ONE));
+        bench.ask(key + 100, quota, Op::Check(Cost::ONE));
+        assert_eq!(bench.words(), before);
+    }
+}
+
+#[test]
+fn as_many_keys_as_promised_fit_without_forgetting_one() {
+    let quota = Quota::token_bucket(1, days(1)).unwrap();
+    for max_keys in [1, 2, 10, 100, 1_000, 20_000, 200_000] {
+        let bench = Bench::new(MemoryStore::builder().max_keys(max_keys));
+        assert!((0..max_keys as u64).all(|key| bench.take(key, &quota, 1)));
+        assert_eq!(bench.store.stats().forgotten_busy, 0, "{max_keys}");
+        assert_eq!(bench.store.stats().keys, max_keys);
+        assert!((0..max_keys as u64).all(|key| !bench.take(key, &quota, 1)));
+    }
+}
+
+#[test]
+fn a_flood_of_new_keys_gives_no_exhausted_key_its_quota_back() {
+    let quota = Quota::token_bucket(10, days(1)).unwrap();
+    let bench = Bench::new(MemoryStore::builder().max_keys(1_000));
+    let exhausted = 0..200;
+    assert!(exhausted.clone().all(|key| bench.take(key, &quota, 10)));
+    for key in 1_000..200_000 {
+        assert!(bench.take(key, &quota, 1));
+    }
+    let stats = bench.store.stats();
+    assert!(stats.keys <= 1_000 * 100 / 75 + 2 * SLOTS, "{stats:?}");
+    assert!(stats.forgotten_busy > 190_000, "{stats:?}");
+    let forgiven = exhausted.filter(|key| bench.take(*key, &quota, 1)).count();
+    assert_eq!(forgiven, 0);
+}
+
+#[test]
+fn what_is_as_good_as_new_goes_first() {
+    let short = Quota::token_bucket(1, seconds(1)).unwrap();
+    let long = Quota::token_bucket(10, days(1)).unwrap();
+    let bench = Bench::new(MemoryStore::builder().max_keys(1_000));
+    assert!((0..500).all(|key| bench.take(key, &long, 1)));
+    for round in 1..100 {
+        assert!((0..500).all(|key| bench.take(round * 1_000 + key, &short, 1)));
+        bench.clock.advance(seconds(1));
+    }
+    assert_eq!(bench.store.stats().forgotten_busy, 0);
+    assert!((0..500).all(|key| bench.ask(key, &long, Op::Check(Cost::ONE)).remaining() == 9));
+}
+
+#[test]
+fn idle_keys_are_swept_by_the_calls_that_add_new_ones() {
+    let short = Quota::token_bucket(1, seconds(1)).unwrap();
+    let bench = Bench::new(MemoryStore::builder().max_keys(10_000));
+    assert!((0..10_000).all(|key| bench.take(key, &short, 1)));
+    bench.clock.advance(seconds(1));
+    // One line is swept for one new key, and a line has three.
+    let long = Quota::token_bucket(1, days(1)).unwrap();
+    assert!((20_000..26_000).all(|key| bench.take(key, &long, 1)));
+    let held = bench.store.stats().keys;
+    assert!(held < 6_100, "{held}");
+}
+
+#[test]
+fn states_that_do_not_fit_in_a_slot_stay_within_their_bytes() {
+    let log = Quota::sliding_log(100, days(1)).unwrap();
+    let bench = Bench::new(MemoryStore::builder().max_keys(100_000).max_bytes(1 << 20));
+    let table = bench.store.stats().bytes;
+    assert!((0..50).all(|_| bench.take(0, &log, 2)));
+    for key in 1..20_000 {
+        bench.clock.advance(seconds(1) / 1_000);
+        assert!(bench.take(key, &log, 1));
+        let extra = bench.store.stats().bytes - table;
+        assert!(extra < (1 << 20) + 10_000, "{extra}");
+    }
+    assert!(bench.store.stats().forgotten_busy > 0);
+    // Among those that were looked at, the one that is as good as new first went first: never the newest.
+    assert!(bench.take(19_999, &log, 99) && !bench.take(19_999, &log, 1));
+}
+
+#[test]
+fn a_state_moves_between_its_slot_and_the_other_table() {
+    let quota = Quota::token_bucket(999, seconds(1)).unwrap();
+    let bench = Bench::new(MemoryStore::builder().max_keys(10));
+    let table = bench.store.stats().bytes;
+    // Five million units of a million sub-units do not fit in 42 bits.
+    for _ in 0..5_000 {
+        bench.ask(1, &quota, Op::Reserve(cost(999)));
+    }
+    assert!(bench.store.stats().bytes > table);
+    bench.ask(1, &quota, Op::Refund(cost(4_999 * 999)));
+    assert_eq!(bench.store.stats().bytes, table);
+    assert_eq!(bench.ask(1, &quota, Op::Check(Cost::ONE)).remaining(), 0);
+    bench.ask(1, &quota, Op::Reset);
+    assert_eq!(bench.store.stats().keys, 0);
+}
+
+#[test]
+fn no_table_scan_on_insert_when_nearly_full() {
+    let quota = Quota::token_bucket(10, days(1)).unwrap();
+    let bench = Bench::new(MemoryStore::builder().max_keys(100_000));
+    let mut most = 0;
+    for key in 0..300_000 {
+        table::LINES_TOUCHED.set(0);
+        bench.take(key, &quota, 1);
+        most = most.max(table::LINES_TOUCHED.get());
+    }
+    // Two lines, six keys to move, eighteen behind those, and one line swept; each is looked at a few times.
+    assert!(most < 150, "{most} lines for one decision");
+}
+
+#[test]
+fn keys_that_move_about_are_never_admitted_twice() {
+    const KEYS: u64 = 300;
+    const CAPACITY: u64 = 20;
+    let quota = Quota::token_bucket(CAPACITY, days(1)).unwrap();
+    for _ in 0..20 {
+        // Nearly full, so that new keys make the others move while they are asked.
+        let bench = Bench::new(MemoryStore::builder().max_keys(KEYS as usize));
+        let admitted: Vec<_> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
+        let start = Barrier::new(4);
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (bench, admitted, start) = (&bench, &admitted, &start);
+                scope.spawn(move || {
+                    start.wait();
+                    for round in 0..=CAPACITY {
+                        for n in 0..KEYS {
+                            let key = (n * 7 + thread * 75 + round) % KEYS;
+                            let allowed = bench.take(key, &quota, 1);
+                            admitted[key as usize].fetch_add(allowed.into(), Ordering::Relaxed);
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(bench.store.stats().forgotten_busy, 0);
+        assert_eq!(bench.store.stats().keys, KEYS as usize);
+        assert!(admitted.iter().all(|count| count.load(Ordering::Relaxed) == CAPACITY));
+    }
+}
+
+#[test]
+fn all_or_nothing_holds_while_keys_move_about() {
+    let quota = Quota::token_bucket(50, days(1)).unwrap();
+    let bench = Arc::new(Bench::new(MemoryStore::builder().max_keys(64)));
+    let threads: Vec<_> = (0..4)
+        .map(|thread: u64| {
+            let bench = Arc::clone(&bench);
+            std::thread::spawn(move || {
+                let mut taken = 0_u64;
+                for round in 0..200 {
+                    let keys = [Key::from(1_u64), Key::from(2_u64), Key::from(100 + (thread * 50 + round) % 60)];
+                    let request = |key| Request {
+                        scope: &bench.scope,
+                        key,
+                        quota: &quota,
+                        op: Op::Limit(Cost::ONE),
+                        on_store_error: OnStoreError::Open,
+                    };
+                    let requests: Vec<_> = keys.iter().map(request).collect();
+                    let now = bench.clock.now();
+                    taken += u64::from(bench.store.decide_all_at(&requests, now).unwrap().allowed());
+                }
+                taken
+            })
+        })
+        .collect();
+    let taken: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+    assert_eq!(taken, 50);
+    for key in [1, 2] {
+        assert_eq!(bench.ask(key, &quota, Op::Check(Cost::ONE)).remaining(), 0);
+    }
+}

@@ -1,0 +1,137 @@
+//! Every order in which two threads can meet in the table, explored by loom.
+//!
+//! Run by `cargo xtask test` as `RUSTFLAGS="--cfg loom" cargo test --release -p tidegate --lib loom_tests`.
+
+use std::sync::Arc;
+
+use loom::thread;
+use tidegate_core::{Cost, Op, Quota, Timestamp, days};
+
+use super::held::{HeldLines, Pair};
+use super::table::{Home, Table};
+
+const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+const TAKE: Op = Op::Limit(Cost::ONE);
+
+fn model(body: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    // Deep enough for every bug that two threads and one preemption more than that can show.
+    builder.preemption_bound = Some(3);
+    builder.check(body);
+}
+
+/// A table of two lines; the quota lets one through.
+fn table() -> (Arc<Table>, Quota) {
+    (Arc::new(Table::new(1, 1 << 20)), Quota::token_bucket(1, days(1)).unwrap())
+}
+
+fn home(fingerprint: u64, table: &Table) -> Home {
+    Home { first: 0, second: table.other(0, fingerprint), fingerprint }
+}
+
+/// A fingerprint whose two lines are 0 and `other`.
+fn fingerprint_to(other: usize, table: &Table) -> u64 {
+    (1..).find(|fingerprint| table.other(0, *fingerprint) == other).unwrap()
+}
+
+fn take(table: &Table, home: Home, quota: &Quota) -> bool {
+    table.apply(home, quota, TAKE, || NOW).allowed()
+}
+
+#[test]
+fn one_of_two_gets_the_only_unit_of_a_new_key() {
+    model(|| {
+        let (table, quota) = table();
+        let key = home(7, &table);
+        let other = {
+            let table = Arc::clone(&table);
+            thread::spawn(move || take(&table, key, &quota))
+        };
+        let mine = take(&table, key, &quota);
+        assert!(mine ^ other.join().unwrap());
+    });
+}
+
+#[test]
+fn one_of_two_gets_the_last_unit_of_a_known_key() {
+    model(|| {
+        let (table, _) = table();
+        let quota = Quota::token_bucket(2, days(1)).unwrap();
+        let key = home(7, &table);
+        assert!(take(&table, key, &quota));
+        let other = {
+            let table = Arc::clone(&table);
+            thread::spawn(move || take(&table, key, &quota))
+        };
+        let mine = take(&table, key, &quota);
+        assert!(mine ^ other.join().unwrap());
+    });
+}
+
+#[test]
+fn a_look_sees_what_was_there_all_at_once() {
+    model(|| {
+        let (table, _) = table();
+        let quota = Quota::token_bucket(4, days(1)).unwrap();
+        let key = home(7, &table);
+        assert!(take(&table, key, &quota));
+        let other = {
+            let table = Arc::clone(&table);
+            thread::spawn(move || table.apply(key, &quota, Op::Limit(Cost::new(2).unwrap()), || NOW).allowed())
+        };
+        let look = table.apply(key, &quota, Op::Check(Cost::ONE), || NOW);
+        assert!([1, 3].contains(&look.remaining()), "{look:?}");
+        assert!(other.join().unwrap());
+    });
+}
+
+#[test]
+fn a_key_that_moves_is_never_taken_for_a_new_one() {
+    model(|| {
+        let (table, quota) = table();
+        let fingerprint = fingerprint_to(1, &table);
+        let key = home(fingerprint, &table);
+        assert!(take(&table, key, &quota));
+        let mover = {
+            let table = Arc::clone(&table);
+            thread::spawn(move || table.move_key(fingerprint, 0, 1, NOW))
+        };
+        // Exhausted before, while and after it moves.
+        assert!(!take(&table, key, &quota));
+        assert!(mover.join().unwrap());
+        let lines = Pair::lock(&table, key);
+        assert!(lines.get(0).line().find(fingerprint).is_none() && lines.get(1).line().find(fingerprint).is_some());
+    });
+}
+
+#[test]
+fn all_or_nothing_and_a_single_call_share_a_key() {
+    model(|| {
+        let (table, quota) = table();
+        let (shared, mine) = (home(7, &table), home(9, &table));
+        let other = {
+            let table = Arc::clone(&table);
+            thread::spawn(move || take(&table, shared, &quota))
+        };
+        let all = table.apply_all(&[(mine, &quota, Cost::ONE), (shared, &quota, Cost::ONE)], NOW).allowed();
+        assert!(all ^ other.join().unwrap());
+        // What was denied as a whole burned nothing.
+        assert_eq!(take(&table, mine, &quota), !all);
+    });
+}
+
+#[test]
+fn a_state_in_the_other_table_is_stepped_by_one_at_a_time() {
+    model(|| {
+        let (table, _) = table();
+        let log = Quota::sliding_log(2, days(1)).unwrap();
+        let key = home(7, &table);
+        assert!(take(&table, key, &log));
+        let other = {
+            let table = Arc::clone(&table);
+            thread::spawn(move || take(&table, key, &log))
+        };
+        let mine = take(&table, key, &log);
+        assert!(mine ^ other.join().unwrap());
+    });
+}
