@@ -76,7 +76,7 @@ impl Generator {
         self.spans = vec![at];
         for decision in &decisions {
             let spans = [decision.retry_after, decision.next_after, Some(decision.reset_after)];
-            self.spans.extend(spans.into_iter().flatten().filter_map(|span| at.checked_add(span.try_into().ok()?)));
+            self.spans.extend(spans.into_iter().flatten().filter_map(|span| at.checked_add(span)));
         }
         (step, decisions)
     }

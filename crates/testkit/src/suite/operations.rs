@@ -24,7 +24,7 @@ pub async fn reserve_goes_into_debt<S: Testing + 'static>(subject: &Subject<S>) 
             (Algorithm::SlidingWindow, _) => 10 * SECOND + 36_058,
             _ => 10 * SECOND,
         };
-        assert_eq!(debt.retry_after, Some(clears.into()), "{caller}: when the debt has cleared: {debt:?}");
+        assert_eq!(debt.retry_after, Some(clears), "{caller}: when the debt has cleared: {debt:?}");
         let denied = caller.denied(1, BASE).await;
         assert!(denied.retry_after >= debt.retry_after, "{caller}: a request waits for the debt: {denied:?}");
         // A debt of at most 1 lets 1 be reserved exactly when nothing is owed.

@@ -15,9 +15,12 @@ use super::limits::Limits;
 /// Versions are drawn from here, so that no two limiters ever share one.
 static NEXT_VERSION: AtomicU64 = AtomicU64::new(1);
 
+/// Limits and their version.
+type Seen = Option<(u64, Arc<Limits>)>;
+
 thread_local! {
     /// What this thread saw last of a few limiters, by their versions.
-    static SEEN: RefCell<[Option<(u64, Arc<Limits>)>; PLACES]> = const { RefCell::new([const { None }; PLACES]) };
+    static SEEN: RefCell<[Seen; PLACES]> = const { RefCell::new([const { None }; PLACES]) };
 }
 
 /// How many limiters one thread can use by turns before it has to fetch.

@@ -120,7 +120,7 @@ impl Generator {
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         bits ^= bits >> 31;
-        let below = |bits: u32, range: u32| (u64::from(bits) * u64::from(range) >> 32) as u32;
+        let below = |bits: u32, range: u32| ((u64::from(bits) * u64::from(range)) >> 32) as u32;
         let first = below(bits as u32, parts);
         let step = 1 + below((bits >> 32) as u32, parts - 1);
         [first, (first + step) % parts]

@@ -52,6 +52,7 @@ pub struct MemoryStoreBuilder {
     max_keys: usize,
     max_bytes: usize,
     clock: Arc<dyn Clock>,
+    seed: Option<u64>,
 }
 
 /// What a [`MemoryStore`] holds.
@@ -89,12 +90,21 @@ impl MemoryStoreBuilder {
         self
     }
 
+    /// Where keys go in the table follows from this number: for simulations that have to be the same every time, even
+    /// when the table is full. Random unless said otherwise, which is what keeps strangers from choosing keys that
+    /// meet in one place.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
     /// The store.
     pub fn build(self) -> MemoryStore {
         let random = RandomState::new();
         MemoryStore {
             table: Table::new(self.max_keys, self.max_bytes),
-            seed: [random.hash_one(0), random.hash_one(1)],
+            seed: self.seed.map_or_else(|| [random.hash_one(0), random.hash_one(1)], |seed| [seed, !seed]),
             clock: self.clock,
         }
     }
@@ -108,7 +118,7 @@ impl MemoryStore {
 
     /// How a store with other settings is made.
     pub fn builder() -> MemoryStoreBuilder {
-        MemoryStoreBuilder { max_keys: 1_000_000, max_bytes: 256 << 20, clock: Arc::new(SystemClock) }
+        MemoryStoreBuilder { max_keys: 1_000_000, max_bytes: 256 << 20, clock: Arc::new(SystemClock), seed: None }
     }
 
     /// What the store holds.

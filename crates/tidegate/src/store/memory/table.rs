@@ -209,5 +209,5 @@ impl Table {
 /// A number below `range`, by the high bits of `bits`.
 #[inline]
 pub(super) fn scale(bits: u64, range: usize) -> usize {
-    (u128::from(bits) * range as u128 >> 64) as usize
+    ((u128::from(bits) * range as u128) >> 64) as usize
 }

@@ -1,0 +1,92 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Rate limiting and admission control.
+///
+/// Without a verb it replays a small bundled trace, to show what it does.
+#[derive(Debug, Parser)]
+#[command(name = "tidegate", version, about, long_about, after_help = EXAMPLES, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Option<Verb>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tidegate                                          a demonstration
+  tidegate check limits.toml                        is this config right?
+  tidegate simulate --config limits.toml --trace requests.jsonl
+                                                    what would it have decided?
+
+Exit codes: 0 all went well, 1 bad input, 2 wrong usage.";
+
+/// What the program can do.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Say what is wrong with configs, with line and column
+    Check(Check),
+    /// Replay a trace against a config, in the trace's own time
+    Simulate(Simulate),
+}
+
+/// `tidegate check`.
+#[derive(Debug, Args)]
+#[command(after_help = CHECK_EXAMPLES)]
+pub struct Check {
+    /// Configs: TOML, or YAML when the name ends in .yaml or .yml
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+}
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  tidegate check limits.toml
+  tidegate check conf/*.yaml
+
+A smallest config:
+  [limits.login]
+  algorithm = \"fixed_window\"      # token_bucket, fixed_window, sliding_window or sliding_log
+  rate = 5
+  period = \"1m\"                   # 500ms, 10s, 1m, 1h, 1d
+
+Exit code 1 when something is wrong with any of them; everything that is wrong is told.";
+
+/// `tidegate simulate`.
+#[derive(Debug, Args)]
+#[command(after_help = SIMULATE_EXAMPLES)]
+pub struct Simulate {
+    /// The config with the limits
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// The trace, one JSON object a line; - is standard input
+    #[arg(long, value_name = "FILE|-")]
+    pub trace: PathBuf,
+    /// How many keys there is room for, at about 29 bytes each
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub max_keys: u64,
+    /// Print no decisions, only the summary
+    #[arg(long)]
+    pub summary_only: bool,
+}
+
+const SIMULATE_EXAMPLES: &str = "\
+Examples:
+  tidegate simulate --config limits.toml --trace requests.jsonl > decisions.jsonl
+  zcat requests.jsonl.gz | tidegate simulate --config limits.toml --trace - --summary-only
+
+A line of a trace:
+  {\"at_ms\":0,\"op\":\"limit\",\"limit\":\"api\",\"key\":\"u1\",\"cost\":1}
+    at_ms   when, in milliseconds; the trace has its own time, so a run is the same every time
+    op      limit, check, reserve, refund or reset
+    limit   a name from the config
+    key     a text, a list of texts, or null for everybody together; at most 4 KiB
+    cost    a whole number, at least 1; may be left out, and is 1 then
+
+A line of the output, one for each line of the trace, in order:
+  {\"allowed\":true,\"limit\":5,\"remaining\":4,\"retry_after_ms\":null,\"reset_after_ms\":60000,\"reason\":null}
+
+Decisions go to standard output, everything else to standard error.";

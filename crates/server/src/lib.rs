@@ -1,0 +1,38 @@
+//! What the `tidegate` program does, one module for each verb.
+#![forbid(unsafe_code)]
+
+mod check;
+mod cli;
+mod demo;
+mod failure;
+mod json;
+mod simulate;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+pub use cli::{Check, Cli, Simulate, Verb};
+use failure::Failure;
+
+/// Runs the program: 0 when all went well, 1 for bad input. (Wrong usage is 2, and found before this.)
+pub fn run(cli: Cli) -> ExitCode {
+    let done = match &cli.verb {
+        Some(Verb::Check(check)) => check::run(check),
+        Some(Verb::Simulate(simulate)) => simulate::run(simulate),
+        None => demo::run(),
+    };
+    match done {
+        // Whoever read the output has had enough, as `head` does: that is no failure.
+        Ok(()) | Err(Failure::ReaderLeft) => ExitCode::SUCCESS,
+        Err(Failure::Told) => ExitCode::FAILURE,
+        Err(failure) => {
+            say(&failure.to_string());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Says something to people. When nobody listens to standard error there is nobody to tell.
+fn say(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}

@@ -1,0 +1,63 @@
+use crate::{GOOD, api, run, simulate};
+
+#[test]
+fn without_a_verb_it_shows_what_it_does() {
+    let ran = run(&[]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    for word in ["login", "api", "search", "export", "allowed", "denied", "would have denied", "tidegate simulate"] {
+        assert!(ran.stdout.contains(word), "{word} in {}", ran.stdout);
+    }
+    assert!(!ran.stdout.contains("warning"), "{}", ran.stdout);
+    assert_eq!(run(&[]).stdout, ran.stdout);
+}
+
+#[test]
+fn the_samples_are_what_the_demonstration_says() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/samples");
+    let (config, trace) = (format!("{folder}/demo.toml"), format!("{folder}/demo.jsonl"));
+    let ran = run(&["simulate", "--config", &config, "--trace", &trace]);
+    assert_eq!(ran.code, 0);
+    assert_eq!(ran.stdout.lines().count(), std::fs::read_to_string(trace).unwrap().lines().count());
+    for line in ran.stderr.lines() {
+        assert!(run(&[]).stdout.contains(line), "{line}");
+    }
+}
+
+#[test]
+fn wrong_usage_is_2_and_says_what_is_right() {
+    let config = api();
+    let cases: [&[&str]; 8] = [
+        &["serv"],
+        &["check"],
+        &["simulate"],
+        &["simulate", "--config", &config],
+        &["simulate", "--config", &config, "--trace", "-", "--max-keys", "0"],
+        &["simulate", "--config", &config, "--trace", "-", "--max-keys", "many"],
+        &["simulate", "--config", &config, "--trace", "-", "--fast"],
+        &["--verbose"],
+    ];
+    for arguments in cases {
+        let ran = run(arguments);
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{arguments:?}");
+        assert!(ran.stderr.starts_with("error: "), "{}", ran.stderr);
+        assert!(ran.stderr.contains("--help"), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn help_has_examples() {
+    for arguments in [&["--help"][..], &["check", "--help"], &["simulate", "--help"]] {
+        let ran = run(arguments);
+        assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+        assert!(ran.stdout.contains("Examples:\n  tidegate"), "{}", ran.stdout);
+    }
+    assert_eq!(run(&["--version"]).stdout, format!("tidegate {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+/// What the help of `simulate` says goes in and comes out.
+#[test]
+fn the_line_in_the_help_is_accepted() {
+    let help = run(&["simulate", "--help"]).stdout;
+    let line = help.lines().find(|line| line.contains("\"at_ms\"")).expect("a line of a trace");
+    assert_eq!(simulate(&api(), line).stdout, simulate(&api(), GOOD).stdout);
+}

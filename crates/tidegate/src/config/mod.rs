@@ -1,0 +1,158 @@
+//! Limits from a file, in TOML or in YAML, with errors that carry line and column.
+//!
+//! ```
+//! use tidegate::config::{Config, Syntax};
+//!
+//! let text = r#"
+//! [limits.login]
+//! algorithm = "fixed_window"
+//! rate = 5
+//! period = "1m"
+//! "#;
+//! let config = Config::parse(text, Syntax::Toml, "limits.toml")?;
+//! let limiter = config.limiter().build()?;
+//! assert_eq!(limiter.names(), ["login"]);
+//!
+//! let errors = Config::parse(&text.replace("5", "0"), Syntax::Toml, "limits.toml").unwrap_err();
+//! assert_eq!(
+//!     errors.to_string(),
+//!     "limits.toml:4:8: limits.login.rate: found 0, expected a whole number from 1 to 4294967295"
+//! );
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod defaults;
+mod duration;
+mod error;
+mod http;
+mod limits;
+mod nearest;
+mod reader;
+mod scalar;
+#[cfg(test)]
+mod tests;
+mod toml;
+mod tree;
+mod yaml;
+
+use std::path::Path;
+use std::sync::Arc;
+
+pub use defaults::{Defaults, Envoy};
+pub use error::{ConfigError, ConfigErrors};
+pub use http::{HeaderStyle, Http, LegacyReset, TrustProxy};
+
+use crate::limiter::{Limit, Limiter, LimiterBuilder};
+use limits::Shared;
+use reader::{Fields, Reader};
+use tree::{Node, Position};
+
+/// How a config is written. The structure is the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Syntax {
+    /// TOML.
+    Toml,
+    /// YAML, of which a config is one document.
+    Yaml,
+}
+
+impl Syntax {
+    /// YAML for files that end in `.yaml` or `.yml`, TOML for all others.
+    pub fn of_path(path: &Path) -> Self {
+        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+        let is_yaml = ending.eq_ignore_ascii_case("yaml") || ending.eq_ignore_ascii_case("yml");
+        if is_yaml { Syntax::Yaml } else { Syntax::Toml }
+    }
+}
+
+/// A config that was read whole, with nothing wrong in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    limits: Vec<(String, Limit)>,
+    defaults: Defaults,
+    envoy: Envoy,
+    http: Http,
+}
+
+impl Config {
+    /// The config in a file, in the syntax of its ending; or everything that is wrong with it.
+    pub fn from_path(path: impl AsRef<Path>) -> Result<Self, ConfigErrors> {
+        let path = path.as_ref();
+        let file: Arc<str> = path.to_string_lossy().into();
+        let bytes = std::fs::read(path).map_err(|error| {
+            ConfigErrors::new(vec![ConfigError::of_file(&file, format!("cannot be read: {error}"))])
+        })?;
+        match str::from_utf8(&bytes) {
+            Ok(text) => Self::parse(text, Syntax::of_path(path), &file),
+            Err(error) => {
+                let before = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
+                let line = before.matches('\n').count() + 1;
+                let column = before.rsplit('\n').next().map_or(0, |line| line.chars().count()) + 1;
+                let error = ConfigError::new(&file, Position { line, column }, "", "not a text: expected UTF-8");
+                Err(ConfigErrors::new(vec![error]))
+            }
+        }
+    }
+
+    /// The config in a text; or everything that is wrong with it. Errors call the text `file`.
+    pub fn parse(text: &str, syntax: Syntax, file: &str) -> Result<Self, ConfigErrors> {
+        let file: Arc<str> = file.into();
+        // A byte order mark is no character of the first line.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let mut errors = Vec::new();
+        let tree = match syntax {
+            Syntax::Toml => toml::parse(text, &file, &mut errors),
+            Syntax::Yaml => yaml::parse(text, &file, &mut errors),
+        };
+        let Some(tree) = tree else { return Err(ConfigErrors::new(errors)) };
+        let reader = Reader::new(&file, errors);
+        let config = Self::read(&tree, &reader);
+        match (config, reader.into_errors()) {
+            (Some(config), errors) if errors.is_empty() => Ok(config),
+            (_, errors) => Err(ConfigErrors::new(errors)),
+        }
+    }
+
+    fn read(tree: &Node, reader: &Reader<'_>) -> Option<Self> {
+        let mut root = Fields::root(reader, tree)?;
+        let limits = root.get("limits").and_then(|field| field.fields());
+        let defaults = root.get("defaults").and_then(|field| field.fields()).map(Defaults::read).unwrap_or_default();
+        let envoy = root.get("envoy").and_then(|field| field.fields()).map(Envoy::read).unwrap_or_default();
+        let http = root.get("http").and_then(|field| field.fields()).map(Http::read).unwrap_or_default();
+        root.finish();
+        let shared = Shared { on_store_error: defaults.on_store_error, ipv6_prefix: http.ipv6_prefix };
+        let none_written = limits.as_ref().is_none_or(|limits| limits.all().next().is_none());
+        if none_written && envoy.configs.is_empty() && reader.is_content() {
+            let message = "missing, expected at least one limit: a table limits.NAME with algorithm, rate and period";
+            reader.error(Position::START, "limits", message);
+        }
+        let limits = limits.map(|limits| limits::read(limits, &shared)).unwrap_or_default();
+        Some(Config { limits, defaults, envoy, http })
+    }
+
+    /// The limits by name, in the order of the file, with the defaults applied.
+    pub fn limits(&self) -> &[(String, Limit)] {
+        &self.limits
+    }
+
+    /// What holds for every limit.
+    pub fn defaults(&self) -> &Defaults {
+        &self.defaults
+    }
+
+    /// Configs of another kind that are served too.
+    pub fn envoy(&self) -> &Envoy {
+        &self.envoy
+    }
+
+    /// How the HTTP transports read clients and answer them.
+    pub fn http(&self) -> &Http {
+        &self.http
+    }
+
+    /// A limiter with these limits, this deny list and this prefix, that still wants a store.
+    pub fn limiter(&self) -> LimiterBuilder {
+        let builder = Limiter::builder().limits(self.limits.iter().cloned()).prefix(&self.defaults.prefix);
+        builder.deny_all(&self.defaults.deny).expect("every entry was looked at when the config was read")
+    }
+}
