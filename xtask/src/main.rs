@@ -1,1 +1,47 @@
-fn main() {}
+//! The project's own commands. `cargo xtask` lists them.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, clippy::print_stderr)] // a command-line tool talks
+
+mod bench;
+mod cargo;
+mod deep;
+mod features;
+mod test;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo xtask COMMAND
+
+  test    everything that has to hold: format, clippy, tests, loom, docs, examples, every feature alone
+  bench   side by side with the peers, as ratios in one run
+  deep    the longer runs: more oracle traces, a deeper loom search, a soak of the memory store
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (command, rest) = match arguments.split_first() {
+        Some((command, rest)) => (command.as_str(), rest),
+        None => ("help", arguments.as_slice()),
+    };
+    let done = match command {
+        "test" => test::run(),
+        "bench" => bench::run(rest),
+        "deep" => deep::run(),
+        "help" | "-h" | "--help" => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        unknown => {
+            eprint!("xtask: there is no command {unknown:?}\n\n{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("\nxtask {command}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -23,6 +23,10 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Every reason, in the order of their definition.
+    const ALL: [Reason; 5] =
+        [Reason::Rate, Reason::Deny, Reason::CostExceedsCapacity, Reason::Concurrency, Reason::Store];
+
     /// The name used in JSON, metrics and logs.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -44,14 +48,15 @@ impl fmt::Display for Reason {
 /// The answer of one limit to one operation. A denial is an answer too, not an error.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Decision {
-    // Spans in microseconds; NEVER stands for none. Whole words, because a decision is copied more often than read.
+    // Five whole words, because a decision is copied more often than it is read, and a processor that has to put a
+    // word together from smaller writes stops for it. Spans are in microseconds; NEVER stands for none.
     retry_after: u64,
     next_after: u64,
     reset_after: u64,
-    limit: u32,
-    remaining: u32,
-    reason: Option<Reason>,
-    allowed: bool,
+    /// The limit in the high half, what remains in the low one.
+    counts: u64,
+    /// The lowest bit: allowed. Above it: the reason, counted from 1.
+    verdict: u64,
 }
 
 const NEVER: u64 = u64::MAX;
@@ -88,10 +93,8 @@ impl From<DecisionParts> for Decision {
             retry_after: parts.retry_after.map_or(NEVER, |span| span.min(DecisionParts::LONGEST)),
             next_after: parts.next_after.map_or(NEVER, |span| span.min(DecisionParts::LONGEST)),
             reset_after: parts.reset_after.min(DecisionParts::LONGEST),
-            limit: parts.limit,
-            remaining: parts.remaining,
-            reason: parts.reason,
-            allowed: parts.allowed,
+            counts: u64::from(parts.limit) << 32 | u64::from(parts.remaining),
+            verdict: u64::from(parts.allowed) | parts.reason.map_or(0, |reason| reason as u64 + 1) << 1,
         }
     }
 }
@@ -117,17 +120,17 @@ impl Decision {
 
     /// Whether the request may go on.
     pub const fn allowed(&self) -> bool {
-        self.allowed
+        self.verdict & 1 == 1
     }
 
     /// The capacity: the most that can be had at once.
     pub const fn limit(&self) -> u64 {
-        self.limit as u64
+        self.counts >> 32
     }
 
     /// Whole units left after this operation.
     pub const fn remaining(&self) -> u64 {
-        self.remaining as u64
+        self.counts & 0xffff_ffff
     }
 
     /// How long to wait before a retry, honestly: if nobody else takes anything, a retry that late is allowed and
@@ -150,33 +153,36 @@ impl Decision {
 
     /// Why it was denied; for an allowed decision, why it is not an ordinary yes.
     pub const fn reason(&self) -> Option<Reason> {
-        self.reason
+        match self.verdict >> 1 {
+            0 => None,
+            code => Some(Reason::ALL[code as usize - 1]),
+        }
     }
 
     /// This decision as an error when it is a denial, for those who like `?`.
     pub fn into_result(self) -> Result<Decision, Denied> {
-        if self.allowed { Ok(self) } else { Err(Denied(self)) }
+        if self.allowed() { Ok(self) } else { Err(Denied(self)) }
     }
 
     /// The fields, for writing the decision down.
     pub fn into_parts(self) -> DecisionParts {
         let optional = |micros: u64| (micros != NEVER).then_some(micros);
         DecisionParts {
-            allowed: self.allowed,
-            limit: self.limit,
-            remaining: self.remaining,
+            allowed: self.allowed(),
+            limit: self.limit() as u32,
+            remaining: self.remaining() as u32,
             retry_after: optional(self.retry_after),
             next_after: optional(self.next_after),
             reset_after: self.reset_after,
-            reason: self.reason,
+            reason: self.reason(),
         }
     }
 
     /// The decision of a limit in shadow mode: a denial becomes a yes that keeps its reason.
     #[must_use]
     pub fn shadowed(mut self) -> Self {
-        if !self.allowed {
-            self.allowed = true;
+        if !self.allowed() {
+            self.verdict |= 1;
             self.retry_after = NEVER;
         }
         self
@@ -186,13 +192,13 @@ impl Decision {
 impl fmt::Debug for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Decision")
-            .field("allowed", &self.allowed)
-            .field("limit", &self.limit)
-            .field("remaining", &self.remaining)
+            .field("allowed", &self.allowed())
+            .field("limit", &self.limit())
+            .field("remaining", &self.remaining())
             .field("retry_after", &self.retry_after())
             .field("next_after", &self.next_after())
             .field("reset_after", &self.reset_after())
-            .field("reason", &self.reason)
+            .field("reason", &self.reason())
             .finish()
     }
 }
@@ -210,7 +216,7 @@ impl Denied {
 
 impl fmt::Display for Denied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.reason {
+        match self.0.reason() {
             Some(reason) => write!(f, "denied ({reason})")?,
             None => f.write_str("denied")?,
         }
@@ -248,12 +254,36 @@ impl All {
 
     /// When all of them would pass; none when they all did, and when one of them never can.
     pub fn retry_after(&self) -> Option<Duration> {
-        let denied = self.decisions.iter().filter(|decision| !decision.allowed);
+        let denied = self.decisions.iter().filter(|decision| !decision.allowed());
         denied.map(|decision| decision.retry_after).max().and_then(optional)
     }
 
     /// The decisions themselves.
     pub fn into_decisions(self) -> Vec<Decision> {
         self.decisions
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_survive_being_packed() {
+        let reasons = Reason::ALL.map(Some);
+        for reason in reasons.into_iter().chain([None]) {
+            for (allowed, limit, remaining) in [(true, u32::MAX, 0), (false, 1, u32::MAX), (true, 5, 4)] {
+                let parts = DecisionParts {
+                    allowed,
+                    limit,
+                    remaining,
+                    retry_after: (!allowed).then_some(7),
+                    next_after: Some(DecisionParts::LONGEST),
+                    reset_after: 9,
+                    reason,
+                };
+                assert_eq!(Decision::from(parts).into_parts(), parts);
+            }
+        }
     }
 }

@@ -5,8 +5,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Between parts. Chosen because user names, addresses, paths and URLs seldom hold it, so that most keys need no
-/// escaping and are borrowed as they are.
+/// Between the parts of a key's text.
 const SEPARATOR: u8 = b'|';
 const ESCAPE: u8 = b'%';
 
@@ -15,7 +14,7 @@ const INLINE: usize = 62;
 
 /// Who is limited: one or more parts, or everybody ([`Key::GLOBAL`]).
 ///
-/// Parts are escaped, so `("a|b", "c")` and `("a", "b|c")` differ, and no text a client sends can look like two
+/// Parts never run together: `("a|b", "c")` and `("a", "b|c")` differ, and no text a client sends can look like two
 /// parts. Numbers and addresses are the same key as their text: `42` and `"42"` meet.
 ///
 /// ```
@@ -24,13 +23,25 @@ const INLINE: usize = 62;
 /// assert_eq!(Key::from(42_u64), Key::from("42"));
 /// assert_ne!(Key::from(("a|b", "c")), Key::from(("a", "b|c")));
 /// assert_ne!(Key::from(""), Key::GLOBAL);
-/// assert_eq!(Key::from(("tenant", 7_u64)).as_str(), "tenant|7");
+/// assert_eq!(Key::from(("tenant", 7_u64)).to_text(), "tenant|7");
 /// ```
 #[derive(Clone)]
-pub struct Key<'a>(Repr<'a>);
+pub struct Key<'a> {
+    shape: Shape,
+    bytes: Bytes<'a>,
+}
+
+/// What the bytes of a key are. With the bytes it tells keys apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Shape {
+    /// One part as it is, so that the usual key is only borrowed.
+    One,
+    /// No part, several parts, or a part of a budget: escaped text.
+    Text,
+}
 
 #[derive(Clone)]
-enum Repr<'a> {
+enum Bytes<'a> {
     Borrowed(&'a str),
     Inline { len: u8, bytes: [u8; INLINE] },
     Heap(String),
@@ -38,88 +49,126 @@ enum Repr<'a> {
 
 impl Key<'static> {
     /// Everybody together: one budget for the whole limit.
-    pub const GLOBAL: Key<'static> = Key(Repr::Borrowed(""));
+    pub const GLOBAL: Key<'static> = Key { shape: Shape::Text, bytes: Bytes::Borrowed("") };
 
     /// The key of part `index` of a limit whose one budget is cut into parts. No user's key can be equal to it.
     pub fn shard(index: u32) -> Self {
         let mut text = Text::new();
         text.push_shard(index);
-        text.finish()
+        text.finish(Shape::Text)
+    }
+
+    /// A key of these parts. One part is the same key as the part itself; no part at all is [`Key::GLOBAL`].
+    pub fn from_parts<P: AsRef<str>>(parts: impl IntoIterator<Item = P>) -> Self {
+        let mut parts = parts.into_iter();
+        match (parts.next(), parts.next()) {
+            (None, _) => Key::GLOBAL,
+            (Some(only), None) => Key::one(only.as_ref()),
+            (Some(first), Some(second)) => {
+                let mut text = Text::new();
+                text.push_part(first.as_ref());
+                text.push_part(second.as_ref());
+                parts.for_each(|part| text.push_part(part.as_ref()));
+                text.finish(Shape::Text)
+            }
+        }
+    }
+
+    fn one(part: &str) -> Self {
+        let mut text = Text::new();
+        text.push_raw(part.as_bytes());
+        text.finish(Shape::One)
     }
 }
 
 impl<'a> Key<'a> {
-    /// A key of these parts. One part is the same key as the part itself; no part at all is [`Key::GLOBAL`].
-    pub fn from_parts<P: AsRef<str>>(parts: impl IntoIterator<Item = P>) -> Key<'static> {
-        let mut text = Text::new();
-        for part in parts {
-            text.push_part(part.as_ref());
-        }
-        text.finish()
-    }
-
     /// The key as one escaped text, different for different keys. Empty for [`Key::GLOBAL`] only.
-    pub fn as_str(&self) -> &str {
-        match &self.0 {
-            Repr::Borrowed(text) => text,
-            Repr::Inline { .. } => str::from_utf8(self.as_bytes()).expect("built from whole str parts"),
-            Repr::Heap(text) => text,
+    pub fn to_text(&self) -> Cow<'_, str> {
+        match self.shape {
+            Shape::One if is_plain(self.as_str()) => Cow::Borrowed(self.as_str()),
+            Shape::One => {
+                let mut text = Text::new();
+                text.push_part(self.as_str());
+                Cow::Owned(text.finish(Shape::Text).as_str().to_owned())
+            }
+            Shape::Text => Cow::Borrowed(self.as_str()),
         }
     }
 
-    /// The bytes of [`Key::as_str`].
+    /// Bytes and a number that together are different for different keys: what a store hashes that keeps no text.
     #[inline]
-    pub fn as_bytes(&self) -> &[u8] {
-        match &self.0 {
-            Repr::Borrowed(text) => text.as_bytes(),
-            Repr::Inline { len, bytes } => &bytes[..usize::from(*len)],
-            Repr::Heap(text) => text.as_bytes(),
-        }
+    pub fn as_raw(&self) -> (u8, &[u8]) {
+        (self.shape as u8, self.as_bytes())
     }
 
-    /// The parts the key was made of, not escaped. None for [`Key::GLOBAL`].
+    /// The parts the key was made of. None for [`Key::GLOBAL`].
     pub fn parts(&self) -> impl Iterator<Item = Cow<'_, str>> {
-        let text = self.as_str();
-        let parts = (!text.is_empty()).then(|| text.split(SEPARATOR as char));
-        parts.into_iter().flatten().map(unescape)
+        let (one, several) = match self.shape {
+            Shape::One => (Some(Cow::Borrowed(self.as_str())), None),
+            Shape::Text if self.as_str().is_empty() => (None, None),
+            Shape::Text => (None, Some(self.as_str().split(SEPARATOR as char).map(unescape))),
+        };
+        one.into_iter().chain(several.into_iter().flatten())
     }
 
     /// The key of part `index` of this key's own budget. No user's key can be equal to it.
     pub fn with_shard(&self, index: u32) -> Key<'static> {
         let mut text = Text::new();
-        text.push_raw(self.as_bytes());
+        match self.shape {
+            Shape::One => text.push_part(self.as_str()),
+            Shape::Text => text.push_raw(self.as_bytes()),
+        }
         text.push_raw(&[SEPARATOR]);
         text.push_shard(index);
-        text.finish()
+        text.finish(Shape::Text)
     }
 
     /// This key, owning its text.
     pub fn into_owned(self) -> Key<'static> {
-        match self.0 {
-            Repr::Borrowed(text) => {
+        let bytes = match self.bytes {
+            Bytes::Borrowed(text) => {
                 let mut owned = Text::new();
                 owned.push_raw(text.as_bytes());
-                owned.finish()
+                return owned.finish(self.shape);
             }
-            Repr::Inline { len, bytes } => Key(Repr::Inline { len, bytes }),
-            Repr::Heap(text) => Key(Repr::Heap(text)),
-        }
+            Bytes::Inline { len, bytes } => Bytes::Inline { len, bytes },
+            Bytes::Heap(text) => Bytes::Heap(text),
+        };
+        Key { shape: self.shape, bytes }
     }
 
     /// A key of the same text that borrows from this one.
     #[inline]
     pub fn borrow(&self) -> Key<'_> {
-        match &self.0 {
-            Repr::Borrowed(text) => Key(Repr::Borrowed(text)),
-            Repr::Inline { len, bytes } => Key(Repr::Inline { len: *len, bytes: *bytes }),
-            Repr::Heap(text) => Key(Repr::Borrowed(text)),
+        let bytes = match &self.bytes {
+            Bytes::Borrowed(text) => Bytes::Borrowed(text),
+            Bytes::Inline { len, bytes } => Bytes::Inline { len: *len, bytes: *bytes },
+            Bytes::Heap(text) => Bytes::Borrowed(text),
+        };
+        Key { shape: self.shape, bytes }
+    }
+
+    fn as_str(&self) -> &str {
+        match &self.bytes {
+            Bytes::Borrowed(text) => text,
+            Bytes::Inline { .. } => str::from_utf8(self.as_bytes()).expect("built from whole str parts"),
+            Bytes::Heap(text) => text,
+        }
+    }
+
+    #[inline]
+    fn as_bytes(&self) -> &[u8] {
+        match &self.bytes {
+            Bytes::Borrowed(text) => text.as_bytes(),
+            Bytes::Inline { len, bytes } => &bytes[..usize::from(*len)],
+            Bytes::Heap(text) => text.as_bytes(),
         }
     }
 }
 
 impl PartialEq for Key<'_> {
     fn eq(&self, other: &Self) -> bool {
-        self.as_bytes() == other.as_bytes()
+        self.as_raw() == other.as_raw()
     }
 }
 
@@ -127,20 +176,20 @@ impl Eq for Key<'_> {}
 
 impl Hash for Key<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.as_bytes().hash(state);
+        self.as_raw().hash(state);
     }
 }
 
 impl fmt::Debug for Key<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Key").field(&self.as_str()).finish()
+        f.debug_tuple("Key").field(&self.to_text()).finish()
     }
 }
 
 impl<'a> From<&'a str> for Key<'a> {
     #[inline]
     fn from(part: &'a str) -> Self {
-        if is_plain(part) { Key(Repr::Borrowed(part)) } else { Key::from_parts([part]) }
+        Key { shape: Shape::One, bytes: Bytes::Borrowed(part) }
     }
 }
 
@@ -154,7 +203,7 @@ impl<'a> From<&'a String> for Key<'a> {
 impl<'k> From<String> for Key<'k> {
     fn from(part: String) -> Self {
         // A lifetime of the caller's choosing, here and below, so that a key fits wherever a borrowed one does.
-        if is_plain(&part) { Key(Repr::Heap(part)) } else { Key::from_parts([part]) }
+        Key { shape: Shape::One, bytes: Bytes::Heap(part) }
     }
 }
 
@@ -240,12 +289,14 @@ macro_rules! single {
     ($($part:ty),*) => { $(
         impl<'k> From<$part> for Key<'k> {
             fn from(part: $part) -> Self {
-                Key::from((part,))
+                Key::from(&part)
             }
         }
         impl<'k> From<&$part> for Key<'k> {
             fn from(part: &$part) -> Self {
-                Key::from((part,))
+                let mut text = Text::new();
+                part.with_text(&mut |part| text.push_raw(part.as_bytes()));
+                text.finish(Shape::One)
             }
         }
     )* };
@@ -259,39 +310,22 @@ macro_rules! tuples {
             fn from(parts: ($($name,)+)) -> Self {
                 let mut text = Text::new();
                 $( parts.$index.with_text(&mut |part| text.push_part(part)); )+
-                text.finish()
+                text.finish(Shape::Text)
             }
         }
     )* };
 }
 
 tuples! {
-    (A 0);
     (A 0, B 1);
     (A 0, B 1, C 2);
     (A 0, B 1, C 2, D 3);
     (A 0, B 1, C 2, D 3, E 4);
 }
 
-/// Whether a single part is its own escaped text.
-#[inline]
+/// Whether a part is its own escaped text.
 fn is_plain(part: &str) -> bool {
-    let (words, rest) = part.as_bytes().as_chunks::<8>();
-    let special = |byte: &u8| *byte == SEPARATOR || *byte == ESCAPE;
-    let in_word = |word: &[u8; 8]| {
-        let word = u64::from_le_bytes(*word);
-        has_byte(word, SEPARATOR) || has_byte(word, ESCAPE)
-    };
-    !part.is_empty() && !words.iter().any(in_word) && !rest.iter().any(special)
-}
-
-/// Whether one of the eight bytes of a word is `byte`: the classic test for a zero byte, after making it one.
-#[inline]
-fn has_byte(word: u64, byte: u8) -> bool {
-    const ONES: u64 = u64::from_le_bytes([0x01; 8]);
-    const HIGHS: u64 = u64::from_le_bytes([0x80; 8]);
-    let zeroed = word ^ (ONES * byte as u64);
-    zeroed.wrapping_sub(ONES) & !zeroed & HIGHS != 0
+    !part.is_empty() && !part.contains(['|', '%'])
 }
 
 fn unescape(part: &str) -> Cow<'_, str> {
@@ -361,12 +395,13 @@ impl Text {
         self.len = end;
     }
 
-    fn finish(self) -> Key<'static> {
-        if self.heap.is_empty() {
-            Key(Repr::Inline { len: self.len as u8, bytes: self.bytes })
+    fn finish(self, shape: Shape) -> Key<'static> {
+        let bytes = if self.heap.is_empty() {
+            Bytes::Inline { len: self.len as u8, bytes: self.bytes }
         } else {
-            Key(Repr::Heap(self.heap))
-        }
+            Bytes::Heap(self.heap)
+        };
+        Key { shape, bytes }
     }
 }
 
@@ -379,22 +414,25 @@ mod tests {
         let tricky = ["", "%", "|", "a|b", "a%7cb", "%25", "%7c", "%s0", "a", "b", "a|", "|a", "ü|ö"];
         let mut seen = std::collections::HashMap::new();
         for first in tricky {
-            assert!(seen.insert(Key::from(first).as_str().to_owned(), vec![first]).is_none(), "{first:?}");
+            assert!(seen.insert(Key::from(first).to_text().into_owned(), vec![first]).is_none(), "{first:?}");
             for second in tricky {
-                let text = Key::from((first, second)).as_str().to_owned();
+                let text = Key::from((first, second)).to_text().into_owned();
                 assert!(seen.insert(text, vec![first, second]).is_none(), "{first:?} {second:?}");
             }
         }
         for (text, parts) in &seen {
-            assert_eq!(Key::from_parts(parts).as_str(), text);
+            assert_eq!(Key::from_parts(parts).to_text(), *text);
             let key = Key::from_parts(parts);
             assert_eq!(key.parts().collect::<Vec<_>>(), *parts);
         }
         for index in 0..100 {
-            assert!(!seen.contains_key(Key::shard(index).as_str()));
-            assert!(!seen.contains_key(Key::from("a").with_shard(index).as_str()));
+            assert!(!seen.contains_key(&*Key::shard(index).to_text()));
+            assert!(!seen.contains_key(&*Key::from("a").with_shard(index).to_text()));
         }
-        assert!(!seen.contains_key(Key::GLOBAL.as_str()));
+        assert!(!seen.contains_key(&*Key::GLOBAL.to_text()));
+        // What a store hashes tells them apart as well as the text does.
+        let raw: std::collections::HashSet<_> = seen.values().map(Key::from_parts).collect();
+        assert_eq!(raw.len(), seen.len());
     }
 
     #[test]
@@ -403,7 +441,7 @@ mod tests {
             let part = "x".repeat(len);
             let key = Key::from((part.as_str(), "end"));
             let expected = if len == 0 { "%|end".to_owned() } else { format!("{part}|end") };
-            assert_eq!(key.as_str(), expected);
+            assert_eq!(key.to_text(), expected);
             assert_eq!(key.clone().into_owned(), key);
             assert_eq!(key.borrow(), key);
         }
@@ -412,9 +450,9 @@ mod tests {
     #[test]
     fn numbers_and_addresses_are_their_text() {
         for number in [0, 7, i64::MIN, i64::MAX, -1] {
-            assert_eq!(Key::from(number).as_str(), number.to_string());
+            assert_eq!(Key::from(number).to_text(), number.to_string());
         }
-        assert_eq!(Key::from(u64::MAX).as_str(), u64::MAX.to_string());
+        assert_eq!(Key::from(u64::MAX).to_text(), u64::MAX.to_string());
         assert_eq!(Key::from(IpAddr::from([127, 0, 0, 1])), Key::from("127.0.0.1"));
     }
 }

@@ -68,6 +68,8 @@ pub struct Quota {
     start: u64,
     /// Sub-units in one unit of a token bucket.
     unit: u64,
+    /// Sub-units in the whole capacity; 0 when they are too many for the arithmetic of 64 bits.
+    whole: u64,
     /// Sub-units a microsecond brings.
     refill: u32,
     rate: u32,
@@ -121,6 +123,7 @@ impl Quota {
             max_debt: None,
             unit: period / divisor,
             refill: (u64::from(rate) / divisor) as u32,
+            whole: 0,
             tag: 0,
         }
         .tagged())
@@ -210,6 +213,8 @@ impl Quota {
     }
 
     fn tagged(mut self) -> Self {
+        let whole = u128::from(self.capacity) * u128::from(self.unit);
+        self.whole = if whole < 1 << 63 { whole as u64 } else { 0 };
         let debt = self.max_debt.map_or(u64::MAX, u64::from);
         let shape = u64::from(self.buckets) << 8 | self.algorithm as u64;
         let numbers = [self.period, self.start, self.rate.into(), self.capacity.into(), debt, shape];
@@ -240,6 +245,10 @@ impl Quota {
 
     pub(crate) const fn unit(&self) -> u64 {
         self.unit
+    }
+
+    pub(crate) const fn whole(&self) -> u64 {
+        self.whole
     }
 
     pub(crate) const fn refill(&self) -> u64 {

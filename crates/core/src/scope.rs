@@ -15,7 +15,7 @@ pub struct Scope {
 impl Scope {
     /// The scope of the limit `limit` under `prefix`, which may be empty.
     pub fn new(prefix: &str, limit: &str) -> Self {
-        let text: Box<str> = Key::from((prefix, limit)).as_str().into();
+        let text: Box<str> = Key::from((prefix, limit)).to_text().into();
         Scope { limit: limit.into(), hash: fnv1a(text.as_bytes()), text }
     }
 

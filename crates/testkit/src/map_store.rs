@@ -84,7 +84,7 @@ impl MapStore {
 /// Where a request's key lives. Both texts are escaped, and a line break is not a way around that: the scope's comes
 /// with its length.
 fn name(request: &Request<'_>) -> String {
-    format!("{}:{}{}", request.scope.as_str().len(), request.scope.as_str(), request.key.as_str())
+    format!("{}:{}{}", request.scope.as_str().len(), request.scope.as_str(), request.key.to_text())
 }
 
 fn limit_cost(request: &Request<'_>) -> Result<Cost, StoreError> {

@@ -1,4 +1,36 @@
-//! tmp
+//! Rate limiting and admission control: named limits over one store, with exact decisions.
+//!
+//! ```
+//! use tidegate::{Limiter, Quota, minutes, seconds};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let limiter = Limiter::builder()
+//!     .limit("login", Quota::fixed_window(5, minutes(1))?)
+//!     .limit("send", Quota::token_bucket(10, seconds(1))?.capacity(20)?)
+//!     .build()?; // in this process's memory
+//!
+//! # let asked = async {
+//! let decision = limiter.limit("send", "alice").await?;
+//! if !decision.allowed() {
+//!     println!("try again in {:?}", decision.retry_after());
+//! }
+//! # Ok::<(), tidegate::Error>(()) };
+//! # Ok(()) }
+//! ```
+//!
+//! A [`Limiter`] answers with a [`Decision`]; a denial is one, not an error. Where state lives is a [`Store`]: a
+//! [`MemoryStore`] unless the builder is given another. How a quota counts is said by [`Quota`]; its guide, with the
+//! worst cases of each algorithm, is `docs/choosing-an-algorithm.md` in the repository.
+//!
+//! # Features
+//!
+//! None is on by default, and each only adds.
+//!
+//! | feature | brings |
+//! | --- | --- |
+//! | `config` | limits from a TOML or YAML file, with errors that carry line and column |
+//! | `tokio` | a sleeper for [`Limiter::acquire`] on tokio's timer |
+//! | `testing` | the testing entry of the stores, through which a test passes the time |
 #![forbid(unsafe_code)]
 
 mod clock;

@@ -2,7 +2,7 @@
 
 use std::ops::{Add, Div, Mul};
 
-use crate::Timestamp;
+use super::Time;
 
 /// An unsigned integer that is wide enough for the numbers at hand.
 pub(super) trait Num:
@@ -75,21 +75,21 @@ pub(super) fn div_floor(a: u128, b: u64) -> u128 {
 pub(super) struct Position {
     /// How far into its window.
     pub(super) into: u64,
-    /// How many windows later than the one `last` was in.
+    /// How many windows later than the one the state was written in.
     pub(super) entered: u64,
 }
 
 impl Position {
-    /// The position of `at`, which is not before `last`, in windows of `length` that begin at `start` plus whole
-    /// lengths.
+    /// The position of a time in windows of `length` that begin at `start` plus whole lengths.
     #[inline]
-    pub(super) fn new(at: Timestamp, last: Timestamp, length: u64, start: u64) -> Self {
+    pub(super) fn new(time: Time, length: u64, start: u64) -> Self {
+        let at = time.at.as_micros();
         let into = match start {
-            0 => at.as_micros() % length,
+            0 => at % length,
             // Counting from `start - length` keeps this in range for times before `start` too.
-            start => (at.as_micros() % length + (length - start % length)) % length,
+            start => (at % length + (length - start % length)) % length,
         };
-        let elapsed = at.as_micros() - last.as_micros();
+        let elapsed = at - time.last.as_micros();
         let entered = if elapsed <= into { 0 } else { (elapsed - into).div_ceil(length) };
         Position { into, entered }
     }

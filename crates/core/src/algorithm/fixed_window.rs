@@ -1,37 +1,42 @@
 //! Windows at start + n * period; every window entered grants `rate`, up to the capacity.
 
 use super::arithmetic::Position;
-use super::{State, View};
-use crate::{Quota, Timestamp};
+use super::{State, Time, View};
+use crate::Quota;
 
 pub(super) struct FixedWindow {
     capacity: u64,
     rate: u64,
     period: u64,
     deficit: u64,
-    at: Timestamp,
+    time: Time,
     /// Until the next window begins.
     left: u64,
 }
 
 impl FixedWindow {
-    /// The window at `at`, of a key whose deficit was `deficit` at `last`.
+    /// The window of a key whose deficit was `deficit` when it was written.
     #[inline]
-    pub(super) fn new(quota: &Quota, deficit: u64, last: Timestamp, at: Timestamp) -> Self {
+    pub(super) fn new(quota: &Quota, deficit: u64, time: Time) -> Self {
         let (period, rate) = (quota.period_micros(), quota.rate_u64());
-        let position = Position::new(at, last, period, quota.start_micros());
+        let position = Position::new(time, period, quota.start_micros());
         FixedWindow {
             capacity: u64::from(quota.capacity_u32()),
             rate,
             period,
             deficit: deficit.saturating_sub(position.entered.saturating_mul(rate)),
-            at,
+            time,
             left: period - position.into,
         }
     }
 }
 
 impl View for FixedWindow {
+    #[inline]
+    fn time(&self) -> Time {
+        self.time
+    }
+
     #[inline]
     fn remaining(&self) -> u32 {
         self.capacity.saturating_sub(self.deficit) as u32
@@ -65,7 +70,7 @@ impl View for FixedWindow {
     fn write(self, state: &mut State) {
         *state = match self.deficit {
             0 => State::New,
-            deficit => State::FixedWindow { deficit, last: self.at },
+            deficit => State::FixedWindow { deficit, last: self.time.at },
         };
     }
 }

@@ -81,52 +81,100 @@ pub struct Outcome {
 ///
 /// Time never goes backwards for a key: when `now` is earlier than the state, the state is taken as it was
 /// written, and the spans in the decision still count from `now`.
-#[inline]
 pub fn step(quota: &Quota, state: &mut State, op: Op, now: Timestamp) -> Outcome {
     let last = state.last().unwrap_or(now);
-    let at = now.max(last);
-    let behind = at.as_micros() - now.as_micros();
-    let was_new = *state == State::New;
+    let time = Time::new(last, now);
+    let was_new = matches!(state, State::New);
     let mut outcome = match quota.algorithm() {
         Algorithm::TokenBucket => {
             let deficit = match *state {
                 State::TokenBucket { deficit, .. } => deficit,
                 _ => 0,
             };
-            match TokenBucket::narrow(quota, deficit, op) {
-                Some(deficit) => apply(quota, TokenBucket::<u64>::new(quota, deficit, last, at), state, op, behind),
-                None => apply(quota, TokenBucket::<u128>::new(quota, deficit, last, at), state, op, behind),
+            match u64::try_from(deficit).ok().and_then(|deficit| NarrowBucket { deficit, last }.step(quota, op, now)) {
+                Some((outcome, NarrowBucket { deficit, last })) => {
+                    *state = TokenBucket::<u64>::state(deficit, last);
+                    outcome
+                }
+                None => apply(quota, TokenBucket::<u128>::new(quota, deficit, time), state, op),
             }
         }
-        Algorithm::FixedWindow => {
-            let deficit = match *state {
-                State::FixedWindow { deficit, .. } => deficit,
-                _ => 0,
-            };
-            apply(quota, FixedWindow::new(quota, deficit, last, at), state, op, behind)
+        _ => step_windows(quota, state, op, time),
+    };
+    // A key that had nothing to give back still has nothing to be written.
+    outcome.changed &= !(was_new && matches!(state, State::New));
+    outcome
+}
+
+/// The state of a token bucket whose numbers fit in 64 bits, as nearly all do: the same as
+/// [`State::TokenBucket`], for a store that keeps it in two words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NarrowBucket {
+    /// What is missing to the capacity, in sub-units of the quota it was written under.
+    pub deficit: u64,
+    /// When it was written.
+    pub last: Timestamp,
+}
+
+impl NarrowBucket {
+    /// [`step`] for this state, and the state after it; none when the numbers of this step do not fit, or when the
+    /// quota is not a token bucket.
+    #[inline(always)] // so that the decision is written once, where it is wanted
+    pub fn step(self, quota: &Quota, op: Op, now: Timestamp) -> Option<(Outcome, NarrowBucket)> {
+        let fits = TokenBucket::is_narrow(quota, self.deficit, op) && quota.algorithm() == Algorithm::TokenBucket;
+        if !fits {
+            return None;
         }
-        Algorithm::SlidingWindow => {
-            let counts = match state {
-                State::SlidingWindow { counts, .. } => Some(&*counts),
+        let mut view = TokenBucket::<u64>::new(quota, self.deficit, Time::new(self.last, now));
+        let (decision, changed) = act(quota, &mut view, op);
+        let after = if changed { view.narrow() } else { self };
+        Some((Outcome { decision, changed }, after))
+    }
+}
+
+/// When a step happens.
+#[derive(Clone, Copy)]
+struct Time {
+    /// When the state was written.
+    last: Timestamp,
+    /// The time that counts: not before that.
+    at: Timestamp,
+    /// How much later that is than the caller's time, from which spans count.
+    behind: u64,
+}
+
+impl Time {
+    #[inline]
+    fn new(last: Timestamp, now: Timestamp) -> Self {
+        Time { last, at: now.max(last), behind: last.as_micros().saturating_sub(now.as_micros()) }
+    }
+}
+
+fn step_windows(quota: &Quota, state: &mut State, op: Op, time: Time) -> Outcome {
+    match (quota.algorithm(), &*state) {
+        (Algorithm::FixedWindow, State::FixedWindow { deficit, .. }) => {
+            apply(quota, FixedWindow::new(quota, *deficit, time), state, op)
+        }
+        (Algorithm::FixedWindow, _) => apply(quota, FixedWindow::new(quota, 0, time), state, op),
+        (Algorithm::SlidingWindow, window) => {
+            let counts = match window {
+                State::SlidingWindow { counts, .. } => Some(counts),
                 _ => None,
             };
             if quota.parts().buckets == 1 {
-                apply(quota, SlidingWindow::<[u64; 2]>::new(quota, counts, last, at), state, op, behind)
+                apply(quota, SlidingWindow::<[u64; 2]>::new(quota, counts, time), state, op)
             } else {
-                apply(quota, SlidingWindow::<ManyBuckets>::new(quota, counts, last, at), state, op, behind)
+                apply(quota, SlidingWindow::<ManyBuckets>::new(quota, counts, time), state, op)
             }
         }
-        Algorithm::SlidingLog => {
+        (_, _) => {
             let log = match std::mem::take(state) {
                 State::SlidingLog(log) => log,
                 _ => Log::default(),
             };
-            apply(quota, SlidingLog::new(quota, log, at), state, op, behind)
+            apply(quota, SlidingLog::new(quota, log, time), state, op)
         }
-    };
-    // A key that had nothing to give back still has nothing to be written.
-    outcome.changed &= !(was_new && *state == State::New);
-    outcome
+    }
 }
 
 impl State {
@@ -150,19 +198,37 @@ impl State {
     /// When the key will be as good as new, if nothing more happens to it; the end of time when it is later than that.
     pub fn new_at(&self, quota: &Quota) -> Timestamp {
         let Some(last) = self.last() else { return Timestamp::EPOCH };
+        let time = Time::new(last, last);
         let capacity = u64::from(quota.capacity_u32());
         let wait = match self {
             State::New => 0,
-            State::TokenBucket { deficit, .. } => {
-                TokenBucket::<u128>::new(quota, *deficit, last, last).wait(capacity, 0)
-            }
-            State::FixedWindow { deficit, .. } => FixedWindow::new(quota, *deficit, last, last).wait(capacity, 0),
+            State::TokenBucket { deficit, .. } => TokenBucket::<u128>::new(quota, *deficit, time).wait(capacity, 0),
+            State::FixedWindow { deficit, .. } => FixedWindow::new(quota, *deficit, time).wait(capacity, 0),
             State::SlidingWindow { counts, .. } => {
-                SlidingWindow::<ManyBuckets>::new(quota, Some(counts), last, last).wait(capacity, 0)
+                SlidingWindow::<ManyBuckets>::new(quota, Some(counts), time).wait(capacity, 0)
             }
             State::SlidingLog(log) => log.until_new(quota),
         };
         Timestamp::from_micros(last.as_micros().saturating_add(wait))
+    }
+
+    /// How much of the capacity is used at `now`, from 0 to 1,023, all of it and more. What a store compares that has to
+    /// forget somebody: the less is used, the less is given back.
+    pub fn used_share(&self, quota: &Quota, now: Timestamp) -> u16 {
+        let Some(last) = self.last() else { return 0 };
+        let time = Time::new(last, now);
+        let remaining = match self {
+            State::New => return 0,
+            State::TokenBucket { deficit, .. } => TokenBucket::<u128>::new(quota, *deficit, time).remaining(),
+            State::FixedWindow { deficit, .. } => FixedWindow::new(quota, *deficit, time).remaining(),
+            State::SlidingWindow { counts, .. } => {
+                SlidingWindow::<ManyBuckets>::new(quota, Some(counts), time).remaining()
+            }
+            State::SlidingLog(log) => log.remaining(quota, time),
+        };
+        let capacity = u64::from(quota.capacity_u32());
+        // Rounded up, so that only a key with everything left is at 0.
+        ((capacity - u64::from(remaining)) * 1_023).div_ceil(capacity) as u16
     }
 
     /// Bytes this state holds on the heap.
@@ -180,6 +246,9 @@ impl State {
 /// Everything is said with two numbers: `need`, what somebody wants to take, and `slack`, how far beyond the
 /// capacity it may go. `used + need <= capacity + slack` is the one rule.
 trait View: Sized {
+    /// When it is.
+    fn time(&self) -> Time;
+
     /// Whole units left, never negative.
     fn remaining(&self) -> u32;
 
@@ -203,22 +272,9 @@ trait View: Sized {
     fn put_back(self, _state: &mut State) {}
 }
 
-/// What each operation means, for every algorithm.
-#[inline(always)] // one straight line of code for each algorithm
-fn apply(quota: &Quota, mut view: impl View, state: &mut State, op: Op, behind: u64) -> Outcome {
-    let (decision, changed) = match op {
-        Op::Limit(cost) => take(quota, &mut view, cost.get(), 0, true, behind),
-        Op::Check(cost) => take(quota, &mut view, cost.get(), 0, false, behind),
-        Op::Reserve(cost) => take(quota, &mut view, cost.get(), quota.slack(), true, behind),
-        Op::Refund(cost) => {
-            view.refund(cost.get());
-            (decide(quota, &view, behind, None, None), true)
-        }
-        Op::Reset => {
-            view.refund(u64::MAX);
-            (decide(quota, &view, behind, None, None), true)
-        }
-    };
+/// Does `op` to a view, and writes it back when that changed it.
+fn apply(quota: &Quota, mut view: impl View, state: &mut State, op: Op) -> Outcome {
+    let (decision, changed) = act(quota, &mut view, op);
     if changed {
         view.write(state);
     } else {
@@ -227,32 +283,50 @@ fn apply(quota: &Quota, mut view: impl View, state: &mut State, op: Op, behind: 
     Outcome { decision, changed }
 }
 
+/// What each operation means, for every algorithm. Says whether the view is another one now.
+#[inline(always)]
+fn act(quota: &Quota, view: &mut impl View, op: Op) -> (Decision, bool) {
+    match op {
+        Op::Limit(cost) => take(quota, view, cost.get(), 0, true),
+        Op::Check(cost) => take(quota, view, cost.get(), 0, false),
+        Op::Reserve(cost) => take(quota, view, cost.get(), quota.slack(), true),
+        Op::Refund(cost) => {
+            view.refund(cost.get());
+            (decide(quota, view, None, None), true)
+        }
+        Op::Reset => {
+            view.refund(u64::MAX);
+            (decide(quota, view, None, None), true)
+        }
+    }
+}
+
 /// Takes `cost`, or only looks, when `used + cost` is at most the capacity and `slack`. Says whether it took.
 #[inline(always)]
-fn take(quota: &Quota, view: &mut impl View, cost: u64, slack: u64, take: bool, behind: u64) -> (Decision, bool) {
+fn take(quota: &Quota, view: &mut impl View, cost: u64, slack: u64, take: bool) -> (Decision, bool) {
     if cost > u64::from(quota.capacity_u32()) {
-        return (decide(quota, view, behind, None, Some(Reason::CostExceedsCapacity)), false);
+        return (decide(quota, view, None, Some(Reason::CostExceedsCapacity)), false);
     }
     if !view.admits(cost, slack) {
         let retry = view.wait(cost, slack);
-        return (decide(quota, view, behind, Some(retry), Some(Reason::Rate)), false);
+        return (decide(quota, view, Some(retry), Some(Reason::Rate)), false);
     }
     if take {
         view.record(cost);
     }
     // A reservation may have gone into debt: the work may start when that has cleared.
     let cleared = (slack > 0 && !view.admits(0, 0)).then(|| view.wait(0, 0));
-    (decide(quota, view, behind, cleared, None), take)
+    (decide(quota, view, cleared, None), take)
 }
 
-/// The decision about a view as it is: a denial when there is a reason. The view may be later than the caller's time,
-/// by `behind`, and spans count from the caller's.
+/// The decision about a view as it is: a denial when there is a reason.
 #[inline(always)]
-fn decide(quota: &Quota, view: &impl View, behind: u64, retry: Option<u64>, reason: Option<Reason>) -> Decision {
+fn decide(quota: &Quota, view: &impl View, retry: Option<u64>, reason: Option<Reason>) -> Decision {
     let capacity = quota.capacity_u32();
     let remaining = view.remaining();
     let grows = remaining < capacity;
-    let from_caller = |wait: u64| if wait == 0 { 0 } else { wait.saturating_add(behind) };
+    // The view may be later than the caller's time, from which spans count.
+    let from_caller = |wait: u64| if wait == 0 { 0 } else { wait.saturating_add(view.time().behind) };
     DecisionParts {
         allowed: reason.is_none(),
         limit: capacity,

@@ -1,6 +1,6 @@
 //! A state under another quota than the one it was written under: what was used is kept.
 
-use super::{Counts, Log, ManyBuckets, SlidingWindow, State};
+use super::{Counts, Log, ManyBuckets, SlidingWindow, State, Time};
 use crate::{Algorithm, Quota, Timestamp};
 
 impl State {
@@ -44,7 +44,8 @@ impl State {
             State::TokenBucket { deficit, .. } => deficit.div_ceil(quota.unit().into()) as u64,
             State::FixedWindow { deficit, .. } => *deficit,
             State::SlidingWindow { counts, last } => {
-                SlidingWindow::<ManyBuckets>::new(quota, Some(counts), *last, *last).used()
+                let time = Time::new(*last, *last);
+                SlidingWindow::<ManyBuckets>::new(quota, Some(counts), time).used()
             }
             State::SlidingLog(log) => log.units(),
         }

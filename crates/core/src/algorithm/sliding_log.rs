@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use super::{State, View};
+use super::{State, Time, View};
 use crate::{Quota, Timestamp};
 
 /// What a `sliding_log` has seen.
@@ -64,6 +64,18 @@ impl Log {
         self.runs.capacity() * size_of::<Run>()
     }
 
+    /// Whole units left at a time.
+    pub(super) fn remaining(&self, quota: &Quota, time: Time) -> u32 {
+        let used = self.units() - self.after(self.expired(quota, time));
+        quota.rate_u64().saturating_sub(used) as u32
+    }
+
+    /// How many runs have expired at a time.
+    fn expired(&self, quota: &Quota, time: Time) -> usize {
+        // In this form nothing overflows: a run is never later than the time that counts.
+        self.runs.partition_point(|run| time.at.as_micros() - run.at.as_micros() >= quota.period_micros())
+    }
+
     /// The units of the first `count` runs.
     fn after(&self, count: usize) -> u64 {
         let total = if count == 0 { self.before } else { self.runs[count - 1].total };
@@ -107,19 +119,17 @@ pub(super) struct SlidingLog {
     rate: u64,
     period: u64,
     log: Log,
-    at: Timestamp,
-    /// How many runs have expired at `at`.
+    time: Time,
+    /// How many runs have expired.
     expired: usize,
 }
 
 impl SlidingLog {
-    /// The log at `at`.
+    /// The log as it is at that time.
     #[inline]
-    pub(super) fn new(quota: &Quota, log: Log, at: Timestamp) -> Self {
-        let period = quota.period_micros();
-        // In this form nothing overflows: a run is never later than the view.
-        let expired = log.runs.partition_point(|run| at.as_micros() - run.at.as_micros() >= period);
-        SlidingLog { rate: quota.rate_u64(), period, log, at, expired }
+    pub(super) fn new(quota: &Quota, log: Log, time: Time) -> Self {
+        let expired = log.expired(quota, time);
+        SlidingLog { rate: quota.rate_u64(), period: quota.period_micros(), log, time, expired }
     }
 
     /// Units in the period.
@@ -131,11 +141,16 @@ impl SlidingLog {
     fn forget_expired(&mut self) {
         self.log.forget_first(self.expired);
         self.expired = 0;
-        self.log.last = self.at;
+        self.log.last = self.time.at;
     }
 }
 
 impl View for SlidingLog {
+    #[inline]
+    fn time(&self) -> Time {
+        self.time
+    }
+
     fn remaining(&self) -> u32 {
         self.rate.saturating_sub(self.used()) as u32
     }
@@ -150,7 +165,7 @@ impl View for SlidingLog {
         let later = |run: &Run| units - run.total.wrapping_sub(self.log.before);
         let index = self.log.runs.partition_point(|run| later(run) > room);
         // A run is not later than the view and has not expired.
-        self.period - (self.at.as_micros() - self.log.runs[index].at.as_micros())
+        self.period - (self.time.at.as_micros() - self.log.runs[index].at.as_micros())
     }
 
     fn admits(&self, need: u64, slack: u64) -> bool {
@@ -159,7 +174,7 @@ impl View for SlidingLog {
 
     fn record(&mut self, cost: u64) {
         self.forget_expired();
-        self.log.push(self.at, cost);
+        self.log.push(self.time.at, cost);
     }
 
     fn refund(&mut self, cost: u64) {

@@ -5,8 +5,8 @@
 //! by the bucket's length, so that the estimate is exact.
 
 use super::arithmetic::{Position, div_floor};
-use super::{State, View};
-use crate::{Quota, Timestamp};
+use super::{State, Time, View};
+use crate::Quota;
 
 /// What each bucket of a sliding window has seen, oldest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,17 +81,17 @@ pub(super) struct SlidingWindow<B> {
     rate: u64,
     length: u64,
     counts: B,
-    at: Timestamp,
-    /// How far `at` is into the current bucket.
+    time: Time,
+    /// How far its time is into the current bucket.
     into: u64,
 }
 
 impl<B: Buffer> SlidingWindow<B> {
-    /// The window at `at`, of a key whose counts were `counts` at `last`.
+    /// The window of a key whose counts were `counts` when it was written.
     #[inline]
-    pub(super) fn new(quota: &Quota, counts: Option<&Counts>, last: Timestamp, at: Timestamp) -> Self {
+    pub(super) fn new(quota: &Quota, counts: Option<&Counts>, time: Time) -> Self {
         let length = quota.bucket_micros();
-        let position = Position::new(at, last, length, quota.start_micros());
+        let position = Position::new(time, length, quota.start_micros());
         let mut now = B::zeroed(quota.parts().buckets as usize + 1);
         if let Some(counts) = counts {
             let (then, now) = (counts.as_slice(), now.as_mut());
@@ -99,7 +99,7 @@ impl<B: Buffer> SlidingWindow<B> {
             let kept = now.len() - entered;
             now[..kept].copy_from_slice(&then[entered..]);
         }
-        SlidingWindow { rate: quota.rate_u64(), length, counts: now, at, into: position.into }
+        SlidingWindow { rate: quota.rate_u64(), length, counts: now, time, into: position.into }
     }
 
     /// The counts that are in the period in full.
@@ -126,6 +126,11 @@ impl<B: Buffer> SlidingWindow<B> {
 }
 
 impl<B: Buffer> View for SlidingWindow<B> {
+    #[inline]
+    fn time(&self) -> Time {
+        self.time
+    }
+
     #[inline]
     fn remaining(&self) -> u32 {
         div_floor(self.times_length(self.rate).saturating_sub(self.weighted()), self.length) as u32
@@ -185,9 +190,9 @@ impl<B: Buffer> View for SlidingWindow<B> {
             // In place, so that a decision allocates only for a key's first request.
             State::SlidingWindow { counts: Counts::Many(many), last } if many.len() == counts.len() => {
                 many.copy_from_slice(counts);
-                *last = self.at;
+                *last = self.time.at;
             }
-            state => *state = State::SlidingWindow { counts: Counts::from_slice(counts), last: self.at },
+            state => *state = State::SlidingWindow { counts: Counts::from_slice(counts), last: self.time.at },
         }
     }
 }

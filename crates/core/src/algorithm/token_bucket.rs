@@ -4,11 +4,11 @@
 //! divisor; so a bucket is kept exactly, and asking often never loses a fraction.
 
 use super::arithmetic::Num;
-use super::{Op, State, View};
+use super::{NarrowBucket, Op, State, Time, View};
 use crate::{Quota, Timestamp};
 
 /// Below this, the sum of two counts of sub-units fits in 64 bits.
-const NARROW: u128 = 1 << 63;
+const NARROW: u64 = 1 << 63;
 
 /// A bucket at one time, in numbers that are wide enough for it.
 pub(super) struct TokenBucket<N> {
@@ -16,33 +16,42 @@ pub(super) struct TokenBucket<N> {
     unit: N,
     refill: N,
     deficit: N,
-    at: Timestamp,
+    time: Time,
 }
 
 impl TokenBucket<u64> {
-    /// The deficit in 64 bits, when those are enough for the whole step. Only a reservation takes more than the
-    /// capacity.
+    /// Whether 64 bits are enough for the whole step. Only a reservation takes more than the capacity.
     #[inline]
-    pub(super) fn narrow(quota: &Quota, deficit: u128, op: Op) -> Option<u64> {
-        let whole = u128::from(quota.capacity_u32()) * u128::from(quota.unit());
-        let fits = whole < NARROW && deficit < NARROW && !matches!(op, Op::Reserve(_));
-        fits.then_some(deficit as u64)
+    pub(super) fn is_narrow(quota: &Quota, deficit: u64, op: Op) -> bool {
+        quota.whole() != 0 && deficit < NARROW && !matches!(op, Op::Reserve(_))
+    }
+
+    #[inline]
+    pub(super) fn narrow(self) -> NarrowBucket {
+        NarrowBucket { deficit: self.deficit, last: self.time.at }
+    }
+
+    pub(super) fn state(deficit: u64, last: Timestamp) -> State {
+        match deficit {
+            0 => State::New,
+            deficit => State::TokenBucket { deficit: deficit.into(), last },
+        }
     }
 }
 
 impl<N: Num> TokenBucket<N> {
-    /// The bucket at `at`, whose deficit was `deficit` at `last`.
+    /// The bucket, whose deficit was `deficit` when it was written.
     #[inline]
-    pub(super) fn new(quota: &Quota, deficit: N, last: Timestamp, at: Timestamp) -> Self {
+    pub(super) fn new(quota: &Quota, deficit: N, time: Time) -> Self {
         let refill = N::from(quota.refill());
         // Saturating, because a long idle time brings more than any bucket holds.
-        let refilled = N::from(at.as_micros() - last.as_micros()).saturating_mul(refill);
+        let refilled = N::from(time.at.as_micros() - time.last.as_micros()).saturating_mul(refill);
         TokenBucket {
             capacity: u64::from(quota.capacity_u32()),
             unit: N::from(quota.unit()),
             refill,
             deficit: deficit.saturating_sub(refilled),
-            at,
+            time,
         }
     }
 
@@ -54,6 +63,11 @@ impl<N: Num> TokenBucket<N> {
 }
 
 impl<N: Num> View for TokenBucket<N> {
+    #[inline]
+    fn time(&self) -> Time {
+        self.time
+    }
+
     #[inline]
     fn remaining(&self) -> u32 {
         (self.room(0, 0).saturating_sub(self.deficit) / self.unit).saturate() as u32
@@ -84,7 +98,7 @@ impl<N: Num> View for TokenBucket<N> {
         *state = if self.deficit == N::ZERO {
             State::New
         } else {
-            State::TokenBucket { deficit: self.deficit.into(), last: self.at }
+            State::TokenBucket { deficit: self.deficit.into(), last: self.time.at }
         };
     }
 }

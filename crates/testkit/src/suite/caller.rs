@@ -61,7 +61,7 @@ pub(super) struct Caller<'a, S> {
 
 impl<S> fmt::Display for Caller<'_, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({:?}), key {:?}", label(&self.quota), self.quota, self.key.as_str())
+        write!(f, "{} ({:?}), key {:?}", label(&self.quota), self.quota, self.key.to_text())
     }
 }
 

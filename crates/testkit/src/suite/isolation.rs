@@ -126,7 +126,7 @@ pub async fn tricky_keys_stay_distinct<S: Testing + 'static>(subject: &Subject<S
 async fn each_has_its_own<S: Testing + 'static>(callers: &[Caller<'_, S>]) -> Applicability {
     let mut names = HashMap::new();
     for (taken, caller) in (1..).zip(callers) {
-        let name = (caller.scope.as_str(), caller.key.as_str());
+        let name = (caller.scope.as_str(), caller.key.to_text());
         assert_eq!(names.insert(name, taken), None, "{caller}: the case has one key twice");
         let decision = caller.take(taken, BASE).await;
         assert_eq!(u64::from(decision.remaining), 100 - taken, "{caller}: remaining after its first {taken}");

@@ -19,7 +19,7 @@ impl Inner {
     pub(super) async fn acquire(&self, asked: Asked<'_>, within: Duration) -> Result<Decision, Error> {
         let sleeper = self.sleeper.as_ref().ok_or(Error::NoSleeper)?;
         let deadline = sleeper.now().saturating_add(within);
-        let ticket = self.queues.join(format!("{}|{}", asked.named.scope.as_str(), asked.key.as_str()));
+        let ticket = self.queues.join(format!("{}|{}", asked.named.scope.as_str(), asked.key.to_text()));
         if !first_of(ticket.turn(), sleeper.sleep(within)).await {
             let Op::Limit(cost) = asked.op else { unreachable!("an acquire takes") };
             let look = Asked { op: Op::Check(cost), ..asked }.ask(self).await?;

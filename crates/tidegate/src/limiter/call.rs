@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tidegate_core::{BoxFuture, Cost, Decision, Key, Op, Quota};
 
-use super::limits::Named;
+use super::limits::{Limits, Named};
 use super::route::Asked;
 use super::{Error, Inner};
 
@@ -21,7 +21,7 @@ pub struct Call<'a> {
     pub(super) name: &'a str,
     pub(super) key: Key<'a>,
     pub(super) cost: u64,
-    pub(super) quota: Option<Quota>,
+    pub(super) quota: Option<&'a Quota>,
     pub(super) kind: Kind,
 }
 
@@ -48,22 +48,40 @@ impl<'a> Call<'a> {
     }
 
     /// Another quota for this call only: free and premium under one name. What the key has used is kept.
-    pub fn quota(mut self, quota: Quota) -> Self {
+    pub fn quota(mut self, quota: &'a Quota) -> Self {
         self.quota = Some(quota);
         self
     }
 
     /// The answer without waiting, for code that is not async. None when it has to be waited for: the store does I/O, or
     /// the call is an `acquire`, or anything but a `limit` on a spread limit. Nothing was done then.
+    #[inline(always)] // a decision that is only looked at need not be copied
     pub fn now(&self) -> Option<Result<Decision, Error>> {
-        self.inner.limits.with(|limits| match (limits.get(self.name), self.checked_op()) {
-            (Ok(named), Ok(Some(op))) => self.asked(named, op).now(self.inner),
-            (_, Ok(None)) => None,
-            (Err(error), _) | (_, Err(error)) => Some(Err(error)),
-        })
+        match self.inner.limits.first() {
+            Some(limits) => self.now_under(limits),
+            None => self.now_replaced(),
+        }
+    }
+
+    #[inline(never)]
+    fn now_replaced(&self) -> Option<Result<Decision, Error>> {
+        self.inner.limits.with(|limits| self.now_under(limits))
+    }
+
+    #[inline(always)]
+    fn now_under(&self, limits: &Limits) -> Option<Result<Decision, Error>> {
+        let named = match limits.get(self.name) {
+            Ok(named) => named,
+            Err(error) => return Some(Err(error)),
+        };
+        match self.checked_op() {
+            Ok(op) => self.asked(named, op?).now(self.inner),
+            Err(error) => Some(Err(error)),
+        }
     }
 
     /// The operation, once nothing is wrong with it; none for an `acquire`.
+    #[inline(always)]
     fn checked_op(&self) -> Result<Option<Op>, Error> {
         if self.inner.closed.load(Ordering::Relaxed) {
             return Err(Error::Closed);
@@ -79,8 +97,9 @@ impl<'a> Call<'a> {
         })
     }
 
+    #[inline(always)]
     pub(super) fn asked<'b>(&'b self, named: &'b Arc<Named>, op: Op) -> Asked<'b> {
-        Asked { named, key: &self.key, quota: self.quota.as_ref(), op }
+        Asked { named, key: &self.key, quota: self.quota, op }
     }
 
     /// The limit and the operation, for a call that is a plain `limit`.
@@ -138,9 +157,10 @@ impl Future for CallFuture<'_> {
             self.0 = State::Answered;
             return Poll::Ready(answer);
         }
-        if let State::Asked(call) = std::mem::replace(&mut self.0, State::Answered) {
-            self.0 = State::Waiting(Box::pin(call.wait()));
-        }
+        self.0 = match std::mem::replace(&mut self.0, State::Answered) {
+            State::Asked(call) => State::Waiting(Box::pin(call.wait())),
+            waiting => waiting,
+        };
         match &mut self.0 {
             State::Waiting(answer) => answer.as_mut().poll(context),
             _ => panic!("polled after it was answered"),

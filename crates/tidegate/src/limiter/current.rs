@@ -28,17 +28,28 @@ const PLACES: usize = 4;
 
 /// The limits of a limiter.
 pub(super) struct Current {
+    /// The limits it was built with, and the version of those.
+    first: Arc<Limits>,
     version: AtomicU64,
     limits: ArcSwap<Limits>,
 }
 
+/// The version of limits that were never replaced: most limiters' for ever.
+const FIRST: u64 = 0;
+
 impl Current {
     pub(super) fn new(limits: Limits) -> Self {
-        Current { version: AtomicU64::new(next_version()), limits: ArcSwap::from_pointee(limits) }
+        let first = Arc::new(limits);
+        Current { version: AtomicU64::new(FIRST), limits: ArcSwap::new(Arc::clone(&first)), first }
+    }
+
+    /// The limits it was built with, as long as nobody has replaced any.
+    #[inline(always)]
+    pub(super) fn first(&self) -> Option<&Limits> {
+        (self.version.load(Ordering::Acquire) == FIRST).then_some(&self.first)
     }
 
     /// Works with the limits as they are now.
-    #[inline]
     pub(super) fn with<R>(&self, work: impl FnOnce(&Limits) -> R) -> R {
         let version = self.version.load(Ordering::Acquire);
         SEEN.with(|seen| {
@@ -58,7 +69,6 @@ impl Current {
     }
 
     /// The limits as they are now, to keep.
-    #[cold]
     pub(super) fn load(&self) -> Arc<Limits> {
         self.limits.load_full()
     }

@@ -1,7 +1,5 @@
 //! The named limits of a limiter, ready to be asked.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use tidegate_core::{Key, Quota, Scope};
@@ -33,13 +31,14 @@ impl Named {
     }
 
     /// Whether its keys go to the store as they are, and its decisions come back as they are.
+    #[inline]
     pub(super) fn is_plain(&self) -> bool {
         self.plain
     }
 
     /// Which part of one budget for everyone this key meets: always the same one.
     pub(super) fn part_of(&self, key: &Key<'_>) -> usize {
-        let whole = Scope::new(self.scope.as_str(), key.as_str());
+        let whole = Scope::new(self.scope.as_str(), &key.to_text());
         (whole.stable_hash() % self.parts.len() as u64) as usize
     }
 }
@@ -47,25 +46,26 @@ impl Named {
 /// The limits by name. Read by every decision and written as a whole.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Limits {
-    named: HashMap<Box<str>, Arc<Named>, BuildHasherDefault<NameHasher>>,
+    /// A power of two of places, at most half of them taken: a name is in the first free one from its hash on.
+    places: Box<[Option<(u64, Arc<Named>)>]>,
 }
 
 impl Limits {
     pub(super) fn add(&mut self, prefix: &str, name: String, limit: Limit) -> Result<(), BuildError> {
-        let named = Named::new(prefix, &name, limit)?;
-        match self.named.insert(name.into(), Arc::new(named)) {
-            None => Ok(()),
-            Some(named) => Err(BuildError::DuplicateLimit(named.name().to_owned())),
+        if self.find(&name).is_some() {
+            return Err(BuildError::DuplicateLimit(name));
         }
+        self.put(Named::new(prefix, &name, limit)?);
+        Ok(())
     }
 
     pub(super) fn deny(&mut self, prefix: &str, name: &str, list: DenyList) -> Result<(), BuildError> {
-        let Some(named) = self.named.get_mut(name) else {
+        let Some(named) = self.find(name) else {
             return Err(BuildError::UnknownLimit { name: name.to_owned(), what: "deny keys of" });
         };
         let mut limit = named.limit.clone();
         limit.deny.merge(list);
-        *named = Arc::new(Named::new(prefix, name, limit)?);
+        self.put(Named::new(prefix, name, limit)?);
         Ok(())
     }
 
@@ -77,46 +77,108 @@ impl Limits {
             error => unreachable!("a limit that is there cannot be {error}"),
         })?;
         let mut limits = self.clone();
-        limits.named.insert(name.into(), Arc::new(named));
+        limits.put(named);
         Ok(limits)
     }
 
     #[inline]
     pub(super) fn get(&self, name: &str) -> Result<&Arc<Named>, Error> {
-        self.named.get(name).ok_or_else(|| self.unknown(name))
+        self.find(name).ok_or_else(|| self.unknown(name))
+    }
+
+    pub(super) fn names(&self) -> Vec<String> {
+        let mut names: Vec<_> = self.all().map(|named| named.name().to_owned()).collect();
+        names.sort();
+        names
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Arc<Named>> {
+        self.places.iter().flatten().map(|(_, named)| named)
+    }
+
+    fn find(&self, name: &str) -> Option<&Arc<Named>> {
+        let hash = hash(name);
+        let mut place = hash as usize;
+        loop {
+            place &= self.places.len().wrapping_sub(1);
+            let (known, named) = self.places.get(place)?.as_ref()?;
+            if *known == hash && named.name() == name {
+                return Some(named);
+            }
+            place += 1;
+        }
+    }
+
+    /// Puts a limit in its place, or in the place of the one that had its name.
+    fn put(&mut self, named: Named) {
+        let mut all: Vec<_> = self.all().filter(|known| known.name() != named.name()).cloned().collect();
+        all.push(Arc::new(named));
+        let mut places = vec![None; (all.len() * 2).next_power_of_two()];
+        let mask = places.len() - 1;
+        for named in all {
+            let hash = hash(named.name());
+            let mut place = hash as usize & mask;
+            while places[place].is_some() {
+                place = (place + 1) & mask;
+            }
+            places[place] = Some((hash, named));
+        }
+        self.places = places.into();
     }
 
     #[cold]
     fn unknown(&self, name: &str) -> Error {
         Error::UnknownLimit(Box::new(UnknownLimit { name: name.to_owned(), known: self.names() }))
     }
-
-    pub(super) fn names(&self) -> Vec<String> {
-        let mut names: Vec<_> = self.named.keys().map(|name| name.to_string()).collect();
-        names.sort();
-        names
-    }
 }
 
-/// A plain, quick hash. The names in the map are the operator's, so nobody can fill it with colliding ones.
-#[derive(Default)]
-struct NameHasher(u64);
+/// A plain, quick hash of both ends of a name and its length. The names here are the operator's, so nobody can fill the
+/// places with colliding ones, and names that are alike in all of these are only found a little later.
+#[inline]
+fn hash(name: &str) -> u64 {
+    let bytes = name.as_bytes();
+    let ends = match (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
+        (Some(first), Some(last)) => u64::from_le_bytes(*first) ^ u64::from_le_bytes(*last).rotate_left(32),
+        _ => match (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+            (Some(first), Some(last)) => {
+                u64::from(u32::from_le_bytes(*first)) ^ u64::from(u32::from_le_bytes(*last)) << 32
+            }
+            _ => bytes.iter().fold(0, |ends, byte| ends << 8 | u64::from(*byte)),
+        },
+    };
+    let mixed = (ends ^ bytes.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^ (mixed >> 32)
+}
 
-impl Hasher for NameHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            let mixed = (self.0 ^ u64::from_le_bytes(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            self.0 = mixed ^ mixed >> 32;
+#[cfg(test)]
+mod tests {
+    use tidegate_core::seconds;
+
+    use super::*;
+
+    #[test]
+    fn every_name_is_found_and_no_other() {
+        let mut limits = Limits::default();
+        assert!(limits.get("a").is_err());
+        let quota = Quota::token_bucket(1, seconds(1)).unwrap();
+        let names: Vec<_> = (0..300)
+            .map(|n| match n % 5 {
+                0 => format!("{n}"),
+                // Alike at both ends.
+                1 => format!("same beginning {n} same ending"),
+                2 => "x".repeat(n),
+                3 => format!("limit-{n}"),
+                _ => format!("ü{n}"),
+            })
+            .collect();
+        for name in &names {
+            limits.add("", name.clone(), Limit::new(quota)).unwrap();
         }
-    }
-
-    fn write_u8(&mut self, byte: u8) {
-        self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
+        for name in &names {
+            assert_eq!(limits.get(name).unwrap().name(), name);
+            assert!(limits.get(&format!("{name}?")).is_err());
+            assert_eq!(limits.add("", name.clone(), Limit::new(quota)), Err(BuildError::DuplicateLimit(name.clone())));
+        }
+        assert_eq!(limits.names().len(), names.len());
     }
 }

@@ -31,13 +31,21 @@ pub(super) enum Route<'a> {
 
 impl<'a> Asked<'a> {
     /// The answer without waiting, when the store can give one.
-    #[inline]
+    #[inline(always)]
     pub(super) fn now(self, inner: &Inner) -> Option<Result<Decision, Error>> {
         // The plain case first: nothing about this limit needs a second look.
         if self.named.is_plain() && inner.deny_all.is_empty() {
             let quota = self.quota.unwrap_or(&self.named.limit.quota);
-            return Some(inner.store.dyn_apply_now(&self.request(self.key, quota, self.op))?.map_err(Error::Store));
+            return match inner.store.dyn_apply_now(&self.request(self.key, quota, self.op))? {
+                Ok(decision) => Some(Ok(decision)),
+                Err(error) => Some(Err(Error::Store(error))),
+            };
         }
+        self.now_by_route(inner)
+    }
+
+    #[inline(never)]
+    fn now_by_route(self, inner: &Inner) -> Option<Result<Decision, Error>> {
         let answer = match self.route(inner) {
             Err(error) => return Some(Err(error)),
             Ok(Route::Answer(decision)) => Ok(decision),
@@ -93,6 +101,7 @@ impl<'a> Asked<'a> {
         }
     }
 
+    #[inline(always)]
     pub(super) fn request<'b>(&'b self, key: &'b Key<'b>, quota: &'b Quota, op: Op) -> Request<'b> {
         let on_store_error = self.named.limit.on_store_error;
         Request { scope: &self.named.scope, key, quota, op, on_store_error }

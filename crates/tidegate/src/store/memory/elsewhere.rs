@@ -114,9 +114,9 @@ impl Elsewhere {
         entry
     }
 
-    /// Looks at the next few entries and gives the line and fingerprint of the one that is as good as new first.
-    pub(super) fn closest_to_new(&self, candidates: usize) -> Option<(usize, u64)> {
-        let mut best: Option<(Timestamp, usize, u64)> = None;
+    /// Looks at the next few entries and gives the line and fingerprint of the one that is closest to new.
+    pub(super) fn closest_to_new(&self, candidates: usize, now: Timestamp) -> Option<(usize, u64)> {
+        let mut best: Option<((u16, Timestamp), usize, u64)> = None;
         let mut left = candidates;
         // A few places are empty; all of a shard's may be.
         for _ in 0..candidates + SHARDS as usize {
@@ -126,10 +126,14 @@ impl Elsewhere {
                 continue;
             }
             let place = hand / SHARDS as usize % shard.used;
+            // A state that is out for a step belongs to a key that is being used.
             let Place::Used(entry) = shard.place(place) else { continue };
-            let new_at = entry.state.new_at(&entry.quota);
-            if best.is_none_or(|(best, ..)| new_at < best) {
-                best = Some((new_at, entry.line, entry.fingerprint));
+            if entry.state == State::New {
+                continue;
+            }
+            let distance = (entry.state.used_share(&entry.quota, now), entry.state.new_at(&entry.quota));
+            if best.is_none_or(|(best, ..)| distance < best) {
+                best = Some((distance, entry.line, entry.fingerprint));
             }
             left -= 1;
             if left == 0 {

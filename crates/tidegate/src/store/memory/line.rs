@@ -111,7 +111,7 @@ impl<'a> Held<'a> {
     }
 
     /// Writes a slot.
-    #[inline]
+    #[inline(always)]
     pub(super) fn write(&self, index: usize, slot: Slot) {
         let (a, b, c) = slot.pack();
         let shift = C_BITS * index as u32;

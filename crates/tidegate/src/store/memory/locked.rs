@@ -26,7 +26,7 @@ pub(super) struct Found {
 impl Found {
     /// Where in the other table its state is, if it is there.
     fn elsewhere(&self) -> Option<u64> {
-        (self.slot.tag == ELSEWHERE).then_some(self.slot.level)
+        (self.slot.tag == ELSEWHERE).then(|| self.slot.place())
     }
 }
 
@@ -112,9 +112,9 @@ impl Table {
             let state = slot.decode(written_under).rebase(written_under, target.quota, target.now);
             return Loaded { found, state, moved_from: None };
         }
-        self.elsewhere.with(slot.level, |entry| {
+        self.elsewhere.with(slot.place(), |entry| {
             if entry.quota == *target.quota {
-                Loaded { found, state: std::mem::take(&mut entry.state), moved_from: Some(slot.level) }
+                Loaded { found, state: std::mem::take(&mut entry.state), moved_from: Some(slot.place()) }
             } else {
                 // A look under another quota must not change what is stored.
                 let state = entry.state.clone().rebase(&entry.quota, target.quota, target.now);
@@ -145,10 +145,12 @@ impl Table {
 
     /// A slot for this state, and the state in the other table when it does not fit in one.
     fn slot_for(&self, target: Target<'_>, elsewhere: Option<u64>, state: State) -> Slot {
-        let Target { home: Home { first, fingerprint, .. }, quota, .. } = target;
+        let Target { home: Home { first, fingerprint, .. }, quota, now } = target;
         let tag = self.registry.tag(quota);
         let fitting = tag.and_then(|tag| Slot::encode(fingerprint, tag, &state));
-        let new_at = || state.new_at(quota);
+        let pointing_to = |place, state: &State| {
+            Slot::elsewhere(fingerprint, place, state.used_share(quota, now), state.new_at(quota))
+        };
         match (fitting, elsewhere) {
             (Some(slot), None) => slot,
             (Some(slot), Some(place)) => {
@@ -156,14 +158,14 @@ impl Table {
                 slot
             }
             (None, Some(place)) => {
-                let slot = Slot::elsewhere(fingerprint, place, new_at());
+                let slot = pointing_to(place, &state);
                 self.elsewhere.with(place, |entry| (entry.state, entry.quota) = (state, *quota));
                 slot
             }
             (None, None) => {
-                let new_at = new_at();
-                let entry = Entry { fingerprint, line: first, quota: *quota, state };
-                Slot::elsewhere(fingerprint, self.elsewhere.insert(entry), new_at)
+                let slot = pointing_to(0, &state);
+                let place = self.elsewhere.insert(Entry { fingerprint, line: first, quota: *quota, state });
+                Slot { level: slot.level | place, ..slot }
             }
         }
     }

@@ -22,11 +22,13 @@ mod table;
 mod tests;
 
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
-use siphasher::sip::SipHasher13;
-use tidegate_core::{All, Capabilities, Decision, Op, Request, Scope, Store, StoreError, StoreErrorKind, Timestamp};
+use ahash::RandomState as KeyedHash;
+use tidegate_core::{
+    All, Capabilities, Decision, Key, Op, Request, Scope, Store, StoreError, StoreErrorKind, Timestamp,
+};
 
 use crate::clock::{Clock, SystemClock};
 use sync::Ordering;
@@ -42,7 +44,8 @@ use table::{Home, Table};
 /// ```
 pub struct MemoryStore {
     table: Table,
-    seed: [u64; 2],
+    /// Keyed with secrets of this store, so that nobody can choose keys that meet in one line.
+    hash: KeyedHash,
     clock: Arc<dyn Clock>,
 }
 
@@ -102,9 +105,13 @@ impl MemoryStoreBuilder {
     /// The store.
     pub fn build(self) -> MemoryStore {
         let random = RandomState::new();
+        let [a, b, c, d] = match self.seed {
+            Some(seed) => [0, 1, 2, 3].map(|n| seed ^ n),
+            None => [0, 1, 2, 3].map(|n: u64| random.hash_one(n)),
+        };
         MemoryStore {
             table: Table::new(self.max_keys, self.max_bytes),
-            seed: self.seed.map_or_else(|| [random.hash_one(0), random.hash_one(1)], |seed| [seed, !seed]),
+            hash: KeyedHash::with_seeds(a, b, c, d),
             clock: self.clock,
         }
     }
@@ -135,15 +142,18 @@ impl MemoryStore {
         self.table.sweep_all(self.clock.now());
     }
 
-    fn home(&self, scope: &Scope, key: &[u8]) -> Home {
-        // Keyed with secrets of this store, so that nobody can choose keys that meet in one line.
-        let hasher = SipHasher13::new_with_keys(self.seed[0] ^ scope.stable_hash(), self.seed[1]);
-        self.table.home(hasher.hash(key))
+    #[inline(always)]
+    fn home(&self, scope: &Scope, key: &Key<'_>) -> Home {
+        let (shape, bytes) = key.as_raw();
+        let mut hasher = self.hash.build_hasher();
+        hasher.write_u64(scope.stable_hash() ^ u64::from(shape));
+        hasher.write(bytes);
+        self.table.home(hasher.finish())
     }
 
-    #[inline]
+    #[inline(always)]
     fn decide_at(&self, request: &Request<'_>, at: impl FnOnce() -> Timestamp) -> Decision {
-        let home = self.home(request.scope, request.key.as_bytes());
+        let home = self.home(request.scope, request.key);
         self.table.apply(home, request.quota, request.op, at)
     }
 
@@ -153,7 +163,7 @@ impl MemoryStore {
             let Op::Limit(cost) = request.op else {
                 return Err(unsupported("all-or-nothing is for `limit` only"));
             };
-            let home = self.home(request.scope, request.key.as_bytes());
+            let home = self.home(request.scope, request.key);
             if targets.iter().any(|(known, quota, _)| *known == home && *quota != request.quota) {
                 return Err(unsupported("one key under two quotas in one all-or-nothing call"));
             }

@@ -10,7 +10,7 @@ use super::sync::Ordering;
 use super::table::{Home, Table};
 
 /// How many steps a key may be moved to make room.
-const DEPTH: u32 = 2;
+const DEPTH: u32 = 3;
 /// Above this load, in percent of the slots, moving keys hardly ever helps.
 const CROWDED: usize = 95;
 /// How many entries of the other table are looked at when one has to go.
@@ -30,7 +30,7 @@ impl Table {
             let candidates = || slots_of(lines, home);
             let others = candidates().filter(|found| !keep.contains(&found.slot.fingerprint));
             // More keys in one call than two lines have slots: only then is one of its own forgotten.
-            let closest = others.min_by_key(|found| self.new_at(found.slot)).or_else(|| candidates().next());
+            let closest = others.min_by_key(|found| self.distance(found.slot, now)).or_else(|| candidates().next());
             self.forgotten_busy.fetch_add(1, Ordering::Relaxed);
             closest.expect("a line has slots")
         });
@@ -44,7 +44,7 @@ impl Table {
     /// Empties a slot.
     pub(super) fn forget(&self, lines: &impl HeldLines, found: Found) {
         if found.slot.tag == ELSEWHERE {
-            self.elsewhere.remove(found.slot.level);
+            self.elsewhere.remove(found.slot.place());
         }
         lines.get(found.line).clear(found.index);
         self.keys.fetch_sub(1, Ordering::Relaxed);
@@ -69,18 +69,18 @@ impl Table {
     /// nothing when a key of the home itself is closer.
     fn forget_behind(&self, home: Home, now: Timestamp) {
         let mut closest = None;
-        let mut consider = |new_at, behind| {
-            if closest.is_none_or(|(best, _)| new_at < best) {
-                closest = Some((new_at, behind));
+        let mut consider = |distance, behind| {
+            if closest.is_none_or(|(best, _)| distance < best) {
+                closest = Some((distance, behind));
             }
         };
         for line in [home.first, home.second] {
             for slot in self.line(line).slots().into_iter().filter(|slot| slot.fingerprint != 0) {
-                consider(self.new_at(slot), None);
+                consider(self.distance(slot, now), None);
                 let other = self.other(line, slot.fingerprint);
                 if other != home.first && other != home.second {
                     for victim in self.line(other).slots().into_iter().filter(|victim| victim.fingerprint != 0) {
-                        consider(self.new_at(victim), Some((line, slot.fingerprint, other, victim.fingerprint)));
+                        consider(self.distance(victim, now), Some((line, slot.fingerprint, other, victim.fingerprint)));
                     }
                 }
             }
@@ -104,7 +104,7 @@ impl Table {
             if self.elsewhere.bytes() <= self.max_bytes {
                 return;
             }
-            let Some((first, fingerprint)) = self.elsewhere.closest_to_new(CANDIDATES) else { return };
+            let Some((first, fingerprint)) = self.elsewhere.closest_to_new(CANDIDATES, now) else { return };
             let home = Home { first, second: self.other(first, fingerprint), fingerprint };
             let lines = Pair::lock(self, home);
             // It may be gone, or have come to fit in its slot, by now.
@@ -152,6 +152,18 @@ impl Table {
     /// Whether the key in a slot is as good as new.
     pub(super) fn is_new(&self, slot: Slot, now: Timestamp) -> bool {
         self.new_at(slot) <= now
+    }
+
+    /// How far the key in a slot is from new: first by how much of its capacity is used, so that a flood of keys that
+    /// were hardly used never pushes out an exhausted one, and then by when it will be as good as new.
+    fn distance(&self, slot: Slot, now: Timestamp) -> (u16, Timestamp) {
+        let used = if slot.tag == ELSEWHERE {
+            slot.written_share()
+        } else {
+            let quota = self.registry.quota(slot.tag);
+            slot.decode(quota).used_share(quota, now)
+        };
+        (used, self.new_at(slot))
     }
 
     /// When the key in a slot will be as good as new.

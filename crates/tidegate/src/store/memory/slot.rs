@@ -1,6 +1,6 @@
 //! One key in two words and a bit: which key, under which quota, and its state.
 
-use tidegate_core::{Algorithm, Counts, Quota, State, Timestamp};
+use tidegate_core::{Algorithm, Counts, NarrowBucket, Quota, State, Timestamp};
 
 /// Bits of a key's hash that a slot keeps.
 pub(super) const FINGERPRINT_BITS: u32 = 40;
@@ -13,7 +13,11 @@ pub(super) const TAG_BITS: u32 = 14;
 /// Bits of each of a sliding window's two counts.
 const COUNT_BITS: u32 = LEVEL_BITS / 2;
 
-/// The tag of a slot whose state is in the other table: `level` says where, `time` when it will be as good as new.
+/// Bits of a place in the other table.
+const PLACE_BITS: u32 = 32;
+
+/// The tag of a slot whose state is in the other table: `level` says where and how much was used when it was written,
+/// `time` when it will be as good as new.
 pub(super) const ELSEWHERE: u16 = (1 << TAG_BITS) - 1;
 
 /// What a slot holds. A fingerprint of 0 is an empty slot.
@@ -64,6 +68,20 @@ impl Slot {
         (a, b, c)
     }
 
+    /// The token bucket in a slot that holds one.
+    #[inline]
+    pub(super) fn narrow(self) -> NarrowBucket {
+        NarrowBucket { deficit: self.level, last: Timestamp::from_micros(self.time) }
+    }
+
+    /// A slot with this token bucket, when it fits in one and is not as good as new.
+    #[inline]
+    pub(super) fn of_narrow(fingerprint: u64, tag: u16, bucket: NarrowBucket) -> Option<Self> {
+        let (level, time) = (bucket.deficit, bucket.last.as_micros());
+        let fits = level != 0 && level >> LEVEL_BITS == 0 && time >> TIME_BITS == 0;
+        fits.then_some(Slot { fingerprint, tag, time, level })
+    }
+
     /// A slot with this state, when the state fits in one.
     pub(super) fn encode(fingerprint: u64, tag: u16, state: &State) -> Option<Self> {
         let level = match state {
@@ -96,9 +114,20 @@ impl Slot {
     }
 
     /// A slot that says that the state is in the other table, at `place`.
-    pub(super) fn elsewhere(fingerprint: u64, place: u64, new_at: Timestamp) -> Self {
+    pub(super) fn elsewhere(fingerprint: u64, place: u64, used_share: u16, new_at: Timestamp) -> Self {
+        debug_assert!(place >> PLACE_BITS == 0, "more entries than any memory holds");
         let time = new_at.as_micros().min(Self::END_OF_TIME);
-        Slot { fingerprint, tag: ELSEWHERE, time, level: place }
+        Slot { fingerprint, tag: ELSEWHERE, time, level: u64::from(used_share) << PLACE_BITS | place }
+    }
+
+    /// Where in the other table the state is, of a slot that says so.
+    pub(super) fn place(self) -> u64 {
+        self.level & low(PLACE_BITS)
+    }
+
+    /// How much was used when the state in the other table was written.
+    pub(super) fn written_share(self) -> u16 {
+        (self.level >> PLACE_BITS) as u16
     }
 }
 

@@ -1,7 +1,7 @@
 //! The table: lines of slots, of fixed size, that never moves and never stops.
 //!
 //! A key can be in one of two lines. A new key goes where there is room; when both are full, keys in them move to
-//! their own other line, two steps deep at most; when that does not help, the one that is closest to new is
+//! their own other line, three steps deep at most; when that does not help, the one that is closest to new is
 //! forgotten. All of this touches a bounded number of lines, whatever the size, so no call ever pays for the table.
 
 use tidegate_core::{Decision, Op, Quota, State, Timestamp, step};
@@ -15,7 +15,7 @@ use super::slot::{ELSEWHERE, FINGERPRINT_BITS, Slot};
 use super::sync::{AtomicU64, AtomicUsize, Ordering, pause, zeroed_words};
 
 /// How full the table may be before a busy key is forgotten, in percent of its slots: two lines to choose from and
-/// two steps of moving fill it beyond that without fail.
+/// three steps of moving fill it beyond that without fail.
 const LOAD: usize = 75;
 
 #[cfg(test)]
@@ -45,6 +45,9 @@ pub(super) struct Home {
     pub(super) second: usize,
     pub(super) fingerprint: u64,
 }
+
+/// The two lines of a key and the versions they had when they were first looked at.
+type Looked<'a> = [(Line<'a>, u64); 2];
 
 /// What an attempt without locks came to.
 enum Attempt {
@@ -95,24 +98,16 @@ impl Table {
         size_of_val(&*self.words) + self.elsewhere.bytes()
     }
 
-    /// Applies one operation. The clock is read once, after the key's line was asked for, so that the two waits
+    /// Applies one operation. The clock is read once, after both lines of the key were asked for, so that the waits
     /// overlap.
-    #[inline]
+    #[inline(always)] // a decision is five words: copying it from call to call costs more than making it
     pub(super) fn apply(&self, home: Home, quota: &Quota, op: Op, clock: impl FnOnce() -> Timestamp) -> Decision {
-        let first_version = self.line(home.first).version();
+        let lines = self.look(home);
         let now = clock();
-        if let Some(tag) = self.registry.tag(quota) {
-            let mut first_version = first_version;
-            for attempt in 0.. {
-                match self.attempt(home, first_version, tag, quota, op, now) {
-                    Attempt::Done(decision) => return decision,
-                    Attempt::Again => pause(attempt),
-                    Attempt::Lock => break,
-                }
-                first_version = self.line(home.first).version();
-            }
+        match self.step_in_place(lines, home.fingerprint, quota, op, now) {
+            Some(decision) => decision,
+            None => self.apply_slowly(home, quota, op, now),
         }
-        self.apply_locked(Target { home, quota, now }, op)
     }
 
     /// Forgets what is as good as new in the next few lines.
@@ -141,9 +136,8 @@ impl Table {
     pub(super) fn line(&self, index: usize) -> Line<'_> {
         #[cfg(test)]
         LINES_TOUCHED.set(LINES_TOUCHED.get() + 1);
-        let start = self.offset + index * WORDS;
-        let words = self.words[start..start + WORDS].try_into().expect("a whole line");
-        Line::new(words)
+        let (lines, _) = self.words[self.offset..].as_chunks();
+        Line::new(&lines[index])
     }
 
     #[cfg(all(test, not(loom)))]
@@ -151,30 +145,71 @@ impl Table {
         self.words[self.offset + index].load(Ordering::Acquire)
     }
 
-    /// One attempt without a lock before the write itself.
+    /// The two lines of a key, and their versions.
     #[inline]
-    fn attempt(&self, home: Home, first_version: u64, tag: u16, quota: &Quota, op: Op, now: Timestamp) -> Attempt {
-        let first = self.line(home.first);
-        let (line, version, index) = match first.find(home.fingerprint) {
+    fn look(&self, home: Home) -> Looked<'_> {
+        let (first, second) = (self.line(home.first), self.line(home.second));
+        [(first, first.version()), (second, second.version())]
+    }
+
+    /// The usual case: a known key whose token bucket is in its slot and stays there. None, and nothing done, when it is
+    /// anything else or somebody else writes at the same time.
+    #[inline(always)]
+    fn step_in_place(
+        &self,
+        [(first, first_version), (second, second_version)]: Looked<'_>,
+        fingerprint: u64,
+        quota: &Quota,
+        op: Op,
+        now: Timestamp,
+    ) -> Option<Decision> {
+        let tag = self.registry.tag(quota)?;
+        let (line, version, index) = match first.find(fingerprint) {
             Some(index) => (first, first_version, index),
-            None => {
-                let second = self.line(home.second);
-                let second_version = second.version();
-                match second.find(home.fingerprint) {
-                    Some(index) => (second, second_version, index),
-                    None => {
-                        let outcome = step(quota, &mut State::New, op, now);
-                        return match outcome.changed {
-                            true => Attempt::Lock,
-                            // Both at once: the key may have moved from one line to the other in between.
-                            false if !first.is_still(first_version) || !second.is_still(second_version) => {
-                                Attempt::Again
-                            }
-                            false => Attempt::Done(outcome.decision),
-                        };
-                    }
+            None => (second, second_version, second.find(fingerprint)?),
+        };
+        let slot = line.slot(index);
+        if slot.tag != tag || !line.is_still(version) {
+            return None;
+        }
+        let (outcome, bucket) = slot.narrow().step(quota, op, now)?;
+        if outcome.changed {
+            let slot = Slot::of_narrow(fingerprint, tag, bucket)?;
+            line.try_lock(version)?.write(index, slot);
+        }
+        Some(outcome.decision)
+    }
+
+    /// Any case: attempts without a lock until one succeeds or it turns out to take one.
+    #[inline(never)]
+    fn apply_slowly(&self, home: Home, quota: &Quota, op: Op, now: Timestamp) -> Decision {
+        if let Some(tag) = self.registry.tag(quota) {
+            for attempt in 0.. {
+                match self.attempt(self.look(home), home.fingerprint, tag, quota, op, now) {
+                    Attempt::Done(decision) => return decision,
+                    Attempt::Again => pause(attempt),
+                    Attempt::Lock => break,
                 }
             }
+        }
+        self.apply_locked(Target { home, quota, now }, op)
+    }
+
+    /// One attempt without a lock before the write itself.
+    fn attempt(&self, lines: Looked<'_>, fingerprint: u64, tag: u16, quota: &Quota, op: Op, now: Timestamp) -> Attempt {
+        let [(first, first_version), (second, second_version)] = lines;
+        let found = match first.find(fingerprint) {
+            Some(index) => Some((first, first_version, index)),
+            None => second.find(fingerprint).map(|index| (second, second_version, index)),
+        };
+        let Some((line, version, index)) = found else {
+            let outcome = step(quota, &mut State::New, op, now);
+            return match outcome.changed {
+                true => Attempt::Lock,
+                // Both at once: the key may have moved from one line to the other in between.
+                false if !first.is_still(first_version) || !second.is_still(second_version) => Attempt::Again,
+                false => Attempt::Done(outcome.decision),
+            };
         };
         let slot = line.slot(index);
         if !line.is_still(version) {
@@ -183,26 +218,17 @@ impl Table {
         if slot.tag == ELSEWHERE {
             return Attempt::Lock;
         }
-        let mut state = self.decode(slot, tag, quota, now);
+        let written_under = self.registry.quota(slot.tag);
+        let mut state = slot.decode(written_under).rebase(written_under, quota, now);
         let outcome = step(quota, &mut state, op, now);
-        if !outcome.changed {
-            return Attempt::Done(outcome.decision);
-        }
-        let Some(new) = Slot::encode(home.fingerprint, tag, &state) else { return Attempt::Lock };
-        match line.try_lock(version) {
-            Some(held) => held.write(index, new),
-            None => return Attempt::Again,
+        if outcome.changed {
+            let Some(new) = Slot::encode(fingerprint, tag, &state) else { return Attempt::Lock };
+            match line.try_lock(version) {
+                Some(held) => held.write(index, new),
+                None => return Attempt::Again,
+            }
         }
         Attempt::Done(outcome.decision)
-    }
-
-    #[inline]
-    fn decode(&self, slot: Slot, tag: u16, quota: &Quota, now: Timestamp) -> State {
-        if slot.tag == tag {
-            return slot.decode(quota);
-        }
-        let written_under = self.registry.quota(slot.tag);
-        slot.decode(written_under).rebase(written_under, quota, now)
     }
 }
 

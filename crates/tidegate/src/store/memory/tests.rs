@@ -81,18 +81,28 @@ fn as_many_keys_as_promised_fit_without_forgetting_one() {
 
 #[test]
 fn a_flood_of_new_keys_gives_no_exhausted_key_its_quota_back() {
-    let quota = Quota::token_bucket(10, days(1)).unwrap();
-    let bench = Bench::new(MemoryStore::builder().max_keys(1_000));
-    let exhausted = 0..200;
-    assert!(exhausted.clone().all(|key| bench.take(key, &quota, 10)));
-    for key in 1_000..200_000 {
-        assert!(bench.take(key, &quota, 1));
+    let quotas = [
+        Quota::token_bucket(10, days(1)).unwrap(),
+        Quota::fixed_window(10, days(1)).unwrap(),
+        Quota::sliding_window(10, days(1)).unwrap(),
+        Quota::sliding_window(10, days(1)).unwrap().buckets(24).unwrap(),
+        Quota::sliding_log(10, days(1)).unwrap(),
+    ];
+    for quota in quotas {
+        let bench = Bench::new(MemoryStore::builder().max_keys(1_000));
+        let exhausted = 0..200;
+        assert!(exhausted.clone().all(|key| bench.take(key, &quota, 10)));
+        // Later, so that the flood's keys are further from new by the clock, though hardly used.
+        bench.clock.advance(seconds(1));
+        for key in 1_000..50_000 {
+            assert!(bench.take(key, &quota, 1));
+        }
+        let stats = bench.store.stats();
+        assert!(stats.keys <= 1_000 * 100 / 75 + 2 * SLOTS, "{stats:?}");
+        assert!(stats.forgotten_busy > 45_000, "{stats:?}");
+        let forgiven = exhausted.filter(|key| bench.take(*key, &quota, 1)).count();
+        assert_eq!(forgiven, 0, "{quota:?}");
     }
-    let stats = bench.store.stats();
-    assert!(stats.keys <= 1_000 * 100 / 75 + 2 * SLOTS, "{stats:?}");
-    assert!(stats.forgotten_busy > 190_000, "{stats:?}");
-    let forgiven = exhausted.filter(|key| bench.take(*key, &quota, 1)).count();
-    assert_eq!(forgiven, 0);
 }
 
 #[test]
@@ -135,8 +145,7 @@ fn states_that_do_not_fit_in_a_slot_stay_within_their_bytes() {
         assert!(extra < (1 << 20) + 10_000, "{extra}");
     }
     assert!(bench.store.stats().forgotten_busy > 0);
-    // Among those that were looked at, the one that is as good as new first went first: never the newest.
-    assert!(bench.take(19_999, &log, 99) && !bench.take(19_999, &log, 1));
+    assert!(!bench.take(0, &log, 1), "the exhausted key was forgotten before those that were used once");
 }
 
 #[test]
@@ -166,8 +175,8 @@ fn no_table_scan_on_insert_when_nearly_full() {
         bench.take(key, &quota, 1);
         most = most.max(table::LINES_TOUCHED.get());
     }
-    // Two lines, six keys to move, eighteen behind those, and one line swept; each is looked at a few times.
-    assert!(most < 150, "{most} lines for one decision");
+    // Two lines, six keys to move, eighteen behind those and fifty-four behind them; each is looked at a few times.
+    assert!(most < 600, "{most} lines for one decision");
 }
 
 #[test]

@@ -1,0 +1,9 @@
+//! `cargo xtask bench`: side by side with the peers.
+
+use crate::cargo::{Failed, cargo, step};
+
+pub fn run(arguments: &[String]) -> Result<(), Failed> {
+    let mut command = cargo(["run", "--release", "--package", "tidegate-benches", "--"]);
+    command.args(arguments);
+    step("bench", &mut command)
+}

@@ -1,0 +1,34 @@
+//! Running cargo, one named step at a time.
+
+use std::fmt;
+use std::process::Command;
+use std::time::Instant;
+
+/// A step that did not succeed.
+pub struct Failed(pub String);
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A cargo command, with the cargo that runs this program.
+pub fn cargo<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments);
+    command
+}
+
+/// Runs a step: says what, shows its output, says how long it took.
+#[allow(clippy::disallowed_methods)] // how long a step took is for the reader, nothing depends on it
+pub fn step(name: &str, command: &mut Command) -> Result<(), Failed> {
+    println!("\n== {name}");
+    let start = Instant::now();
+    let status = command.status().map_err(|error| Failed(format!("{name}: cannot be started: {error}")))?;
+    if !status.success() {
+        return Err(Failed(format!("{name} failed ({status}): {command:?}")));
+    }
+    println!("== {name}: ok, {:.0?}", start.elapsed());
+    Ok(())
+}

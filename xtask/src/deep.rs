@@ -1,0 +1,13 @@
+//! `cargo xtask deep`: the longer runs, bounded.
+
+use crate::cargo::{Failed, cargo, step};
+use crate::test;
+
+pub fn run() -> Result<(), Failed> {
+    let mut oracle = cargo(["test", "--release", "--workspace", "--all-features", "--test", "*", "--"]);
+    oracle.args(["random_", "oracle", "bound"]).env("TIDEGATE_ORACLE_SEEDS", "3000");
+    step("oracle, 3,000 seeds a store", &mut oracle)?;
+    test::loom(4)?;
+    let soak = ["run", "--release", "--package", "tidegate-benches", "--", "soak"];
+    step("soak: four threads, a table that is always full, two minutes", &mut cargo(soak))
+}

@@ -1,0 +1,85 @@
+//! `cargo xtask test`: everything that has to hold.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::cargo::{Failed, cargo, step};
+use crate::features;
+
+pub fn run() -> Result<(), Failed> {
+    step("format", &mut cargo(["fmt", "--all", "--check"]))?;
+    let clippy = ["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
+    step("clippy", &mut cargo(clippy))?;
+    each_feature_alone()?;
+    step("tests", &mut cargo(["test", "--workspace", "--all-features", "--all-targets"]))?;
+    step("doc tests", &mut cargo(["test", "--workspace", "--all-features", "--doc"]))?;
+    loom(2)?;
+    let docs = ["doc", "--workspace", "--all-features", "--no-deps"];
+    step("docs", cargo(docs).env("RUSTDOCFLAGS", "-D warnings"))?;
+    examples()?;
+    wasm()
+}
+
+/// The memory store's concurrent core under loom: every order of two threads, up to that many preemptions.
+pub fn loom(preemptions: u32) -> Result<(), Failed> {
+    let mut command = cargo(["test", "--release", "--package", "tidegate", "--lib", "loom_tests"]);
+    // A folder of its own: other flags would rebuild everything each time.
+    command.args(["--target-dir", "target/loom"]);
+    command.env("RUSTFLAGS", "--cfg loom").env("LOOM_MAX_PREEMPTIONS", preemptions.to_string());
+    step("loom", &mut command)
+}
+
+/// Every feature builds alone, and the plain crate builds neither a runtime nor a parser.
+fn each_feature_alone() -> Result<(), Failed> {
+    let folder = Path::new("crates/tidegate");
+    let check = |name: &str, feature: &str| {
+        let arguments = ["check", "--package", "tidegate", "--no-default-features", "--features", feature];
+        step(name, cargo(arguments).env("RUSTFLAGS", "-D warnings").args(["--target-dir", "target/features"]))
+    };
+    check("no feature", "")?;
+    for feature in features::of(folder)? {
+        check(&format!("feature {feature} alone"), &feature)?;
+    }
+    let tree = cargo(["tree", "--package", "tidegate", "--edges", "normal", "--prefix", "none"]).output();
+    let tree = tree.map_err(|error| Failed(format!("cargo tree: {error}")))?;
+    let tree = String::from_utf8_lossy(&tree.stdout).into_owned();
+    for unwanted in ["tokio", "redis", "http", "serde", "toml"] {
+        if tree.lines().any(|line| line.split(' ').next() == Some(unwanted)) {
+            return Err(Failed(format!("the plain crate builds {unwanted}:\n{tree}")));
+        }
+    }
+    Ok(())
+}
+
+/// The examples that end by themselves run, and say what they say.
+fn examples() -> Result<(), Failed> {
+    let folder = Path::new("examples");
+    let files = std::fs::read_dir(folder).map_err(|error| Failed(format!("examples: {error}")))?;
+    let mut names: Vec<String> = files
+        .filter_map(|file| Some(file.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()))
+        .collect();
+    names.sort();
+    for name in names {
+        let mut command = cargo(["run", "--quiet", "--package", "tidegate-examples", "--example", &name]);
+        if name == "window_edge" {
+            command.args(["--", "--check"]);
+        }
+        step(&format!("example {name}"), &mut command)?;
+    }
+    Ok(())
+}
+
+/// The core builds for wasm32, where this machine has that target.
+fn wasm() -> Result<(), Failed> {
+    let target = "wasm32-unknown-unknown";
+    let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output();
+    let sysroot = sysroot.map_err(|error| Failed(format!("rustc: {error}")))?;
+    let library = format!("{}/lib/rustlib/{target}", String::from_utf8_lossy(&sysroot.stdout).trim());
+    if !Path::new(&library).exists() {
+        println!("\n== not run: core for {target}: the target is not installed (rustup target add {target})");
+        return Ok(());
+    }
+    step("core for wasm32", &mut cargo(["check", "--package", "tidegate-core", "--target", target]))
+}
