@@ -2,7 +2,7 @@
 
 use crate::cargo::{Failed, cargo, step};
 
-pub fn run(arguments: &[String]) -> Result<(), Failed> {
+pub(crate) fn run(arguments: &[String]) -> Result<(), Failed> {
     let mut command = cargo(["run", "--release", "--package", "tidegate-benches", "--"]);
     command.args(arguments);
     step("bench", &mut command)

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Instant;
 
 /// A step that did not succeed.
-pub struct Failed(pub String);
+pub(crate) struct Failed(pub(crate) String);
 
 impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -14,7 +14,7 @@ impl fmt::Display for Failed {
 }
 
 /// A cargo command, with the cargo that runs this program.
-pub fn cargo<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
+pub(crate) fn cargo<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments);
     command
@@ -22,7 +22,7 @@ pub fn cargo<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
 
 /// Runs a step: says what, shows its output, says how long it took.
 #[allow(clippy::disallowed_methods)] // how long a step took is for the reader, nothing depends on it
-pub fn step(name: &str, command: &mut Command) -> Result<(), Failed> {
+pub(crate) fn step(name: &str, command: &mut Command) -> Result<(), Failed> {
     println!("\n== {name}");
     let start = Instant::now();
     let status = command.status().map_err(|error| Failed(format!("{name}: cannot be started: {error}")))?;

@@ -3,7 +3,7 @@
 use crate::cargo::{Failed, cargo, step};
 use crate::test;
 
-pub fn run() -> Result<(), Failed> {
+pub(crate) fn run() -> Result<(), Failed> {
     let mut oracle = cargo(["test", "--release", "--workspace", "--all-features", "--test", "*", "--"]);
     oracle.args(["random_", "oracle", "bound"]).env("TIDEGATE_ORACLE_SEEDS", "3000");
     step("oracle, 3,000 seeds a store", &mut oracle)?;

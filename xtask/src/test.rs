@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::cargo::{Failed, cargo, step};
 use crate::features;
 
-pub fn run() -> Result<(), Failed> {
+pub(crate) fn run() -> Result<(), Failed> {
     step("format", &mut cargo(["fmt", "--all", "--check"]))?;
     let clippy = ["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
     step("clippy", &mut cargo(clippy))?;
@@ -21,7 +21,7 @@ pub fn run() -> Result<(), Failed> {
 }
 
 /// The memory store's concurrent core under loom: every order of two threads, up to that many preemptions.
-pub fn loom(preemptions: u32) -> Result<(), Failed> {
+pub(crate) fn loom(preemptions: u32) -> Result<(), Failed> {
     let mut command = cargo(["test", "--release", "--package", "tidegate", "--lib", "loom_tests"]);
     // A folder of its own: other flags would rebuild everything each time.
     command.args(["--target-dir", "target/loom"]);

@@ -5,6 +5,8 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use crate::hash::stable_hash;
+
 /// Between the parts of a key's text.
 const SEPARATOR: u8 = b'|';
 const ESCAPE: u8 = b'%';
@@ -99,6 +101,12 @@ impl<'a> Key<'a> {
     #[inline]
     pub fn as_raw(&self) -> (u8, &[u8]) {
         (self.shape as u8, self.as_bytes())
+    }
+
+    /// A hash that is the same in every process and version: for routing, never for defence.
+    pub fn stable_hash(&self, seed: u64) -> u64 {
+        let (shape, bytes) = self.as_raw();
+        stable_hash(seed.wrapping_add(u64::from(shape)), bytes)
     }
 
     /// The parts the key was made of. None for [`Key::GLOBAL`].
@@ -271,7 +279,7 @@ macro_rules! numbers {
     )* };
 }
 
-numbers! { u16, i16; u32, i32; u64, i64; }
+numbers! { u8, i8; u16, i16; u32, i32; u64, i64; }
 
 macro_rules! displayed {
     ($($part:ty),*) => { $(
@@ -283,7 +291,7 @@ macro_rules! displayed {
     )* };
 }
 
-displayed! { u128, i128, IpAddr, Ipv4Addr, Ipv6Addr }
+displayed! { usize, isize, u128, i128, IpAddr, Ipv4Addr, Ipv6Addr }
 
 macro_rules! single {
     ($($part:ty),*) => { $(
@@ -302,7 +310,7 @@ macro_rules! single {
     )* };
 }
 
-single! { u16, i16, u32, i32, u64, i64, u128, i128, IpAddr, Ipv4Addr, Ipv6Addr }
+single! { u8, i8, u16, i16, u32, i32, u64, i64, usize, isize, u128, i128, IpAddr, Ipv4Addr, Ipv6Addr }
 
 macro_rules! tuples {
     ($(($($name:ident $index:tt),+);)*) => { $(

@@ -25,6 +25,7 @@
 mod algorithm;
 mod cost;
 mod decision;
+mod hash;
 mod key;
 mod quota;
 mod scope;

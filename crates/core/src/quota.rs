@@ -4,6 +4,8 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
+use crate::hash::mix;
+
 /// The largest rate, capacity or debt.
 pub const MAX_COUNT: u64 = u32::MAX as u64;
 /// The shortest period.
@@ -363,14 +365,6 @@ fn micros(field: &'static str, span: Duration) -> Result<u64, QuotaError> {
 
 fn span_text(micros: u64) -> String {
     format!("{:?}", Duration::from_micros(micros))
-}
-
-/// The finalizer of SplitMix64: every bit of the input reaches every bit of the output.
-fn mix(mut bits: u64) -> u64 {
-    bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ (bits >> 31)
 }
 
 fn gcd(mut a: u64, mut b: u64) -> u64 {

@@ -1,6 +1,7 @@
 //! Where a limit's keys live in a store.
 
 use crate::Key;
+use crate::hash::stable_hash;
 
 /// The place of one limit's keys in a store: the limiter's prefix and the limit's name.
 ///
@@ -16,7 +17,7 @@ impl Scope {
     /// The scope of the limit `limit` under `prefix`, which may be empty.
     pub fn new(prefix: &str, limit: &str) -> Self {
         let text: Box<str> = Key::from((prefix, limit)).to_text().into();
-        Scope { limit: limit.into(), hash: fnv1a(text.as_bytes()), text }
+        Scope { limit: limit.into(), hash: stable_hash(0, text.as_bytes()), text }
     }
 
     /// The limit's name.
@@ -34,9 +35,4 @@ impl Scope {
     pub fn stable_hash(&self) -> u64 {
         self.hash
     }
-}
-
-/// FNV-1a, 64 bits: stable across versions and platforms, for routing and never for defence.
-fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -73,9 +73,9 @@ impl FromStr for Network {
             let prefix: u8 = prefix.parse().ok().filter(|_| digits)?;
             let most = if address.is_ipv4() { 32 } else { 128 };
             match (address, address.to_canonical()) {
-                // ::ffff:203.0.113.0/120 is 203.0.113.0/24.
-                (IpAddr::V6(_), IpAddr::V4(v4)) if (96..=128).contains(&prefix) => {
-                    Some(Network { address: v4.into(), prefix: prefix - 96 })
+                // ::ffff:203.0.113.0/120 is 203.0.113.0/24; a shorter prefix would be IPv4 and more, which nobody means.
+                (IpAddr::V6(_), IpAddr::V4(v4)) => {
+                    (96..=128).contains(&prefix).then(|| Network { address: v4.into(), prefix: prefix - 96 })
                 }
                 _ => (prefix <= most).then_some(Network { address, prefix }),
             }

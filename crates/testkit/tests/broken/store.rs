@@ -68,7 +68,7 @@ impl BrokenStore {
 
     fn name(&self, request: &Request<'_>) -> String {
         let scope = if self.flaw == Flaw::IgnoresPrefix { request.scope.limit() } else { request.scope.as_str() };
-        let name = format!("{}:{scope}{}", scope.len(), request.key.as_str());
+        let name = format!("{}:{scope}{}", scope.len(), request.key.to_text());
         if self.flaw == Flaw::IgnoresCase { name.to_lowercase() } else { name }
     }
 

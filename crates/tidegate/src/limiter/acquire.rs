@@ -5,34 +5,63 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use tidegate_core::{Decision, Op, Reason};
+use tidegate_core::{Cost, Decision, Op, Reason};
 
-use super::route::Asked;
-use super::{Error, Inner};
+use super::Error;
+use super::call::Call;
+use super::route::Route;
 
-impl Inner {
+impl Call<'_> {
     /// Asks until it is allowed, in the order in which callers came, for `within` at most.
     ///
     /// The head of the queue alone asks the store, so nobody overtakes, and a wait is one `retry_after` long and not
     /// a race of everybody who waits. It takes as a plain `limit` does, so no algorithm admits more for being waited
     /// on.
-    pub(super) async fn acquire(&self, asked: Asked<'_>, within: Duration) -> Result<Decision, Error> {
-        let sleeper = self.sleeper.as_ref().ok_or(Error::NoSleeper)?;
+    pub(super) async fn acquire(&self, within: Duration) -> Result<Decision, Error> {
+        let cost = Cost::new(self.cost)?;
+        let sleeper = self.inner.sleeper.as_ref().ok_or(Error::NoSleeper)?;
         let deadline = sleeper.now().saturating_add(within);
-        let ticket = self.queues.join(format!("{}|{}", asked.named.scope.as_str(), asked.key.to_text()));
-        if !first_of(ticket.turn(), sleeper.sleep(within)).await {
-            let Op::Limit(cost) = asked.op else { unreachable!("an acquire takes") };
-            let look = Asked { op: Op::Check(cost), ..asked }.ask(self).await?;
-            return Ok(too_late(look));
+        if self.waiting_is_useless(cost)? {
+            return self.try_once(Op::Limit(cost)).await;
+        }
+        let ticket = self.inner.queues.join(self.queue()?);
+        let in_time = first_of(ticket.turn(), sleeper.sleep(within)).await;
+        if !in_time || sleeper.now() > deadline {
+            let look = self.try_once(Op::Check(cost)).await?;
+            let named = self.named()?;
+            return Ok(self.asked(&named, Op::Check(cost)).finish(too_late(look)));
         }
         loop {
-            let decision = asked.ask(self).await?;
+            let decision = self.try_once(Op::Limit(cost)).await?;
             let Some(wait) = decision.retry_after().filter(|_| !decision.allowed()) else { return Ok(decision) };
             if wait > deadline.since(sleeper.now()) {
                 return Ok(decision);
             }
             sleeper.sleep(wait).await;
         }
+    }
+
+    /// One question, to the limit as it is now: it may have been replaced, and the limiter closed, during a wait.
+    async fn try_once(&self, op: Op) -> Result<Decision, Error> {
+        if self.inner.is_closed() {
+            return Err(Error::Closed);
+        }
+        let named = self.named()?;
+        self.asked(&named, op).ask(self.inner).await
+    }
+
+    /// Whether the answer is known to be a denial however long one waits: then nobody has to stand in line for it.
+    fn waiting_is_useless(&self, cost: Cost) -> Result<bool, Error> {
+        let named = self.named()?;
+        let asked = self.asked(&named, Op::Limit(cost));
+        Ok(cost.get() > u64::from(asked.capacity()) || matches!(asked.route(self.inner)?, Route::Answer(_)))
+    }
+
+    /// Which queue to stand in: that of the limit and the key, as it is counted.
+    fn queue(&self) -> Result<String, Error> {
+        let named = self.named()?;
+        let key = named.limit.normalize.map_or_else(|| self.key.borrow(), |normalize| normalize.apply(&self.key));
+        Ok(format!("{}|{}", named.scope.as_str(), key.to_text()))
     }
 }
 

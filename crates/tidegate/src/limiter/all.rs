@@ -3,12 +3,13 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use tidegate_core::{All, Cost, Decision, Key, Op, Quota, Request, Store};
+use tidegate_core::{All, Cost, Decision, DecisionParts, Key, Op, Quota, Reason, Request, Store};
 
 use super::call::Call;
 use super::limits::Named;
 use super::route::{Asked, Route};
-use super::{Error, Limiter};
+use super::spread::with_limit;
+use super::{Error, Limiter, ShardBy};
 
 /// One of the calls, on its way to the store.
 struct Part<'a> {
@@ -34,6 +35,9 @@ impl Limiter {
     /// report what they have. The same limit and key twice is applied in order. A limit in shadow mode counts but
     /// never holds the others back.
     pub async fn all<'a>(&self, calls: impl IntoIterator<Item = Call<'a>>) -> Result<All, Error> {
+        if self.inner.is_closed() {
+            return Err(Error::Closed);
+        }
         let calls: Vec<_> = calls.into_iter().collect();
         let mut parts = Vec::with_capacity(calls.len());
         for call in &calls {
@@ -41,6 +45,8 @@ impl Limiter {
                 return Err(Error::unsupported(call.name, "the call belongs to another limiter"));
             }
             let (named, cost) = call.as_limit()?;
+            // A mistake in any of them is found before anything is taken.
+            call.asked(&named, Op::Limit(cost)).route(&self.inner)?;
             parts.push(Part { named, call, cost });
         }
         let enforced = self.take_all(parts.iter().filter(|part| !part.named.limit.is_shadow())).await?;
@@ -51,7 +57,9 @@ impl Limiter {
         for part in &parts {
             let decision = if part.named.limit.is_shadow() {
                 let op = if passes { Op::Limit(part.cost) } else { Op::Check(part.cost) };
-                part.call.asked(&part.named, op).ask(&self.inner).await?
+                let asked = part.call.asked(&part.named, op);
+                // The others were decided already: a broken store behind this one must not hold them back.
+                asked.ask(&self.inner).await.unwrap_or_else(|_| unknown(asked.capacity()))
             } else {
                 enforced.next().expect("one decision for each part that is enforced")
             };
@@ -62,6 +70,9 @@ impl Limiter {
 
     async fn take_all<'a>(&self, parts: impl Iterator<Item = &'a Part<'a>>) -> Result<All, Error> {
         let asked: Vec<Asked<'_>> = parts.map(|part| part.call.asked(&part.named, Op::Limit(part.cost))).collect();
+        if asked.is_empty() {
+            return Ok(All::new(Vec::new()));
+        }
         let mut routed: Vec<Result<(Key<'_>, Cow<'_, Quota>), Decision>> = Vec::with_capacity(asked.len());
         for asked in &asked {
             routed.push(match asked.route(&self.inner)? {
@@ -93,10 +104,28 @@ impl Limiter {
             self.inner.store.apply_all(&requests).await?.into_decisions()
         };
         let mut answered = answered.into_iter();
-        let in_order = routed.iter().map(|routed| match routed {
+        let in_order = routed.iter().zip(&asked).map(|(routed, asked)| match routed {
             Err(decision) => *decision,
-            Ok(_) => answered.next().expect("one decision for each request"),
+            Ok(_) => {
+                let decision = answered.next().expect("one decision for each request");
+                let spread = asked.named.limit.shards > 1 && asked.named.limit.shard_by == ShardBy::Spread;
+                if spread { with_limit(decision, asked.capacity()) } else { decision }
+            }
         });
         Ok(All::new(in_order.collect()))
     }
+}
+
+/// What a shadow limit says when its store could not: yes, and why nobody knows more.
+fn unknown(limit: u32) -> Decision {
+    DecisionParts {
+        allowed: true,
+        limit,
+        remaining: 0,
+        retry_after: None,
+        next_after: None,
+        reset_after: 0,
+        reason: Some(Reason::Store),
+    }
+    .into()
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidegate_core::{DynStore, Store};
 
-use super::limits::Limits;
+use super::limits::{Limits, Shared};
 use super::{BuildError, DenyList, Limit, Limiter};
 use crate::clock::Sleeper;
 use crate::net::NetworkError;
@@ -81,12 +81,12 @@ impl LimiterBuilder {
 
     /// The limiter, or what is wrong with it.
     pub fn build(self) -> Result<Limiter, BuildError> {
-        let mut limits = Limits::default();
+        let mut limits = Limits::new(Shared { prefix: self.prefix, deny: self.deny_all });
         for (name, limit) in self.limits {
-            limits.add(&self.prefix, name, limit)?;
+            limits.add(name, limit)?;
         }
         for (name, list) in self.deny {
-            limits.deny(&self.prefix, &name, list)?;
+            limits.deny(&name, list)?;
         }
         #[cfg(feature = "tokio")]
         let default_sleeper: Option<Arc<dyn Sleeper>> = Some(Arc::new(crate::clock::TokioSleeper));
@@ -94,8 +94,6 @@ impl LimiterBuilder {
         let default_sleeper = None;
         Ok(Limiter::assemble(
             limits,
-            self.deny_all,
-            self.prefix,
             self.store.unwrap_or_else(|| Arc::new(MemoryStore::new())),
             self.sleeper.or(default_sleeper),
             self.seed,

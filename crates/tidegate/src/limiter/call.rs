@@ -3,7 +3,6 @@
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -83,7 +82,7 @@ impl<'a> Call<'a> {
     /// The operation, once nothing is wrong with it; none for an `acquire`.
     #[inline(always)]
     fn checked_op(&self) -> Result<Option<Op>, Error> {
-        if self.inner.closed.load(Ordering::Relaxed) {
+        if self.inner.is_closed() {
             return Err(Error::Closed);
         }
         let cost = Cost::new(self.cost)?;
@@ -104,24 +103,26 @@ impl<'a> Call<'a> {
 
     /// The limit and the operation, for a call that is a plain `limit`.
     pub(super) fn as_limit(&self) -> Result<(Arc<Named>, Cost), Error> {
-        let named = Arc::clone(self.inner.limits.load().get(self.name)?);
+        let named = self.named()?;
         match self.checked_op()? {
             Some(Op::Limit(cost)) => Ok((named, cost)),
             _ => Err(Error::unsupported(self.name, "all-or-nothing is for `limit` only")),
         }
     }
 
+    /// The limit as it is now.
+    pub(super) fn named(&self) -> Result<Arc<Named>, Error> {
+        Ok(Arc::clone(self.inner.limits.load().get(self.name)?))
+    }
+
     /// The answer, waited for.
     async fn wait(self) -> Result<Decision, Error> {
-        let named = Arc::clone(self.inner.limits.load().get(self.name)?);
-        match (self.checked_op()?, self.kind) {
-            (Some(op), _) => self.asked(&named, op).ask(self.inner).await,
-            (None, Kind::Acquire { within }) => {
-                let op = Op::Limit(Cost::new(self.cost)?);
-                self.inner.acquire(self.asked(&named, op), within).await
-            }
-            (None, _) => unreachable!("only an acquire has no operation of its own"),
+        if let Kind::Acquire { within } = self.kind {
+            return self.acquire(within).await;
         }
+        let named = self.named()?;
+        let op = self.checked_op()?.expect("every other kind is an operation");
+        self.asked(&named, op).ask(self.inner).await
     }
 }
 
@@ -135,8 +136,8 @@ impl<'a> IntoFuture for Call<'a> {
     }
 }
 
-/// The answer to a [`Call`]. It is there at the first poll, and nothing is allocated for it, when the store is in
-/// process.
+/// The answer to a [`Call`]. With a store in process it is there at the first poll, and nothing is allocated for it,
+/// unless the limit makes keys alike or cuts its budget into shards.
 #[must_use = "futures do nothing unless polled"]
 pub struct CallFuture<'a>(State<'a>);
 

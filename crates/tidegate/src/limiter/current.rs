@@ -50,9 +50,9 @@ impl Current {
     }
 
     /// Works with the limits as they are now.
-    pub(super) fn with<R>(&self, work: impl FnOnce(&Limits) -> R) -> R {
+    pub(super) fn with<R>(&self, work: impl Fn(&Limits) -> R) -> R {
         let version = self.version.load(Ordering::Acquire);
-        SEEN.with(|seen| {
+        let seen = SEEN.try_with(|seen| {
             // Only a store that asks a limiter in the middle of a decision finds this borrowed.
             if let Ok(seen) = seen.try_borrow()
                 && let Some((known, limits)) = &seen[version as usize % PLACES]
@@ -65,7 +65,9 @@ impl Current {
                 seen[version as usize % PLACES] = Some((version, Arc::clone(&limits)));
             }
             work(&limits)
-        })
+        });
+        // What a thread saw is gone while its own variables are torn down.
+        seen.unwrap_or_else(|_| work(&self.load()))
     }
 
     /// The limits as they are now, to keep.

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use tidegate_core::Key;
 
+use super::Normalize;
 use crate::net::{Network, NetworkError, parse_address};
 
 /// Keys and networks that are never admitted.
@@ -20,8 +21,8 @@ impl DenyList {
     pub(crate) fn add(&mut self, entry: &str) -> Result<(), NetworkError> {
         match entry.parse::<Network>() {
             Ok(network) => self.networks.push(network),
-            // What begins like an address and is none was meant as a network: a typo must not deny nobody.
-            Err(error) if entry.is_empty() || looks_like_a_network(entry) => return Err(error),
+            // What looks like an address and is none was meant as one: a typo must not deny nobody.
+            Err(error) if entry.is_empty() || looks_like_an_address(entry) => return Err(error),
             Err(_) => {
                 self.keys.insert(Key::from(entry).into_owned());
             }
@@ -38,6 +39,12 @@ impl DenyList {
         self.networks.extend(other.networks);
     }
 
+    /// Denies as well what the keys here are once they are made alike.
+    pub(crate) fn normalize(&mut self, normalize: Normalize) {
+        let alike: Vec<_> = self.keys.iter().map(|key| normalize.apply(key).into_owned()).collect();
+        self.keys.extend(alike);
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.keys.is_empty() && self.networks.is_empty()
     }
@@ -50,8 +57,13 @@ impl DenyList {
     }
 }
 
-fn looks_like_a_network(entry: &str) -> bool {
-    entry.split_once('/').is_some_and(|(address, _)| parse_address(address).is_some())
+fn looks_like_an_address(entry: &str) -> bool {
+    let entry = entry.trim();
+    let made_of = |others: &str| entry.chars().all(|c| c.is_ascii_hexdigit() || others.contains(c));
+    let four = entry.contains('.') && entry.starts_with(|c: char| c.is_ascii_digit()) && made_of("./*");
+    let with_prefix = entry.split_once('/').is_some_and(|(address, _)| parse_address(address).is_some());
+    let six = (entry.contains("::") || (entry.contains(':') && entry.contains('/'))) && made_of(":./[]%");
+    four || six || with_prefix
 }
 
 #[cfg(test)]
@@ -71,7 +83,27 @@ mod tests {
         assert!(list.contains(&Key::from(("tenant", "203.0.113.9"))));
         assert!(!list.contains(&Key::from(("a", "b"))));
         assert!(!list.contains(&Key::GLOBAL));
-        assert!(list.add("203.0.113.0/240").is_err());
-        assert!(list.add("").is_err());
+    }
+
+    #[test]
+    fn a_typo_does_not_deny_nobody() {
+        let typos = [
+            "",
+            "203.0.113.0/240",
+            "203.0.113/24",
+            "203.0.113.*",
+            " 203.0.113.7",
+            "203.0.113.256",
+            "198.051.100.7",
+            "2001:db8::/129",
+            "2001:db8/32",
+            "::ffff:0:0/95",
+        ];
+        for typo in typos {
+            assert!(DenyList::default().add(typo).is_err(), "{typo:?}");
+        }
+        for key in ["mallory", "10", "a.b.c", "user:7", "dead:beef", "v1.2", "x/y"] {
+            assert!(DenyList::default().add(key).is_ok(), "{key:?}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! What can go wrong in a limiter. A denial is none of it.
 
-use tidegate_core::{InvalidCost, QuotaError, StoreError};
+use tidegate_core::{InvalidCost, QuotaError, StoreError, StoreErrorKind};
 
 use crate::net::NetworkError;
 
@@ -64,7 +64,11 @@ impl Error {
 
     /// Whether this is a mistake in the calling program, which no failure policy hides and no retry mends.
     pub fn is_misuse(&self) -> bool {
-        !matches!(self, Error::Store(_) | Error::Closed)
+        match self {
+            Error::Store(error) => error.kind() == StoreErrorKind::Unsupported,
+            Error::Closed => false,
+            _ => true,
+        }
     }
 
     /// Whether trying again can help.

@@ -8,7 +8,8 @@ use crate::net::NetworkError;
 /// How the budget of a limit with several shards is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ShardBy {
-    /// One budget for everyone. A stable hash of the key picks the part, so one key always meets the same one.
+    /// One budget for everyone. A stable hash of the key picks the part, so one key always meets the same one. The
+    /// hash is no secret: who may choose a key may choose a part.
     #[default]
     Key,
     /// Every key has its own budget and asks the fuller of two parts picked at random, so that a hot key can reach
@@ -53,7 +54,8 @@ impl Limit {
         }
     }
 
-    /// What to do when the store is broken: admit unless said otherwise.
+    /// What to do when the store is broken, for stores that can be; the memory store cannot. Every request carries it, so
+    /// that whoever wraps a store can act on it: admit, unless said otherwise.
     #[must_use]
     pub fn on_store_error(mut self, policy: OnStoreError) -> Self {
         self.on_store_error = policy;

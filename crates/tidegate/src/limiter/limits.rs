@@ -11,19 +11,26 @@ use super::{BuildError, DenyList, Error, Limit, UnknownLimit};
 pub(super) struct Named {
     pub(super) scope: Scope,
     pub(super) limit: Limit,
+    /// Whom it never admits: its own list and everybody's, as they are and made alike.
+    pub(super) deny: DenyList,
     /// The quotas of its shards; empty when there is one.
     pub(super) parts: Box<[Quota]>,
     plain: bool,
 }
 
 impl Named {
-    fn new(prefix: &str, name: &str, limit: Limit) -> Result<Self, BuildError> {
+    fn new(shared: &Shared, name: &str, limit: Limit) -> Result<Self, BuildError> {
         let parts = match limit.shards {
             1 => Vec::new(),
             shards => limit.quota.split(shards).map_err(|error| BuildError::Quota { name: name.to_owned(), error })?,
         };
-        let plain = limit.shards == 1 && !limit.shadow && limit.normalize.is_none() && limit.deny.is_empty();
-        Ok(Named { scope: Scope::new(prefix, name), limit, parts: parts.into(), plain })
+        let mut deny = limit.deny.clone();
+        deny.merge(shared.deny.clone());
+        if let Some(normalize) = limit.normalize {
+            deny.normalize(normalize);
+        }
+        let plain = limit.shards == 1 && !limit.shadow && limit.normalize.is_none() && deny.is_empty();
+        Ok(Named { scope: Scope::new(&shared.prefix, name), limit, deny, parts: parts.into(), plain })
     }
 
     pub(super) fn name(&self) -> &str {
@@ -38,41 +45,56 @@ impl Named {
 
     /// Which part of one budget for everyone this key meets: always the same one.
     pub(super) fn part_of(&self, key: &Key<'_>) -> usize {
-        let whole = Scope::new(self.scope.as_str(), &key.to_text());
-        (whole.stable_hash() % self.parts.len() as u64) as usize
+        (key.stable_hash(self.scope.stable_hash()) % self.parts.len() as u64) as usize
     }
+}
+
+/// What all limits of a limiter have in common.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Shared {
+    pub(super) prefix: String,
+    /// Whom none of them admits.
+    pub(super) deny: DenyList,
 }
 
 /// The limits by name. Read by every decision and written as a whole.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Limits {
+    shared: Shared,
     /// A power of two of places, at most half of them taken: a name is in the first free one from its hash on.
-    places: Box<[Option<(u64, Arc<Named>)>]>,
+    places: Box<[Place]>,
 }
 
+/// The hash of a name and the limit of that name, if there is one.
+type Place = Option<(u64, Arc<Named>)>;
+
 impl Limits {
-    pub(super) fn add(&mut self, prefix: &str, name: String, limit: Limit) -> Result<(), BuildError> {
+    pub(super) fn new(shared: Shared) -> Self {
+        Limits { shared, places: Box::default() }
+    }
+
+    pub(super) fn add(&mut self, name: String, limit: Limit) -> Result<(), BuildError> {
         if self.find(&name).is_some() {
             return Err(BuildError::DuplicateLimit(name));
         }
-        self.put(Named::new(prefix, &name, limit)?);
+        self.put(Named::new(&self.shared, &name, limit)?);
         Ok(())
     }
 
-    pub(super) fn deny(&mut self, prefix: &str, name: &str, list: DenyList) -> Result<(), BuildError> {
+    pub(super) fn deny(&mut self, name: &str, list: DenyList) -> Result<(), BuildError> {
         let Some(named) = self.find(name) else {
             return Err(BuildError::UnknownLimit { name: name.to_owned(), what: "deny keys of" });
         };
         let mut limit = named.limit.clone();
         limit.deny.merge(list);
-        self.put(Named::new(prefix, name, limit)?);
+        self.put(Named::new(&self.shared, name, limit)?);
         Ok(())
     }
 
-    /// These limits with one of them replaced.
-    pub(super) fn with(&self, prefix: &str, name: &str, limit: Limit) -> Result<Self, Error> {
-        self.get(name)?;
-        let named = Named::new(prefix, name, limit).map_err(|error| match error {
+    /// These limits with one of them replaced by what `change` makes of it.
+    pub(super) fn with(&self, name: &str, change: impl FnOnce(&Limit) -> Result<Limit, Error>) -> Result<Self, Error> {
+        let limit = change(&self.get(name)?.limit)?;
+        let named = Named::new(&self.shared, name, limit).map_err(|error| match error {
             BuildError::Quota { error, .. } => Error::from(error),
             error => unreachable!("a limit that is there cannot be {error}"),
         })?;
@@ -172,12 +194,12 @@ mod tests {
             })
             .collect();
         for name in &names {
-            limits.add("", name.clone(), Limit::new(quota)).unwrap();
+            limits.add(name.clone(), Limit::new(quota)).unwrap();
         }
         for name in &names {
             assert_eq!(limits.get(name).unwrap().name(), name);
             assert!(limits.get(&format!("{name}?")).is_err());
-            assert_eq!(limits.add("", name.clone(), Limit::new(quota)), Err(BuildError::DuplicateLimit(name.clone())));
+            assert_eq!(limits.add(name.clone(), Limit::new(quota)), Err(BuildError::DuplicateLimit(name.clone())));
         }
         assert_eq!(limits.names().len(), names.len());
     }

@@ -61,13 +61,20 @@ pub struct Limiter {
 
 struct Inner {
     limits: Current,
-    deny_all: DenyList,
-    prefix: String,
     store: Arc<dyn DynStore>,
     sleeper: Option<Arc<dyn Sleeper>>,
     queues: Arc<Queues>,
     generator: Generator,
     closed: AtomicBool,
+    /// The store was closed, too.
+    released: AtomicBool,
+}
+
+impl Inner {
+    #[inline]
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
 }
 
 impl Limiter {
@@ -76,23 +83,15 @@ impl Limiter {
         LimiterBuilder::default()
     }
 
-    fn assemble(
-        limits: Limits,
-        deny_all: DenyList,
-        prefix: String,
-        store: Arc<dyn DynStore>,
-        sleeper: Option<Arc<dyn Sleeper>>,
-        seed: u64,
-    ) -> Self {
+    fn assemble(limits: Limits, store: Arc<dyn DynStore>, sleeper: Option<Arc<dyn Sleeper>>, seed: u64) -> Self {
         let inner = Inner {
             limits: Current::new(limits),
-            deny_all,
-            prefix,
             store,
             sleeper,
             queues: Arc::default(),
             generator: Generator::new(seed),
             closed: AtomicBool::new(false),
+            released: AtomicBool::new(false),
         };
         Limiter { inner: Arc::new(inner) }
     }
@@ -126,7 +125,8 @@ impl Limiter {
     /// Waits until the quota admits it, for `within` at most, and takes. Callers of this limiter that wait for the same
     /// limit and key are served in the order in which they came.
     ///
-    /// Answers a denial, at once, when the wait would be longer than `within`; nothing was taken then.
+    /// Answers a denial, at once, when the wait would be longer than `within`; nothing was taken then. A limit that is
+    /// replaced meanwhile counts as it is when the turn comes, and a limiter that is closed answers that it is.
     pub fn acquire<'a>(&'a self, name: &'a str, key: impl Into<Key<'a>>, within: Duration) -> Call<'a> {
         Call::new(&self.inner, name, key.into(), Kind::Acquire { within })
     }
@@ -149,18 +149,21 @@ impl Limiter {
     /// Replaces a limit, settings and all. What keys have used is kept: available becomes the new capacity minus that.
     /// (With another number of shards the parts are other keys, and begin anew.)
     pub fn replace(&self, name: &str, limit: Limit) -> Result<(), Error> {
-        self.inner.limits.update(|limits| limits.with(&self.inner.prefix, name, limit.clone()))
+        self.inner.limits.update(|limits| limits.with(name, |_| Ok(limit.clone())))
     }
 
     /// Replaces the quota of a limit and keeps its other settings, as [`Limiter::replace`] does.
     pub fn set_quota(&self, name: &str, quota: Quota) -> Result<(), Error> {
-        self.replace(name, self.get(name)?.with_quota(quota)?)
+        self.inner.limits.update(|limits| limits.with(name, |limit| Ok(limit.clone().with_quota(quota)?)))
     }
 
     /// Answers nothing more from now on, and lets the store give back what it holds. Idempotent.
     pub async fn close(&self) {
-        if !self.inner.closed.swap(true, Ordering::AcqRel) {
+        self.inner.closed.store(true, Ordering::Release);
+        // Apart from the above, because a close may be cut short and asked for again.
+        if !self.inner.released.load(Ordering::Acquire) {
             self.inner.store.close().await;
+            self.inner.released.store(true, Ordering::Release);
         }
     }
 }

@@ -24,7 +24,7 @@ pub enum Normalize {
 
 impl Normalize {
     pub(crate) fn apply<'a>(self, key: &'a Key<'_>) -> Key<'a> {
-        if key.parts().all(|part| matches!(self.part(&part), Cow::Borrowed(same) if same == part)) {
+        if key.parts().all(|part| self.part(&part) == part) {
             return key.borrow();
         }
         Key::from_parts(key.parts().map(|part| self.part(&part).into_owned()))
@@ -32,7 +32,9 @@ impl Normalize {
 
     fn part(self, part: &str) -> Cow<'_, str> {
         match self {
-            Normalize::Lowercase if part.chars().all(|c| !c.is_uppercase()) => Cow::Borrowed(part),
+            Normalize::Lowercase if part.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) => {
+                Cow::Borrowed(part)
+            }
             Normalize::Lowercase => Cow::Owned(part.to_lowercase()),
             Normalize::Trim => Cow::Borrowed(part.trim()),
             Normalize::Ip { ipv6_prefix } => match parse_address(part) {
@@ -53,6 +55,7 @@ mod tests {
         let cases = [
             (Normalize::Lowercase, "Alice", "alice"),
             (Normalize::Lowercase, "ÄB|c%", "äb|c%"),
+            (Normalize::Lowercase, "\u{1c5}enan", "\u{1c6}enan"),
             (Normalize::Trim, "  a b\t", "a b"),
             (ip, "::ffff:192.0.2.1", "192.0.2.1"),
             (ip, "2001:DB8::1:2:3:4", "2001:db8::"),

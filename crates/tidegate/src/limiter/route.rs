@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tidegate_core::{Decision, DynStore, Key, Op, Quota, Request, Store};
 
 use super::limits::Named;
-use super::spread::Spread;
+use super::spread::{Spread, large_enough};
 use super::{Error, Inner, ShardBy};
 
 /// One operation on one key of a limit.
@@ -34,7 +34,7 @@ impl<'a> Asked<'a> {
     #[inline(always)]
     pub(super) fn now(self, inner: &Inner) -> Option<Result<Decision, Error>> {
         // The plain case first: nothing about this limit needs a second look.
-        if self.named.is_plain() && inner.deny_all.is_empty() {
+        if self.named.is_plain() {
             let quota = self.quota.unwrap_or(&self.named.limit.quota);
             return match inner.store.dyn_apply_now(&self.request(self.key, quota, self.op))? {
                 Ok(decision) => Some(Ok(decision)),
@@ -69,10 +69,9 @@ impl<'a> Asked<'a> {
         let limit = &self.named.limit;
         let key = limit.normalize.map_or_else(|| self.key.borrow(), |normalize| normalize.apply(self.key));
         let asks_to_pass = matches!(self.op, Op::Limit(_) | Op::Check(_) | Op::Reserve(_));
-        let denied = |key: &Key<'_>| limit.deny.contains(key) || inner.deny_all.contains(key);
+        let denied = |key: &Key<'_>| self.named.deny.contains(key);
         if asks_to_pass && (denied(self.key) || (limit.normalize.is_some() && denied(&key))) {
-            let quota = self.quota.unwrap_or(&limit.quota);
-            return Ok(Route::Answer(Decision::denied_by_list(quota.parts().capacity)));
+            return Ok(Route::Answer(Decision::denied_by_list(self.capacity())));
         }
         if limit.shards == 1 {
             return Ok(Route::One(key, Cow::Borrowed(self.quota.unwrap_or(&limit.quota))));
@@ -95,7 +94,7 @@ impl<'a> Asked<'a> {
                 Err(Error::unsupported(self.named.name(), why))
             }
             ShardBy::Spread => {
-                let two = inner.generator.two_of(limit.shards);
+                let two = inner.generator.two_of(large_enough(&parts, self.op));
                 Ok(Route::Spread(Spread { key, parts, two, capacity: self.capacity() }))
             }
         }
@@ -111,7 +110,7 @@ impl<'a> Asked<'a> {
         if self.named.limit.shadow { decision.shadowed() } else { decision }
     }
 
-    fn capacity(self) -> u32 {
+    pub(super) fn capacity(self) -> u32 {
         self.quota.unwrap_or(&self.named.limit.quota).parts().capacity
     }
 }

@@ -35,7 +35,7 @@ impl Spread<'_> {
         Some(apply(part, asked.op)?.map(|decision| self.of_whole(decision)))
     }
 
-    /// The part a `limit` should be asked of.
+    /// The part a `limit` should be asked of: its key and its quota.
     pub(super) async fn choose(
         &self,
         asked: Asked<'_>,
@@ -89,14 +89,13 @@ impl Spread<'_> {
 
     /// A part's answer, with the capacity of the whole.
     fn of_whole(&self, decision: Decision) -> Decision {
-        let mut parts = decision.into_parts();
-        parts.limit = self.capacity;
-        parts.into()
+        with_limit(decision, self.capacity)
     }
 
     /// The answers of all parts as one: allowed if any of them is.
     fn sum(&self, parts: &[Decision]) -> Decision {
-        let best = parts.iter().max_by_key(|part| (part.allowed(), std::cmp::Reverse(part.retry_after())));
+        // The one that allows it, or else will soonest; one that never will comes last.
+        let best = parts.iter().max_by_key(|part| (part.allowed(), part.retry_after().map(std::cmp::Reverse)));
         let mut whole = best.map_or_else(|| Decision::denied_by_list(0), |best| *best).into_parts();
         whole.limit = self.capacity;
         whole.remaining = parts.iter().map(|part| part.remaining() as u32).sum();
@@ -104,6 +103,25 @@ impl Spread<'_> {
         whole.reset_after = parts.iter().map(|part| part.into_parts().reset_after).max().unwrap_or(0);
         whole.into()
     }
+}
+
+/// How many of the parts, which begin with the largest, could ever serve this operation; all when none could.
+pub(super) fn large_enough(parts: &[Quota], op: Op) -> u32 {
+    let cost = match op {
+        Op::Limit(cost) => cost.get(),
+        _ => 1,
+    };
+    match parts.partition_point(|part| u64::from(part.parts().capacity) >= cost) {
+        0 => parts.len() as u32,
+        some => some as u32,
+    }
+}
+
+/// A decision about a part, with the capacity of the whole.
+pub(super) fn with_limit(decision: Decision, limit: u32) -> Decision {
+    let mut parts = decision.into_parts();
+    parts.limit = limit;
+    parts.into()
 }
 
 /// Picks parts; the same seed picks the same ones in the same order.
@@ -114,8 +132,11 @@ impl Generator {
         Generator(AtomicU64::new(seed))
     }
 
-    /// Two different parts of `parts`, which is at least 2.
+    /// Two different parts of `parts`; the same one twice when there is only one.
     pub(super) fn two_of(&self, parts: u32) -> [u32; 2] {
+        if parts == 1 {
+            return [0; 2];
+        }
         let mut bits = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

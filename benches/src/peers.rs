@@ -1,0 +1,141 @@
+//! The limiters that are compared, each as its users would use it, each reading its own clock for every decision.
+
+use std::borrow::Borrow;
+use std::hash::Hash;
+use std::num::NonZeroU32;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use dashmap::DashMap;
+use foldhash::fast::RandomState as FastHash;
+use governor::clock::DefaultClock;
+use governor::state::keyed::DashMapStateStore;
+use tidegate::{Key, Limiter, MemoryStore, Quota};
+
+/// A burst, and how long one more takes.
+#[derive(Clone, Copy)]
+pub(crate) struct Limit {
+    pub(crate) burst: u32,
+    pub(crate) every: Duration,
+}
+
+/// A key as a service has it.
+pub(crate) trait BenchKey: Hash + Eq + Clone + Send + Sync + 'static {
+    fn as_key(&self) -> Key<'_>;
+}
+
+impl BenchKey for String {
+    #[inline]
+    fn as_key(&self) -> Key<'_> {
+        Key::from(self)
+    }
+}
+
+impl BenchKey for u64 {
+    #[inline]
+    fn as_key(&self) -> Key<'_> {
+        Key::from(*self)
+    }
+}
+
+/// Something that decides about one key.
+pub(crate) trait Peer<K>: Send + Sync {
+    fn decide(&self, key: &K) -> bool;
+}
+
+/// The public limiter, as it comes.
+pub(crate) struct Tidegate(pub(crate) Limiter);
+
+impl Tidegate {
+    pub(crate) fn new(limit: Limit, keys: usize) -> Self {
+        let quota = Quota::token_bucket(1, limit.every).and_then(|quota| quota.capacity(limit.burst.into()));
+        let store = MemoryStore::builder().max_keys(keys).build();
+        let limiter = Limiter::builder().limit("bench", quota.expect("a valid quota")).store(store).build();
+        Tidegate(limiter.expect("a valid limiter"))
+    }
+}
+
+impl<K: BenchKey> Peer<K> for Tidegate {
+    #[inline]
+    fn decide(&self, key: &K) -> bool {
+        let decision = self.0.limit("bench", key.as_key()).now();
+        decision.expect("memory answers at once").expect("the limit is there").allowed()
+    }
+}
+
+fn governor_quota(limit: Limit) -> governor::Quota {
+    let burst = NonZeroU32::new(limit.burst).expect("a burst");
+    governor::Quota::with_period(limit.every).expect("a period").allow_burst(burst)
+}
+
+/// governor as it comes: a DashMap with the standard library's hasher.
+pub(crate) struct Governor<K: BenchKey>(governor::RateLimiter<K, DashMapStateStore<K>, DefaultClock>);
+
+impl<K: BenchKey> Governor<K> {
+    pub(crate) fn new(limit: Limit) -> Self {
+        Governor(governor::RateLimiter::dashmap(governor_quota(limit)))
+    }
+}
+
+impl<K: BenchKey> Peer<K> for Governor<K> {
+    #[inline]
+    fn decide(&self, key: &K) -> bool {
+        self.0.check_key(key).is_ok()
+    }
+}
+
+/// governor with a fast hasher.
+pub(crate) struct FastGovernor<K: BenchKey>(governor::RateLimiter<K, DashMapStateStore<K, FastHash>, DefaultClock>);
+
+impl<K: BenchKey> FastGovernor<K> {
+    pub(crate) fn new(limit: Limit) -> Self {
+        FastGovernor(governor::RateLimiter::dashmap_with_hasher(governor_quota(limit), FastHash::default()))
+    }
+}
+
+impl<K: BenchKey> Peer<K> for FastGovernor<K> {
+    #[inline]
+    fn decide(&self, key: &K) -> bool {
+        self.0.check_key(key).is_ok()
+    }
+}
+
+/// What people write by hand: a concurrent map of buckets behind locks.
+pub(crate) struct ByHand<K: BenchKey> {
+    buckets: DashMap<K, Mutex<Bucket>>,
+    limit: Limit,
+}
+
+struct Bucket {
+    tokens: f64,
+    last: Instant,
+}
+
+impl<K: BenchKey> ByHand<K> {
+    pub(crate) fn new(limit: Limit) -> Self {
+        ByHand { buckets: DashMap::new(), limit }
+    }
+
+    fn take(&self, bucket: &Mutex<Bucket>) -> bool {
+        let mut bucket = bucket.lock().expect("no panics here");
+        let now = Instant::now();
+        let refill = now.duration_since(bucket.last).as_secs_f64() / self.limit.every.as_secs_f64();
+        bucket.tokens = (bucket.tokens + refill).min(self.limit.burst.into());
+        bucket.last = now;
+        let allowed = bucket.tokens >= 1.0;
+        if allowed {
+            bucket.tokens -= 1.0;
+        }
+        allowed
+    }
+}
+
+impl<K: BenchKey + Borrow<K>> Peer<K> for ByHand<K> {
+    fn decide(&self, key: &K) -> bool {
+        if let Some(bucket) = self.buckets.get(key) {
+            return self.take(&bucket);
+        }
+        let full = || Mutex::new(Bucket { tokens: self.limit.burst.into(), last: Instant::now() });
+        self.take(&self.buckets.entry(key.clone()).or_insert_with(full).downgrade())
+    }
+}

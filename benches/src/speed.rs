@@ -1,0 +1,97 @@
+//! Time for a decision: every draw of keys, every kind of key, one and two threads, allowed and denied.
+
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use crate::peers::{BenchKey, ByHand, FastGovernor, Governor, Limit, Peer, Tidegate};
+use crate::workload::{Draw, KEYS, numbers, text};
+
+/// Decisions a thread makes in one round.
+const DECISIONS: usize = 1_000_000;
+/// Rounds; the best counts, because what others do on the machine only ever adds.
+const ROUNDS: usize = 5;
+
+pub(crate) fn run() {
+    println!(
+        "\nNanoseconds for a decision in one thread, the best of {ROUNDS} rounds of {DECISIONS}, and how many times"
+    );
+    println!("faster tidegate is. Every peer reads its clock for every decision; keys come from memory in order.\n");
+    println!(
+        "{:<11} {:<6} {:<8} {:>7} {:>9} {:>16} {:>16} {:>16}",
+        "keys", "type", "answer", "threads", "tidegate", "governor", "gov. fast hash", "DashMap+Mutex"
+    );
+    for draw in [Draw::Hot, Draw::Uniform, Draw::Zipf] {
+        for denied in [false, true] {
+            for threads in [1, 2] {
+                row("String", draw, denied, threads, text);
+                row("u64", draw, denied, threads, |number| number);
+            }
+        }
+    }
+}
+
+fn row<K: BenchKey>(kind: &str, draw: Draw, denied: bool, threads: usize, key: impl Fn(u64) -> K) {
+    let limit = match (denied, draw) {
+        (true, _) => Limit { burst: 1, every: Duration::from_secs(86_400) },
+        // Slow enough that keys stay busy between two requests, large enough that nobody is denied.
+        (false, Draw::Hot) => Limit { burst: 1_000_000_000, every: Duration::from_millis(100) },
+        (false, _) => Limit { burst: 1_000_000, every: Duration::from_secs(10) },
+    };
+    let streams: Vec<Vec<K>> = (0..threads)
+        .map(|thread| numbers(draw, DECISIONS, 1 + thread as u64).into_iter().map(&key).collect())
+        .collect();
+    let peers: [Box<dyn Peer<K>>; 4] = [
+        Box::new(Tidegate::new(limit, KEYS as usize)),
+        Box::new(Governor::new(limit)),
+        Box::new(FastGovernor::new(limit)),
+        Box::new(ByHand::new(limit)),
+    ];
+    let mut best = [f64::MAX; 4];
+    for peer in &peers {
+        // Every key is known before anything is measured.
+        (0..KEYS).filter(|number| draw != Draw::Hot || *number == 7).for_each(|number| {
+            peer.decide(&key(number));
+        });
+    }
+    for _ in 0..ROUNDS {
+        for (peer, best) in peers.iter().zip(&mut best) {
+            *best = best.min(round(&**peer, &streams, denied));
+        }
+    }
+    let ratio = |other: usize| format!("{:.0} ({:.2}x)", best[other], best[other] / best[0]);
+    println!(
+        "{:<11} {:<6} {:<8} {:>7} {:>9.0} {:>16} {:>16} {:>16}",
+        draw.name(),
+        kind,
+        if denied { "denied" } else { "allowed" },
+        threads,
+        best[0],
+        ratio(1),
+        ratio(2),
+        ratio(3)
+    );
+}
+
+/// Nanoseconds for a decision, when every thread goes through its stream once.
+fn round<K: BenchKey>(peer: &dyn Peer<K>, streams: &[Vec<K>], denied: bool) -> f64 {
+    let start = Barrier::new(streams.len());
+    let times: Vec<f64> = std::thread::scope(|scope| {
+        let threads: Vec<_> = streams
+            .iter()
+            .map(|stream| {
+                let start = &start;
+                scope.spawn(move || {
+                    start.wait();
+                    let began = Instant::now();
+                    let allowed = stream.iter().filter(|key| peer.decide(key)).count();
+                    let elapsed = began.elapsed();
+                    // A limiter that answers something else is not being compared.
+                    assert_eq!(allowed, if denied { 0 } else { stream.len() });
+                    elapsed.as_nanos() as f64 / stream.len() as f64
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panics here")).collect()
+    });
+    times.iter().sum::<f64>() / times.len() as f64
+}

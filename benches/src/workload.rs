@@ -1,0 +1,64 @@
+//! Which keys are asked about, in which order: the same for every peer, every time.
+
+/// How keys are drawn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Draw {
+    Hot,
+    Uniform,
+    Zipf,
+}
+
+impl Draw {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Draw::Hot => "hot key",
+            Draw::Uniform => "1M uniform",
+            Draw::Zipf => "1M zipf",
+        }
+    }
+}
+
+pub(crate) const KEYS: u64 = 1_000_000;
+
+/// A stream of `len` key numbers.
+pub(crate) fn numbers(draw: Draw, len: usize, seed: u64) -> Vec<u64> {
+    let mut random = Random(seed);
+    match draw {
+        Draw::Hot => vec![7; len],
+        Draw::Uniform => (0..len).map(|_| random.next() % KEYS).collect(),
+        Draw::Zipf => {
+            // The inverse of the distribution's sums, with an exponent of 1, as measured at many sites.
+            let mut sum = 0.0;
+            let sums: Vec<f64> = (1..=KEYS)
+                .map(|rank| {
+                    sum += 1.0 / rank as f64;
+                    sum
+                })
+                .collect();
+            (0..len)
+                .map(|_| {
+                    let at = random.next() as f64 / u64::MAX as f64 * sum;
+                    // Spread, so that neighbours in rank are not neighbours in number.
+                    (sums.partition_point(|sum| *sum < at) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) % KEYS
+                })
+                .collect()
+        }
+    }
+}
+
+/// A user's key of 24 bytes.
+pub(crate) fn text(number: u64) -> String {
+    format!("user-{:019}", number.wrapping_mul(7_919))
+}
+
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    }
+}

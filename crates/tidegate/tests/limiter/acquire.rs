@@ -1,0 +1,519 @@
+//! Waiting until a quota admits, in order and for a bounded time.
+
+use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
+
+use tidegate::{Limit, Limiter, ManualClock, Normalize, Quota, Reason, ShardBy, days, millis, seconds};
+use tidegate_testkit::block_on;
+
+use crate::support::{Crowd, ask, builder, clock, left, poll};
+
+const MICROSECOND: Duration = Duration::from_micros(1);
+
+/// `capacity` at once, and one more every second.
+fn one_a_second(clock: &ManualClock, capacity: u64) -> Limiter {
+    let quota = Quota::token_bucket(1, seconds(1)).unwrap().capacity(capacity).unwrap();
+    builder(clock).limit("send", quota).build().unwrap()
+}
+
+/// The same, with nothing left for the key `u`.
+fn exhausted(clock: &ManualClock, capacity: u64) -> Limiter {
+    let limiter = one_a_second(clock, capacity);
+    assert!(ask(limiter.limit("send", "u").cost(capacity)).allowed());
+    limiter
+}
+
+#[test]
+fn what_is_there_is_had_at_once() {
+    let clock = clock();
+    let limiter = one_a_second(&clock, 3);
+    let decision = ask(limiter.acquire("send", "u", Duration::ZERO).cost(2));
+    assert!(decision.allowed());
+    assert_eq!((decision.remaining(), decision.retry_after(), clock.sleepers()), (1, None, 0));
+}
+
+#[test]
+fn it_waits_exactly_as_long_as_retry_after_said() {
+    let clock = clock();
+    let limiter = exhausted(&clock, 5);
+    for cost in [1, 3, 5, 2] {
+        let wait = ask(limiter.check("send", "u").cost(cost)).retry_after().unwrap();
+        assert_eq!(wait, seconds(cost));
+        let mut crowd = Crowd::default();
+        crowd.join(limiter.acquire("send", "u", days(1)).cost(cost));
+        assert_eq!((crowd.answered().len(), clock.sleepers()), (0, 1));
+        crowd.advance(&clock, wait - MICROSECOND);
+        assert!(crowd.answered().is_empty());
+        crowd.advance(&clock, MICROSECOND);
+        assert_eq!(crowd.answered(), [(0, true)]);
+        assert_eq!((left(&limiter, "send", "u"), clock.sleepers()), (0, 0));
+    }
+}
+
+#[test]
+fn it_takes_only_what_it_asked_for_and_only_once() {
+    let clock = clock();
+    let limiter = exhausted(&clock, 10);
+    let mut crowd = Crowd::default();
+    crowd.join(limiter.acquire("send", "u", days(1)).cost(2));
+    crowd.advance(&clock, seconds(6));
+    assert_eq!(crowd.answered(), [(0, true)]);
+    assert_eq!(left(&limiter, "send", "u"), 4);
+}
+
+#[test]
+fn a_wait_longer_than_allowed_is_denied_at_once() {
+    let clock = clock();
+    let limiter = exhausted(&clock, 5);
+    let denied = ask(limiter.acquire("send", "u", seconds(3) - MICROSECOND).cost(3));
+    assert!(!denied.allowed());
+    assert_eq!((denied.reason(), denied.retry_after()), (Some(Reason::Rate), Some(seconds(3))));
+    assert_eq!(clock.sleepers(), 0);
+    // Just as long is not longer.
+    let mut crowd = Crowd::default();
+    crowd.join(limiter.acquire("send", "u", seconds(3)).cost(3));
+    assert!(crowd.answered().is_empty());
+    crowd.advance(&clock, seconds(3));
+    assert_eq!(crowd.answered(), [(0, true)]);
+}
+
+#[test]
+fn a_cost_that_can_never_be_had_is_denied_at_once() {
+    let clock = clock();
+    let limiter = exhausted(&clock, 5);
+    let denied = ask(limiter.acquire("send", "u", days(1)).cost(6));
+    assert_eq!((denied.allowed(), denied.reason()), (false, Some(Reason::CostExceedsCapacity)));
+    assert_eq!((denied.retry_after(), clock.sleepers()), (None, 0));
+}
+
+#[test]
+fn somebody_who_takes_in_between_prolongs_the_wait_up_to_the_deadline() {
+    let clock = clock();
+    let limiter = exhausted(&clock, 5);
+    let mut crowd = Crowd::default();
+    let patient = crowd.join(limiter.acquire("send", "u", seconds(9)).cost(2));
+    clock.advance(seconds(1));
+    // A plain `limit` does not stand in the queue.
+    assert!(ask(limiter.limit("send", "u")).allowed());
+    crowd.advance(&clock, seconds(1));
+    assert!(crowd.answered().is_empty());
+    crowd.advance(&clock, seconds(1));
+    assert_eq!(crowd.answered(), [(patient, true)]);
+
+    let hurried = crowd.join(limiter.acquire("send", "u", seconds(2)).cost(2));
+    clock.advance(seconds(1));
+    assert!(ask(limiter.limit("send", "u")).allowed());
+    // At the time it wanted to be served it would have to wait for one second more than it may.
+    crowd.advance(&clock, seconds(1));
+    assert_eq!(crowd.answered(), [(hurried, false)]);
+    assert_eq!((left(&limiter, "send", "u"), clock.sleepers()), (1, 0));
+}
+
+#[test]
+fn waiters_are_served_in_the_order_in_which_they_came_whatever_they_cost() {
+    let clock = clock();
+    let limiter = exhausted(&clock, 5);
+    let mut crowd = Crowd::default();
+    for cost in [5, 1, 3, 1, 4, 2] {
+        crowd.join(limiter.acquire("send", "u", days(1)).cost(cost));
+    }
+    let mut served = Vec::new();
+    for second in 1..=16 {
+        crowd.advance(&clock, seconds(1));
+        served.extend(crowd.answered().into_iter().map(|(number, allowed)| (second, number, allowed)));
+    }
+    let expected = [(5, 0), (6, 1), (9, 2), (10, 3), (14, 4), (16, 5)];
+    assert_eq!(served, expected.map(|(second, number)| (second, number, true)));
+    assert_eq!(clock.sleepers(), 0);
+}
+
+#[test]
+fn one_leap_of_the_clock_serves_everybody_it_is_enough_for_in_order() {
+    let clock = clock();
+    let limiter = exhausted(&clock, 5);
+    let mut crowd = Crowd::default();
+    for cost in [2, 1, 1, 5] {
+        crowd.join(limiter.acquire("send", "u", days(1)).cost(cost));
+    }
+    crowd.advance(&clock, seconds(5));
+    assert_eq!(crowd.answered(), [(0, true), (1, true), (2, true)]);
+    // One was left over, and four more make five.
+    crowd.advance(&clock, seconds(4) - MICROSECOND);
+    assert!(crowd.answered().is_empty());
+    crowd.advance(&clock, MICROSECOND);
+    assert_eq!(crowd.answered(), [(3, true)]);
+}
+
+#[test]
+fn somebody_who_could_be_served_now_does_not_overtake() {
+    let clock = clock();
+    let limiter = exhausted(&clock, 5);
+    clock.advance(seconds(2));
+    let mut crowd = Crowd::default();
+    crowd.join(limiter.acquire("send", "u", days(1)).cost(5));
+    crowd.join(limiter.acquire("send", "u", days(1)).cost(1));
+    assert!(crowd.answered().is_empty());
+    crowd.advance(&clock, seconds(3));
+    assert_eq!(crowd.answered(), [(0, true)]);
+    crowd.advance(&clock, seconds(1));
+    assert_eq!(crowd.answered(), [(1, true)]);
+}
+
+#[test]
+fn other_keys_and_other_limits_do_not_wait_for_each_other() {
+    let clock = clock();
+    let quota = Quota::token_bucket(1, seconds(1)).unwrap();
+    let limiter = builder(&clock).limit("send", quota).limit("read", quota).build().unwrap();
+    ask(limiter.limit("send", "u"));
+    let mut crowd = Crowd::default();
+    crowd.join(limiter.acquire("send", "u", days(1)));
+    let free = [
+        crowd.join(limiter.acquire("send", "v", days(1))),
+        crowd.join(limiter.acquire("read", "u", days(1))),
+        crowd.join(limiter.acquire("send", ("u", ""), days(1))),
+        crowd.join(limiter.acquire("send", tidegate::Key::GLOBAL, days(1))),
+        crowd.join(limiter.acquire("send", "", days(1))),
+    ];
+    assert_eq!(crowd.answered(), free.map(|number| (number, true)));
+}
+
+#[test]
+fn a_waiter_whose_turn_does_not_come_in_time_is_denied_and_takes_nothing() {
+    let clock = clock();
+    let limiter = exhausted(&clock, 5);
+    let mut crowd = Crowd::default();
+    let first = crowd.join(limiter.acquire("send", "u", days(1)).cost(5));
+    let second = crowd.join(limiter.acquire("send", "u", seconds(3)).cost(1));
+    let third = crowd.join(limiter.acquire("send", "u", days(1)).cost(1));
+    crowd.advance(&clock, seconds(3) - MICROSECOND);
+    assert!(crowd.answered().is_empty());
+    crowd.advance(&clock, MICROSECOND);
+    // Three are there, but they are for the one in front.
+    assert_eq!(crowd.answered(), [(second, false)]);
+    assert_eq!(left(&limiter, "send", "u"), 3);
+    crowd.advance(&clock, seconds(2));
+    assert_eq!(crowd.answered(), [(first, true)]);
+    crowd.advance(&clock, seconds(1));
+    assert_eq!(crowd.answered(), [(third, true)]);
+    assert_eq!(clock.sleepers(), 0);
+}
+
+#[test]
+fn a_denial_for_want_of_a_turn_says_why() {
+    let clock = clock();
+    let limiter = exhausted(&clock, 5);
+    clock.advance(seconds(2));
+    let mut crowd = Crowd::default();
+    crowd.join(limiter.acquire("send", "u", days(1)).cost(5));
+    crowd.join(limiter.acquire("send", "u", Duration::ZERO).cost(1));
+    crowd.join(limiter.acquire("send", "u", Duration::ZERO).cost(4));
+    let answers = crowd.answers();
+    let [(1, Ok(cheap)), (2, Ok(dear))] = answers.as_slice() else { panic!("{answers:?}") };
+    for denied in [cheap, dear] {
+        assert!(!denied.allowed());
+        assert_eq!((denied.reason(), denied.limit(), denied.remaining()), (Some(Reason::Rate), 5, 2));
+    }
+    assert_eq!((cheap.retry_after(), dear.retry_after()), (Some(Duration::ZERO), Some(seconds(2))));
+}
+
+#[test]
+fn the_time_in_the_queue_counts_towards_the_deadline() {
+    let clock = clock();
+    let limiter = exhausted(&clock, 5);
+    let mut crowd = Crowd::default();
+    let first = crowd.join(limiter.acquire("send", "u", days(1)).cost(3));
+    let second = crowd.join(limiter.acquire("send", "u", seconds(4)).cost(2));
+    let third = crowd.join(limiter.acquire("send", "u", seconds(4)).cost(1));
+    crowd.advance(&clock, seconds(3));
+    // The second had one second left when its turn came, and would have needed two. The third needs just one.
+    assert_eq!(crowd.answered(), [(first, true), (second, false)]);
+    crowd.advance(&clock, seconds(1));
+    assert_eq!(crowd.answered(), [(third, true)]);
+}
+
+#[test]
+fn a_waiter_that_is_dropped_gives_its_place_up() {
+    for leaver in 0..3 {
+        let clock = clock();
+        let limiter = exhausted(&clock, 5);
+        let mut crowd = Crowd::default();
+        for cost in [2, 2, 2] {
+            crowd.join(limiter.acquire("send", "u", days(1)).cost(cost));
+        }
+        clock.advance(seconds(1));
+        crowd.leave(leaver);
+        crowd.run();
+        let mut served = Vec::new();
+        for second in 2..=6 {
+            crowd.advance(&clock, seconds(1));
+            served.extend(crowd.answered().into_iter().map(|(number, allowed)| (second, number, allowed)));
+        }
+        let stayed: Vec<_> = (0..3).filter(|number| *number != leaver).collect();
+        assert_eq!(served, [(2, stayed[0], true), (4, stayed[1], true)], "{leaver} left");
+        assert_eq!((clock.sleepers(), left(&limiter, "send", "u")), (0, 2));
+    }
+}
+
+#[test]
+fn a_waiter_that_leaves_does_not_push_the_others_forward() {
+    let clock = clock();
+    let limiter = exhausted(&clock, 5);
+    let mut crowd = Crowd::default();
+    let first = crowd.join(limiter.acquire("send", "u", days(1)).cost(5));
+    let second = crowd.join(limiter.acquire("send", "u", days(1)).cost(1));
+    let third = crowd.join(limiter.acquire("send", "u", days(1)).cost(1));
+    crowd.leave(third);
+    crowd.run();
+    // Enough for the second, whose turn it is not.
+    crowd.advance(&clock, seconds(4));
+    assert!(crowd.answered().is_empty());
+    crowd.advance(&clock, seconds(1));
+    assert_eq!(crowd.answered(), [(first, true)]);
+    crowd.advance(&clock, seconds(1));
+    assert_eq!(crowd.answered(), [(second, true)]);
+}
+
+#[test]
+fn a_waiter_dropped_after_it_was_woken_hands_its_turn_on() {
+    let clock = clock();
+    let limiter = exhausted(&clock, 5);
+    let mut crowd = Crowd::default();
+    for _ in 0..4 {
+        crowd.join(limiter.acquire("send", "u", days(1)));
+    }
+    // The first goes, which wakes the second; that goes before it is polled, and so does the third.
+    for leaver in 0..3 {
+        crowd.leave(leaver);
+    }
+    crowd.run();
+    crowd.advance(&clock, seconds(1));
+    assert_eq!(crowd.answered(), [(3, true)]);
+}
+
+#[test]
+fn a_caller_that_was_never_polled_has_no_place() {
+    let clock = clock();
+    let limiter = exhausted(&clock, 5);
+    let idle = IntoFuture::into_future(limiter.acquire("send", "u", days(1)));
+    let mut crowd = Crowd::default();
+    crowd.join(limiter.acquire("send", "u", days(1)));
+    crowd.advance(&clock, seconds(1));
+    assert_eq!(crowd.answered(), [(0, true)]);
+    drop(idle);
+}
+
+#[test]
+fn a_queue_that_emptied_begins_anew() {
+    let clock = clock();
+    let limiter = exhausted(&clock, 5);
+    for _ in 0..3 {
+        let mut crowd = Crowd::default();
+        for _ in 0..3 {
+            crowd.join(limiter.acquire("send", "u", days(1)));
+        }
+        crowd.advance(&clock, seconds(1));
+        assert_eq!(crowd.answered(), [(0, true)]);
+        drop(crowd);
+        assert_eq!(clock.sleepers(), 0);
+    }
+}
+
+#[test]
+fn a_decision_that_is_wanted_without_waiting_is_not_there() {
+    let clock = clock();
+    let limiter = one_a_second(&clock, 1);
+    assert!(limiter.acquire("send", "u", days(1)).now().is_none());
+    assert_eq!(left(&limiter, "send", "u"), 1);
+}
+
+#[test]
+fn the_wake_up_goes_to_whoever_polled_last() {
+    // A future that moves to another task has another waker.
+    let clock = clock();
+    let limiter = exhausted(&clock, 5);
+    let mut first = IntoFuture::into_future(limiter.acquire("send", "u", days(1)));
+    let mut second = IntoFuture::into_future(limiter.acquire("send", "u", days(1)));
+    assert!(poll(&mut first).is_pending() && poll(&mut second).is_pending());
+    thread::scope(|scope| {
+        let moved = [scope.spawn(|| block_on(first).unwrap()), scope.spawn(|| block_on(second).unwrap())];
+        while !moved.iter().all(|thread| thread.is_finished()) {
+            clock.advance(millis(100));
+            thread::yield_now();
+        }
+        assert!(moved.into_iter().all(|thread| thread.join().unwrap().allowed()));
+    });
+}
+
+#[test]
+fn threads_are_all_served_and_no_wake_up_is_lost() {
+    const CALLERS: u64 = 8;
+    const TURNS: u64 = 25;
+    let clock = clock();
+    let limiter = exhausted(&clock, 5);
+    let start = clock.clone();
+    thread::scope(|scope| {
+        let callers: Vec<_> = (0..CALLERS)
+            .map(|number| {
+                let limiter = limiter.clone();
+                scope.spawn(move || {
+                    for _ in 0..TURNS {
+                        assert!(ask(limiter.acquire("send", "u", days(1)).cost(1 + number % 3)).allowed());
+                    }
+                })
+            })
+            .collect();
+        while !callers.iter().all(|caller| caller.is_finished()) {
+            // Only while somebody sleeps does the time move: one whose wake-up was lost would sleep on, in a queue
+            // in which nobody is being served, and this would never end.
+            if clock.sleepers() > 0 {
+                clock.advance(millis(500));
+            }
+            thread::yield_now();
+        }
+    });
+    let taken: u64 = (0..CALLERS).map(|number| (1 + number % 3) * TURNS).sum();
+    let passed = tidegate::Clock::now(&start).since(tidegate::Clock::now(&self::clock()));
+    assert!(passed >= seconds(taken), "{taken} were had in {passed:?}");
+    assert_eq!(clock.sleepers(), 0);
+}
+
+#[test]
+fn threads_are_served_in_the_order_in_which_they_came() {
+    let clock = clock();
+    // Never more than one at once: who comes next needs the clock, which waits until the one before is written down.
+    let limiter = exhausted(&clock, 1);
+    let order = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for number in 0..6_usize {
+            let (limiter, order) = (&limiter, &order);
+            scope.spawn(move || {
+                assert!(ask(limiter.acquire("send", "u", days(1))).allowed());
+                order.lock().unwrap().push(number);
+            });
+            // Each of them stands in the queue before the next one comes: all wait for the deadline or for budget.
+            while clock.sleepers() <= number {
+                thread::yield_now();
+            }
+        }
+        for served in 1..=6 {
+            while order.lock().unwrap().len() < served {
+                // Who is next sleeps until its time, and the others until their deadlines.
+                if clock.sleepers() == 7 - served {
+                    clock.advance(millis(250));
+                }
+                thread::yield_now();
+            }
+        }
+    });
+    assert_eq!(*order.lock().unwrap(), [0, 1, 2, 3, 4, 5]);
+}
+
+#[cfg(not(feature = "tokio"))]
+#[test]
+fn without_a_sleeper_it_is_an_error_and_takes_nothing() {
+    let clock = clock();
+    let quota = Quota::token_bucket(1, seconds(1)).unwrap();
+    let limiter = Limiter::builder().limit("send", quota).store(crate::support::memory(&clock)).build().unwrap();
+    let error = crate::support::refused(limiter.acquire("send", "u", days(1)));
+    assert!(matches!(error, tidegate::Error::NoSleeper) && error.is_misuse() && !error.is_retryable(), "{error:?}");
+    assert_eq!(left(&limiter, "send", "u"), 1);
+}
+
+#[cfg(feature = "tokio")]
+#[test]
+fn with_the_feature_tokio_it_waits_on_its_timer() {
+    let quota = Quota::token_bucket(1, millis(5)).unwrap();
+    let limiter = Limiter::builder().limit("send", quota).build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        let began = tokio::time::Instant::now();
+        for _ in 0..4 {
+            assert!(limiter.acquire("send", "u", seconds(60)).await.unwrap().allowed());
+        }
+        assert!(began.elapsed() >= millis(14), "{:?}", began.elapsed());
+        let denied = limiter.acquire("send", "u", Duration::ZERO).await.unwrap();
+        assert_eq!((denied.allowed(), denied.reason()), (false, Some(Reason::Rate)));
+    });
+}
+
+#[test]
+fn another_quota_counts_for_its_call() {
+    let clock = clock();
+    let limiter = exhausted(&clock, 5);
+    let fast = Quota::token_bucket(10, seconds(1)).unwrap().capacity(5).unwrap();
+    let mut crowd = Crowd::default();
+    crowd.join(limiter.acquire("send", "u", days(1)).quota(&fast));
+    crowd.advance(&clock, millis(100) - MICROSECOND);
+    assert!(crowd.answered().is_empty());
+    crowd.advance(&clock, MICROSECOND);
+    assert_eq!(crowd.answered(), [(0, true)]);
+}
+
+#[test]
+fn a_shadow_limit_never_makes_anybody_wait() {
+    let clock = clock();
+    let quota = Quota::token_bucket(1, seconds(1)).unwrap();
+    let limiter = builder(&clock).limit("send", Limit::new(quota).shadow(true)).build().unwrap();
+    for expected in [None, Some(Reason::Rate), Some(Reason::Rate)] {
+        let decision = ask(limiter.acquire("send", "u", Duration::ZERO));
+        assert_eq!((decision.allowed(), decision.reason()), (true, expected));
+    }
+    assert_eq!(clock.sleepers(), 0);
+}
+
+#[test]
+fn every_algorithm_can_be_waited_on() {
+    let quotas = [
+        Quota::token_bucket(2, seconds(1)).unwrap(),
+        Quota::fixed_window(2, seconds(1)).unwrap(),
+        Quota::sliding_window(2, seconds(1)).unwrap(),
+        Quota::sliding_window(2, seconds(1)).unwrap().buckets(4).unwrap(),
+        Quota::sliding_log(2, seconds(1)).unwrap(),
+    ];
+    for quota in quotas {
+        let clock = clock();
+        clock.advance(millis(300));
+        let limiter = builder(&clock).limit("send", quota).build().unwrap();
+        ask(limiter.limit("send", "u").cost(2));
+        let wait = ask(limiter.check("send", "u").cost(2)).retry_after().unwrap();
+        let mut crowd = Crowd::default();
+        crowd.join(limiter.acquire("send", "u", wait).cost(2));
+        crowd.advance(&clock, wait - MICROSECOND);
+        assert!(crowd.answered().is_empty(), "{quota:?}");
+        crowd.advance(&clock, MICROSECOND);
+        assert_eq!(crowd.answered(), [(0, true)], "{quota:?}");
+    }
+}
+
+#[test]
+fn a_normalised_key_can_be_waited_on() {
+    let clock = clock();
+    let quota = Quota::token_bucket(1, seconds(1)).unwrap();
+    let limiter = builder(&clock).limit("send", Limit::new(quota).normalize(Normalize::Lowercase)).build().unwrap();
+    ask(limiter.limit("send", "Bob"));
+    let mut crowd = Crowd::default();
+    crowd.join(limiter.acquire("send", "BOB", days(1)));
+    crowd.advance(&clock, seconds(1));
+    assert_eq!(crowd.answered(), [(0, true)]);
+    assert_eq!(left(&limiter, "send", "bob"), 0);
+}
+
+#[test]
+fn a_spread_limit_can_be_waited_on() {
+    let quota = Quota::token_bucket(4, seconds(1)).unwrap();
+    let limit = Limit::new(quota).shards(4).unwrap().shard_by(ShardBy::Spread);
+    for seed in 0..10 {
+        let clock = clock();
+        let limiter = builder(&clock).seed(seed).limit("send", limit.clone()).build().unwrap();
+        let mut crowd = Crowd::default();
+        for _ in 0..12 {
+            crowd.join(limiter.acquire("send", "u", days(1)));
+        }
+        for _ in 0..40 {
+            crowd.advance(&clock, millis(250));
+        }
+        let answered = crowd.answered();
+        assert_eq!(answered, (0..12).map(|number| (number, true)).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,14 @@
+//! The limiter, promise by promise, on a clock that only moves when it is told to.
+
+mod acquire;
+mod all;
+mod deny;
+mod lifecycle;
+mod normalize;
+mod regressions;
+mod shadow;
+mod shards;
+mod spread;
+mod support;
+mod tiers;
+mod waiting;

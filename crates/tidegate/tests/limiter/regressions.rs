@@ -1,0 +1,216 @@
+//! Bugs that were found and must not come back, each named after what went wrong.
+
+use std::future::IntoFuture;
+use std::task::Poll;
+use std::time::Duration;
+
+use tidegate::{Error, Limit, Limiter, Normalize, Quota, Reason, ShardBy, days, minutes, seconds};
+use tidegate_testkit::{FaultyStore, block_on};
+
+use super::support::*;
+
+fn spread(quota: Quota, shards: u32) -> Limit {
+    Limit::new(quota).shards(shards).unwrap().shard_by(ShardBy::Spread)
+}
+
+#[test]
+fn all_reports_the_capacity_of_the_whole_for_a_spread_limit() {
+    let limiter = builder(&clock()).limit("hot", spread(window(10), 3)).build().unwrap();
+    assert_eq!(all(&limiter, [limiter.limit("hot", "k")]).decisions()[0].limit(), 10);
+}
+
+#[test]
+fn spread_check_knows_the_part_that_will_admit() {
+    // 4 over 3 is 2 + 1 + 1: a cost of 2 fits the first part only.
+    let limiter = builder(&clock()).limit("hot", spread(bucket(4), 3)).build().unwrap();
+    while left(&limiter, "hot", "k") > 0 {
+        let _ = ask(limiter.limit("hot", "k"));
+    }
+    let d = ask(limiter.check("hot", "k").cost(2));
+    assert_eq!((d.reason(), d.retry_after()), (Some(Reason::Rate), Some(seconds(60))), "{d:?}");
+}
+
+#[test]
+fn spread_does_not_say_never_and_then_admit() {
+    for seed in 0..20 {
+        let limiter = builder(&clock()).seed(seed).limit("hot", spread(bucket(4), 3)).build().unwrap();
+        let first = ask(limiter.limit("hot", "k").cost(2));
+        let mut later = false;
+        for _ in 0..50 {
+            later |= ask(limiter.limit("hot", "k").cost(2)).allowed();
+        }
+        assert!(!(first.reason() == Some(Reason::CostExceedsCapacity) && later), "seed {seed}: never, and then yes");
+    }
+}
+
+#[test]
+fn acquire_on_a_spread_limit_waits_where_waiting_helps() {
+    for seed in 0..20 {
+        let c = clock();
+        let limiter = builder(&c).seed(seed).limit("hot", spread(bucket(4), 3)).build().unwrap();
+        let mut crowd = Crowd::default();
+        crowd.join(limiter.acquire("hot", "k", days(1)).cost(2));
+        for _ in 0..100 {
+            crowd.advance(&c, seconds(60));
+        }
+        assert_eq!(crowd.answered(), [(0, true)], "seed {seed}");
+    }
+}
+
+#[test]
+fn a_mistake_in_a_shadow_call_of_all_takes_nothing_from_the_others() {
+    let trial = Limit::new(bucket(10)).shards(5).unwrap().shadow(true);
+    let limiter = builder(&clock()).limit("user", bucket(3)).limit("trial", trial).build().unwrap();
+    let two = bucket(2);
+    block_on(limiter.all([limiter.limit("user", "u"), limiter.limit("trial", "u").quota(&two)])).unwrap_err();
+    assert_eq!(left(&limiter, "user", "u"), 3);
+}
+
+#[test]
+fn a_closed_limiter_says_so_even_when_asked_for_nothing() {
+    let limiter = builder(&clock()).limit("user", bucket(3)).build().unwrap();
+    block_on(limiter.close());
+    assert!(matches!(block_on(limiter.all([])), Err(Error::Closed)));
+}
+
+#[test]
+fn close_ends_those_who_wait() {
+    let c = clock();
+    let limiter = builder(&c).limit("send", bucket(1)).build().unwrap();
+    ask(limiter.limit("send", "u"));
+    let mut crowd = Crowd::default();
+    crowd.join(limiter.acquire("send", "u", days(1)));
+    block_on(limiter.close());
+    crowd.advance(&c, minutes(1));
+    let answers = crowd.answers();
+    assert!(matches!(answers.as_slice(), [(0, Err(Error::Closed))]), "{answers:?}");
+}
+
+#[test]
+fn acquire_waits_under_the_quota_of_now() {
+    let c = clock();
+    let limiter = builder(&c).limit("send", Quota::token_bucket(1, seconds(1)).unwrap()).build().unwrap();
+    ask(limiter.limit("send", "u"));
+    let mut crowd = Crowd::default();
+    for _ in 0..5 {
+        crowd.join(limiter.acquire("send", "u", days(1)));
+    }
+    limiter.set_quota("send", Quota::token_bucket(1, minutes(1)).unwrap()).unwrap();
+    for _ in 0..5 {
+        crowd.advance(&c, seconds(1));
+    }
+    let n = crowd.answered().len();
+    assert!(n <= 1, "{n} were admitted in five seconds under one a minute");
+}
+
+#[test]
+fn the_queue_is_that_of_the_normalised_key() {
+    let c = clock();
+    let q = Quota::token_bucket(1, seconds(1)).unwrap().capacity(5).unwrap();
+    let limiter = builder(&c).limit("send", Limit::new(q).normalize(Normalize::Lowercase)).build().unwrap();
+    ask(limiter.limit("send", "bob").cost(5));
+    let mut crowd = Crowd::default();
+    crowd.join(limiter.acquire("send", "bob", days(1)).cost(3));
+    crowd.join(limiter.acquire("send", "Bob", days(1)).cost(1));
+    crowd.advance(&c, seconds(1));
+    assert!(crowd.answered().is_empty(), "the second overtook the first");
+}
+
+#[test]
+fn acquire_in_shadow_mode_never_denies() {
+    let c = clock();
+    let store = FaultyStore::new(memory(&c));
+    let faults = store.faults();
+    let limiter = Limiter::builder()
+        .limit("trial", Limit::new(bucket(3)).shadow(true))
+        .store(store)
+        .sleeper(c.clone())
+        .build()
+        .unwrap();
+    faults.hang();
+    let mut first = limiter.acquire("trial", "u", days(1)).into_future();
+    assert!(poll(&mut first).is_pending());
+    faults.pass();
+    let Poll::Ready(Ok(second)) = poll(&mut limiter.acquire("trial", "u", Duration::ZERO).into_future()) else {
+        panic!()
+    };
+    assert!(second.allowed(), "{second:?}");
+}
+
+#[test]
+fn a_deny_entry_is_made_alike_as_keys_are() {
+    let limit = Limit::new(bucket(9)).normalize(Normalize::Lowercase).deny(["Mallory"]).unwrap();
+    let limiter = builder(&clock()).limit("a", limit).build().unwrap();
+    assert!(!ask(limiter.limit("a", "mallory")).allowed());
+}
+
+#[test]
+fn one_key_under_two_quotas_in_all_is_misuse() {
+    let limiter = builder(&clock()).limit("user", bucket(3)).build().unwrap();
+    let t = bucket(30);
+    let e = block_on(limiter.all([limiter.limit("user", "u"), limiter.limit("user", "u").quota(&t)])).unwrap_err();
+    assert!(e.is_misuse());
+}
+
+#[test]
+fn a_denied_key_does_not_stand_in_line() {
+    let c = clock();
+    let store = FaultyStore::new(memory(&c));
+    let faults = store.faults();
+    let limiter = Limiter::builder().limit("a", bucket(3)).store(store).sleeper(c.clone()).build().unwrap();
+    faults.hang();
+    let mut first = limiter.acquire("a", "u", days(1)).into_future();
+    assert!(poll(&mut first).is_pending());
+    limiter.replace("a", Limit::new(bucket(3)).deny(["u"]).unwrap()).unwrap();
+    let mut second = limiter.acquire("a", "u", days(1)).into_future();
+    assert!(poll(&mut second).is_ready(), "a denied key waits in the queue");
+}
+
+#[test]
+fn a_cost_that_never_fits_does_not_stand_in_line() {
+    let c = clock();
+    let limiter = builder(&c).limit("a", bucket(3)).build().unwrap();
+    ask(limiter.limit("a", "u").cost(3));
+    let mut crowd = Crowd::default();
+    crowd.join(limiter.acquire("a", "u", days(1)));
+    crowd.join(limiter.acquire("a", "u", days(1)).cost(4));
+    assert_eq!(crowd.answered(), [(1, false)]);
+}
+
+#[test]
+fn a_turn_that_comes_after_the_deadline_is_not_taken() {
+    // The turn comes after the deadline, and is taken all the same.
+    let c = clock();
+    let limiter =
+        builder(&c).limit("a", Quota::token_bucket(1, seconds(1)).unwrap().capacity(5).unwrap()).build().unwrap();
+    ask(limiter.limit("a", "u").cost(5));
+    let mut crowd = Crowd::default();
+    crowd.join(limiter.acquire("a", "u", days(1)).cost(1));
+    crowd.join(limiter.acquire("a", "u", seconds(1)).cost(1));
+    crowd.advance(&c, seconds(3));
+    assert_eq!(crowd.answered(), [(0, true), (1, false)]);
+}
+
+#[test]
+fn a_call_that_has_to_wait_can_be_polled_again() {
+    let c = clock();
+    let store = FaultyStore::new(memory(&c));
+    let faults = store.faults();
+    let limiter = Limiter::builder().limit("a", bucket(3)).store(store).build().unwrap();
+    faults.hang();
+    let mut call = limiter.limit("a", "u").into_future();
+    assert!(poll(&mut call).is_pending() && poll(&mut call).is_pending());
+    faults.release();
+    assert!(matches!(poll(&mut call), Poll::Ready(Ok(_))));
+}
+
+#[test]
+fn parts_of_one_budget_see_every_bit_of_a_key() {
+    // Plain FNV-1a modulo a power of two put these into one part.
+    let limiter = builder(&clock()).limit("cut", Limit::new(window(160)).shards(16).unwrap()).build().unwrap();
+    for key in ["alice", "ALICE", "Alice", "1lice", "qlice"] {
+        assert!(ask(limiter.limit("cut", key)).allowed());
+    }
+    let used = (0..200_u64).filter(|key| left(&limiter, "cut", *key) < 10).count();
+    assert!(used > 200 * 2 / 16, "{used} of 200 other keys share a part with one of five");
+}

@@ -1,0 +1,92 @@
+//! Shadow mode: decides and counts, never denies.
+
+use tidegate::{Limit, Limiter, Quota, Reason, ShardBy, millis, seconds};
+
+use crate::support::{ask, bucket, builder, clock, left, window};
+
+fn trial(quota: Quota) -> Limiter {
+    builder(&clock()).limit("trial", Limit::new(quota).shadow(true)).build().unwrap()
+}
+
+#[test]
+fn what_would_have_been_denied_passes_and_keeps_its_reason() {
+    let limiter = trial(bucket(2));
+    for expected in [(1, None), (0, None), (0, Some(Reason::Rate)), (0, Some(Reason::Rate))] {
+        let decision = ask(limiter.limit("trial", "u"));
+        assert!(decision.allowed());
+        assert_eq!((decision.remaining(), decision.reason()), expected);
+        assert_eq!((decision.limit(), decision.retry_after()), (2, None));
+    }
+    let dear = ask(limiter.limit("trial", "v").cost(3));
+    assert_eq!((dear.allowed(), dear.reason()), (true, Some(Reason::CostExceedsCapacity)));
+}
+
+#[test]
+fn every_way_to_ask_passes() {
+    let limiter = trial(bucket(2).max_debt(1).unwrap());
+    ask(limiter.limit("trial", "u").cost(2));
+    ask(limiter.reserve("trial", "u"));
+    let decisions = [
+        ask(limiter.check("trial", "u")),
+        ask(limiter.reserve("trial", "u").cost(2)),
+        ask(limiter.acquire("trial", "u", millis(0))),
+        limiter.limit("trial", "u").now().unwrap().unwrap(),
+        ask(limiter.limit("trial", "u").quota(&bucket(1))),
+    ];
+    for decision in decisions {
+        assert_eq!((decision.allowed(), decision.reason()), (true, Some(Reason::Rate)), "{decision:?}");
+        assert!(decision.into_result().is_ok());
+    }
+}
+
+#[test]
+fn a_reservation_that_passes_still_says_when_the_work_may_start() {
+    let limiter = trial(bucket(2));
+    let debt = ask(limiter.reserve("trial", "u").cost(2));
+    assert_eq!((debt.retry_after(), debt.reason()), (None, None));
+    let debt = ask(limiter.reserve("trial", "u"));
+    assert_eq!((debt.allowed(), debt.retry_after(), debt.reason()), (true, Some(seconds(30)), None));
+}
+
+#[test]
+fn it_counts_what_an_enforced_limit_would_have_admitted_and_no_more() {
+    let clock = clock();
+    let limits = [("trial", Limit::new(bucket(3)).shadow(true)), ("real", Limit::new(bucket(3)))];
+    let limiter = builder(&clock).limits(limits).build().unwrap();
+    let mut random = tidegate_testkit::Random::new(5);
+    for _ in 0..500 {
+        clock.advance(millis(random.below(30_000)));
+        let cost = random.between(1, 4);
+        let (trial, real) = (ask(limiter.limit("trial", "u").cost(cost)), ask(limiter.limit("real", "u").cost(cost)));
+        assert!(trial.allowed());
+        assert_eq!((trial.reason(), trial.remaining()), (real.reason(), real.remaining()));
+        assert_eq!((trial.next_after(), trial.reset_after()), (real.next_after(), real.reset_after()));
+    }
+}
+
+#[test]
+fn once_it_is_enforced_it_goes_on_from_what_was_counted() {
+    let limiter = trial(window(5));
+    for _ in 0..4 {
+        ask(limiter.limit("trial", "u"));
+    }
+    limiter.replace("trial", limiter.get("trial").unwrap().shadow(false)).unwrap();
+    assert_eq!(left(&limiter, "trial", "u"), 1);
+    assert!(ask(limiter.limit("trial", "u")).allowed());
+    assert!(!ask(limiter.limit("trial", "u")).allowed());
+    limiter.replace("trial", limiter.get("trial").unwrap().shadow(true)).unwrap();
+    assert!(ask(limiter.limit("trial", "u")).allowed());
+}
+
+#[test]
+fn limits_that_are_cut_can_be_in_shadow_mode() {
+    for shard_by in [ShardBy::Key, ShardBy::Spread] {
+        let limit = Limit::new(window(4)).shards(2).unwrap().shard_by(shard_by).shadow(true);
+        let limiter = builder(&clock()).limit("trial", limit).build().unwrap();
+        let reasons: Vec<_> = (0..50).map(|_| ask(limiter.limit("trial", "u"))).collect();
+        assert!(reasons.iter().all(|decision| decision.allowed()));
+        let within = reasons.iter().filter(|decision| decision.reason().is_none()).count();
+        // One key meets one of the two parts, or the whole of its own budget.
+        assert_eq!(within, if shard_by == ShardBy::Key { 2 } else { 4 });
+    }
+}

@@ -1,0 +1,161 @@
+//! Another quota for one call, or for all from now on: what was used is kept.
+
+use std::thread;
+
+use tidegate::{Error, Limit, Limiter, Quota, Reason, ShardBy, millis, minutes, seconds};
+
+use crate::support::{ask, bucket, builder, clock, left, refused, window};
+
+fn tiered(quota: Quota) -> Limiter {
+    builder(&clock()).limit("api", quota).build().unwrap()
+}
+
+#[test]
+fn another_quota_counts_for_its_call_only() {
+    let limiter = tiered(bucket(3));
+    let premium = ask(limiter.limit("api", "u").quota(&bucket(10)));
+    assert_eq!((premium.limit(), premium.remaining()), (10, 9));
+    let free = ask(limiter.limit("api", "u"));
+    assert_eq!((free.limit(), free.remaining()), (3, 1));
+    assert_eq!(ask(limiter.limit("api", "v")).limit(), 3);
+    assert_eq!(limiter.quota("api").unwrap(), bucket(3));
+}
+
+#[test]
+fn what_was_used_under_one_quota_is_used_under_another() {
+    let limiter = tiered(bucket(3));
+    assert!(ask(limiter.limit("api", "u").quota(&bucket(10)).cost(8)).allowed());
+    let free = ask(limiter.limit("api", "u"));
+    assert_eq!((free.allowed(), free.reason(), free.remaining()), (false, Some(Reason::Rate), 0));
+    assert_eq!(ask(limiter.check("api", "u").quota(&bucket(10))).remaining(), 2);
+    // Changing back and forth mints nothing.
+    for _ in 0..20 {
+        assert!(!ask(limiter.limit("api", "u")).allowed());
+        assert_eq!(ask(limiter.check("api", "u").quota(&bucket(10))).remaining(), 2);
+    }
+}
+
+#[test]
+fn every_operation_takes_another_quota() {
+    let limiter = tiered(bucket(3));
+    let quota = bucket(10);
+    assert_eq!(ask(limiter.reserve("api", "u").quota(&quota).cost(10)).remaining(), 0);
+    assert_eq!(ask(limiter.refund("api", "u").quota(&quota).cost(4)).remaining(), 4);
+    assert_eq!(limiter.limit("api", "u").quota(&quota).now().unwrap().unwrap().remaining(), 3);
+    assert_eq!(ask(limiter.acquire("api", "u", millis(0)).quota(&quota)).remaining(), 2);
+    assert_eq!(ask(limiter.reset("api", "u").quota(&quota)).remaining(), 10);
+    assert_eq!(left(&limiter, "api", "u"), 3);
+}
+
+#[test]
+fn a_quota_of_another_kind_keeps_what_was_used() {
+    let kinds = [
+        bucket(10),
+        window(10),
+        Quota::sliding_window(10, minutes(1)).unwrap(),
+        Quota::sliding_window(10, minutes(1)).unwrap().buckets(6).unwrap(),
+        Quota::sliding_log(10, minutes(1)).unwrap(),
+    ];
+    for before in kinds {
+        for after in kinds {
+            let limiter = tiered(before);
+            ask(limiter.limit("api", "u").cost(4));
+            limiter.set_quota("api", after).unwrap();
+            assert_eq!(left(&limiter, "api", "u"), 6, "{before:?} {after:?}");
+            assert!(!ask(limiter.limit("api", "u").cost(7)).allowed(), "{before:?} {after:?}");
+            assert!(ask(limiter.limit("api", "u").cost(6)).allowed(), "{before:?} {after:?}");
+        }
+    }
+}
+
+#[test]
+fn set_quota_keeps_what_was_used_and_the_other_settings() {
+    let limit = Limit::new(bucket(10)).deny(["mallory"]).unwrap().normalize(tidegate::Normalize::Lowercase);
+    let limiter = builder(&clock()).limit("api", limit.clone()).build().unwrap();
+    ask(limiter.limit("api", "U").cost(6));
+    limiter.set_quota("api", bucket(8)).unwrap();
+    assert_eq!(limiter.get("api").unwrap(), limit.with_quota(bucket(8)).unwrap());
+    assert_eq!(left(&limiter, "api", "u"), 2);
+    assert_eq!(ask(limiter.limit("api", "Mallory")).reason(), Some(Reason::Deny));
+    // Less than was used already: nothing is left, and nothing comes before the debt is repaid.
+    limiter.set_quota("api", bucket(4)).unwrap();
+    let denied = ask(limiter.limit("api", "u"));
+    assert_eq!((denied.remaining(), denied.retry_after()), (0, Some(seconds(45))));
+    limiter.set_quota("api", bucket(60)).unwrap();
+    assert_eq!(left(&limiter, "api", "u"), 54);
+}
+
+#[test]
+fn replace_keeps_what_was_used_and_nothing_else() {
+    let limit = Limit::new(bucket(10)).deny(["mallory"]).unwrap().shadow(true);
+    let limiter = builder(&clock()).limit("api", limit).limit("other", bucket(1)).build().unwrap();
+    ask(limiter.limit("api", "u").cost(6));
+    limiter.replace("api", Limit::new(window(7))).unwrap();
+    assert_eq!(limiter.get("api").unwrap(), Limit::new(window(7)));
+    assert_eq!(left(&limiter, "api", "u"), 1);
+    assert!(ask(limiter.limit("api", "mallory")).allowed());
+    assert_eq!(limiter.names(), ["api", "other"]);
+    assert_eq!(limiter.quota("other").unwrap(), bucket(1));
+}
+
+#[test]
+fn a_quota_that_cannot_be_cut_is_refused_and_changes_nothing() {
+    for shard_by in [ShardBy::Key, ShardBy::Spread] {
+        let limit = Limit::new(bucket(10)).shards(5).unwrap().shard_by(shard_by);
+        let limiter = builder(&clock()).limit("api", limit.clone()).build().unwrap();
+        let error = limiter.set_quota("api", bucket(4)).unwrap_err();
+        assert!(matches!(&error, Error::Quota(error) if error.field() == "shards"), "{error:?}");
+        assert!(error.is_misuse());
+        assert_eq!(limiter.get("api").unwrap(), limit);
+        let error = refused(limiter.limit("api", "u").quota(&bucket(4)));
+        assert!(matches!(&error, Error::Quota(error) if error.field() == "shards"), "{error:?}");
+        assert_eq!(left(&limiter, "api", "u"), if shard_by == ShardBy::Key { 2 } else { 10 });
+    }
+}
+
+#[test]
+fn another_quota_is_cut_like_the_limit_itself() {
+    let limit = Limit::new(window(4)).shards(2).unwrap();
+    let limiter = builder(&clock()).limit("api", limit).build().unwrap();
+    let premium = ask(limiter.limit("api", "u").quota(&window(20)).cost(9));
+    assert_eq!((premium.limit(), premium.remaining()), (10, 1));
+    assert!(!ask(limiter.limit("api", "u")).allowed());
+
+    let limit = Limit::new(window(4)).shards(2).unwrap().shard_by(ShardBy::Spread);
+    let limiter = builder(&clock()).limit("api", limit).build().unwrap();
+    let admitted = (0..200).filter(|_| ask(limiter.limit("api", "u").quota(&window(20))).allowed()).count();
+    assert_eq!(admitted, 20);
+    assert_eq!(ask(limiter.check("api", "u").quota(&window(21))).remaining(), 1);
+    assert_eq!(ask(limiter.check("api", "u")).remaining(), 0);
+}
+
+#[test]
+fn a_thread_that_is_asking_sees_the_new_quota() {
+    let limiter = tiered(bucket(1));
+    thread::scope(|scope| {
+        let asking = scope.spawn(|| while ask(limiter.check("api", "u")).limit() != 1_000 {});
+        for rate in 2..=1_000 {
+            limiter.set_quota("api", bucket(rate)).unwrap();
+            assert_eq!(ask(limiter.check("api", "u")).limit(), rate);
+        }
+        asking.join().unwrap();
+    });
+}
+
+#[test]
+fn limits_replaced_from_several_threads_are_all_replaced() {
+    let names = ["a", "b", "c", "d"];
+    let limiter = builder(&clock()).limits(names.map(|name| (name, bucket(1)))).build().unwrap();
+    thread::scope(|scope| {
+        for name in names {
+            let limiter = &limiter;
+            scope.spawn(move || {
+                for rate in 2..=200 {
+                    limiter.replace(name, bucket(rate).into()).unwrap();
+                    assert_eq!(ask(limiter.check(name, "u")).limit(), rate);
+                }
+            });
+        }
+    });
+    assert!(names.iter().all(|name| limiter.quota(name).unwrap() == bucket(200)));
+}

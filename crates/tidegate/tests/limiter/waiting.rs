@@ -1,0 +1,273 @@
+//! A store that has to be waited for: hanging, late, broken.
+
+use std::future::IntoFuture;
+use std::task::Poll;
+use std::thread;
+
+use tidegate::{Error, Limit, Limiter, MemoryStore, Reason, ShardBy, StoreError, StoreErrorKind, days, millis};
+use tidegate_testkit::{Faults, FaultyStore, block_on};
+
+use crate::support::{Crowd, all, ask, bucket, builder, clock, left, memory, poll, window};
+
+/// A limiter over a store that can be told to be slow.
+fn slow() -> (Limiter, Faults) {
+    let clock = clock();
+    let store = FaultyStore::new(memory(&clock));
+    let faults = store.faults();
+    let spread = Limit::new(window(10)).shards(3).unwrap().shard_by(ShardBy::Spread);
+    let limiter = Limiter::builder()
+        .limit("login", bucket(3))
+        .limit("listed", Limit::new(bucket(3)).deny(["mallory"]).unwrap())
+        .limit("hot", spread)
+        .store(store)
+        .sleeper(clock)
+        .build()
+        .unwrap();
+    (limiter, faults)
+}
+
+/// What a key has left once the store is itself again.
+fn left_after(limiter: &Limiter, faults: &Faults, name: &str) -> u64 {
+    faults.pass();
+    left(limiter, name, "u")
+}
+
+#[test]
+fn a_call_that_has_to_wait_answers_when_the_store_does() {
+    let (limiter, faults) = slow();
+    for slowly in [Faults::hang, Faults::answer_late] {
+        slowly(&faults);
+        let mut call = limiter.limit("login", "u").into_future();
+        for _ in 0..3 {
+            assert!(poll(&mut call).is_pending());
+            assert_eq!(faults.held_calls(), 1);
+        }
+        faults.release();
+        assert!(matches!(poll(&mut call), Poll::Ready(Ok(decision)) if decision.allowed()));
+    }
+    assert_eq!(left_after(&limiter, &faults, "login"), 1);
+}
+
+#[test]
+fn every_operation_can_be_waited_for() {
+    let (limiter, faults) = slow();
+    faults.hang();
+    let mut crowd = Crowd::default();
+    crowd.join(limiter.limit("login", "u").cost(3));
+    crowd.join(limiter.check("login", "v"));
+    crowd.join(limiter.reserve("login", "w").cost(2));
+    crowd.join(limiter.refund("login", "x"));
+    crowd.join(limiter.reset("login", "y"));
+    crowd.join(limiter.acquire("login", "z", days(1)));
+    assert_eq!((crowd.answered().len(), faults.held_calls()), (0, 6));
+    faults.release();
+    crowd.run();
+    let mut answered = crowd.answered();
+    answered.sort_unstable();
+    assert_eq!(answered, (0..6).map(|number| (number, true)).collect::<Vec<_>>());
+}
+
+#[test]
+fn without_waiting_there_is_no_answer_and_nothing_was_done() {
+    let (limiter, faults) = slow();
+    for slowly in [Faults::hang, Faults::answer_late] {
+        slowly(&faults);
+        for name in ["login", "hot"] {
+            assert!(limiter.limit(name, "u").now().is_none());
+            assert!(limiter.reset(name, "u").now().is_none());
+        }
+        assert_eq!(faults.held_calls(), 0);
+    }
+    assert_eq!((left_after(&limiter, &faults, "login"), left_after(&limiter, &faults, "hot")), (3, 10));
+}
+
+#[test]
+fn what_needs_no_store_is_answered_while_it_hangs() {
+    let (limiter, faults) = slow();
+    faults.hang();
+    assert_eq!(ask(limiter.limit("listed", "mallory")).reason(), Some(Reason::Deny));
+    assert!(matches!(limiter.limit("nobody", "u").now(), Some(Err(Error::UnknownLimit(_)))));
+    assert!(matches!(limiter.limit("login", "u").cost(0).now(), Some(Err(Error::InvalidCost(_)))));
+    assert!(matches!(limiter.reserve("hot", "u").now(), Some(Err(Error::Unsupported(_)))));
+    assert!(limiter.set_quota("login", bucket(4)).is_ok());
+    assert_eq!(faults.held_calls(), 0);
+}
+
+#[test]
+fn a_call_that_was_never_polled_takes_nothing() {
+    let (limiter, faults) = slow();
+    faults.hang();
+    drop(limiter.limit("login", "u"));
+    drop(limiter.limit("login", "u").into_future());
+    drop(limiter.acquire("login", "u", days(1)).into_future());
+    drop(limiter.all([limiter.limit("login", "u")]));
+    assert_eq!((faults.calls().decisions(), left_after(&limiter, &faults, "login")), (0, 3));
+}
+
+#[test]
+fn a_waiting_call_can_be_dropped() {
+    let (limiter, faults) = slow();
+    faults.hang();
+    for name in ["login", "hot"] {
+        for call in [limiter.limit(name, "u"), limiter.check(name, "u"), limiter.acquire(name, "u", days(1))] {
+            let mut call = call.into_future();
+            assert!(poll(&mut call).is_pending());
+            drop(call);
+            assert_eq!(faults.held_calls(), 0);
+        }
+        let mut both = Box::pin(limiter.all([limiter.limit(name, "u"), limiter.limit("login", "v")]));
+        assert!(poll(&mut both).is_pending());
+        drop(both);
+    }
+    faults.release();
+    assert_eq!((left_after(&limiter, &faults, "login"), left_after(&limiter, &faults, "hot")), (3, 10));
+}
+
+#[test]
+fn a_call_dropped_after_the_store_took_it_has_taken() {
+    let (limiter, faults) = slow();
+    faults.answer_late();
+    let mut call = limiter.limit("login", "u").into_future();
+    assert!(poll(&mut call).is_pending());
+    drop(call);
+    assert_eq!(left_after(&limiter, &faults, "login"), 2);
+}
+
+#[test]
+fn whoever_waits_behind_a_dropped_acquire_gets_the_turn() {
+    let (limiter, faults) = slow();
+    faults.hang();
+    let mut crowd = Crowd::default();
+    let first = crowd.join(limiter.acquire("login", "u", days(1)));
+    let second = crowd.join(limiter.acquire("login", "u", days(1)));
+    // The one in front asks alone.
+    assert_eq!(faults.held_calls(), 1);
+    crowd.leave(first);
+    crowd.run();
+    assert_eq!(faults.held_calls(), 1);
+    faults.release();
+    crowd.run();
+    assert_eq!(crowd.answered(), [(second, true)]);
+    assert_eq!(left_after(&limiter, &faults, "login"), 2);
+}
+
+#[test]
+fn whoever_waits_behind_an_acquire_that_failed_gets_the_turn() {
+    let (limiter, faults) = slow();
+    let mut crowd = Crowd::default();
+    faults.hang();
+    crowd.join(limiter.acquire("login", "u", days(1)));
+    crowd.join(limiter.acquire("login", "u", days(1)));
+    faults.fail(StoreError::new(StoreErrorKind::Unavailable, "unplugged"));
+    faults.release();
+    crowd.run();
+    let answers = crowd.answers();
+    assert!(
+        matches!(answers.as_slice(), [(0, Ok(first)), (1, Err(Error::Store(_)))] if first.allowed()),
+        "{answers:?}"
+    );
+    faults.pass();
+    assert_eq!(ask(limiter.acquire("login", "u", days(1))).remaining(), 1);
+}
+
+#[test]
+fn several_limits_can_be_waited_for() {
+    let (limiter, faults) = slow();
+    for slowly in [Faults::hang, Faults::answer_late] {
+        slowly(&faults);
+        let calls = [limiter.limit("login", "u"), limiter.limit("hot", "u"), limiter.limit("listed", "u")];
+        let mut three = Box::pin(limiter.all(calls));
+        // First the two parts of the spread limit are looked at, then all are taken.
+        for _ in 0..2 {
+            assert!(poll(&mut three).is_pending());
+            faults.release();
+        }
+        assert!(matches!(poll(&mut three), Poll::Ready(Ok(answer)) if answer.allowed()));
+    }
+    assert_eq!((left_after(&limiter, &faults, "login"), left_after(&limiter, &faults, "hot")), (1, 8));
+}
+
+#[test]
+fn a_spread_limit_over_a_store_that_waits_is_the_same() {
+    let (limiter, faults) = slow();
+    faults.hang();
+    let release = |call: tidegate::Call<'_>| {
+        let mut call = call.into_future();
+        loop {
+            match poll(&mut call) {
+                Poll::Ready(answer) => return answer.unwrap(),
+                Poll::Pending => faults.release(),
+            }
+        }
+    };
+    let admitted = (0..100).filter(|_| release(limiter.limit("hot", "u")).allowed()).count();
+    assert_eq!((admitted, release(limiter.check("hot", "u")).remaining()), (10, 0));
+    assert!(release(limiter.refund("hot", "u").cost(2)).allowed());
+    assert_eq!(release(limiter.check("hot", "u")).remaining(), 2);
+    assert_eq!(release(limiter.reset("hot", "u")).remaining(), 10);
+}
+
+#[test]
+fn an_error_of_the_store_comes_through_while_waiting() {
+    let (limiter, faults) = slow();
+    faults.hang();
+    let mut call = limiter.limit("hot", "u").into_future();
+    assert!(poll(&mut call).is_pending());
+    // The look at the two parts goes through, the taking fails.
+    faults.fail(StoreError::new(StoreErrorKind::Timeout, "too slow"));
+    faults.release();
+    let answer = poll(&mut call);
+    assert!(matches!(&answer, Poll::Ready(Err(error)) if error.is_retryable()), "{answer:?}");
+    assert_eq!(left_after(&limiter, &faults, "hot"), 10);
+}
+
+#[test]
+fn a_limiter_closed_while_a_call_was_not_polled_refuses_it() {
+    let (limiter, faults) = slow();
+    faults.hang();
+    let mut call = limiter.limit("login", "u").into_future();
+    block_on(limiter.close());
+    assert!(matches!(poll(&mut call), Poll::Ready(Err(Error::Closed))));
+}
+
+#[test]
+fn callers_on_many_threads_are_all_answered() {
+    let clock = clock();
+    let store = FaultyStore::new(MemoryStore::builder().max_keys(100).clock(clock.clone()).build());
+    let faults = store.faults();
+    let limiter = Limiter::builder().limit("login", bucket(20)).store(store).sleeper(clock).build().unwrap();
+    faults.hang();
+    thread::scope(|scope| {
+        let callers: Vec<_> = (0..4)
+            .map(|number| {
+                let limiter = limiter.clone();
+                scope.spawn(move || {
+                    let mut admitted = 0;
+                    for _ in 0..10 {
+                        let call = match number % 2 {
+                            0 => limiter.limit("login", "u"),
+                            _ => limiter.acquire("login", "u", millis(0)),
+                        };
+                        admitted += u32::from(ask(call).allowed());
+                    }
+                    admitted
+                })
+            })
+            .collect();
+        while !callers.iter().all(|caller| caller.is_finished()) {
+            faults.release();
+            thread::yield_now();
+        }
+        let admitted: u32 = callers.into_iter().map(|caller| caller.join().unwrap()).sum();
+        assert_eq!(admitted, 20);
+    });
+}
+
+#[test]
+fn a_store_in_process_answers_at_the_first_poll() {
+    let limiter = builder(&clock()).limit("login", bucket(3)).build().unwrap();
+    assert!(matches!(poll(&mut limiter.limit("login", "u").into_future()), Poll::Ready(Ok(_))));
+    let mut both = Box::pin(limiter.all([limiter.limit("login", "u"), limiter.limit("login", "v")]));
+    assert!(matches!(poll(&mut both), Poll::Ready(Ok(_))));
+    assert!(all(&limiter, [limiter.limit("login", "u")]).allowed());
+}

@@ -1,0 +1,128 @@
+//! A decision of the store in process allocates nothing, allowed or denied, awaited or not.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::future::{Future, IntoFuture};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use tidegate::{Call, Decision, Key, Limiter, ManualClock, MemoryStore, Quota, Timestamp, seconds};
+
+/// The system's allocator, which counts what this thread asks of it.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn count() {
+    // Not there any more while the thread ends.
+    let _ = ALLOCATIONS.try_with(|allocations| allocations.set(allocations.get() + 1));
+}
+
+// SAFETY: everything is passed on to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promises are those of the system's allocator.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: as above.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+/// What `work` answers, and how often it allocated.
+fn counted<T>(work: impl FnOnce() -> T) -> (T, u64) {
+    let before = ALLOCATIONS.get();
+    let answer = work();
+    (answer, ALLOCATIONS.get() - before)
+}
+
+fn awaited(call: Call<'_>) -> Decision {
+    let mut future = pin!(call.into_future());
+    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => answer.unwrap(),
+        Poll::Pending => panic!("a store in process answers at once"),
+    }
+}
+
+fn now(call: Call<'_>) -> Decision {
+    call.now().expect("a store in process answers at once").unwrap()
+}
+
+/// One kind of key: takes all there is and is denied then, with both ways to ask.
+fn try_keys<'a, K: Into<Key<'a>>>(limiter: &'a Limiter, what: &str, key: impl Fn() -> K) {
+    for (way, ask) in [("now", now as fn(Call<'a>) -> Decision), ("await", awaited)] {
+        for name in ["token_bucket", "fixed_window", "sliding_window"] {
+            now(limiter.reset(name, key()));
+            for expected in [true, true, false, false] {
+                let given = key();
+                let (decision, allocations) = counted(move || ask(limiter.limit(name, given)));
+                assert_eq!(decision.allowed(), expected, "{what} {way} {name}");
+                assert_eq!(allocations, 0, "{what} {way} {name}, allowed: {expected}");
+            }
+            let given = key();
+            let (decision, allocations) = counted(move || ask(limiter.check(name, given)));
+            assert_eq!((decision.allowed(), allocations), (false, 0), "{what} {way} {name}: check");
+            let given = key();
+            let (_, allocations) = counted(move || ask(limiter.refund(name, given)));
+            assert_eq!(allocations, 0, "{what} {way} {name}: refund");
+        }
+    }
+}
+
+#[test]
+fn a_decision_in_process_allocates_nothing() {
+    let ((), allocations) = counted(|| drop(std::hint::black_box(Box::new(1_u64))));
+    assert_eq!(allocations, 1, "allocations are not counted");
+
+    let clock = ManualClock::new(Timestamp::from_millis(1_700_000_000_000));
+    let limiter = Limiter::builder()
+        .limit("token_bucket", Quota::token_bucket(2, seconds(60)).unwrap())
+        .limit("fixed_window", Quota::fixed_window(2, seconds(60)).unwrap())
+        .limit("sliding_window", Quota::sliding_window(2, seconds(60)).unwrap())
+        .store(MemoryStore::builder().max_keys(1_000).clock(clock).build())
+        .build()
+        .unwrap();
+    // The first question of a thread to a limiter makes the thread's own copy of the limits.
+    now(limiter.check("token_bucket", "warm"));
+
+    let owned = "user-0123456789".to_owned();
+    let long = "x".repeat(500);
+    try_keys(&limiter, "&str", || "alice");
+    try_keys(&limiter, "a long &str", || long.as_str());
+    try_keys(&limiter, "&String", || &owned);
+    // The string is the caller's, and moved in: only what the decision adds is counted.
+    try_keys(&limiter, "String", || owned.clone());
+    try_keys(&limiter, "u64", || u64::MAX);
+    try_keys(&limiter, "i64", || i64::MIN);
+    try_keys(&limiter, "(&str, u64)", || ("tenant", u64::MAX));
+    try_keys(&limiter, "(&str, &String)", || ("tenant", &owned));
+    try_keys(&limiter, "(&str, &str) with an escape", || ("a|b", "50%"));
+    try_keys(&limiter, "(&str, u64, u32)", || ("tenant", 7_u64, 9_u32));
+    try_keys(&limiter, "global", || Key::GLOBAL);
+    // A new key each time takes a new place in the table.
+    for number in 0..500_u64 {
+        let (decision, allocations) = counted(|| awaited(limiter.limit("token_bucket", ("new", number))));
+        assert!(decision.allowed());
+        assert_eq!(allocations, 0, "a new key");
+    }
+}

@@ -1,0 +1,37 @@
+//! A limiter with one limit, asked until it says no.
+//!
+//! `cargo run -p tidegate-examples --example first_steps`
+
+use std::error::Error;
+
+use tidegate::{Limiter, Quota, ceil_millis, seconds};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    // 2 per second for each key, and up to 5 at once. Without a store it counts in memory.
+    let limiter = Limiter::builder().limit("send", Quota::token_bucket(2, seconds(1))?.capacity(5)?).build()?;
+
+    for attempt in 1..=7 {
+        let decision = limiter.limit("send", "alice").await?;
+        match decision.retry_after() {
+            None => {
+                println!("alice, attempt {attempt}: allowed, {} of {} left", decision.remaining(), decision.limit())
+            }
+            Some(wait) => println!("alice, attempt {attempt}: denied, again in {} ms", ceil_millis(wait)),
+        }
+    }
+
+    // Another key has a budget of its own.
+    let decision = limiter.limit("send", "bob").cost(3).await?;
+    println!("bob, for 3 at once: allowed = {}, {} left", decision.allowed(), decision.remaining());
+
+    // A denial is an answer. An error is a mistake, or a store that is broken.
+    let error = limiter.limit("sned", "bob").await.unwrap_err();
+    println!("error: {error}");
+
+    // For those who like `?`: a denial as an error.
+    if let Err(denied) = limiter.limit("send", "bob").cost(9).await?.into_result() {
+        println!("bob, for 9 at once: {denied}");
+    }
+    Ok(())
+}

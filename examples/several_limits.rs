@@ -1,0 +1,33 @@
+//! Several limits at once, all or nothing: a request that one limit denies burns nothing from the others.
+//!
+//! `cargo run -p tidegate-examples --example several_limits`
+
+use std::error::Error;
+
+use tidegate::{Key, Limiter, Quota, ceil_seconds, minutes, seconds};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let limiter = Limiter::builder()
+        .limit("user", Quota::sliding_log(2, minutes(1))?)
+        .limit("tenant", Quota::token_bucket(5, seconds(1))?)
+        .limit("everybody", Quota::token_bucket(1_000, seconds(1))?)
+        .build()?;
+
+    for user in ["alice", "alice", "alice", "bob"] {
+        let all = limiter
+            .all([
+                limiter.limit("user", ("acme", user)),
+                limiter.limit("tenant", "acme"),
+                limiter.limit("everybody", Key::GLOBAL),
+            ])
+            .await?;
+        let left: Vec<_> = all.decisions().iter().map(|decision| decision.remaining()).collect();
+        match all.retry_after() {
+            None => println!("{user}: allowed, left for user, tenant and everybody: {left:?}"),
+            // The tenant has as much as before: what it would have paid was not taken.
+            Some(wait) => println!("{user}: denied for {} s, left: {left:?}", ceil_seconds(wait)),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,16 @@
+//! What the examples share, and the code in the documents, which is tested here.
+#![forbid(unsafe_code)]
+
+pub mod window_edge;
+
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../README.md")]
+    mod readme {}
+
+    #[doc = include_str!("../../CONTRIBUTING.md")]
+    mod contributing {}
+
+    #[doc = include_str!("../../docs/choosing-an-algorithm.md")]
+    mod choosing_an_algorithm {}
+}
