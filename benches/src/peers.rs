@@ -48,7 +48,9 @@ pub(crate) struct Tidegate(pub(crate) Limiter);
 
 impl Tidegate {
     pub(crate) fn new(limit: Limit, keys: usize) -> Self {
-        let quota = Quota::token_bucket(1, limit.every).and_then(|quota| quota.capacity(limit.burst.into()));
+        // The same rate for a thousand times the period, which may not be shorter than a millisecond.
+        let quota = Quota::token_bucket(1_000, limit.every * 1_000);
+        let quota = quota.and_then(|quota| quota.capacity(limit.burst.into()));
         let store = MemoryStore::builder().max_keys(keys).build();
         let limiter = Limiter::builder().limit("bench", quota.expect("a valid quota")).store(store).build();
         Tidegate(limiter.expect("a valid limiter"))

@@ -87,15 +87,23 @@ impl DecisionParts {
 }
 
 impl From<DecisionParts> for Decision {
-    #[inline]
+    #[inline(always)]
     fn from(parts: DecisionParts) -> Self {
         Decision {
-            retry_after: parts.retry_after.map_or(NEVER, |span| span.min(DecisionParts::LONGEST)),
-            next_after: parts.next_after.map_or(NEVER, |span| span.min(DecisionParts::LONGEST)),
+            retry_after: span_or_never(parts.retry_after),
+            next_after: span_or_never(parts.next_after),
             reset_after: parts.reset_after.min(DecisionParts::LONGEST),
             counts: u64::from(parts.limit) << 32 | u64::from(parts.remaining),
             verdict: u64::from(parts.allowed) | parts.reason.map_or(0, |reason| reason as u64 + 1) << 1,
         }
+    }
+}
+
+#[inline(always)]
+fn span_or_never(span: Option<u64>) -> u64 {
+    match span {
+        Some(span) => span.min(DecisionParts::LONGEST),
+        None => NEVER,
     }
 }
 

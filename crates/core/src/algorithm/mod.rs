@@ -324,19 +324,22 @@ fn take(quota: &Quota, view: &mut impl View, cost: u64, slack: u64, take: bool) 
 fn decide(quota: &Quota, view: &impl View, retry: Option<u64>, reason: Option<Reason>) -> Decision {
     let capacity = quota.capacity_u32();
     let remaining = view.remaining();
-    let grows = remaining < capacity;
-    // The view may be later than the caller's time, from which spans count.
-    let from_caller = |wait: u64| if wait == 0 { 0 } else { wait.saturating_add(view.time().behind) };
-    DecisionParts {
-        allowed: reason.is_none(),
-        limit: capacity,
-        remaining,
-        retry_after: retry.map(from_caller),
-        next_after: grows.then(|| from_caller(view.wait(u64::from(remaining) + 1, 0))),
-        reset_after: from_caller(view.wait(u64::from(capacity), 0)),
-        reason,
-    }
-    .into()
+    let behind = view.time().behind;
+    let retry_after = retry.map(|wait| from_caller(wait, behind));
+    // Not a closure: it would catch the view, which then has to lie in memory.
+    let next_after = match remaining < capacity {
+        true => Some(from_caller(view.wait(u64::from(remaining) + 1, 0), behind)),
+        false => None,
+    };
+    let reset_after = from_caller(view.wait(u64::from(capacity), 0), behind);
+    let allowed = reason.is_none();
+    DecisionParts { allowed, limit: capacity, remaining, retry_after, next_after, reset_after, reason }.into()
+}
+
+/// A span from the caller's time, which may be earlier than the view's.
+#[inline(always)]
+fn from_caller(wait: u64, behind: u64) -> u64 {
+    if wait == 0 { 0 } else { wait.saturating_add(behind) }
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ impl TokenBucket<u64> {
 
 impl<N: Num> TokenBucket<N> {
     /// The bucket, whose deficit was `deficit` when it was written.
-    #[inline]
+    #[inline(always)]
     pub(super) fn new(quota: &Quota, deficit: N, time: Time) -> Self {
         let refill = N::from(quota.refill());
         // Saturating, because a long idle time brings more than any bucket holds.
@@ -56,7 +56,7 @@ impl<N: Num> TokenBucket<N> {
     }
 
     /// The largest deficit that leaves room for `need`.
-    #[inline]
+    #[inline(always)]
     fn room(&self, need: u64, slack: u64) -> N {
         N::from(self.capacity + slack - need) * self.unit
     }
@@ -68,22 +68,22 @@ impl<N: Num> View for TokenBucket<N> {
         self.time
     }
 
-    #[inline]
+    #[inline(always)]
     fn remaining(&self) -> u32 {
         (self.room(0, 0).saturating_sub(self.deficit) / self.unit).saturate() as u32
     }
 
-    #[inline]
+    #[inline(always)]
     fn wait(&self, need: u64, slack: u64) -> u64 {
         self.deficit.saturating_sub(self.room(need, slack)).div_ceil(self.refill).saturate()
     }
 
-    #[inline]
+    #[inline(always)]
     fn admits(&self, need: u64, slack: u64) -> bool {
         self.deficit <= self.room(need, slack)
     }
 
-    #[inline]
+    #[inline(always)]
     fn record(&mut self, cost: u64) {
         self.deficit = self.deficit + N::from(cost) * self.unit;
     }

@@ -118,13 +118,14 @@ impl Limits {
         self.places.iter().flatten().map(|(_, named)| named)
     }
 
+    #[inline]
     fn find(&self, name: &str) -> Option<&Arc<Named>> {
         let hash = hash(name);
         let mut place = hash as usize;
         loop {
             place &= self.places.len().wrapping_sub(1);
             let (known, named) = self.places.get(place)?.as_ref()?;
-            if *known == hash && named.name() == name {
+            if *known == hash && same(named.name(), name) {
                 return Some(named);
             }
             place += 1;
@@ -151,6 +152,20 @@ impl Limits {
     #[cold]
     fn unknown(&self, name: &str) -> Error {
         Error::UnknownLimit(Box::new(UnknownLimit { name: name.to_owned(), known: self.names() }))
+    }
+}
+
+/// Whether two names are the same. Most are short enough to be two words, which need no call.
+#[inline]
+fn same(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    if a.len() != b.len() {
+        return false;
+    }
+    match a.len() {
+        4..=8 => a.first_chunk::<4>() == b.first_chunk() && a.last_chunk::<4>() == b.last_chunk(),
+        9..=16 => a.first_chunk::<8>() == b.first_chunk() && a.last_chunk::<8>() == b.last_chunk(),
+        _ => a == b,
     }
 }
 
