@@ -79,7 +79,7 @@ impl Limiter {
                 Route::Answer(decision) => Err(decision),
                 Route::One(key, quota) => Ok((key, quota)),
                 Route::Spread(spread) => {
-                    let (key, quota) = spread.choose(*asked, &self.inner.store).await?;
+                    let (key, quota) = spread.choose(*asked, &*self.inner.store).await?;
                     Ok((key, Cow::Owned(quota)))
                 }
             });

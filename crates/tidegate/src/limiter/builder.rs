@@ -18,7 +18,7 @@ pub struct LimiterBuilder {
     deny: Vec<(String, DenyList)>,
     deny_all: DenyList,
     prefix: String,
-    store: Option<Arc<dyn DynStore>>,
+    store: Option<Box<dyn DynStore>>,
     sleeper: Option<Arc<dyn Sleeper>>,
     seed: u64,
 }
@@ -63,7 +63,7 @@ impl LimiterBuilder {
     /// Where state lives: a [`MemoryStore`] with the defaults unless said otherwise. An `Arc` of a store can be shared
     /// by several limiters.
     pub fn store(mut self, store: impl Store + 'static) -> Self {
-        self.store = Some(Arc::new(store));
+        self.store = Some(Box::new(store));
         self
     }
 
@@ -94,7 +94,7 @@ impl LimiterBuilder {
         let default_sleeper = None;
         Ok(Limiter::assemble(
             limits,
-            self.store.unwrap_or_else(|| Arc::new(MemoryStore::new())),
+            self.store.unwrap_or_else(|| Box::new(MemoryStore::new())),
             self.sleeper.or(default_sleeper),
             self.seed,
         ))

@@ -61,7 +61,7 @@ pub struct Limiter {
 
 struct Inner {
     limits: Current,
-    store: Arc<dyn DynStore>,
+    store: Box<dyn DynStore>,
     sleeper: Option<Arc<dyn Sleeper>>,
     queues: Arc<Queues>,
     generator: Generator,
@@ -83,7 +83,7 @@ impl Limiter {
         LimiterBuilder::default()
     }
 
-    fn assemble(limits: Limits, store: Arc<dyn DynStore>, sleeper: Option<Arc<dyn Sleeper>>, seed: u64) -> Self {
+    fn assemble(limits: Limits, store: Box<dyn DynStore>, sleeper: Option<Arc<dyn Sleeper>>, seed: u64) -> Self {
         let inner = Inner {
             limits: Current::new(limits),
             store,

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use tidegate_core::{Decision, DynStore, Key, Op, Quota, Request, Store};
+use tidegate_core::{Decision, Key, Op, Quota, Request, Store};
 
 use super::limits::Named;
 use super::spread::{Spread, large_enough};
@@ -50,7 +50,7 @@ impl<'a> Asked<'a> {
             Err(error) => return Some(Err(error)),
             Ok(Route::Answer(decision)) => Ok(decision),
             Ok(Route::One(key, quota)) => inner.store.apply_now(&self.request(&key, &quota, self.op))?,
-            Ok(Route::Spread(spread)) => spread.now(self, &inner.store)?,
+            Ok(Route::Spread(spread)) => spread.now(self, &*inner.store)?,
         };
         Some(answer.map(|decision| self.finish(decision)).map_err(Error::Store))
     }
@@ -60,7 +60,7 @@ impl<'a> Asked<'a> {
         let decision = match self.route(inner)? {
             Route::Answer(decision) => decision,
             Route::One(key, quota) => inner.store.apply(&self.request(&key, &quota, self.op)).await?,
-            Route::Spread(spread) => spread.ask(self, &inner.store).await?,
+            Route::Spread(spread) => spread.ask(self, &*inner.store).await?,
         };
         Ok(self.finish(decision))
     }

@@ -1,7 +1,6 @@
 //! A key's own budget, cut into parts: the power of two choices.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_core::{Cost, Decision, DynStore, Key, Op, Quota, Store, StoreError};
@@ -20,7 +19,7 @@ pub(super) struct Spread<'a> {
 
 impl Spread<'_> {
     /// A `limit` without waiting; none for anything else.
-    pub(super) fn now(&self, asked: Asked<'_>, store: &Arc<dyn DynStore>) -> Option<Result<Decision, StoreError>> {
+    pub(super) fn now(&self, asked: Asked<'_>, store: &dyn DynStore) -> Option<Result<Decision, StoreError>> {
         let Op::Limit(cost) = asked.op else { return None };
         let apply = |part: u32, op| {
             let key = self.key.with_shard(part);
@@ -39,7 +38,7 @@ impl Spread<'_> {
     pub(super) async fn choose(
         &self,
         asked: Asked<'_>,
-        store: &Arc<dyn DynStore>,
+        store: &dyn DynStore,
     ) -> Result<(Key<'static>, Quota), StoreError> {
         let Op::Limit(cost) = asked.op else { unreachable!("only a `limit` is taken all or nothing") };
         let looks = self.each(asked, store, &self.two, Op::Check(cost)).await?;
@@ -48,7 +47,7 @@ impl Spread<'_> {
     }
 
     /// Any operation.
-    pub(super) async fn ask(&self, asked: Asked<'_>, store: &Arc<dyn DynStore>) -> Result<Decision, StoreError> {
+    pub(super) async fn ask(&self, asked: Asked<'_>, store: &dyn DynStore) -> Result<Decision, StoreError> {
         let every: Vec<u32> = (0..self.parts.len() as u32).collect();
         match asked.op {
             Op::Limit(_) => {
@@ -70,7 +69,7 @@ impl Spread<'_> {
     async fn each(
         &self,
         asked: Asked<'_>,
-        store: &Arc<dyn DynStore>,
+        store: &dyn DynStore,
         parts: &[u32],
         op: Op,
     ) -> Result<Vec<Decision>, StoreError> {

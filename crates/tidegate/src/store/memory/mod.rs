@@ -23,7 +23,6 @@ mod tests;
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::Arc;
 
 use ahash::RandomState as KeyedHash;
 use tidegate_core::{
@@ -46,15 +45,15 @@ pub struct MemoryStore {
     table: Table,
     /// Keyed with secrets of this store, so that nobody can choose keys that meet in one line.
     hash: KeyedHash,
-    clock: Arc<dyn Clock>,
+    /// None for the system's clock, which every decision reads: so it is not behind a pointer.
+    clock: Option<Box<dyn Clock>>,
 }
 
 /// How a [`MemoryStore`] is made.
-#[derive(Clone)]
 pub struct MemoryStoreBuilder {
     max_keys: usize,
     max_bytes: usize,
-    clock: Arc<dyn Clock>,
+    clock: Option<Box<dyn Clock>>,
     seed: Option<u64>,
 }
 
@@ -89,7 +88,7 @@ impl MemoryStoreBuilder {
     /// The clock: the system's unless said otherwise.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
-        self.clock = Arc::new(clock);
+        self.clock = Some(Box::new(clock));
         self
     }
 
@@ -125,7 +124,7 @@ impl MemoryStore {
 
     /// How a store with other settings is made.
     pub fn builder() -> MemoryStoreBuilder {
-        MemoryStoreBuilder { max_keys: 1_000_000, max_bytes: 256 << 20, clock: Arc::new(SystemClock), seed: None }
+        MemoryStoreBuilder { max_keys: 1_000_000, max_bytes: 256 << 20, clock: None, seed: None }
     }
 
     /// What the store holds.
@@ -139,7 +138,7 @@ impl MemoryStore {
 
     /// Forgets every key that is as good as new, now. The calls do this by themselves, a little at a time.
     pub fn sweep(&self) {
-        self.table.sweep_all(self.clock.now());
+        self.table.sweep_all(self.now());
     }
 
     #[inline(always)]
@@ -149,6 +148,14 @@ impl MemoryStore {
         hasher.write_u64(scope.stable_hash() ^ u64::from(shape));
         hasher.write(bytes);
         self.table.home(hasher.finish())
+    }
+
+    #[inline(always)]
+    fn now(&self) -> Timestamp {
+        match &self.clock {
+            None => SystemClock.now(),
+            Some(clock) => clock.now(),
+        }
     }
 
     #[inline(always)]
@@ -197,19 +204,19 @@ impl Store for MemoryStore {
 
     #[inline]
     fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
-        Some(Ok(self.decide_at(request, || self.clock.now())))
+        Some(Ok(self.decide_at(request, || self.now())))
     }
 
     async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
-        Ok(self.decide_at(request, || self.clock.now()))
+        Ok(self.decide_at(request, || self.now()))
     }
 
     async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
-        self.decide_all_at(requests, self.clock.now())
+        self.decide_all_at(requests, self.now())
     }
 
     async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
-        requests.iter().map(|request| Ok(self.decide_at(request, || self.clock.now()))).collect()
+        requests.iter().map(|request| Ok(self.decide_at(request, || self.now()))).collect()
     }
 
     async fn close(&self) {}
