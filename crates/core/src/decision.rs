@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::algorithm::bucket_details;
+
 /// Why a request was denied, or why an allowed one is not an ordinary yes.
 ///
 /// An allowed decision has a reason in two cases: a limit in shadow mode would have denied it, or the store was
@@ -46,20 +48,26 @@ impl fmt::Display for Reason {
 }
 
 /// The answer of one limit to one operation. A denial is an answer too, not an error.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub struct Decision {
-    // Five whole words, because a decision is copied more often than it is read, and a processor that has to put a
-    // word together from smaller writes stops for it. Spans are in microseconds; NEVER stands for none.
+    // Whole words, because a decision is copied more often than it is read, and a processor that has to put a word
+    // together from smaller writes stops for it. Spans are in microseconds; NEVER stands for none.
     retry_after: u64,
-    next_after: u64,
-    reset_after: u64,
-    /// The limit in the high half, what remains in the low one.
-    counts: u64,
-    /// The lowest bit: allowed. Above it: the reason, counted from 1.
+    /// The lowest bit: allowed. The next: whether the details are worked out. Above, in the low half: the reason,
+    /// counted from 1. The high half: the limit.
     verdict: u64,
+    details: Details,
 }
 
-const NEVER: u64 = u64::MAX;
+/// What most callers of [`Decision::allowed`] never ask for, and what takes longest to work out: how much is left, when
+/// there is more, and when all of it is there; or, as long as nobody has asked, the bucket that tells.
+pub(crate) type Details = [u64; 3];
+
+pub(crate) const NEVER: u64 = u64::MAX;
+
+const ALLOWED: u64 = 1;
+const WORKED_OUT: u64 = 2;
+const REASON: u32 = 2;
 
 /// The fields of a [`Decision`], for stores that get them from elsewhere. Spans are in microseconds; one
 /// longer than [`DecisionParts::LONGEST`] is reported as that.
@@ -87,23 +95,12 @@ impl DecisionParts {
 }
 
 impl From<DecisionParts> for Decision {
-    #[inline(always)]
     fn from(parts: DecisionParts) -> Self {
-        Decision {
-            retry_after: span_or_never(parts.retry_after),
-            next_after: span_or_never(parts.next_after),
-            reset_after: parts.reset_after.min(DecisionParts::LONGEST),
-            counts: u64::from(parts.limit) << 32 | u64::from(parts.remaining),
-            verdict: u64::from(parts.allowed) | parts.reason.map_or(0, |reason| reason as u64 + 1) << 1,
-        }
-    }
-}
-
-#[inline(always)]
-fn span_or_never(span: Option<u64>) -> u64 {
-    match span {
-        Some(span) => span.min(DecisionParts::LONGEST),
-        None => NEVER,
+        let within = |span: u64| span.min(DecisionParts::LONGEST);
+        let next_after = parts.next_after.map_or(NEVER, within);
+        let details = [parts.remaining.into(), next_after, within(parts.reset_after)];
+        let decision = Decision::new(parts.limit, parts.retry_after.map(within), parts.reason, true, details);
+        Decision { verdict: decision.verdict & !ALLOWED | u64::from(parts.allowed), ..decision }
     }
 }
 
@@ -112,6 +109,23 @@ fn optional(micros: u64) -> Option<Duration> {
 }
 
 impl Decision {
+    /// A decision that is a denial when there is a reason, with its details worked out or as a bucket.
+    #[inline(always)]
+    pub(crate) fn new(
+        limit: u32,
+        retry_after: Option<u64>,
+        reason: Option<Reason>,
+        worked_out: bool,
+        details: Details,
+    ) -> Self {
+        let verdict = match reason {
+            None => ALLOWED,
+            Some(reason) => (reason as u64 + 1) << REASON,
+        };
+        let verdict = verdict | u64::from(limit) << 32 | if worked_out { WORKED_OUT } else { 0 };
+        Decision { retry_after: retry_after.unwrap_or(NEVER), verdict, details }
+    }
+
     /// A denial by a deny list: nothing was asked of the store, and waiting does not help.
     pub fn denied_by_list(limit: u32) -> Self {
         DecisionParts {
@@ -128,17 +142,17 @@ impl Decision {
 
     /// Whether the request may go on.
     pub const fn allowed(&self) -> bool {
-        self.verdict & 1 == 1
+        self.verdict & ALLOWED != 0
     }
 
     /// The capacity: the most that can be had at once.
     pub const fn limit(&self) -> u64 {
-        self.counts >> 32
+        self.verdict >> 32
     }
 
     /// Whole units left after this operation.
-    pub const fn remaining(&self) -> u64 {
-        self.counts & 0xffff_ffff
+    pub fn remaining(&self) -> u64 {
+        self.worked_out()[0]
     }
 
     /// How long to wait before a retry, honestly: if nobody else takes anything, a retry that late is allowed and
@@ -151,17 +165,17 @@ impl Decision {
 
     /// How long until [`Decision::remaining`] grows; none when it is the whole capacity.
     pub fn next_after(&self) -> Option<Duration> {
-        optional(self.next_after)
+        optional(self.worked_out()[1])
     }
 
     /// How long until the key is as good as new.
     pub fn reset_after(&self) -> Duration {
-        Duration::from_micros(self.reset_after)
+        Duration::from_micros(self.worked_out()[2])
     }
 
     /// Why it was denied; for an allowed decision, why it is not an ordinary yes.
     pub const fn reason(&self) -> Option<Reason> {
-        match self.verdict >> 1 {
+        match (self.verdict & 0xffff_ffff) >> REASON {
             0 => None,
             code => Some(Reason::ALL[code as usize - 1]),
         }
@@ -175,27 +189,42 @@ impl Decision {
     /// The fields, for writing the decision down.
     pub fn into_parts(self) -> DecisionParts {
         let optional = |micros: u64| (micros != NEVER).then_some(micros);
+        let [remaining, next_after, reset_after] = self.worked_out();
         DecisionParts {
             allowed: self.allowed(),
             limit: self.limit() as u32,
-            remaining: self.remaining() as u32,
+            remaining: remaining as u32,
             retry_after: optional(self.retry_after),
-            next_after: optional(self.next_after),
-            reset_after: self.reset_after,
+            next_after: optional(next_after),
+            reset_after,
             reason: self.reason(),
         }
+    }
+
+    /// What is left, when there is more, and when all of it is there.
+    fn worked_out(&self) -> Details {
+        if self.verdict & WORKED_OUT != 0 { self.details } else { bucket_details(self.limit(), self.details) }
     }
 
     /// The decision of a limit in shadow mode: a denial becomes a yes that keeps its reason.
     #[must_use]
     pub fn shadowed(mut self) -> Self {
         if !self.allowed() {
-            self.verdict |= 1;
+            self.verdict |= ALLOWED;
             self.retry_after = NEVER;
         }
         self
     }
 }
+
+impl PartialEq for Decision {
+    fn eq(&self, other: &Self) -> bool {
+        // What they say, not how they came to know it.
+        self.into_parts() == other.into_parts()
+    }
+}
+
+impl Eq for Decision {}
 
 impl fmt::Debug for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -32,7 +32,7 @@ mod scope;
 mod store;
 mod time;
 
-pub use algorithm::{Counts, Entry, Log, NarrowBucket, Op, Outcome, State, step, step_all};
+pub use algorithm::{Counts, Entry, Log, NarrowBucket, Op, Outcome, State, check_all, step, step_all};
 pub use cost::{Cost, InvalidCost};
 pub use decision::{All, Decision, DecisionParts, Denied, Reason};
 pub use key::Key;

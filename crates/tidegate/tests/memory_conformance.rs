@@ -22,15 +22,3 @@ fn random_traces_agree_with_the_rational_model() {
         }
     }
 }
-
-#[test]
-fn random_traces_agree_in_a_table_of_two_lines() {
-    // Six slots for a handful of keys: moving keys about and the other table are used all the time.
-    for seed in 0..seeds() {
-        let subject = Subject::new(MemoryStore::builder().max_keys(4).build());
-        if let Err(mismatch) = block_on(oracle::run(&subject, seed, 60)) {
-            let forgotten = subject.store().stats().forgotten_busy;
-            assert!(forgotten > 0, "{mismatch}");
-        }
-    }
-}

@@ -1,7 +1,7 @@
 //! Several limits at once, all or nothing.
 
 use super::{Op, State, step};
-use crate::{All, Cost, Decision, Quota, Timestamp};
+use crate::{All, Cost, Quota, Timestamp};
 
 /// One request among several that are taken all or nothing.
 #[derive(Debug, Clone, Copy)]
@@ -14,26 +14,28 @@ pub struct Entry<'a> {
     pub state: usize,
 }
 
-/// Takes every entry from its state, in order, or nothing from any of them. Says whether anything was taken: then
-/// every state an entry names has changed.
+/// Takes every entry from its state, in order, or nothing from any of them. When all are allowed, every state an entry
+/// names has changed.
 ///
 /// When the whole is denied, an entry that would have been allowed reports what it has. Entries that share a state
 /// are judged by their sum, so that a retry after the longest `retry_after` passes as a whole.
 pub fn step_all(entries: &[Entry<'_>], states: &mut [State], now: Timestamp) -> All {
-    let mut asked = vec![0_u64; states.len()];
-    let looks: Vec<Decision> = entries
-        .iter()
-        .map(|entry| {
-            let sum = asked[entry.state].saturating_add(entry.cost.get());
-            asked[entry.state] = sum;
-            let sum = Cost::new(sum).unwrap_or(entry.cost);
-            step(entry.quota, &mut states[entry.state], Op::Check(sum), now).decision
-        })
-        .collect();
-    let looks = All::new(looks);
+    let looks = check_all(entries, states, now);
     if !looks.allowed() {
         return looks;
     }
     let take = |entry: &Entry<'_>| step(entry.quota, &mut states[entry.state], Op::Limit(entry.cost), now).decision;
     All::new(entries.iter().map(take).collect())
+}
+
+/// Answers as [`step_all`] would, and takes nothing; an entry that is allowed reports what it has.
+pub fn check_all(entries: &[Entry<'_>], states: &mut [State], now: Timestamp) -> All {
+    let mut asked = vec![0_u64; states.len()];
+    let look = |entry: &Entry<'_>| {
+        let sum = &mut asked[entry.state];
+        *sum = sum.saturating_add(entry.cost.get());
+        let sum = Cost::new(*sum).expect("a sum of costs, of which each is at least 1");
+        step(entry.quota, &mut states[entry.state], Op::Check(sum), now).decision
+    };
+    All::new(entries.iter().map(look).collect())
 }

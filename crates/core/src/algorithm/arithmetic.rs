@@ -9,6 +9,8 @@ pub(super) trait Num:
     Copy + Ord + From<u64> + Into<u128> + Add<Output = Self> + Mul<Output = Self> + Div<Output = Self>
 {
     const ZERO: Self;
+    /// Whether every value fits in 64 bits.
+    const NARROW: bool;
     fn saturating_sub(self, other: Self) -> Self;
     fn saturating_mul(self, other: Self) -> Self;
     fn div_ceil(self, other: Self) -> Self;
@@ -18,6 +20,7 @@ pub(super) trait Num:
 
 impl Num for u64 {
     const ZERO: Self = 0;
+    const NARROW: bool = true;
 
     #[inline]
     fn saturating_sub(self, other: Self) -> Self {
@@ -43,6 +46,7 @@ impl Num for u64 {
 
 impl Num for u128 {
     const ZERO: Self = 0;
+    const NARROW: bool = false;
 
     fn saturating_sub(self, other: Self) -> Self {
         self.saturating_sub(other)

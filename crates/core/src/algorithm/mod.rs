@@ -11,14 +11,16 @@ mod sliding_log;
 mod sliding_window;
 mod token_bucket;
 
-pub use all::{Entry, step_all};
+pub use all::{Entry, check_all, step_all};
 use fixed_window::FixedWindow;
 pub use sliding_log::Log;
 use sliding_log::SlidingLog;
 pub use sliding_window::Counts;
 use sliding_window::{ManyBuckets, SlidingWindow};
 use token_bucket::TokenBucket;
+pub(crate) use token_bucket::bucket_details;
 
+use crate::decision::{Details, NEVER};
 use crate::{Algorithm, Cost, Decision, DecisionParts, Quota, Reason, Timestamp};
 
 /// What is done to one key under one quota.
@@ -259,6 +261,15 @@ trait View: Sized {
     /// Whether `used + need <= capacity + slack` now.
     fn admits(&self, need: u64, slack: u64) -> bool;
 
+    /// The most that can be had at once.
+    fn capacity(&self) -> u64;
+
+    /// What a decision can work the rest out from when somebody asks, if it can.
+    #[inline(always)]
+    fn unasked(&self) -> Option<Details> {
+        None
+    }
+
     /// Takes `cost`.
     fn record(&mut self, cost: u64);
 
@@ -322,24 +333,29 @@ fn take(quota: &Quota, view: &mut impl View, cost: u64, slack: u64, take: bool) 
 /// The decision about a view as it is: a denial when there is a reason.
 #[inline(always)]
 fn decide(quota: &Quota, view: &impl View, retry: Option<u64>, reason: Option<Reason>) -> Decision {
-    let capacity = quota.capacity_u32();
-    let remaining = view.remaining();
     let behind = view.time().behind;
-    let retry_after = retry.map(|wait| from_caller(wait, behind));
-    // Not a closure: it would catch the view, which then has to lie in memory.
-    let next_after = match remaining < capacity {
-        true => Some(from_caller(view.wait(u64::from(remaining) + 1, 0), behind)),
-        false => None,
+    let retry = retry.map(|wait| from_caller(wait, behind));
+    match view.unasked() {
+        Some(bucket) => Decision::new(quota.capacity_u32(), retry, reason, false, bucket),
+        None => Decision::new(quota.capacity_u32(), retry, reason, true, work_out(view)),
+    }
+}
+
+/// What is left, when there is more, and when all of it is there.
+#[inline(never)]
+fn work_out(view: &impl View) -> Details {
+    let (remaining, behind) = (u64::from(view.remaining()), view.time().behind);
+    let next_after = match remaining < view.capacity() {
+        true => from_caller(view.wait(remaining + 1, 0), behind),
+        false => NEVER,
     };
-    let reset_after = from_caller(view.wait(u64::from(capacity), 0), behind);
-    let allowed = reason.is_none();
-    DecisionParts { allowed, limit: capacity, remaining, retry_after, next_after, reset_after, reason }.into()
+    [remaining, next_after, from_caller(view.wait(view.capacity(), 0), behind)]
 }
 
 /// A span from the caller's time, which may be earlier than the view's.
 #[inline(always)]
 fn from_caller(wait: u64, behind: u64) -> u64 {
-    if wait == 0 { 0 } else { wait.saturating_add(behind) }
+    if wait == 0 { 0 } else { wait.saturating_add(behind).min(DecisionParts::LONGEST) }
 }
 
 #[cfg(test)]

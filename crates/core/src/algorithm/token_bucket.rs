@@ -4,11 +4,18 @@
 //! divisor; so a bucket is kept exactly, and asking often never loses a fraction.
 
 use super::arithmetic::Num;
-use super::{NarrowBucket, Op, State, Time, View};
+use super::{NarrowBucket, Op, State, Time, View, work_out};
+use crate::decision::Details;
 use crate::{Quota, Timestamp};
 
 /// Below this, the sum of two counts of sub-units fits in 64 bits.
 const NARROW: u64 = 1 << 63;
+
+/// What a decision says beside yes or no about a bucket of that capacity, which [`View::unasked`] gave.
+pub(crate) fn bucket_details(capacity: u64, [unit, refill, deficit]: Details) -> Details {
+    let time = Time::new(Timestamp::EPOCH, Timestamp::EPOCH);
+    work_out(&TokenBucket::<u64> { capacity, unit, refill, deficit, time })
+}
 
 /// A bucket at one time, in numbers that are wide enough for it.
 pub(super) struct TokenBucket<N> {
@@ -66,6 +73,18 @@ impl<N: Num> View for TokenBucket<N> {
     #[inline]
     fn time(&self) -> Time {
         self.time
+    }
+
+    #[inline]
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    #[inline(always)]
+    fn unasked(&self) -> Option<Details> {
+        // On a clock that went back, spans depend on more than the bucket.
+        let tells = N::NARROW && self.time.behind == 0;
+        tells.then_some([self.unit.saturate(), self.refill.saturate(), self.deficit.saturate()])
     }
 
     #[inline(always)]

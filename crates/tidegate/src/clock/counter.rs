@@ -1,9 +1,9 @@
 //! The system's time, read for the price of the processor's counter.
 //!
 //! Asking the system costs about as much as the rest of a decision. So it is asked once in ten milliseconds, and in
-//! between the processor's own counter says how much has passed. What is read is never further from the system's
-//! time than the counter drifts in ten milliseconds, which is less than a microsecond, and follows when the system's
-//! time is set.
+//! between the processor's own counter says how much has passed. What is read is within a few microseconds of the
+//! system's time: what the two readings were apart, and what the counter drifts, or the system's time is slewed, in ten
+//! milliseconds. It follows when the system's time is set.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use tidegate_core::Timestamp;
 const TRUST: u64 = 10_000_000;
 
 /// How far apart, in nanoseconds, the readings of the counter and of the system may be to count as one.
-const TOGETHER: u64 = 1_000;
+const TOGETHER: u64 = 5_000;
 
 static COUNTER: LazyLock<Counter> = LazyLock::new(Counter::new);
 
@@ -48,8 +48,11 @@ impl Counter {
     fn now(&self) -> Timestamp {
         let version = self.version.load(Ordering::Acquire);
         let (raw, nanos) = (self.raw.load(Ordering::Acquire), self.nanos.load(Ordering::Acquire));
-        let passed = self.clock.delta_as_nanos(raw, self.clock.raw());
-        if passed < TRUST && version & 1 == 0 && self.version.load(Ordering::Relaxed) == version {
+        let now = self.clock.raw();
+        let passed = self.clock.delta_as_nanos(raw, now);
+        // A counter that has gone back, as after a resume on another machine, would stand still for ever.
+        let usable = now >= raw && passed < TRUST;
+        if usable && version & 1 == 0 && self.version.load(Ordering::Relaxed) == version {
             return Timestamp::from_micros((nanos + passed) / 1_000);
         }
         self.ask(version)
@@ -58,9 +61,9 @@ impl Counter {
     /// Asks the system, and lets the others know unless somebody else is doing that.
     #[cold]
     fn ask(&self, version: u64) -> Timestamp {
-        let (raw, nanos) = (self.clock.raw(), system_nanos());
+        let (raw, nanos, after) = (self.clock.raw(), system_nanos(), self.clock.raw());
         // A thread that was put to sleep between the two readings has a pair that does not belong together.
-        let together = self.clock.delta_as_nanos(raw, self.clock.raw()) < TOGETHER;
+        let together = after >= raw && self.clock.delta_as_nanos(raw, after) < TOGETHER;
         let alone = together
             && version & 1 == 0
             && self.version.compare_exchange(version, version + 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
@@ -83,6 +86,17 @@ fn system_nanos() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_counter_that_has_gone_back_does_not_stop_the_clock() {
+        let counter = Counter::new();
+        counter.now();
+        counter.raw.store(counter.clock.raw() + 1_000_000_000_000, Ordering::SeqCst);
+        counter.nanos.store(1, Ordering::SeqCst);
+        let before = system_nanos() / 1_000;
+        assert!(counter.now().as_micros() >= before - 50);
+        assert!(counter.now().as_micros() >= before - 50);
+    }
 
     #[test]
     fn it_agrees_with_the_system() {

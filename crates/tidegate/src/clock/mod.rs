@@ -88,14 +88,18 @@ impl ManualClock {
 
     /// Moves the clock on and wakes whoever waited until then.
     pub fn advance(&self, span: Duration) {
-        let later = self.lock().now.saturating_add(span);
-        self.set(later);
+        self.change(|now| now.saturating_add(span));
     }
 
     /// Sets the clock, backwards too, and wakes whoever waited until then.
     pub fn set(&self, now: Timestamp) {
+        self.change(|_| now);
+    }
+
+    fn change(&self, change: impl FnOnce(Timestamp) -> Timestamp) {
         let woken = {
             let mut manual = self.lock();
+            let now = change(manual.now);
             manual.now = now;
             let later = manual.sleepers.split_off(&(Timestamp::from_micros(now.as_micros().saturating_add(1)), 0));
             std::mem::replace(&mut manual.sleepers, later)

@@ -34,7 +34,8 @@ impl Call<'_> {
         loop {
             let decision = self.try_once(Op::Limit(cost)).await?;
             let Some(wait) = decision.retry_after().filter(|_| !decision.allowed()) else { return Ok(decision) };
-            if wait > deadline.since(sleeper.now()) {
+            let left = deadline.since(sleeper.now());
+            if left.is_zero() || wait > left {
                 return Ok(decision);
             }
             sleeper.sleep(wait).await;
@@ -68,7 +69,8 @@ impl Call<'_> {
 /// The denial of somebody whose turn did not come in time, whatever the quota has left.
 fn too_late(look: Decision) -> Decision {
     let mut parts = look.into_parts();
-    if parts.allowed {
+    // Allowed for a reason is not the quota's yes: a broken store's policy, or shadow mode.
+    if parts.allowed && parts.reason.is_none() {
         parts.allowed = false;
         parts.reason = Some(Reason::Rate);
         parts.retry_after = Some(0);

@@ -125,7 +125,8 @@ impl Limiter {
     /// Waits until the quota admits it, for `within` at most, and takes. Callers of this limiter that wait for the same
     /// limit and key are served in the order in which they came.
     ///
-    /// Answers a denial, at once, when the wait would be longer than `within`; nothing was taken then. A limit that is
+    /// Answers a denial when its turn does not come within that time, and at once when its turn has come and the wait would
+    /// be longer than what is left; nothing was taken then. A limit that is
     /// replaced meanwhile counts as it is when the turn comes, and a limiter that is closed answers that it is.
     pub fn acquire<'a>(&'a self, name: &'a str, key: impl Into<Key<'a>>, within: Duration) -> Call<'a> {
         Call::new(&self.inner, name, key.into(), Kind::Acquire { within })
@@ -173,6 +174,3 @@ impl fmt::Debug for Limiter {
         f.debug_struct("Limiter").field("limits", &self.names()).finish_non_exhaustive()
     }
 }
-
-#[cfg(test)]
-mod tests;

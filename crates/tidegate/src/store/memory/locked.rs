@@ -1,11 +1,36 @@
 //! Steps with the lines held: new keys, states that do not fit in a slot, several keys at once.
 
-use tidegate_core::{All, Cost, Decision, Entry as AllEntry, Op, Quota, State, Timestamp, step, step_all};
+use tidegate_core::{All, Cost, Decision, Entry as AllEntry, Op, Quota, State, Timestamp, check_all, step, step_all};
 
 use super::elsewhere::Entry;
 use super::held::{HeldLines, Many, Pair};
 use super::slot::{ELSEWHERE, Slot};
 use super::table::{Home, Table};
+
+/// How often room is looked for before a new key takes what it finds in its own two lines.
+const ATTEMPTS: u32 = 4;
+
+/// The search for room: at first without forgetting anybody, as long as that finds some, because somebody else may be
+/// quicker to use it or be in the way of finding it; then once with.
+#[derive(Default)]
+struct Search {
+    attempts: u32,
+    must: bool,
+    over: bool,
+}
+
+impl Search {
+    fn is_over(&self) -> bool {
+        self.over
+    }
+
+    fn again(&mut self, make_room: impl FnOnce(bool) -> bool) {
+        self.attempts += 1;
+        let had_room = make_room(self.must);
+        self.over = self.must || self.attempts == ATTEMPTS;
+        self.must = !had_room;
+    }
+}
 
 /// Which key, under which quota, and when.
 #[derive(Clone, Copy)]
@@ -38,33 +63,41 @@ struct Loaded {
     moved_from: Option<u64>,
 }
 
+/// A call has more keys that meet in the same lines than these have slots.
+#[derive(Debug)]
+pub(super) struct Crowded;
+
 impl Table {
     /// One operation with the key's lines held, for whatever an attempt without locks cannot do.
     #[cold]
     #[inline(never)]
     pub(super) fn apply_locked(&self, target: Target<'_>, op: Op) -> Decision {
         let Target { home, now, .. } = target;
-        let keep = [home.fingerprint];
-        let mut lines = Pair::lock(self, home);
-        let is_new_key = self.find(&lines, home).is_none();
-        if is_new_key && self.free_slot(&lines, home, now, &keep).is_none() {
+        let mut search = Search::default();
+        loop {
+            let lines = Pair::lock(self, home);
+            let mut loaded = self.load(&lines, target);
+            let outcome = step(target.quota, &mut loaded.state, op, now);
+            let is_new_key = outcome.changed && loaded.found.is_none();
+            if is_new_key && !search.is_over() && self.free_slot(&lines, home, now, &[], &[]).is_none() {
+                // Not while the lines are held: it takes others.
+                drop(lines);
+                search.again(|must| self.make_room(home, now, must));
+                continue;
+            }
+            let place = is_new_key.then(|| self.choose_slot(&lines, home, now, &[], &[])).flatten();
+            self.save(&lines, target, loaded, outcome.changed, place);
             drop(lines);
-            self.make_room(home, now);
-            lines = Pair::lock(self, home);
+            if is_new_key {
+                self.sweep(1, now);
+            }
+            self.keep_within_bytes(now);
+            return outcome.decision;
         }
-        let mut loaded = self.load(&lines, target);
-        let outcome = step(target.quota, &mut loaded.state, op, now);
-        self.save(&lines, target, loaded, outcome.changed, &keep);
-        drop(lines);
-        if is_new_key {
-            self.sweep(1, now);
-        }
-        self.keep_within_bytes(now);
-        outcome.decision
     }
 
     /// Takes all or nothing. A key that occurs twice has the same quota both times.
-    pub(super) fn apply_all(&self, requests: &[(Home, &Quota, Cost)], now: Timestamp) -> All {
+    pub(super) fn apply_all(&self, requests: &[(Home, &Quota, Cost)], now: Timestamp) -> Result<All, Crowded> {
         let mut targets: Vec<Target<'_>> = Vec::with_capacity(requests.len());
         let mut entries = Vec::with_capacity(requests.len());
         for &(home, quota, cost) in requests {
@@ -74,26 +107,63 @@ impl Table {
             });
             entries.push(AllEntry { quota, cost, state });
         }
-        let holds = |line: usize, home: Home| self.line(line).find(home.fingerprint).is_some();
-        for Target { home, .. } in targets.iter().filter(|target| {
-            // A look without a lock is enough: it only decides who looks for room beforehand.
-            !holds(target.home.first, target.home) && !holds(target.home.second, target.home)
-        }) {
-            self.make_room(*home, now);
+        let mut search = Search::default();
+        loop {
+            let lines = Many::lock(self, targets.iter().map(|target| target.home));
+            let mut loaded: Vec<_> = targets.iter().map(|target| self.load(&lines, *target)).collect();
+            let mut states: Vec<_> = loaded.iter_mut().map(|loaded| std::mem::take(&mut loaded.state)).collect();
+            let mut all = check_all(&entries, &mut states, now);
+            let (wanting, places) = match all.allowed() {
+                true => self.places_for(&lines, &targets, &loaded),
+                false => (Vec::new(), Some(vec![None; targets.len()])),
+            };
+            let has_room = wanting.is_empty() || search.is_over();
+            let takes = all.allowed() && has_room && places.is_some();
+            if takes {
+                all = step_all(&entries, &mut states, now);
+            }
+            let loaded = loaded.into_iter().zip(states).map(|(loaded, state)| Loaded { state, ..loaded });
+            let mut places = places.iter().flatten();
+            for (target, loaded) in targets.iter().zip(loaded) {
+                self.save(&lines, *target, loaded, takes, places.next().copied().flatten());
+            }
+            drop(lines);
+            if !has_room {
+                search.again(|must| {
+                    let had_room: Vec<_> = wanting.iter().map(|home| self.make_room(*home, now, must)).collect();
+                    had_room.into_iter().all(|had_room| had_room)
+                });
+                continue;
+            }
+            self.sweep(targets.len(), now);
+            self.keep_within_bytes(now);
+            return if takes || !all.allowed() { Ok(all) } else { Err(Crowded) };
         }
-        let lines = Many::lock(self, targets.iter().map(|target| target.home));
-        let mut loaded: Vec<_> = targets.iter().map(|target| self.load(&lines, *target)).collect();
-        let mut states: Vec<_> = loaded.iter_mut().map(|loaded| std::mem::take(&mut loaded.state)).collect();
-        let all = step_all(&entries, &mut states, now);
-        // A key of this call must not lose its slot to another one.
+    }
+
+    /// The keys for which there is no free slot, and a slot for every key that has none yet: no two the same, and none of
+    /// another key of the call. None when there are not that many.
+    fn places_for(
+        &self,
+        lines: &impl HeldLines,
+        targets: &[Target<'_>],
+        loaded: &[Loaded],
+    ) -> (Vec<Home>, Option<Vec<Option<Found>>>) {
         let keep: Vec<_> = targets.iter().map(|target| target.home.fingerprint).collect();
-        for ((target, loaded), state) in targets.iter().zip(loaded).zip(states) {
-            self.save(&lines, *target, Loaded { state, ..loaded }, all.allowed(), &keep);
-        }
-        drop(lines);
-        self.sweep(targets.len(), now);
-        self.keep_within_bytes(now);
-        all
+        let (mut wanting, mut taken) = (Vec::new(), Vec::new());
+        let place = |(Target { home, now, .. }, loaded): (&Target<'_>, &Loaded)| {
+            if loaded.found.is_some() {
+                return Some(None);
+            }
+            if self.free_slot(lines, *home, *now, &keep, &taken).is_none() {
+                wanting.push(*home);
+            }
+            let place = self.choose_slot(lines, *home, *now, &keep, &taken)?;
+            taken.push((place.line, place.index));
+            Some(Some(place))
+        };
+        let places = targets.iter().zip(loaded).map(place).collect();
+        (wanting, places)
     }
 
     pub(super) fn find(&self, lines: &impl HeldLines, home: Home) -> Option<Found> {
@@ -123,8 +193,8 @@ impl Table {
         })
     }
 
-    /// Puts a state back after a step. The keys in `keep` do not lose their slots.
-    fn save(&self, lines: &impl HeldLines, target: Target<'_>, loaded: Loaded, changed: bool, keep: &[u64]) {
+    /// Puts a state back after a step; a key that has no slot yet gets `place`.
+    fn save(&self, lines: &impl HeldLines, target: Target<'_>, loaded: Loaded, changed: bool, place: Option<Found>) {
         let Loaded { found, state, moved_from } = loaded;
         if !changed {
             if let Some(place) = moved_from {
@@ -139,7 +209,11 @@ impl Table {
             return;
         }
         let slot = self.slot_for(target, found.and_then(|found| found.elsewhere()), state);
-        let place = found.unwrap_or_else(|| self.take_slot(lines, target.home, target.now, keep));
+        let place = found.unwrap_or_else(|| {
+            let place = place.expect("a new key was given a place");
+            self.empty(lines, place, target.now);
+            place
+        });
         lines.get(place.line).write(place.index, slot);
     }
 

@@ -20,7 +20,7 @@ fn model(body: impl Fn() + Sync + Send + 'static) {
 
 /// A table of two lines; the quota lets one through.
 fn table() -> (Arc<Table>, Quota) {
-    (Arc::new(Table::new(1, 1 << 20)), Quota::token_bucket(1, days(1)).unwrap())
+    (Arc::new(Table::new(2, 1 << 20)), Quota::token_bucket(1, days(1)).unwrap())
 }
 
 fn home(fingerprint: u64, table: &Table) -> Home {
@@ -111,7 +111,7 @@ fn all_or_nothing_and_a_single_call_share_a_key() {
             let table = Arc::clone(&table);
             thread::spawn(move || take(&table, shared, &quota))
         };
-        let all = table.apply_all(&[(mine, &quota, Cost::ONE), (shared, &quota, Cost::ONE)], NOW).allowed();
+        let all = table.apply_all(&[(mine, &quota, Cost::ONE), (shared, &quota, Cost::ONE)], NOW).unwrap().allowed();
         assert!(all ^ other.join().unwrap());
         // What was denied as a whole burned nothing.
         assert_eq!(take(&table, mine, &quota), !all);

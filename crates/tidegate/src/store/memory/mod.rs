@@ -30,6 +30,7 @@ use tidegate_core::{
 };
 
 use crate::clock::{Clock, SystemClock};
+use locked::Crowded;
 use sync::Ordering;
 use table::{Home, Table};
 
@@ -103,13 +104,17 @@ impl MemoryStoreBuilder {
 
     /// The store.
     pub fn build(self) -> MemoryStore {
+        if self.clock.is_none() {
+            // Whoever reads it first waits for the counter to be measured: better here than in a decision.
+            SystemClock.now();
+        }
         let random = RandomState::new();
         let [a, b, c, d] = match self.seed {
             Some(seed) => [0, 1, 2, 3].map(|n| seed ^ n),
             None => [0, 1, 2, 3].map(|n: u64| random.hash_one(n)),
         };
         MemoryStore {
-            table: Table::new(self.max_keys, self.max_bytes),
+            table: Table::for_keys(self.max_keys, self.max_bytes),
             hash: KeyedHash::with_seeds(a, b, c, d),
             clock: self.clock,
         }
@@ -176,7 +181,9 @@ impl MemoryStore {
             }
             targets.push((home, request.quota, cost));
         }
-        Ok(self.table.apply_all(&targets, at))
+        self.table.apply_all(&targets, at).map_err(|Crowded| {
+            unsupported("more keys in one all-or-nothing call than there is room for in the table; raise max_keys")
+        })
     }
 }
 

@@ -17,28 +17,43 @@ const CROWDED: usize = 95;
 const CANDIDATES: usize = 8;
 
 impl Table {
-    /// A slot of the key's lines that is empty or as good as new.
-    pub(super) fn free_slot(&self, lines: &impl HeldLines, home: Home, now: Timestamp, keep: &[u64]) -> Option<Found> {
-        let empty = slots_of(lines, home).find(|found| found.slot.fingerprint == 0);
-        let idle = |found: &Found| !keep.contains(&found.slot.fingerprint) && self.is_new(found.slot, now);
-        empty.or_else(|| slots_of(lines, home).find(idle))
+    /// A slot of the key's lines that is empty, or as good as new and not of a key in `keep`; not one that is `taken`.
+    pub(super) fn free_slot(
+        &self,
+        lines: &impl HeldLines,
+        home: Home,
+        now: Timestamp,
+        keep: &[u64],
+        taken: &[(usize, usize)],
+    ) -> Option<Found> {
+        let empty = open_slots(lines, home, taken).find(|found| found.slot.fingerprint == 0);
+        let is_idle = |found: &Found| !keep.contains(&found.slot.fingerprint) && self.is_new(found.slot, now);
+        empty.or_else(|| open_slots(lines, home, taken).find(is_idle))
     }
 
-    /// A slot for a new key, emptied: a free one, or else the one that is closest to new.
-    pub(super) fn take_slot(&self, lines: &impl HeldLines, home: Home, now: Timestamp, keep: &[u64]) -> Found {
-        let found = self.free_slot(lines, home, now, keep).unwrap_or_else(|| {
-            let candidates = || slots_of(lines, home);
-            let others = candidates().filter(|found| !keep.contains(&found.slot.fingerprint));
-            // More keys in one call than two lines have slots: only then is one of its own forgotten.
-            let closest = others.min_by_key(|found| self.distance(found.slot, now)).or_else(|| candidates().next());
-            self.forgotten_busy.fetch_add(1, Ordering::Relaxed);
-            closest.expect("a line has slots")
-        });
+    /// A slot for a new key: a free one, or else the one that is closest to new and not of a key in `keep`.
+    pub(super) fn choose_slot(
+        &self,
+        lines: &impl HeldLines,
+        home: Home,
+        now: Timestamp,
+        keep: &[u64],
+        taken: &[(usize, usize)],
+    ) -> Option<Found> {
+        self.free_slot(lines, home, now, keep, taken).or_else(|| {
+            let others = open_slots(lines, home, taken).filter(|found| !keep.contains(&found.slot.fingerprint));
+            others.min_by_key(|found| self.distance(found.slot, now))
+        })
+    }
+
+    /// Empties a slot for a new key, and counts what that cost.
+    pub(super) fn empty(&self, lines: &impl HeldLines, found: Found, now: Timestamp) {
         if found.slot.fingerprint != 0 {
+            let busy = !self.is_new(found.slot, now);
+            self.forgotten_busy.fetch_add(busy.into(), Ordering::Relaxed);
             self.forget(lines, found);
         }
         self.keys.fetch_add(1, Ordering::Relaxed);
-        found
     }
 
     /// Empties a slot.
@@ -51,18 +66,22 @@ impl Table {
     }
 
     /// When both lines of a key are full, moves another key to its own other line, if that leads to a free slot; or
-    /// else forgets, of all the keys in these lines and behind them, the one that is closest to new.
-    pub(super) fn make_room(&self, home: Home, now: Timestamp) {
+    /// else, if it `must`, forgets, of all the keys in these lines and behind them, the one that is closest to new. Says
+    /// whether there was room without that.
+    pub(super) fn make_room(&self, home: Home, now: Timestamp, must: bool) -> bool {
         let has_room = |line: usize| self.line(line).slots().into_iter().any(|slot| self.is_free(slot, now));
         if has_room(home.first) || has_room(home.second) {
-            return;
+            return true;
         }
         let crowded = self.keys.load(Ordering::Relaxed) * 100 > self.lines * SLOTS * CROWDED;
         let moved = |depth| self.empty_one(home.first, depth, now) || self.empty_one(home.second, depth, now);
         if !crowded && (1..=DEPTH).any(moved) {
-            return;
+            return true;
         }
-        self.forget_behind(home, now);
+        if crowded || must {
+            self.forget_behind(home, now);
+        }
+        false
     }
 
     /// Forgets the key that is closest to new among those behind a home, and moves one of the home's keys there. Does
@@ -85,17 +104,20 @@ impl Table {
                 }
             }
         }
-        let Some((_, Some((line, fingerprint, other, victim)))) = closest else { return };
+        let Some((distance, Some((line, fingerprint, other, victim)))) = closest else { return };
+        let lines = Pair::lock(self, Home { first: line, second: other, fingerprint });
+        let in_line = |line: usize, fingerprint| {
+            let held = lines.get(line).line();
+            held.find(fingerprint).map(|index| Found { line, index, slot: held.slot(index) })
+        };
+        // Either may be gone by now, and then there may be room already; or the victim may have been used.
+        if let (Some(moved), Some(victim)) = (in_line(line, fingerprint), in_line(other, victim))
+            && self.distance(victim.slot, now) == distance
         {
-            let lines = Pair::lock(self, Home { first: other, second: other, fingerprint: victim });
-            // Gone by now, or somebody else's business: then there may be room already.
-            let Some(found) = self.find(&lines, Home { first: other, second: other, fingerprint: victim }) else {
-                return;
-            };
             self.forgotten_busy.fetch_add(1, Ordering::Relaxed);
-            self.forget(&lines, found);
+            self.forget(&lines, victim);
+            shift(&lines, moved, victim);
         }
-        self.move_key(fingerprint, line, other, now);
     }
 
     /// Keeps the other table within its bytes, a few entries at a time.
@@ -132,15 +154,15 @@ impl Table {
     /// Moves a key from one of its lines to the other, if there is a free slot.
     pub(super) fn move_key(&self, fingerprint: u64, from: usize, to: usize, now: Timestamp) -> bool {
         let lines = Pair::lock(self, Home { first: from, second: to, fingerprint });
-        let (source, target) = (lines.get(from), lines.get(to));
-        let Some(index) = source.line().find(fingerprint) else { return false };
-        let free = (0..SLOTS).map(|index| Found { line: to, index, slot: target.line().slot(index) });
-        let Some(free) = free.into_iter().find(|found| self.is_free(found.slot, now)) else { return false };
+        let (source, target) = (lines.get(from).line(), lines.get(to).line());
+        let Some(index) = source.find(fingerprint) else { return false };
+        let moved = Found { line: from, index, slot: source.slot(index) };
+        let mut slots = (0..SLOTS).map(|index| Found { line: to, index, slot: target.slot(index) });
+        let Some(free) = slots.find(|found| self.is_free(found.slot, now)) else { return false };
         if free.slot.fingerprint != 0 {
             self.forget(&lines, free);
         }
-        target.write(free.index, source.line().slot(index));
-        source.clear(index);
+        shift(&lines, moved, free);
         true
     }
 
@@ -178,10 +200,18 @@ impl Table {
     }
 }
 
-fn slots_of(lines: &impl HeldLines, home: Home) -> impl Iterator<Item = Found> {
+/// Puts the key of one slot into another, which is free.
+fn shift(lines: &impl HeldLines, moved: Found, free: Found) {
+    lines.get(free.line).write(free.index, moved.slot);
+    lines.get(moved.line).clear(moved.index);
+}
+
+/// The slots of a key's lines but for those that are taken.
+fn open_slots(lines: &impl HeldLines, home: Home, taken: &[(usize, usize)]) -> impl Iterator<Item = Found> {
     let second = (home.second != home.first).then_some(home.second);
     [Some(home.first), second].into_iter().flatten().flat_map(move |line| {
         let held = lines.get(line).line();
-        (0..SLOTS).map(move |index| Found { line, index, slot: held.slot(index) })
+        let slots = (0..SLOTS).map(move |index| Found { line, index, slot: held.slot(index) });
+        slots.filter(|found| !taken.contains(&(found.line, found.index)))
     })
 }

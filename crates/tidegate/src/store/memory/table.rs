@@ -17,6 +17,8 @@ use super::sync::{AtomicU64, AtomicUsize, Ordering, pause, zeroed_words};
 /// How full the table may be before a busy key is forgotten, in percent of its slots: two lines to choose from and
 /// three steps of moving fill it beyond that without fail.
 const LOAD: usize = 75;
+/// In a table of fewer lines too many keys have both of theirs in common.
+const FEWEST: usize = 64;
 
 #[cfg(test)]
 thread_local! {
@@ -59,10 +61,16 @@ enum Attempt {
 }
 
 impl Table {
-    pub(super) fn new(max_keys: usize, max_bytes: usize) -> Self {
-        let lines = (max_keys.max(1) * 100).div_ceil(LOAD * SLOTS).max(2);
+    /// A table with room for that many keys.
+    pub(super) fn for_keys(max_keys: usize, max_bytes: usize) -> Self {
+        let lines = (max_keys as u128 * 100).div_ceil((LOAD * SLOTS) as u128);
+        Self::new(usize::try_from(lines).unwrap_or(usize::MAX).max(FEWEST), max_bytes)
+    }
+
+    /// A table of that many lines, at least 2.
+    pub(super) fn new(lines: usize, max_bytes: usize) -> Self {
         // The allocator aligns to less than a cache line, so there is room to begin at the next one.
-        let words = zeroed_words((lines + 1) * WORDS);
+        let words = zeroed_words(lines.saturating_add(1).saturating_mul(WORDS));
         let offset = words.as_ptr().align_offset(WORDS * size_of::<u64>());
         Table {
             offset: if offset < WORDS { offset } else { 0 },

@@ -28,6 +28,20 @@ impl Bench {
         Bench { store: builder.clock(clock.clone()).build(), clock, scope: Scope::new("", "test") }
     }
 
+    /// A table of so few lines that everything meets.
+    fn of_lines(lines: usize, seed: u64) -> Self {
+        let mut bench = Bench::new(MemoryStore::builder().seed(seed));
+        bench.store.table = Table::new(lines, 1 << 20);
+        bench
+    }
+
+    fn all(&self, keys: impl IntoIterator<Item = u64>, quota: &Quota) -> Result<All, StoreError> {
+        let keys: Vec<_> = keys.into_iter().map(Key::from).collect();
+        let op = Op::Limit(Cost::ONE);
+        let request = |key| Request { scope: &self.scope, key, quota, op, on_store_error: OnStoreError::Open };
+        self.store.decide_all_at(&keys.iter().map(request).collect::<Vec<_>>(), self.clock.now())
+    }
+
     fn ask(&self, key: u64, quota: &Quota, op: Op) -> Decision {
         let key = Key::from(key);
         let request = Request { scope: &self.scope, key: &key, quota, op, on_store_error: OnStoreError::Open };
@@ -240,5 +254,80 @@ fn all_or_nothing_holds_while_keys_move_about() {
     assert_eq!(taken, 50);
     for key in [1, 2] {
         assert_eq!(bench.ask(key, &quota, Op::Check(Cost::ONE)).remaining(), 0);
+    }
+}
+
+#[test]
+fn the_clock_is_read_once_for_a_decision_and_never_built_for_a_denial() {
+    struct Counting(Arc<AtomicU64>);
+    impl Clock for Counting {
+        fn now(&self) -> Timestamp {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Timestamp::from_millis(1_700_000_000_000)
+        }
+    }
+    let reads = Arc::new(AtomicU64::new(0));
+    let store = MemoryStore::builder().max_keys(10).clock(Counting(Arc::clone(&reads))).build();
+    let (scope, key) = (Scope::new("", "test"), Key::from("u"));
+    let quotas = [Quota::token_bucket(1, days(1)), Quota::fixed_window(1, days(1)), Quota::sliding_log(1, days(1))];
+    for quota in quotas.map(Result::unwrap) {
+        // New, denied, looked at, given back, forgotten.
+        for op in [Op::Limit(Cost::ONE), Op::Limit(Cost::ONE), Op::Check(Cost::ONE), Op::Refund(Cost::ONE), Op::Reset] {
+            let before = reads.load(Ordering::Relaxed);
+            let request = Request { scope: &scope, key: &key, quota: &quota, op, on_store_error: OnStoreError::Open };
+            store.apply_now(&request).unwrap().unwrap();
+            assert_eq!(reads.load(Ordering::Relaxed) - before, 1, "{op:?} under {quota:?}");
+        }
+    }
+}
+
+#[test]
+fn more_keys_in_one_call_than_slots_are_refused_and_nothing_is_taken() {
+    for quota in [Quota::sliding_log(9, days(1)), Quota::token_bucket(9, days(1))].map(Result::unwrap) {
+        for seed in 0..200 {
+            let bench = Bench::of_lines(2, seed);
+            let held: Vec<u64> = (0..6).filter(|key| bench.take(*key, &quota, 1)).collect();
+            let before: Vec<_> = held.iter().map(|key| bench.ask(*key, &quota, Op::Check(Cost::ONE))).collect();
+            assert!(bench.all((100..110).chain(held.clone()), &quota).is_err());
+            let after: Vec<_> = held.iter().map(|key| bench.ask(*key, &quota, Op::Check(Cost::ONE))).collect();
+            assert_eq!(before, after, "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn what_takes_nothing_forgets_nobody() {
+    let quota = Quota::token_bucket(10, days(1)).unwrap();
+    let bench = Bench::new(MemoryStore::builder().max_keys(1_000));
+    assert!(bench.take(0, &quota, 10));
+    assert!((1..5_000).all(|key| bench.take(key, &quota, 1 + key % 9)));
+    let full = bench.store.stats();
+    for key in 10_000..10_500 {
+        assert!(!bench.all([0, key], &quota).unwrap().allowed());
+        assert!(!bench.take(key, &quota, 11));
+        bench.ask(key, &quota, Op::Check(Cost::ONE));
+    }
+    assert_eq!(bench.store.stats(), full);
+    // Nor when there is no number left for the quota of the one who looks.
+    for rate in 1..=40_000 {
+        bench.ask(0, &Quota::token_bucket(rate, seconds(7)).unwrap(), Op::Check(Cost::ONE));
+    }
+    for rate in 40_000..41_000 {
+        bench.ask(20_000, &Quota::token_bucket(rate, seconds(7)).unwrap(), Op::Check(Cost::ONE));
+    }
+    assert_eq!(bench.store.stats(), full);
+}
+
+#[cfg(feature = "testing")]
+#[test]
+fn random_traces_agree_in_a_table_of_two_lines() {
+    use tidegate_testkit::{Subject, block_on, oracle};
+
+    // Six slots for a handful of keys: they move about and share the other table all the time.
+    for seed in 0..60 {
+        let subject = Subject::new(Bench::of_lines(2, seed).store);
+        if let Err(mismatch) = block_on(oracle::run(&subject, seed, 60)) {
+            assert!(subject.store().stats().forgotten_busy > 0, "{mismatch}");
+        }
     }
 }
