@@ -44,14 +44,18 @@ enum Shape {
 
 #[derive(Clone)]
 enum Bytes<'a> {
-    Borrowed(&'a str),
-    Inline { len: u8, bytes: [u8; INLINE] },
+    /// Of a whole `str`, as all of these.
+    Borrowed(&'a [u8]),
+    Inline {
+        len: u8,
+        bytes: [u8; INLINE],
+    },
     Heap(String),
 }
 
 impl Key<'static> {
     /// Everybody together: one budget for the whole limit.
-    pub const GLOBAL: Key<'static> = Key { shape: Shape::Text, bytes: Bytes::Borrowed("") };
+    pub const GLOBAL: Key<'static> = Key { shape: Shape::Text, bytes: Bytes::Borrowed(b"") };
 
     /// The key of part `index` of a limit whose one budget is cut into parts. No user's key can be equal to it.
     pub fn shard(index: u32) -> Self {
@@ -74,6 +78,12 @@ impl Key<'static> {
                 text.finish(Shape::Text)
             }
         }
+    }
+
+    #[inline]
+    fn number(number: u64, negative: bool) -> Self {
+        let (len, bytes) = digits(number, negative);
+        Key { shape: Shape::One, bytes: Bytes::Inline { len, bytes } }
     }
 
     fn one(part: &str) -> Self {
@@ -134,9 +144,9 @@ impl<'a> Key<'a> {
     /// This key, owning its text.
     pub fn into_owned(self) -> Key<'static> {
         let bytes = match self.bytes {
-            Bytes::Borrowed(text) => {
+            Bytes::Borrowed(bytes) => {
                 let mut owned = Text::new();
-                owned.push_raw(text.as_bytes());
+                owned.push_raw(bytes);
                 return owned.finish(self.shape);
             }
             Bytes::Inline { len, bytes } => Bytes::Inline { len, bytes },
@@ -148,26 +158,20 @@ impl<'a> Key<'a> {
     /// A key of the same text that borrows from this one.
     #[inline]
     pub fn borrow(&self) -> Key<'_> {
-        let bytes = match &self.bytes {
-            Bytes::Borrowed(text) => Bytes::Borrowed(text),
-            Bytes::Inline { len, bytes } => Bytes::Inline { len: *len, bytes: *bytes },
-            Bytes::Heap(text) => Bytes::Borrowed(text),
-        };
-        Key { shape: self.shape, bytes }
+        Key { shape: self.shape, bytes: Bytes::Borrowed(self.as_bytes()) }
     }
 
     fn as_str(&self) -> &str {
         match &self.bytes {
-            Bytes::Borrowed(text) => text,
-            Bytes::Inline { .. } => str::from_utf8(self.as_bytes()).expect("built from whole str parts"),
             Bytes::Heap(text) => text,
+            _ => str::from_utf8(self.as_bytes()).expect("built from whole str parts"),
         }
     }
 
     #[inline]
     fn as_bytes(&self) -> &[u8] {
         match &self.bytes {
-            Bytes::Borrowed(text) => text.as_bytes(),
+            Bytes::Borrowed(bytes) => bytes,
             Bytes::Inline { len, bytes } => &bytes[..usize::from(*len)],
             Bytes::Heap(text) => text.as_bytes(),
         }
@@ -197,7 +201,7 @@ impl fmt::Debug for Key<'_> {
 impl<'a> From<&'a str> for Key<'a> {
     #[inline]
     fn from(part: &'a str) -> Self {
-        Key { shape: Shape::One, bytes: Bytes::Borrowed(part) }
+        Key { shape: Shape::One, bytes: Bytes::Borrowed(part.as_bytes()) }
     }
 }
 
@@ -245,23 +249,24 @@ impl Part for String {
     }
 }
 
-/// Writes a number's decimal digits without the formatting machinery, which would cost more than the decision.
-fn with_digits(mut number: u64, negative: bool, write: &mut dyn FnMut(&str)) {
-    let mut digits = [0; 21];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
+/// A number's decimal digits in place, without the formatting machinery, which would cost more than the decision.
+#[inline]
+fn digits(mut number: u64, negative: bool) -> (u8, [u8; INLINE]) {
+    let mut bytes = [0; INLINE];
+    let len = usize::from(negative) + number.checked_ilog10().unwrap_or(0) as usize + 1;
+    for byte in bytes[..len].iter_mut().rev() {
+        *byte = b'0' + (number % 10) as u8;
         number /= 10;
-        if number == 0 {
-            break;
-        }
     }
     if negative {
-        at -= 1;
-        digits[at] = b'-';
+        bytes[0] = b'-';
     }
-    write(str::from_utf8(&digits[at..]).expect("digits"));
+    (len as u8, bytes)
+}
+
+fn with_digits(number: u64, negative: bool, write: &mut dyn FnMut(&str)) {
+    let (len, bytes) = digits(number, negative);
+    write(str::from_utf8(&bytes[..usize::from(len)]).expect("digits"));
 }
 
 macro_rules! numbers {
@@ -294,23 +299,26 @@ macro_rules! displayed {
 displayed! { usize, isize, u128, i128, IpAddr, Ipv4Addr, Ipv6Addr }
 
 macro_rules! single {
-    ($($part:ty),*) => { $(
+    ($($part:ty),* => $key:expr) => { $(
         impl<'k> From<$part> for Key<'k> {
+            #[inline]
             fn from(part: $part) -> Self {
                 Key::from(&part)
             }
         }
         impl<'k> From<&$part> for Key<'k> {
+            #[inline]
+            #[allow(clippy::useless_conversion)] // of the widest of the numbers
             fn from(part: &$part) -> Self {
-                let mut text = Text::new();
-                part.with_text(&mut |part| text.push_raw(part.as_bytes()));
-                text.finish(Shape::One)
+                $key(part)
             }
         }
     )* };
 }
 
-single! { u8, i8, u16, i16, u32, i32, u64, i64, usize, isize, u128, i128, IpAddr, Ipv4Addr, Ipv6Addr }
+single! { u8, u16, u32, u64 => |number: &_| Key::number(u64::from(*number), false) }
+single! { i8, i16, i32, i64 => |number: &_| Key::number(i64::from(*number).unsigned_abs(), i64::from(*number) < 0) }
+single! { usize, isize, u128, i128, IpAddr, Ipv4Addr, Ipv6Addr => |part: &_| Key::one(&ToString::to_string(part)) }
 
 macro_rules! tuples {
     ($(($($name:ident $index:tt),+);)*) => { $(

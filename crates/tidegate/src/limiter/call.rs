@@ -54,49 +54,33 @@ impl<'a> Call<'a> {
 
     /// The answer without waiting, for code that is not async. None when it has to be waited for: the store does I/O, or
     /// the call is an `acquire`, or anything but a `limit` on a spread limit. Nothing was done then.
-    #[inline(always)] // a decision that is only looked at need not be copied
-    pub fn now(&self) -> Option<Result<Decision, Error>> {
-        match self.inner.limits.first() {
-            Some(limits) => self.now_under(limits),
-            None => self.now_replaced(),
-        }
-    }
-
-    #[inline(never)]
-    fn now_replaced(&self) -> Option<Result<Decision, Error>> {
-        self.inner.limits.with(|limits| self.now_under(limits))
-    }
-
+    // Everything here is inlined into the caller, and the call itself is taken apart: what is known there, such as the
+    // name and the cost, is worked out when it is compiled, and a decision that is only looked at is not copied.
     #[inline(always)]
-    fn now_under(&self, limits: &Limits) -> Option<Result<Decision, Error>> {
-        let named = match limits.get(self.name) {
-            Ok(named) => named,
-            Err(error) => return Some(Err(error)),
+    pub fn now(&self) -> Option<Result<Decision, Error>> {
+        let Call { inner, name, cost, quota, kind, .. } = *self;
+        let key = self.key.borrow();
+        let Some(limits) = inner.limits.first() else {
+            let mut answer = None;
+            Call { inner, name, key, cost, quota, kind }.now_replaced(&mut answer);
+            return answer;
         };
-        match self.checked_op() {
-            Ok(op) => self.asked(named, op?).now(self.inner),
-            Err(error) => Some(Err(error)),
-        }
+        now_under(limits, inner, name, &key, cost, quota, kind)
+    }
+
+    /// The rarer way, which writes its answer to a place of its own: were it to return it, the usual answer would have to
+    /// be copied to where that goes.
+    #[inline(never)]
+    fn now_replaced(&self, answer: &mut Option<Result<Decision, Error>>) {
+        let Call { inner, name, key, cost, quota, kind } = self;
+        *answer = inner.limits.with(|limits| now_under(limits, inner, name, key, *cost, *quota, *kind));
     }
 
     /// The operation, once nothing is wrong with it; none for an `acquire`.
-    #[inline(always)]
     fn checked_op(&self) -> Result<Option<Op>, Error> {
-        if self.inner.is_closed() {
-            return Err(Error::Closed);
-        }
-        let cost = Cost::new(self.cost)?;
-        Ok(match self.kind {
-            Kind::Limit => Some(Op::Limit(cost)),
-            Kind::Check => Some(Op::Check(cost)),
-            Kind::Reserve => Some(Op::Reserve(cost)),
-            Kind::Refund => Some(Op::Refund(cost)),
-            Kind::Reset => Some(Op::Reset),
-            Kind::Acquire { .. } => None,
-        })
+        checked_op(self.inner, self.cost, self.kind)
     }
 
-    #[inline(always)]
     pub(super) fn asked<'b>(&'b self, named: &'b Arc<Named>, op: Op) -> Asked<'b> {
         Asked { named, key: &self.key, quota: self.quota, op }
     }
@@ -124,6 +108,42 @@ impl<'a> Call<'a> {
         let op = self.checked_op()?.expect("every other kind is an operation");
         self.asked(&named, op).ask(self.inner).await
     }
+}
+
+#[inline(always)]
+fn now_under(
+    limits: &Limits,
+    inner: &Arc<Inner>,
+    name: &str,
+    key: &Key<'_>,
+    cost: u64,
+    quota: Option<&Quota>,
+    kind: Kind,
+) -> Option<Result<Decision, Error>> {
+    let named = match limits.get(name) {
+        Ok(named) => named,
+        Err(error) => return Some(Err(error)),
+    };
+    match checked_op(inner, cost, kind) {
+        Ok(op) => Asked { named, key, quota, op: op? }.now(inner),
+        Err(error) => Some(Err(error)),
+    }
+}
+
+#[inline(always)]
+fn checked_op(inner: &Inner, cost: u64, kind: Kind) -> Result<Option<Op>, Error> {
+    if inner.is_closed() {
+        return Err(Error::Closed);
+    }
+    let cost = Cost::new(cost)?;
+    Ok(match kind {
+        Kind::Limit => Some(Op::Limit(cost)),
+        Kind::Check => Some(Op::Check(cost)),
+        Kind::Reserve => Some(Op::Reserve(cost)),
+        Kind::Refund => Some(Op::Refund(cost)),
+        Kind::Reset => Some(Op::Reset),
+        Kind::Acquire { .. } => None,
+    })
 }
 
 impl<'a> IntoFuture for Call<'a> {

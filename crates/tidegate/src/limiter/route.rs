@@ -41,11 +41,18 @@ impl<'a> Asked<'a> {
                 Err(error) => Some(Err(Error::Store(error))),
             };
         }
-        self.now_by_route(inner)
+        let mut answer = None;
+        self.now_by_route(inner, &mut answer);
+        answer
     }
 
+    /// The rarer way, which writes its answer to a place of its own, so that the usual one need not be copied.
     #[inline(never)]
-    fn now_by_route(self, inner: &Inner) -> Option<Result<Decision, Error>> {
+    fn now_by_route(self, inner: &Inner, answer: &mut Option<Result<Decision, Error>>) {
+        *answer = self.route_now(inner);
+    }
+
+    fn route_now(self, inner: &Inner) -> Option<Result<Decision, Error>> {
         let answer = match self.route(inner) {
             Err(error) => return Some(Err(error)),
             Ok(Route::Answer(decision)) => Ok(decision),
