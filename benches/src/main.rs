@@ -16,11 +16,12 @@ fn main() {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
         [] => {
-            speed::run();
+            speed::run("");
             footprint::run();
             pauses::run();
         }
-        ["speed"] => speed::run(),
+        ["speed"] => speed::run(""),
+        ["speed", draw] => speed::run(draw),
         ["footprint"] => footprint::run(),
         ["footprint", peer, keys] => footprint::measure(peer, keys),
         ["pauses"] => pauses::run(),

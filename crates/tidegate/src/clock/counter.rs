@@ -28,6 +28,10 @@ pub(super) fn now() -> Timestamp {
 /// A counter and what the system's time was at one of its values: a sequence lock, odd while it is written.
 struct Counter {
     clock: quanta::Clock,
+    /// Nanoseconds in 2^32 ticks.
+    scale: u64,
+    /// Ticks for which the counter is trusted.
+    trust: u64,
     version: AtomicU64,
     raw: AtomicU64,
     nanos: AtomicU64,
@@ -35,25 +39,23 @@ struct Counter {
 
 impl Counter {
     fn new() -> Self {
+        let clock = quanta::Clock::new();
+        let scale = clock.delta_as_nanos(0, 1 << 32).max(1);
+        let trust = (TRUST << 32) / scale;
         // The first reading finds the counter distrusted, and asks.
-        Counter {
-            clock: quanta::Clock::new(),
-            version: AtomicU64::new(0),
-            raw: AtomicU64::new(0),
-            nanos: AtomicU64::new(0),
-        }
+        let [version, raw, nanos] = [0; 3].map(AtomicU64::new);
+        Counter { clock, scale, trust, version, raw, nanos }
     }
 
     #[inline]
     fn now(&self) -> Timestamp {
         let version = self.version.load(Ordering::Acquire);
         let (raw, nanos) = (self.raw.load(Ordering::Acquire), self.nanos.load(Ordering::Acquire));
-        let now = self.clock.raw();
-        let passed = self.clock.delta_as_nanos(raw, now);
-        // A counter that has gone back, as after a resume on another machine, would stand still for ever.
-        let usable = now >= raw && passed < TRUST;
-        if usable && version & 1 == 0 && self.version.load(Ordering::Relaxed) == version {
-            return Timestamp::from_micros((nanos + passed) / 1_000);
+        // A counter that has gone back, as after a resume on another machine, wraps and is far beyond trust.
+        let ticks = self.clock.raw().wrapping_sub(raw);
+        if ticks < self.trust && version & 1 == 0 && self.version.load(Ordering::Relaxed) == version {
+            // Ten milliseconds of ticks times the scale fit in 64 bits up to 400 GHz.
+            return Timestamp::from_micros((nanos + ((ticks * self.scale) >> 32)) / 1_000);
         }
         self.ask(version)
     }
