@@ -8,7 +8,6 @@ use super::Time;
 pub(super) trait Num:
     Copy + Ord + From<u64> + Into<u128> + Add<Output = Self> + Mul<Output = Self> + Div<Output = Self>
 {
-    const ZERO: Self;
     /// Whether every value fits in 64 bits.
     const NARROW: bool;
     fn saturating_sub(self, other: Self) -> Self;
@@ -19,7 +18,6 @@ pub(super) trait Num:
 }
 
 impl Num for u64 {
-    const ZERO: Self = 0;
     const NARROW: bool = true;
 
     #[inline]
@@ -45,7 +43,6 @@ impl Num for u64 {
 }
 
 impl Num for u128 {
-    const ZERO: Self = 0;
     const NARROW: bool = false;
 
     fn saturating_sub(self, other: Self) -> Self {

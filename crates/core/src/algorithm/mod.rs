@@ -95,7 +95,7 @@ pub fn step(quota: &Quota, state: &mut State, op: Op, now: Timestamp) -> Outcome
             };
             match u64::try_from(deficit).ok().and_then(|deficit| NarrowBucket { deficit, last }.step(quota, op, now)) {
                 Some((outcome, NarrowBucket { deficit, last })) => {
-                    *state = TokenBucket::<u64>::state(deficit, last);
+                    *state = token_bucket::state(deficit.into(), last);
                     outcome
                 }
                 None => apply(quota, TokenBucket::<u128>::new(quota, deficit, time), state, op),

@@ -37,12 +37,13 @@ impl TokenBucket<u64> {
     pub(super) fn narrow(self) -> NarrowBucket {
         NarrowBucket { deficit: self.deficit, last: self.time.at }
     }
+}
 
-    pub(super) fn state(deficit: u64, last: Timestamp) -> State {
-        match deficit {
-            0 => State::New,
-            deficit => State::TokenBucket { deficit: deficit.into(), last },
-        }
+/// The state of a bucket that misses that much to its capacity.
+pub(super) fn state(deficit: u128, last: Timestamp) -> State {
+    match deficit {
+        0 => State::New,
+        deficit => State::TokenBucket { deficit, last },
     }
 }
 
@@ -114,10 +115,6 @@ impl<N: Num> View for TokenBucket<N> {
 
     #[inline]
     fn write(self, state: &mut State) {
-        *state = if self.deficit == N::ZERO {
-            State::New
-        } else {
-            State::TokenBucket { deficit: self.deficit.into(), last: self.time.at }
-        };
+        *state = self::state(self.deficit.into(), self.time.at);
     }
 }

@@ -23,7 +23,7 @@ thread_local! {
     static SEEN: RefCell<[Seen; PLACES]> = const { RefCell::new([const { None }; PLACES]) };
 }
 
-/// How many limiters one thread can use by turns before it has to fetch.
+/// How many limiters a thread remembers. Two whose versions fall on the same place take turns, and are fetched.
 const PLACES: usize = 4;
 
 /// The limits of a limiter.

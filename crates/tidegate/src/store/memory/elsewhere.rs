@@ -144,7 +144,7 @@ impl Elsewhere {
     }
 
     fn shard(&self, which: u64) -> MutexGuard<'_, Shard> {
-        // A panic inside a step cannot leave an entry half written: steps write last.
+        // Nothing that runs under this lock panics halfway: states are moved in and out whole.
         self.shards[which as usize].lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }

@@ -32,6 +32,19 @@ fn fingerprint_to(other: usize, table: &Table) -> u64 {
     (1..).find(|fingerprint| table.other(0, *fingerprint) == other).unwrap()
 }
 
+/// What another thread does to the table meanwhile.
+fn meanwhile<T: 'static>(table: &Arc<Table>, work: impl FnOnce(&Table) -> T + 'static) -> thread::JoinHandle<T> {
+    let table = Arc::clone(table);
+    thread::spawn(move || work(&table))
+}
+
+/// Two threads ask for the same key at once, of which there is one unit left.
+fn race(table: &Arc<Table>, key: Home, quota: Quota) {
+    let other = meanwhile(table, move |table| take(table, key, &quota));
+    let mine = take(table, key, &quota);
+    assert!(mine ^ other.join().unwrap());
+}
+
 fn take(table: &Table, home: Home, quota: &Quota) -> bool {
     table.apply(home, quota, TAKE, || NOW).allowed()
 }
@@ -41,12 +54,7 @@ fn one_of_two_gets_the_only_unit_of_a_new_key() {
     model(|| {
         let (table, quota) = table();
         let key = home(7, &table);
-        let other = {
-            let table = Arc::clone(&table);
-            thread::spawn(move || take(&table, key, &quota))
-        };
-        let mine = take(&table, key, &quota);
-        assert!(mine ^ other.join().unwrap());
+        race(&table, key, quota);
     });
 }
 
@@ -57,12 +65,7 @@ fn one_of_two_gets_the_last_unit_of_a_known_key() {
         let quota = Quota::token_bucket(2, days(1)).unwrap();
         let key = home(7, &table);
         assert!(take(&table, key, &quota));
-        let other = {
-            let table = Arc::clone(&table);
-            thread::spawn(move || take(&table, key, &quota))
-        };
-        let mine = take(&table, key, &quota);
-        assert!(mine ^ other.join().unwrap());
+        race(&table, key, quota);
     });
 }
 
@@ -73,10 +76,9 @@ fn a_look_sees_what_was_there_all_at_once() {
         let quota = Quota::token_bucket(4, days(1)).unwrap();
         let key = home(7, &table);
         assert!(take(&table, key, &quota));
-        let other = {
-            let table = Arc::clone(&table);
-            thread::spawn(move || table.apply(key, &quota, Op::Limit(Cost::new(2).unwrap()), || NOW).allowed())
-        };
+        let other = meanwhile(&table, move |table| {
+            table.apply(key, &quota, Op::Limit(Cost::new(2).unwrap()), || NOW).allowed()
+        });
         let look = table.apply(key, &quota, Op::Check(Cost::ONE), || NOW);
         assert!([1, 3].contains(&look.remaining()), "{look:?}");
         assert!(other.join().unwrap());
@@ -90,10 +92,7 @@ fn a_key_that_moves_is_never_taken_for_a_new_one() {
         let fingerprint = fingerprint_to(1, &table);
         let key = home(fingerprint, &table);
         assert!(take(&table, key, &quota));
-        let mover = {
-            let table = Arc::clone(&table);
-            thread::spawn(move || table.move_key(fingerprint, 0, 1, NOW))
-        };
+        let mover = meanwhile(&table, move |table| table.move_key(fingerprint, 0, 1, NOW));
         // Exhausted before, while and after it moves.
         assert!(!take(&table, key, &quota));
         assert!(mover.join().unwrap());
@@ -107,10 +106,7 @@ fn all_or_nothing_and_a_single_call_share_a_key() {
     model(|| {
         let (table, quota) = table();
         let (shared, mine) = (home(7, &table), home(9, &table));
-        let other = {
-            let table = Arc::clone(&table);
-            thread::spawn(move || take(&table, shared, &quota))
-        };
+        let other = meanwhile(&table, move |table| take(table, shared, &quota));
         let all = table.apply_all(&[(mine, &quota, Cost::ONE), (shared, &quota, Cost::ONE)], NOW).unwrap().allowed();
         assert!(all ^ other.join().unwrap());
         // What was denied as a whole burned nothing.
@@ -125,11 +121,6 @@ fn a_state_in_the_other_table_is_stepped_by_one_at_a_time() {
         let log = Quota::sliding_log(2, days(1)).unwrap();
         let key = home(7, &table);
         assert!(take(&table, key, &log));
-        let other = {
-            let table = Arc::clone(&table);
-            thread::spawn(move || take(&table, key, &log))
-        };
-        let mine = take(&table, key, &log);
-        assert!(mine ^ other.join().unwrap());
+        race(&table, key, log);
     });
 }

@@ -3,7 +3,7 @@
 //! A key is a fingerprint of a keyed hash in one cache line; its text is not stored. A decision reads that line,
 //! steps, and writes it with one compare-and-swap; a denial and a check write nothing and take no lock. States that
 //! do not fit in a slot (sliding logs, sliding windows of several buckets, very large numbers) live in another table
-//! behind small locks. Nothing is ever rehashed or scanned: the table's size is decided when it is built, its pages
+//! behind small locks, which a denial takes there too. Nothing is ever rehashed or scanned: the table's size is decided when it is built, its pages
 //! are the system's until they are used, and keys that are as good as new are swept a line at a time by the calls
 //! that add new ones.
 
