@@ -119,12 +119,12 @@ pub struct NarrowBucket {
 }
 
 impl NarrowBucket {
-    /// [`step`] for this state, and the state after it; none when the numbers of this step do not fit, or when the
-    /// quota is not a token bucket.
+    /// [`step`] for this state, and the state after it; none when the numbers of this step do not fit, when the quota is
+    /// not a token bucket, or when the clock has gone back.
     #[inline(always)] // so that the decision is written once, where it is wanted
     pub fn step(self, quota: &Quota, op: Op, now: Timestamp) -> Option<(Outcome, NarrowBucket)> {
         let fits = TokenBucket::is_narrow(quota, self.deficit, op) && quota.algorithm() == Algorithm::TokenBucket;
-        if !fits {
+        if !fits || now < self.last {
             return None;
         }
         let mut view = TokenBucket::<u64>::new(quota, self.deficit, Time::new(self.last, now));

@@ -17,6 +17,10 @@ const TRUST: u64 = 10_000_000;
 /// How far apart, in nanoseconds, the readings of the counter and of the system may be to count as one.
 const TOGETHER: u64 = 5_000;
 
+/// Bits of a fraction of a microsecond: they and microseconds until the year 2540 fit in 64 bits, and a reading needs no
+/// division.
+const FRACTION: u32 = 10;
+
 static COUNTER: LazyLock<Counter> = LazyLock::new(Counter::new);
 
 /// The time now.
@@ -28,34 +32,35 @@ pub(super) fn now() -> Timestamp {
 /// A counter and what the system's time was at one of its values: a sequence lock, odd while it is written.
 struct Counter {
     clock: quanta::Clock,
-    /// Nanoseconds in 2^32 ticks.
+    /// What 2^32 ticks are, in 2^-10 microseconds.
     scale: u64,
     /// Ticks for which the counter is trusted.
     trust: u64,
     version: AtomicU64,
     raw: AtomicU64,
-    nanos: AtomicU64,
+    /// In 2^-10 microseconds.
+    time: AtomicU64,
 }
 
 impl Counter {
     fn new() -> Self {
         let clock = quanta::Clock::new();
-        let scale = clock.delta_as_nanos(0, 1 << 32).max(1);
-        let trust = (TRUST << 32) / scale;
+        let nanos = clock.delta_as_nanos(0, 1 << 32).max(1);
+        let (scale, trust) = (fractions(nanos), (TRUST << 32) / nanos);
         // The first reading finds the counter distrusted, and asks.
-        let [version, raw, nanos] = [0; 3].map(AtomicU64::new);
-        Counter { clock, scale, trust, version, raw, nanos }
+        let [version, raw, time] = [0; 3].map(AtomicU64::new);
+        Counter { clock, scale, trust, version, raw, time }
     }
 
     #[inline]
     fn now(&self) -> Timestamp {
         let version = self.version.load(Ordering::Acquire);
-        let (raw, nanos) = (self.raw.load(Ordering::Acquire), self.nanos.load(Ordering::Acquire));
+        let (raw, time) = (self.raw.load(Ordering::Acquire), self.time.load(Ordering::Acquire));
         // A counter that has gone back, as after a resume on another machine, wraps and is far beyond trust.
         let ticks = self.clock.raw().wrapping_sub(raw);
         if ticks < self.trust && version & 1 == 0 && self.version.load(Ordering::Relaxed) == version {
-            // Ten milliseconds of ticks times the scale fit in 64 bits up to 400 GHz.
-            return Timestamp::from_micros((nanos + ((ticks * self.scale) >> 32)) / 1_000);
+            // As many ticks as are trusted are ten milliseconds: times the scale that is less than 2^56.
+            return Timestamp::from_micros((time + ((ticks * self.scale) >> 32)) >> FRACTION);
         }
         self.ask(version)
     }
@@ -71,11 +76,16 @@ impl Counter {
             && self.version.compare_exchange(version, version + 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
         if alone {
             self.raw.store(raw, Ordering::Release);
-            self.nanos.store(nanos, Ordering::Release);
+            self.time.store(fractions(nanos), Ordering::Release);
             self.version.store(version + 2, Ordering::Release);
         }
         Timestamp::from_micros(nanos / 1_000)
     }
+}
+
+/// Nanoseconds, in 2^-10 microseconds.
+fn fractions(nanos: u64) -> u64 {
+    ((u128::from(nanos) << FRACTION) / 1_000) as u64
 }
 
 /// Nanoseconds since the epoch, which fit in 64 bits until the year 2554.
@@ -94,7 +104,7 @@ mod tests {
         let counter = Counter::new();
         counter.now();
         counter.raw.store(counter.clock.raw() + 1_000_000_000_000, Ordering::SeqCst);
-        counter.nanos.store(1, Ordering::SeqCst);
+        counter.time.store(1, Ordering::SeqCst);
         let before = system_nanos() / 1_000;
         assert!(counter.now().as_micros() >= before - 50);
         assert!(counter.now().as_micros() >= before - 50);

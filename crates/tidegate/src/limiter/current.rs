@@ -29,7 +29,7 @@ const PLACES: usize = 4;
 /// The limits of a limiter.
 pub(super) struct Current {
     /// The limits it was built with, and the version of those.
-    first: Arc<Limits>,
+    first: Limits,
     version: AtomicU64,
     limits: ArcSwap<Limits>,
 }
@@ -39,8 +39,7 @@ const FIRST: u64 = 0;
 
 impl Current {
     pub(super) fn new(limits: Limits) -> Self {
-        let first = Arc::new(limits);
-        Current { version: AtomicU64::new(FIRST), limits: ArcSwap::new(Arc::clone(&first)), first }
+        Current { version: AtomicU64::new(FIRST), limits: ArcSwap::from_pointee(limits.clone()), first: limits }
     }
 
     /// The limits it was built with, as long as nobody has replaced any.

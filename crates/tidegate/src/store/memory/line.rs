@@ -27,12 +27,17 @@ impl<'a> Line<'a> {
         Line(words)
     }
 
-    /// The version, once nobody writes.
+    /// The version, odd when somebody writes.
     #[inline]
+    pub(super) fn version_now(self) -> u64 {
+        self.0[0].load(Ordering::Acquire)
+    }
+
+    /// The version, once nobody writes.
     pub(super) fn version(self) -> u64 {
         let mut attempt = 0;
         loop {
-            let version = self.0[0].load(Ordering::Acquire);
+            let version = self.version_now();
             if version & 1 == 0 {
                 return version;
             }

@@ -8,7 +8,8 @@ use loom::thread;
 use tidegate_core::{Cost, Op, Quota, Timestamp, days};
 
 use super::held::{HeldLines, Pair};
-use super::table::{Home, Table};
+use super::slot::FINGERPRINT_BITS;
+use super::table::Table;
 
 const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 const TAKE: Op = Op::Limit(Cost::ONE);
@@ -23,8 +24,9 @@ fn table() -> (Arc<Table>, Quota) {
     (Arc::new(Table::new(2, 1 << 20)), Quota::token_bucket(1, days(1)).unwrap())
 }
 
-fn home(fingerprint: u64, table: &Table) -> Home {
-    Home { first: 0, second: table.other(0, fingerprint), fingerprint }
+/// The hash of a key with this fingerprint that can be in line 0.
+fn hash(fingerprint: u64) -> u64 {
+    fingerprint << (64 - FINGERPRINT_BITS)
 }
 
 /// A fingerprint whose two lines are 0 and `other`.
@@ -39,21 +41,21 @@ fn meanwhile<T: 'static>(table: &Arc<Table>, work: impl FnOnce(&Table) -> T + 's
 }
 
 /// Two threads ask for the same key at once, of which there is one unit left.
-fn race(table: &Arc<Table>, key: Home, quota: Quota) {
+fn race(table: &Arc<Table>, key: u64, quota: Quota) {
     let other = meanwhile(table, move |table| take(table, key, &quota));
     let mine = take(table, key, &quota);
     assert!(mine ^ other.join().unwrap());
 }
 
-fn take(table: &Table, home: Home, quota: &Quota) -> bool {
-    table.apply(home, quota, TAKE, || NOW).allowed()
+fn take(table: &Table, key: u64, quota: &Quota) -> bool {
+    table.apply(key, quota, TAKE, || NOW).allowed()
 }
 
 #[test]
 fn one_of_two_gets_the_only_unit_of_a_new_key() {
     model(|| {
         let (table, quota) = table();
-        let key = home(7, &table);
+        let key = hash(7);
         race(&table, key, quota);
     });
 }
@@ -63,7 +65,7 @@ fn one_of_two_gets_the_last_unit_of_a_known_key() {
     model(|| {
         let (table, _) = table();
         let quota = Quota::token_bucket(2, days(1)).unwrap();
-        let key = home(7, &table);
+        let key = hash(7);
         assert!(take(&table, key, &quota));
         race(&table, key, quota);
     });
@@ -74,7 +76,7 @@ fn a_look_sees_what_was_there_all_at_once() {
     model(|| {
         let (table, _) = table();
         let quota = Quota::token_bucket(4, days(1)).unwrap();
-        let key = home(7, &table);
+        let key = hash(7);
         assert!(take(&table, key, &quota));
         let other = meanwhile(&table, move |table| {
             table.apply(key, &quota, Op::Limit(Cost::new(2).unwrap()), || NOW).allowed()
@@ -90,13 +92,13 @@ fn a_key_that_moves_is_never_taken_for_a_new_one() {
     model(|| {
         let (table, quota) = table();
         let fingerprint = fingerprint_to(1, &table);
-        let key = home(fingerprint, &table);
+        let key = hash(fingerprint);
         assert!(take(&table, key, &quota));
         let mover = meanwhile(&table, move |table| table.move_key(fingerprint, 0, 1, NOW));
         // Exhausted before, while and after it moves.
         assert!(!take(&table, key, &quota));
         assert!(mover.join().unwrap());
-        let lines = Pair::lock(&table, key);
+        let lines = Pair::lock(&table, table.home(key));
         assert!(lines.get(0).line().find(fingerprint).is_none() && lines.get(1).line().find(fingerprint).is_some());
     });
 }
@@ -105,9 +107,10 @@ fn a_key_that_moves_is_never_taken_for_a_new_one() {
 fn all_or_nothing_and_a_single_call_share_a_key() {
     model(|| {
         let (table, quota) = table();
-        let (shared, mine) = (home(7, &table), home(9, &table));
+        let (shared, mine) = (hash(7), hash(9));
         let other = meanwhile(&table, move |table| take(table, shared, &quota));
-        let all = table.apply_all(&[(mine, &quota, Cost::ONE), (shared, &quota, Cost::ONE)], NOW).unwrap().allowed();
+        let both = [mine, shared];
+        let all = table.apply_all(&both.map(|key| (table.home(key), &quota, Cost::ONE)), NOW).unwrap().allowed();
         assert!(all ^ other.join().unwrap());
         // What was denied as a whole burned nothing.
         assert_eq!(take(&table, mine, &quota), !all);
@@ -119,7 +122,7 @@ fn a_state_in_the_other_table_is_stepped_by_one_at_a_time() {
     model(|| {
         let (table, _) = table();
         let log = Quota::sliding_log(2, days(1)).unwrap();
-        let key = home(7, &table);
+        let key = hash(7);
         assert!(take(&table, key, &log));
         race(&table, key, log);
     });

@@ -32,7 +32,7 @@ use tidegate_core::{
 use crate::clock::{Clock, SystemClock};
 use locked::Crowded;
 use sync::Ordering;
-use table::{Home, Table};
+use table::Table;
 
 /// The store in the process's own memory.
 ///
@@ -147,12 +147,12 @@ impl MemoryStore {
     }
 
     #[inline(always)]
-    fn home(&self, scope: &Scope, key: &Key<'_>) -> Home {
+    fn hash(&self, scope: &Scope, key: &Key<'_>) -> u64 {
         let (shape, bytes) = key.as_raw();
         let mut hasher = self.hash.build_hasher();
         hasher.write_u64(scope.stable_hash() ^ u64::from(shape));
         hasher.write(bytes);
-        self.table.home(hasher.finish())
+        hasher.finish()
     }
 
     #[inline(always)]
@@ -165,8 +165,8 @@ impl MemoryStore {
 
     #[inline(always)]
     fn decide_at(&self, request: &Request<'_>, at: impl FnOnce() -> Timestamp) -> Decision {
-        let home = self.home(request.scope, request.key);
-        self.table.apply(home, request.quota, request.op, at)
+        let hash = self.hash(request.scope, request.key);
+        self.table.apply(hash, request.quota, request.op, at)
     }
 
     fn decide_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<All, StoreError> {
@@ -175,7 +175,7 @@ impl MemoryStore {
             let Op::Limit(cost) = request.op else {
                 return Err(unsupported("all-or-nothing is for `limit` only"));
             };
-            let home = self.home(request.scope, request.key);
+            let home = self.table.home(self.hash(request.scope, request.key));
             if targets.iter().any(|(known, quota, _)| *known == home && *quota != request.quota) {
                 return Err(unsupported("one key under two quotas in one all-or-nothing call"));
             }

@@ -39,3 +39,17 @@ pub(super) fn pause(attempt: u32) {
 pub(super) fn pause(_attempt: u32) {
     loom::thread::yield_now();
 }
+
+/// Leaves a line to the others for a while after having lost it to one of them, longer each time. Whoever has it in its
+/// processor's cache meanwhile decides many times at full speed, where taking turns would move it for every decision.
+#[cfg(not(loom))]
+pub(super) fn back_off(attempt: u32) {
+    for _ in 0..64 << attempt {
+        std::hint::spin_loop();
+    }
+}
+
+#[cfg(loom)]
+pub(super) fn back_off(_attempt: u32) {
+    loom::thread::yield_now();
+}

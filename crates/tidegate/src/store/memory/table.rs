@@ -12,11 +12,13 @@ use super::line::{Line, SLOTS, WORDS};
 use super::locked::{Found, Target};
 use super::registry::Registry;
 use super::slot::{ELSEWHERE, FINGERPRINT_BITS, Slot};
-use super::sync::{AtomicU64, AtomicUsize, Ordering, pause, zeroed_words};
+use super::sync::{AtomicU64, AtomicUsize, Ordering, back_off, zeroed_words};
 
 /// How full the table may be before a busy key is forgotten, in percent of its slots: two lines to choose from and
 /// three steps of moving fill it beyond that without fail.
 const LOAD: usize = 75;
+/// How often a decision is attempted without a lock.
+const ATTEMPTS: u32 = 3;
 /// In a table of fewer lines too many keys have both of theirs in common.
 const FEWEST: usize = 64;
 
@@ -48,8 +50,8 @@ pub(super) struct Home {
     pub(super) fingerprint: u64,
 }
 
-/// The two lines of a key and the versions they had when they were first looked at.
-type Looked<'a> = [(Line<'a>, u64); 2];
+/// A line and the version it had when it was first looked at.
+type Looked<'a> = (Line<'a>, u64);
 
 /// What an attempt without locks came to.
 enum Attempt {
@@ -86,12 +88,17 @@ impl Table {
     }
 
     /// Where the key with this hash can be.
-    #[inline]
     pub(super) fn home(&self, hash: u64) -> Home {
+        let (first, fingerprint) = self.first(hash);
+        Home { first, second: self.other(first, fingerprint), fingerprint }
+    }
+
+    /// The first line where the key with this hash can be, and its fingerprint.
+    #[inline]
+    fn first(&self, hash: u64) -> (usize, u64) {
         let fingerprint = (hash >> (64 - FINGERPRINT_BITS)).max(1);
         // The bits that are not in the fingerprint come first.
-        let first = scale(hash.rotate_left(FINGERPRINT_BITS), self.lines);
-        Home { first, second: self.other(first, fingerprint), fingerprint }
+        (scale(hash.rotate_left(FINGERPRINT_BITS), self.lines), fingerprint)
     }
 
     /// The other line of a key that can be in `line`.
@@ -106,16 +113,24 @@ impl Table {
         size_of_val(&*self.words) + self.elsewhere.bytes()
     }
 
-    /// Applies one operation. The clock is read once, after both lines of the key were asked for, so that the waits
-    /// overlap.
+    /// Applies one operation. The clock is read once, after the line where the key most likely is was asked for, so that
+    /// the waits overlap. What has nothing to do with the time comes before: reading the counter waits for it anyway,
+    /// and what comes after waits for the counter.
     #[inline(always)] // a decision is five words: copying it from call to call costs more than making it
-    pub(super) fn apply(&self, home: Home, quota: &Quota, op: Op, clock: impl FnOnce() -> Timestamp) -> Decision {
-        let lines = self.look(home);
+    pub(super) fn apply(&self, hash: u64, quota: &Quota, op: Op, clock: impl FnOnce() -> Timestamp) -> Decision {
+        let (index, fingerprint) = self.first(hash);
+        let first = self.glance(index);
+        let tag = self.registry.tag(quota);
         let now = clock();
-        match self.step_in_place(lines, home.fingerprint, quota, op, now) {
-            Some(decision) => decision,
-            None => self.apply_slowly(home, quota, op, now),
-        }
+        let found = || match first.0.find(fingerprint) {
+            Some(slot) => Some((first, slot)),
+            None => {
+                let second = self.glance(self.other(index, fingerprint));
+                Some((second, second.0.find(fingerprint)?))
+            }
+        };
+        let in_place = tag.zip(found()).and_then(|(tag, (line, slot))| step_in_place(line, slot, tag, quota, op, now));
+        in_place.unwrap_or_else(|| self.apply_slowly(self.home(hash), quota, op, now))
     }
 
     /// Forgets what is as good as new in the next few lines.
@@ -153,49 +168,28 @@ impl Table {
         self.words[self.offset + index].load(Ordering::Acquire)
     }
 
-    /// The two lines of a key, and their versions.
+    /// A line and its version, which is odd when somebody writes.
     #[inline]
-    fn look(&self, home: Home) -> Looked<'_> {
-        let (first, second) = (self.line(home.first), self.line(home.second));
-        [(first, first.version()), (second, second.version())]
+    fn glance(&self, index: usize) -> Looked<'_> {
+        let line = self.line(index);
+        (line, line.version_now())
     }
 
-    /// The usual case: a known key whose token bucket is in its slot and stays there. None, and nothing done, when it is
-    /// anything else or somebody else writes at the same time.
-    #[inline(always)]
-    fn step_in_place(
-        &self,
-        [(first, first_version), (second, second_version)]: Looked<'_>,
-        fingerprint: u64,
-        quota: &Quota,
-        op: Op,
-        now: Timestamp,
-    ) -> Option<Decision> {
-        let tag = self.registry.tag(quota)?;
-        let (line, version, index) = match first.find(fingerprint) {
-            Some(index) => (first, first_version, index),
-            None => (second, second_version, second.find(fingerprint)?),
-        };
-        let slot = line.slot(index);
-        if slot.tag != tag || !line.is_still(version) {
-            return None;
-        }
-        let (outcome, bucket) = slot.narrow().step(quota, op, now)?;
-        if outcome.changed {
-            let slot = Slot::of_narrow(fingerprint, tag, bucket)?;
-            line.try_lock(version)?.write(index, slot);
-        }
-        Some(outcome.decision)
+    /// A line, and its version once nobody writes.
+    fn look_at(&self, index: usize) -> Looked<'_> {
+        let line = self.line(index);
+        (line, line.version())
     }
 
-    /// Any case: attempts without a lock until one succeeds or it turns out to take one.
+    /// Any case: attempts without a lock until one succeeds or it turns out to take one, as it does when others were
+    /// quicker every time.
     #[inline(never)]
     fn apply_slowly(&self, home: Home, quota: &Quota, op: Op, now: Timestamp) -> Decision {
         if let Some(tag) = self.registry.tag(quota) {
-            for attempt in 0.. {
-                match self.attempt(self.look(home), home.fingerprint, tag, quota, op, now) {
+            for attempt in 0..ATTEMPTS {
+                match self.attempt(home, tag, quota, op, now) {
                     Attempt::Done(decision) => return decision,
-                    Attempt::Again => pause(attempt),
+                    Attempt::Again => back_off(attempt),
                     Attempt::Lock => break,
                 }
             }
@@ -204,18 +198,16 @@ impl Table {
     }
 
     /// One attempt without a lock before the write itself.
-    fn attempt(&self, lines: Looked<'_>, fingerprint: u64, tag: u16, quota: &Quota, op: Op, now: Timestamp) -> Attempt {
-        let [(first, first_version), (second, second_version)] = lines;
-        let found = match first.find(fingerprint) {
-            Some(index) => Some((first, first_version, index)),
-            None => second.find(fingerprint).map(|index| (second, second_version, index)),
-        };
-        let Some((line, version, index)) = found else {
+    fn attempt(&self, home: Home, tag: u16, quota: &Quota, op: Op, now: Timestamp) -> Attempt {
+        let fingerprint = home.fingerprint;
+        let lines = [self.look_at(home.first), self.look_at(home.second)];
+        let found = lines.into_iter().find_map(|looked| Some((looked, looked.0.find(fingerprint)?)));
+        let Some(((line, version), index)) = found else {
             let outcome = step(quota, &mut State::New, op, now);
             return match outcome.changed {
                 true => Attempt::Lock,
                 // Both at once: the key may have moved from one line to the other in between.
-                false if !first.is_still(first_version) || !second.is_still(second_version) => Attempt::Again,
+                false if lines.iter().any(|(line, version)| !line.is_still(*version)) => Attempt::Again,
                 false => Attempt::Done(outcome.decision),
             };
         };
@@ -238,6 +230,29 @@ impl Table {
         }
         Attempt::Done(outcome.decision)
     }
+}
+
+/// The usual case: a known key whose token bucket is in its slot and stays there. None, and nothing done, when it is
+/// anything else or somebody else writes at the same time.
+#[inline(always)]
+fn step_in_place(
+    (line, version): Looked<'_>,
+    index: usize,
+    tag: u16,
+    quota: &Quota,
+    op: Op,
+    now: Timestamp,
+) -> Option<Decision> {
+    let slot = line.slot(index);
+    if slot.tag != tag || version & 1 != 0 || !line.is_still(version) {
+        return None;
+    }
+    let (outcome, bucket) = slot.narrow().step(quota, op, now)?;
+    if outcome.changed {
+        let slot = Slot::of_narrow(slot.fingerprint, tag, bucket)?;
+        line.try_lock(version)?.write(index, slot);
+    }
+    Some(outcome.decision)
 }
 
 /// A number below `range`, by the high bits of `bits`.
