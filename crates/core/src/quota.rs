@@ -217,11 +217,15 @@ impl Quota {
     fn tagged(mut self) -> Self {
         let whole = u128::from(self.capacity) * u128::from(self.unit);
         self.whole = if whole < 1 << 63 { whole as u64 } else { 0 };
-        let debt = self.max_debt.map_or(u64::MAX, u64::from);
-        let shape = u64::from(self.buckets) << 8 | self.algorithm as u64;
-        let numbers = [self.period, self.start, self.rate.into(), self.capacity.into(), debt, shape];
+        let numbers = [self.period, self.start, self.rate.into(), self.capacity.into(), self.rest()];
         self.tag = numbers.iter().fold(0, |tag, number| mix(tag ^ number));
         self
+    }
+
+    /// Everything that is not a number of its own in the tag.
+    fn rest(&self) -> u64 {
+        let debt = self.max_debt.map_or(1 << 32, u64::from);
+        debt << 16 | u64::from(self.buckets) << 8 | self.algorithm as u64
     }
 
     pub(crate) const fn capacity_u32(&self) -> u32 {
@@ -275,15 +279,13 @@ impl Quota {
 impl PartialEq for Quota {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
-        // The tag first: it nearly always tells. What is worked out from the rest need not be compared.
+        // The tag first: it nearly always tells. Where it does not, the first four numbers in it do: no two numbers are
+        // mixed into the same, so with these and the tag the same, the rest is the same.
         self.tag == other.tag
             && self.rate == other.rate
             && self.period == other.period
             && self.capacity == other.capacity
             && self.start == other.start
-            && self.max_debt == other.max_debt
-            && self.buckets == other.buckets
-            && self.algorithm == other.algorithm
     }
 }
 

@@ -61,11 +61,11 @@ pub(super) struct Shared {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Limits {
     shared: Shared,
-    /// A power of two of places, at most half of them taken: a name is in the first free one from its hash on.
+    /// A power of two of places, at most half of them taken: a name is in the first free one from its word's place on.
     places: Box<[Place]>,
 }
 
-/// The hash of a name and the limit of that name, if there is one.
+/// The word of a name and the limit of that name, if there is one.
 type Place = Option<(u64, Arc<Named>)>;
 
 impl Limits {
@@ -120,12 +120,12 @@ impl Limits {
 
     #[inline]
     fn find(&self, name: &str) -> Option<&Arc<Named>> {
-        let hash = hash(name);
-        let mut place = hash as usize;
+        let word = word(name);
+        let mut place = place_of(word);
         loop {
             place &= self.places.len().wrapping_sub(1);
             let (known, named) = self.places.get(place)?.as_ref()?;
-            if *known == hash && same(named.name(), name) {
+            if *known == word && (name.len() <= WHOLE || named.name() == name) {
                 return Some(named);
             }
             place += 1;
@@ -139,12 +139,12 @@ impl Limits {
         let mut places = vec![None; (all.len() * 2).next_power_of_two()];
         let mask = places.len() - 1;
         for named in all {
-            let hash = hash(named.name());
-            let mut place = hash as usize & mask;
+            let word = word(named.name());
+            let mut place = place_of(word) & mask;
             while places[place].is_some() {
                 place = (place + 1) & mask;
             }
-            places[place] = Some((hash, named));
+            places[place] = Some((word, named));
         }
         self.places = places.into();
     }
@@ -155,35 +155,37 @@ impl Limits {
     }
 }
 
-/// Whether two names are the same. Most are short enough to be two words, which need no call.
+/// The longest name that is whole in its word.
+const WHOLE: usize = 7;
+
+/// A name as one word: all of it and its length when it is short, so that nothing else need be compared; else a plain,
+/// quick hash of both ends. The names here are the operator's, so nobody can fill the places with colliding ones, and
+/// names that are alike at both ends are only found a little later.
 #[inline]
-fn same(a: &str, b: &str) -> bool {
-    let (a, b) = (a.as_bytes(), b.as_bytes());
-    if a.len() != b.len() {
-        return false;
-    }
-    match a.len() {
-        4..=8 => a.first_chunk::<4>() == b.first_chunk() && a.last_chunk::<4>() == b.last_chunk(),
-        9..=16 => a.first_chunk::<8>() == b.first_chunk() && a.last_chunk::<8>() == b.last_chunk(),
-        _ => a == b,
+fn word(name: &str) -> u64 {
+    let bytes = name.as_bytes();
+    match (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
+        (Some(first), Some(last)) => {
+            let ends = u64::from_le_bytes(*first) ^ u64::from_le_bytes(*last).rotate_left(32);
+            // The highest byte of a short name's word is its length.
+            mixed(ends ^ bytes.len() as u64) | 0xff << 56
+        }
+        _ => {
+            bytes.iter().fold(bytes.len() as u64, |word, byte| word << 8 | u64::from(*byte))
+                << (8 * (WHOLE - bytes.len()))
+        }
     }
 }
 
-/// A plain, quick hash of both ends of a name and its length. The names here are the operator's, so nobody can fill the
-/// places with colliding ones, and names that are alike in all of these are only found a little later.
+/// Where the search for a word begins, once it is cut down to how many places there are.
 #[inline]
-fn hash(name: &str) -> u64 {
-    let bytes = name.as_bytes();
-    let ends = match (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
-        (Some(first), Some(last)) => u64::from_le_bytes(*first) ^ u64::from_le_bytes(*last).rotate_left(32),
-        _ => match (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
-            (Some(first), Some(last)) => {
-                u64::from(u32::from_le_bytes(*first)) ^ u64::from(u32::from_le_bytes(*last)) << 32
-            }
-            _ => bytes.iter().fold(0, |ends, byte| ends << 8 | u64::from(*byte)),
-        },
-    };
-    let mixed = (ends ^ bytes.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+fn place_of(word: u64) -> usize {
+    mixed(word) as usize
+}
+
+#[inline]
+fn mixed(bits: u64) -> u64 {
+    let mixed = bits.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed ^ (mixed >> 32)
 }
 

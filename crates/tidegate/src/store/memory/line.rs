@@ -129,6 +129,17 @@ impl<'a> Held<'a> {
         }
     }
 
+    /// Writes a slot whose key and quota stay the same. What all slots share mostly stays the same too.
+    #[inline(always)]
+    pub(super) fn rewrite(&self, index: usize, old: Slot, new: Slot) {
+        let ((_, _, before), (a, b, after)) = (old.pack(), new.pack());
+        if before != after {
+            return self.write(index, new);
+        }
+        self.store(1 + 2 * index, a);
+        self.store(2 + 2 * index, b);
+    }
+
     /// Empties a slot.
     pub(super) fn clear(&self, index: usize) {
         self.write(index, Slot::default());

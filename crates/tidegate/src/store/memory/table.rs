@@ -249,8 +249,8 @@ fn step_in_place(
     }
     let (outcome, bucket) = slot.narrow().step(quota, op, now)?;
     if outcome.changed {
-        let slot = Slot::of_narrow(slot.fingerprint, tag, bucket)?;
-        line.try_lock(version)?.write(index, slot);
+        let new = Slot::of_narrow(slot.fingerprint, tag, bucket)?;
+        line.try_lock(version)?.rewrite(index, slot, new);
     }
     Some(outcome.decision)
 }
