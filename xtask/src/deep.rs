@@ -1,12 +1,15 @@
 //! `cargo xtask deep`: the longer runs, bounded.
 
 use crate::cargo::{Failed, cargo, step};
+use crate::servers::Servers;
 use crate::test;
 
 pub(crate) fn run() -> Result<(), Failed> {
     let mut oracle = cargo(["test", "--release", "--workspace", "--all-features", "--test", "*", "--"]);
     oracle.args(["random_", "oracle", "bound"]).env("TIDEGATE_ORACLE_SEEDS", "3000");
-    step("oracle, 3,000 seeds a store", &mut oracle)?;
+    let servers = Servers::start()?;
+    step("oracle, 3,000 seeds a store", oracle.envs(servers.environment()))?;
+    drop(servers);
     test::loom(4)?;
     let soak = ["run", "--release", "--package", "tidegate-benches", "--", "soak"];
     step("soak: four threads, a table that is always full, two minutes", &mut cargo(soak))

@@ -6,6 +6,7 @@ mod bench;
 mod cargo;
 mod deep;
 mod features;
+mod servers;
 mod test;
 
 use std::process::ExitCode;
@@ -13,9 +14,10 @@ use std::process::ExitCode;
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  test    everything that has to hold: format, clippy, tests, loom, docs, examples, every feature alone
-  bench   side by side with the peers, as ratios in one run
-  deep    the longer runs: more oracle traces, a deeper loom search, a soak of the memory store
+  test     everything that has to hold: format, clippy, tests, loom, docs, examples, every feature alone
+  bench    side by side with the peers, as ratios in one run
+  deep     the longer runs: more oracle traces, a deeper loom search, a soak of the memory store
+  servers  the Redis, Valkey and cluster that the tests talk to, for working by hand
 ";
 
 fn main() -> ExitCode {
@@ -28,6 +30,7 @@ fn main() -> ExitCode {
         "test" => test::run(),
         "bench" => bench::run(rest),
         "deep" => deep::run(),
+        "servers" => servers::run(),
         "help" | "-h" | "--help" => {
             print!("{HELP}");
             return ExitCode::SUCCESS;

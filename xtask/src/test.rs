@@ -5,18 +5,22 @@ use std::process::Command;
 
 use crate::cargo::{Failed, cargo, step};
 use crate::features;
+use crate::servers::Servers;
 
 pub(crate) fn run() -> Result<(), Failed> {
     step("format", &mut cargo(["fmt", "--all", "--check"]))?;
     let clippy = ["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
     step("clippy", &mut cargo(clippy))?;
     each_feature_alone()?;
-    step("tests", &mut cargo(["test", "--workspace", "--all-features", "--all-targets"]))?;
+    let servers = Servers::start()?;
+    let tests = ["test", "--workspace", "--all-features", "--all-targets"];
+    step("tests", cargo(tests).envs(servers.environment()))?;
+    examples(&servers)?;
+    drop(servers);
     step("doc tests", &mut cargo(["test", "--workspace", "--all-features", "--doc"]))?;
     loom(2)?;
     let docs = ["doc", "--workspace", "--all-features", "--no-deps"];
     step("docs", cargo(docs).env("RUSTDOCFLAGS", "-D warnings"))?;
-    examples()?;
     wasm()
 }
 
@@ -52,7 +56,7 @@ fn each_feature_alone() -> Result<(), Failed> {
 }
 
 /// The examples that end by themselves run, and say what they say.
-fn examples() -> Result<(), Failed> {
+fn examples(servers: &Servers) -> Result<(), Failed> {
     let folder = Path::new("examples");
     let files = std::fs::read_dir(folder).map_err(|error| Failed(format!("examples: {error}")))?;
     let mut names: Vec<String> = files
@@ -66,7 +70,7 @@ fn examples() -> Result<(), Failed> {
         if name == "window_edge" {
             command.args(["--", "--check"]);
         }
-        step(&format!("example {name}"), &mut command)?;
+        step(&format!("example {name}"), command.envs(servers.environment()))?;
     }
     Ok(())
 }

@@ -1,0 +1,55 @@
+//! Redis from Debian's packages.
+
+use std::net::TcpStream;
+use std::process::Command;
+
+use super::get::on_path;
+use crate::cargo::{Failed, step};
+
+const ADVICE: &str = "install Redis 7 or newer, so that redis-server, redis-cli and redis-benchmark are on PATH \
+                      (Debian and Ubuntu: apt-get install redis-server redis-tools)";
+
+/// Installs the packages, as root or with a sudo that asks nothing.
+pub(crate) fn install_redis() -> Result<(), Failed> {
+    if on_path("apt-get").is_none() {
+        return Err(Failed(format!("Redis is missing, and there is no apt-get to get it with: {ADVICE}")));
+    }
+    let root = is_root()?;
+    if !root && !may_sudo() {
+        return Err(Failed(format!("Redis is missing, and only root can get it: {ADVICE}")));
+    }
+    let service_before = port_of_the_service_answers();
+    let failed = |error: Failed| Failed(format!("{error}\n{ADVICE}"));
+    step("redis: apt-get update", apt_get(root).arg("update")).map_err(failed)?;
+    let packages = ["install", "--yes", "--no-install-recommends", "redis-server", "redis-tools"];
+    step("redis: apt-get install", apt_get(root).args(packages)).map_err(failed)?;
+    if !service_before && port_of_the_service_answers() {
+        println!(
+            "The package started a service on port 6379, which no test uses: systemctl disable --now redis-server"
+        );
+    }
+    Ok(())
+}
+
+fn apt_get(root: bool) -> Command {
+    let mut command = Command::new(if root { "env" } else { "sudo" });
+    if !root {
+        command.args(["-n", "env"]);
+    }
+    // Somebody else may be installing something: wait for them.
+    command.args(["DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-o", "DPkg::Lock::Timeout=120"]);
+    command
+}
+
+fn is_root() -> Result<bool, Failed> {
+    let output = Command::new("id").arg("-u").output().map_err(|error| Failed(format!("id: {error}")))?;
+    Ok(output.stdout.trim_ascii() == b"0")
+}
+
+fn may_sudo() -> bool {
+    Command::new("sudo").args(["-n", "true"]).output().is_ok_and(|output| output.status.success())
+}
+
+fn port_of_the_service_answers() -> bool {
+    TcpStream::connect(("127.0.0.1", 6379)).is_ok()
+}
