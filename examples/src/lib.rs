@@ -11,6 +11,9 @@ mod documents {
     #[doc = include_str!("../../CONTRIBUTING.md")]
     mod contributing {}
 
+    #[doc = include_str!("../../docs/redis.md")]
+    mod redis {}
+
     #[doc = include_str!("../../docs/choosing-an-algorithm.md")]
     mod choosing_an_algorithm {}
 }

@@ -140,6 +140,21 @@ impl Decision {
         .into()
     }
 
+    /// A yes that no store gave: it was broken, and the limit is to admit then. Nobody knows what is left, so nothing
+    /// is promised: `remaining` is 0 and there is no time to wait for.
+    pub fn admitted_without_store(limit: u32) -> Self {
+        DecisionParts {
+            allowed: true,
+            limit,
+            remaining: 0,
+            retry_after: None,
+            next_after: None,
+            reset_after: 0,
+            reason: Some(Reason::Store),
+        }
+        .into()
+    }
+
     /// Whether the request may go on.
     pub const fn allowed(&self) -> bool {
         self.verdict & ALLOWED != 0

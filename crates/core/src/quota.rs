@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::hash::mix;
@@ -188,6 +189,29 @@ impl Quota {
             .collect()
     }
 
+    /// What one of `replicas` may admit so that all of them together keep to this quota's rate: its numbers divided and
+    /// rounded down, and never less than 1.
+    ///
+    /// A rate that is less than 1 for each becomes 1 in a period that is as many times longer, up to [`MAX_PERIOD`].
+    /// Where the capacity is less than 1 for each, the replicas can admit one each at once, which is more than it.
+    pub fn share(&self, replicas: NonZeroU32) -> Quota {
+        let replicas = replicas.get();
+        let longer = u64::from(replicas.div_ceil(self.rate)).min(MAX_PERIOD.as_micros() as u64 / self.period);
+        let rate = (self.rate / replicas).max(1);
+        let period = self.period * longer;
+        let divisor = gcd(rate.into(), period);
+        Quota {
+            rate,
+            period,
+            capacity: (self.capacity / replicas).max(1),
+            max_debt: self.max_debt.map(|debt| debt / replicas),
+            unit: period / divisor,
+            refill: (u64::from(rate) / divisor) as u32,
+            ..*self
+        }
+        .tagged()
+    }
+
     /// How it counts.
     pub const fn algorithm(&self) -> Algorithm {
         self.algorithm
@@ -249,7 +273,8 @@ impl Quota {
         self.start
     }
 
-    pub(crate) const fn unit(&self) -> u64 {
+    /// Sub-units in one unit of a token bucket: what a store needs that does the arithmetic itself.
+    pub const fn unit(&self) -> u64 {
         self.unit
     }
 
@@ -257,12 +282,13 @@ impl Quota {
         self.whole
     }
 
-    pub(crate) const fn refill(&self) -> u64 {
+    /// Sub-units that a microsecond brings to a token bucket.
+    pub const fn refill(&self) -> u64 {
         self.refill as u64
     }
 
     /// How much may be taken beyond the capacity by a reservation.
-    pub(crate) fn slack(&self) -> u64 {
+    pub fn slack(&self) -> u64 {
         self.max_debt.map_or(MAX_COUNT, u64::from)
     }
 
@@ -443,5 +469,39 @@ mod tests {
         let parts = whole.split(3).unwrap();
         let numbers: Vec<_> = parts.iter().map(|part| (part.rate, part.capacity, part.max_debt)).collect();
         assert_eq!(numbers, [(4, 7, Some(2)), (3, 7, Some(2)), (3, 6, Some(1))]);
+    }
+
+    #[test]
+    fn shares_of_all_replicas_keep_to_the_rate() {
+        for algorithm in Algorithm::ALL {
+            for rate in [1, 2, 7, 10, MAX_COUNT] {
+                let whole = Quota::new(algorithm, rate, minutes(1)).unwrap();
+                for replicas in [1, 2, 3, 7, 10, 11, 500] {
+                    let share = whole.share(NonZeroU32::new(replicas).unwrap());
+                    // Rate over period, multiplied out.
+                    let together = u128::from(replicas) * u128::from(share.rate) * u128::from(whole.period);
+                    let allowed = u128::from(whole.rate) * u128::from(share.period);
+                    assert!(together <= allowed, "{replicas} of {share:?} are more than {whole:?}");
+                    // As it would have been built from its numbers.
+                    let built = Quota::new(algorithm, share.rate.into(), share.parts().period).unwrap();
+                    assert_eq!((share.unit, share.refill, share.whole), (built.unit, built.refill, built.whole));
+                    assert_eq!(share, built);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_share_divides_every_number() {
+        let share = |quota: Quota, replicas| {
+            let share = quota.share(NonZeroU32::new(replicas).unwrap());
+            (share.rate, share.parts().period, share.capacity, share.max_debt)
+        };
+        let whole = Quota::token_bucket(10, minutes(1)).unwrap().capacity(20).unwrap().max_debt(5).unwrap();
+        assert_eq!(share(whole, 1), (10, minutes(1), 20, Some(5)));
+        assert_eq!(share(whole, 3), (3, minutes(1), 6, Some(1)));
+        assert_eq!(share(whole, 15), (1, minutes(2), 1, Some(0)));
+        let yearly = Quota::sliding_window(1, days(100)).unwrap().buckets(5).unwrap();
+        assert_eq!(share(yearly, 50), (1, days(300), 1, None));
     }
 }

@@ -30,6 +30,9 @@
 //! | --- | --- |
 //! | `config` | limits from a TOML or YAML file, with errors that carry line and column |
 //! | `tokio` | a sleeper for [`Limiter::acquire`] on tokio's timer |
+//! | `redis` | limits on Redis, Valkey or a cluster of them; see [`redis`] and `docs/redis.md` in the repository |
+//! | `metrics` | counters, latencies and states through the `metrics` facade; see [`resilience`] |
+//! | `tracing` | a span for every call of a store; see [`resilience`] |
 //! | `testing` | the testing entry of the stores, through which a test passes the time |
 #![forbid(unsafe_code)]
 
@@ -38,6 +41,7 @@ mod clock;
 pub mod config;
 mod limiter;
 mod net;
+pub mod resilience;
 mod store;
 
 #[cfg(feature = "tokio")]
@@ -48,4 +52,6 @@ pub use limiter::{
 };
 pub use net::{Network, NetworkError};
 pub use store::memory::{MemoryStats, MemoryStore, MemoryStoreBuilder};
+#[cfg(feature = "redis")]
+pub use store::{redis, rendezvous::Rendezvous, together::Together};
 pub use tidegate_core::*;

@@ -18,6 +18,18 @@ pub enum StoreErrorKind {
     Unsupported,
 }
 
+impl StoreErrorKind {
+    /// The name used in metrics and logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            StoreErrorKind::Unavailable => "unavailable",
+            StoreErrorKind::Timeout => "timeout",
+            StoreErrorKind::Corrupt => "corrupt",
+            StoreErrorKind::Unsupported => "unsupported",
+        }
+    }
+}
+
 /// A store could not decide. Says whether trying again can help.
 #[derive(Debug, Clone)]
 pub struct StoreError(Arc<Inner>); // one word: it travels beside every decision

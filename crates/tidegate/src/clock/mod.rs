@@ -4,8 +4,8 @@ mod counter;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -18,7 +18,8 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
 }
 
-/// A clock that can also be waited on: what [`acquire`](crate::Limiter::acquire) sleeps with.
+/// A clock that can also be waited on: what [`acquire`](crate::Limiter::acquire) and
+/// [`Timeout`](crate::resilience::Timeout) sleep with.
 pub trait Sleeper: Clock {
     /// Ends when that much time has passed on this clock.
     fn sleep(&self, span: Duration) -> BoxFuture<'static, ()>;
@@ -28,6 +29,22 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
     fn now(&self) -> Timestamp {
         C::now(self)
     }
+}
+
+impl<C: Sleeper + ?Sized> Sleeper for Arc<C> {
+    fn sleep(&self, span: Duration) -> BoxFuture<'static, ()> {
+        C::sleep(self, span)
+    }
+}
+
+/// What came of `wanted`, unless `limit` ended before it did.
+pub(crate) async fn before<T>(limit: impl Future<Output = ()>, wanted: impl Future<Output = T>) -> Option<T> {
+    let (mut wanted, mut limit) = (pin!(wanted), pin!(limit));
+    poll_fn(|context| match wanted.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => limit.as_mut().poll(context).map(|()| None),
+    })
+    .await
 }
 
 /// The system's clock.

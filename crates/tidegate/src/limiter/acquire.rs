@@ -1,8 +1,5 @@
 //! Waiting until a quota admits.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use tidegate_core::{Cost, Decision, Op, Reason};
@@ -10,6 +7,7 @@ use tidegate_core::{Cost, Decision, Op, Reason};
 use super::Error;
 use super::call::Call;
 use super::route::Route;
+use crate::clock::before;
 
 impl Call<'_> {
     /// Asks until it is allowed, in the order in which callers came, for `within` at most.
@@ -25,7 +23,7 @@ impl Call<'_> {
             return self.try_once(Op::Limit(cost)).await;
         }
         let ticket = self.inner.queues.join(self.queue()?);
-        let in_time = first_of(ticket.turn(), sleeper.sleep(within)).await;
+        let in_time = before(sleeper.sleep(within), ticket.turn()).await.is_some();
         if !in_time || sleeper.now() > deadline {
             let look = self.try_once(Op::Check(cost)).await?;
             let named = self.named()?;
@@ -76,16 +74,4 @@ fn too_late(look: Decision) -> Decision {
         parts.retry_after = Some(0);
     }
     parts.into()
-}
-
-/// Whether `wanted` ended before `limit` did.
-async fn first_of(wanted: impl Future<Output = ()>, limit: impl Future<Output = ()>) -> bool {
-    let (mut wanted, mut limit) = (pin!(wanted), pin!(limit));
-    poll_fn(|context| {
-        if wanted.as_mut().poll(context).is_ready() {
-            return Poll::Ready(true);
-        }
-        limit.as_mut().poll(context).map(|()| false)
-    })
-    .await
 }

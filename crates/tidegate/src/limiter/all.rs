@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use tidegate_core::{All, Cost, Decision, DecisionParts, Key, Op, Quota, Reason, Request, Store};
+use tidegate_core::{All, Cost, Decision, Key, Op, Quota, Request, Store};
 
 use super::call::Call;
 use super::limits::Named;
@@ -59,7 +59,8 @@ impl Limiter {
                 let op = if passes { Op::Limit(part.cost) } else { Op::Check(part.cost) };
                 let asked = part.call.asked(&part.named, op);
                 // The others were decided already: a broken store behind this one must not hold them back.
-                asked.ask(&self.inner).await.unwrap_or_else(|_| unknown(asked.capacity()))
+                let answer = asked.ask(&self.inner).await;
+                answer.unwrap_or_else(|_| Decision::admitted_without_store(asked.capacity()))
             } else {
                 enforced.next().expect("one decision for each part that is enforced")
             };
@@ -114,18 +115,4 @@ impl Limiter {
         });
         Ok(All::new(in_order.collect()))
     }
-}
-
-/// What a shadow limit says when its store could not: yes, and why nobody knows more.
-fn unknown(limit: u32) -> Decision {
-    DecisionParts {
-        allowed: true,
-        limit,
-        remaining: 0,
-        retry_after: None,
-        next_after: None,
-        reset_after: 0,
-        reason: Some(Reason::Store),
-    }
-    .into()
 }

@@ -1,3 +1,9 @@
 //! The stores: where the state of keys lives.
 
 pub(crate) mod memory;
+#[cfg(feature = "redis")]
+pub mod redis;
+#[cfg(feature = "redis")]
+pub(crate) mod rendezvous;
+#[cfg(feature = "redis")]
+pub(crate) mod together;

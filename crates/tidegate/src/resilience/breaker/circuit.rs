@@ -1,0 +1,144 @@
+//! The state of a breaker, without a store.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tidegate_core::{StoreError, StoreErrorKind, Timestamp};
+
+use super::super::telemetry;
+use super::BreakerState;
+use crate::clock::Clock;
+
+/// When calls may pass.
+pub(super) struct Circuit {
+    pub(super) name: Box<str>,
+    /// How many failures in a row open it.
+    pub(super) failures: u32,
+    /// How long it stays open before a call may try again.
+    pub(super) pause: Duration,
+    pub(super) clock: Arc<dyn Clock>,
+    position: Mutex<Position>,
+}
+
+enum Position {
+    /// Calls pass. So many of the last ones failed, in a row.
+    Closed { failed: u32 },
+    /// Calls are refused until then.
+    Open { until: Timestamp },
+    /// One call is trying. The others are refused.
+    HalfOpen,
+}
+
+/// What a call says about the health of the store.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Health {
+    Good,
+    Bad,
+    /// Nothing: as if the call had not been made.
+    Unknown,
+}
+
+/// Leave to make one call. Dropped without a report, it leaves the circuit as if the call had not been made.
+pub(super) struct Pass<'a> {
+    circuit: &'a Circuit,
+    /// The one call that tries whether the store is back.
+    probes: bool,
+}
+
+impl Circuit {
+    pub(super) fn new(name: &str, failures: u32, pause: Duration, clock: Arc<dyn Clock>) -> Self {
+        telemetry::describe();
+        telemetry::breaker_state(name, BreakerState::Closed);
+        let position = Mutex::new(Position::Closed { failed: 0 });
+        Circuit { name: name.into(), failures, pause, clock, position }
+    }
+
+    pub(super) fn state(&self) -> BreakerState {
+        self.lock().state()
+    }
+
+    /// Leave to make a call, or why not.
+    pub(super) fn enter(&self) -> Result<Pass<'_>, StoreError> {
+        let mut position = self.lock();
+        match &mut *position {
+            Position::Closed { .. } => Ok(Pass { circuit: self, probes: false }),
+            Position::Open { until } => {
+                let now = self.clock.now();
+                // A clock that went back makes the pause begin anew, and not last until it has caught up.
+                *until = now.saturating_add(self.pause).min(*until);
+                let left = until.since(now);
+                if !left.is_zero() {
+                    return Err(refused(format!("circuit open, next try in {left:?}")));
+                }
+                self.turn(&mut position, Position::HalfOpen);
+                Ok(Pass { circuit: self, probes: true })
+            }
+            Position::HalfOpen => Err(refused("circuit half open, another call is trying".to_owned())),
+        }
+    }
+
+    /// Under the lock, so that the state in metrics is the last one.
+    fn turn(&self, position: &mut Position, to: Position) {
+        *position = to;
+        telemetry::breaker_state(&self.name, position.state());
+    }
+
+    fn open(&self, position: &mut Position) {
+        self.turn(position, Position::Open { until: self.clock.now().saturating_add(self.pause) });
+        telemetry::breaker_opened(&self.name);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Position> {
+        self.position.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Position {
+    fn state(&self) -> BreakerState {
+        match self {
+            Position::Closed { .. } => BreakerState::Closed,
+            Position::Open { .. } => BreakerState::Open,
+            Position::HalfOpen => BreakerState::HalfOpen,
+        }
+    }
+}
+
+impl Pass<'_> {
+    /// What came of the call.
+    pub(super) fn report(mut self, health: Health) {
+        let good = match health {
+            Health::Good => true,
+            Health::Bad => false,
+            Health::Unknown => return,
+        };
+        let probes = std::mem::take(&mut self.probes);
+        let circuit = self.circuit;
+        let mut position = circuit.lock();
+        match &mut *position {
+            Position::Closed { failed } if good => *failed = 0,
+            Position::Closed { failed } => {
+                *failed += 1;
+                if *failed >= circuit.failures {
+                    circuit.open(&mut position);
+                }
+            }
+            Position::HalfOpen if probes && good => circuit.turn(&mut position, Position::Closed { failed: 0 }),
+            Position::HalfOpen if probes => circuit.open(&mut position),
+            // A call that began before the circuit opened says nothing new.
+            Position::Open { .. } | Position::HalfOpen => {}
+        }
+    }
+}
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        if self.probes {
+            // The next call tries.
+            self.circuit.turn(&mut self.circuit.lock(), Position::Open { until: Timestamp::EPOCH });
+        }
+    }
+}
+
+fn refused(message: String) -> StoreError {
+    StoreError::new(StoreErrorKind::Unavailable, message)
+}

@@ -1,0 +1,100 @@
+//! All or nothing over keys that do not live together.
+
+use tidegate_core::{All, Decision, Op, Request, StoreError, StoreErrorKind, Timestamp};
+
+use super::all::Asked;
+use super::{Connection, RedisStore, unsupported};
+
+/// What becomes of an all-or-nothing call in a cluster when its keys do not live [`Together`](crate::Together).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Apart {
+    /// It is refused, and nothing is taken.
+    #[default]
+    Refuse,
+    /// Group after group is taken, and given back when a later one denies: others may be denied meanwhile for what is
+    /// given back later, and what was taken stays taken when giving back fails, which the error says.
+    Refund,
+}
+
+impl<C: Connection> RedisStore<C> {
+    pub(super) async fn decide_all(&self, requests: &[Request<'_>], at: Option<Timestamp>) -> Result<All, StoreError> {
+        let groups = self.groups(requests);
+        match (groups.len(), self.apart) {
+            (0, _) => Ok(All::new(Vec::new())),
+            (1, _) => self.decide_together(&Asked::new(&self.names, requests)?, at).await,
+            (_, Apart::Refuse) => Err(unsupported(
+                "all-or-nothing over keys that live on different nodes of the cluster: \
+                 let them live together (RedisStoreBuilder::together), or allow RedisStoreBuilder::apart(Apart::Refund)",
+            )),
+            (_, Apart::Refund) => self.take_in_turn(requests, &groups, at).await,
+        }
+    }
+
+    /// Which requests can be taken in one call, by number.
+    fn groups(&self, requests: &[Request<'_>]) -> Vec<Vec<usize>> {
+        let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
+        for (index, request) in requests.iter().enumerate() {
+            let place = if C::CLUSTER { self.names.place(request.scope, request.key) } else { String::new() };
+            match groups.iter_mut().find(|(known, _)| *known == place) {
+                Some((_, group)) => group.push(index),
+                None => groups.push((place, vec![index])),
+            }
+        }
+        groups.into_iter().map(|(_, group)| group).collect()
+    }
+
+    async fn take_in_turn(
+        &self,
+        requests: &[Request<'_>],
+        groups: &[Vec<usize>],
+        at: Option<Timestamp>,
+    ) -> Result<All, StoreError> {
+        let mut decisions: Vec<Option<Decision>> = vec![None; requests.len()];
+        let mut denied = None;
+        for (number, group) in groups.iter().enumerate() {
+            let asked: Vec<_> = group.iter().map(|index| requests[*index]).collect();
+            let all = match self.decide_together(&Asked::new(&self.names, &asked)?, at).await {
+                Ok(all) => all,
+                Err(error) => {
+                    self.give_back(requests, &groups[..number], at).await?;
+                    return Err(error);
+                }
+            };
+            let allowed = all.allowed();
+            for (index, decision) in group.iter().zip(all.into_decisions()) {
+                decisions[*index] = Some(decision);
+            }
+            if !allowed {
+                denied = Some(number);
+                break;
+            }
+        }
+        if let Some(number) = denied {
+            self.give_back(requests, &groups[..number], at).await?;
+            // Whoever did not deny reports what it has.
+            for index in groups.iter().enumerate().filter(|(group, _)| *group != number).flat_map(|(_, group)| group) {
+                let Op::Limit(cost) = requests[*index].op else { continue };
+                let look = Request { op: Op::Check(cost), ..requests[*index] };
+                decisions[*index] = Some(self.decide(&look, at).await?);
+            }
+        }
+        Ok(All::new(decisions.into_iter().flatten().collect()))
+    }
+
+    async fn give_back(
+        &self,
+        requests: &[Request<'_>],
+        groups: &[Vec<usize>],
+        at: Option<Timestamp>,
+    ) -> Result<(), StoreError> {
+        for index in groups.iter().flatten() {
+            let Op::Limit(cost) = requests[*index].op else { continue };
+            let back = Request { op: Op::Refund(cost), ..requests[*index] };
+            if let Err(error) = self.decide(&back, at).await {
+                let what = "redis: the call was denied, and what it had taken could not be given back";
+                return Err(StoreError::caused_by(StoreErrorKind::Unavailable, what, error));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,124 @@
+//! How a [`RedisStore`] is made.
+
+use std::time::Duration;
+
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::cluster::ClusterClientBuilder;
+use redis::cluster_async::ClusterConnection;
+use redis::io::tcp::TcpSettings;
+use redis::{Client, IntoConnectionInfo};
+use tidegate_core::StoreError;
+
+use super::codec::micros;
+use super::error::store_error;
+use super::keys::{Names, secret};
+use super::{Apart, Connection, RedisStore};
+use crate::store::together::Together;
+
+/// How long a lost connection is waited for before the next attempt to make another, at most.
+const RECONNECT: Duration = Duration::from_millis(500);
+
+/// How long a server may leave what was sent unacknowledged before the connection counts as dead.
+#[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
+const CUT_OFF: Duration = Duration::from_secs(2);
+
+/// How a [`RedisStore`] with other settings is made.
+#[derive(Clone, Default)]
+pub struct RedisStoreBuilder {
+    names: Names,
+    min_ttl: Duration,
+    apart: Apart,
+    label: Option<String>,
+}
+
+impl RedisStoreBuilder {
+    /// Keys are hashed with HMAC-SHA256 under this secret, so that no user id and no address can be read in Redis. Every
+    /// process needs the same secret; with another one everybody starts anew.
+    #[must_use]
+    pub fn hash_keys(mut self, with: impl AsRef<[u8]>) -> Self {
+        self.names.secret = Some(secret(with.as_ref()));
+        self
+    }
+
+    /// Which keys live together in a cluster, by a hash tag in their names.
+    #[must_use]
+    pub fn together(mut self, together: Together) -> Self {
+        self.names.together = together;
+        self
+    }
+
+    /// What becomes of an all-or-nothing call whose keys do not live together.
+    #[must_use]
+    pub fn apart(mut self, apart: Apart) -> Self {
+        self.apart = apart;
+        self
+    }
+
+    /// Keys live at least that long after they were written. They live until they are as good as new, and a second
+    /// more, in any case.
+    #[must_use]
+    pub fn min_ttl(mut self, min_ttl: Duration) -> Self {
+        self.min_ttl = min_ttl;
+        self
+    }
+
+    /// What the store is called in metrics: `redis` unless said otherwise.
+    #[must_use]
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// A store over a connection that the caller has made. Share it with whatever else asks this server: it is one
+    /// connection for any number of stores and limiters.
+    pub fn over<C: Connection>(mut self, connection: C) -> RedisStore<C> {
+        self.names.for_cluster = C::CLUSTER;
+        RedisStore {
+            connection,
+            names: self.names,
+            min_ttl: micros(self.min_ttl).div_ceil(1_000),
+            apart: self.apart,
+            label: self.label.as_deref().unwrap_or("redis").into(),
+        }
+    }
+
+    /// A store on one server, over a connection of its own that comes back by itself. The server has to be there now.
+    pub async fn connect(self, server: impl IntoConnectionInfo) -> Result<RedisStore, StoreError> {
+        let server = server.into_connection_info().map_err(store_error)?.set_tcp_settings(tcp_settings());
+        let client = Client::open(server).map_err(store_error)?;
+        // A call is not repeated, because nobody knows whether it was applied; and how long one may take is for a
+        // timeout around the store to say.
+        let config = ConnectionManagerConfig::new().set_max_delay(RECONNECT);
+        Ok(self.over(ConnectionManager::new_with_config(client, config).await.map_err(store_error)?))
+    }
+
+    /// A store on a cluster, some of whose nodes are named.
+    pub async fn connect_cluster<T: IntoConnectionInfo>(
+        self,
+        nodes: impl IntoIterator<Item = T>,
+    ) -> Result<RedisStore<ClusterConnection>, StoreError> {
+        let client = ClusterClientBuilder::new(nodes).tcp_settings(tcp_settings()).build().map_err(store_error)?;
+        Ok(self.over(client.get_async_connection().await.map_err(store_error)?))
+    }
+}
+
+/// A request is sent at once, however small. And a server that is cut off without a word is noticed: requests are given
+/// up long before the client would see that nothing answers, and only a connection that is found dead is made anew.
+fn tcp_settings() -> TcpSettings {
+    let settings = TcpSettings::default().set_nodelay(true);
+    #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
+    let settings = settings.set_user_timeout(CUT_OFF);
+    settings
+}
+
+impl RedisStore {
+    /// A store on one server with the defaults.
+    pub async fn connect(server: impl IntoConnectionInfo) -> Result<Self, StoreError> {
+        Self::builder().connect(server).await
+    }
+
+    /// How a store with other settings is made.
+    pub fn builder() -> RedisStoreBuilder {
+        RedisStoreBuilder::default()
+    }
+}

@@ -1,0 +1,112 @@
+//! What a key is called in Redis.
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use tidegate_core::{Key, Scope};
+
+use crate::store::together::{Together, prefix};
+
+/// How names are made.
+#[derive(Clone, Default)]
+pub(super) struct Names {
+    pub(super) together: Together,
+    /// Keys are hashed with this secret, so that nobody who reads the database learns who they are.
+    pub(super) secret: Option<Hmac<Sha256>>,
+    /// The names are for a cluster, where braces decide which node a key is on.
+    pub(super) for_cluster: bool,
+}
+
+impl Names {
+    /// The name of a key.
+    pub(super) fn name(&self, scope: &Scope, key: &Key<'_>) -> String {
+        let key = self.key(key);
+        let tag = match self.tag(scope, &key) {
+            // A brace ends a tag early, the same for every key that has it.
+            Some(tag) => format!("{{{tag}}}"),
+            // Braces in a user's name must not choose its node; an empty tag is none, and the first pair counts.
+            None if self.for_cluster => "{}".to_owned(),
+            None => String::new(),
+        };
+        format!("{tag}{}|{key}", scope.as_str())
+    }
+
+    /// What keys that live together have in common.
+    pub(super) fn place(&self, scope: &Scope, key: &Key<'_>) -> String {
+        self.tag(scope, &self.key(key)).map_or_else(|| self.name(scope, key), str::to_owned)
+    }
+
+    /// The text that decides where a key lives.
+    fn tag<'a>(&self, scope: &'a Scope, key: &'a str) -> Option<&'a str> {
+        match self.together {
+            Together::Nothing => None,
+            Together::Key => Some(key),
+            Together::Prefix => Some(prefix(scope)),
+        }
+    }
+
+    fn key(&self, key: &Key<'_>) -> String {
+        match &self.secret {
+            None => key.to_text().into_owned(),
+            Some(secret) => hashed(secret, key),
+        }
+    }
+}
+
+fn hashed(secret: &Hmac<Sha256>, key: &Key<'_>) -> String {
+    let mut mac = secret.clone();
+    let (shape, bytes) = key.as_raw();
+    mac.update(&[shape]);
+    mac.update(bytes);
+    let hash = mac.finalize().into_bytes();
+    // 128 bits: nobody finds two keys that meet.
+    hash[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub(super) fn secret(secret: &[u8]) -> Hmac<Sha256> {
+    Hmac::new_from_slice(secret).expect("any length will do")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_scopes_and_keys_apart() {
+        let names = Names::default();
+        let name = |prefix, limit, key: Key<'_>| names.name(&Scope::new(prefix, limit), &key);
+        assert_eq!(name("shop", "login", Key::from("u1")), "shop|login|u1");
+        let all = [
+            name("a", "b|c", Key::from("d")),
+            name("a|b", "c", Key::from("d")),
+            name("a", "b", Key::from(("c", "d"))),
+            name("a", "b", Key::from("c|d")),
+            name("a", "b", Key::GLOBAL),
+            name("a", "b", Key::from("")),
+        ];
+        let distinct: std::collections::HashSet<_> = all.iter().collect();
+        assert_eq!(distinct.len(), all.len(), "{all:?}");
+    }
+
+    #[test]
+    fn hashed_keys_cannot_be_read_and_differ() {
+        let names = |key: &[u8]| Names { secret: Some(secret(key)), ..Names::default() };
+        let scope = Scope::new("shop", "login");
+        let name = names(b"one").name(&scope, &Key::from("alice@example.org"));
+        assert!(name.starts_with("shop|login|") && !name.contains("alice"), "{name}");
+        assert_eq!(name, names(b"one").name(&scope, &Key::from("alice@example.org")));
+        assert_ne!(name, names(b"two").name(&scope, &Key::from("alice@example.org")));
+        assert_ne!(name, names(b"one").name(&scope, &Key::from("bob@example.org")));
+        assert_ne!(names(b"one").name(&scope, &Key::from("")), names(b"one").name(&scope, &Key::GLOBAL));
+    }
+
+    #[test]
+    fn what_lives_together_shares_a_tag() {
+        let name = |together, limit, key| {
+            let names = Names { together, for_cluster: true, ..Names::default() };
+            names.name(&Scope::new("shop", limit), &Key::from(key))
+        };
+        assert_eq!(name(Together::Key, "login", "u1"), "{u1}shop|login|u1");
+        assert_eq!(name(Together::Prefix, "login", "u1"), "{shop}shop|login|u1");
+        assert_eq!(name(Together::Nothing, "login", "{x}"), "{}shop|login|{x}");
+    }
+}

@@ -1,0 +1,212 @@
+//! The store on Redis, Valkey or a cluster of them: many processes, one truth.
+//!
+//! A decision is one script call. The script reads the server's time and what is stored under the key, steps, and
+//! writes; it answers with what it found, from which the decision is worked out here by [`step`](tidegate_core::step),
+//! the same as for every other store. So the scripts only decide whether something fits and what is left afterwards,
+//! and whether they agree with the core is checked with every call.
+
+mod all;
+mod answer;
+mod apart;
+mod arguments;
+mod builder;
+mod codec;
+mod connection;
+mod error;
+mod keys;
+mod script;
+
+use std::fmt;
+
+use futures_util::future::join_all;
+use redis::Value;
+use redis::aio::ConnectionManager;
+use tidegate_core::{
+    Algorithm, All, Capabilities, Decision, Op, Quota, Request, State, Store, StoreError, StoreErrorKind, Timestamp,
+    step,
+};
+
+use crate::resilience::telemetry;
+use crate::store::together::Together;
+use answer::Done;
+pub use apart::Apart;
+use arguments::Arguments;
+pub use builder::RedisStoreBuilder;
+pub use connection::Connection;
+use error::store_error;
+use keys::Names;
+use script::Script;
+
+/// How often a state that was written under another quota is carried over before giving up: each time somebody with a
+/// third quota was quicker.
+const ATTEMPTS: usize = 8;
+
+/// The store on Redis, Valkey or a cluster of them. Clones share the connection.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use tidegate::redis::RedisStore;
+/// use tidegate::{Limiter, Quota, minutes};
+///
+/// let store = RedisStore::connect("redis://127.0.0.1/").await?;
+/// let limiter =
+///     Limiter::builder().limit("login", Quota::fixed_window(5, minutes(1))?).store(store).build()?;
+/// let decision = limiter.limit("login", "alice").await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct RedisStore<C = ConnectionManager> {
+    connection: C,
+    names: Names,
+    min_ttl: u64,
+    apart: Apart,
+    label: std::sync::Arc<str>,
+}
+
+impl<C: Connection> RedisStore<C> {
+    /// One operation on one key.
+    async fn decide(&self, request: &Request<'_>, at: Option<Timestamp>) -> Result<Decision, StoreError> {
+        let Request { quota, op, .. } = *request;
+        let name = self.names.name(request.scope, request.key);
+        match op {
+            Op::Reset => self.forget(&name, quota).await,
+            Op::Check(_) if quota.algorithm() != Algorithm::SlidingLog => self.look(&name, quota, op, at).await,
+            _ => self.step(&name, quota, op, at).await,
+        }
+    }
+
+    async fn forget(&self, name: &str, quota: &Quota) -> Result<Decision, StoreError> {
+        let mut connection = self.connection.clone();
+        let () = redis::cmd("DEL").arg(name).query_async(&mut connection).await.map_err(store_error)?;
+        // A key that is forgotten is as good as new, whatever the time.
+        Ok(step(quota, &mut State::New, Op::Reset, Timestamp::EPOCH).decision)
+    }
+
+    async fn look(&self, name: &str, quota: &Quota, op: Op, at: Option<Timestamp>) -> Result<Decision, StoreError> {
+        let answer = answer::one(self.run(&script::LOOK, &[name], &[given(at)]).await?)?;
+        let mut state = state(quota, &codec::quota_bytes(quota), answer.value.as_deref(), answer.now)?;
+        Ok(step(quota, &mut state, op, answer.now).decision)
+    }
+
+    async fn step(&self, name: &str, quota: &Quota, op: Op, at: Option<Timestamp>) -> Result<Decision, StoreError> {
+        let Arguments { quota: bytes, numbers } = Arguments::one(quota, op, self.min_ttl);
+        let mut list = vec![bytes.clone(), numbers];
+        list.extend(at.map(|at| given(Some(at))));
+        for _ in 0..ATTEMPTS {
+            let answer = answer::one(self.run(script::step(quota.algorithm()), &[name], &list).await?)?;
+            let mut state = state(quota, &bytes, answer.value.as_deref(), answer.now)?;
+            if answer.done == Done::Foreign && !matches!(op, Op::Check(_)) {
+                let [expected, instead] = carried_over(&bytes, answer.value, &state);
+                list = vec![bytes.clone(), list.swap_remove(1), given(at), expected, instead];
+                continue;
+            }
+            let outcome = step(quota, &mut state, op, answer.now);
+            return agreed(outcome.changed, answer.done == Done::Written).map(|()| outcome.decision);
+        }
+        Err(changing())
+    }
+
+    async fn run(&self, script: &Script, keys: &[&str], arguments: &[Vec<u8>]) -> Result<Value, StoreError> {
+        let mut connection = self.connection.clone();
+        let reloaded = || telemetry::script_reloaded(&self.label);
+        script.run(&mut connection, keys, arguments, reloaded).await.map_err(store_error)
+    }
+}
+
+/// What a stored value says, as a state of `quota`, whose bytes are `known`.
+fn state(quota: &Quota, known: &[u8], value: Option<&[u8]>, now: Timestamp) -> Result<State, StoreError> {
+    let Some(value) = value else { return Ok(State::New) };
+    match codec::state_under(known, quota, value)? {
+        Some(state) => Ok(state),
+        None => codec::rebased(quota, value, now),
+    }
+}
+
+/// What tells a script to step from `state` if it still finds `value`.
+fn carried_over(quota: &[u8], value: Option<Vec<u8>>, state: &State) -> [Vec<u8>; 2] {
+    [value.unwrap_or_default(), codec::encode(state, quota)]
+}
+
+/// The time as a script takes it: none for the server's.
+fn given(at: Option<Timestamp>) -> Vec<u8> {
+    at.map_or_else(Vec::new, |at| at.as_micros().to_string().into_bytes())
+}
+
+/// The script did what the core would have done.
+fn agreed(core: bool, script: bool) -> Result<(), StoreError> {
+    if core == script {
+        return Ok(());
+    }
+    Err(StoreError::new(
+        StoreErrorKind::Corrupt,
+        "redis: the script and the core do not agree: what is stored is damaged",
+    ))
+}
+
+fn changing() -> StoreError {
+    let why = "redis: the key is asked for under other quotas all the time, faster than it can be carried over";
+    StoreError::new(StoreErrorKind::Unavailable, why)
+}
+
+fn unsupported(message: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::Unsupported, message)
+}
+
+impl<C> fmt::Debug for RedisStore<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Never the secret, and no address, which may carry a password.
+        f.debug_struct("RedisStore").field("label", &self.label).finish_non_exhaustive()
+    }
+}
+
+impl<C: Connection> Store for RedisStore<C> {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { atomic_all: !C::CLUSTER || self.names.together == Together::Prefix }
+    }
+
+    fn apply_now(&self, _: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+        None
+    }
+
+    async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
+        self.decide(request, None).await
+    }
+
+    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
+        self.decide_all(requests, None).await
+    }
+
+    async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
+        // They are sent in order without waiting for each other: one pipeline on a connection that is shared.
+        join_all(requests.iter().map(|request| self.decide(request, None))).await
+    }
+
+    async fn close(&self) {}
+}
+
+#[cfg(feature = "testing")]
+impl<C: Connection> RedisStore<C> {
+    /// What a request that steps sends to the server, for programs that send the same themselves, such as
+    /// `redis-benchmark`. The server has to know the script, as it does once the store has asked.
+    pub fn command(&self, request: &Request<'_>) -> redis::Cmd {
+        let name = self.names.name(request.scope, request.key);
+        let Arguments { quota, numbers } = Arguments::one(request.quota, request.op, self.min_ttl);
+        script::step(request.quota.algorithm()).command(&[&name], &[quota, numbers])
+    }
+}
+
+#[cfg(feature = "testing")]
+impl<C: Connection> tidegate_core::Testing for RedisStore<C> {
+    async fn apply_at(&self, request: &Request<'_>, at: Timestamp) -> Result<Decision, StoreError> {
+        self.decide(request, Some(at)).await
+    }
+
+    async fn apply_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<All, StoreError> {
+        self.decide_all(requests, Some(at)).await
+    }
+
+    async fn held_at(&self, _: Timestamp) -> Option<usize> {
+        // The server forgets by its own clock.
+        None
+    }
+}

@@ -1,0 +1,137 @@
+//! Several independent servers: every key has one, found without asking anybody.
+
+use futures_util::future::join_all;
+use tidegate_core::{All, Capabilities, Decision, Key, Request, Scope, Store, StoreError, StoreErrorKind};
+
+use super::together::{Together, prefix};
+
+/// Several stores that know nothing of each other, as one. A key lives on the one whose name gives, with the key, the
+/// highest hash (rendezvous hashing): so every process finds the same one, the keys spread evenly, and with one more
+/// server out of `n` only that server's share, one key in `n`, moves. A key that moves starts as new, as after a reset.
+///
+/// ```
+/// use tidegate::{MemoryStore, Rendezvous, Together};
+///
+/// let servers = ["one", "two", "three"].map(|name| (name, MemoryStore::new())); // or RedisStore::connect(..)
+/// let store = Rendezvous::new(servers).together(Together::Key);
+/// ```
+#[derive(Debug)]
+pub struct Rendezvous<S> {
+    servers: Vec<Server<S>>,
+    together: Together,
+}
+
+#[derive(Debug)]
+struct Server<S> {
+    /// Of its name.
+    hash: u64,
+    store: S,
+}
+
+impl<S: Store> Rendezvous<S> {
+    /// These servers, each with a name that stays the same wherever it moves. Their order does not matter.
+    ///
+    /// # Panics
+    ///
+    /// When there is none, or two have the same name.
+    pub fn new<N: AsRef<str>>(servers: impl IntoIterator<Item = (N, S)>) -> Self {
+        let named = servers.into_iter().map(|(name, store)| (name.as_ref().to_owned(), store));
+        let mut names = Vec::new();
+        let servers = named
+            .map(|(name, store)| {
+                assert!(!names.contains(&name), "two servers are called {name:?}");
+                let hash = Key::from(&name).stable_hash(0);
+                names.push(name);
+                Server { hash, store }
+            })
+            .collect();
+        assert!(!names.is_empty(), "no server");
+        Rendezvous { servers, together: Together::Nothing }
+    }
+
+    /// Which keys live on the same server, and so can be taken all or nothing.
+    #[must_use]
+    pub fn together(mut self, together: Together) -> Self {
+        self.together = together;
+        self
+    }
+
+    /// Which server a key lives on, by number.
+    fn home(&self, scope: &Scope, key: &Key<'_>) -> usize {
+        let hash = match self.together {
+            Together::Nothing => key.stable_hash(scope.stable_hash()),
+            Together::Key => key.stable_hash(0),
+            Together::Prefix => Key::from(prefix(scope)).stable_hash(0),
+        };
+        let score = |index: &usize| Key::from(hash).stable_hash(self.servers[*index].hash);
+        (0..self.servers.len()).max_by_key(score).expect("there is a server")
+    }
+
+    fn server(&self, request: &Request<'_>) -> &S {
+        &self.servers[self.home(request.scope, request.key)].store
+    }
+
+    /// The one server on which all of these live.
+    fn common(&self, requests: &[Request<'_>]) -> Result<&S, StoreError> {
+        let mut homes = requests.iter().map(|request| self.home(request.scope, request.key));
+        let first = homes.next().unwrap_or(0);
+        if homes.all(|home| home == first) {
+            return Ok(&self.servers[first].store);
+        }
+        let why =
+            "all-or-nothing over keys that live on different servers: let them live together (Rendezvous::together)";
+        Err(StoreError::new(StoreErrorKind::Unsupported, why))
+    }
+}
+
+impl<S: Store> Store for Rendezvous<S> {
+    fn capabilities(&self) -> Capabilities {
+        let one_place = self.servers.len() == 1 || self.together == Together::Prefix;
+        Capabilities {
+            atomic_all: one_place && self.servers.iter().all(|server| server.store.capabilities().atomic_all),
+        }
+    }
+
+    fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+        self.server(request).apply_now(request)
+    }
+
+    async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
+        self.server(request).apply(request).await
+    }
+
+    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
+        self.common(requests)?.apply_all(requests).await
+    }
+
+    async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
+        let homes: Vec<_> = requests.iter().map(|request| self.home(request.scope, request.key)).collect();
+        let shares = self.servers.iter().enumerate().map(|(number, server)| {
+            let share: Vec<_> =
+                requests.iter().zip(&homes).filter(|(_, home)| **home == number).map(|(r, _)| *r).collect();
+            async move { server.store.apply_each(&share).await }
+        });
+        let mut answers: Vec<_> = join_all(shares).await.into_iter().map(Vec::into_iter).collect();
+        homes.iter().map(|home| answers[*home].next().expect("an answer for each request")).collect()
+    }
+
+    async fn close(&self) {
+        join_all(self.servers.iter().map(|server| server.store.close())).await;
+    }
+}
+
+#[cfg(feature = "testing")]
+impl<S: tidegate_core::Testing> tidegate_core::Testing for Rendezvous<S> {
+    async fn apply_at(&self, request: &Request<'_>, at: tidegate_core::Timestamp) -> Result<Decision, StoreError> {
+        self.server(request).apply_at(request, at).await
+    }
+
+    async fn apply_all_at(&self, requests: &[Request<'_>], at: tidegate_core::Timestamp) -> Result<All, StoreError> {
+        self.common(requests)?.apply_all_at(requests, at).await
+    }
+
+    async fn held_at(&self, at: tidegate_core::Timestamp) -> Option<usize> {
+        let held = join_all(self.servers.iter().map(|server| server.store.held_at(at))).await;
+        held.into_iter().sum()
+    }
+}

@@ -1,0 +1,38 @@
+//! The whole suite and the oracle, on each of them.
+
+use tidegate::Testing;
+use tidegate_testkit::{Subject, conformance_tests, oracle};
+
+use crate::support::{cluster, redis, run, valkey};
+
+conformance_tests!(on_redis, redis());
+conformance_tests!(on_valkey, valkey());
+conformance_tests!(on_a_cluster, cluster());
+
+/// How many random traces; `cargo xtask deep` asks for more.
+fn seeds() -> u64 {
+    std::env::var("TIDEGATE_ORACLE_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(40)
+}
+
+fn agrees<S: Testing + 'static>(subject: impl Fn() -> Subject<S>) {
+    for seed in 0..seeds() {
+        if let Err(mismatch) = run(oracle::run(&subject(), seed, 60)) {
+            panic!("{mismatch}");
+        }
+    }
+}
+
+#[test]
+fn random_traces_agree_on_redis() {
+    agrees(redis);
+}
+
+#[test]
+fn random_traces_agree_on_valkey() {
+    agrees(valkey);
+}
+
+#[test]
+fn random_traces_agree_on_a_cluster() {
+    agrees(cluster);
+}

@@ -1,0 +1,103 @@
+//! Every key lives until it is as good as new, and a little longer.
+
+use std::time::Duration;
+
+use tidegate::redis::RedisStore;
+use tidegate::{Decision, Limiter, Quota, days, minutes, seconds};
+
+use crate::support::{prefix, run, single, variable};
+
+/// What a key may live on after it is as good as new, in milliseconds.
+const SLACK: i64 = 1_000;
+
+fn ask(url: &str, command: &str, key: &str) -> i64 {
+    run(async {
+        let client = redis::Client::open(url).unwrap();
+        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        redis::cmd(command).arg(key).query_async(&mut connection).await.unwrap()
+    })
+}
+
+fn limiter(prefix: &str, quota: Quota, min_ttl: Duration) -> Limiter {
+    let store = single("TIDEGATE_REDIS_URL", RedisStore::builder().min_ttl(min_ttl));
+    Limiter::builder().prefix(prefix).limit("a", quota).store(store).build().unwrap()
+}
+
+fn quotas() -> [Quota; 5] {
+    [
+        Quota::token_bucket(10, seconds(10)).unwrap(),
+        Quota::token_bucket(1, days(300)).unwrap().capacity(u32::MAX.into()).unwrap(),
+        Quota::fixed_window(10, seconds(10)).unwrap().capacity(100).unwrap(),
+        Quota::sliding_window(10, seconds(10)).unwrap().buckets(5).unwrap(),
+        Quota::sliding_log(10, seconds(10)).unwrap(),
+    ]
+}
+
+/// A key's lifetime left covers what the decision says, and not much more.
+fn covers(url: &str, key: &str, decision: Decision) {
+    let ttl = ask(url, "PTTL", key);
+    let needed = decision.reset_after().as_millis() as i64;
+    // Time has passed between the decision and the look: the lifetime has only become shorter, by what is allowed here.
+    assert!((needed - 900..=needed + SLACK + 1).contains(&ttl), "{ttl} for {needed}");
+}
+
+#[test]
+fn every_key_lives_until_it_is_as_good_as_new_and_not_for_ever() {
+    let url = variable("TIDEGATE_REDIS_URL");
+    for quota in quotas() {
+        let prefix = prefix();
+        let (limiter, key) = (limiter(&prefix, quota, Duration::ZERO), format!("{prefix}|a|u1"));
+        for cost in [1, 1, 3] {
+            covers(&url, &key, run(limiter.limit("a", "u1").cost(cost).into_future()).unwrap());
+        }
+        covers(&url, &key, run(limiter.reserve("a", "u1").cost(7).into_future()).unwrap());
+        // Giving back only shortens what is needed.
+        run(limiter.refund("a", "u1").cost(2).into_future()).unwrap();
+        assert!(ask(&url, "PTTL", &key) > 0);
+        run(limiter.refund("a", "u1").cost(1_000).into_future()).unwrap();
+        assert_eq!(ask(&url, "EXISTS", &key), 0, "as good as new: gone");
+    }
+}
+
+#[test]
+fn a_look_and_a_denial_write_nothing() {
+    let url = variable("TIDEGATE_REDIS_URL");
+    for quota in quotas() {
+        let prefix = prefix();
+        let (limiter, key) = (limiter(&prefix, quota, Duration::ZERO), format!("{prefix}|a|u1"));
+        run(limiter.check("a", "u1").into_future()).unwrap();
+        run(limiter.refund("a", "u1").into_future()).unwrap();
+        run(limiter.limit("a", "u1").cost(5_000_000_000).into_future()).unwrap();
+        assert_eq!(ask(&url, "EXISTS", &key), 0);
+    }
+}
+
+#[test]
+fn a_longer_life_can_be_asked_for() {
+    let (url, prefix) = (variable("TIDEGATE_REDIS_URL"), prefix());
+    let limiter = limiter(&prefix, Quota::token_bucket(10, seconds(1)).unwrap(), minutes(5));
+    run(limiter.limit("a", "u1").into_future()).unwrap();
+    let ttl = ask(&url, "PTTL", &format!("{prefix}|a|u1"));
+    assert!((290_000..=300_000).contains(&ttl), "{ttl}");
+}
+
+#[test]
+fn idle_keys_vanish_by_themselves() {
+    let (url, prefix) = (variable("TIDEGATE_REDIS_URL"), prefix());
+    let limiter = limiter(&prefix, Quota::token_bucket(1_000, seconds(1)).unwrap(), Duration::ZERO);
+    run(limiter.limit("a", "u1").into_future()).unwrap();
+    let key = format!("{prefix}|a|u1");
+    assert_eq!(ask(&url, "EXISTS", &key), 1);
+    let gone = async {
+        while tokio::task::block_in_place(|| ask_again(&url, &key)) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    run(async { tokio::time::timeout(Duration::from_secs(10), gone).await }).expect("gone within a second or two");
+}
+
+/// Whether the key is still there.
+fn ask_again(url: &str, key: &str) -> bool {
+    let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
+    redis::cmd("EXISTS").arg(key).query::<i64>(&mut connection).unwrap() == 1
+}

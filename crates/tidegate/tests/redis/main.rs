@@ -1,0 +1,13 @@
+//! The Redis store against real servers: Redis, Valkey and a cluster of three.
+//!
+//! `cargo xtask test` gets and starts them; by hand, `cargo xtask servers` does, and says what to export.
+
+mod conformance;
+mod expiry;
+mod logs;
+mod names;
+mod permissions;
+mod processes;
+mod rendezvous;
+mod support;
+mod together;

@@ -1,0 +1,33 @@
+//! What can be read in Redis, and what cannot.
+
+use tidegate::redis::RedisStore;
+use tidegate::{Limiter, Quota, minutes};
+
+use crate::support::{prefix, run, single, variable};
+
+fn names_with(prefix: &str) -> Vec<String> {
+    let mut connection = redis::Client::open(variable("TIDEGATE_REDIS_URL")).unwrap().get_connection().unwrap();
+    redis::cmd("KEYS").arg(format!("{prefix}*")).query(&mut connection).unwrap()
+}
+
+#[test]
+fn keys_are_named_after_prefix_limit_and_key_and_can_be_hashed() {
+    let quota = Quota::fixed_window(3, minutes(1)).unwrap();
+    for secret in [None, Some("a secret")] {
+        let prefix = prefix();
+        let builder = RedisStore::builder();
+        let builder = secret.map_or(builder.clone(), |secret| builder.hash_keys(secret));
+        let store = single("TIDEGATE_REDIS_URL", builder);
+        let limiter = Limiter::builder().prefix(&prefix).limit("login", quota).store(store).build().unwrap();
+        for remaining in [2, 1, 0] {
+            let decision = run(limiter.limit("login", "alice@example.org").into_future()).unwrap();
+            assert_eq!(decision.remaining(), remaining);
+        }
+        let names = names_with(&prefix);
+        assert_eq!(names.len(), 1);
+        match secret {
+            None => assert_eq!(names[0], format!("{prefix}|login|alice@example.org")),
+            Some(_) => assert!(!names[0].contains("alice"), "{}", names[0]),
+        }
+    }
+}

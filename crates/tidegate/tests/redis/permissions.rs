@@ -1,0 +1,42 @@
+//! A user of the server who may do what the guide says, and nothing else.
+
+use tidegate::redis::RedisStore;
+use tidegate::{Limiter, Quota, minutes, seconds};
+
+use crate::support::{prefix, run, variable};
+
+/// What `docs/redis.md` says to grant.
+const GRANTED: &str = "+eval +evalsha +get +psetex +setrange +del +time";
+
+#[test]
+fn the_permissions_in_the_guide_are_enough_and_all_needed_words_are_there() {
+    let guide = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/redis.md")).unwrap();
+    assert!(guide.contains(GRANTED), "the guide says something else");
+
+    for url in ["TIDEGATE_REDIS_URL", "TIDEGATE_VALKEY_URL"].map(variable) {
+        let (prefix, user) = (prefix(), prefix());
+        let mut admin = redis::Client::open(&*url).unwrap().get_connection().unwrap();
+        let mut command = redis::cmd("ACL");
+        command.arg("SETUSER").arg(&user).arg("on").arg(">secret").arg(format!("~{prefix}*"));
+        command.arg(GRANTED.split(' ').collect::<Vec<_>>()).exec(&mut admin).unwrap();
+        let store = run(RedisStore::connect(url.replace("redis://", &format!("redis://{user}:secret@")))).unwrap();
+
+        let limits = Limiter::builder().prefix(&prefix).limit("a", Quota::token_bucket(5, minutes(1)).unwrap());
+        let limits = limits.limit("b", Quota::sliding_log(5, seconds(60)).unwrap());
+        let limiter = limits.store(store).build().unwrap();
+        run(async {
+            for limit in ["a", "b"] {
+                assert!(limiter.limit(limit, "u1").await?.allowed());
+                assert!(limiter.limit(limit, "u1").await?.allowed());
+                limiter.check(limit, "u1").await?;
+                limiter.reserve(limit, "u1").await?;
+                limiter.refund(limit, "u1").await?;
+            }
+            assert!(limiter.all([limiter.limit("a", "u1"), limiter.limit("b", "u1")]).await?.allowed());
+            limiter.reset("a", "u1").await?;
+            Ok::<_, tidegate::Error>(())
+        })
+        .unwrap();
+        redis::cmd("ACL").arg("DELUSER").arg(&user).exec(&mut admin).unwrap();
+    }
+}

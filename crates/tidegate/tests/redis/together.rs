@@ -1,0 +1,54 @@
+//! All or nothing in a cluster.
+
+use tidegate::redis::{Apart, RedisStore, RedisStoreBuilder};
+use tidegate::{Error, Limiter, Quota, StoreErrorKind, Together, days};
+
+use crate::support::{clustered, prefix, run};
+
+/// Two limits: of one, five a day, of the other, two.
+fn limiter(builder: RedisStoreBuilder) -> Limiter {
+    let quota = |rate| Quota::fixed_window(rate, days(1)).unwrap();
+    let limits = Limiter::builder().prefix(prefix()).limit("five", quota(5)).limit("two", quota(2));
+    limits.store(clustered(builder)).build().unwrap()
+}
+
+fn left(limiter: &Limiter, limit: &str, key: &str) -> u64 {
+    run(limiter.check(limit, key).into_future()).unwrap().remaining()
+}
+
+/// Whether both were taken.
+fn both(limiter: &Limiter, first: &str, second: &str) -> Result<bool, Error> {
+    let calls = [limiter.limit("five", first), limiter.limit("two", second)];
+    run(async { limiter.all(calls).await }).map(|all| all.allowed())
+}
+
+#[test]
+fn keys_that_live_together_are_taken_all_or_nothing() {
+    let limiter = limiter(RedisStore::builder().together(Together::Key));
+    for n in 0..20 {
+        let user = format!("user {n} {{with}} braces");
+        let taken: Vec<_> = (0..4).map(|_| both(&limiter, &user, &user).unwrap()).collect();
+        assert_eq!(taken, [true, true, false, false]);
+        assert_eq!((left(&limiter, "five", &user), left(&limiter, "two", &user)), (3, 0));
+    }
+}
+
+#[test]
+fn keys_that_live_apart_are_refused_and_nothing_is_taken() {
+    for builder in [RedisStore::builder(), RedisStore::builder().together(Together::Key)] {
+        let limiter = limiter(builder);
+        let error = both(&limiter, "a", "b").unwrap_err();
+        let Error::Store(error) = &error else { panic!("{error}") };
+        assert_eq!(error.kind(), StoreErrorKind::Unsupported);
+        assert!(error.to_string().contains("together"), "{error}");
+        assert_eq!((left(&limiter, "five", "a"), left(&limiter, "two", "b")), (5, 2));
+    }
+}
+
+#[test]
+fn in_the_weaker_mode_what_was_taken_is_given_back() {
+    let limiter = limiter(RedisStore::builder().apart(Apart::Refund));
+    let taken: Vec<_> = (0..4).map(|_| both(&limiter, "a", "b").unwrap()).collect();
+    assert_eq!(taken, [true, true, false, false]);
+    assert_eq!((left(&limiter, "five", "a"), left(&limiter, "two", "b")), (3, 0));
+}

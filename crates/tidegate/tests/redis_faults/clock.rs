@@ -1,0 +1,117 @@
+//! A server whose clock jumps back.
+
+use std::time::Duration;
+
+use tidegate::redis::RedisStore;
+use tidegate::{
+    Cost, Decision, Key, OnStoreError, Op, Quota, Request, Scope, Store, Testing, Timestamp, hours, millis, minutes,
+    seconds,
+};
+use tokio::time::Instant;
+
+use crate::server::Server;
+use crate::support::{CAPACITY, quotas_in, run, wait_until};
+
+const TAKE: Op = Op::Limit(Cost::ONE);
+const LOOK: Op = Op::Check(Cost::ONE);
+
+struct Subject {
+    server: Server,
+    store: RedisStore,
+    scope: Scope,
+    key: Key<'static>,
+    quota: Quota,
+}
+
+impl Subject {
+    fn each(quotas: [Quota; 4]) -> impl Iterator<Item = Self> {
+        quotas.into_iter().map(|quota| {
+            let server = Server::start();
+            let store = run(RedisStore::connect(server.url())).unwrap();
+            Subject { server, store, scope: Scope::new("fault", "clock"), key: Key::from("u"), quota }
+        })
+    }
+
+    fn request(&self, op: Op) -> Request<'_> {
+        let Subject { scope, key, quota, .. } = self;
+        Request { scope, key, quota, op, on_store_error: OnStoreError::Closed }
+    }
+
+    fn at(&self, op: Op, at: Timestamp) -> Decision {
+        run(self.store.apply_at(&self.request(op), at)).unwrap()
+    }
+
+    /// By the server's own clock.
+    fn now(&self, op: Op) -> Decision {
+        run(self.store.apply(&self.request(op))).unwrap()
+    }
+
+    /// The server's time.
+    fn time(&self) -> Timestamp {
+        let time = self.server.cli(&["TIME"]);
+        let (seconds, micros) = time.split_once('\n').expect("a time");
+        Timestamp::from_micros(
+            seconds.trim().parse::<u64>().unwrap() * 1_000_000 + micros.trim().parse::<u64>().unwrap(),
+        )
+    }
+}
+
+#[test]
+fn time_that_jumps_back_gives_nothing_back() {
+    let start = Timestamp::from_millis(1_800_000_000_000);
+    let back = [Duration::from_micros(1), seconds(1), hours(1), hours(24), seconds(1_800_000_000)];
+    for subject in Subject::each(quotas_in(hours(1))) {
+        let quota = subject.quota;
+        // All but as many as there are jumps.
+        let kept = back.len() as u64;
+        assert!((kept..CAPACITY).all(|_| subject.at(TAKE, start).allowed()));
+        for (taken, span) in (1..).zip(back) {
+            let then = start.saturating_sub(span);
+            assert_eq!(subject.at(LOOK, then).remaining(), kept - taken + 1, "{quota:?}");
+            let decision = subject.at(TAKE, then);
+            assert_eq!((decision.allowed(), decision.remaining()), (true, kept - taken), "{quota:?}");
+        }
+        for then in back.map(|span| start.saturating_sub(span)) {
+            let requests = [subject.request(TAKE), subject.request(TAKE)];
+            assert!(!run(subject.store.apply_all_at(&requests, then)).unwrap().allowed(), "{quota:?}");
+            let denied = subject.at(TAKE, then);
+            assert_eq!((denied.allowed(), denied.remaining()), (false, 0), "{quota:?}");
+            // And it says honestly when there is something again.
+            let retry = then.saturating_add(denied.retry_after().expect("a time to wait for"));
+            assert!(retry > start && subject.at(LOOK, retry).allowed(), "{quota:?}");
+        }
+        let decision = subject.at(TAKE, start.saturating_add(hours(3)));
+        assert_eq!((decision.allowed(), decision.remaining()), (true, CAPACITY - 1), "{quota:?}");
+    }
+}
+
+/// What is stored was written an hour ahead of the server's clock, as it is when that has been set back by an hour.
+#[test]
+fn a_clock_that_was_set_back_an_hour_gives_nothing_back() {
+    for subject in Subject::each(quotas_in(minutes(1))) {
+        let quota = subject.quota;
+        let ahead = subject.time().saturating_add(hours(1));
+        assert!((0..CAPACITY).all(|_| subject.at(TAKE, ahead).allowed()));
+        for _ in 0..10 {
+            let denied = subject.now(TAKE);
+            assert_eq!((denied.allowed(), denied.remaining()), (false, 0), "{quota:?}");
+            assert!(denied.retry_after().expect("a time to wait for") > hours(1) - seconds(60), "{quota:?}");
+        }
+        subject.now(Op::Refund(Cost::ONE));
+        assert!(subject.now(TAKE).allowed() && !subject.now(TAKE).allowed(), "{quota:?}");
+        // The server must not forget it before its clock has caught up.
+        let left: u128 = subject.server.cli(&["PTTL", "fault|clock|u"]).parse().expect("a lifetime");
+        assert!(left > (hours(1) - seconds(60)).as_millis(), "{quota:?}: {left} ms");
+    }
+}
+
+#[test]
+fn service_resumes_when_the_clock_has_caught_up() {
+    let ahead = millis(500);
+    for subject in Subject::each(quotas_in(ahead)) {
+        let (began, time) = (Instant::now(), subject.time());
+        assert!((0..CAPACITY).all(|_| subject.at(TAKE, time.saturating_add(ahead)).allowed()));
+        assert!(wait_until(|| subject.now(TAKE).allowed()), "{:?}: nothing comes back", subject.quota);
+        assert!(Instant::now() - began >= ahead, "{:?}: something came back too soon", subject.quota);
+    }
+}

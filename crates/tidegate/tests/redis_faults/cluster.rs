@@ -1,0 +1,61 @@
+//! A cluster that loses a master.
+
+use std::future::IntoFuture;
+
+use tidegate::{OnStoreError, Reason, millis};
+use tokio::time::Instant;
+
+use crate::server::Cluster;
+use crate::support::{CAPACITY, Service, keys, pause, run, wait_until};
+
+const KEYS: usize = 12;
+
+#[test]
+fn a_master_that_is_lost_and_failed_over() {
+    let mut cluster = Cluster::start();
+    let service = Service::on_cluster(cluster.urls());
+    let load = service.load(KEYS);
+    let used_up = |policy: OnStoreError, key: &String| {
+        let left = run(service.limiter.check(policy.as_str(), key).into_future());
+        left.is_ok_and(|left| (left.limit(), left.remaining(), left.reason()) == (CAPACITY, 0, Some(Reason::Rate)))
+    };
+    let all_used_up = || OnStoreError::ALL.into_iter().all(|policy| keys(KEYS).iter().all(|key| used_up(policy, key)));
+    assert!(wait_until(all_used_up), "the callers do not use up what there is");
+    let lost = run(replicated(&cluster.urls()[0]));
+    assert!(lost.len() >= OnStoreError::ALL.len(), "hardly any key is on the first master: {lost:?}");
+
+    let struck = Instant::now();
+    cluster.kill_first_master();
+    let killed = Instant::now();
+    cluster.wait_for_failover();
+    let failed_over = Instant::now();
+    service.resumes(&keys(KEYS));
+    let resumed = Instant::now();
+    pause(millis(200));
+
+    let log = load.stop();
+    for policy in OnStoreError::ALL {
+        assert!(log.answered_by_policy(policy, killed, failed_over) > 0, "{policy:?}: no call has met the loss");
+    }
+    log.assert_share(1, struck, resumed);
+    log.assert_served(resumed);
+    // The replica knew what had been used, so the failover gave nothing back.
+    log.assert_admitted_by_store(CAPACITY, |_| true);
+}
+
+/// The keys of a node, once its replica knows everything that was written.
+async fn replicated(url: &str) -> Vec<String> {
+    let client = redis::Client::open(url).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let keys = redis::cmd("KEYS").arg("*").query_async(&mut connection).await.unwrap();
+    // A connection waits for what it has written itself and so for all before it; some of these names are this node's.
+    for number in 0..100 {
+        let written = redis::cmd("SET").arg(format!("mark-{number}")).arg("").exec_async(&mut connection).await;
+        if written.is_ok() {
+            let replicas: u32 = redis::cmd("WAIT").arg(1).arg(400).query_async(&mut connection).await.unwrap();
+            assert_eq!(replicas, 1, "the replica does not follow");
+            return keys;
+        }
+    }
+    panic!("no name belongs to this node");
+}

@@ -1,0 +1,167 @@
+//! Many callers at once, and what they have seen.
+
+use std::future::IntoFuture;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tidegate::{Limiter, OnStoreError, millis};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::support::{Answer, SHARE, TIMEOUT, keys, run, spawn, wait_until};
+
+/// How many ask at once under each policy.
+const CALLERS: usize = 8;
+
+/// How much later than its timeout a call may end on a busy machine. It tells a call that hangs from one that waits for a
+/// processor, and both together from the 500 milliseconds after which a connection gives up by itself.
+const SCHEDULING: Duration = millis(400);
+
+/// A call that took so long did not hang.
+pub(crate) fn assert_in_time(took: Duration) {
+    assert!(took <= TIMEOUT + SCHEDULING, "a call took {took:?}");
+}
+
+/// One call and what came of it.
+struct Seen {
+    policy: OnStoreError,
+    key: usize,
+    began: Instant,
+    ended: Instant,
+    answer: Answer,
+}
+
+/// Callers that ask until they are told to stop.
+pub(crate) struct Load {
+    shared: Arc<Shared>,
+    callers: Vec<JoinHandle<Vec<Seen>>>,
+    keys: usize,
+}
+
+#[derive(Default)]
+struct Shared {
+    stop: AtomicBool,
+    /// How many calls a policy has answered so far.
+    failed: AtomicU64,
+}
+
+impl Load {
+    pub(crate) fn start(limiter: &Limiter, keys: usize) -> Self {
+        let shared = Arc::new(Shared::default());
+        let callers = OnStoreError::ALL.into_iter().flat_map(|policy| (0..CALLERS).map(move |from| (policy, from)));
+        let callers =
+            callers.map(|(policy, from)| spawn(calls(limiter.clone(), policy, keys, from, Arc::clone(&shared))));
+        Load { callers: callers.collect(), shared, keys }
+    }
+
+    /// Does something that makes calls fail, and comes back when one of these has.
+    pub(crate) fn struck_by(&self, fault: impl FnOnce()) {
+        let failed = || self.shared.failed.load(Ordering::Relaxed);
+        let before = failed();
+        fault();
+        assert!(wait_until(|| failed() > before), "no call meets the fault");
+    }
+
+    /// What they have seen; none of them may have panicked, and no call may have hung.
+    pub(crate) fn stop(self) -> Log {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        let callers = self.callers.into_iter().map(|caller| run(caller).expect("a caller that did not panic"));
+        let log = Log { seen: callers.flatten().collect(), keys: self.keys };
+        let longest = log.seen.iter().map(|call| call.ended - call.began).max().expect("a call");
+        assert_in_time(longest);
+        log
+    }
+}
+
+async fn calls(limiter: Limiter, policy: OnStoreError, count: usize, from: usize, shared: Arc<Shared>) -> Vec<Seen> {
+    let (keys, mut seen) = (keys(count), Vec::new());
+    for key in (0..count).cycle().skip(from) {
+        if shared.stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let began = Instant::now();
+        let answer = limiter.limit(policy.as_str(), &keys[key]).into_future().await;
+        let ended = Instant::now();
+        let answer = Answer::of(policy, answer);
+        shared.failed.fetch_add(matches!(answer, Answer::Policy { .. }).into(), Ordering::Relaxed);
+        seen.push(Seen { policy, key, began, ended, answer });
+        // Answers that need no waiting would keep everybody else from running.
+        tokio::time::sleep(millis(4)).await;
+    }
+    seen
+}
+
+/// What the callers have seen.
+pub(crate) struct Log {
+    seen: Vec<Seen>,
+    keys: usize,
+}
+
+impl Log {
+    /// The calls under one policy.
+    fn under(&self, policy: OnStoreError) -> impl Iterator<Item = &Seen> {
+        self.seen.iter().filter(move |call| call.policy == policy)
+    }
+
+    /// Nobody got an answer of the store in a time in which it was away, and everybody got one.
+    pub(crate) fn assert_away(&self, from: Instant, to: Instant) {
+        for policy in OnStoreError::ALL {
+            let mut calls = self.under(policy).filter(|call| call.began >= from && call.ended <= to).peekable();
+            assert!(calls.peek().is_some(), "{policy:?}: nobody asked while the store was away");
+            assert!(
+                calls.all(|call| matches!(call.answer, Answer::Policy { .. })),
+                "{policy:?}: the store was not away"
+            );
+        }
+    }
+
+    /// The store has decided again about calls of every policy from then on.
+    pub(crate) fn assert_served(&self, from: Instant) {
+        for policy in OnStoreError::ALL {
+            let mut calls = self.under(policy).filter(|call| call.began >= from);
+            let served = calls.any(|call| matches!(call.answer, Answer::Store { .. }));
+            assert!(served, "{policy:?}: the store does not decide");
+        }
+    }
+
+    /// Of each key the store admitted at least 1, and `most` at most, in calls that began in a time.
+    pub(crate) fn assert_admitted_by_store(&self, most: u64, began: impl Fn(Instant) -> bool) {
+        for policy in OnStoreError::ALL {
+            let admitted = self.admitted(policy, Answer::Store { allowed: true }, &began);
+            let fine = admitted.iter().all(|admitted| (1..=most).contains(admitted));
+            assert!(fine, "{policy:?}: the store admitted {admitted:?} of each key");
+        }
+    }
+
+    /// Of no key more than the share was admitted in process in each of so many outages, by calls that began in a time.
+    pub(crate) fn assert_share(&self, outages: u64, from: Instant, to: Instant) {
+        let admitted = self.admitted_in_process(|began| began >= from && began <= to);
+        let fine = admitted.iter().all(|admitted| *admitted <= SHARE * outages);
+        assert!(fine, "admitted in process: {admitted:?} of each key in {outages} outages");
+    }
+
+    /// The share was not just refused: of some key all of it was admitted before then.
+    pub(crate) fn assert_share_was_served(&self, to: Instant) {
+        let admitted = self.admitted_in_process(|began| began <= to);
+        assert!(admitted.iter().any(|admitted| *admitted >= SHARE), "admitted in process: {admitted:?} of each key");
+    }
+
+    /// How many calls in a time were answered by their policy.
+    pub(crate) fn answered_by_policy(&self, policy: OnStoreError, from: Instant, to: Instant) -> usize {
+        let calls = self.under(policy).filter(|call| call.began >= from && call.ended <= to);
+        calls.filter(|call| matches!(call.answer, Answer::Policy { .. })).count()
+    }
+
+    fn admitted_in_process(&self, began: impl Fn(Instant) -> bool) -> Vec<u64> {
+        self.admitted(OnStoreError::Local, Answer::Policy { allowed: true }, began)
+    }
+
+    /// How many calls have the answer, of each key.
+    fn admitted(&self, policy: OnStoreError, answer: Answer, began: impl Fn(Instant) -> bool) -> Vec<u64> {
+        let mut admitted = vec![0; self.keys];
+        let calls = self.under(policy).filter(|call| call.answer == answer && began(call.began));
+        calls.for_each(|call| admitted[call.key] += 1);
+        admitted
+    }
+}

@@ -1,0 +1,113 @@
+//! A server that forgets the scripts.
+
+use std::future::IntoFuture;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tidegate::redis::RedisStore;
+use tidegate::resilience::BreakerState;
+use tidegate::{Cost, Key, OnStoreError, Op, Quota, Request, Scope, Store, hours, millis};
+
+use crate::server::Server;
+use crate::support::{Answer, CAPACITY, Service, run, spawn};
+
+/// How many ask at once under each policy, and how often each of them.
+const CALLERS: usize = 8;
+const CALLS: usize = 150;
+
+#[test]
+fn scripts_that_are_flushed_under_load() {
+    let server = Server::start();
+    let service = Service::patient(&server);
+    let stop = Arc::new(AtomicBool::new(false));
+    let flusher = spawn(flush(server.url(), Arc::clone(&stop)));
+    let callers = OnStoreError::ALL.into_iter().flat_map(|policy| (0..CALLERS).map(move |_| policy));
+    let callers: Vec<_> = callers
+        .map(|policy| {
+            let limiter = service.limiter.clone();
+            let calls = async move {
+                let mut admitted = 0;
+                for _ in 0..CALLS {
+                    match Answer::of(policy, limiter.limit(policy.as_str(), "u").into_future().await) {
+                        Answer::Store { allowed } => admitted += u64::from(allowed),
+                        Answer::Policy { .. } => panic!("{policy:?}: the call failed"),
+                    }
+                }
+                admitted
+            };
+            (policy, spawn(calls))
+        })
+        .collect();
+    let mut admitted = [0; OnStoreError::ALL.len()];
+    for (policy, caller) in callers {
+        admitted[policy as usize] += run(caller).expect("a caller that did not panic");
+    }
+    stop.store(true, Ordering::Relaxed);
+    let flushes = run(flusher).unwrap();
+
+    assert_eq!(admitted, [CAPACITY; 3]);
+    assert_eq!(service.breaker(), BreakerState::Closed);
+    let (callers, reloads) = (3 * CALLERS as u64, stat(&server, "eval", "calls"));
+    assert!(reloads > 0, "no call has met a flush");
+    // Every call asks by hash once, and with the source once at most: when the server did not know the hash.
+    assert_eq!(stat(&server, "evalsha", "calls"), callers * CALLS as u64);
+    assert_eq!(reloads, stat(&server, "evalsha", "failed_calls"));
+    assert_eq!(stat(&server, "eval", "failed_calls"), 0);
+    // A flush, or the script not being known at first, is met at most by everybody who was asking.
+    assert!(reloads <= callers * (flushes + 1), "{reloads} reloads after {flushes} flushes");
+}
+
+#[test]
+fn a_flush_costs_each_script_one_reload() {
+    let server = Server::start();
+    let store = run(RedisStore::connect(server.url())).unwrap();
+    let (scope, key) = (Scope::new("fault", "each"), Key::from("u"));
+    let quotas = [
+        Quota::token_bucket(10, hours(1)),
+        Quota::fixed_window(10, hours(1)),
+        Quota::sliding_window(10, hours(1)),
+        Quota::sliding_log(10, hours(1)),
+    ];
+    let mut flushed = 0;
+    let mut flush = || {
+        assert_eq!(server.cli(&["SCRIPT", "FLUSH"]), "OK");
+        flushed += 1;
+    };
+    for quota in quotas.map(Result::unwrap) {
+        run(store.apply(&request(&scope, &key, &quota, Op::Reset))).unwrap();
+        for op in [Op::Limit(Cost::ONE), Op::Check(Cost::ONE), Op::Reserve(Cost::ONE), Op::Refund(Cost::ONE)] {
+            flush();
+            assert!(run(store.apply(&request(&scope, &key, &quota, op))).unwrap().allowed());
+        }
+        flush();
+        let limit = request(&scope, &key, &quota, Op::Limit(Cost::ONE));
+        let all = run(store.apply_all(&[limit, limit])).unwrap();
+        assert_eq!((all.allowed(), all.decisions()[1].remaining()), (true, 7), "{quota:?}");
+    }
+    assert_eq!((stat(&server, "eval", "calls"), stat(&server, "evalsha", "calls")), (flushed, flushed));
+}
+
+fn request<'a>(scope: &'a Scope, key: &'a Key<'_>, quota: &'a Quota, op: Op) -> Request<'a> {
+    Request { scope, key, quota, op, on_store_error: OnStoreError::Closed }
+}
+
+/// Flushes until told to stop, and says how often.
+async fn flush(url: String, stop: Arc<AtomicBool>) -> u64 {
+    let client = redis::Client::open(url).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let mut flushes = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let () = redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut connection).await.unwrap();
+        flushes += 1;
+        tokio::time::sleep(millis(2)).await;
+    }
+    flushes
+}
+
+/// A number that the server counts about a command.
+fn stat(server: &Server, command: &str, number: &str) -> u64 {
+    let stats = server.cli(&["INFO", "commandstats"]);
+    let line = stats.lines().find_map(|line| line.trim().strip_prefix(&format!("cmdstat_{command}:")));
+    let value = line.unwrap_or_default().split(',').find_map(|part| part.strip_prefix(&format!("{number}=")));
+    value.map_or(0, |value| value.parse().unwrap())
+}

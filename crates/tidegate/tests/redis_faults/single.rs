@@ -1,0 +1,85 @@
+//! One server that is killed, stopped, or loses its connections.
+
+use tidegate::millis;
+use tokio::time::Instant;
+
+use crate::server::Server;
+use crate::support::{CAPACITY, Service, keys, pause};
+
+#[test]
+fn a_server_that_is_killed_and_restarted_empty() {
+    let mut server = Server::start();
+    let service = Service::on(&server);
+    let load = service.load(1);
+    pause(millis(300));
+
+    let struck = Instant::now();
+    server.kill();
+    let killed = Instant::now();
+    service.notices();
+    pause(millis(400));
+    let away = Instant::now();
+    server.restart();
+    service.resumes(&keys(1));
+    let resumed = Instant::now();
+    pause(millis(200));
+
+    let log = load.stop();
+    log.assert_away(killed, away);
+    log.assert_share(1, struck, away);
+    log.assert_share_was_served(away);
+    log.assert_served(resumed);
+    // Twice in all, because the second server knows nothing of the first one's.
+    log.assert_admitted_by_store(CAPACITY, |began| began < struck);
+    log.assert_admitted_by_store(CAPACITY, |began| began >= killed);
+}
+
+#[test]
+fn a_server_that_stops_answering_and_goes_on() {
+    let server = Server::start();
+    let service = Service::on(&server);
+    let load = service.load(1);
+    pause(millis(300));
+
+    let struck = Instant::now();
+    server.stop_answering();
+    // A signal is not there at once; that calls fail shows that this one is.
+    service.notices();
+    let noticed = Instant::now();
+    pause(millis(400));
+    let away = Instant::now();
+    server.go_on();
+    service.resumes(&keys(1));
+    let resumed = Instant::now();
+    pause(millis(200));
+
+    let log = load.stop();
+    log.assert_away(noticed, away);
+    log.assert_share(1, struck, away);
+    log.assert_share_was_served(away);
+    log.assert_served(resumed);
+    // It forgot nothing, and what nobody waited for any more was taken all the same.
+    log.assert_admitted_by_store(CAPACITY, |_| true);
+}
+
+#[test]
+fn connections_that_are_cut() {
+    let server = Server::start();
+    let service = Service::on(&server);
+    let load = service.load(1);
+    pause(millis(300));
+
+    let struck = Instant::now();
+    for _ in 0..3 {
+        load.struck_by(|| assert_ne!(server.cli(&["CLIENT", "KILL", "TYPE", "normal"]), "0"));
+        service.resumes(&keys(1));
+    }
+    let resumed = Instant::now();
+    pause(millis(200));
+
+    let log = load.stop();
+    // What was decided in process is dropped after a quiet second, so with each second there may be another outage.
+    log.assert_share(1 + (resumed - struck).as_secs(), struck, resumed);
+    log.assert_served(resumed);
+    log.assert_admitted_by_store(CAPACITY, |_| true);
+}

@@ -1,0 +1,285 @@
+//! A store that keeps failing is left alone for a while.
+
+use std::pin::pin;
+use std::sync::Barrier;
+use std::task::Poll;
+use std::thread;
+
+use tidegate::resilience::{Breaker, BreakerState};
+use tidegate::{ManualClock, Op, Store, StoreErrorKind, Timestamp, millis, seconds};
+use tidegate_testkit::{Faults, block_on};
+
+use crate::support::{Asked, Faulty, clock, error, every_way, faulty, kind, poll};
+
+const UNAVAILABLE: Option<StoreErrorKind> = Some(StoreErrorKind::Unavailable);
+
+fn guarded() -> (Breaker<Faulty>, Faults, ManualClock) {
+    let clock = clock();
+    let (store, faults) = faulty(&clock);
+    (Breaker::new(store, "faulty").failures(3).pause(seconds(2)).clock(clock.clone()), faults, clock)
+}
+
+fn ask(store: &impl Store) -> Result<bool, String> {
+    block_on(store.apply(&Asked::new(50).limit())).map(|decision| decision.allowed()).map_err(|error| error.to_string())
+}
+
+/// A breaker that has just opened.
+fn open() -> (Breaker<Faulty>, Faults, ManualClock) {
+    let (store, faults, clock) = guarded();
+    faults.fail(error(StoreErrorKind::Timeout));
+    while store.state() == BreakerState::Closed {
+        ask(&store).unwrap_err();
+    }
+    (store, faults, clock)
+}
+
+#[test]
+fn it_opens_after_that_many_failures_in_a_row() {
+    let (store, faults, _) = guarded();
+    for kind in [StoreErrorKind::Unavailable, StoreErrorKind::Timeout, StoreErrorKind::Unavailable] {
+        assert_eq!(store.state(), BreakerState::Closed);
+        faults.fail(error(kind));
+        assert!(ask(&store).unwrap_err().ends_with("on command"));
+    }
+    assert_eq!((store.state(), faults.calls().apply), (BreakerState::Open, 3));
+}
+
+#[test]
+fn in_a_row_means_in_a_row() {
+    let (store, faults, _) = guarded();
+    for _ in 0..5 {
+        faults.fail(error(StoreErrorKind::Unavailable));
+        assert!(ask(&store).is_err() && ask(&store).is_err());
+        faults.pass();
+        assert_eq!(ask(&store), Ok(true));
+    }
+    assert_eq!(store.state(), BreakerState::Closed);
+}
+
+#[test]
+fn the_defaults_are_five_failures_and_a_second() {
+    let clock = clock();
+    let (store, faults) = faulty(&clock);
+    let store = Breaker::new(store, "faulty").clock(clock.clone());
+    faults.fail(error(StoreErrorKind::Unavailable));
+    for _ in 0..5 {
+        assert_eq!(store.state(), BreakerState::Closed);
+        ask(&store).unwrap_err();
+    }
+    faults.pass();
+    clock.advance(millis(999));
+    assert_eq!(ask(&store), Err("store unavailable: circuit open, next try in 1ms".to_owned()));
+    clock.advance(millis(1));
+    assert_eq!(ask(&store), Ok(true));
+}
+
+#[test]
+fn open_refuses_every_way_to_ask_and_the_store_is_left_alone() {
+    let (store, faults, clock) = open();
+    let before = faults.calls();
+    clock.advance(millis(500));
+    assert_eq!(ask(&store), Err("store unavailable: circuit open, next try in 1.5s".to_owned()));
+    let refused = every_way(&store, &Asked::new(5));
+    assert_eq!(refused.into_iter().map(kind).collect::<Vec<_>>(), [UNAVAILABLE; 5]);
+    assert_eq!(faults.calls(), before);
+    block_on(store.close());
+    assert_eq!(faults.calls().close, 1);
+}
+
+#[test]
+fn a_success_after_the_pause_closes_it() {
+    let (store, faults, clock) = open();
+    faults.pass();
+    clock.advance(seconds(2));
+    assert_eq!((ask(&store), store.state()), (Ok(true), BreakerState::Closed));
+    // And counts from the beginning.
+    faults.fail(error(StoreErrorKind::Unavailable));
+    assert!(ask(&store).is_err() && ask(&store).is_err());
+    assert_eq!(store.state(), BreakerState::Closed);
+}
+
+#[test]
+fn a_failure_after_the_pause_opens_it_for_another() {
+    let (store, faults, clock) = open();
+    for _ in 0..3 {
+        let before = faults.calls().apply;
+        clock.advance(seconds(2));
+        assert!(ask(&store).unwrap_err().ends_with("on command"));
+        assert_eq!(store.state(), BreakerState::Open);
+        clock.advance(millis(1_999));
+        assert!(ask(&store).unwrap_err().contains("circuit open"));
+        assert_eq!(faults.calls().apply, before + 1);
+    }
+}
+
+#[test]
+fn every_way_to_ask_can_close_it_and_open_it() {
+    type Way = fn(&Breaker<Faulty>, &Asked) -> Option<StoreErrorKind>;
+    let ways: [Way; 4] = [
+        |store, asked| kind(store.apply_now(&asked.limit()).unwrap()),
+        |store, asked| kind(block_on(store.apply(&asked.limit()))),
+        |store, asked| kind(block_on(store.apply_all(&[asked.limit()]))),
+        |store, asked| kind(block_on(store.apply_each(&[asked.limit(), asked.limit()])).remove(1)),
+    ];
+    for ask in ways {
+        let (store, faults, clock) = guarded();
+        faults.fail(error(StoreErrorKind::Unavailable));
+        for _ in 0..3 {
+            assert_eq!(store.state(), BreakerState::Closed);
+            assert_eq!(ask(&store, &Asked::new(5)), UNAVAILABLE);
+        }
+        assert_eq!(store.state(), BreakerState::Open);
+        clock.advance(seconds(2));
+        faults.pass();
+        assert_eq!((ask(&store, &Asked::new(5)), store.state()), (None, BreakerState::Closed));
+    }
+}
+
+#[test]
+fn while_one_call_tries_the_others_are_refused() {
+    let (store, faults, clock) = open();
+    clock.advance(seconds(2));
+    faults.hang();
+    let asked = Asked::new(50);
+    let request = asked.limit();
+    let mut trying = pin!(store.apply(&request));
+    assert!(poll(trying.as_mut()).is_pending());
+    assert_eq!(store.state(), BreakerState::HalfOpen);
+    for _ in 0..3 {
+        let Poll::Ready(Err(error)) = poll(pin!(store.apply(&request))) else { panic!("it went through") };
+        assert_eq!(error.to_string(), "store unavailable: circuit half open, another call is trying");
+        clock.advance(seconds(10));
+    }
+    assert_eq!(kind(store.apply_now(&request).unwrap()), UNAVAILABLE);
+    faults.release();
+    assert!(matches!(poll(trying.as_mut()), Poll::Ready(Ok(_))));
+    assert_eq!(store.state(), BreakerState::Closed);
+}
+
+#[test]
+fn exactly_one_of_many_threads_tries() {
+    let (store, faults, clock) = open();
+    for _ in 0..50 {
+        let before = faults.calls().apply;
+        clock.advance(seconds(2));
+        let start = Barrier::new(8);
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    start.wait();
+                    ask(&store).unwrap_err();
+                });
+            }
+        });
+        assert_eq!(faults.calls().apply, before + 1);
+    }
+}
+
+#[test]
+fn a_trying_call_that_is_dropped_lets_the_next_one_try() {
+    let (store, faults, clock) = open();
+    clock.advance(seconds(2));
+    faults.hang();
+    let asked = Asked::new(50);
+    let requests = [asked.limit()];
+    {
+        let mut all = pin!(store.apply_all(&requests));
+        assert!(poll(all.as_mut()).is_pending());
+        assert_eq!(store.state(), BreakerState::HalfOpen);
+    }
+    assert_eq!(store.state(), BreakerState::Open);
+    {
+        let mut each = pin!(store.apply_each(&requests));
+        assert!(poll(each.as_mut()).is_pending());
+    }
+    faults.pass();
+    assert_eq!((ask(&store), store.state()), (Ok(true), BreakerState::Closed));
+}
+
+#[test]
+fn a_store_that_has_to_be_waited_for_is_not_tried_without_waiting() {
+    let (store, faults, clock) = open();
+    clock.advance(seconds(2));
+    faults.hang();
+    assert!(store.apply_now(&Asked::new(5).limit()).is_none());
+    faults.pass();
+    assert_eq!((ask(&store), store.state()), (Ok(true), BreakerState::Closed));
+}
+
+#[test]
+fn what_began_before_it_opened_does_not_close_it() {
+    let (store, faults, clock) = guarded();
+    let asked = Asked::new(50);
+    let request = asked.limit();
+    faults.hang();
+    let (mut early, mut other) = (pin!(store.apply(&request)), pin!(store.apply(&request)));
+    assert!(poll(early.as_mut()).is_pending() && poll(other.as_mut()).is_pending());
+    faults.fail(error(StoreErrorKind::Unavailable));
+    while store.state() == BreakerState::Closed {
+        ask(&store).unwrap_err();
+    }
+    faults.release();
+    assert!(matches!(poll(early.as_mut()), Poll::Ready(Ok(_))));
+    assert_eq!(store.state(), BreakerState::Open);
+    // Nor while another call is trying.
+    clock.advance(seconds(2));
+    faults.hang();
+    let mut trying = pin!(store.apply(&request));
+    assert!(poll(trying.as_mut()).is_pending());
+    assert!(matches!(poll(other.as_mut()), Poll::Ready(Ok(_))));
+    assert_eq!(store.state(), BreakerState::HalfOpen);
+}
+
+#[test]
+fn misuse_says_nothing_about_the_store() {
+    let (store, faults, clock) = guarded();
+    let asked = Asked::new(50);
+    for _ in 0..10 {
+        assert_eq!(kind(block_on(store.apply_all(&[asked.op(Op::Reset)]))), Some(StoreErrorKind::Unsupported));
+    }
+    assert_eq!(store.state(), BreakerState::Closed);
+    faults.fail(error(StoreErrorKind::Unavailable));
+    assert!(ask(&store).is_err() && ask(&store).is_err());
+    faults.pass();
+    assert!(block_on(store.apply_all(&[asked.op(Op::Reset)])).is_err());
+    faults.fail(error(StoreErrorKind::Unavailable));
+    ask(&store).unwrap_err();
+    assert_eq!(store.state(), BreakerState::Open);
+    // Nor that it is back, or still broken: the next call tries.
+    clock.advance(seconds(2));
+    faults.pass();
+    assert!(block_on(store.apply_all(&[asked.op(Op::Reset)])).is_err());
+    assert_eq!((store.state(), ask(&store)), (BreakerState::Open, Ok(true)));
+    assert_eq!(store.state(), BreakerState::Closed);
+}
+
+#[test]
+fn a_corrupt_key_is_no_failure_in_a_row() {
+    let (store, faults, _) = guarded();
+    for _ in 0..5 {
+        faults.fail(error(StoreErrorKind::Unavailable));
+        assert!(ask(&store).is_err() && ask(&store).is_err());
+        faults.fail(error(StoreErrorKind::Corrupt));
+        ask(&store).unwrap_err();
+    }
+    assert_eq!(store.state(), BreakerState::Closed);
+}
+
+#[test]
+fn a_corrupt_key_closes_it() {
+    let (store, faults, clock) = open();
+    clock.advance(seconds(2));
+    faults.fail(error(StoreErrorKind::Corrupt));
+    ask(&store).unwrap_err();
+    assert_eq!(store.state(), BreakerState::Closed);
+}
+
+#[test]
+fn a_clock_that_went_back_does_not_keep_it_open() {
+    let (store, faults, clock) = open();
+    faults.pass();
+    clock.set(Timestamp::from_millis(1_000));
+    assert!(ask(&store).unwrap_err().ends_with("next try in 2s"));
+    clock.advance(seconds(2));
+    assert_eq!(ask(&store), Ok(true));
+}

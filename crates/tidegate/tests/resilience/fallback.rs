@@ -1,0 +1,131 @@
+//! The failure policy of each limit.
+
+use tidegate::resilience::Fallback;
+use tidegate::{Cost, OnStoreError, Op, Reason, Store, StoreErrorKind};
+use tidegate_testkit::{Faults, block_on};
+
+use crate::support::{Asked, FAILURES, Faulty, clock, error, every_way, faulty, kind};
+
+fn falling_back() -> (Fallback<Faulty>, Faults) {
+    let clock = clock();
+    let (store, faults) = faulty(&clock);
+    (Fallback::new(store).clock(clock), faults)
+}
+
+#[test]
+fn open_admits_and_says_so() {
+    let (store, faults) = falling_back();
+    for kind in FAILURES {
+        faults.fail(error(kind));
+        let results = every_way(&store, &Asked::new(1));
+        assert_eq!(results.len(), 5);
+        for result in results {
+            let decision = result.unwrap();
+            assert!(decision.allowed());
+            assert_eq!((decision.reason(), decision.limit(), decision.remaining()), (Some(Reason::Store), 1, 0));
+            assert_eq!((decision.retry_after(), decision.next_after()), (None, None));
+        }
+    }
+    assert_eq!(store.local(), None);
+}
+
+#[test]
+fn closed_passes_the_error_on() {
+    let (store, faults) = falling_back();
+    for failure in FAILURES {
+        faults.fail(error(failure));
+        let results = every_way(&store, &Asked::new(5).policy(OnStoreError::Closed));
+        assert_eq!(results.into_iter().map(kind).collect::<Vec<_>>(), [Some(failure); 5]);
+    }
+    assert_eq!(store.local(), None);
+}
+
+#[test]
+fn local_decides_by_the_quota() {
+    for failure in FAILURES {
+        let (store, faults) = falling_back();
+        faults.fail(error(failure));
+        // One by apply_now, one by apply, two by apply_all, two by apply_each: the last is the sixth of five.
+        let results = every_way(&store, &Asked::new(5).policy(OnStoreError::Local));
+        let answers: Vec<_> = results.into_iter().map(|result| result.unwrap()).collect();
+        let allowed: Vec<_> = answers.iter().map(|decision| decision.allowed()).collect();
+        assert_eq!(allowed, [true, true, true, true, false]);
+        assert_eq!((answers[3].reason(), answers[3].remaining()), (None, 0));
+        assert_eq!(answers[4].reason(), Some(Reason::Rate));
+    }
+}
+
+#[test]
+fn misuse_is_passed_on_whatever_the_policy() {
+    for policy in OnStoreError::ALL {
+        let (store, faults) = falling_back();
+        let asked = Asked::new(5).policy(policy);
+        faults.fail(error(StoreErrorKind::Unsupported));
+        let results = every_way(&store, &asked);
+        assert_eq!(results.into_iter().map(kind).collect::<Vec<_>>(), [Some(StoreErrorKind::Unsupported); 5]);
+        assert_eq!(store.local(), None);
+        // Even when the store is too broken to say so.
+        faults.fail(error(StoreErrorKind::Unavailable));
+        for op in [Op::Check(Cost::ONE), Op::Reserve(Cost::ONE), Op::Refund(Cost::ONE), Op::Reset] {
+            let misuse = block_on(store.apply_all(&[asked.limit(), asked.op(op)]));
+            assert_eq!(kind(misuse), Some(StoreErrorKind::Unsupported));
+        }
+    }
+}
+
+#[test]
+fn of_several_limits_the_strictest_policy_wins() {
+    use OnStoreError::{Closed, Local, Open};
+    let (store, faults) = falling_back();
+    faults.fail(error(StoreErrorKind::Timeout));
+    let asked = |policy| Asked::new(5).policy(policy);
+    let all = |policies: &[OnStoreError]| {
+        let parts: Vec<_> = policies.iter().map(|policy| asked(*policy)).collect();
+        block_on(store.apply_all(&parts.iter().map(Asked::limit).collect::<Vec<_>>()))
+    };
+    for closed in [&[Closed, Local, Open][..], &[Open, Closed], &[Local, Local, Closed]] {
+        assert_eq!(kind(all(closed)), Some(StoreErrorKind::Timeout));
+    }
+    assert_eq!(store.local(), None);
+    let open = all(&[Open, Open, Open, Open, Open, Open]).unwrap();
+    assert!(open.decisions().iter().all(|decision| decision.reason() == Some(Reason::Store)));
+    // All of them are decided locally, those of an open limit too, and all or nothing.
+    let denied = all(&[Open, Local, Open, Open, Open, Open]).unwrap();
+    assert_eq!((denied.allowed(), denied.decisions().len()), (false, 6));
+    let taken = all(&[Open, Open, Open, Open, Local]).unwrap();
+    assert!(taken.allowed() && taken.decisions().iter().all(|decision| decision.reason().is_none()));
+    assert!(!all(&[Open, Local]).unwrap().allowed());
+    assert!(all(&[]).unwrap().allowed());
+}
+
+#[test]
+fn independent_requests_each_have_their_own_policy() {
+    let (store, faults) = falling_back();
+    faults.fail(error(StoreErrorKind::Unavailable));
+    let asked =
+        [OnStoreError::Open, OnStoreError::Closed, OnStoreError::Local].map(|policy| Asked::new(5).policy(policy));
+    let results = block_on(store.apply_each(&asked.each_ref().map(Asked::limit)));
+    let [open, closed, local] = results.try_into().unwrap();
+    assert_eq!(open.unwrap().reason(), Some(Reason::Store));
+    assert_eq!(kind(closed), Some(StoreErrorKind::Unavailable));
+    assert_eq!(local.unwrap().remaining(), 4);
+}
+
+#[test]
+fn a_store_that_has_to_be_waited_for_has_not_failed() {
+    let (store, faults) = falling_back();
+    faults.hang();
+    for policy in OnStoreError::ALL {
+        assert!(store.apply_now(&Asked::new(5).policy(policy).limit()).is_none());
+    }
+}
+
+#[test]
+fn what_the_store_answers_is_passed_on() {
+    let (store, faults) = falling_back();
+    let asked = Asked::new(3).policy(OnStoreError::Local);
+    assert_eq!(asked.admitted(&store), 3);
+    assert_eq!((asked.left(store.inner()), store.local()), (0, None));
+    block_on(store.close());
+    assert_eq!(faults.calls().close, 1);
+}

@@ -1,0 +1,184 @@
+//! Deciding in process while the store is broken.
+
+use tidegate::resilience::Fallback;
+use tidegate::{
+    Algorithm, Cost, ManualClock, OnStoreError, Op, Quota, Reason, Store, StoreErrorKind, millis, minutes, seconds,
+};
+use tidegate_testkit::{Faults, block_on};
+
+use crate::support::{Asked, Faulty, clock, error, faulty};
+
+/// A store that is broken, with what can be done about it.
+fn broken() -> (Fallback<Faulty>, Faults, ManualClock) {
+    let clock = clock();
+    let (store, faults) = faulty(&clock);
+    faults.fail(error(StoreErrorKind::Unavailable));
+    (Fallback::new(store).clock(clock.clone()), faults, clock)
+}
+
+fn local(rate: u64) -> Asked {
+    Asked::new(rate).policy(OnStoreError::Local)
+}
+
+#[test]
+fn a_share_is_the_rate_over_the_replicas() {
+    for (rate, replicas, share) in [(10, 1, 10), (10, 2, 5), (10, 3, 3), (10, 10, 1), (10, 0, 10)] {
+        let (store, ..) = broken();
+        let store = store.expected_replicas(replicas);
+        let asked = local(rate);
+        assert_eq!(asked.take(&store).limit(), share);
+        assert_eq!(asked.admitted(&store) as u64, share - 1, "{rate} over {replicas}");
+    }
+}
+
+#[test]
+fn all_replicas_together_admit_no_more_than_the_rate() {
+    for algorithm in Algorithm::ALL {
+        for (rate, replicas) in [(10, 3), (10, 7), (4, 10), (1, 3)] {
+            let (_, _, clock) = broken();
+            let fleet: Vec<_> = (0..replicas)
+                .map(|_| {
+                    let (store, faults) = faulty(&clock);
+                    faults.fail(error(StoreErrorKind::Unavailable));
+                    Fallback::new(store).clock(clock.clone()).expected_replicas(replicas)
+                })
+                .collect();
+            let asked = Asked { quota: Quota::new(algorithm, rate, minutes(1)).unwrap(), ..local(1) };
+            let mut admitted = 0;
+            // So long that what a replica may admit at once does not matter any more.
+            for _ in 0..60 {
+                admitted += fleet.iter().map(|store| asked.admitted(store) as u64).sum::<u64>();
+                clock.advance(minutes(1));
+            }
+            let at_once = u64::from(replicas).max(rate);
+            assert!(admitted <= 60 * rate + at_once, "{algorithm}: {admitted} in an hour, {rate} over {replicas}");
+            // Rounding down, and an estimate that is looked at only once a minute, cost something.
+            assert!(admitted >= 60 * rate / 3, "{algorithm}: {admitted} in an hour, {rate} over {replicas}");
+        }
+    }
+}
+
+#[test]
+fn every_operation_works() {
+    let (store, ..) = broken();
+    let asked = local(5);
+    let apply = |op| block_on(store.apply(&asked.op(op))).unwrap();
+    let three = Cost::new(3).unwrap();
+    let steps = [
+        (Op::Limit(three), true, 2),
+        (Op::Check(three), false, 2),
+        (Op::Limit(three), false, 2),
+        (Op::Reserve(three), true, 0),
+        (Op::Refund(three), true, 2),
+        (Op::Reset, true, 5),
+    ];
+    for (op, allowed, remaining) in steps {
+        let decision = apply(op);
+        assert_eq!((decision.allowed(), decision.remaining()), (allowed, remaining), "{op:?}");
+    }
+}
+
+#[test]
+fn the_quota_refills_on_the_given_clock() {
+    let (store, _, clock) = broken();
+    let asked = local(5);
+    assert_eq!(asked.admitted(&store), 5);
+    let wait = asked.take(&store).retry_after().unwrap();
+    clock.advance(wait - millis(1));
+    assert_eq!(asked.admitted(&store), 0);
+    clock.advance(millis(1));
+    assert_eq!(asked.admitted(&store), 5);
+}
+
+#[test]
+fn a_cost_above_the_share_is_denied_because_of_the_store_and_not_for_ever() {
+    let (store, ..) = broken();
+    let store = store.expected_replicas(5);
+    let asked = local(10);
+    for (units, reason) in
+        [(2, None), (3, Some(Reason::Store)), (10, Some(Reason::Store)), (11, Some(Reason::CostExceedsCapacity))]
+    {
+        let cost = Cost::new(units).unwrap();
+        for op in [Op::Check(cost), Op::Reserve(cost)] {
+            let decision = block_on(store.apply(&asked.key(units).op(op))).unwrap();
+            assert_eq!((decision.allowed(), decision.reason()), (reason.is_none(), reason), "{op:?}");
+        }
+        let all = block_on(store.apply_all(&[asked.key(units + 100).op(Op::Limit(cost))])).unwrap();
+        assert_eq!((all.allowed(), all.decisions()[0].reason()), (reason.is_none(), reason), "{units}");
+    }
+}
+
+#[test]
+fn keys_are_bounded() {
+    let (store, ..) = broken();
+    let store = store.max_keys(300);
+    for key in 0..20_000_u64 {
+        local(5).key(key).take(&store);
+    }
+    let stats = store.local().unwrap();
+    assert!(stats.keys <= 450, "{stats:?}");
+    assert!(stats.bytes < 64 * 1024, "{stats:?}");
+}
+
+#[test]
+fn a_healthy_store_costs_nothing_here() {
+    let (store, faults, _) = broken();
+    faults.pass();
+    assert!(local(5).take(&store).allowed());
+    assert_eq!(store.local(), None);
+    faults.fail(error(StoreErrorKind::Unavailable));
+    Asked::new(5).take(&store);
+    assert_eq!(store.local(), None);
+    local(5).take(&store);
+    assert_eq!(store.local().map(|stats| stats.keys), Some(1));
+}
+
+#[test]
+fn what_was_decided_is_dropped_when_the_store_is_back() {
+    type Way = fn(&Fallback<Faulty>, &Asked);
+    let ways: [Way; 4] = [
+        |store, asked| assert!(store.apply_now(&asked.limit()).unwrap().is_ok()),
+        |store, asked| assert!(block_on(store.apply(&asked.limit())).is_ok()),
+        |store, asked| assert!(block_on(store.apply_all(&[asked.limit()])).is_ok()),
+        |store, asked| assert!(block_on(store.apply_each(&[asked.limit()]))[0].is_ok()),
+    ];
+    for ask in ways {
+        let (store, faults, clock) = broken();
+        let asked = local(5);
+        assert_eq!(asked.admitted(&store), 5);
+        faults.pass();
+        clock.advance(seconds(1));
+        assert!(store.local().is_some());
+        ask(&store, &asked);
+        assert_eq!(store.local(), None);
+        // The store did not hear of what was admitted meanwhile.
+        assert_eq!(asked.left(store.inner()), 4);
+        faults.fail(error(StoreErrorKind::Unavailable));
+        assert_eq!(asked.admitted(&store), 5);
+    }
+}
+
+#[test]
+fn misuse_does_not_mean_that_the_store_is_back() {
+    let (store, faults, clock) = broken();
+    local(5).take(&store);
+    clock.advance(seconds(1));
+    faults.fail(error(StoreErrorKind::Unsupported));
+    assert!(block_on(store.apply(&local(5).limit())).is_err());
+    assert!(store.local().is_some());
+}
+
+#[test]
+fn a_store_that_fails_every_other_request_does_not_renew_the_quota() {
+    let (store, faults, clock) = broken();
+    let (asked, other) = (local(5), local(1_000).key("other"));
+    let mut admitted = 0;
+    for _ in 0..50 {
+        faults.pass();
+        assert!(other.take(&store).allowed());
+        clock.advance(millis(999));
+        faults.fail(error(StoreErrorKind::Corrupt));
+        admitted += u64::from(asked.take(&store).allowed());
+    }
+    assert_eq!(admitted, 5);
+}

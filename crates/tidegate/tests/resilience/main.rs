@@ -1,0 +1,14 @@
+//! The wrappers around a store that is slow, broken or watched, promise by promise, on a clock that only moves when it
+//! is told to.
+
+mod breaker;
+mod conformance;
+mod fallback;
+mod local;
+#[cfg(feature = "metrics")]
+mod metrics;
+#[cfg(feature = "tracing")]
+mod spans;
+mod support;
+mod timeout;
+mod whole;

@@ -1,0 +1,227 @@
+//! What is counted and measured, by name.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+use tidegate::resilience::{Breaker, Observed, Resilience};
+use tidegate::{Cost, OnStoreError, Op, Scope, Store, StoreErrorKind, millis, seconds};
+use tidegate_testkit::block_on;
+
+use crate::support::{Asked, clock, error, faulty, poll};
+
+/// Runs `work` and says what it recorded: `name{label=value,...}`, labels sorted, and its value.
+fn recorded(work: impl FnOnce()) -> BTreeMap<String, DebugValue> {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    metrics::with_local_recorder(&recorder, work);
+    let metrics = snapshotter.snapshot().into_vec().into_iter();
+    metrics
+        .map(|(key, _, description, value)| {
+            let key = key.key();
+            assert!(description.is_some(), "{} has no description", key.name());
+            let mut labels: Vec<_> = key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
+            labels.sort();
+            (format!("{}{{{}}}", key.name(), labels.join(",")), value)
+        })
+        .collect()
+}
+
+/// The counters among them whose name begins so.
+fn counters(recorded: &BTreeMap<String, DebugValue>, name: &str) -> Vec<(String, u64)> {
+    let of_name = recorded.iter().filter(|(key, _)| key.starts_with(name));
+    of_name
+        .map(|(key, value)| match value {
+            DebugValue::Counter(count) => (key[name.len()..].to_owned(), *count),
+            other => panic!("{key} is {other:?}"),
+        })
+        .collect()
+}
+
+fn owned<const N: usize>(expected: [(&str, u64); N]) -> Vec<(String, u64)> {
+    expected.map(|(labels, count)| (labels.to_owned(), count)).to_vec()
+}
+
+#[test]
+fn decisions_are_counted_by_limit_outcome_and_reason() {
+    let recorded = recorded(|| {
+        let clock = clock();
+        let (store, faults) = faulty(&clock);
+        let store = Resilience::new(clock).build(store);
+        let asked = Asked::new(2);
+        let send = Asked { scope: Scope::new("prefix", "send"), ..Asked::new(2) };
+        // Two of three at once, one alone, one in a batch, one by reservation: the last finds nothing left.
+        assert!(store.apply_now(&asked.limit()).unwrap().unwrap().allowed());
+        assert!(asked.take(&store).allowed());
+        assert!(!block_on(store.apply_each(&[asked.limit()]))[0].as_ref().unwrap().allowed());
+        // Denied as a whole, by one of them.
+        assert!(!block_on(store.apply_all(&[send.limit(), asked.limit()])).unwrap().allowed());
+        assert!(block_on(store.apply_all(&[send.limit(), send.limit()])).unwrap().allowed());
+        block_on(store.apply(&send.op(Op::Reserve(Cost::ONE)))).unwrap();
+        block_on(store.apply(&send.op(Op::Limit(Cost::new(3).unwrap())))).unwrap();
+        // Looks and gifts are no decisions to take.
+        for op in [Op::Check(Cost::ONE), Op::Refund(Cost::ONE), Op::Reset] {
+            block_on(store.apply(&asked.op(op))).unwrap();
+        }
+        faults.fail(error(StoreErrorKind::Unavailable));
+        asked.take(&store);
+        assert!(block_on(store.apply(&asked.policy(OnStoreError::Closed).limit())).is_err());
+    });
+    assert_eq!(
+        counters(&recorded, "tidegate_decisions_total"),
+        owned([
+            ("{limit=login,outcome=allowed,reason=store}", 1),
+            ("{limit=login,outcome=allowed}", 2),
+            ("{limit=login,outcome=denied,reason=rate}", 2),
+            ("{limit=login,outcome=failed}", 1),
+            ("{limit=send,outcome=allowed}", 3),
+            ("{limit=send,outcome=denied,reason=cost_exceeds_capacity}", 1),
+        ])
+    );
+}
+
+#[test]
+fn what_the_policy_answered_is_counted_by_limit_and_policy() {
+    let recorded = recorded(|| {
+        let clock = clock();
+        let (store, faults) = faulty(&clock);
+        let store = Resilience::new(clock).build(store);
+        Asked::new(5).take(&store);
+        faults.fail(error(StoreErrorKind::Unavailable));
+        for policy in OnStoreError::ALL {
+            let _ = block_on(store.apply(&Asked::new(5).policy(policy).limit()));
+        }
+        let both = [Asked::new(5), Asked::new(5).policy(OnStoreError::Local)];
+        block_on(store.apply_all(&both.each_ref().map(Asked::limit))).unwrap();
+    });
+    assert_eq!(
+        counters(&recorded, "tidegate_fallback_total"),
+        owned([
+            ("{limit=login,policy=closed}", 1),
+            ("{limit=login,policy=local}", 3),
+            ("{limit=login,policy=open}", 1)
+        ])
+    );
+}
+
+#[test]
+fn calls_of_the_store_are_measured_and_errors_counted_by_kind() {
+    let recorded = recorded(|| {
+        let clock = clock();
+        let (store, faults) = faulty(&clock);
+        let store = Observed::new(store, "faulty").clock(clock.clone());
+        let asked = Asked::new(5);
+        let requests = [asked.limit(), asked.limit()];
+        store.apply_now(&requests[0]);
+        block_on(store.apply_all(&requests)).unwrap();
+        faults.fail(error(StoreErrorKind::Corrupt));
+        block_on(store.apply_each(&requests));
+        faults.fail(error(StoreErrorKind::Unavailable));
+        store.apply_now(&requests[0]);
+        faults.hang();
+        assert!(store.apply_now(&requests[0]).is_none());
+        let mut call = pin!(store.apply(&requests[0]));
+        assert!(poll(call.as_mut()).is_pending());
+        clock.advance(millis(7));
+        faults.release();
+        assert!(poll(call.as_mut()).is_ready());
+        // One that is dropped has not ended.
+        assert!(poll(pin!(store.apply(&requests[0]))).is_pending());
+    });
+    let seconds: Vec<_> = recorded
+        .iter()
+        .filter_map(|(key, value)| Some((key.strip_prefix("tidegate_store_seconds")?, value)))
+        .map(|(key, value)| match value {
+            DebugValue::Histogram(values) => (key, values.iter().map(|value| value.0).collect::<Vec<_>>()),
+            other => panic!("{key} is {other:?}"),
+        })
+        .collect();
+    assert_eq!(
+        seconds,
+        [
+            ("{call=apply,store=faulty}", vec![0.007]),
+            ("{call=apply_all,store=faulty}", vec![0.0]),
+            ("{call=apply_each,store=faulty}", vec![0.0]),
+            ("{call=apply_now,store=faulty}", vec![0.0, 0.0]),
+        ]
+    );
+    assert_eq!(
+        counters(&recorded, "tidegate_store_errors_total"),
+        owned([("{kind=corrupt,store=faulty}", 2), ("{kind=unavailable,store=faulty}", 1)])
+    );
+}
+
+#[test]
+fn a_timeout_is_an_error_of_the_store_and_a_refusal_is_not() {
+    let recorded = recorded(|| {
+        let clock = clock();
+        let (store, faults) = faulty(&clock);
+        let store = Resilience::new(clock.clone()).name("faulty").breaker(1, seconds(1)).build(store);
+        faults.hang();
+        let asked = Asked::new(5);
+        let request = asked.limit();
+        let mut call = pin!(store.apply(&request));
+        assert!(poll(call.as_mut()).is_pending());
+        clock.advance(millis(50));
+        assert!(poll(call.as_mut()).is_ready());
+        asked.admitted(&store);
+    });
+    assert_eq!(counters(&recorded, "tidegate_store_errors_total"), owned([("{kind=timeout,store=faulty}", 1)]));
+    assert_eq!(counters(&recorded, "tidegate_fallback_total"), owned([("{limit=login,policy=open}", 101)]));
+}
+
+#[test]
+fn the_breaker_shows_its_state_and_counts_its_openings() {
+    // After so many of these steps: it fails and opens, it tries and waits, it fails and opens, it tries and closes.
+    for (steps, state, opened) in [(0, 0.0, 0), (1, 2.0, 1), (2, 1.0, 1), (3, 2.0, 2), (4, 0.0, 2)] {
+        let recorded = recorded(|| {
+            let clock = clock();
+            let (store, faults) = faulty(&clock);
+            let store = Breaker::new(store, "faulty").failures(1).clock(clock.clone());
+            let asked = Asked::new(5);
+            let request = asked.limit();
+            let mut trying = Box::pin(store.apply(&request));
+            for step in 1..=steps {
+                match step {
+                    1 => faults.fail(error(StoreErrorKind::Unavailable)),
+                    2 => faults.hang(),
+                    3 => {
+                        drop(std::mem::replace(&mut trying, Box::pin(store.apply(&request))));
+                        faults.fail(error(StoreErrorKind::Unavailable));
+                    }
+                    _ => faults.pass(),
+                }
+                let _ = poll(trying.as_mut());
+                if step != 2 {
+                    trying = Box::pin(store.apply(&request));
+                    clock.advance(seconds(1));
+                }
+            }
+            // Not dropped before it was looked at, or it would not be trying any more.
+            std::mem::forget(trying);
+        });
+        assert!(
+            matches!(recorded["tidegate_breaker_state{store=faulty}"], DebugValue::Gauge(value) if value.0 == state)
+        );
+        let expected = if opened == 0 { vec![] } else { owned([("{store=faulty}", opened)]) };
+        assert_eq!(counters(&recorded, "tidegate_breaker_opened_total"), expected, "after {steps} steps");
+    }
+}
+
+#[test]
+fn no_label_holds_a_key() {
+    let recorded = recorded(|| {
+        let clock = clock();
+        let (store, faults) = faulty(&clock);
+        let store = Resilience::new(clock).build(store);
+        for policy in OnStoreError::ALL {
+            let asked = Asked::new(1).key("alice@example.org").policy(policy);
+            faults.pass();
+            block_on(store.apply(&asked.limit())).unwrap();
+            faults.fail(error(StoreErrorKind::Unavailable));
+            let _ = block_on(store.apply(&asked.limit()));
+        }
+    });
+    assert!(recorded.len() > 5);
+    assert!(recorded.keys().all(|key| !key.contains("alice")), "{recorded:?}");
+}

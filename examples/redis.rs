@@ -1,0 +1,39 @@
+//! Limits that a whole fleet shares, on Redis or Valkey, and what happens when the server is away.
+//!
+//! `cargo run -p tidegate-examples --example redis -- redis://127.0.0.1/`, or without an argument on the server of
+//! `TIDEGATE_REDIS_URL`.
+
+use std::error::Error;
+
+use tidegate::redis::RedisStore;
+use tidegate::resilience::Resilience;
+use tidegate::{Clock, Limit, Limiter, OnStoreError, Quota, SystemClock, ceil_seconds, minutes, seconds};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let server = std::env::args().nth(1).or_else(|| std::env::var("TIDEGATE_REDIS_URL").ok());
+    let server = server.ok_or("which server? give an address, such as redis://127.0.0.1/")?;
+    let redis = RedisStore::builder().hash_keys("from your secrets").connect(server).await?;
+    // No call takes longer than 50 ms; after five failures in a row the server is left alone for a second.
+    let store = Resilience::default().name("redis").expected_replicas(4).build(redis);
+
+    let limiter = Limiter::builder()
+        .prefix(format!("example-{}", SystemClock.now().as_micros())) // so that every run starts anew
+        // Rather nobody than everybody, when the server is away.
+        .limit("login", Limit::new(Quota::fixed_window(2, minutes(1))?).on_store_error(OnStoreError::Closed))
+        // A quarter of it in each of four processes.
+        .limit("api", Limit::new(Quota::token_bucket(100, seconds(1))?).on_store_error(OnStoreError::Local))
+        .store(store)
+        .build()?;
+
+    for attempt in 1..=3 {
+        let decision = limiter.limit("login", "alice").await?;
+        match decision.retry_after() {
+            None => println!("attempt {attempt}: allowed, {} left", decision.remaining()),
+            Some(wait) => println!("attempt {attempt}: denied, try again in {} s", ceil_seconds(wait)),
+        }
+    }
+    let all = limiter.all([limiter.limit("api", "alice"), limiter.limit("login", "bob")]).await?;
+    println!("both or nothing: {}", if all.allowed() { "both" } else { "nothing" });
+    Ok(())
+}
