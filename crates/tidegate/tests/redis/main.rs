@@ -2,9 +2,9 @@
 //!
 //! `cargo xtask test` gets and starts them; by hand, `cargo xtask servers` does, and says what to export.
 
+mod beside_memory;
 mod conformance;
 mod expiry;
-mod logs;
 mod names;
 mod permissions;
 mod processes;

@@ -46,6 +46,15 @@ fn keys_that_live_apart_are_refused_and_nothing_is_taken() {
 }
 
 #[test]
+fn in_the_weaker_mode_a_call_that_cannot_be_right_takes_nothing() {
+    let limiter = limiter(RedisStore::builder().apart(Apart::Refund));
+    let other = Quota::fixed_window(9, days(1)).unwrap();
+    let calls = [limiter.limit("five", "a"), limiter.limit("two", "b"), limiter.limit("two", "b").quota(&other)];
+    run(async { limiter.all(calls).await }).unwrap_err();
+    assert_eq!((left(&limiter, "five", "a"), left(&limiter, "two", "b")), (5, 2));
+}
+
+#[test]
 fn in_the_weaker_mode_what_was_taken_is_given_back() {
     let limiter = limiter(RedisStore::builder().apart(Apart::Refund));
     let taken: Vec<_> = (0..4).map(|_| both(&limiter, "a", "b").unwrap()).collect();

@@ -30,6 +30,17 @@ fn open_admits_and_says_so() {
 }
 
 #[test]
+fn open_does_not_admit_what_nobody_would_ever_be_admitted() {
+    let (store, faults) = falling_back();
+    faults.fail(error(StoreErrorKind::Unavailable));
+    let asked = Asked::new(5);
+    let too_much = block_on(store.apply(&asked.op(Op::Limit(Cost::new(6).unwrap())))).unwrap();
+    assert_eq!((too_much.allowed(), too_much.reason()), (false, Some(Reason::CostExceedsCapacity)));
+    let all_of_it = block_on(store.apply(&asked.op(Op::Limit(Cost::new(5).unwrap())))).unwrap();
+    assert_eq!((all_of_it.allowed(), all_of_it.reason()), (true, Some(Reason::Store)));
+}
+
+#[test]
 fn closed_passes_the_error_on() {
     let (store, faults) = falling_back();
     for failure in FAILURES {

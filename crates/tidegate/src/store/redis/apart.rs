@@ -12,7 +12,8 @@ pub enum Apart {
     #[default]
     Refuse,
     /// Group after group is taken, and given back when a later one denies: others may be denied meanwhile for what is
-    /// given back later, and what was taken stays taken when giving back fails, which the error says.
+    /// given back later. What was taken stays taken when giving back fails, which the error says, and when the call is
+    /// dropped in the middle, as a timeout around the store does.
     Refund,
 }
 
@@ -49,11 +50,15 @@ impl<C: Connection> RedisStore<C> {
         groups: &[Vec<usize>],
         at: Option<Timestamp>,
     ) -> Result<All, StoreError> {
+        // Everything that can be wrong with the call is found before anything is taken.
+        let asked: Vec<_> = groups
+            .iter()
+            .map(|group| Asked::new(&self.names, &group.iter().map(|index| requests[*index]).collect::<Vec<_>>()))
+            .collect::<Result<_, _>>()?;
         let mut decisions: Vec<Option<Decision>> = vec![None; requests.len()];
         let mut denied = None;
-        for (number, group) in groups.iter().enumerate() {
-            let asked: Vec<_> = group.iter().map(|index| requests[*index]).collect();
-            let all = match self.decide_together(&Asked::new(&self.names, &asked)?, at).await {
+        for (number, (group, asked)) in groups.iter().zip(&asked).enumerate() {
+            let all = match self.decide_together(asked, at).await {
                 Ok(all) => all,
                 Err(error) => {
                     self.give_back(requests, &groups[..number], at).await?;
@@ -87,13 +92,15 @@ impl<C: Connection> RedisStore<C> {
         groups: &[Vec<usize>],
         at: Option<Timestamp>,
     ) -> Result<(), StoreError> {
+        let mut failed = None;
         for index in groups.iter().flatten() {
             let Op::Limit(cost) = requests[*index].op else { continue };
             let back = Request { op: Op::Refund(cost), ..requests[*index] };
-            if let Err(error) = self.decide(&back, at).await {
-                let what = "redis: the call was denied, and what it had taken could not be given back";
-                return Err(StoreError::caused_by(StoreErrorKind::Unavailable, what, error));
-            }
+            failed = self.decide(&back, at).await.err().or(failed);
+        }
+        if let Some(error) = failed {
+            let what = "redis: the call was not granted, and not all that it had taken could be given back";
+            return Err(StoreError::caused_by(StoreErrorKind::Unavailable, what, error));
         }
         Ok(())
     }

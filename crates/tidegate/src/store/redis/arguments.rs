@@ -25,7 +25,7 @@ enum Cost {
 }
 
 impl Arguments {
-    /// For the script of the quota's algorithm. `min_ttl` is in milliseconds.
+    /// For the script of the quota's algorithm. `min_ttl` is in microseconds.
     pub(super) fn one(quota: &Quota, op: Op, min_ttl: u64) -> Self {
         let (cost, slack, how) = match op {
             Op::Limit(cost) => (Cost::Taken(cost.get()), 0, BRIEFLY),
@@ -72,7 +72,8 @@ impl Arguments {
 fn bucket(cost: u128, gives: bool, room: Option<u128>, refill: u64) -> Vec<u8> {
     let low = |number: u128| (number % LIMB) as u64;
     let high = |number: u128| (number / LIMB) as u64;
-    if cost < INEXACT && room.unwrap_or(0) < INEXACT {
+    // Together they are the most that is stored.
+    if cost + room.unwrap_or(0) < INEXACT {
         return [signed(cost as u64, gives), or_never(room.map(|room| room as u64)), doubles([refill])].concat();
     }
     let low_limbs = [signed(low(cost), gives), doubles([room.map_or(0, low), refill])].concat();

@@ -54,8 +54,8 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Keys live at least that long after they were written. They live until they are as good as new, and a second
-    /// more, in any case.
+    /// Keys live at least that long after they were written. They live until they are as good as new, half as long again
+    /// and a second, in any case.
     #[must_use]
     pub fn min_ttl(mut self, min_ttl: Duration) -> Self {
         self.min_ttl = min_ttl;
@@ -76,7 +76,7 @@ impl RedisStoreBuilder {
         RedisStore {
             connection,
             names: self.names,
-            min_ttl: micros(self.min_ttl).div_ceil(1_000),
+            min_ttl: micros(self.min_ttl),
             apart: self.apart,
             label: self.label.as_deref().unwrap_or("redis").into(),
         }

@@ -21,7 +21,6 @@ impl Names {
     pub(super) fn name(&self, scope: &Scope, key: &Key<'_>) -> String {
         let key = self.key(key);
         let tag = match self.tag(scope, &key) {
-            // A brace ends a tag early, the same for every key that has it.
             Some(tag) => format!("{{{tag}}}"),
             // Braces in a user's name must not choose its node; an empty tag is none, and the first pair counts.
             None if self.for_cluster => "{}".to_owned(),
@@ -32,16 +31,19 @@ impl Names {
 
     /// What keys that live together have in common.
     pub(super) fn place(&self, scope: &Scope, key: &Key<'_>) -> String {
-        self.tag(scope, &self.key(key)).map_or_else(|| self.name(scope, key), str::to_owned)
+        self.tag(scope, &self.key(key)).unwrap_or_else(|| self.name(scope, key))
     }
 
     /// The text that decides where a key lives.
-    fn tag<'a>(&self, scope: &'a Scope, key: &'a str) -> Option<&'a str> {
-        match self.together {
-            Together::Nothing => None,
-            Together::Key => Some(key),
-            Together::Prefix => Some(prefix(scope)),
-        }
+    fn tag(&self, scope: &Scope, key: &str) -> Option<String> {
+        let text = match self.together {
+            Together::Nothing => return None,
+            Together::Key => key,
+            Together::Prefix => prefix(scope),
+        };
+        // A brace would end it early, and an empty one is none.
+        let is_plain = !text.is_empty() && !text.contains(['{', '}']);
+        Some(if is_plain { text.to_owned() } else { format!("{:016x}", Key::from(text).stable_hash(0)) })
     }
 
     fn key(&self, key: &Key<'_>) -> String {
@@ -108,5 +110,10 @@ mod tests {
         assert_eq!(name(Together::Key, "login", "u1"), "{u1}shop|login|u1");
         assert_eq!(name(Together::Prefix, "login", "u1"), "{shop}shop|login|u1");
         assert_eq!(name(Together::Nothing, "login", "{x}"), "{}shop|login|{x}");
+        for odd in ["}x", "", "u1}x", "{u1}"] {
+            let [login, send] = ["login", "send"].map(|limit| name(Together::Key, limit, odd));
+            let tag = |name: &str| name[1..].split('}').next().unwrap().to_owned();
+            assert_eq!((tag(&login), tag(&login).len()), (tag(&send), 16), "{login} {send}");
+        }
     }
 }

@@ -12,13 +12,13 @@ mod arguments;
 mod builder;
 mod codec;
 mod connection;
+mod each;
 mod error;
 mod keys;
 mod script;
 
 use std::fmt;
 
-use futures_util::future::join_all;
 use redis::Value;
 use redis::aio::ConnectionManager;
 use tidegate_core::{
@@ -177,8 +177,7 @@ impl<C: Connection> Store for RedisStore<C> {
     }
 
     async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
-        // They are sent in order without waiting for each other: one pipeline on a connection that is shared.
-        join_all(requests.iter().map(|request| self.decide(request, None))).await
+        self.decide_each(requests).await
     }
 
     async fn close(&self) {}

@@ -1,0 +1,98 @@
+//! Calls of one script, and what the server says that they cost.
+
+use redis::{Cmd, Connection, Pipeline, Value};
+
+use super::{KEYS, any, arguments, text};
+use crate::workload::Random;
+
+/// Calls in one round, and how many are sent at a time, so that the server does not wait for the client.
+pub(super) const CALLS: usize = 20_000;
+const AT_A_TIME: usize = 200;
+
+/// Which keys are asked about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Which {
+    /// Any of those that were asked about before.
+    Known,
+    /// Each once, for the first time.
+    New,
+}
+
+/// One script, as it is called about a key.
+pub(super) struct Calls<'a> {
+    call: &'a dyn Fn(&str) -> Cmd,
+    which: Which,
+    rounds: Vec<Pipeline>,
+    is_allowed: fn(&Value) -> bool,
+}
+
+impl<'a> Calls<'a> {
+    pub(super) fn new(call: &'a dyn Fn(&str) -> Cmd, which: Which, is_allowed: fn(&Value) -> bool) -> Self {
+        let mut random = Random(1);
+        let keys: Vec<String> = match which {
+            Which::Known => (0..CALLS).map(|_| any(&mut random)).collect(),
+            Which::New => (0..KEYS).map(text).collect(),
+        };
+        let rounds = keys.chunks(AT_A_TIME).map(|keys| pipeline(keys.iter().map(|key| call(key)))).collect();
+        Calls { call, which, rounds, is_allowed }
+    }
+
+    /// Asks once about every key, or forgets them all.
+    fn prepare(&self, connection: &mut Connection) {
+        let keys = pipeline((0..KEYS).map(|number| {
+            let call = (self.call)(&text(number));
+            match self.which {
+                Which::Known => call,
+                Which::New => redis::cmd("DEL").arg(key_of(&call)).to_owned(),
+            }
+        }));
+        let _: Vec<Value> = keys.query(connection).expect("the server answers");
+    }
+
+    /// Microseconds for a call.
+    pub(super) fn round(&self, connection: &mut Connection, allowed: bool) -> f64 {
+        self.prepare(connection);
+        let () = redis::cmd("CONFIG").arg("RESETSTAT").query(connection).expect("the server answers");
+        for round in &self.rounds {
+            let answers: Vec<Value> = round.query(connection).expect("the server answers");
+            // A script that answers something else is not being compared.
+            assert!(answers.iter().all(|answer| (self.is_allowed)(answer) == allowed), "{:?}", answers[0]);
+        }
+        let stats: String = redis::cmd("INFO").arg("commandstats").query(connection).expect("the server answers");
+        let number = |name: &str| {
+            let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:")).expect("scripts ran");
+            let value = line.split(',').find_map(|pair| pair.strip_prefix(name)).expect("as Redis has it");
+            value.parse::<f64>().expect("a number")
+        };
+        let calls = self.rounds.iter().map(Pipeline::len).sum::<usize>() as f64;
+        assert_eq!(number("calls="), calls, "somebody else runs scripts on this server");
+        number("usec=") / calls
+    }
+
+    /// Bytes for a key that was just written, on average.
+    pub(super) fn memory(&self, connection: &mut Connection) -> f64 {
+        let bytes = (0..KEYS).map(|number| {
+            let call = (self.call)(&text(number));
+            let mut both = redis::pipe();
+            let key = key_of(&call);
+            both.add_command(call).ignore().cmd("MEMORY").arg("USAGE").arg(key);
+            let (bytes,): (u64,) = both.query(connection).expect("the server answers");
+            bytes
+        });
+        bytes.sum::<u64>() as f64 / KEYS as f64
+    }
+}
+
+/// The key of a script call.
+fn key_of(call: &Cmd) -> Vec<u8> {
+    // EVALSHA, the hash, 1, and the key.
+    arguments(call).swap_remove(3)
+}
+
+fn pipeline(commands: impl Iterator<Item = Cmd>) -> Pipeline {
+    let mut pipeline = redis::pipe();
+    commands.for_each(|command| {
+        pipeline.add_command(command);
+    });
+    pipeline
+}

@@ -1,0 +1,92 @@
+//! What is asked through the client: decisions, and plain commands over a connection of the same kind.
+
+use std::future::Future;
+use std::time::Instant;
+
+use redis::aio::ConnectionManager;
+use redis::{Client, pipe};
+use tidegate::redis::RedisStore;
+use tidegate::{Limiter, Quota};
+
+use super::throughput::LIMIT;
+use super::{KEYS, Server, any, text};
+use crate::workload::Random;
+
+/// Something that asks the server once.
+pub(super) trait Ask: Clone + Send + 'static {
+    fn ask(&self, key: String) -> impl Future<Output = ()> + Send;
+}
+
+/// A decision, as a service asks for it.
+#[derive(Clone)]
+pub(super) struct Decide(Limiter);
+
+impl Decide {
+    pub(super) fn new(server: &Server, quota: Quota) -> Self {
+        // A connection of its own, as the plain commands have.
+        let store = server.runtime.block_on(RedisStore::connect(&*server.url));
+        let limiter = Limiter::builder().prefix(&server.prefix).limit(LIMIT, quota).store(store.expect("a connection"));
+        Decide(limiter.build().expect("a valid limiter"))
+    }
+}
+
+impl Ask for Decide {
+    async fn ask(&self, key: String) {
+        let decision = self.0.limit(LIMIT, key).await.expect("the server answers");
+        assert!(decision.allowed());
+    }
+}
+
+/// A plain command on a number.
+#[derive(Clone)]
+pub(super) struct Plain {
+    connection: ConnectionManager,
+    verb: &'static str,
+    scope: String,
+}
+
+impl Plain {
+    pub(super) fn new(server: &Server, verb: &'static str) -> Self {
+        let client = Client::open(&*server.url).expect("a url");
+        let scope = format!("{}|{verb}", server.prefix);
+        server.runtime.block_on(async {
+            let mut connection = ConnectionManager::new(client).await.expect("a connection");
+            let mut numbers = pipe();
+            for number in 0..KEYS {
+                numbers.set_ex(format!("{scope}|{}", text(number)), 0, 3_600).ignore();
+            }
+            let () = numbers.query_async(&mut connection).await.expect("the server answers");
+            Plain { connection, verb, scope }
+        })
+    }
+}
+
+impl Ask for Plain {
+    async fn ask(&self, key: String) {
+        let mut connection = self.connection.clone();
+        let mut command = redis::cmd(self.verb);
+        command.arg(format!("{}|{key}", self.scope));
+        let _: u64 = command.query_async(&mut connection).await.expect("the server answers");
+    }
+}
+
+/// How many a second, with so many asking at a time.
+pub(super) async fn rate(asked: &impl Ask, concurrency: u64, requests: u64) -> f64 {
+    let each = requests.div_ceil(concurrency);
+    let began = Instant::now();
+    let tasks: Vec<_> = (0..concurrency)
+        .map(|task| {
+            let asked = asked.clone();
+            tokio::spawn(async move {
+                let mut random = Random(task);
+                for _ in 0..each {
+                    asked.ask(any(&mut random)).await;
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.expect("no panics here");
+    }
+    (each * concurrency) as f64 / began.elapsed().as_secs_f64()
+}

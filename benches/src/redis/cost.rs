@@ -1,0 +1,82 @@
+//! What a decision costs the server: the time a script runs, by the server's own account, and the memory for a key.
+
+use std::time::Duration;
+
+use redis::{Client, Script, Value};
+use tidegate::{Quota, hours, millis, seconds};
+
+use super::calls::{CALLS, Calls, Which};
+use super::{KEYS, Server};
+
+/// Rounds; the best counts, because what others do on the machine only ever adds.
+const ROUNDS: usize = 25;
+
+/// What is measured, which keys, whether they are allowed, and the quota: a capacity, and how long one more takes.
+const CASES: [(&str, Which, bool, u32, Duration); 4] = [
+    ("allowed, refilling", Which::Known, true, 1_000_000, millis(1)),
+    ("allowed, used up", Which::Known, true, 1_000_000, seconds(2)),
+    ("allowed, a new key", Which::New, true, 1_000_000, seconds(2)),
+    ("denied", Which::Known, false, 1, hours(1)),
+];
+
+pub(super) fn run(server: &Server) {
+    println!(
+        "\nMicroseconds of the server for a call of the script (INFO commandstats), the best of {ROUNDS} rounds of"
+    );
+    println!(
+        "{CALLS} calls about {KEYS} keys, and how many times more the naive script takes (TIME, HMGET, HMSET, PEXPIRE);"
+    );
+    println!(
+        "and the bytes for a key (MEMORY USAGE). A key that refills between calls keeps its TTL, one that is used up gets"
+    );
+    println!("another now and then, and a new one always does: of those there are as many calls as keys.\n");
+    println!(
+        "{:<18} {:>11} {:>16} {:>15} {:>16}",
+        "answer", "tidegate us", "naive us", "tidegate bytes", "naive bytes"
+    );
+    for case in CASES {
+        row(server, case);
+    }
+}
+
+fn row(server: &Server, (name, which, allowed, capacity, every): (&str, Which, bool, u32, Duration)) {
+    let mut connection = Client::open(&*server.url).and_then(|client| client.get_connection()).expect("a connection");
+    let quota = Quota::token_bucket(capacity.into(), every * capacity).expect("a valid quota");
+    server.load(&quota);
+    let limit = name.replace([',', ' '], "-");
+    let ours = |key: &str| server.decision(&limit, key, &quota);
+
+    let script = Script::new(include_str!("naive.lua"));
+    script.load(&mut connection).expect("the server takes it");
+    let naive = |key: &str| {
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(script.get_hash()).arg(1).arg(format!("{}|naive-{limit}|{key}", server.prefix));
+        command.arg(capacity).arg(1.0 / every.as_secs_f64()).arg(1);
+        command
+    };
+
+    let contenders = [Calls::new(&ours, which, has_written), Calls::new(&naive, which, begins_with_one)];
+    let mut best = [f64::MAX; 2];
+    for _ in 0..ROUNDS {
+        let spent = contenders.each_ref().map(|calls| calls.round(&mut connection, allowed));
+        best = std::array::from_fn(|index| best[index].min(spent[index]));
+    }
+    let bytes = contenders.each_ref().map(|calls| calls.memory(&mut connection));
+    println!(
+        "{:<18} {:>11.2} {:>16} {:>15.0} {:>16}",
+        name,
+        best[0],
+        format!("{:.2} ({:.2}x)", best[1], best[1] / best[0]),
+        bytes[0],
+        format!("{:.0} ({:.2}x)", bytes[1], bytes[1] / bytes[0])
+    );
+}
+
+/// What tidegate's script answers: the time, in eight bytes, and whether it has written.
+fn has_written(answer: &Value) -> bool {
+    matches!(answer, Value::BulkString(bytes) if bytes.get(8) == Some(&1))
+}
+
+fn begins_with_one(answer: &Value) -> bool {
+    matches!(answer, Value::Array(values) if values.first() == Some(&Value::Int(1)))
+}

@@ -1,0 +1,96 @@
+//! The store on Redis: decisions a second beside plain commands and `redis-benchmark`, and what a decision costs the
+//! server.
+
+mod calls;
+mod clients;
+mod cost;
+mod program;
+mod throughput;
+
+use std::process::exit;
+
+use redis::{Arg, Cmd};
+use tidegate::redis::RedisStore;
+use tidegate::{Cost, Key, OnStoreError, Op, Quota, Request, Scope, Store};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::workload::Random;
+
+/// How many keys are asked about, each as often as the others.
+const KEYS: u64 = 10_000;
+/// Threads for the runtime: with two it was no faster, on a machine with two cores.
+const THREADS: usize = 1;
+
+/// Both parts, or only the one whose name begins like that.
+pub(crate) fn run(only: &str) {
+    let server = Server::new();
+    if "throughput".starts_with(only) {
+        throughput::run(&server);
+    }
+    if "cost".starts_with(only) {
+        cost::run(&server);
+    }
+}
+
+/// The server, what the store on it is asked with, and where its keys are.
+struct Server {
+    url: String,
+    prefix: String,
+    store: RedisStore,
+    runtime: Runtime,
+}
+
+impl Server {
+    fn new() -> Self {
+        let url = variable("TIDEGATE_REDIS_URL");
+        let runtime = Builder::new_multi_thread().worker_threads(THREADS).enable_all().build().expect("a runtime");
+        let store = runtime.block_on(RedisStore::connect(&*url)).expect("a server that answers");
+        // Nobody else's keys, and not those of an earlier run.
+        let prefix = format!("bench-{}", std::process::id());
+        Server { url, prefix, store, runtime }
+    }
+
+    /// The script call that a decision about `key` is.
+    fn decision(&self, limit: &str, key: &str, quota: &Quota) -> Cmd {
+        self.store.command(&request(&Scope::new(&self.prefix, limit), &Key::from(key), quota))
+    }
+
+    /// Makes the script that decides by `quota` known to the server.
+    fn load(&self, quota: &Quota) {
+        let scope = Scope::new(&self.prefix, "load");
+        self.runtime.block_on(self.store.apply(&request(&scope, &Key::GLOBAL, quota))).expect("the server answers");
+    }
+}
+
+fn request<'a>(scope: &'a Scope, key: &'a Key<'a>, quota: &'a Quota) -> Request<'a> {
+    Request { scope, key, quota, op: Op::Limit(Cost::ONE), on_store_error: OnStoreError::default() }
+}
+
+/// What `cargo xtask bench redis` has set.
+fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| {
+        println!(
+            "{name} is not set: run `cargo xtask bench redis`, or `cargo xtask servers` and export what it prints"
+        );
+        exit(1)
+    })
+}
+
+/// What a command consists of.
+fn arguments(command: &Cmd) -> Vec<Vec<u8>> {
+    let arguments = command.args_iter().map(|argument| match argument {
+        Arg::Simple(bytes) => bytes.to_vec(),
+        other => unreachable!("not in a script call: {other:?}"),
+    });
+    arguments.collect()
+}
+
+/// A key, as `redis-benchmark` writes one for its `__rand_int__`.
+fn text(number: u64) -> String {
+    format!("{number:012}")
+}
+
+/// Any of the keys.
+fn any(random: &mut Random) -> String {
+    text(random.next() % KEYS)
+}

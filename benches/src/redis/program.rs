@@ -1,0 +1,66 @@
+//! `redis-benchmark`, running the script that decides.
+//!
+//! The program cuts an argument at a byte of 0, on the command line and from the standard input alike, and a decision's
+//! last argument has such bytes. So the script it runs has that argument in its first line, and is passed as many other
+//! bytes instead: the same length of request, the same work, and one table more to make.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::process::Command;
+
+use redis::{Client, Cmd, Script};
+
+use super::{KEYS, Server, arguments, variable};
+
+/// What the script of a token bucket is put together from.
+const PARTS: [&str; 5] = [
+    include_str!("../../../crates/tidegate/src/store/redis/lua/common.lua"),
+    include_str!("../../../crates/tidegate/src/store/redis/lua/wide.lua"),
+    include_str!("../../../crates/tidegate/src/store/redis/lua/token_bucket.lua"),
+    "local step = token_bucket\n",
+    include_str!("../../../crates/tidegate/src/store/redis/lua/one.lua"),
+];
+
+/// The program, and what it sends.
+pub(super) struct Program {
+    path: String,
+    url: String,
+    arguments: Vec<Vec<u8>>,
+}
+
+impl Program {
+    /// `command` is about the key `__rand_int__`, for which the program puts a number.
+    pub(super) fn new(server: &Server, command: &Cmd) -> Self {
+        let [verb, hash, one, key, quota, numbers] =
+            arguments(command).try_into().expect("EVALSHA, the hash, 1, the key, the quota and the numbers");
+        let source = PARTS.concat();
+        assert_eq!(Script::new(&source).get_hash().as_bytes(), hash, "the script is put together in another way");
+        let bytes: String = numbers.iter().map(|byte| format!("\\{byte:03}")).collect();
+        let script = Script::new(&format!("local ARGV = {{ ARGV[1], '{bytes}' }}\n{source}"));
+        let mut connection = Client::open(&*server.url).and_then(|client| client.get_connection()).expect("a server");
+        let hash = script.load(&mut connection).expect("the server takes it").into_bytes();
+        let arguments = vec![verb, hash, one, key, quota, vec![b'x'; numbers.len()]];
+        Program { path: variable("TIDEGATE_REDIS_BENCHMARK"), url: server.url.clone(), arguments }
+    }
+
+    /// What is run, as one would type it.
+    pub(super) fn line(&self) -> String {
+        let shown: Vec<String> = self.arguments.iter().map(|argument| argument.escape_ascii().to_string()).collect();
+        format!("redis-benchmark -r {KEYS} {}", shown.join(" "))
+    }
+
+    /// How many a second: from so many connections, each with so many requests on their way at a time.
+    pub(super) fn rate(&self, connections: u64, pipelined: u64, requests: u64) -> f64 {
+        let mut command = Command::new(&self.path);
+        command.args(["-u", &self.url, "--csv", "-r", &KEYS.to_string()]);
+        command.args(["-c", &connections.to_string(), "-P", &pipelined.to_string(), "-n", &requests.to_string()]);
+        command.args(self.arguments.iter().map(|argument| OsStr::from_bytes(argument)));
+        let output = command.output().expect("redis-benchmark starts");
+        // It ends with an error when the server answers with one.
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        // The command, which may have commas; requests a second; and six columns of latency.
+        let line = String::from_utf8_lossy(&output.stdout);
+        let rate = line.rsplit(',').nth(6).and_then(|rate| rate.trim_matches('"').parse().ok());
+        rate.unwrap_or_else(|| panic!("not what redis-benchmark prints: {line}"))
+    }
+}

@@ -1,0 +1,66 @@
+//! Decisions a second, beside plain commands through the same client and beside `redis-benchmark`.
+
+use tidegate::{Quota, seconds};
+
+use super::clients::{Ask, Decide, Plain, rate};
+use super::program::Program;
+use super::{Server, THREADS};
+
+pub(super) const LIMIT: &str = "throughput";
+/// Rounds; the best counts, because what others do on the machine only ever adds.
+const ROUNDS: usize = 5;
+
+pub(super) fn run(server: &Server) {
+    // Enough for everybody, so that every decision is allowed and writes.
+    let quota = Quota::token_bucket(1_000_000, seconds(1_000)).expect("a valid quota");
+    server.load(&quota);
+    let program = Program::new(server, &server.decision(LIMIT, "__rand_int__", &quota));
+    let decide = Decide::new(server, quota);
+    let [get, incr] = ["GET", "INCR"].map(|verb| Plain::new(server, verb));
+    println!(
+        "\nDecisions a second through one connection, threads of the runtime: {THREADS}, the best of {ROUNDS} rounds, and as a"
+    );
+    println!(
+        "part of what others reach: plain commands through the same client, and redis-benchmark running the same script"
+    );
+    println!(
+        "from N connections (-c N), and from one that sends N at once and waits for all (-c 1 -P N). It was run as"
+    );
+    println!("{}\n", program.line());
+    println!(
+        "{:<11} {:>9} {:>16} {:>16} {:>22} {:>22}",
+        "concurrency", "tidegate", "GET", "INCR", "redis-benchmark -c N", "-c 1 -P N"
+    );
+    for (concurrency, requests) in [(1, 20_000), (64, 100_000), (512, 100_000)] {
+        let mut best = [0_f64; 5];
+        for _ in 0..ROUNDS {
+            let rates = [
+                client(server, &decide, concurrency, requests),
+                client(server, &get, concurrency, requests),
+                client(server, &incr, concurrency, requests),
+                program.rate(concurrency, 1, requests),
+                program.rate(1, concurrency, requests),
+            ];
+            best = std::array::from_fn(|index| best[index].max(rates[index]));
+        }
+        if concurrency == 1 {
+            // The same program twice.
+            best[3] = best[3].max(best[4]);
+            best[4] = best[3];
+        }
+        let part = |other: usize| format!("{:.0} ({:.2}x)", best[other], best[0] / best[other]);
+        println!(
+            "{:<11} {:>9.0} {:>16} {:>16} {:>22} {:>22}",
+            concurrency,
+            best[0],
+            part(1),
+            part(2),
+            part(3),
+            part(4)
+        );
+    }
+}
+
+fn client(server: &Server, asked: &impl Ask, concurrency: u64, requests: u64) -> f64 {
+    server.runtime.block_on(rate(asked, concurrency, requests))
+}
