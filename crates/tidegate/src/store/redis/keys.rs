@@ -103,15 +103,15 @@ mod tests {
 
     #[test]
     fn what_lives_together_shares_a_tag() {
-        let name = |together, limit, key| {
+        let name = |together, limit, key: Key<'_>| {
             let names = Names { together, for_cluster: true, ..Names::default() };
-            names.name(&Scope::new("shop", limit), &Key::from(key))
+            names.name(&Scope::new("shop", limit), &key)
         };
-        assert_eq!(name(Together::Key, "login", "u1"), "{u1}shop|login|u1");
-        assert_eq!(name(Together::Prefix, "login", "u1"), "{shop}shop|login|u1");
-        assert_eq!(name(Together::Nothing, "login", "{x}"), "{}shop|login|{x}");
-        for odd in ["}x", "", "u1}x", "{u1}"] {
-            let [login, send] = ["login", "send"].map(|limit| name(Together::Key, limit, odd));
+        assert_eq!(name(Together::Key, "login", "u1".into()), "{u1}shop|login|u1");
+        assert_eq!(name(Together::Prefix, "login", "u1".into()), "{shop}shop|login|u1");
+        assert_eq!(name(Together::Nothing, "login", "{x}".into()), "{}shop|login|{x}");
+        for odd in [Key::from("}x"), Key::GLOBAL, Key::from("u1}x"), Key::from("{u1}")] {
+            let [login, send] = ["login", "send"].map(|limit| name(Together::Key, limit, odd.clone()));
             let tag = |name: &str| name[1..].split('}').next().unwrap().to_owned();
             assert_eq!((tag(&login), tag(&login).len()), (tag(&send), 16), "{login} {send}");
         }
