@@ -23,14 +23,14 @@ const FRACTION: u32 = 10;
 
 static COUNTER: LazyLock<Counter> = LazyLock::new(Counter::new);
 
-/// The time now.
+/// The counter, ready to be read.
 #[inline]
-pub(super) fn now() -> Timestamp {
-    COUNTER.now()
+pub(super) fn counter() -> &'static Counter {
+    &COUNTER
 }
 
 /// A counter and what the system's time was at one of its values: a sequence lock, odd while it is written.
-struct Counter {
+pub(crate) struct Counter {
     clock: quanta::Clock,
     /// What 2^32 ticks are, in 2^-10 microseconds.
     scale: u64,
@@ -52,8 +52,9 @@ impl Counter {
         Counter { clock, scale, trust, version, raw, time }
     }
 
+    /// The time now.
     #[inline]
-    fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         let version = self.version.load(Ordering::Acquire);
         let (raw, time) = (self.raw.load(Ordering::Acquire), self.time.load(Ordering::Acquire));
         // A counter that has gone back, as after a resume on another machine, wraps and is far beyond trust.
@@ -115,7 +116,7 @@ mod tests {
         for _ in 0..200_000 {
             // The counter's time lies between two readings of the system's, give or take the drift it may have.
             let before = system_nanos() / 1_000;
-            let counter = now().as_micros();
+            let counter = counter().now().as_micros();
             let after = system_nanos() / 1_000;
             assert!((before - 50..=after + 50).contains(&counter), "{before} {counter} {after}");
         }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+pub(crate) use counter::Counter;
 use tidegate_core::{BoxFuture, Timestamp};
 
 /// Something that tells the time.
@@ -51,10 +52,17 @@ pub(crate) async fn before<T>(limit: impl Future<Output = ()>, wanted: impl Futu
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
+impl SystemClock {
+    /// What it reads, for whoever reads it often.
+    pub(crate) fn counter(self) -> &'static Counter {
+        counter::counter()
+    }
+}
+
 impl Clock for SystemClock {
     #[inline]
     fn now(&self) -> Timestamp {
-        counter::now()
+        counter::counter().now()
     }
 }
 

@@ -65,7 +65,8 @@ impl<'a> Call<'a> {
             Call { inner, name, key, cost, quota, kind }.now_replaced(&mut answer);
             return answer;
         };
-        now_under(limits, inner, name, &key, cost, quota, kind)
+        // Nobody has closed it, either.
+        now_under(limits, inner, name, &key, quota, op_of(cost, kind))
     }
 
     /// The rarer way, which writes its answer to a place of its own: were it to return it, the usual answer would have to
@@ -73,7 +74,8 @@ impl<'a> Call<'a> {
     #[inline(never)]
     fn now_replaced(&self, answer: &mut Option<Result<Decision, Error>>) {
         let Call { inner, name, key, cost, quota, kind } = self;
-        *answer = inner.limits.with(|limits| now_under(limits, inner, name, key, *cost, *quota, *kind));
+        *answer =
+            inner.limits.with(|limits| now_under(limits, inner, name, key, *quota, checked_op(inner, *cost, *kind)));
     }
 
     /// The operation, once nothing is wrong with it; none for an `acquire`.
@@ -116,25 +118,29 @@ fn now_under(
     inner: &Arc<Inner>,
     name: &str,
     key: &Key<'_>,
-    cost: u64,
     quota: Option<&Quota>,
-    kind: Kind,
+    op: Result<Option<Op>, Error>,
 ) -> Option<Result<Decision, Error>> {
     let named = match limits.get(name) {
         Ok(named) => named,
         Err(error) => return Some(Err(error)),
     };
-    match checked_op(inner, cost, kind) {
+    match op {
         Ok(op) => Asked { named, key, quota, op: op? }.now(inner),
         Err(error) => Some(Err(error)),
     }
 }
 
-#[inline(always)]
+/// The operation; none for an `acquire`.
 fn checked_op(inner: &Inner, cost: u64, kind: Kind) -> Result<Option<Op>, Error> {
     if inner.is_closed() {
         return Err(Error::Closed);
     }
+    op_of(cost, kind)
+}
+
+#[inline(always)]
+fn op_of(cost: u64, kind: Kind) -> Result<Option<Op>, Error> {
     let cost = Cost::new(cost)?;
     Ok(match kind {
         Kind::Limit => Some(Op::Limit(cost)),

@@ -42,7 +42,7 @@ impl Current {
         Current { version: AtomicU64::new(FIRST), limits: ArcSwap::from_pointee(limits.clone()), first: limits }
     }
 
-    /// The limits it was built with, as long as nobody has replaced any.
+    /// The limits it was built with, as long as nobody has replaced any or closed the limiter.
     #[inline(always)]
     pub(super) fn first(&self) -> Option<&Limits> {
         (self.version.load(Ordering::Acquire) == FIRST).then_some(&self.first)
@@ -85,8 +85,13 @@ impl Current {
             }
         }
         // After the limits: whoever sees the new version finds limits at least as new.
-        self.version.store(next_version(), Ordering::Release);
+        self.renew();
         Ok(())
+    }
+
+    /// Makes everybody fetch the limits anew, whether they were replaced or not.
+    pub(super) fn renew(&self) {
+        self.version.store(next_version(), Ordering::Release);
     }
 }
 

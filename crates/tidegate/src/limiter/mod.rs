@@ -161,6 +161,8 @@ impl Limiter {
     /// Answers nothing more from now on, and lets the store give back what it holds. Idempotent.
     pub async fn close(&self) {
         self.inner.closed.store(true, Ordering::Release);
+        // After that: who still sees the first limits does not look whether it is closed.
+        self.inner.limits.renew();
         // Apart from the above, because a close may be cut short and asked for again.
         if !self.inner.released.load(Ordering::Acquire) {
             self.inner.store.close().await;

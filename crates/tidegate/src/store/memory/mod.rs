@@ -29,7 +29,7 @@ use tidegate_core::{
     All, Capabilities, Decision, Key, Op, Request, Scope, Store, StoreError, StoreErrorKind, Timestamp,
 };
 
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, Counter, SystemClock};
 use locked::Crowded;
 use sync::Ordering;
 use table::Table;
@@ -46,8 +46,13 @@ pub struct MemoryStore {
     table: Table,
     /// Keyed with secrets of this store, so that nobody can choose keys that meet in one line.
     hash: KeyedHash,
-    /// None for the system's clock, which every decision reads: so it is not behind a pointer.
-    clock: Option<Box<dyn Clock>>,
+    clock: Source,
+}
+
+/// What the time is read from. The system's counter is not behind a trait, because every decision reads it.
+enum Source {
+    System(&'static Counter),
+    Other(Box<dyn Clock>),
 }
 
 /// How a [`MemoryStore`] is made.
@@ -104,10 +109,6 @@ impl MemoryStoreBuilder {
 
     /// The store.
     pub fn build(self) -> MemoryStore {
-        if self.clock.is_none() {
-            // Whoever reads it first waits for the counter to be measured: better here than in a decision.
-            SystemClock.now();
-        }
         let random = RandomState::new();
         let [a, b, c, d] = match self.seed {
             Some(seed) => [0, 1, 2, 3].map(|n| seed ^ n),
@@ -116,7 +117,8 @@ impl MemoryStoreBuilder {
         MemoryStore {
             table: Table::for_keys(self.max_keys, self.max_bytes),
             hash: KeyedHash::with_seeds(a, b, c, d),
-            clock: self.clock,
+            // Whoever asks for the counter first waits for it to be measured: better here than in a decision.
+            clock: self.clock.map_or_else(|| Source::System(SystemClock.counter()), Source::Other),
         }
     }
 }
@@ -158,8 +160,8 @@ impl MemoryStore {
     #[inline(always)]
     fn now(&self) -> Timestamp {
         match &self.clock {
-            None => SystemClock.now(),
-            Some(clock) => clock.now(),
+            Source::System(counter) => counter.now(),
+            Source::Other(clock) => clock.now(),
         }
     }
 
