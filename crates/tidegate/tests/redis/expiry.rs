@@ -39,8 +39,8 @@ fn quotas() -> [Quota; 5] {
 fn covers(url: &str, key: &str, decision: Decision) {
     let ttl = ask(url, "PTTL", key);
     let needed = decision.reset_after().as_millis() as i64;
-    // Time has passed between the decision and the look, and perhaps since the lifetime was set: that much is allowed.
-    assert!((needed - 900..=longest(needed) + 500).contains(&ttl), "{ttl} for {needed}");
+    // Half a second is always to spare, and more than that does not pass between the decision and the look.
+    assert!((needed - 100..=longest(needed) + 500).contains(&ttl), "{ttl} for {needed}");
 }
 
 #[test]

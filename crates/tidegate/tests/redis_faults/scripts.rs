@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tidegate::redis::RedisStore;
 use tidegate::resilience::BreakerState;
 use tidegate::{Cost, Key, OnStoreError, Op, Quota, Request, Scope, Store, hours, millis};
+use tokio::time::Instant;
 
 use crate::server::Server;
-use crate::support::{Answer, CAPACITY, Service, run, spawn};
+use crate::support::{Answer, CAPACITY, Service, pause, run, spawn};
 
 /// How many ask at once under each policy, and how often each of them.
 const CALLERS: usize = 8;
@@ -55,6 +56,23 @@ fn scripts_that_are_flushed_under_load() {
     assert_eq!(stat(&server, "eval", "failed_calls"), 0);
     // A flush, or the script not being known at first, is met at most by everybody who was asking.
     assert!(reloads <= callers * (flushes + 1), "{reloads} reloads after {flushes} flushes");
+}
+
+#[test]
+fn a_flush_keeps_nobody_waiting() {
+    let server = Server::start();
+    let service = Service::on(&server);
+    let load = service.load(1);
+    let flushed = Instant::now();
+    for _ in 0..100 {
+        server.cli(&["SCRIPT", "FLUSH"]);
+    }
+    pause(millis(200));
+    // Which also sees that no call has hung.
+    let log = load.stop();
+    assert!(stat(&server, "eval", "calls") > 0, "no call has met a flush");
+    log.assert_served(flushed);
+    log.assert_admitted_by_store(CAPACITY, |_| true);
 }
 
 #[test]
