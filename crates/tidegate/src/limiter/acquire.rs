@@ -46,7 +46,7 @@ impl Call<'_> {
             return Err(Error::Closed);
         }
         let named = self.named()?;
-        self.asked(&named, op).ask(self.inner).await
+        self.asked(&named, op).ask(self.inner, &*self.inner.store).await
     }
 
     /// Whether the answer is known to be a denial however long one waits: then nobody has to stand in line for it.

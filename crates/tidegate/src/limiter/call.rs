@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tidegate_core::{BoxFuture, Cost, Decision, Key, Op, Quota};
 
+use super::decides::Decides;
 use super::limits::{Limits, Named};
 use super::route::Asked;
 use super::{Error, Inner};
@@ -106,9 +107,16 @@ impl<'a> Call<'a> {
         if let Kind::Acquire { within } = self.kind {
             return self.acquire(within).await;
         }
+        self.ask(&*self.inner.store).await
+    }
+
+    /// The answer of `store`, whatever the limiter's own is.
+    pub(crate) async fn ask<D: Decides + ?Sized>(&self, store: &D) -> Result<Decision, Error> {
         let named = self.named()?;
-        let op = self.checked_op()?.expect("every other kind is an operation");
-        self.asked(&named, op).ask(self.inner).await
+        let Some(op) = self.checked_op()? else {
+            return Err(Error::unsupported(self.name, "an `acquire` would keep the transaction open while it waits"));
+        };
+        self.asked(&named, op).ask(self.inner, store).await
     }
 }
 

@@ -5,6 +5,7 @@ mod all;
 mod builder;
 mod call;
 mod current;
+mod decides;
 mod deny;
 mod error;
 mod limit;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tidegate_core::{Decision, Key, Op, Quota, Request, Store};
 
+use super::decides::Decides;
 use super::limits::Named;
 use super::spread::{Spread, large_enough};
 use super::{Error, Inner, ShardBy};
@@ -62,12 +63,12 @@ impl<'a> Asked<'a> {
         Some(answer.map(|decision| self.finish(decision)).map_err(Error::Store))
     }
 
-    /// The answer, waited for.
-    pub(super) async fn ask(self, inner: &Inner) -> Result<Decision, Error> {
+    /// The answer of `store`, waited for.
+    pub(super) async fn ask<D: Decides + ?Sized>(self, inner: &Inner, store: &D) -> Result<Decision, Error> {
         let decision = match self.route(inner)? {
             Route::Answer(decision) => decision,
-            Route::One(key, quota) => inner.store.apply(&self.request(&key, &quota, self.op)).await?,
-            Route::Spread(spread) => spread.ask(self, &*inner.store).await?,
+            Route::One(key, quota) => store.decide(&self.request(&key, &quota, self.op)).await?,
+            Route::Spread(spread) => spread.ask(self, store).await?,
         };
         Ok(self.finish(decision))
     }

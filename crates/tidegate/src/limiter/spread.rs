@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_core::{Cost, Decision, DynStore, Key, Op, Quota, Store, StoreError};
 
+use super::decides::Decides;
 use super::route::Asked;
 
 /// The parts of one key's budget.
@@ -35,10 +36,10 @@ impl Spread<'_> {
     }
 
     /// The part a `limit` should be asked of: its key and its quota.
-    pub(super) async fn choose(
+    pub(super) async fn choose<D: Decides + ?Sized>(
         &self,
         asked: Asked<'_>,
-        store: &dyn DynStore,
+        store: &D,
     ) -> Result<(Key<'static>, Quota), StoreError> {
         let Op::Limit(cost) = asked.op else { unreachable!("only a `limit` is taken all or nothing") };
         let looks = self.each(asked, store, &self.two, Op::Check(cost)).await?;
@@ -47,12 +48,12 @@ impl Spread<'_> {
     }
 
     /// Any operation.
-    pub(super) async fn ask(&self, asked: Asked<'_>, store: &dyn DynStore) -> Result<Decision, StoreError> {
+    pub(super) async fn ask<D: Decides + ?Sized>(&self, asked: Asked<'_>, store: &D) -> Result<Decision, StoreError> {
         let every: Vec<u32> = (0..self.parts.len() as u32).collect();
         match asked.op {
             Op::Limit(_) => {
                 let (key, quota) = self.choose(asked, store).await?;
-                Ok(self.of_whole(store.apply(&asked.request(&key, &quota, asked.op)).await?))
+                Ok(self.of_whole(store.decide(&asked.request(&key, &quota, asked.op)).await?))
             }
             Op::Refund(_) => {
                 // Into the emptiest part, where the least of it is lost to the part's capacity.
@@ -66,10 +67,10 @@ impl Spread<'_> {
         }
     }
 
-    async fn each(
+    async fn each<D: Decides + ?Sized>(
         &self,
         asked: Asked<'_>,
-        store: &dyn DynStore,
+        store: &D,
         parts: &[u32],
         op: Op,
     ) -> Result<Vec<Decision>, StoreError> {
@@ -77,7 +78,7 @@ impl Spread<'_> {
         let numbered = parts.iter().zip(&keys);
         let requests: Vec<_> =
             numbered.map(|(part, key)| asked.request(key, &self.parts[*part as usize], op)).collect();
-        store.apply_each(&requests).await.into_iter().collect()
+        store.decide_each(&requests).await.into_iter().collect()
     }
 
     fn fuller(&self, first: Decision, second: Decision) -> u32 {

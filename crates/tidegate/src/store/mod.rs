@@ -6,4 +6,8 @@ pub mod redis;
 #[cfg(feature = "redis")]
 pub(crate) mod rendezvous;
 #[cfg(feature = "redis")]
+mod secret;
+#[cfg(feature = "redis")]
+mod stored;
+#[cfg(feature = "redis")]
 pub(crate) mod together;

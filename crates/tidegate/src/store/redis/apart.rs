@@ -2,8 +2,8 @@
 
 use tidegate_core::{All, Decision, Op, Request, StoreError, StoreErrorKind, Timestamp};
 
-use super::all::Asked;
-use super::{Connection, RedisStore, unsupported};
+use super::{Connection, RedisStore};
+use crate::store::stored::{Asked, unsupported};
 
 /// What becomes of an all-or-nothing call in a cluster when its keys do not live [`Together`](crate::Together).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -22,13 +22,17 @@ impl<C: Connection> RedisStore<C> {
         let groups = self.groups(requests);
         match (groups.len(), self.apart) {
             (0, _) => Ok(All::new(Vec::new())),
-            (1, _) => self.decide_together(&Asked::new(&self.names, requests)?, at).await,
+            (1, _) => self.decide_together(&self.asked(requests)?, at).await,
             (_, Apart::Refuse) => Err(unsupported(
                 "all-or-nothing over keys that live on different nodes of the cluster: \
                  let them live together (RedisStoreBuilder::together), or allow RedisStoreBuilder::apart(Apart::Refund)",
             )),
             (_, Apart::Refund) => self.take_in_turn(requests, &groups, at).await,
         }
+    }
+
+    fn asked<'a>(&self, requests: &[Request<'a>]) -> Result<Asked<'a, String>, StoreError> {
+        Asked::new(requests, |request| self.names.name(request.scope, request.key))
     }
 
     /// Which requests can be taken in one call, by number.
@@ -53,7 +57,7 @@ impl<C: Connection> RedisStore<C> {
         // Everything that can be wrong with the call is found before anything is taken.
         let asked: Vec<_> = groups
             .iter()
-            .map(|group| Asked::new(&self.names, &group.iter().map(|index| requests[*index]).collect::<Vec<_>>()))
+            .map(|group| self.asked(&group.iter().map(|index| requests[*index]).collect::<Vec<_>>()))
             .collect::<Result<_, _>>()?;
         let mut decisions: Vec<Option<Decision>> = vec![None; requests.len()];
         let mut denied = None;

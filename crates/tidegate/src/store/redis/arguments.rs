@@ -3,9 +3,10 @@
 //! Everything is worked out here that does not depend on what is stored or on the time, so that the script multiplies
 //! once at most: what a cost is in the quota's own measure, and how much may be used for it to fit.
 
-use tidegate_core::{Algorithm, MAX_COUNT, Op, Quota};
+use tidegate_core::{Algorithm, Op, Quota};
 
-use super::codec::{INEXACT, LIMB, doubles, micros, quota_bytes};
+use super::codec::doubles;
+use crate::store::stored::{LIMB, NARROW, Taking, micros, quota_bytes};
 
 /// How a script that steps a log answers: as little as the decision needs; the same, and it takes nothing; all of it.
 const BRIEFLY: u64 = 0;
@@ -18,40 +19,24 @@ pub(super) struct Arguments {
     pub(super) numbers: Vec<u8>,
 }
 
-/// Units that are taken, or given back.
-enum Cost {
-    Taken(u64),
-    Given(u64),
-}
-
 impl Arguments {
     /// For the script of the quota's algorithm. `min_ttl` is in microseconds.
     pub(super) fn one(quota: &Quota, op: Op, min_ttl: u64) -> Self {
-        let (cost, slack, how) = match op {
-            Op::Limit(cost) => (Cost::Taken(cost.get()), 0, BRIEFLY),
-            Op::Check(cost) => (Cost::Taken(cost.get()), 0, LOOKING),
-            Op::Reserve(cost) => (Cost::Taken(cost.get()), quota.slack(), IN_FULL),
-            Op::Refund(cost) => (Cost::Given(cost.get()), 0, IN_FULL),
-            Op::Reset => (Cost::Given(u64::MAX), 0, IN_FULL),
+        let how = match op {
+            Op::Limit(_) => BRIEFLY,
+            Op::Check(_) => LOOKING,
+            _ => IN_FULL,
         };
-        Self::new(quota, cost, slack, how, min_ttl)
+        Self::new(quota, Taking::of(op, quota), how, min_ttl)
     }
 
     /// For the script that takes several.
     pub(super) fn among(quota: &Quota, cost: u64, min_ttl: u64) -> Self {
-        Self::new(quota, Cost::Taken(cost), 0, IN_FULL, min_ttl)
+        Self::new(quota, Taking::units(cost, quota, 0), IN_FULL, min_ttl)
     }
 
-    fn new(quota: &Quota, cost: Cost, slack: u64, how: u64, min_ttl: u64) -> Self {
+    fn new(quota: &Quota, Taking { units, gives, room }: Taking, how: u64, min_ttl: u64) -> Self {
         let parts = quota.parts();
-        let (units, gives) = match cost {
-            Cost::Taken(units) => (units, false),
-            Cost::Given(units) => (units, true),
-        };
-        // How much may be used already; none when it is too much in any case.
-        let room = u64::from(parts.capacity).checked_sub(units).map(|left| left + slack);
-        // More than that is never used, so more cannot be given back.
-        let units = units.min(2 * MAX_COUNT);
         let (period, start) = (micros(parts.period), micros(parts.start));
         let rest = match parts.algorithm {
             Algorithm::TokenBucket => {
@@ -73,7 +58,7 @@ fn bucket(cost: u128, gives: bool, room: Option<u128>, refill: u64) -> Vec<u8> {
     let low = |number: u128| (number % LIMB) as u64;
     let high = |number: u128| (number / LIMB) as u64;
     // Together they are the most that is stored.
-    if cost + room.unwrap_or(0) < INEXACT {
+    if cost + room.unwrap_or(0) < NARROW {
         return [signed(cost as u64, gives), or_never(room.map(|room| room as u64)), doubles([refill])].concat();
     }
     let low_limbs = [signed(low(cost), gives), doubles([room.map_or(0, low), refill])].concat();

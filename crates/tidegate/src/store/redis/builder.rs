@@ -9,10 +9,11 @@ use redis::io::tcp::TcpSettings;
 use redis::{Client, IntoConnectionInfo};
 use tidegate_core::StoreError;
 
-use super::codec::micros;
 use super::error::store_error;
-use super::keys::{Names, secret};
+use super::keys::Names;
 use super::{Apart, Connection, RedisStore};
+use crate::store::secret::Secret;
+use crate::store::stored::micros;
 use crate::store::together::Together;
 
 /// How long a lost connection is waited for before the next attempt to make another, at most.
@@ -36,7 +37,7 @@ impl RedisStoreBuilder {
     /// process needs the same secret; with another one everybody starts anew.
     #[must_use]
     pub fn hash_keys(mut self, with: impl AsRef<[u8]>) -> Self {
-        self.names.secret = Some(secret(with.as_ref()));
+        self.names.secret = Some(Secret::new(with.as_ref()));
         self
     }
 

@@ -1,9 +1,8 @@
 //! What a key is called in Redis.
 
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
 use tidegate_core::{Key, Scope};
 
+use crate::store::secret::Secret;
 use crate::store::together::{Together, prefix};
 
 /// How names are made.
@@ -11,7 +10,7 @@ use crate::store::together::{Together, prefix};
 pub(super) struct Names {
     pub(super) together: Together,
     /// Keys are hashed with this secret, so that nobody who reads the database learns who they are.
-    pub(super) secret: Option<Hmac<Sha256>>,
+    pub(super) secret: Option<Secret>,
     /// The names are for a cluster, where braces decide which node a key is on.
     pub(super) for_cluster: bool,
 }
@@ -49,23 +48,9 @@ impl Names {
     fn key(&self, key: &Key<'_>) -> String {
         match &self.secret {
             None => key.to_text().into_owned(),
-            Some(secret) => hashed(secret, key),
+            Some(secret) => secret.hash(key),
         }
     }
-}
-
-fn hashed(secret: &Hmac<Sha256>, key: &Key<'_>) -> String {
-    let mut mac = secret.clone();
-    let (shape, bytes) = key.as_raw();
-    mac.update(&[shape]);
-    mac.update(bytes);
-    let hash = mac.finalize().into_bytes();
-    // 128 bits: nobody finds two keys that meet.
-    hash[..16].iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-pub(super) fn secret(secret: &[u8]) -> Hmac<Sha256> {
-    Hmac::new_from_slice(secret).expect("any length will do")
 }
 
 #[cfg(test)]
@@ -91,7 +76,7 @@ mod tests {
 
     #[test]
     fn hashed_keys_cannot_be_read_and_differ() {
-        let names = |key: &[u8]| Names { secret: Some(secret(key)), ..Names::default() };
+        let names = |key: &[u8]| Names { secret: Some(Secret::new(key)), ..Names::default() };
         let scope = Scope::new("shop", "login");
         let name = names(b"one").name(&scope, &Key::from("alice@example.org"));
         assert!(name.starts_with("shop|login|") && !name.contains("alice"), "{name}");

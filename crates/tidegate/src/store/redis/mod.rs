@@ -12,7 +12,6 @@ mod arguments;
 mod builder;
 mod codec;
 mod connection;
-mod each;
 mod error;
 mod keys;
 mod script;
@@ -22,11 +21,11 @@ use std::fmt;
 use redis::Value;
 use redis::aio::ConnectionManager;
 use tidegate_core::{
-    Algorithm, All, Capabilities, Decision, Op, Quota, Request, State, Store, StoreError, StoreErrorKind, Timestamp,
-    step,
+    Algorithm, All, Capabilities, Decision, Op, Quota, Request, State, Store, StoreError, Timestamp, step,
 };
 
 use crate::resilience::telemetry;
+use crate::store::stored::{ATTEMPTS, agreed, changing, each, quota_bytes};
 use crate::store::together::Together;
 use answer::Done;
 pub use apart::Apart;
@@ -36,10 +35,6 @@ pub use connection::Connection;
 use error::store_error;
 use keys::Names;
 use script::Script;
-
-/// How often a state that was written under another quota is carried over before giving up: each time somebody with a
-/// third quota was quicker.
-const ATTEMPTS: usize = 8;
 
 /// The store on Redis, Valkey or a cluster of them. Clones share the connection.
 ///
@@ -84,7 +79,7 @@ impl<C: Connection> RedisStore<C> {
 
     async fn look(&self, name: &str, quota: &Quota, op: Op, at: Option<Timestamp>) -> Result<Decision, StoreError> {
         let answer = answer::one(self.run(&script::LOOK, &[name], &[given(at)]).await?)?;
-        let mut state = state(quota, &codec::quota_bytes(quota), answer.value.as_deref(), answer.now)?;
+        let mut state = state(quota, &quota_bytes(quota), answer.value.as_deref(), answer.now)?;
         Ok(step(quota, &mut state, op, answer.now).decision)
     }
 
@@ -132,26 +127,6 @@ fn given(at: Option<Timestamp>) -> Vec<u8> {
     at.map_or_else(Vec::new, |at| at.as_micros().to_string().into_bytes())
 }
 
-/// The script did what the core would have done.
-fn agreed(core: bool, script: bool) -> Result<(), StoreError> {
-    if core == script {
-        return Ok(());
-    }
-    Err(StoreError::new(
-        StoreErrorKind::Corrupt,
-        "redis: the script and the core do not agree: what is stored is damaged",
-    ))
-}
-
-fn changing() -> StoreError {
-    let why = "redis: the key is asked for under other quotas all the time, faster than it can be carried over";
-    StoreError::new(StoreErrorKind::Unavailable, why)
-}
-
-fn unsupported(message: &str) -> StoreError {
-    StoreError::new(StoreErrorKind::Unsupported, message)
-}
-
 impl<C> fmt::Debug for RedisStore<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Never the secret, and no address, which may carry a password.
@@ -177,7 +152,7 @@ impl<C: Connection> Store for RedisStore<C> {
     }
 
     async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
-        self.decide_each(requests).await
+        each(requests, |index| self.decide(&requests[index], None)).await
     }
 
     async fn close(&self) {}

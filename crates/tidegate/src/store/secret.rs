@@ -1,0 +1,26 @@
+//! Keys hashed with a secret, so that nobody who reads the database learns who they are.
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use tidegate_core::Key;
+
+/// What keys are hashed with.
+#[derive(Clone)]
+pub(super) struct Secret(Hmac<Sha256>);
+
+impl Secret {
+    pub(super) fn new(secret: &[u8]) -> Self {
+        Secret(Hmac::new_from_slice(secret).expect("any length will do"))
+    }
+
+    /// A key's hash, as text.
+    pub(super) fn hash(&self, key: &Key<'_>) -> String {
+        let mut mac = self.0.clone();
+        let (shape, bytes) = key.as_raw();
+        mac.update(&[shape]);
+        mac.update(bytes);
+        let hash = mac.finalize().into_bytes();
+        // 128 bits: nobody finds two keys that meet.
+        hash[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}

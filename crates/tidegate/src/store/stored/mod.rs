@@ -1,0 +1,50 @@
+//! What a store outside of this process keeps of a key, and how it is told what to do with it.
+//!
+//! A state is a few whole numbers below 2^53, and the quota it was written under is a few bytes: a store on Redis writes
+//! them as Lua has numbers, one on Postgres as an array, one on SQLite as bytes. What they mean is said here, once.
+
+mod asked;
+mod each;
+mod quota;
+mod state;
+mod taking;
+
+pub(super) use asked::Asked;
+pub(super) use each::each;
+pub(super) use quota::{quota_bytes, read_quota};
+pub(super) use state::{LIMB, NARROW, numbers, state};
+pub(super) use taking::Taking;
+
+use std::time::Duration;
+
+use tidegate_core::{StoreError, StoreErrorKind};
+
+pub(super) fn micros(span: Duration) -> u64 {
+    span.as_micros() as u64
+}
+
+pub(super) fn corrupt(why: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::Corrupt, format!("a value under our key is not ours: {why}"))
+}
+
+pub(super) fn unsupported(message: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::Unsupported, message)
+}
+
+/// What is stored and what the core makes of it do not go together.
+pub(super) fn agreed(core: bool, server: bool) -> Result<(), StoreError> {
+    if core == server {
+        return Ok(());
+    }
+    let why = "the server and the core do not agree on the decision: what is stored is damaged";
+    Err(StoreError::new(StoreErrorKind::Corrupt, why))
+}
+
+/// How often a state that was written under another quota is carried over before giving up: each time somebody with a
+/// third quota was quicker.
+pub(super) const ATTEMPTS: usize = 8;
+
+pub(super) fn changing() -> StoreError {
+    let why = "the key is asked for under other quotas all the time, faster than it can be carried over";
+    StoreError::new(StoreErrorKind::Unavailable, why)
+}
