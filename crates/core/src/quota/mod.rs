@@ -1,11 +1,16 @@
 //! An algorithm with its numbers.
 
+mod algorithm;
+mod divide;
+mod error;
+
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::hash::mix;
+pub use algorithm::Algorithm;
+pub use error::QuotaError;
 
 /// The largest rate, capacity or debt.
 pub const MAX_COUNT: u64 = u32::MAX as u64;
@@ -15,42 +20,6 @@ pub const MIN_PERIOD: Duration = Duration::from_millis(1);
 pub const MAX_PERIOD: Duration = Duration::from_secs(366 * 86_400);
 
 const MAX_BUCKETS: u64 = 64;
-
-/// How a quota counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Algorithm {
-    /// Starts full, refills continuously, allows a burst up to the capacity.
-    TokenBucket,
-    /// Grants `rate` at the start of every window.
-    FixedWindow,
-    /// A weighted estimate over the trailing period.
-    SlidingWindow,
-    /// Exact over the trailing period.
-    SlidingLog,
-}
-
-impl Algorithm {
-    /// Every algorithm.
-    pub const ALL: [Algorithm; 4] =
-        [Algorithm::TokenBucket, Algorithm::FixedWindow, Algorithm::SlidingWindow, Algorithm::SlidingLog];
-
-    /// The name in configs.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Algorithm::TokenBucket => "token_bucket",
-            Algorithm::FixedWindow => "fixed_window",
-            Algorithm::SlidingWindow => "sliding_window",
-            Algorithm::SlidingLog => "sliding_log",
-        }
-    }
-}
-
-impl fmt::Display for Algorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
 
 /// An algorithm with its numbers, checked when it is built: an invalid quota cannot exist.
 ///
@@ -115,8 +84,7 @@ impl Quota {
         if period < MIN_PERIOD.as_micros() as u64 || period > MAX_PERIOD.as_micros() as u64 {
             return Err(QuotaError::new("period", span_text(period), "a time from 1ms to 366d"));
         }
-        let divisor = gcd(u64::from(rate), period);
-        Ok(Quota {
+        let quota = Quota {
             algorithm,
             rate,
             period,
@@ -124,19 +92,19 @@ impl Quota {
             start: 0,
             buckets: 1,
             max_debt: None,
-            unit: period / divisor,
-            refill: (u64::from(rate) / divisor) as u32,
+            unit: 0,
+            refill: 0,
             whole: 0,
             tag: 0,
-        }
-        .tagged())
+        };
+        Ok(quota.completed())
     }
 
     /// The same quota with another capacity: the most that can be had at once. For `token_bucket` and
     /// `fixed_window`.
     pub fn capacity(self, capacity: u64) -> Result<Self, QuotaError> {
         self.uses("capacity", capacity, &[Algorithm::TokenBucket, Algorithm::FixedWindow])?;
-        Ok(Quota { capacity: count("capacity", capacity)?, ..self }.tagged())
+        Ok(Quota { capacity: count("capacity", capacity)?, ..self }.completed())
     }
 
     /// The same quota with its windows moved: they begin at `start` plus whole periods. For `fixed_window` and
@@ -144,7 +112,7 @@ impl Quota {
     pub fn start(self, start: Duration) -> Result<Self, QuotaError> {
         let start = micros("start", start)?;
         self.uses("start", span_text(start), &[Algorithm::FixedWindow, Algorithm::SlidingWindow])?;
-        Ok(Quota { start: start % self.period, ..self }.tagged())
+        Ok(Quota { start: start % self.period, ..self }.completed())
     }
 
     /// The same quota with its period cut into `buckets`, which makes the estimate finer. For `sliding_window`.
@@ -157,7 +125,7 @@ impl Quota {
             let expected = format!("a number that divides the period of {} microseconds", self.period);
             return Err(QuotaError::new("buckets", buckets, expected));
         }
-        Ok(Quota { buckets: buckets as u8, ..self }.tagged())
+        Ok(Quota { buckets: buckets as u8, ..self }.completed())
     }
 
     /// The same quota with a bound on what reservations may take beyond the capacity.
@@ -165,51 +133,9 @@ impl Quota {
     /// Without one, the bound is [`MAX_COUNT`].
     pub fn max_debt(self, max_debt: u64) -> Result<Self, QuotaError> {
         match u32::try_from(max_debt) {
-            Ok(max_debt) => Ok(Quota { max_debt: Some(max_debt), ..self }.tagged()),
+            Ok(max_debt) => Ok(Quota { max_debt: Some(max_debt), ..self }.completed()),
             Err(_) => Err(QuotaError::new("max_debt", max_debt, "a whole number from 0 to 4294967295")),
         }
-    }
-
-    /// This quota cut into `parts` whose numbers add up to the whole exactly: 10 over 3 is 4 + 3 + 3.
-    pub fn split(&self, parts: u32) -> Result<Vec<Quota>, QuotaError> {
-        let most = self.rate.min(self.capacity);
-        if parts == 0 || parts > most {
-            let expected = format!("a whole number from 1 to {most}, so that every part gets at least 1");
-            return Err(QuotaError::new("shards", parts, expected));
-        }
-        let share = |whole: u32, index: u32| whole / parts + u32::from(index < whole % parts);
-        (0..parts)
-            .map(|index| {
-                let period = Duration::from_micros(self.period);
-                let part = Quota::new(self.algorithm, share(self.rate, index).into(), period)?;
-                let max_debt = self.max_debt.map(|debt| share(debt, index));
-                let capacity = share(self.capacity, index);
-                Ok(Quota { capacity, start: self.start, buckets: self.buckets, max_debt, ..part }.tagged())
-            })
-            .collect()
-    }
-
-    /// What one of `replicas` may admit so that all of them together keep to this quota's rate: its numbers divided and
-    /// rounded down, and never less than 1.
-    ///
-    /// A rate that is less than 1 for each becomes 1 in a period that is as many times longer, up to [`MAX_PERIOD`].
-    /// Where the capacity is less than 1 for each, the replicas can admit one each at once, which is more than it.
-    pub fn share(&self, replicas: NonZeroU32) -> Quota {
-        let replicas = replicas.get();
-        let longer = u64::from(replicas.div_ceil(self.rate)).min(MAX_PERIOD.as_micros() as u64 / self.period);
-        let rate = (self.rate / replicas).max(1);
-        let period = self.period * longer;
-        let divisor = gcd(rate.into(), period);
-        Quota {
-            rate,
-            period,
-            capacity: (self.capacity / replicas).max(1),
-            max_debt: self.max_debt.map(|debt| debt / replicas),
-            unit: period / divisor,
-            refill: (u64::from(rate) / divisor) as u32,
-            ..*self
-        }
-        .tagged()
     }
 
     /// How it counts.
@@ -238,7 +164,11 @@ impl Quota {
         self.tag
     }
 
-    fn tagged(mut self) -> Self {
+    /// The same numbers with all that follows from them.
+    fn completed(mut self) -> Self {
+        let divisor = gcd(self.rate.into(), self.period);
+        self.unit = self.period / divisor;
+        self.refill = (u64::from(self.rate) / divisor) as u32;
         let whole = u128::from(self.capacity) * u128::from(self.unit);
         self.whole = if whole < 1 << 63 { whole as u64 } else { 0 };
         let numbers = [self.period, self.start, self.rate.into(), self.capacity.into(), self.rest()];
@@ -348,37 +278,6 @@ pub struct QuotaParts {
     pub max_debt: Option<u32>,
 }
 
-/// A quota that cannot be right: which field, its value, and what would be accepted.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{field} {value} is not accepted: expected {expected}")]
-pub struct QuotaError {
-    field: &'static str,
-    value: String,
-    expected: String,
-}
-
-impl QuotaError {
-    /// An error about `field`, whose `value` should have been `expected`.
-    pub fn new(field: &'static str, value: impl ToString, expected: impl Into<String>) -> Self {
-        QuotaError { field, value: value.to_string(), expected: expected.into() }
-    }
-
-    /// The field that is wrong, by its name in configs.
-    pub fn field(&self) -> &'static str {
-        self.field
-    }
-
-    /// The value it had.
-    pub fn value(&self) -> &str {
-        &self.value
-    }
-
-    /// What would be accepted.
-    pub fn expected(&self) -> &str {
-        &self.expected
-    }
-}
-
 fn count(field: &'static str, value: u64) -> Result<u32, QuotaError> {
     match u32::try_from(value) {
         Ok(count) if count > 0 => Ok(count),
@@ -405,7 +304,7 @@ fn gcd(mut a: u64, mut b: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{days, millis, minutes, seconds};
+    use crate::{days, millis, seconds};
 
     #[test]
     fn what_cannot_be_right_cannot_be_built() {
@@ -440,15 +339,6 @@ mod tests {
             let error = result.expect_err(message).to_string();
             assert!(error.contains(message), "{error:?} should say {message:?}");
         }
-        for parts in [0, 11] {
-            let error = bucket().split(parts).unwrap_err().to_string();
-            assert_eq!(
-                error,
-                format!(
-                    "shards {parts} is not accepted: expected a whole number from 1 to 10, so that every part gets at least 1"
-                )
-            );
-        }
     }
 
     #[test]
@@ -461,47 +351,5 @@ mod tests {
             }
         }
         Quota::token_bucket(1, millis(1)).unwrap().capacity(MAX_COUNT).unwrap();
-    }
-
-    #[test]
-    fn parts_add_up_to_the_whole() {
-        let whole = Quota::token_bucket(10, minutes(1)).unwrap().capacity(20).unwrap().max_debt(5).unwrap();
-        let parts = whole.split(3).unwrap();
-        let numbers: Vec<_> = parts.iter().map(|part| (part.rate, part.capacity, part.max_debt)).collect();
-        assert_eq!(numbers, [(4, 7, Some(2)), (3, 7, Some(2)), (3, 6, Some(1))]);
-    }
-
-    #[test]
-    fn shares_of_all_replicas_keep_to_the_rate() {
-        for algorithm in Algorithm::ALL {
-            for rate in [1, 2, 7, 10, MAX_COUNT] {
-                let whole = Quota::new(algorithm, rate, minutes(1)).unwrap();
-                for replicas in [1, 2, 3, 7, 10, 11, 500] {
-                    let share = whole.share(NonZeroU32::new(replicas).unwrap());
-                    // Rate over period, multiplied out.
-                    let together = u128::from(replicas) * u128::from(share.rate) * u128::from(whole.period);
-                    let allowed = u128::from(whole.rate) * u128::from(share.period);
-                    assert!(together <= allowed, "{replicas} of {share:?} are more than {whole:?}");
-                    // As it would have been built from its numbers.
-                    let built = Quota::new(algorithm, share.rate.into(), share.parts().period).unwrap();
-                    assert_eq!((share.unit, share.refill, share.whole), (built.unit, built.refill, built.whole));
-                    assert_eq!(share, built);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_share_divides_every_number() {
-        let share = |quota: Quota, replicas| {
-            let share = quota.share(NonZeroU32::new(replicas).unwrap());
-            (share.rate, share.parts().period, share.capacity, share.max_debt)
-        };
-        let whole = Quota::token_bucket(10, minutes(1)).unwrap().capacity(20).unwrap().max_debt(5).unwrap();
-        assert_eq!(share(whole, 1), (10, minutes(1), 20, Some(5)));
-        assert_eq!(share(whole, 3), (3, minutes(1), 6, Some(1)));
-        assert_eq!(share(whole, 15), (1, minutes(2), 1, Some(0)));
-        let yearly = Quota::sliding_window(1, days(100)).unwrap().buckets(5).unwrap();
-        assert_eq!(share(yearly, 50), (1, days(300), 1, None));
     }
 }

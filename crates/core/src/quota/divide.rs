@@ -1,0 +1,103 @@
+//! A quota among several: the parts of a limit, the replicas of a service.
+
+use std::num::NonZeroU32;
+
+use super::{MAX_PERIOD, Quota, QuotaError};
+
+impl Quota {
+    /// This quota cut into `parts` whose numbers add up to the whole exactly: 10 over 3 is 4 + 3 + 3.
+    pub fn split(&self, parts: u32) -> Result<Vec<Quota>, QuotaError> {
+        let most = self.rate.min(self.capacity);
+        if parts == 0 || parts > most {
+            let expected = format!("a whole number from 1 to {most}, so that every part gets at least 1");
+            return Err(QuotaError::new("shards", parts, expected));
+        }
+        let share = |whole: u32, index: u32| whole / parts + u32::from(index < whole % parts);
+        let part = |index| {
+            let max_debt = self.max_debt.map(|debt| share(debt, index));
+            let (rate, capacity) = (share(self.rate, index), share(self.capacity, index));
+            Quota { rate, capacity, max_debt, ..*self }.completed()
+        };
+        Ok((0..parts).map(part).collect())
+    }
+
+    /// What one of `replicas` may admit so that all of them together keep to this quota's rate: its numbers divided and
+    /// rounded down, and never less than 1.
+    ///
+    /// A rate that is less than 1 for each becomes 1 in a period that is as many times longer, up to [`MAX_PERIOD`].
+    /// Where the capacity is less than 1 for each, the replicas can admit one each at once, which is more than it.
+    pub fn share(&self, replicas: NonZeroU32) -> Quota {
+        let replicas = replicas.get();
+        let longer = u64::from(replicas.div_ceil(self.rate)).min(MAX_PERIOD.as_micros() as u64 / self.period);
+        let share = Quota {
+            rate: (self.rate / replicas).max(1),
+            period: self.period * longer,
+            capacity: (self.capacity / replicas).max(1),
+            max_debt: self.max_debt.map(|debt| debt / replicas),
+            ..*self
+        };
+        share.completed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Algorithm, MAX_COUNT, days, minutes, seconds};
+
+    #[test]
+    fn no_part_gets_less_than_one() {
+        let bucket = Quota::token_bucket(10, seconds(1)).unwrap();
+        for parts in [0, 11] {
+            let error = bucket.split(parts).unwrap_err().to_string();
+            assert_eq!(
+                error,
+                format!(
+                    "shards {parts} is not accepted: expected a whole number from 1 to 10, so that every part gets at least 1"
+                )
+            );
+        }
+    }
+
+    #[test]
+    fn parts_add_up_to_the_whole() {
+        let whole = Quota::token_bucket(10, minutes(1)).unwrap().capacity(20).unwrap().max_debt(5).unwrap();
+        let parts = whole.split(3).unwrap();
+        let numbers: Vec<_> = parts.iter().map(|part| (part.rate, part.capacity, part.max_debt)).collect();
+        assert_eq!(numbers, [(4, 7, Some(2)), (3, 7, Some(2)), (3, 6, Some(1))]);
+    }
+
+    #[test]
+    fn shares_of_all_replicas_keep_to_the_rate() {
+        for algorithm in Algorithm::ALL {
+            for rate in [1, 2, 7, 10, MAX_COUNT] {
+                let whole = Quota::new(algorithm, rate, minutes(1)).unwrap();
+                for replicas in [1, 2, 3, 7, 10, 11, 500] {
+                    let share = whole.share(NonZeroU32::new(replicas).unwrap());
+                    // Rate over period, multiplied out.
+                    let together = u128::from(replicas) * u128::from(share.rate) * u128::from(whole.period);
+                    let allowed = u128::from(whole.rate) * u128::from(share.period);
+                    assert!(together <= allowed, "{replicas} of {share:?} are more than {whole:?}");
+                    // As it would have been built from its numbers.
+                    let built = Quota::new(algorithm, share.rate.into(), share.parts().period).unwrap();
+                    assert_eq!((share.unit, share.refill, share.whole), (built.unit, built.refill, built.whole));
+                    assert_eq!(share, built);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_share_divides_every_number() {
+        let share = |quota: Quota, replicas| {
+            let share = quota.share(NonZeroU32::new(replicas).unwrap());
+            (share.rate, share.parts().period, share.capacity, share.max_debt)
+        };
+        let whole = Quota::token_bucket(10, minutes(1)).unwrap().capacity(20).unwrap().max_debt(5).unwrap();
+        assert_eq!(share(whole, 1), (10, minutes(1), 20, Some(5)));
+        assert_eq!(share(whole, 3), (3, minutes(1), 6, Some(1)));
+        assert_eq!(share(whole, 15), (1, minutes(2), 1, Some(0)));
+        let yearly = Quota::sliding_window(1, days(100)).unwrap().buckets(5).unwrap();
+        assert_eq!(share(yearly, 50), (1, days(300), 1, None));
+    }
+}
