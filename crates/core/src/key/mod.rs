@@ -1,15 +1,15 @@
 //! Who is limited.
 
+mod part;
+mod text;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::hash::stable_hash;
-
-/// Between the parts of a key's text.
-const SEPARATOR: u8 = b'|';
-const ESCAPE: u8 = b'%';
+use part::digits;
+use text::{SEPARATOR, Text, is_plain, unescape};
 
 /// How much fits in a key without a heap allocation, when it cannot be borrowed.
 const INLINE: usize = 62;
@@ -225,202 +225,6 @@ impl<'a> From<&'a Key<'_>> for Key<'a> {
     }
 }
 
-/// Things that can be one part of a key.
-pub trait Part {
-    /// Hands the part's text to `write`.
-    fn with_text(&self, write: &mut dyn FnMut(&str));
-}
-
-impl<P: Part + ?Sized> Part for &P {
-    fn with_text(&self, write: &mut dyn FnMut(&str)) {
-        P::with_text(self, write);
-    }
-}
-
-impl Part for str {
-    fn with_text(&self, write: &mut dyn FnMut(&str)) {
-        write(self);
-    }
-}
-
-impl Part for String {
-    fn with_text(&self, write: &mut dyn FnMut(&str)) {
-        write(self);
-    }
-}
-
-/// A number's decimal digits in place, without the formatting machinery, which would cost more than the decision.
-#[inline]
-fn digits(mut number: u64, negative: bool) -> (u8, [u8; INLINE]) {
-    let mut bytes = [0; INLINE];
-    let len = usize::from(negative) + number.checked_ilog10().unwrap_or(0) as usize + 1;
-    for byte in bytes[..len].iter_mut().rev() {
-        *byte = b'0' + (number % 10) as u8;
-        number /= 10;
-    }
-    if negative {
-        bytes[0] = b'-';
-    }
-    (len as u8, bytes)
-}
-
-fn with_digits(number: u64, negative: bool, write: &mut dyn FnMut(&str)) {
-    let (len, bytes) = digits(number, negative);
-    write(str::from_utf8(&bytes[..usize::from(len)]).expect("digits"));
-}
-
-macro_rules! numbers {
-    ($($unsigned:ty, $signed:ty;)*) => { $(
-        impl Part for $unsigned {
-            fn with_text(&self, write: &mut dyn FnMut(&str)) {
-                with_digits(u64::from(*self), false, write);
-            }
-        }
-        impl Part for $signed {
-            fn with_text(&self, write: &mut dyn FnMut(&str)) {
-                with_digits(u64::from(self.unsigned_abs()), *self < 0, write);
-            }
-        }
-    )* };
-}
-
-numbers! { u8, i8; u16, i16; u32, i32; u64, i64; }
-
-macro_rules! displayed {
-    ($($part:ty),*) => { $(
-        impl Part for $part {
-            fn with_text(&self, write: &mut dyn FnMut(&str)) {
-                write(&self.to_string());
-            }
-        }
-    )* };
-}
-
-displayed! { usize, isize, u128, i128, IpAddr, Ipv4Addr, Ipv6Addr }
-
-macro_rules! single {
-    ($($part:ty),* => $key:expr) => { $(
-        impl<'k> From<$part> for Key<'k> {
-            #[inline]
-            fn from(part: $part) -> Self {
-                Key::from(&part)
-            }
-        }
-        impl<'k> From<&$part> for Key<'k> {
-            #[inline]
-            #[allow(clippy::useless_conversion)] // of the widest of the numbers
-            fn from(part: &$part) -> Self {
-                $key(part)
-            }
-        }
-    )* };
-}
-
-single! { u8, u16, u32, u64 => |number: &_| Key::number(u64::from(*number), false) }
-single! { i8, i16, i32, i64 => |number: &_| Key::number(i64::from(*number).unsigned_abs(), i64::from(*number) < 0) }
-single! { usize, isize, u128, i128, IpAddr, Ipv4Addr, Ipv6Addr => |part: &_| Key::one(&ToString::to_string(part)) }
-
-macro_rules! tuples {
-    ($(($($name:ident $index:tt),+);)*) => { $(
-        impl<'k, $($name: Part),+> From<($($name,)+)> for Key<'k> {
-            fn from(parts: ($($name,)+)) -> Self {
-                let mut text = Text::new();
-                $( parts.$index.with_text(&mut |part| text.push_part(part)); )+
-                text.finish(Shape::Text)
-            }
-        }
-    )* };
-}
-
-tuples! {
-    (A 0, B 1);
-    (A 0, B 1, C 2);
-    (A 0, B 1, C 2, D 3);
-    (A 0, B 1, C 2, D 3, E 4);
-}
-
-/// Whether a part is its own escaped text.
-fn is_plain(part: &str) -> bool {
-    !part.is_empty() && !part.contains(['|', '%'])
-}
-
-fn unescape(part: &str) -> Cow<'_, str> {
-    match part {
-        "%" => Cow::Borrowed(""),
-        _ if part.contains(ESCAPE as char) => Cow::Owned(part.replace("%7c", "|").replace("%25", "%")),
-        _ => Cow::Borrowed(part),
-    }
-}
-
-/// A key being written: in place while it is short, on the heap when it grows.
-struct Text {
-    len: usize,
-    bytes: [u8; INLINE],
-    heap: String,
-    parts: usize,
-}
-
-impl Text {
-    fn new() -> Self {
-        Text { len: 0, bytes: [0; INLINE], heap: String::new(), parts: 0 }
-    }
-
-    fn push_part(&mut self, part: &str) {
-        if self.parts > 0 {
-            self.push_raw(&[SEPARATOR]);
-        }
-        self.parts += 1;
-        if is_plain(part) {
-            self.push_raw(part.as_bytes());
-        } else if part.is_empty() {
-            // Nothing else is a lone escape, so an empty part is neither GLOBAL nor another key.
-            self.push_raw(&[ESCAPE]);
-        } else {
-            for piece in part.split_inclusive(['|', '%']) {
-                match piece.as_bytes() {
-                    [text @ .., SEPARATOR] => {
-                        self.push_raw(text);
-                        self.push_raw(b"%7c");
-                    }
-                    [text @ .., ESCAPE] => {
-                        self.push_raw(text);
-                        self.push_raw(b"%25");
-                    }
-                    text => self.push_raw(text),
-                }
-            }
-        }
-    }
-
-    fn push_shard(&mut self, index: u32) {
-        // A user's `%` is written `%25`, so `%s` cannot come from one.
-        self.push_raw(b"%s");
-        index.with_text(&mut |digits| self.push_raw(digits.as_bytes()));
-    }
-
-    fn push_raw(&mut self, bytes: &[u8]) {
-        let end = self.len + bytes.len();
-        if self.heap.is_empty() && end <= INLINE {
-            self.bytes[self.len..end].copy_from_slice(bytes);
-        } else {
-            if self.heap.is_empty() {
-                self.heap.push_str(str::from_utf8(&self.bytes[..self.len]).expect("whole str pieces"));
-            }
-            self.heap.push_str(str::from_utf8(bytes).expect("whole str pieces"));
-        }
-        self.len = end;
-    }
-
-    fn finish(self, shape: Shape) -> Key<'static> {
-        let bytes = if self.heap.is_empty() {
-            Bytes::Inline { len: self.len as u8, bytes: self.bytes }
-        } else {
-            Bytes::Heap(self.heap)
-        };
-        Key { shape, bytes }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -449,26 +253,5 @@ mod tests {
         // What a store hashes tells them apart as well as the text does.
         let raw: std::collections::HashSet<_> = seen.values().map(Key::from_parts).collect();
         assert_eq!(raw.len(), seen.len());
-    }
-
-    #[test]
-    fn long_keys_move_to_the_heap_whole() {
-        for len in 0..200 {
-            let part = "x".repeat(len);
-            let key = Key::from((part.as_str(), "end"));
-            let expected = if len == 0 { "%|end".to_owned() } else { format!("{part}|end") };
-            assert_eq!(key.to_text(), expected);
-            assert_eq!(key.clone().into_owned(), key);
-            assert_eq!(key.borrow(), key);
-        }
-    }
-
-    #[test]
-    fn numbers_and_addresses_are_their_text() {
-        for number in [0, 7, i64::MIN, i64::MAX, -1] {
-            assert_eq!(Key::from(number).to_text(), number.to_string());
-        }
-        assert_eq!(Key::from(u64::MAX).to_text(), u64::MAX.to_string());
-        assert_eq!(Key::from(IpAddr::from([127, 0, 0, 1])), Key::from("127.0.0.1"));
     }
 }

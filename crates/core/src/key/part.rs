@@ -1,0 +1,134 @@
+//! What a key can be made of.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::text::Text;
+use super::{INLINE, Key, Shape};
+
+/// Things that can be one part of a key.
+pub trait Part {
+    /// Hands the part's text to `write`.
+    fn with_text(&self, write: &mut dyn FnMut(&str));
+}
+
+impl<P: Part + ?Sized> Part for &P {
+    fn with_text(&self, write: &mut dyn FnMut(&str)) {
+        P::with_text(self, write);
+    }
+}
+
+impl Part for str {
+    fn with_text(&self, write: &mut dyn FnMut(&str)) {
+        write(self);
+    }
+}
+
+impl Part for String {
+    fn with_text(&self, write: &mut dyn FnMut(&str)) {
+        write(self);
+    }
+}
+
+/// A number's decimal digits in place, without the formatting machinery, which would cost more than the decision.
+#[inline]
+pub(super) fn digits(mut number: u64, negative: bool) -> (u8, [u8; INLINE]) {
+    let mut bytes = [0; INLINE];
+    let len = usize::from(negative) + number.checked_ilog10().unwrap_or(0) as usize + 1;
+    for byte in bytes[..len].iter_mut().rev() {
+        *byte = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+    if negative {
+        bytes[0] = b'-';
+    }
+    (len as u8, bytes)
+}
+
+fn with_digits(number: u64, negative: bool, write: &mut dyn FnMut(&str)) {
+    let (len, bytes) = digits(number, negative);
+    write(str::from_utf8(&bytes[..usize::from(len)]).expect("digits"));
+}
+
+macro_rules! numbers {
+    ($($unsigned:ty, $signed:ty;)*) => { $(
+        impl Part for $unsigned {
+            fn with_text(&self, write: &mut dyn FnMut(&str)) {
+                with_digits(u64::from(*self), false, write);
+            }
+        }
+        impl Part for $signed {
+            fn with_text(&self, write: &mut dyn FnMut(&str)) {
+                with_digits(u64::from(self.unsigned_abs()), *self < 0, write);
+            }
+        }
+    )* };
+}
+
+numbers! { u8, i8; u16, i16; u32, i32; u64, i64; }
+
+macro_rules! displayed {
+    ($($part:ty),*) => { $(
+        impl Part for $part {
+            fn with_text(&self, write: &mut dyn FnMut(&str)) {
+                write(&self.to_string());
+            }
+        }
+    )* };
+}
+
+displayed! { usize, isize, u128, i128, IpAddr, Ipv4Addr, Ipv6Addr }
+
+macro_rules! single {
+    ($($part:ty),* => $key:expr) => { $(
+        impl<'k> From<$part> for Key<'k> {
+            #[inline]
+            fn from(part: $part) -> Self {
+                Key::from(&part)
+            }
+        }
+        impl<'k> From<&$part> for Key<'k> {
+            #[inline]
+            #[allow(clippy::useless_conversion)] // of the widest of the numbers
+            fn from(part: &$part) -> Self {
+                $key(part)
+            }
+        }
+    )* };
+}
+
+single! { u8, u16, u32, u64 => |number: &_| Key::number(u64::from(*number), false) }
+single! { i8, i16, i32, i64 => |number: &_| Key::number(i64::from(*number).unsigned_abs(), i64::from(*number) < 0) }
+single! { usize, isize, u128, i128, IpAddr, Ipv4Addr, Ipv6Addr => |part: &_| Key::one(&ToString::to_string(part)) }
+
+macro_rules! tuples {
+    ($(($($name:ident $index:tt),+);)*) => { $(
+        impl<'k, $($name: Part),+> From<($($name,)+)> for Key<'k> {
+            fn from(parts: ($($name,)+)) -> Self {
+                let mut text = Text::new();
+                $( parts.$index.with_text(&mut |part| text.push_part(part)); )+
+                text.finish(Shape::Text)
+            }
+        }
+    )* };
+}
+
+tuples! {
+    (A 0, B 1);
+    (A 0, B 1, C 2);
+    (A 0, B 1, C 2, D 3);
+    (A 0, B 1, C 2, D 3, E 4);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_addresses_are_their_text() {
+        for number in [0, 7, i64::MIN, i64::MAX, -1] {
+            assert_eq!(Key::from(number).to_text(), number.to_string());
+        }
+        assert_eq!(Key::from(u64::MAX).to_text(), u64::MAX.to_string());
+        assert_eq!(Key::from(IpAddr::from([127, 0, 0, 1])), Key::from("127.0.0.1"));
+    }
+}
