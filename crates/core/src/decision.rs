@@ -274,6 +274,8 @@ impl fmt::Display for Denied {
         }
         match self.0.retry_after() {
             Some(wait) => write!(f, ", retry after {wait:?}"),
+            // Nobody knows when that is, but then it may pass.
+            None if self.0.reason() == Some(Reason::Store) => f.write_str(", retry when the store is back"),
             None => f.write_str(", a retry cannot succeed"),
         }
     }
@@ -337,5 +339,24 @@ mod tests {
                 assert_eq!(Decision::from(parts).into_parts(), parts);
             }
         }
+    }
+
+    #[test]
+    fn a_denial_as_an_error_says_whether_a_retry_can_succeed() {
+        let denied = |reason, retry_after| {
+            let parts = DecisionParts {
+                allowed: false,
+                limit: 5,
+                remaining: 0,
+                retry_after,
+                next_after: None,
+                reset_after: 0,
+                reason: Some(reason),
+            };
+            Decision::from(parts).into_result().unwrap_err().to_string()
+        };
+        assert_eq!(denied(Reason::Rate, Some(1_500_000)), "denied (rate), retry after 1.5s");
+        assert_eq!(denied(Reason::Deny, None), "denied (deny), a retry cannot succeed");
+        assert_eq!(denied(Reason::Store, None), "denied (store), retry when the store is back");
     }
 }
