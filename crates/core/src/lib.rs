@@ -36,7 +36,7 @@ pub use algorithm::{Counts, Entry, Log, NarrowBucket, Op, Outcome, State, check_
 pub use cost::{Cost, InvalidCost};
 pub use decision::{All, Decision, DecisionParts, Denied, Reason};
 pub use key::Key;
-pub use quota::{Algorithm, MAX_COUNT, MAX_PERIOD, MIN_PERIOD, Quota, QuotaError, QuotaParts};
+pub use quota::{Algorithm, MAX_COUNT, MAX_PERIOD, MAX_SHARDS, MIN_PERIOD, Quota, QuotaError, QuotaParts};
 pub use scope::Scope;
 pub use store::{BoxFuture, Capabilities, DynStore, OnStoreError, Request, Store, StoreError, StoreErrorKind, Testing};
 pub use time::{Timestamp, ceil_millis, ceil_seconds, days, hours, millis, minutes, seconds};

@@ -2,15 +2,17 @@
 
 use std::num::NonZeroU32;
 
-use super::{MAX_PERIOD, Quota, QuotaError};
+use super::{MAX_PERIOD, MAX_SHARDS, Quota, QuotaError};
 
 impl Quota {
-    /// This quota cut into `parts` whose numbers add up to the whole exactly: 10 over 3 is 4 + 3 + 3.
+    /// This quota cut into `parts` whose numbers add up to the whole exactly: 10 over 3 is 4 + 3 + 3. No part may get
+    /// less than 1, and there are at most [`MAX_SHARDS`].
     pub fn split(&self, parts: u32) -> Result<Vec<Quota>, QuotaError> {
-        let most = self.rate.min(self.capacity);
-        if parts == 0 || parts > most {
-            let expected = format!("a whole number from 1 to {most}, so that every part gets at least 1");
-            return Err(QuotaError::new("shards", parts, expected));
+        let fitting = self.rate.min(self.capacity);
+        let most = fitting.min(MAX_SHARDS);
+        if !(1..=most).contains(&parts) {
+            let why = if fitting > MAX_SHARDS { "" } else { ", so that every part gets at least 1" };
+            return Err(QuotaError::new("shards", parts, format!("a whole number from 1 to {most}{why}")));
         }
         let share = |whole: u32, index: u32| whole / parts + u32::from(index < whole % parts);
         let part = |index| {
@@ -56,6 +58,17 @@ mod tests {
                     "shards {parts} is not accepted: expected a whole number from 1 to 10, so that every part gets at least 1"
                 )
             );
+        }
+    }
+
+    #[test]
+    fn there_are_no_more_parts_than_anybody_needs() {
+        let huge = Quota::token_bucket(MAX_COUNT, seconds(1)).unwrap();
+        assert_eq!(huge.split(MAX_SHARDS).unwrap().len(), 1_024);
+        for parts in [1_025, u32::MAX] {
+            let error = huge.split(parts).unwrap_err();
+            assert_eq!((error.field(), error.value()), ("shards", &*parts.to_string()));
+            assert_eq!(error.expected(), "a whole number from 1 to 1024");
         }
     }
 

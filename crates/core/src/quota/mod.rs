@@ -18,6 +18,8 @@ pub const MAX_COUNT: u64 = u32::MAX as u64;
 pub const MIN_PERIOD: Duration = Duration::from_millis(1);
 /// The longest period: 366 days.
 pub const MAX_PERIOD: Duration = Duration::from_secs(366 * 86_400);
+/// The most parts a quota can be cut into: each is a quota in memory and a key in the store.
+pub const MAX_SHARDS: u32 = 1_024;
 
 const MAX_BUCKETS: u64 = 64;
 

@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
-use tidegate_core::{Algorithm, MAX_COUNT, MAX_PERIOD, MIN_PERIOD, OnStoreError, Quota, QuotaError, seconds};
+use tidegate_core::{
+    Algorithm, MAX_COUNT, MAX_PERIOD, MAX_SHARDS, MIN_PERIOD, OnStoreError, Quota, QuotaError, seconds,
+};
 
 use super::defaults::{self, POLICIES};
 use super::reader::{Field, Fields};
@@ -34,7 +36,7 @@ fn limit(mut fields: Fields<'_>, shared: &Shared) -> Option<Limit> {
     set(
         &mut limit,
         fields.get("shards"),
-        |field| field.whole_in(1, MAX_COUNT),
+        |field| field.whole_in(1, MAX_SHARDS.into()),
         |limit, shards| {
             if rate_is_known { limit.shards(shards as u32) } else { Ok(limit) }
         },

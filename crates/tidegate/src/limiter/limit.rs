@@ -69,7 +69,8 @@ impl Limit {
     }
 
     /// Cuts the budget into this many parts, so that a hot limit is not one hot key in the store. Their numbers add
-    /// up to the whole exactly; a part that would get less than 1 is refused.
+    /// up to the whole exactly. A part that would get less than 1 is refused, and so are more than
+    /// [`MAX_SHARDS`](tidegate_core::MAX_SHARDS) parts.
     pub fn shards(mut self, shards: u32) -> Result<Self, QuotaError> {
         self.quota.split(shards)?;
         self.shards = shards;
