@@ -35,6 +35,9 @@ impl Limiter {
     /// The answer has one decision for each call, in order. When the whole is denied, limits that would have allowed it
     /// report what they have. The same limit and key twice is applied in order. A limit in shadow mode counts but
     /// never holds the others back.
+    ///
+    /// It is one call of the store, and one more for each limit that is [spread](ShardBy::Spread), before it, or in
+    /// shadow mode, after it. A store that does not answer is waited for once in each of them.
     pub async fn all<'a>(&self, calls: impl IntoIterator<Item = Call<'a>>) -> Result<All, Error> {
         let calls: Vec<_> = calls.into_iter().collect();
         ask_all_of(&self.inner, &calls, &*self.inner.store).await
@@ -91,8 +94,8 @@ async fn take_all<'a, D: Decides + ?Sized>(
             Route::Answer(decision) => Err(decision),
             Route::One(key, quota) => Ok((key, quota)),
             Route::Spread(spread) => {
-                let (key, quota) = spread.choose(*asked, store).await?;
-                Ok((key, Cow::Owned(quota)))
+                let (part, _) = spread.choose(*asked, store).await?;
+                Ok((spread.key.with_shard(part), Cow::Owned(spread.parts[part as usize])))
             }
         });
     }

@@ -14,7 +14,9 @@ pub enum ShardBy {
     Key,
     /// Every key has its own budget and asks the fuller of two parts picked at random, so that a hot key can reach
     /// its whole rate. `retry_after` is only a hint, `remaining` is what the part that was asked has left, and
-    /// `reserve` is refused.
+    /// `reserve` is refused. `limit` and `refund` look before they ask, so they take two calls of the store, and
+    /// may wait for it in both; when it turns out to be broken in the first, and the limit's policy admits, there is no
+    /// second.
     Spread,
 }
 

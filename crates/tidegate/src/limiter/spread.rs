@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate_core::{Cost, Decision, DynStore, Key, Op, Quota, Store, StoreError};
+use tidegate_core::{Cost, Decision, DynStore, Key, Op, Quota, Reason, Store, StoreError};
 
 use super::decides::Decides;
 use super::route::Asked;
@@ -31,20 +31,22 @@ impl Spread<'_> {
             [Some(Err(error)), _] | [_, Some(Err(error))] => return Some(Err(error)),
             _ => return None,
         };
-        let part = self.fuller(first, second);
+        let (part, look) = self.fuller([first, second]);
+        if is_without_store(&look) {
+            return Some(Ok(self.of_whole(look)));
+        }
         Some(apply(part, asked.op)?.map(|decision| self.of_whole(decision)))
     }
 
-    /// The part a `limit` should be asked of: its key and its quota.
+    /// The part a `limit` should be asked of, and what it has.
     pub(super) async fn choose<D: Decides + ?Sized>(
         &self,
         asked: Asked<'_>,
         store: &D,
-    ) -> Result<(Key<'static>, Quota), StoreError> {
-        let Op::Limit(cost) = asked.op else { unreachable!("only a `limit` is taken all or nothing") };
+    ) -> Result<(u32, Decision), StoreError> {
+        let Op::Limit(cost) = asked.op else { unreachable!("a part is chosen for a `limit` only") };
         let looks = self.each(asked, store, &self.two, Op::Check(cost)).await?;
-        let part = self.fuller(looks[0], looks[1]);
-        Ok((self.key.with_shard(part), self.parts[part as usize]))
+        Ok(self.fuller([looks[0], looks[1]]))
     }
 
     /// Any operation.
@@ -52,15 +54,21 @@ impl Spread<'_> {
         let every: Vec<u32> = (0..self.parts.len() as u32).collect();
         match asked.op {
             Op::Limit(_) => {
-                let (key, quota) = self.choose(asked, store).await?;
-                Ok(self.of_whole(store.decide(&asked.request(&key, &quota, asked.op)).await?))
+                let (part, look) = self.choose(asked, store).await?;
+                if is_without_store(&look) {
+                    return Ok(self.of_whole(look));
+                }
+                let (key, quota) = (self.key.with_shard(part), &self.parts[part as usize]);
+                Ok(self.of_whole(store.decide(&asked.request(&key, quota, asked.op)).await?))
             }
             Op::Refund(_) => {
-                // Into the emptiest part, where the least of it is lost to the part's capacity.
                 let looks = self.each(asked, store, &every, Op::Check(Cost::ONE)).await?;
-                let emptiest = every.iter().zip(&looks).min_by_key(|(_, look)| look.remaining());
-                let part = emptiest.map_or(0, |(part, _)| *part);
-                let given = self.each(asked, store, &[part], asked.op).await?;
+                // Into the emptiest part, where the least of it is lost to the part's capacity.
+                let known = every.iter().zip(&looks).filter(|(_, look)| !is_without_store(look));
+                let Some((part, _)) = known.min_by_key(|(_, look)| look.remaining()) else {
+                    return Ok(self.of_whole(looks[0]));
+                };
+                let given = self.each(asked, store, &[*part], asked.op).await?;
                 Ok(self.of_whole(given[0]))
             }
             op => Ok(self.sum(&self.each(asked, store, &every, op).await?)),
@@ -81,14 +89,15 @@ impl Spread<'_> {
         store.decide_each(&requests).await.into_iter().collect()
     }
 
-    fn fuller(&self, first: Decision, second: Decision) -> u32 {
+    /// The fuller of the two parts, by a look at each, and that look.
+    pub(super) fn fuller(&self, [first, second]: [Decision; 2]) -> (u32, Decision) {
         // One that admits it wins over one that does not, however much that has.
         let fullness = |look: Decision| (look.allowed(), look.remaining());
-        if fullness(second) > fullness(first) { self.two[1] } else { self.two[0] }
+        if fullness(second) > fullness(first) { (self.two[1], second) } else { (self.two[0], first) }
     }
 
     /// A part's answer, with the capacity of the whole.
-    fn of_whole(&self, decision: Decision) -> Decision {
+    pub(super) fn of_whole(&self, decision: Decision) -> Decision {
         with_limit(decision, self.capacity)
     }
 
@@ -103,6 +112,12 @@ impl Spread<'_> {
         whole.reset_after = parts.iter().map(|part| part.into_parts().reset_after).max().unwrap_or(0);
         whole.into()
     }
+}
+
+/// Whether a look was answered by the limit's policy. Then that is the answer: to ask a broken store again would only make
+/// the caller wait again.
+fn is_without_store(look: &Decision) -> bool {
+    look.reason() == Some(Reason::Store)
 }
 
 /// How many of the parts, which begin with the largest, could ever serve this operation; all when none could.

@@ -10,7 +10,8 @@ use super::telemetry;
 ///
 /// What asks to take is counted: `limit` and `reserve`. Of several requests that were denied all or nothing, those are
 /// counted that denied it; the others took nothing. What a limit does before it asks its store, such as its deny list,
-/// is not seen here; what a limit in shadow mode would have denied is.
+/// is not seen here; what a limit in shadow mode would have denied is. Nor is a spread limit seen that looked first, found
+/// the store broken and left it at that: `tidegate_fallback_total` has it.
 #[derive(Debug)]
 pub struct Counted<S> {
     store: S,

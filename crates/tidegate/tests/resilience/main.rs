@@ -9,6 +9,7 @@ mod local;
 mod metrics;
 #[cfg(feature = "tracing")]
 mod spans;
+mod spread;
 mod support;
 mod timeout;
 mod whole;
