@@ -8,6 +8,7 @@ use tidegate_core::{All, Cost, Decision, Key, Op, Quota, Request};
 use super::call::Call;
 use super::decides::Decides;
 use super::limits::Named;
+use super::look::beside_denied;
 use super::route::{Asked, Route};
 use super::spread::with_limit;
 use super::{Error, Inner, Limiter, ShardBy};
@@ -34,7 +35,7 @@ impl Limiter {
     ///
     /// The answer has one decision for each call, in order. When the whole is denied, limits that would have allowed it
     /// report what they have. The same limit and key twice is applied in order. A limit in shadow mode counts but
-    /// never holds the others back.
+    /// never holds the others back. A key on a deny list is denied whatever state the store is in.
     ///
     /// It is one call of the store, and one more for each limit that is [spread](ShardBy::Spread), before it, or in
     /// shadow mode, after it. A store that does not answer is waited for once in each of them.
@@ -88,44 +89,28 @@ async fn take_all<'a, D: Decides + ?Sized>(
     if asked.is_empty() {
         return Ok(All::new(Vec::new()));
     }
-    let mut routed: Vec<Result<(Key<'_>, Cow<'_, Quota>), Decision>> = Vec::with_capacity(asked.len());
-    for asked in &asked {
-        routed.push(match asked.route(inner)? {
-            Route::Answer(decision) => Err(decision),
-            Route::One(key, quota) => Ok((key, quota)),
+    // Before the store is asked for anything: a denial by a list is sure, whatever becomes of the store.
+    let routes = asked.iter().map(|asked| asked.route(inner)).collect::<Result<Vec<_>, _>>()?;
+    if routes.iter().any(|route| matches!(route, Route::Answer(_))) {
+        return Ok(All::new(beside_denied(&asked, &routes, store).await));
+    }
+    let mut places: Vec<(Key<'_>, Cow<'_, Quota>)> = Vec::with_capacity(asked.len());
+    for (asked, route) in asked.iter().zip(routes) {
+        places.push(match route {
+            Route::Answer(_) => unreachable!("nobody is on a deny list"),
+            Route::One(key, quota) => (key, quota),
             Route::Spread(spread) => {
                 let (part, _) = spread.choose(*asked, store).await?;
-                Ok((spread.key.with_shard(part), Cow::Owned(spread.parts[part as usize])))
+                (spread.key.with_shard(part), Cow::Owned(spread.parts[part as usize]))
             }
         });
     }
-    let denied_by_list = routed.iter().any(Result::is_err);
-    let requests: Vec<Request<'_>> = asked
-        .iter()
-        .zip(&routed)
-        .filter_map(|(asked, routed)| Some((asked, routed.as_ref().ok()?)))
-        .map(|(asked, (key, quota))| {
-            let op = match asked.op {
-                // Nothing is taken when somebody is on a deny list; the others say what they have.
-                Op::Limit(cost) if denied_by_list => Op::Check(cost),
-                op => op,
-            };
-            asked.request(key, quota, op)
-        })
-        .collect();
-    let answered = if denied_by_list {
-        store.decide_each(&requests).await.into_iter().collect::<Result<Vec<_>, _>>()?
-    } else {
-        store.decide_all(&requests).await?.into_decisions()
-    };
-    let mut answered = answered.into_iter();
-    let in_order = routed.iter().zip(&asked).map(|(routed, asked)| match routed {
-        Err(decision) => *decision,
-        Ok(_) => {
-            let decision = answered.next().expect("one decision for each request");
-            let spread = asked.named.limit.shards > 1 && asked.named.limit.shard_by == ShardBy::Spread;
-            if spread { with_limit(decision, asked.capacity()) } else { decision }
-        }
+    let placed = asked.iter().zip(&places);
+    let requests: Vec<Request<'_>> = placed.map(|(asked, (key, quota))| asked.request(key, quota, asked.op)).collect();
+    let answered = store.decide_all(&requests).await?.into_decisions();
+    let in_order = answered.into_iter().zip(&asked).map(|(decision, asked)| {
+        let spread = asked.named.limit.shards > 1 && asked.named.limit.shard_by == ShardBy::Spread;
+        if spread { with_limit(decision, asked.capacity()) } else { decision }
     });
     Ok(All::new(in_order.collect()))
 }

@@ -10,6 +10,7 @@ mod deny;
 mod error;
 mod limit;
 mod limits;
+mod look;
 mod normalize;
 mod queue;
 mod route;

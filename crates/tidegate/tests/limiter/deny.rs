@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use tidegate::{Key, Limit, Limiter, Normalize, Reason, millis};
+use tidegate::{Key, Limit, Limiter, Normalize, Reason, ShardBy, StoreError, StoreErrorKind, millis};
 use tidegate_testkit::{FaultyStore, block_on};
 
 use crate::support::{all, ask, bucket, builder, clock, left, memory};
@@ -263,7 +263,33 @@ fn everybody_denied_asks_nothing_of_the_store() {
         Limiter::builder().limit("user", bucket(3)).deny_all(["mallory"]).unwrap().store(store).build().unwrap();
     let answer = block_on(limiter.all([limiter.limit("user", "mallory"), limiter.limit("user", "mallory")])).unwrap();
     assert!(answer.decisions().iter().all(|decision| decision.reason() == Some(Reason::Deny)));
-    assert_eq!(faults.calls().apply_all, 0);
+    assert_eq!(faults.calls().decisions(), 0);
+}
+
+#[test]
+fn a_broken_store_does_not_hide_that_a_key_is_denied() {
+    let store = FaultyStore::new(memory(&clock()));
+    let faults = store.faults();
+    let limiter = Limiter::builder()
+        .limit("user", Limit::new(bucket(3)).deny(["mallory"]).unwrap())
+        .limit("address", bucket(5))
+        .limit("hot", Limit::new(bucket(10)).shards(2).unwrap().shard_by(ShardBy::Spread))
+        .store(store)
+        .build()
+        .unwrap();
+    faults.fail(StoreError::new(StoreErrorKind::Unavailable, "on command"));
+    for place in 0..3 {
+        let mut calls = vec![limiter.limit("address", "x"), limiter.limit("hot", "k")];
+        calls.insert(place, limiter.limit("user", "mallory"));
+        let answer = all(&limiter, calls);
+        assert!(!answer.allowed());
+        let mut expected = vec![(5, Some(Reason::Store)), (10, Some(Reason::Store))];
+        expected.insert(place, (3, Some(Reason::Deny)));
+        let seen: Vec<_> = answer.decisions().iter().map(|decision| (decision.limit(), decision.reason())).collect();
+        assert_eq!(seen, expected);
+    }
+    // All of the others are looked at together.
+    assert_eq!((faults.calls().apply_each, faults.calls().decisions()), (3, 3));
 }
 
 #[test]
