@@ -19,8 +19,8 @@ use crate::store::memory::MemoryStats;
 /// - `Closed` passes the error on.
 /// - `Local` decides in process, in a store of its own with room for [`Fallback::max_keys`], under the share of one
 ///   of [`Fallback::expected_replicas`]: see [`Quota::share`](tidegate_core::Quota::share). That store is made for the
-///   first request that needs it. It is dropped, with all it knows, when the store inside answers and no request has
-///   needed it for a second.
+///   first request that needs it. It is dropped when the store inside answers, no request has needed it for a second, and
+///   every key in it is as good as new.
 ///
 /// Of several requests at once the strictest policy decides about all: `Closed` over `Local` over `Open`.
 ///
@@ -61,7 +61,7 @@ impl<S> Fallback<S> {
         self
     }
 
-    /// What is held for `Local` limits; none while the store is fine.
+    /// What is held for `Local` limits; none while the store is fine, and everything taken without it has come back.
     pub fn local(&self) -> Option<MemoryStats> {
         self.local.stats()
     }

@@ -11,8 +11,8 @@ use tidegate_core::{All, Decision, Op, Quota, Reason, Request, Store, StoreError
 use crate::clock::Clock;
 use crate::store::memory::{MemoryStats, MemoryStore};
 
-/// For how long no request may have failed before the store counts as back. One success is not enough: a store that
-/// fails every other request would let each of those through under a new quota.
+/// For how long nobody may have asked here before the store counts as back. One success is not enough: with a store that
+/// fails every other request, a table would be made for each of those.
 const QUIET: Duration = Duration::from_secs(1);
 
 /// A store in process under a share of each quota, there only while it is needed.
@@ -28,6 +28,17 @@ struct Outage {
     store: MemoryStore,
     /// When it was last asked, in microseconds.
     asked: AtomicU64,
+    /// When every key in it will be as good as new, in microseconds. Until then it stays: whoever dropped it earlier would
+    /// give these keys a new quota with the next failure.
+    new_at: AtomicU64,
+}
+
+impl Outage {
+    /// Whether there is nothing in it that is worth keeping.
+    fn is_over(&self, now: Timestamp) -> bool {
+        let [asked, new_at] = [&self.asked, &self.new_at].map(|at| Timestamp::from_micros(at.load(Ordering::Relaxed)));
+        now.since(asked) >= QUIET && now >= new_at
+    }
 }
 
 impl Local {
@@ -37,26 +48,28 @@ impl Local {
 
     pub(super) fn decide(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
         let quota = request.quota.share(self.replicas);
-        let decision = self.outage().store.apply_now(&Request { quota: &quota, ..*request });
-        decision.expect("the memory store never waits").map(|decision| not_never(decision, request))
+        let outage = self.outage();
+        let decision = outage.store.apply_now(&Request { quota: &quota, ..*request });
+        let decision = decision.expect("the memory store never waits")?;
+        self.keep(&outage, decision.reset_after());
+        Ok(not_never(decision, request))
     }
 
     pub(super) async fn decide_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
         let quotas: Vec<Quota> = requests.iter().map(|request| request.quota.share(self.replicas)).collect();
         let shares = requests.iter().zip(&quotas).map(|(request, quota)| Request { quota, ..*request });
-        let all = self.outage().store.apply_all(&shares.collect::<Vec<_>>()).await?;
+        let outage = self.outage();
+        let all = outage.store.apply_all(&shares.collect::<Vec<_>>()).await?;
+        self.keep(&outage, all.decisions().iter().map(Decision::reset_after).max().unwrap_or_default());
         let decisions = all.into_decisions().into_iter().zip(requests);
         Ok(All::new(decisions.map(|(decision, request)| not_never(decision, request)).collect()))
     }
 
-    /// The store has answered: what was decided here is dropped, if it has been quiet for long enough.
+    /// The store has answered: what was decided here is dropped, if that changes nothing.
     pub(super) fn answered(&self) {
         let outage = self.outage.load();
-        if let Some(found) = &*outage {
-            let asked = Timestamp::from_micros(found.asked.load(Ordering::Relaxed));
-            if self.clock.now().since(asked) >= QUIET {
-                self.outage.compare_and_swap(&outage, None);
-            }
+        if outage.as_ref().is_some_and(|outage| outage.is_over(self.clock.now())) {
+            self.outage.compare_and_swap(&outage, None);
         }
     }
 
@@ -72,9 +85,14 @@ impl Local {
         outage
     }
 
+    /// Keeps what was decided at least until this long from now.
+    fn keep(&self, outage: &Outage, span: Duration) {
+        outage.new_at.fetch_max(self.clock.now().saturating_add(span).as_micros(), Ordering::Relaxed);
+    }
+
     fn begin(&self, now: u64) -> Arc<Outage> {
         let store = MemoryStore::builder().max_keys(self.max_keys).clock(Arc::clone(&self.clock)).build();
-        let begun = Arc::new(Outage { store, asked: AtomicU64::new(now) });
+        let begun = Arc::new(Outage { store, asked: AtomicU64::new(now), new_at: AtomicU64::new(now) });
         // Whoever is first; the others use that one.
         let found = self.outage.compare_and_swap(&None::<Arc<Outage>>, Some(Arc::clone(&begun)));
         found.as_ref().map_or(begun, Arc::clone)

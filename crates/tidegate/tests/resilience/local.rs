@@ -1,9 +1,7 @@
 //! Deciding in process while the store is broken.
 
 use tidegate::resilience::Fallback;
-use tidegate::{
-    Algorithm, Cost, ManualClock, OnStoreError, Op, Quota, Reason, Store, StoreErrorKind, millis, minutes, seconds,
-};
+use tidegate::{Algorithm, Cost, ManualClock, OnStoreError, Op, Quota, Reason, Store, StoreErrorKind, millis, minutes};
 use tidegate_testkit::{Faults, block_on};
 
 use crate::support::{Asked, Faulty, clock, error, faulty};
@@ -147,8 +145,11 @@ fn what_was_decided_is_dropped_when_the_store_is_back() {
         let asked = local(5);
         assert_eq!(asked.admitted(&store), 5);
         faults.pass();
-        clock.advance(seconds(1));
+        // Not before what was taken here has come back, or a new outage would find a new quota.
+        clock.advance(minutes(1) - millis(1));
+        ask(&store, &asked.key("another"));
         assert!(store.local().is_some());
+        clock.advance(millis(1));
         ask(&store, &asked);
         assert_eq!(store.local(), None);
         // The store did not hear of what was admitted meanwhile.
@@ -162,23 +163,62 @@ fn what_was_decided_is_dropped_when_the_store_is_back() {
 fn misuse_does_not_mean_that_the_store_is_back() {
     let (store, faults, clock) = broken();
     local(5).take(&store);
-    clock.advance(seconds(1));
+    clock.advance(minutes(1));
     faults.fail(error(StoreErrorKind::Unsupported));
     assert!(block_on(store.apply(&local(5).limit())).is_err());
     assert!(store.local().is_some());
 }
 
 #[test]
-fn a_store_that_fails_every_other_request_does_not_renew_the_quota() {
-    let (store, faults, clock) = broken();
-    let (asked, other) = (local(5), local(1_000).key("other"));
-    let mut admitted = 0;
-    for _ in 0..50 {
-        faults.pass();
-        assert!(other.take(&store).allowed());
-        clock.advance(millis(999));
-        faults.fail(error(StoreErrorKind::Corrupt));
-        admitted += u64::from(asked.take(&store).allowed());
+fn a_store_that_fails_now_and_then_does_not_renew_the_quota() {
+    for between in [999, 1_000, 1_100, 7_000] {
+        let (store, faults, clock) = broken();
+        let (asked, other) = (local(5), local(1_000).key("other"));
+        let mut admitted = 0;
+        for _ in 0..59_999 / between {
+            faults.pass();
+            assert!(other.take(&store).allowed());
+            clock.advance(millis(between));
+            assert!(other.take(&store).allowed());
+            faults.fail(error(StoreErrorKind::Corrupt));
+            admitted += u64::from(asked.take(&store).allowed());
+        }
+        assert_eq!(admitted, 5, "failures {between} ms apart");
     }
-    assert_eq!(admitted, 5);
+}
+
+#[test]
+fn a_debt_is_not_forgotten_before_it_is_paid() {
+    let (store, faults, clock) = broken();
+    let asked = local(5);
+    for _ in 0..3 {
+        let debt = block_on(store.apply(&asked.op(Op::Reserve(Cost::new(5).unwrap())))).unwrap();
+        assert!(debt.allowed());
+    }
+    for minute in 1..3 {
+        faults.pass();
+        clock.advance(minutes(1));
+        asked.take(&store);
+        faults.fail(error(StoreErrorKind::Unavailable));
+        assert!(!asked.take(&store).allowed(), "in minute {minute}");
+    }
+    faults.pass();
+    clock.advance(minutes(1));
+    asked.take(&store);
+    assert_eq!(store.local(), None);
+}
+
+#[test]
+fn a_table_is_not_made_for_every_failure() {
+    let (store, faults, clock) = broken();
+    let asked = local(5);
+    // A look takes nothing, so there is nothing to keep it for.
+    assert_eq!(asked.left(&store), 5);
+    faults.pass();
+    clock.advance(millis(999));
+    asked.take(&store);
+    assert!(store.local().is_some());
+    clock.advance(millis(1));
+    asked.take(&store);
+    assert_eq!(store.local(), None);
 }
