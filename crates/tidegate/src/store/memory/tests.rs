@@ -324,10 +324,16 @@ fn random_traces_agree_in_a_table_of_two_lines() {
     use tidegate_testkit::{Subject, block_on, oracle};
 
     // Six slots for a handful of keys: they move about and share the other table all the time.
+    let mut agreed = 0;
     for seed in 0..60 {
         let subject = Subject::new(Bench::of_lines(2, seed).store);
-        if let Err(mismatch) = block_on(oracle::run(&subject, seed, 60)) {
-            assert!(subject.store().stats().forgotten_busy > 0, "{mismatch}");
+        // Once, and not again with something left out: that would fill the table with other keys.
+        let result = block_on(oracle::replay(&subject, "once", &oracle::Trace::from_seed(seed, 60)));
+        match (result, subject.store().stats().forgotten_busy) {
+            (Ok(_), 0) => agreed += 1,
+            (Ok(_), _) => {}
+            (Err(mismatch), forgotten) => assert!(forgotten > 0, "seed {seed}: {mismatch}"),
         }
     }
+    assert!(agreed >= 50, "only {agreed} traces went without forgetting a busy key");
 }
