@@ -49,11 +49,16 @@ impl Table {
     /// Empties a slot for a new key, and counts what that cost.
     pub(super) fn empty(&self, lines: &impl HeldLines, found: Found, now: Timestamp) {
         if found.slot.fingerprint != 0 {
-            let busy = !self.is_new(found.slot, now);
-            self.forgotten_busy.fetch_add(busy.into(), Ordering::Relaxed);
-            self.forget(lines, found);
+            self.give_up(lines, found, now);
         }
         self.keys.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Forgets a key for want of room, and counts it if it was busy.
+    fn give_up(&self, lines: &impl HeldLines, found: Found, now: Timestamp) {
+        let busy = !self.is_new(found.slot, now);
+        self.forgotten_busy.fetch_add(busy.into(), Ordering::Relaxed);
+        self.forget(lines, found);
     }
 
     /// Empties a slot.
@@ -114,8 +119,7 @@ impl Table {
         if let (Some(moved), Some(victim)) = (in_line(line, fingerprint), in_line(other, victim))
             && self.distance(victim.slot, now) == distance
         {
-            self.forgotten_busy.fetch_add(1, Ordering::Relaxed);
-            self.forget(&lines, victim);
+            self.give_up(&lines, victim, now);
             shift(&lines, moved, victim);
         }
     }
@@ -133,9 +137,7 @@ impl Table {
             if let Some(found) = self.find(&lines, home)
                 && found.slot.tag == ELSEWHERE
             {
-                let busy = !self.is_new(found.slot, now);
-                self.forgotten_busy.fetch_add(busy.into(), Ordering::Relaxed);
-                self.forget(&lines, found);
+                self.give_up(&lines, found, now);
             }
         }
     }

@@ -120,6 +120,24 @@ fn a_flood_of_new_keys_gives_no_exhausted_key_its_quota_back() {
 }
 
 #[test]
+fn what_is_counted_as_forgotten_was_busy() {
+    let long = Quota::token_bucket(10, days(1)).unwrap();
+    let short = Quota::token_bucket(10, seconds(1)).unwrap();
+    let bench = Bench::of_lines(1_000, 2);
+    let has_all = |keys: std::ops::Range<u64>, quota: &Quota| {
+        keys.filter(|key| bench.ask(*key, quota, Op::Check(Cost::ONE)).remaining() == 10).count() as u64
+    };
+    // Mostly busy keys, and here and there some that are as good as new.
+    assert!((0..2_700).all(|key| bench.take(key, &long, 1)));
+    assert!((10_000..10_290).all(|key| bench.take(key, &short, 10)));
+    let mut forgotten = has_all(10_000..10_290, &short);
+    bench.clock.advance(seconds(1));
+    assert!((20_000..20_200).all(|key| bench.take(key, &long, 1)));
+    forgotten += has_all(0..2_700, &long) + has_all(20_000..20_200, &long);
+    assert_eq!(bench.store.stats().forgotten_busy, forgotten);
+}
+
+#[test]
 fn what_is_as_good_as_new_goes_first() {
     let short = Quota::token_bucket(1, seconds(1)).unwrap();
     let long = Quota::token_bucket(10, days(1)).unwrap();
