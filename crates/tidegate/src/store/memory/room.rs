@@ -9,9 +9,10 @@ use super::slot::{ELSEWHERE, Slot};
 use super::sync::Ordering;
 use super::table::{Home, Table};
 
-/// How many steps a key may be moved to make room.
+/// How many keys may be moved to make room for one.
 const DEPTH: u32 = 3;
-/// Above this load, in percent of the slots, moving keys hardly ever helps.
+/// Above this load, in percent of the slots, only one is: with free slots this rare, a longer search costs more than the
+/// few it finds.
 const CROWDED: usize = 95;
 /// How many entries of the other table are looked at when one has to go.
 const CANDIDATES: usize = 8;
@@ -80,7 +81,8 @@ impl Table {
         }
         let crowded = self.keys.load(Ordering::Relaxed) * 100 > self.lines * SLOTS * CROWDED;
         let moved = |depth| self.empty_one(home.first, depth, now) || self.empty_one(home.second, depth, now);
-        if !crowded && (1..=DEPTH).any(moved) {
+        let depth = if crowded { 1 } else { DEPTH };
+        if (1..=depth).any(moved) {
             return true;
         }
         if crowded || must {

@@ -8,6 +8,7 @@ use std::sync::{Arc, Barrier};
 use tidegate_core::{Cost, Key, OnStoreError, Quota, days, minutes, seconds};
 
 use super::line::{SLOTS, WORDS};
+use super::table::Home;
 use super::*;
 use crate::clock::ManualClock;
 
@@ -117,6 +118,32 @@ fn a_flood_of_new_keys_gives_no_exhausted_key_its_quota_back() {
         let forgiven = exhausted.filter(|key| bench.take(*key, &quota, 1)).count();
         assert_eq!(forgiven, 0, "{quota:?}");
     }
+}
+
+#[test]
+fn nobody_is_forgotten_while_a_free_slot_is_one_move_away() {
+    let quota = Quota::token_bucket(10, days(1)).unwrap();
+    let bench = Bench::of_lines(1_000, 1);
+    let table = &bench.store.table;
+    let has_room = |line: usize| table.line(line).slots().into_iter().any(|slot| slot.fingerprint == 0);
+    let is_near = |home: Home| {
+        [home.first, home.second].into_iter().any(|line| {
+            let behind = table.line(line).slots().map(|slot| table.other(line, slot.fingerprint));
+            has_room(line) || behind.into_iter().any(has_room)
+        })
+    };
+    let forgotten = || bench.store.stats().forgotten_busy;
+    // From a table that is nearly full to one that is full.
+    assert!((0..2_800).all(|key| bench.take(key, &quota, 1)));
+    let mut nearly_full = 0;
+    for key in 2_800..4_000 {
+        let near = is_near(table.home(bench.store.hash(&bench.scope, &Key::from(key))));
+        let (before, keys) = (forgotten(), bench.store.stats().keys);
+        assert!(bench.take(key, &quota, 1));
+        assert!(!near || forgotten() == before, "with {keys} keys");
+        nearly_full += u64::from(near && keys > 1_000 * SLOTS * 96 / 100);
+    }
+    assert!(nearly_full > 50, "{nearly_full}");
 }
 
 #[test]
