@@ -1,14 +1,18 @@
 //! All or nothing in a cluster.
 
 use tidegate::redis::{Apart, RedisStore, RedisStoreBuilder};
-use tidegate::{Error, Limiter, Quota, StoreErrorKind, Together, days};
+use tidegate::{Error, Limiter, Quota, Reason, StoreErrorKind, Together, days};
 
-use crate::support::{clustered, prefix, run};
+use crate::support::{clustered, prefix, run, variable};
 
 /// Two limits: of one, five a day, of the other, two.
 fn limiter(builder: RedisStoreBuilder) -> Limiter {
+    limiter_under(&prefix(), builder)
+}
+
+fn limiter_under(prefix: &str, builder: RedisStoreBuilder) -> Limiter {
     let quota = |rate| Quota::fixed_window(rate, days(1)).unwrap();
-    let limits = Limiter::builder().prefix(prefix()).limit("five", quota(5)).limit("two", quota(2));
+    let limits = Limiter::builder().prefix(prefix).limit("five", quota(5)).limit("two", quota(2));
     limits.store(clustered(builder)).build().unwrap()
 }
 
@@ -60,4 +64,23 @@ fn in_the_weaker_mode_what_was_taken_is_given_back() {
     let taken: Vec<_> = (0..4).map(|_| both(&limiter, "a", "b").unwrap()).collect();
     assert_eq!(taken, [true, true, false, false]);
     assert_eq!((left(&limiter, "five", "a"), left(&limiter, "two", "b")), (3, 0));
+}
+
+#[test]
+fn in_the_weaker_mode_a_look_that_fails_does_not_hide_the_denial() {
+    let prefix = prefix();
+    let limiter = limiter_under(&prefix, RedisStore::builder().apart(Apart::Refund));
+    run(limiter.limit("two", "b").cost(2).into_future()).unwrap();
+    // Something else lies where the last key would be.
+    run(async {
+        let client = redis::cluster::ClusterClient::new(variable("TIDEGATE_CLUSTER_URLS").split(',')).unwrap();
+        let mut connection = client.get_async_connection().await.unwrap();
+        let name = format!("{{}}{prefix}|five|c");
+        redis::cmd("RPUSH").arg(name).arg("x").exec_async(&mut connection).await.unwrap();
+    });
+    let calls = [limiter.limit("five", "a"), limiter.limit("two", "b"), limiter.limit("five", "c")];
+    let all = run(async { limiter.all(calls).await }).unwrap();
+    let seen: Vec<_> = all.decisions().iter().map(|decision| (decision.allowed(), decision.reason())).collect();
+    assert_eq!(seen, [(true, None), (false, Some(Reason::Rate)), (true, Some(Reason::Store))]);
+    assert_eq!(left(&limiter, "five", "a"), 5);
 }

@@ -80,11 +80,12 @@ impl<C: Connection> RedisStore<C> {
         }
         if let Some(number) = denied {
             self.give_back(requests, &groups[..number], at).await?;
-            // Whoever did not deny reports what it has.
+            // Whoever did not deny reports what it has. A look that fails does not make the denial an error.
             for index in groups.iter().enumerate().filter(|(group, _)| *group != number).flat_map(|(_, group)| group) {
                 let Op::Limit(cost) = requests[*index].op else { continue };
                 let look = Request { op: Op::Check(cost), ..requests[*index] };
-                decisions[*index] = Some(self.decide(&look, at).await?);
+                let unknown = || Decision::admitted_without_store(look.quota.parts().capacity);
+                decisions[*index] = Some(self.decide(&look, at).await.unwrap_or_else(|_| unknown()));
             }
         }
         Ok(All::new(decisions.into_iter().flatten().collect()))
