@@ -1,10 +1,12 @@
 //! One server that is killed, stopped, or loses its connections.
 
+use std::future::IntoFuture;
+
 use tidegate::millis;
 use tokio::time::Instant;
 
 use crate::server::Server;
-use crate::support::{CAPACITY, Service, keys, pause};
+use crate::support::{CAPACITY, Service, keys, pause, run, spawn};
 
 #[test]
 fn a_server_that_is_killed_and_restarted_empty() {
@@ -60,6 +62,20 @@ fn a_server_that_stops_answering_and_goes_on() {
     log.assert_served(resumed);
     // It forgot nothing, and what nobody waited for any more was taken all the same.
     log.assert_admitted_by_store(CAPACITY, |_| true);
+}
+
+#[test]
+fn how_long_a_call_waits_is_for_the_timeout_around_the_store() {
+    let server = Server::start();
+    let service = Service::patient(&server);
+    server.stop_answering();
+    let limiter = service.limiter.clone();
+    let call = spawn(async move { limiter.limit("closed", "u").into_future().await });
+    // Longer than the client would wait by itself.
+    pause(millis(1_000));
+    assert!(!call.is_finished(), "the client has given up: {:?}", run(call));
+    server.go_on();
+    assert_eq!(run(call).unwrap().unwrap().remaining(), CAPACITY - 1);
 }
 
 #[test]

@@ -88,8 +88,8 @@ impl RedisStoreBuilder {
         let server = server.into_connection_info().map_err(store_error)?.set_tcp_settings(tcp_settings());
         let client = Client::open(server).map_err(store_error)?;
         // A call is not repeated, because nobody knows whether it was applied; and how long one may take is for a
-        // timeout around the store to say.
-        let config = ConnectionManagerConfig::new().set_max_delay(RECONNECT);
+        // timeout around the store to say: the client's own would cut short a longer one. A cluster's has none.
+        let config = ConnectionManagerConfig::new().set_max_delay(RECONNECT).set_response_timeout(None);
         Ok(self.over(ConnectionManager::new_with_config(client, config).await.map_err(store_error)?))
     }
 
