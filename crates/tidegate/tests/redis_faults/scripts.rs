@@ -105,6 +105,31 @@ fn a_flush_costs_each_script_one_reload() {
     assert_eq!((stat(&server, "eval", "calls"), stat(&server, "evalsha", "calls")), (flushed, flushed));
 }
 
+#[cfg(feature = "metrics")]
+#[test]
+fn a_reload_is_counted_and_described() {
+    use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+
+    let server = Server::start();
+    let recorder = DebuggingRecorder::new();
+    metrics::with_local_recorder(&recorder, || {
+        let store = run(RedisStore::builder().label("forgetful").connect(server.url())).unwrap();
+        let (scope, key, quota) = (Scope::new("fault", "count"), Key::from("u"), Quota::token_bucket(10, hours(1)));
+        let quota = quota.unwrap();
+        // Unknown at first, then known, then forgotten.
+        for flushed in [false, false, true] {
+            if flushed {
+                server.cli(&["SCRIPT", "FLUSH"]);
+            }
+            run(store.apply(&request(&scope, &key, &quota, Op::Limit(Cost::ONE)))).unwrap();
+        }
+    });
+    let recorded = recorder.snapshotter().snapshot().into_vec();
+    let [(key, _, Some(_), DebugValue::Counter(2))] = &recorded[..] else { panic!("{recorded:?}") };
+    let labels: Vec<_> = key.key().labels().map(|label| (label.key(), label.value())).collect();
+    assert_eq!((key.key().name(), &labels[..]), ("tidegate_script_reloads_total", &[("store", "forgetful")][..]));
+}
+
 fn request<'a>(scope: &'a Scope, key: &'a Key<'_>, quota: &'a Quota, op: Op) -> Request<'a> {
     Request { scope, key, quota, op, on_store_error: OnStoreError::Closed }
 }

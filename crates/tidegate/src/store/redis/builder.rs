@@ -12,6 +12,7 @@ use tidegate_core::StoreError;
 use super::error::store_error;
 use super::keys::Names;
 use super::{Apart, Connection, RedisStore};
+use crate::resilience::telemetry;
 use crate::store::secret::Secret;
 use crate::store::stored::micros;
 use crate::store::together::Together;
@@ -73,6 +74,7 @@ impl RedisStoreBuilder {
     /// A store over a connection that the caller has made. Share it with whatever else asks this server: it is one
     /// connection for any number of stores and limiters.
     pub fn over<C: Connection>(mut self, connection: C) -> RedisStore<C> {
+        telemetry::describe();
         self.names.for_cluster = C::CLUSTER;
         RedisStore {
             connection,
