@@ -20,6 +20,12 @@ fn ask(url: &str, command: &str, key: &str) -> i64 {
     })
 }
 
+/// What is stored under a key, byte for byte.
+fn value(url: &str, key: &str) -> Vec<u8> {
+    let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
+    redis::cmd("GET").arg(key).query(&mut connection).unwrap()
+}
+
 fn limiter(prefix: &str, quota: Quota, min_ttl: Duration) -> Limiter {
     let store = single("TIDEGATE_REDIS_URL", RedisStore::builder().min_ttl(min_ttl));
     Limiter::builder().prefix(prefix).limit("a", quota).store(store).build().unwrap()
@@ -71,6 +77,15 @@ fn a_look_and_a_denial_write_nothing() {
         run(limiter.refund("a", "u1").into_future()).unwrap();
         run(limiter.limit("a", "u1").cost(5_000_000_000).into_future()).unwrap();
         assert_eq!(ask(&url, "EXISTS", &key), 0);
+        // Nor to a key that is there, of which not all has come back before the test is over.
+        let whole = u64::from(quota.parts().capacity);
+        assert!(run(limiter.limit("a", "u1").cost(whole).into_future()).unwrap().allowed());
+        let (before, lives) = (value(&url, &key), ask(&url, "PTTL", &key));
+        assert!(!run(limiter.limit("a", "u1").cost(whole).into_future()).unwrap().allowed());
+        assert!(!run(limiter.check("a", "u1").cost(whole).into_future()).unwrap().allowed());
+        assert_eq!(value(&url, &key), before, "{quota:?}");
+        let still_lives = ask(&url, "PTTL", &key);
+        assert!((1..=lives).contains(&still_lives), "{still_lives} after {lives}: {quota:?}");
     }
 }
 
@@ -91,7 +106,7 @@ fn a_longer_life_can_be_asked_for() {
 /// Takes so many milliseconds from a key's life, there and in what is stored about it.
 fn shorten(url: &str, key: &str, by: i64) {
     let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
-    let mut value: Vec<u8> = redis::cmd("GET").arg(key).query(&mut connection).unwrap();
+    let mut value = value(url, key);
     let till = value.first_chunk_mut().unwrap();
     *till = (f64::from_le_bytes(*till) - by as f64 * 1_000.0).to_le_bytes();
     let left: i64 = redis::cmd("PTTL").arg(key).query(&mut connection).unwrap();
