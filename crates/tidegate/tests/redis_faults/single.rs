@@ -28,7 +28,7 @@ fn a_server_that_is_killed_and_restarted_empty() {
 
     let log = load.stop();
     log.assert_away(killed, away);
-    log.assert_share(1, struck, away);
+    log.assert_share(struck, away);
     log.assert_share_was_served(away);
     log.assert_served(resumed);
     // Twice in all, because the second server knows nothing of the first one's.
@@ -57,7 +57,7 @@ fn a_server_that_stops_answering_and_goes_on() {
 
     let log = load.stop();
     log.assert_away(noticed, away);
-    log.assert_share(1, struck, away);
+    log.assert_share(struck, away);
     log.assert_share_was_served(away);
     log.assert_served(resumed);
     // It forgot nothing, and what nobody waited for any more was taken all the same.
@@ -94,8 +94,7 @@ fn connections_that_are_cut() {
     pause(millis(200));
 
     let log = load.stop();
-    // What was decided in process is dropped after a quiet second, so with each second there may be another outage.
-    log.assert_share(1 + (resumed - struck).as_secs(), struck, resumed);
+    log.assert_share(struck, resumed);
     log.assert_served(resumed);
     log.assert_admitted_by_store(CAPACITY, |_| true);
 }
