@@ -9,8 +9,8 @@ use tidegate::{
 };
 use tokio::time::Instant;
 
-use crate::server::Server;
-use crate::support::{CAPACITY, quotas_in, run, wait_until};
+use crate::server::{Server, wait_until};
+use crate::support::{CAPACITY, quotas_in, run};
 
 const TAKE: Op = Op::Limit(Cost::ONE);
 const LOOK: Op = Op::Check(Cost::ONE);

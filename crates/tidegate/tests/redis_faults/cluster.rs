@@ -5,8 +5,8 @@ use std::future::IntoFuture;
 use tidegate::{OnStoreError, Reason, millis};
 use tokio::time::Instant;
 
-use crate::server::Cluster;
-use crate::support::{CAPACITY, Service, keys, pause, run, wait_until};
+use crate::server::{Cluster, wait_until};
+use crate::support::{CAPACITY, Service, keys, pause, run};
 
 const KEYS: usize = 12;
 

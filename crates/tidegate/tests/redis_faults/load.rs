@@ -9,7 +9,8 @@ use tidegate::{Limiter, OnStoreError, millis};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::support::{Answer, SHARE, TIMEOUT, keys, run, spawn, wait_until};
+use crate::server::wait_until;
+use crate::support::{Answer, SHARE, TIMEOUT, keys, run, spawn};
 
 /// How many ask at once under each policy.
 const CALLERS: usize = 8;

@@ -215,7 +215,7 @@ fn program(variable: &str) -> String {
 
 /// Asks again and again, for twenty seconds or a bit more.
 #[allow(clippy::disallowed_methods)] // another process needs its time, and there is no clock to tell it by
-fn wait_until(mut done: impl FnMut() -> bool) -> bool {
+pub(crate) fn wait_until(mut done: impl FnMut() -> bool) -> bool {
     (0..1_000).any(|_| {
         let done = done();
         if !done {

@@ -12,7 +12,7 @@ use tidegate::{Decision, Error, Limit, Limiter, OnStoreError, Quota, Reason, day
 use tokio::runtime::{Builder, Runtime};
 
 use crate::load::Load;
-use crate::server::Server;
+use crate::server::{Server, wait_until};
 
 /// What a key may have in a test: hardly anything comes back while it runs.
 pub(crate) const CAPACITY: u64 = 40;
@@ -40,16 +40,6 @@ pub(crate) fn spawn<T: Send + 'static>(work: impl Future<Output = T> + Send + 's
 /// Lets what is going on go on for a while.
 pub(crate) fn pause(span: Duration) {
     run(async { tokio::time::sleep(span).await });
-}
-
-/// Asks again and again, for twenty seconds or a bit more.
-pub(crate) fn wait_until(mut done: impl FnMut() -> bool) -> bool {
-    (0..1_000).any(|_| {
-        done() || {
-            pause(millis(20));
-            false
-        }
-    })
 }
 
 /// The limiter, and a look at the wrappers below it.
