@@ -13,6 +13,12 @@ impl fmt::Display for Failed {
     }
 }
 
+impl From<String> for Failed {
+    fn from(what: String) -> Self {
+        Failed(what)
+    }
+}
+
 /// A cargo command, with the cargo that runs this program.
 pub(crate) fn cargo<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

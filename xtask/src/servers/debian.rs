@@ -1,4 +1,4 @@
-//! Redis from Debian's packages.
+//! Redis, Postgres and PgBouncer from Debian's packages.
 
 use std::net::TcpStream;
 use std::process::Command;
@@ -19,6 +19,17 @@ pub(crate) fn install_redis() -> Result<(), Failed> {
         );
     }
     Ok(())
+}
+
+/// Postgres's server and tools. The package makes a database of its own where it can, which no test uses.
+pub(crate) fn install_postgres() -> Result<(), Failed> {
+    let advice = "install Postgres 14 or newer (Debian and Ubuntu: apt-get install postgresql)";
+    install("Postgres", &["postgresql", "postgresql-client"], advice)
+}
+
+pub(crate) fn install_pgbouncer() -> Result<(), Failed> {
+    let advice = "install PgBouncer, so that pgbouncer is on PATH (Debian and Ubuntu: apt-get install pgbouncer)";
+    install("PgBouncer", &["pgbouncer"], advice)
 }
 
 /// Installs packages, as root or with a sudo that asks nothing.

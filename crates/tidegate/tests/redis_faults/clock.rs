@@ -9,14 +9,14 @@ use tidegate::{
 };
 use tokio::time::Instant;
 
-use crate::server::{Server, wait_until};
+use crate::server::{self, Redis, wait_until};
 use crate::support::{CAPACITY, quotas_in, run};
 
 const TAKE: Op = Op::Limit(Cost::ONE);
 const LOOK: Op = Op::Check(Cost::ONE);
 
 struct Subject {
-    server: Server,
+    server: Redis,
     store: RedisStore,
     scope: Scope,
     key: Key<'static>,
@@ -26,7 +26,7 @@ struct Subject {
 impl Subject {
     fn each(quotas: [Quota; 4]) -> impl Iterator<Item = Self> {
         quotas.into_iter().map(|quota| {
-            let server = Server::start();
+            let server = server::start();
             let store = run(RedisStore::connect(server.url())).unwrap();
             Subject { server, store, scope: Scope::new("fault", "clock"), key: Key::from("u"), quota }
         })

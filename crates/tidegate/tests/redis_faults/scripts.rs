@@ -9,7 +9,7 @@ use tidegate::resilience::BreakerState;
 use tidegate::{Cost, Key, OnStoreError, Op, Quota, Request, Scope, Store, hours, millis};
 use tokio::time::Instant;
 
-use crate::server::Server;
+use crate::server::{self, Redis};
 use crate::support::{Answer, CAPACITY, Service, pause, run, spawn};
 
 /// How many ask at once under each policy, and how often each of them.
@@ -18,7 +18,7 @@ const CALLS: usize = 150;
 
 #[test]
 fn scripts_that_are_flushed_under_load() {
-    let server = Server::start();
+    let server = server::start();
     let service = Service::patient(&server);
     let stop = Arc::new(AtomicBool::new(false));
     let flusher = spawn(flush(server.url(), Arc::clone(&stop)));
@@ -60,7 +60,7 @@ fn scripts_that_are_flushed_under_load() {
 
 #[test]
 fn a_flush_keeps_nobody_waiting() {
-    let server = Server::start();
+    let server = server::start();
     let service = Service::on(&server);
     let load = service.load(1);
     let flushed = Instant::now();
@@ -77,7 +77,7 @@ fn a_flush_keeps_nobody_waiting() {
 
 #[test]
 fn a_flush_costs_each_script_one_reload() {
-    let server = Server::start();
+    let server = server::start();
     let store = run(RedisStore::connect(server.url())).unwrap();
     let (scope, key) = (Scope::new("fault", "each"), Key::from("u"));
     let quotas = [
@@ -110,7 +110,7 @@ fn a_flush_costs_each_script_one_reload() {
 fn a_reload_is_counted_and_described() {
     use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 
-    let server = Server::start();
+    let server = server::start();
     let recorder = DebuggingRecorder::new();
     metrics::with_local_recorder(&recorder, || {
         let store = run(RedisStore::builder().label("forgetful").connect(server.url())).unwrap();
@@ -148,7 +148,7 @@ async fn flush(url: String, stop: Arc<AtomicBool>) -> u64 {
 }
 
 /// A number that the server counts about a command.
-fn stat(server: &Server, command: &str, number: &str) -> u64 {
+fn stat(server: &Redis, command: &str, number: &str) -> u64 {
     let stats = server.cli(&["INFO", "commandstats"]);
     let line = stats.lines().find_map(|line| line.trim().strip_prefix(&format!("cmdstat_{command}:")));
     let value = line.unwrap_or_default().split(',').find_map(|part| part.strip_prefix(&format!("{number}=")));

@@ -5,12 +5,12 @@ use std::future::IntoFuture;
 use tidegate::millis;
 use tokio::time::Instant;
 
-use crate::server::Server;
+use crate::server;
 use crate::support::{CAPACITY, Service, keys, pause, run, spawn};
 
 #[test]
 fn a_server_that_is_killed_and_restarted_empty() {
-    let mut server = Server::start();
+    let mut server = server::start();
     let service = Service::on(&server);
     let load = service.load(1);
     pause(millis(300));
@@ -38,7 +38,7 @@ fn a_server_that_is_killed_and_restarted_empty() {
 
 #[test]
 fn a_server_that_stops_answering_and_goes_on() {
-    let server = Server::start();
+    let server = server::start();
     let service = Service::on(&server);
     let load = service.load(1);
     pause(millis(300));
@@ -66,7 +66,7 @@ fn a_server_that_stops_answering_and_goes_on() {
 
 #[test]
 fn how_long_a_call_waits_is_for_the_timeout_around_the_store() {
-    let server = Server::start();
+    let server = server::start();
     let service = Service::patient(&server);
     server.stop_answering();
     let limiter = service.limiter.clone();
@@ -80,7 +80,7 @@ fn how_long_a_call_waits_is_for_the_timeout_around_the_store() {
 
 #[test]
 fn connections_that_are_cut() {
-    let server = Server::start();
+    let server = server::start();
     let service = Service::on(&server);
     let load = service.load(1);
     pause(millis(300));

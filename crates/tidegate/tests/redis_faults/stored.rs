@@ -12,7 +12,7 @@ use tidegate_testkit::Random;
 use tokio::time::Instant;
 
 use crate::load::assert_in_time;
-use crate::server::Server;
+use crate::server::{self, Redis};
 use crate::support::{CAPACITY, SHARE, Service, quotas, run};
 
 /// Commands that store something of another type under a key.
@@ -23,7 +23,7 @@ const OPS: [Op; 4] = [Op::Limit(Cost::ONE), Op::Check(Cost::ONE), Op::Reserve(Co
 
 /// One key of a store, and the server itself to write to it.
 struct Subject {
-    server: Server,
+    server: Redis,
     store: RedisStore,
     raw: MultiplexedConnection,
     scope: Scope,
@@ -34,7 +34,7 @@ impl Subject {
     const NAME: &'static str = "fault|stored|u";
 
     fn new() -> Self {
-        let server = Server::start();
+        let server = server::start();
         let store = run(RedisStore::connect(server.url())).unwrap();
         let client = redis::Client::open(server.url()).unwrap();
         let raw = run(client.get_multiplexed_async_connection()).unwrap();
@@ -169,7 +169,7 @@ enum Heal {
 }
 
 fn is_answered_by_the_policy(poison: &[&str], heal: Heal) {
-    let server = Server::start();
+    let server = server::start();
     let service = Service::patient(&server);
     let ask = |policy: OnStoreError, key: &str| -> Result<Decision, Error> {
         let began = Instant::now();

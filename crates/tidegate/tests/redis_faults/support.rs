@@ -12,7 +12,7 @@ use tidegate::{Decision, Error, Limit, Limiter, OnStoreError, Quota, Reason, day
 use tokio::runtime::{Builder, Runtime};
 
 use crate::load::Load;
-use crate::server::{Server, wait_until};
+use crate::server::{Redis, wait_until};
 
 /// What a key may have in a test: hardly anything comes back while it runs.
 pub(crate) const CAPACITY: u64 = 40;
@@ -49,12 +49,12 @@ pub(crate) struct Service<C: Connection = ConnectionManager> {
 }
 
 impl Service {
-    pub(crate) fn on(server: &Server) -> Self {
+    pub(crate) fn on(server: &Redis) -> Self {
         Self::over(run(RedisStore::connect(server.url())).unwrap(), TIMEOUT)
     }
 
     /// One whose calls may take so long that only an error of the store makes them fail.
-    pub(crate) fn patient(server: &Server) -> Self {
+    pub(crate) fn patient(server: &Redis) -> Self {
         Self::over(run(RedisStore::connect(server.url())).unwrap(), Duration::from_secs(10))
     }
 }

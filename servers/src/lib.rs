@@ -1,0 +1,18 @@
+//! Real servers on loopback, for the tests and benches to talk to and to break: started as child processes with a port
+//! and a folder of their own, and gone with the value that stands for them.
+//!
+//! Where the programs are is for the caller to say; `cargo xtask` gets them.
+#![forbid(unsafe_code)]
+
+mod pgbouncer;
+mod ports;
+mod postgres;
+mod process;
+mod redis;
+mod user;
+mod wait;
+
+pub use pgbouncer::PgBouncer;
+pub use postgres::Postgres;
+pub use redis::Redis;
+pub use wait::wait_until;

@@ -1,0 +1,96 @@
+//! Postgres.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::process::{Process, a_few_times};
+use crate::user::User;
+
+/// One Postgres with an empty database in a folder of its own. Dropping it kills it and removes the folder.
+pub struct Postgres {
+    programs: PathBuf,
+    settings: Vec<String>,
+    process: Process,
+}
+
+impl Postgres {
+    /// Starts the Postgres whose programs lie in the folder `programs`, with settings such as `fsync=off`, and comes back
+    /// when it answers.
+    pub fn start(programs: &Path, settings: &[&str]) -> Result<Self, String> {
+        a_few_times(|| {
+            let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
+            let mut postgres = Postgres { programs: programs.to_owned(), settings, process: Process::new("postgres")? };
+            postgres.make_database()?;
+            postgres.spawn()?;
+            Ok(postgres)
+        })
+    }
+
+    /// Its port.
+    pub fn port(&self) -> u16 {
+        self.process.port
+    }
+
+    /// The address of its database.
+    pub fn url(&self) -> String {
+        format!("postgres://tidegate@127.0.0.1:{}/postgres", self.port())
+    }
+
+    /// Ends it as an operator would: connections are cut, what was committed is on disk.
+    pub fn stop(&mut self) {
+        self.process.end("INT");
+    }
+
+    /// Kills it with SIGQUIT, which ends every process of it at once, without a word to disk.
+    pub fn crash(&mut self) {
+        self.process.end("QUIT");
+    }
+
+    /// Starts it again, with all it had on disk, and comes back when it answers.
+    pub fn start_again(&mut self) {
+        self.spawn().expect("a server that starts again");
+    }
+
+    /// What `psql` prints for a statement, unaligned and without headers; an error's text when it fails.
+    pub fn sql(&self, statement: &str) -> String {
+        let mut psql = Command::new(self.programs.join("psql"));
+        psql.args(["--no-psqlrc", "--tuples-only", "--no-align", "--command", statement, &self.url()]);
+        let output = psql.stdin(Stdio::null()).output().expect("psql");
+        let text = if output.status.success() { output.stdout } else { output.stderr };
+        String::from_utf8_lossy(&text).trim().to_owned()
+    }
+
+    fn make_database(&self) -> Result<(), String> {
+        let user = User::unprivileged()?;
+        user.own(self.process.folder())?;
+        let mut make = user.command(&self.programs.join("initdb"));
+        make.args(["--pgdata", "data", "--username", "tidegate", "--auth", "trust", "--encoding", "UTF8"]);
+        make.args(["--locale", "C", "--no-sync"]).current_dir(self.process.folder()).stdin(Stdio::null());
+        let output = make.output().map_err(|error| format!("initdb cannot be started: {error}"))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(format!("initdb failed ({}):\n{}", output.status, String::from_utf8_lossy(&output.stderr)))
+    }
+
+    fn spawn(&mut self) -> Result<(), String> {
+        let mut command = User::unprivileged()?.command(&self.programs.join("postgres"));
+        command.args(["-D", "data", "-p", &self.port().to_string()]);
+        command.args(["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="]);
+        for setting in &self.settings {
+            command.args(["-c", setting]);
+        }
+        self.process.start(&mut command)?;
+        let (ready, port) = (self.programs.join("pg_isready"), self.port().to_string());
+        // It ends at once when somebody else has the port, so whoever answers is it.
+        let answers = |_: &Process| {
+            let mut ask = Command::new(&ready);
+            ask.args(["-q", "-h", "127.0.0.1", "-p", &port, "-d", "postgres"]);
+            ask.status().is_ok_and(|status| status.success())
+        };
+        if self.process.comes_up(answers) {
+            return Ok(());
+        }
+        Err(format!("postgres does not start:\n{}", self.process.log()))
+    }
+}

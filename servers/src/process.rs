@@ -1,0 +1,99 @@
+//! A server's process and its folder.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use crate::ports::free_port;
+use crate::wait_until;
+
+/// A process on a port and with a folder of its own. Dropping it kills the process and removes the folder.
+pub(crate) struct Process {
+    pub(crate) port: u16,
+    folder: PathBuf,
+    child: Option<Child>,
+}
+
+impl Process {
+    /// A port and an empty folder, and no process yet.
+    pub(crate) fn new(what: &str) -> Result<Self, String> {
+        let port = free_port()?;
+        let folder = std::env::temp_dir().join(format!("tidegate-{what}-{port}-{}", std::process::id()));
+        fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        Ok(Process { port, folder, child: None })
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Starts the process, in its folder, its output going to a log there.
+    pub(crate) fn start(&mut self, command: &mut Command) -> Result<(), String> {
+        let log = File::options().create(true).append(true).open(self.folder.join("log"));
+        let log = log.map_err(|error| format!("{}: {error}", self.folder.display()))?;
+        let both = log.try_clone().map_err(|error| format!("{}: {error}", self.folder.display()))?;
+        command.current_dir(&self.folder).stdin(Stdio::null()).stdout(log).stderr(both);
+        let child = command.spawn();
+        self.child = Some(child.map_err(|error| format!("{:?} cannot be started: {error}", command.get_program()))?);
+        Ok(())
+    }
+
+    /// Whether `answers` comes to hold while the process runs.
+    pub(crate) fn comes_up(&mut self, mut answers: impl FnMut(&Self) -> bool) -> bool {
+        let mut ended = false;
+        wait_until(|| {
+            ended = !self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)));
+            ended || answers(self)
+        }) && !ended
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.as_ref().map_or(0, Child::id)
+    }
+
+    /// Kills it with SIGKILL.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // A process that has already ended is none.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Sends it a signal and waits until it has ended.
+    pub(crate) fn end(&mut self, signal: &str) {
+        self.signal(signal);
+        if let Some(mut child) = self.child.take() {
+            let _ = child.wait();
+        }
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let status = Command::new("kill").args([&format!("-{name}"), &self.id().to_string()]).status();
+        assert!(status.expect("the program kill").success(), "SIG{name} is not delivered");
+    }
+
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+        // Nothing can be done about an error here.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Tries a start a few times: between looking for a free port and taking it, somebody else can take it.
+pub(crate) fn a_few_times<T>(start: impl Fn() -> Result<T, String>) -> Result<T, String> {
+    let mut last = String::new();
+    for _ in 0..5 {
+        match start() {
+            Ok(server) => return Ok(server),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}

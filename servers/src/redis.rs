@@ -1,0 +1,108 @@
+//! Redis and Valkey.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::process::{Process, a_few_times};
+use crate::wait_until;
+
+/// One Redis or Valkey that keeps nothing on disk. Dropping it kills it.
+pub struct Redis {
+    program: PathBuf,
+    cli: PathBuf,
+    arguments: Vec<String>,
+    process: Process,
+}
+
+impl Redis {
+    /// Starts `program` with `more` arguments, empty, and comes back when it answers `cli`.
+    pub fn start(program: &Path, cli: &Path, more: &[&str]) -> Result<Self, String> {
+        a_few_times(|| {
+            let arguments = more.iter().map(|argument| (*argument).to_owned()).collect();
+            let process = Process::new("redis")?;
+            let mut redis = Redis { program: program.to_owned(), cli: cli.to_owned(), arguments, process };
+            redis.spawn()?;
+            Ok(redis)
+        })
+    }
+
+    /// Three masters that share the slots.
+    pub fn cluster(program: &Path, cli: &Path) -> Result<Vec<Self>, String> {
+        let more = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"];
+        let nodes: Vec<Redis> = (0..3).map(|_| Redis::start(program, cli, &more)).collect::<Result<_, _>>()?;
+        let mut create = Command::new(cli);
+        create.args(["--cluster", "create"]).args(nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())));
+        let output = create.arg("--cluster-yes").output();
+        let output = output.map_err(|error| format!("{} cannot be started: {error}", cli.display()))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            return Err(format!("the cluster is not made ({}):\n{said}", output.status));
+        }
+        for node in &nodes {
+            if !wait_until(|| node.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok")) {
+                return Err(format!("the cluster is not ready:\n{}", node.cli(&["CLUSTER", "INFO"])));
+            }
+        }
+        Ok(nodes)
+    }
+
+    /// Its port.
+    pub fn port(&self) -> u16 {
+        self.process.port
+    }
+
+    /// Its address.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port())
+    }
+
+    /// What `redis-cli` prints for a command; nothing when the server is down.
+    pub fn cli(&self, command: &[&str]) -> String {
+        let output = Command::new(&self.cli).args(["-p", &self.port().to_string()]).args(command).output();
+        output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
+    }
+
+    /// Kills it with SIGKILL: connections break, and new ones are refused.
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// Starts it again on the same port, empty, killed first if it runs, and comes back when it answers.
+    pub fn restart(&mut self) {
+        self.kill();
+        self.spawn().expect("a server that starts again");
+    }
+
+    /// Stops it with SIGSTOP: connections stay, new ones are accepted by the kernel, and no answer comes.
+    pub fn stop_answering(&self) {
+        self.process.signal("STOP");
+    }
+
+    /// Lets it go on with SIGCONT: it answers all that has come in meanwhile.
+    pub fn go_on(&self) {
+        self.process.signal("CONT");
+    }
+
+    /// What it has said.
+    pub fn log(&self) -> String {
+        self.process.log()
+    }
+
+    fn spawn(&mut self) -> Result<(), String> {
+        let mut command = Command::new(&self.program);
+        command.args(["--bind", "127.0.0.1", "--port", &self.port().to_string()]);
+        command.args(["--save", "", "--appendonly", "no"]).args(&self.arguments);
+        self.process.start(&mut command)?;
+        // It, and not another server that was quicker to take the port.
+        let own = format!("process_id:{}", self.process.id());
+        let (cli, port) = (self.cli.clone(), self.port().to_string());
+        let is_ours = |_: &Process| {
+            let output = Command::new(&cli).args(["-p", &port, "INFO", "server"]).output();
+            output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).lines().any(|line| line.trim() == own))
+        };
+        if self.process.comes_up(is_ours) {
+            return Ok(());
+        }
+        Err(format!("{} does not start:\n{}", self.program.display(), self.process.log()))
+    }
+}
