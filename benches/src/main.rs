@@ -1,15 +1,19 @@
 //! Tidegate side by side with its peers, measured in one run and printed as ratios.
 //!
-//! `cargo xtask bench` runs everything; `cargo xtask bench speed`, `footprint`, `pauses` or `redis` one part of it.
+//! `cargo xtask bench` runs everything; `cargo xtask bench speed`, `footprint`, `pauses`, `redis`, `postgres` or
+//! `sqlite` one part of it.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::disallowed_methods)] // a bench prints, and measures time
 
 mod footprint;
 mod pauses;
 mod peers;
+mod postgres;
 mod redis;
+mod servers;
 mod soak;
 mod speed;
+mod sqlite;
 mod workload;
 
 fn main() {
@@ -21,6 +25,8 @@ fn main() {
             footprint::run();
             pauses::run();
             redis::run("");
+            postgres::run();
+            sqlite::run();
         }
         ["speed"] => speed::run(""),
         ["speed", draw] => speed::run(draw),
@@ -30,9 +36,13 @@ fn main() {
         ["pauses", peer] => pauses::measure(peer),
         ["redis"] => redis::run(""),
         ["redis", part] => redis::run(part),
+        ["postgres"] => postgres::run(),
+        ["sqlite"] => sqlite::run(),
         ["soak"] => soak::run(),
         unknown => {
-            println!("unknown: {unknown:?}; expected nothing, speed, footprint, pauses, redis or soak");
+            println!(
+                "unknown: {unknown:?}; expected nothing, speed, footprint, pauses, redis, postgres, sqlite or soak"
+            );
             std::process::exit(2);
         }
     }

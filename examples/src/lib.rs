@@ -14,6 +14,12 @@ mod documents {
     #[doc = include_str!("../../docs/redis.md")]
     mod redis {}
 
+    #[doc = include_str!("../../docs/postgres.md")]
+    mod postgres {}
+
+    #[doc = include_str!("../../docs/sqlite.md")]
+    mod sqlite {}
+
     #[doc = include_str!("../../docs/choosing-an-algorithm.md")]
     mod choosing_an_algorithm {}
 }

@@ -4,6 +4,7 @@
 //! Where the programs are is for the caller to say; `cargo xtask` gets them.
 #![forbid(unsafe_code)]
 
+mod disk;
 mod pgbouncer;
 mod ports;
 mod postgres;
@@ -12,6 +13,7 @@ mod redis;
 mod user;
 mod wait;
 
+pub use disk::{Rights, on_a_small_disk};
 pub use pgbouncer::PgBouncer;
 pub use postgres::Postgres;
 pub use redis::Redis;

@@ -36,6 +36,11 @@ impl Postgres {
         format!("postgres://tidegate@127.0.0.1:{}/postgres", self.port())
     }
 
+    /// Lets a file or folder be its own.
+    pub fn own(&self, path: &Path) -> Result<(), String> {
+        User::unprivileged()?.own(path)
+    }
+
     /// Ends it as an operator would: connections are cut, what was committed is on disk.
     pub fn stop(&mut self) {
         self.process.end("INT");
@@ -49,6 +54,19 @@ impl Postgres {
     /// Starts it again, with all it had on disk, and comes back when it answers.
     pub fn start_again(&mut self) {
         self.spawn().expect("a server that starts again");
+    }
+
+    /// Stops all of its processes with SIGSTOP: connections stay, new ones are accepted by the kernel, and no answer comes.
+    pub fn stop_answering(&self) {
+        // First the one that would start others.
+        self.process.signal("STOP");
+        self.process.signal_children("STOP");
+    }
+
+    /// Lets it go on with SIGCONT: it answers all that has come in meanwhile.
+    pub fn go_on(&self) {
+        self.process.signal_children("CONT");
+        self.process.signal("CONT");
     }
 
     /// What `psql` prints for a statement, unaligned and without headers; an error's text when it fails.

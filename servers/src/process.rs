@@ -69,8 +69,20 @@ impl Process {
     }
 
     pub(crate) fn signal(&self, name: &str) {
-        let status = Command::new("kill").args([&format!("-{name}"), &self.id().to_string()]).status();
-        assert!(status.expect("the program kill").success(), "SIG{name} is not delivered");
+        signal(name, self.id());
+    }
+
+    /// Sends a signal to the processes it has started.
+    pub(crate) fn signal_children(&self, name: &str) {
+        let own = self.id().to_string();
+        let processes = fs::read_dir("/proc").expect("/proc").flatten();
+        for id in processes.filter_map(|process| process.file_name().to_str()?.parse::<u32>().ok()) {
+            // The parent is the second field after the name, which is in parentheses and may be anything.
+            let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+            if stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)) == Some(&own) {
+                signal(name, id);
+            }
+        }
     }
 
     pub(crate) fn log(&self) -> String {
@@ -84,6 +96,11 @@ impl Drop for Process {
         // Nothing can be done about an error here.
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+fn signal(name: &str, id: u32) {
+    let status = Command::new("kill").args([&format!("-{name}"), &id.to_string()]).status();
+    assert!(status.expect("the program kill").success(), "SIG{name} is not delivered");
 }
 
 /// Tries a start a few times: between looking for a free port and taking it, somebody else can take it.

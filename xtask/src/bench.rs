@@ -6,7 +6,7 @@ use crate::servers::Servers;
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failed> {
     let mut command = cargo(["run", "--release", "--package", "tidegate-benches", "--"]);
     command.args(arguments);
-    if arguments.first().is_none_or(|part| part == "redis") {
+    if arguments.first().is_none_or(|part| part == "redis" || part == "postgres") {
         let servers = Servers::start()?;
         return step("bench", command.envs(servers.environment()));
     }

@@ -55,7 +55,7 @@ fn each_feature_alone() -> Result<(), Failed> {
         return Err(Failed(format!("cargo tree ({}): {}", tree.status, String::from_utf8_lossy(&tree.stderr))));
     }
     let tree = String::from_utf8_lossy(&tree.stdout).into_owned();
-    for unwanted in ["tokio", "redis", "http", "serde", "toml"] {
+    for unwanted in ["tokio", "redis", "rusqlite", "tokio-postgres", "http", "serde", "toml"] {
         if tree.lines().any(|line| line.split(' ').next() == Some(unwanted)) {
             return Err(Failed(format!("the plain crate builds {unwanted}:\n{tree}")));
         }

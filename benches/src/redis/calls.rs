@@ -2,7 +2,8 @@
 
 use redis::{Cmd, Connection, Pipeline, Value};
 
-use super::{KEYS, any, arguments, text};
+use super::arguments;
+use crate::servers::{KEYS, any, text};
 use crate::workload::Random;
 
 /// Calls in one round, and how many are sent at a time, so that the server does not wait for the client.

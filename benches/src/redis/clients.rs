@@ -1,21 +1,13 @@
 //! What is asked through the client: decisions, and plain commands over a connection of the same kind.
 
-use std::future::Future;
-use std::time::Instant;
-
 use redis::aio::ConnectionManager;
 use redis::{Client, pipe};
 use tidegate::redis::RedisStore;
 use tidegate::{Limiter, Quota};
 
+use super::Server;
 use super::throughput::LIMIT;
-use super::{KEYS, Server, any, text};
-use crate::workload::Random;
-
-/// Something that asks the server once.
-pub(super) trait Ask: Clone + Send + 'static {
-    fn ask(&self, key: String) -> impl Future<Output = ()> + Send;
-}
+use crate::servers::{Ask, KEYS, text};
 
 /// A decision, as a service asks for it.
 #[derive(Clone)]
@@ -68,25 +60,4 @@ impl Ask for Plain {
         command.arg(format!("{}|{key}", self.scope));
         let _: u64 = command.query_async(&mut connection).await.expect("the server answers");
     }
-}
-
-/// How many a second, with so many asking at a time.
-pub(super) async fn rate(asked: &impl Ask, concurrency: u64, requests: u64) -> f64 {
-    let each = requests.div_ceil(concurrency);
-    let began = Instant::now();
-    let tasks: Vec<_> = (0..concurrency)
-        .map(|task| {
-            let asked = asked.clone();
-            tokio::spawn(async move {
-                let mut random = Random(task);
-                for _ in 0..each {
-                    asked.ask(any(&mut random)).await;
-                }
-            })
-        })
-        .collect();
-    for task in tasks {
-        task.await.expect("no panics here");
-    }
-    (each * concurrency) as f64 / began.elapsed().as_secs_f64()
 }

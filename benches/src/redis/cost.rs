@@ -5,8 +5,9 @@ use std::time::Duration;
 use redis::{Client, Script, Value};
 use tidegate::{Quota, hours, millis, seconds};
 
+use super::Server;
 use super::calls::{CALLS, Calls, Which};
-use super::{KEYS, Server};
+use crate::servers::KEYS;
 
 /// Rounds; the best counts, because what others do on the machine only ever adds.
 const ROUNDS: usize = 25;

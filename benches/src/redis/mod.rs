@@ -7,17 +7,13 @@ mod cost;
 mod program;
 mod throughput;
 
-use std::process::exit;
-
 use redis::{Arg, Cmd};
 use tidegate::redis::RedisStore;
 use tidegate::{Cost, Key, OnStoreError, Op, Quota, Request, Scope, Store};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::workload::Random;
+use crate::servers::variable;
 
-/// How many keys are asked about, each as often as the others.
-const KEYS: u64 = 10_000;
 /// Threads for the runtime: with two it was no faster, on a machine with two cores.
 const THREADS: usize = 1;
 
@@ -66,16 +62,6 @@ fn request<'a>(scope: &'a Scope, key: &'a Key<'a>, quota: &'a Quota) -> Request<
     Request { scope, key, quota, op: Op::Limit(Cost::ONE), on_store_error: OnStoreError::default() }
 }
 
-/// What `cargo xtask bench redis` has set.
-fn variable(name: &str) -> String {
-    std::env::var(name).unwrap_or_else(|_| {
-        println!(
-            "{name} is not set: run `cargo xtask bench redis`, or `cargo xtask servers` and export what it prints"
-        );
-        exit(1)
-    })
-}
-
 /// What a command consists of.
 fn arguments(command: &Cmd) -> Vec<Vec<u8>> {
     let arguments = command.args_iter().map(|argument| match argument {
@@ -83,14 +69,4 @@ fn arguments(command: &Cmd) -> Vec<Vec<u8>> {
         other => unreachable!("not in a script call: {other:?}"),
     });
     arguments.collect()
-}
-
-/// A key, as `redis-benchmark` writes one for its `__rand_int__`.
-fn text(number: u64) -> String {
-    format!("{number:012}")
-}
-
-/// Any of the keys.
-fn any(random: &mut Random) -> String {
-    text(random.next() % KEYS)
 }

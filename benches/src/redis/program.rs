@@ -10,7 +10,8 @@ use std::process::Command;
 
 use redis::{Client, Cmd, Script};
 
-use super::{KEYS, Server, arguments, variable};
+use super::{Server, arguments};
+use crate::servers::{KEYS, variable};
 
 /// What the script of a token bucket is put together from.
 const PARTS: [&str; 5] = [

@@ -2,9 +2,10 @@
 
 use tidegate::{Quota, seconds};
 
-use super::clients::{Ask, Decide, Plain, rate};
+use super::clients::{Decide, Plain};
 use super::program::Program;
 use super::{Server, THREADS};
+use crate::servers::{Ask, rate};
 
 pub(super) const LIMIT: &str = "throughput";
 /// Rounds; the best counts, because what others do on the machine only ever adds.

@@ -31,6 +31,8 @@
 //! | `config` | limits from a TOML or YAML file, with errors that carry line and column |
 //! | `tokio` | a sleeper for [`Limiter::acquire`] on tokio's timer |
 //! | `redis` | limits on Redis, Valkey or a cluster of them; see [`redis`] and `docs/redis.md` in the repository |
+//! | `sqlite` | limits in a file, that survive a restart; see [`sqlite`] and `docs/sqlite.md` in the repository |
+//! | `postgres` | limits on Postgres; see [`postgres`] and `docs/postgres.md` in the repository |
 //! | `metrics` | counters, latencies and states through the `metrics` facade; see [`resilience`] |
 //! | `tracing` | a span for every call of a store; see [`resilience`] |
 //! | `testing` | the testing entry of the stores, through which a test passes the time |
@@ -52,6 +54,10 @@ pub use limiter::{
 };
 pub use net::{Network, NetworkError};
 pub use store::memory::{MemoryStats, MemoryStore, MemoryStoreBuilder};
+#[cfg(feature = "postgres")]
+pub use store::postgres;
+#[cfg(feature = "sqlite")]
+pub use store::sqlite;
 #[cfg(feature = "redis")]
 pub use store::{redis, rendezvous::Rendezvous, together::Together};
 pub use tidegate_core::*;

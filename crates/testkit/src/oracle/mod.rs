@@ -12,6 +12,7 @@
 //! assert_eq!(report.steps, 30);
 //! ```
 
+mod beside;
 mod bound;
 mod generate;
 mod memory;
@@ -21,6 +22,7 @@ mod run;
 mod search;
 mod trace;
 
+pub use beside::beside;
 pub use bound::{Overrun, admitted_within};
 pub use model::Model;
 pub use quotas::random_quota;

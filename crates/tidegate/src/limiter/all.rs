@@ -45,7 +45,15 @@ impl Limiter {
     }
 }
 
-/// Takes all of the calls or nothing, from `store`.
+/// Takes all of the calls of one limiter or nothing, from `store`, whatever the limiter's own is.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) async fn ask_all<D: Decides + ?Sized>(calls: &[Call<'_>], store: &D) -> Result<All, Error> {
+    match calls.first() {
+        Some(call) => ask_all_of(call.inner, calls, store).await,
+        None => Ok(All::new(Vec::new())),
+    }
+}
+
 async fn ask_all_of<D: Decides + ?Sized>(inner: &Arc<Inner>, calls: &[Call<'_>], store: &D) -> Result<All, Error> {
     if inner.is_closed() {
         return Err(Error::Closed);

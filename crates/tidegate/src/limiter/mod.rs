@@ -29,6 +29,8 @@ pub(crate) use deny::DenyList;
 pub use error::{BuildError, Error, UnknownLimit, Unsupported};
 pub use limit::{Limit, ShardBy};
 pub use normalize::Normalize;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) use {all::ask_all, decides::Decides};
 
 use crate::clock::Sleeper;
 use call::Kind;

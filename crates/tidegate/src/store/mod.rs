@@ -1,13 +1,19 @@
 //! The stores: where the state of keys lives.
 
 pub(crate) mod memory;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
 #[cfg(feature = "redis")]
 pub(crate) mod rendezvous;
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "redis", feature = "sqlite", feature = "postgres"))]
 mod secret;
-#[cfg(feature = "redis")]
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+#[cfg(any(feature = "redis", feature = "sqlite", feature = "postgres"))]
 mod stored;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod table;
 #[cfg(feature = "redis")]
 pub(crate) mod together;

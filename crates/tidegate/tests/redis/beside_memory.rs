@@ -1,7 +1,7 @@
 //! Step by step beside the memory store, where the scripts have something special to do.
 
-use tidegate::{Cost, Key, MemoryStore, OnStoreError, Op, Quota, Request, Scope, Testing, Timestamp, days, seconds};
-use tidegate_testkit::Random;
+use tidegate::{MemoryStore, Quota, Scope, days, seconds};
+use tidegate_testkit::oracle;
 
 use crate::support::{redis, run, variable};
 
@@ -18,36 +18,15 @@ fn raise_totals(key: &str, by: f64) {
     ::redis::cmd("SET").arg(key).arg(value).exec(&mut connection).unwrap();
 }
 
-/// Asks both stores the same, step by step, with times and costs up to these.
-fn agree(quota: Quota, seed: u64, longest: u64, largest: u64, mut after: impl FnMut(u64, &Scope)) {
-    let (subject, memory) = (redis(), MemoryStore::new());
-    let (scope, key) = (subject.scope("beside", "a"), Key::from("u1"));
-    let mut random = Random::new(seed);
-    let mut now = 1_700_000_000_000_000;
-    for step in 0..150 {
-        now += random.below(longest);
-        let cost = Cost::new(1 + random.below(if step % 3 == 0 { largest } else { largest.div_ceil(8) })).unwrap();
-        let op = match random.below(10) {
-            0..=5 => Op::Limit(cost),
-            6..=7 => Op::Check(cost),
-            8 => Op::Reserve(cost),
-            _ => Op::Refund(cost),
-        };
-        let request = Request { scope: &scope, key: &key, quota: &quota, op, on_store_error: OnStoreError::Closed };
-        let at = Timestamp::from_micros(now);
-        let (expected, found) = run(async {
-            (memory.apply_at(&request, at).await.unwrap(), subject.store().apply_at(&request, at).await.unwrap())
-        });
-        assert_eq!(found.into_parts(), expected.into_parts(), "{quota:?}, seed {seed}, step {step}: {op:?}");
-        after(step, &scope);
-    }
+fn agree(quota: Quota, numbers: (u64, u64, u64), after: impl AsyncFnMut(u64, &Scope)) {
+    run(oracle::beside(&redis(), &MemoryStore::new(), &quota, numbers, after));
 }
 
 #[test]
 fn a_log_that_is_longer_than_an_answer_shows() {
     let quota = Quota::sliding_log(60, seconds(100)).unwrap().max_debt(40).unwrap();
     for seed in 0..12 {
-        agree(quota, seed, 4_000_000, 30, |step, scope| {
+        agree(quota, (seed, 4_000_000, 30), async |step, scope: &Scope| {
             if step == 75 {
                 raise_totals(&name(scope), 4_503_599_627_370_496.0);
             }
@@ -64,7 +43,7 @@ fn buckets_around_the_end_of_luas_exact_numbers() {
         for seed in 0..3 {
             for debt in [0, 100, 300] {
                 let quota = quota.max_debt(debt).unwrap();
-                agree(quota, seed, 40_000_000_000_000, capacity, |_, _| ());
+                agree(quota, (seed, 40_000_000_000_000, capacity), async |_, _: &Scope| ());
             }
         }
     }

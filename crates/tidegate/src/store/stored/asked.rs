@@ -35,6 +35,7 @@ impl<'a, N: PartialEq> Asked<'a, N> {
     }
 
     /// What is asked of each key altogether.
+    #[cfg(any(feature = "redis", feature = "postgres"))]
     pub(crate) fn sums(&self) -> impl Iterator<Item = (&'a Quota, u64)> {
         (0..self.names.len()).map(|state| {
             let costs = self.entries.iter().filter(|entry| entry.state == state).map(|entry| entry.cost.get());

@@ -4,15 +4,23 @@
 //! them as Lua has numbers, one on Postgres as an array, one on SQLite as bytes. What they mean is said here, once.
 
 mod asked;
+#[cfg(any(feature = "redis", feature = "postgres"))]
 mod each;
 mod quota;
 mod state;
+#[cfg(any(feature = "redis", feature = "postgres"))]
 mod taking;
 
 pub(super) use asked::Asked;
+#[cfg(any(feature = "redis", feature = "postgres"))]
 pub(super) use each::each;
 pub(super) use quota::{quota_bytes, read_quota};
-pub(super) use state::{LIMB, NARROW, numbers, state};
+#[cfg(feature = "redis")]
+pub(super) use state::LIMB;
+#[cfg(any(feature = "redis", feature = "postgres"))]
+pub(super) use state::NARROW;
+pub(super) use state::{numbers, state};
+#[cfg(any(feature = "redis", feature = "postgres"))]
 pub(super) use taking::Taking;
 
 use std::time::Duration;
@@ -32,6 +40,7 @@ pub(super) fn unsupported(message: &str) -> StoreError {
 }
 
 /// What is stored and what the core makes of it do not go together.
+#[cfg(any(feature = "redis", feature = "postgres"))]
 pub(super) fn agreed(core: bool, server: bool) -> Result<(), StoreError> {
     if core == server {
         return Ok(());
@@ -42,8 +51,10 @@ pub(super) fn agreed(core: bool, server: bool) -> Result<(), StoreError> {
 
 /// How often a state that was written under another quota is carried over before giving up: each time somebody with a
 /// third quota was quicker.
+#[cfg(any(feature = "redis", feature = "postgres"))]
 pub(super) const ATTEMPTS: usize = 8;
 
+#[cfg(any(feature = "redis", feature = "postgres"))]
 pub(super) fn changing() -> StoreError {
     let why = "the key is asked for under other quotas all the time, faster than it can be carried over";
     StoreError::new(StoreErrorKind::Unavailable, why)

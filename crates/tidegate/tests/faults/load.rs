@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate::{Limiter, OnStoreError, millis};
+use tidegate_servers::wait_until;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::server::wait_until;
 use crate::support::{Answer, SHARE, TIMEOUT, keys, run, spawn};
 
 /// How many ask at once under each policy.

@@ -5,13 +5,13 @@ use std::future::IntoFuture;
 use tidegate::millis;
 use tokio::time::Instant;
 
-use crate::server;
-use crate::support::{CAPACITY, Service, keys, pause, run, spawn};
+use super::server;
+use crate::support::{CAPACITY, keys, pause, run, spawn};
 
 #[test]
 fn a_server_that_is_killed_and_restarted_empty() {
     let mut server = server::start();
-    let service = Service::on(&server);
+    let service = server::service(&server);
     let load = service.load(1);
     pause(millis(300));
 
@@ -39,7 +39,7 @@ fn a_server_that_is_killed_and_restarted_empty() {
 #[test]
 fn a_server_that_stops_answering_and_goes_on() {
     let server = server::start();
-    let service = Service::on(&server);
+    let service = server::service(&server);
     let load = service.load(1);
     pause(millis(300));
 
@@ -67,7 +67,7 @@ fn a_server_that_stops_answering_and_goes_on() {
 #[test]
 fn how_long_a_call_waits_is_for_the_timeout_around_the_store() {
     let server = server::start();
-    let service = Service::patient(&server);
+    let service = server::patient(&server);
     server.stop_answering();
     let limiter = service.limiter.clone();
     let call = spawn(async move { limiter.limit("closed", "u").into_future().await });
@@ -81,7 +81,7 @@ fn how_long_a_call_waits_is_for_the_timeout_around_the_store() {
 #[test]
 fn connections_that_are_cut() {
     let server = server::start();
-    let service = Service::on(&server);
+    let service = server::service(&server);
     let load = service.load(1);
     pause(millis(300));
 

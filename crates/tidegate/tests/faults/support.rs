@@ -4,15 +4,12 @@ use std::future::{Future, IntoFuture};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use redis::aio::ConnectionManager;
-use redis::cluster_async::ClusterConnection;
-use tidegate::redis::{Connection, RedisStore};
 use tidegate::resilience::{BreakerState, Resilience, Resilient};
-use tidegate::{Decision, Error, Limit, Limiter, OnStoreError, Quota, Reason, days, millis};
+use tidegate::{Decision, Error, Limit, Limiter, OnStoreError, Quota, Reason, Store, days, millis};
+use tidegate_servers::wait_until;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::load::Load;
-use crate::server::{Redis, wait_until};
 
 /// What a key may have in a test: hardly anything comes back while it runs.
 pub(crate) const CAPACITY: u64 = 40;
@@ -43,30 +40,13 @@ pub(crate) fn pause(span: Duration) {
 }
 
 /// The limiter, and a look at the wrappers below it.
-pub(crate) struct Service<C: Connection = ConnectionManager> {
+pub(crate) struct Service<S> {
     pub(crate) limiter: Limiter,
-    store: Arc<Resilient<RedisStore<C>>>,
+    store: Arc<Resilient<S>>,
 }
 
-impl Service {
-    pub(crate) fn on(server: &Redis) -> Self {
-        Self::over(run(RedisStore::connect(server.url())).unwrap(), TIMEOUT)
-    }
-
-    /// One whose calls may take so long that only an error of the store makes them fail.
-    pub(crate) fn patient(server: &Redis) -> Self {
-        Self::over(run(RedisStore::connect(server.url())).unwrap(), Duration::from_secs(10))
-    }
-}
-
-impl Service<ClusterConnection> {
-    pub(crate) fn on_cluster(urls: Vec<String>) -> Self {
-        Self::over(run(RedisStore::builder().connect_cluster(urls)).unwrap(), TIMEOUT)
-    }
-}
-
-impl<C: Connection> Service<C> {
-    fn over(store: RedisStore<C>, timeout: Duration) -> Self {
+impl<S: Store + 'static> Service<S> {
+    pub(crate) fn over(store: S, timeout: Duration) -> Self {
         let resilience = Resilience::default().timeout(timeout).breaker(5, PAUSE).expected_replicas(REPLICAS);
         let store = Arc::new(resilience.build(store));
         let quota = Quota::token_bucket(1, days(300)).unwrap().capacity(CAPACITY).unwrap();
@@ -141,6 +121,13 @@ pub(crate) fn quotas() -> [Quota; 4] {
 pub(crate) fn quotas_in(period: Duration) -> [Quota; 4] {
     let quotas = [Quota::token_bucket, Quota::fixed_window, Quota::sliding_window, Quota::sliding_log];
     quotas.map(|quota| quota(CAPACITY, period).unwrap())
+}
+
+/// The value of a variable that `cargo xtask servers` says.
+pub(crate) fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| {
+        panic!("{name} is not set: run `cargo xtask test`, or `cargo xtask servers` and export what it prints")
+    })
 }
 
 /// The names of the keys of a load.

@@ -9,8 +9,8 @@ use tidegate::resilience::BreakerState;
 use tidegate::{Cost, Key, OnStoreError, Op, Quota, Request, Scope, Store, hours, millis};
 use tokio::time::Instant;
 
-use crate::server::{self, Redis};
-use crate::support::{Answer, CAPACITY, Service, pause, run, spawn};
+use super::server::{self, Redis};
+use crate::support::{Answer, CAPACITY, pause, run, spawn};
 
 /// How many ask at once under each policy, and how often each of them.
 const CALLERS: usize = 8;
@@ -19,7 +19,7 @@ const CALLS: usize = 150;
 #[test]
 fn scripts_that_are_flushed_under_load() {
     let server = server::start();
-    let service = Service::patient(&server);
+    let service = server::patient(&server);
     let stop = Arc::new(AtomicBool::new(false));
     let flusher = spawn(flush(server.url(), Arc::clone(&stop)));
     let callers = OnStoreError::ALL.into_iter().flat_map(|policy| (0..CALLERS).map(move |_| policy));
@@ -61,7 +61,7 @@ fn scripts_that_are_flushed_under_load() {
 #[test]
 fn a_flush_keeps_nobody_waiting() {
     let server = server::start();
-    let service = Service::on(&server);
+    let service = server::service(&server);
     let load = service.load(1);
     let flushed = Instant::now();
     for _ in 0..100 {

@@ -5,15 +5,15 @@ use std::future::IntoFuture;
 use tidegate::{OnStoreError, Reason, millis};
 use tokio::time::Instant;
 
-use crate::server::{Cluster, wait_until};
-use crate::support::{CAPACITY, Service, keys, pause, run};
+use super::server::{self, Cluster, wait_until};
+use crate::support::{CAPACITY, keys, pause, run};
 
 const KEYS: usize = 12;
 
 #[test]
 fn a_master_that_is_lost_and_failed_over() {
     let mut cluster = Cluster::start();
-    let service = Service::on_cluster(cluster.urls());
+    let service = server::clustered(cluster.urls());
     let load = service.load(KEYS);
     let used_up = |policy: OnStoreError, key: &String| {
         let left = run(service.limiter.check(policy.as_str(), key).into_future());

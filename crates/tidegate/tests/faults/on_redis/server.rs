@@ -1,8 +1,13 @@
 //! Servers of a test's own, to kill, to stop and to start again.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
+use redis::cluster_async::ClusterConnection;
+use tidegate::redis::RedisStore;
 pub(crate) use tidegate_servers::{Redis, wait_until};
+
+use crate::support::{Service, TIMEOUT, run, variable};
 
 /// One Redis, empty.
 pub(crate) fn start() -> Redis {
@@ -10,15 +15,22 @@ pub(crate) fn start() -> Redis {
 }
 
 fn start_with(arguments: &[&str]) -> Redis {
-    let (server, cli) = (program("TIDEGATE_REDIS_SERVER"), program("TIDEGATE_REDIS_CLI"));
+    let [server, cli] = ["TIDEGATE_REDIS_SERVER", "TIDEGATE_REDIS_CLI"].map(|name| PathBuf::from(variable(name)));
     Redis::start(&server, &cli, arguments).unwrap()
 }
 
-fn program(variable: &str) -> PathBuf {
-    let value = std::env::var(variable).unwrap_or_else(|_| {
-        panic!("{variable} is not set: run `cargo xtask test`, or `cargo xtask servers` and export what it prints")
-    });
-    value.into()
+/// The service over a store on a server.
+pub(crate) fn service(server: &Redis) -> Service<RedisStore> {
+    Service::over(run(RedisStore::connect(server.url())).unwrap(), TIMEOUT)
+}
+
+/// One whose calls may take so long that only an error of the store makes them fail.
+pub(crate) fn patient(server: &Redis) -> Service<RedisStore> {
+    Service::over(run(RedisStore::connect(server.url())).unwrap(), Duration::from_secs(10))
+}
+
+pub(crate) fn clustered(urls: Vec<String>) -> Service<RedisStore<ClusterConnection>> {
+    Service::over(run(RedisStore::builder().connect_cluster(urls)).unwrap(), TIMEOUT)
 }
 
 /// Three masters that share the slots, and a replica of the first.

@@ -9,7 +9,7 @@ use tidegate::{
 };
 use tokio::time::Instant;
 
-use crate::server::{self, Redis, wait_until};
+use super::server::{self, Redis, wait_until};
 use crate::support::{CAPACITY, quotas_in, run};
 
 const TAKE: Op = Op::Limit(Cost::ONE);

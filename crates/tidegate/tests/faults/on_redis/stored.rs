@@ -11,9 +11,9 @@ use tidegate::{
 use tidegate_testkit::Random;
 use tokio::time::Instant;
 
+use super::server::{self, Redis};
 use crate::load::assert_in_time;
-use crate::server::{self, Redis};
-use crate::support::{CAPACITY, SHARE, Service, quotas, run};
+use crate::support::{CAPACITY, SHARE, quotas, run};
 
 /// Commands that store something of another type under a key.
 const WRONG_TYPES: [[&str; 4]; 4] =
@@ -170,7 +170,7 @@ enum Heal {
 
 fn is_answered_by_the_policy(poison: &[&str], heal: Heal) {
     let server = server::start();
-    let service = Service::patient(&server);
+    let service = server::patient(&server);
     let ask = |policy: OnStoreError, key: &str| -> Result<Decision, Error> {
         let began = Instant::now();
         let answer = run(service.limiter.limit(policy.as_str(), key).into_future());

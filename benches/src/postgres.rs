@@ -1,0 +1,150 @@
+//! The store on Postgres: decisions a second, beside a bare `UPDATE ... RETURNING` through the same client.
+
+use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod};
+use tidegate::postgres::PostgresStore;
+use tidegate::{Limiter, MAX_PERIOD, Quota, hours};
+use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::types::Type;
+use tokio_postgres::{Config, NoTls};
+
+use crate::servers::{Ask, KEYS, rate, text, variable};
+
+/// Rounds; the best counts, because what others do on the machine only ever adds.
+const ROUNDS: usize = 5;
+/// Connections in a pool: as many for the bare statements as for the store.
+const CONNECTIONS: usize = 8;
+/// Threads for the runtime.
+const THREADS: usize = 1;
+const LIMIT: &str = "bench";
+
+pub(crate) fn run() {
+    let runtime = Builder::new_multi_thread().worker_threads(THREADS).enable_all().build().expect("a runtime");
+    println!(
+        "\nDecisions a second on Postgres through {CONNECTIONS} connections, {KEYS} keys, all allowed but in the line that says so,"
+    );
+    println!(
+        "the best of {ROUNDS} rounds, and as a part of a bare UPDATE ... SET n = n + 1 ... RETURNING n through the same client"
+    );
+    println!(
+        "and as many connections. Both are sent in one piece, as it has to be behind a pooler, or prepared once for each"
+    );
+    println!("connection (PostgresStoreBuilder::prepared).");
+    for commit in ["on", "off"] {
+        measure(&runtime, commit);
+    }
+}
+
+fn measure(runtime: &Runtime, commit: &str) {
+    let url = format!("{}?options=-c%20synchronous_commit%3D{commit}", variable("TIDEGATE_POSTGRES_URL"));
+    for prepared in [false, true] {
+        let server = runtime.block_on(Server::new(&url, prepared));
+        println!("\nsynchronous_commit = {commit}, {}", if prepared { "prepared" } else { "in one piece" });
+        let names = server.decide.iter().map(|decide| format!("{:>16}", decide.name)).collect::<String>();
+        println!("{:<11} {:>8}{names}", "concurrency", "UPDATE");
+        for (concurrency, requests) in [(1, 2_000), (8, 8_000), (64, 8_000)] {
+            let (mut bare, mut best) = (0_f64, vec![0_f64; server.decide.len()]);
+            for _ in 0..ROUNDS {
+                bare = bare.max(runtime.block_on(rate(&server.bare, concurrency, requests)));
+                for (decide, best) in server.decide.iter().zip(&mut best) {
+                    *best = best.max(runtime.block_on(rate(decide, concurrency, requests)));
+                }
+            }
+            let parts = best.iter().map(|best| format!("{:>16}", format!("{best:.0} ({:.2}x)", best / bare)));
+            println!("{concurrency:<11} {bare:>8.0}{}", parts.collect::<String>());
+        }
+    }
+}
+
+/// Everything that is asked, in tables of this run's own.
+struct Server {
+    decide: Vec<Decide>,
+    bare: Bare,
+}
+
+impl Server {
+    async fn new(url: &str, prepared: bool) -> Self {
+        let (table, pool) = (format!("bench_{}", std::process::id()), pool(url));
+        let client = pool.get().await.expect("a server that answers");
+        let make = format!(
+            "DROP TABLE IF EXISTS {table}, {table}_bare; \
+             CREATE TABLE {table}_bare (key bytea PRIMARY KEY, n bigint NOT NULL) WITH (fillfactor = 70)"
+        );
+        client.batch_execute(&make).await.expect("a table");
+        for number in 0..KEYS {
+            let insert = format!("INSERT INTO {table}_bare VALUES ($1, 0)");
+            client.execute(&insert, &[&text(number).into_bytes()]).await.expect("a row");
+        }
+        let store = PostgresStore::builder().table(&table).expect("a name").connections(CONNECTIONS);
+        let store = if prepared { store.prepared() } else { store };
+        let store = store.connect(url).await.expect("a server that answers");
+        // Enough for everybody, so that every decision is allowed and writes; and so little that none is.
+        let quotas = [
+            ("token bucket", Quota::token_bucket(1_000, hours(1)).and_then(|quota| quota.capacity(1_000_000)), true),
+            ("fixed window", Quota::fixed_window(1_000_000, hours(1)), true),
+            ("sliding window", Quota::sliding_window(1_000_000, hours(1)), true),
+            ("denied", Quota::token_bucket(1, MAX_PERIOD), false),
+        ];
+        let decide: Vec<Decide> = quotas
+            .into_iter()
+            .map(|(name, quota, allowed)| Decide::new(&store, name, quota.expect("a valid quota"), allowed))
+            .collect();
+        for number in 0..KEYS {
+            // Rows are there before anything is measured, and nothing is left of the ones that deny.
+            for decide in &decide {
+                decide.limiter.limit(LIMIT, text(number)).await.expect("the server answers");
+            }
+        }
+        let statement = format!("UPDATE {table}_bare SET n = n + 1 WHERE key = $1 RETURNING n");
+        Server { decide, bare: Bare { pool, statement, prepared } }
+    }
+}
+
+fn pool(url: &str) -> Pool {
+    let config: Config = url.parse().expect("an address");
+    let manager = Manager::from_config(config, NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
+    Pool::builder(manager).max_size(CONNECTIONS).build().expect("a pool")
+}
+
+/// A decision, as a service asks for it.
+#[derive(Clone)]
+struct Decide {
+    name: &'static str,
+    limiter: Limiter,
+    allowed: bool,
+}
+
+impl Decide {
+    fn new(store: &PostgresStore, name: &'static str, quota: Quota, allowed: bool) -> Self {
+        let limiter = Limiter::builder().prefix(name).limit(LIMIT, quota).store(store.clone());
+        Decide { name, limiter: limiter.build().expect("a valid limiter"), allowed }
+    }
+}
+
+impl Ask for Decide {
+    async fn ask(&self, key: String) {
+        let decision = self.limiter.limit(LIMIT, key).await.expect("the server answers");
+        assert_eq!(decision.allowed(), self.allowed);
+    }
+}
+
+/// A bare statement on one row.
+#[derive(Clone)]
+struct Bare {
+    pool: Pool,
+    statement: String,
+    prepared: bool,
+}
+
+impl Ask for Bare {
+    async fn ask(&self, key: String) {
+        let client = self.pool.get().await.expect("a connection");
+        let key = key.into_bytes();
+        let row = if self.prepared {
+            let statement = client.prepare_cached(&self.statement).await.expect("a statement");
+            client.query_one(&statement, &[&key]).await
+        } else {
+            client.query_typed_one(&self.statement, &[(&key, Type::BYTEA)]).await
+        };
+        let _: i64 = row.expect("a row").get(0);
+    }
+}

@@ -1,0 +1,172 @@
+//! The store in an SQLite file: decisions a second, beside a bare upsert on the same disk in the same run.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use rusqlite::Connection;
+use tidegate::sqlite::{SqliteStore, Synchronous};
+use tidegate::{Cost, Key, MAX_COUNT, MAX_PERIOD, OnStoreError, Op, Quota, Request, Scope, Store, seconds};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinSet;
+
+use crate::workload::{Random, text};
+
+/// How many keys are asked about, each as often as the others, but for the hot one.
+const KEYS: u64 = 10_000;
+/// Rounds; the best counts, because what others do on the machine only ever adds.
+const ROUNDS: usize = 5;
+/// Threads for the runtime. The store has two of its own.
+const THREADS: usize = 1;
+
+pub(crate) fn run() {
+    println!(
+        "\nDecisions a second in an SQLite file, threads of the runtime: {THREADS}, the best of {ROUNDS} rounds, and as a part"
+    );
+    println!("of a bare upsert (prepared, WAL, a commit for each, on the caller's own thread) and of the same upsert");
+    println!("through a thread, as an async program has to do it (tokio's spawn_blocking).");
+    for synchronous in [Synchronous::Normal, Synchronous::Full] {
+        measure(synchronous);
+    }
+}
+
+/// What is asked, of whom, by how many at once.
+struct Case {
+    name: &'static str,
+    hot: bool,
+    allowed: bool,
+    concurrency: u64,
+}
+
+fn measure(synchronous: Synchronous) {
+    let folder = Folder::new();
+    let runtime = Builder::new_multi_thread().worker_threads(THREADS).build().expect("a runtime");
+    let bare = Arc::new(Mutex::new(Bare::new(&folder, synchronous)));
+    let store = SqliteStore::builder().synchronous(synchronous).open(folder.0.join("tidegate.db")).expect("a file");
+    let store = Arc::new(store);
+    let draws = [("10,000 keys", false), ("one hot key", true)];
+    let cases: Vec<Case> = draws
+        .into_iter()
+        .flat_map(|(name, hot)| [true, false].map(|allowed| (name, hot, allowed)))
+        .flat_map(|(name, hot, allowed)| [1, 64, 512].map(|concurrency| Case { name, hot, allowed, concurrency }))
+        .collect();
+    // Waiting for the disk takes its time.
+    let calls = if synchronous == Synchronous::Full { 2_000 } else { 20_000 };
+    let (mut best_bare, mut best_hop, mut best) = (0_f64, 0_f64, vec![0_f64; cases.len()]);
+    for _ in 0..ROUNDS {
+        best_bare = best_bare.max(rate(calls, || bare.lock().expect("no panic").upserts(calls)));
+        best_hop = best_hop.max(rate(calls, || runtime.block_on(hops(&bare, calls))));
+        for (case, best) in cases.iter().zip(&mut best) {
+            let calls = if case.concurrency == 1 { calls } else { 5 * calls };
+            *best = best.max(rate(calls, || decisions(&runtime, &store, case, calls)));
+        }
+    }
+    println!("\nsynchronous = {synchronous:?}");
+    println!("{:<44} {best_bare:>9.0}", "bare upsert");
+    println!("{:<44} {best_hop:>9.0} {:>7.2}x", "through a thread", best_hop / best_bare);
+    for (case, best) in cases.iter().zip(best) {
+        let outcome = if case.allowed { "allowed" } else { "denied" };
+        let name = format!("tidegate, {}, {outcome}, {} at once", case.name, case.concurrency);
+        println!("{name:<44} {best:>9.0} {:>7.2}x {:>7.2}x", best / best_bare, best / best_hop);
+    }
+}
+
+/// Calls a second.
+fn rate(calls: u64, work: impl FnOnce()) -> f64 {
+    let start = Instant::now();
+    work();
+    calls as f64 / start.elapsed().as_secs_f64()
+}
+
+/// SQLite alone, with a table of the same shape but for the index.
+struct Bare {
+    connection: Connection,
+    random: Random,
+}
+
+impl Bare {
+    fn new(folder: &Folder, synchronous: Synchronous) -> Self {
+        let connection = Connection::open(folder.0.join("bare.db")).expect("a file");
+        let level = if synchronous == Synchronous::Full { "FULL" } else { "NORMAL" };
+        let set_up = format!(
+            "PRAGMA journal_mode = WAL; PRAGMA synchronous = {level};
+             CREATE TABLE bare (key BLOB PRIMARY KEY NOT NULL, value BLOB NOT NULL) STRICT, WITHOUT ROWID"
+        );
+        connection.execute_batch(&set_up).expect("a table");
+        Bare { connection, random: Random(1) }
+    }
+
+    fn upserts(&mut self, calls: u64) {
+        let upsert =
+            "INSERT INTO bare (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+        let mut upsert = self.connection.prepare_cached(upsert).expect("a statement");
+        for _ in 0..calls {
+            let (key, value) = (key(&mut self.random, false), [self.random.next(); 4].map(u64::to_le_bytes));
+            upsert.execute((key.as_bytes(), value.as_flattened())).expect("written");
+        }
+    }
+}
+
+/// The same, one after the other, through the runtime's threads for what blocks.
+async fn hops(bare: &Arc<Mutex<Bare>>, calls: u64) {
+    for _ in 0..calls {
+        let bare = Arc::clone(bare);
+        let done = tokio::task::spawn_blocking(move || bare.lock().expect("no panic").upserts(1));
+        done.await.expect("no panic");
+    }
+}
+
+fn decisions(runtime: &Runtime, store: &Arc<SqliteStore>, case: &Case, calls: u64) {
+    // Enough for everybody, or one for each key of which nothing comes back.
+    let (limit, quota) = match case.allowed {
+        true => ("allowed", Quota::token_bucket(MAX_COUNT, seconds(1_000))),
+        false => ("denied", Quota::token_bucket(1, MAX_PERIOD)),
+    };
+    let (quota, allowed, hot) = (quota.expect("a valid quota"), case.allowed, case.hot);
+    let share = calls / case.concurrency;
+    let ask = move |store: Arc<SqliteStore>, seed: u64| async move {
+        let (scope, mut random) = (Scope::new("bench", limit), Random(seed));
+        for _ in 0..share {
+            let key = key(&mut random, hot);
+            let request = Request {
+                scope: &scope,
+                key: &Key::from(&*key),
+                quota: &quota,
+                op: Op::Limit(Cost::ONE),
+                on_store_error: OnStoreError::default(),
+            };
+            let decision = store.apply(&request).await.expect("the store decides");
+            assert!(decision.allowed() || !allowed, "{decision:?}");
+        }
+    };
+    runtime.block_on(async {
+        let mut tasks = JoinSet::new();
+        for seed in 0..case.concurrency {
+            tasks.spawn(ask(Arc::clone(store), seed));
+        }
+        while let Some(done) = tasks.join_next().await {
+            done.expect("no panic");
+        }
+    });
+}
+
+fn key(random: &mut Random, hot: bool) -> String {
+    text(if hot { 7 } else { random.next() % KEYS })
+}
+
+/// A folder that is removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("tidegate-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder");
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

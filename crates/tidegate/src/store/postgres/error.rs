@@ -1,0 +1,36 @@
+//! What an error of Postgres means to a caller.
+
+use deadpool_postgres::PoolError;
+use tidegate_core::{StoreError, StoreErrorKind};
+use tokio_postgres::Error;
+use tokio_postgres::error::SqlState;
+
+pub(super) fn store_error(error: Error) -> StoreError {
+    let kind = match error.code() {
+        // The connection, or what is said on it.
+        None => StoreErrorKind::Unavailable,
+        Some(code) => kind(code),
+    };
+    // Its own text names the kind only; what the database said is its cause.
+    let said = error.as_db_error().map_or_else(|| error.to_string(), ToString::to_string);
+    StoreError::caused_by(kind, format!("postgres: {said}"), error)
+}
+
+pub(super) fn pool_error(error: PoolError) -> StoreError {
+    match error {
+        PoolError::Backend(error) => store_error(error),
+        PoolError::Timeout(_) => {
+            StoreError::caused_by(StoreErrorKind::Timeout, "postgres: no connection of the pool came free", error)
+        }
+        _ => StoreError::caused_by(StoreErrorKind::Unavailable, format!("postgres: {error}"), error),
+    }
+}
+
+fn kind(code: &SqlState) -> StoreErrorKind {
+    match *code {
+        SqlState::LOCK_NOT_AVAILABLE | SqlState::QUERY_CANCELED => StoreErrorKind::Timeout,
+        // The table, a column or the function is gone or is another one; or a state is not one that the function knows.
+        _ if ["22", "23", "42", "2F", "0A"].contains(&&code.code()[..2]) => StoreErrorKind::Corrupt,
+        _ => StoreErrorKind::Unavailable,
+    }
+}

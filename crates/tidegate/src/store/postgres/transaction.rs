@@ -1,0 +1,69 @@
+//! Decisions inside the caller's own transaction.
+
+use tidegate_core::{All, Decision, Request, StoreError};
+use tokio_postgres::Transaction;
+
+use super::client::Client;
+use super::{Asks, PostgresStore};
+use crate::limiter::{Decides, ask_all};
+use crate::store::stored::each;
+use crate::{Call, Error};
+
+/// Decisions inside a transaction of the caller's: rolled back with it. See [`PostgresStore::in_transaction`].
+pub struct InTransaction<'t> {
+    asks: Asks,
+    transaction: &'t Transaction<'t>,
+}
+
+impl PostgresStore {
+    /// Asks inside a transaction of the caller's, on whatever connection that is: what is taken is taken when it commits,
+    /// and was never taken when it is rolled back.
+    ///
+    /// ```no_run
+    /// # use tidegate::{Limiter, postgres::PostgresStore};
+    /// # async fn example(
+    /// #     limiter: Limiter, store: PostgresStore, mut client: tokio_postgres::Client,
+    /// # ) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut tx = client.transaction().await?;
+    /// let decision = store.in_transaction(&mut tx).ask(limiter.limit("orders", "alice")).await?;
+    /// if decision.allowed() {
+    ///     tx.execute("INSERT INTO orders (owner) VALUES ('alice')", &[]).await?;
+    ///     tx.commit().await?; // both, or neither
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// The key's row is locked until the transaction ends, and everybody else who takes from it waits that long: ask
+    /// late, and commit soon. An error is the transaction's, so no failure policy applies to it.
+    pub fn in_transaction<'t>(&self, transaction: &'t mut Transaction<'_>) -> InTransaction<'t> {
+        InTransaction { asks: self.asks.clone(), transaction }
+    }
+}
+
+impl InTransaction<'_> {
+    /// The answer to a call of any limiter, from this transaction. An [`acquire`](crate::Limiter::acquire) is refused: it
+    /// would keep the transaction open while it waits.
+    pub async fn ask(&self, call: Call<'_>) -> Result<Decision, Error> {
+        call.ask(self).await
+    }
+
+    /// Takes from several limits all or nothing, as [`Limiter::all`](crate::Limiter::all) does.
+    pub async fn all<'a>(&self, calls: impl IntoIterator<Item = Call<'a>>) -> Result<All, Error> {
+        let calls: Vec<_> = calls.into_iter().collect();
+        ask_all(&calls, self).await
+    }
+}
+
+impl Decides for InTransaction<'_> {
+    async fn decide(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
+        self.asks.decide(Client::Transaction(self.transaction), request, None).await
+    }
+
+    async fn decide_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
+        self.asks.decide_all(Client::Transaction(self.transaction), requests, None).await
+    }
+
+    async fn decide_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
+        each(requests, |index| self.decide(&requests[index])).await
+    }
+}

@@ -1,0 +1,189 @@
+//! The table: how it is made, whether it is ours, and the statements for it.
+
+use rusqlite::{Connection, OptionalExtension};
+use tidegate_core::{StoreError, StoreErrorKind};
+
+use super::batch::Decided;
+use super::error::file;
+use crate::store::table::TableName;
+
+/// What the columns of the table are, as [`columns`] tells it.
+const COLUMNS: &str = "key BLOB NOT NULL PRIMARY KEY, value BLOB NOT NULL, expires_at INTEGER";
+
+/// The SQL that makes the table `table` and its index, if they are missing. Opening a store does this by itself; by hand
+/// it is for whoever keeps all migrations in one place, or opens no store and only asks
+/// [in transactions](crate::sqlite::SqliteStore::in_transaction).
+///
+/// ```
+/// let sql = tidegate::sqlite::migration("tidegate")?;
+/// assert!(sql.starts_with("CREATE TABLE IF NOT EXISTS \"tidegate\""));
+/// # Ok::<(), tidegate::StoreError>(())
+/// ```
+pub fn migration(table: &str) -> Result<String, StoreError> {
+    Ok(Table::new(table_name(table)?).migration)
+}
+
+/// A table's name, for SQLite.
+pub(super) fn table_name(name: &str) -> Result<TableName, StoreError> {
+    // An attached database is another file, with a journal of its own.
+    if name.contains('.') {
+        return Err(refused(format!("sqlite: the table's name {name:?}: no schema can stand before it")));
+    }
+    if name.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("sqlite_")) {
+        return Err(refused(format!("sqlite: the table's name {name:?}: SQLite keeps names that begin so for itself")));
+    }
+    TableName::new(name)
+}
+
+fn refused(message: String) -> StoreError {
+    StoreError::new(StoreErrorKind::Unsupported, message)
+}
+
+/// The table and the statements for it.
+pub(super) struct Table {
+    name: String,
+    index: String,
+    migration: String,
+    /// A row's value and until when it is kept.
+    pub(super) select: String,
+    /// Writes a row, whether it is there or not.
+    pub(super) write: String,
+    /// Writes a row that is kept as long as before: its place in the index stays.
+    pub(super) write_value: String,
+    pub(super) delete: String,
+    /// Deletes some of the rows that may go, those first that may longest.
+    pub(super) sweep: String,
+    /// Every row.
+    #[cfg(feature = "testing")]
+    pub(super) every: String,
+}
+
+impl Table {
+    pub(super) fn new(name: TableName) -> Self {
+        let index = name.with("_expires");
+        let insert = format!("INSERT INTO {name} (key, value, expires_at) VALUES (?1, ?2, ?3) ON CONFLICT (key) DO");
+        Table {
+            migration: format!(
+                "CREATE TABLE IF NOT EXISTS {name} (\n    key BLOB PRIMARY KEY NOT NULL,\n    value BLOB NOT NULL,\n    \
+                 expires_at INTEGER\n) STRICT, WITHOUT ROWID;\n\
+                 CREATE INDEX IF NOT EXISTS {index} ON {name} (expires_at);\n"
+            ),
+            select: format!("SELECT value, expires_at FROM {name} WHERE key = ?1"),
+            write: format!("{insert} UPDATE SET value = excluded.value, expires_at = excluded.expires_at"),
+            write_value: format!("UPDATE {name} SET value = ?2 WHERE key = ?1"),
+            delete: format!("DELETE FROM {name} WHERE key = ?1"),
+            sweep: format!(
+                "DELETE FROM {name} WHERE key IN \
+                 (SELECT key FROM {name} WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2)"
+            ),
+            #[cfg(feature = "testing")]
+            every: format!("SELECT key, value FROM {name}"),
+            name: name.bare().to_owned(),
+            index: format!("{}_expires", name.bare()),
+        }
+    }
+
+    /// Whether the table and its index are there; an error when something else has their names.
+    pub(super) fn is_there(&self, connection: &Connection) -> Decided<bool> {
+        let table = self.is_ours(connection, "table", &self.name, COLUMNS)?;
+        let index = self.is_ours(connection, "index", &self.index, "expires_at")?;
+        Ok(table.and_then(|table| Ok(table & index?)))
+    }
+
+    fn is_ours(&self, connection: &Connection, kind: &str, name: &str, expected: &str) -> Decided<bool> {
+        let Some((found_kind, on)) = entry(connection, name)? else { return Ok(Ok(false)) };
+        let found = if kind == "table" { columns(connection, name)? } else { indexed(connection, name)? };
+        if found_kind == kind && on.eq_ignore_ascii_case(&self.name) && found == expected {
+            return Ok(Ok(true));
+        }
+        Ok(Err(refused(format!(
+            "sqlite: {}: there is a {found_kind} {name:?} of another shape, on {on:?} with ({found}), and not the {kind} on \
+             {:?} with ({expected}): choose another name with SqliteStoreBuilder::table, or move that one away",
+            file(connection),
+            self.name
+        ))))
+    }
+
+    /// Makes what is missing.
+    pub(super) fn create(&self, connection: &Connection) -> Result<(), rusqlite::Error> {
+        connection.execute_batch(&format!("BEGIN IMMEDIATE;\n{}COMMIT;", self.migration))
+    }
+}
+
+/// What has a name in the database, and the table that it belongs to.
+fn entry(connection: &Connection, name: &str) -> Result<Option<(String, String)>, rusqlite::Error> {
+    let select = "SELECT type, tbl_name FROM sqlite_schema WHERE name = ?1 COLLATE NOCASE AND type != 'trigger'";
+    connection.query_row(select, [name], |row| Ok((row.get(0)?, row.get(1)?))).optional()
+}
+
+/// The columns of a table or a view.
+fn columns(connection: &Connection, name: &str) -> Result<String, rusqlite::Error> {
+    let mut select = connection.prepare("SELECT name, type, \"notnull\", pk FROM pragma_table_info(?1)")?;
+    let columns = select.query_map([name], |row| {
+        let (name, kind): (String, String) = (row.get(0)?, row.get(1)?);
+        let not_null = if row.get(2)? { " NOT NULL" } else { "" };
+        let primary = if row.get::<_, i64>(3)? == 1 { " PRIMARY KEY" } else { "" };
+        Ok(format!("{name} {kind}{not_null}{primary}"))
+    })?;
+    Ok(columns.collect::<Result<Vec<_>, _>>()?.join(", "))
+}
+
+/// The columns of an index.
+fn indexed(connection: &Connection, name: &str) -> Result<String, rusqlite::Error> {
+    let mut select = connection.prepare("SELECT name FROM pragma_index_info(?1)")?;
+    // An expression has no name.
+    let columns = select.query_map([name], |row| Ok(row.get::<_, Option<String>>(0)?.unwrap_or_default()))?;
+    Ok(columns.collect::<Result<Vec<_>, _>>()?.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn database(table: &Table) -> Connection {
+        let connection = Connection::open_in_memory().unwrap();
+        table.create(&connection).unwrap();
+        connection
+    }
+
+    /// How SQLite goes about a statement.
+    fn plan(connection: &Connection, statement: &str) -> String {
+        let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {statement}")).unwrap();
+        let parameters = vec![1; explain.parameter_count()];
+        let steps = explain.query_map(rusqlite::params_from_iter(parameters), |row| row.get::<_, String>(3)).unwrap();
+        steps.collect::<Result<Vec<_>, _>>().unwrap().join("; ")
+    }
+
+    #[test]
+    fn no_statement_looks_through_the_table() {
+        let table = Table::new(TableName::default());
+        let connection = database(&table);
+        let sweep = plan(&connection, &table.sweep);
+        assert!(sweep.contains("USING COVERING INDEX tidegate_expires (expires_at<?)"), "{sweep}");
+        for statement in [&table.sweep, &table.select, &table.write, &table.write_value, &table.delete] {
+            let plan = plan(&connection, statement);
+            assert!(!plan.contains("SCAN") && !plan.contains("TEMP B-TREE"), "{statement}: {plan}");
+        }
+    }
+
+    #[test]
+    fn the_migration_makes_what_is_looked_for_and_can_be_repeated() {
+        for name in ["tidegate", "Limits_2"] {
+            let table = Table::new(table_name(name).unwrap());
+            let connection = Connection::open_in_memory().unwrap();
+            assert!(!table.is_there(&connection).unwrap().unwrap());
+            for _ in 0..2 {
+                connection.execute_batch(&migration(name).unwrap()).unwrap();
+                assert!(table.is_there(&connection).unwrap().unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn names_that_sqlite_cannot_have_are_refused() {
+        for name in ["main.tidegate", "sqlite_limits", "SQLite_x", "a\"b", ""] {
+            let error = migration(name).unwrap_err();
+            assert_eq!(error.kind(), StoreErrorKind::Unsupported, "{error}");
+        }
+    }
+}

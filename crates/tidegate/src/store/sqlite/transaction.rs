@@ -1,0 +1,132 @@
+//! Decisions inside a transaction of the caller's.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use rusqlite::{Connection, Transaction};
+use tidegate_core::{All, Decision, Request, StoreError, StoreErrorKind};
+
+use super::SqliteStore;
+use super::batch::Batch;
+use super::error::{file, store_error};
+use super::row::When;
+use crate::limiter::{Call, Decides, Error, ask_all};
+use crate::store::stored::Asked;
+
+impl SqliteStore {
+    /// Asks inside a transaction of the caller's: what is taken is committed with it, and rolled back with it.
+    ///
+    /// ```
+    /// use rusqlite::{Connection, TransactionBehavior};
+    /// use tidegate::sqlite::{SqliteStore, migration};
+    /// use tidegate::{Limiter, Quota, minutes};
+    ///
+    /// # fn example(path: &str) -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = SqliteStore::open(path)?;
+    /// let limiter =
+    ///     Limiter::builder().limit("order", Quota::fixed_window(5, minutes(1))?).store(store.clone()).build()?;
+    ///
+    /// let mut connection = Connection::open(path)?;
+    /// let mut transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    /// let decision = store.in_transaction(&mut transaction).ask(limiter.limit("order", "alice"))?;
+    /// if decision.allowed() {
+    ///     transaction.execute("INSERT INTO orders (who) VALUES ('alice')", [])?;
+    ///     transaction.commit()?; // both, or neither
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// The transaction's database has to have the table: it is usually the file of this store, and for another one there
+    /// is [`migration`](super::migration). The store's own thread waits meanwhile, as long as the transaction holds the
+    /// lock, so keep it short, and do not await the limiter inside of it.
+    ///
+    /// A transaction that reads before it writes may find that another connection has written in between. That is an
+    /// error that says so, and the transaction has to be run again; one that begins with `BEGIN IMMEDIATE` never meets it.
+    ///
+    /// No timeout, breaker or failure policy stands around this: an error is the caller's to act on.
+    pub fn in_transaction<'a>(&'a self, transaction: &'a mut Transaction<'_>) -> InTransaction<'a> {
+        InTransaction { store: self, connection: transaction }
+    }
+}
+
+/// Where limits are asked inside a transaction of the caller's; see [`SqliteStore::in_transaction`].
+pub struct InTransaction<'a> {
+    store: &'a SqliteStore,
+    connection: &'a Connection,
+}
+
+impl InTransaction<'_> {
+    /// The answer to one call. An `acquire` is refused, because it waits.
+    pub fn ask(&self, call: Call<'_>) -> Result<Decision, Error> {
+        at_once(call.ask(self))
+    }
+
+    /// Takes all of the calls or nothing, as [`Limiter::all`](crate::Limiter::all) does.
+    pub fn all<'c>(&self, calls: impl IntoIterator<Item = Call<'c>>) -> Result<All, Error> {
+        let calls: Vec<_> = calls.into_iter().collect();
+        at_once(ask_all(&calls, self))
+    }
+
+    /// The time, in a transaction that is still going on.
+    fn now(&self) -> Result<When, StoreError> {
+        if self.connection.is_autocommit() {
+            // After some errors SQLite rolls back by itself. What is written from then on would be committed at once.
+            let message = format!("sqlite: {}: the transaction has ended already", file(self.connection));
+            return Err(StoreError::new(StoreErrorKind::Unavailable, message));
+        }
+        Ok(When { at: self.store.inner.clock.now(), given: false })
+    }
+
+    fn batch(&self) -> Batch<'_> {
+        Batch::new(self.connection, &self.store.inner.table)
+    }
+
+    fn in_words(&self, error: rusqlite::Error) -> StoreError {
+        store_error(error, self.connection)
+    }
+
+    /// Writes all rows or none of them, whatever the caller does about an error.
+    fn write_all(&self, batch: Batch<'_>) -> Result<(), rusqlite::Error> {
+        self.connection.execute_batch("SAVEPOINT tidegate_all")?;
+        let written = batch.write();
+        let end = if written.is_ok() { "" } else { "ROLLBACK TO tidegate_all; " };
+        let ended = self.connection.execute_batch(&format!("{end}RELEASE tidegate_all"));
+        // When SQLite has rolled back everything, there is nothing left to end.
+        written.and(ended)
+    }
+}
+
+impl Decides for InTransaction<'_> {
+    async fn decide(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
+        let (when, name) = (self.now()?, self.store.inner.rows.name(request));
+        let mut batch = self.batch();
+        let decided = batch.step(&name, request.quota, request.op, when).map_err(|error| self.in_words(error))?;
+        batch.write().map_err(|error| self.in_words(error))?;
+        decided
+    }
+
+    async fn decide_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
+        let (when, asked) = (self.now()?, Asked::new(requests, |request| self.store.inner.rows.name(request))?);
+        let mut batch = self.batch();
+        let decided = batch.all(&asked.names, &asked.entries, when).map_err(|error| self.in_words(error))?;
+        self.write_all(batch).map_err(|error| self.in_words(error))?;
+        decided
+    }
+
+    async fn decide_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
+        let mut decisions = Vec::with_capacity(requests.len());
+        for request in requests {
+            decisions.push(self.decide(request).await);
+        }
+        decisions
+    }
+}
+
+/// A future that has nothing to wait for.
+fn at_once<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => output,
+        Poll::Pending => unreachable!("a transaction answers at once"),
+    }
+}

@@ -1,0 +1,8 @@
+//! The Redis store while servers break.
+
+mod clock;
+mod cluster;
+mod scripts;
+mod server;
+mod single;
+mod stored;

@@ -1,0 +1,15 @@
+//! The Postgres store against real servers: Postgres, and PgBouncer before it.
+//!
+//! `cargo xtask test` gets and starts them; by hand, `cargo xtask servers` does, and says what to export.
+
+mod bad_input;
+mod beside_memory;
+mod conformance;
+mod full_disk;
+mod killed;
+mod processes;
+mod schema;
+mod support;
+mod sweeping;
+mod together;
+mod transaction;

@@ -1,0 +1,102 @@
+//! The table: made when it is missing, left alone when it is somebody else's.
+
+use tidegate::postgres::{PostgresStore, migration};
+use tidegate::{Limiter, Quota, StoreErrorKind, minutes};
+
+use crate::support::{builder, client, run, store_in, unique, url};
+
+fn limiter(store: PostgresStore) -> Limiter {
+    Limiter::builder().limit("login", Quota::fixed_window(5, minutes(1)).unwrap()).store(store).build().unwrap()
+}
+
+/// What is in the database beside what Postgres brings, tables and functions, whose name has this in it.
+fn made(what: &str) -> Vec<String> {
+    let query = "SELECT relname::text FROM pg_class WHERE relname LIKE $1 AND relkind IN ('r', 'i') \
+                 UNION ALL SELECT proname::text FROM pg_proc WHERE proname LIKE $1 ORDER BY 1";
+    let rows = run(client().query(query, &[&format!("%{what}%")])).unwrap();
+    rows.iter().map(|row| row.get::<_, String>(0).replace(what, "T")).collect()
+}
+
+#[test]
+fn everything_is_made_once_and_nothing_else() {
+    let table = unique("made");
+    let first = limiter(store_in(&table));
+    let all = ["T", "T_all_v1", "T_expires", "T_next_v1", "T_pkey", "T_step_v1", "T_until_v1"];
+    assert_eq!(made(&table), all);
+    assert_eq!(run(first.limit("login", "u").into_future()).unwrap().remaining(), 4);
+    // Whoever comes later finds it, and what is in it.
+    assert_eq!(run(limiter(store_in(&table)).limit("login", "u").into_future()).unwrap().remaining(), 3);
+    assert_eq!(made(&table), all);
+}
+
+#[test]
+fn the_migration_can_be_run_by_hand_and_again() {
+    let table = unique("by_hand");
+    let sql = migration(&table).unwrap();
+    let client = client();
+    run(async {
+        client.batch_execute(&sql).await.unwrap();
+        client.batch_execute(&sql).await.unwrap();
+    });
+    assert_eq!(run(limiter(store_in(&table)).limit("login", "u").into_future()).unwrap().remaining(), 4);
+}
+
+#[test]
+fn a_role_that_may_only_read_and_write_needs_no_more() {
+    let (table, role) = (unique("rights"), unique("role"));
+    let limited = format!("{}&user={role}", url().replace("tidegate@", ""));
+    run(client().batch_execute(&format!("CREATE ROLE {role} LOGIN"))).unwrap();
+    let error = run(builder(&table).connect(&limited)).unwrap_err();
+    assert!(error.to_string().contains("permission denied") && error.to_string().contains("migration"), "{error}");
+    let grant = format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO {role}");
+    run(client().batch_execute(&(migration(&table).unwrap() + &grant))).unwrap();
+    let limiter = limiter(run(builder(&table).connect(&limited)).unwrap());
+    assert_eq!(run(limiter.limit("login", "u").into_future()).unwrap().remaining(), 4);
+}
+
+#[test]
+fn a_table_of_another_shape_is_left_alone() {
+    let shapes = [
+        ("id int, name text", "id integer, name text"),
+        ("key bytea, quota bytea, state bigint[]", "found key bytea, quota bytea, state bigint[];"),
+        ("key text PRIMARY KEY, quota bytea, state bigint[], expires_at bigint", "key text"),
+        ("key bytea, quota bytea, state bigint[], expires_at bigint", "no primary key on `key`"),
+        (
+            "key bytea, quota bytea, state bigint[], expires_at bigint, PRIMARY KEY (key, quota)",
+            "no primary key on `key`",
+        ),
+    ];
+    for (columns, said) in shapes {
+        let table = unique("shape");
+        run(client().batch_execute(&format!("CREATE TABLE {table} ({columns})"))).unwrap();
+        let before = made(&table);
+        let error = run(builder(&table).connect(&url())).unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Unsupported, "{error}");
+        assert!(error.to_string().contains(said) && error.to_string().contains("another name"), "{error}");
+        assert_eq!(made(&table), before, "nothing was made beside it");
+    }
+}
+
+#[test]
+fn a_schema_of_its_own() {
+    let schema = unique("app");
+    run(client().batch_execute(&format!("CREATE SCHEMA {schema}"))).unwrap();
+    let table = format!("{schema}.limits");
+    assert_eq!(run(limiter(store_in(&table)).limit("login", "u").into_future()).unwrap().remaining(), 4);
+    assert_eq!(run(limiter(store_in(&table)).limit("login", "u").into_future()).unwrap().remaining(), 3);
+    // Found where it was made, whatever else has the same name.
+    let count = run(client().query_one(&format!("SELECT count(*) FROM {table}"), &[])).unwrap();
+    assert_eq!(count.get::<_, i64>(0), 1);
+}
+
+#[test]
+fn a_table_that_is_gone_is_an_error_and_comes_back_with_the_migration() {
+    let table = unique("gone");
+    let limiter = limiter(store_in(&table));
+    run(client().batch_execute(&format!("DROP TABLE {table}"))).unwrap();
+    let error = run(limiter.limit("login", "u").into_future()).unwrap_err();
+    assert!(error.to_string().contains(&format!("relation \"{table}\" does not exist")), "{error}");
+    assert!(!error.is_retryable());
+    run(client().batch_execute(&migration(&table).unwrap())).unwrap();
+    assert_eq!(run(limiter.limit("login", "u").into_future()).unwrap().remaining(), 4);
+}

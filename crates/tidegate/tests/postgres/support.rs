@@ -1,0 +1,69 @@
+//! Stores on the servers that `cargo xtask test` has started.
+
+use std::future::Future;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tidegate::postgres::{PostgresStore, PostgresStoreBuilder};
+use tidegate::{Clock, SystemClock};
+use tidegate_testkit::Subject;
+use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::{Client, NoTls};
+
+/// One runtime for all tests: connections belong to one.
+static RUNTIME: LazyLock<Runtime> =
+    LazyLock::new(|| Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap());
+
+pub(crate) fn run<T>(work: impl Future<Output = T>) -> T {
+    RUNTIME.block_on(work)
+}
+
+/// The value of a variable that `cargo xtask servers` says.
+pub(crate) fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| {
+        panic!("{name} is not set: run `cargo xtask test`, or `cargo xtask servers` and export what it prints")
+    })
+}
+
+/// A name that nobody has used before, for tables and prefixes.
+pub(crate) fn unique(what: &str) -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let (now, next) = (SystemClock.now().as_micros(), NEXT.fetch_add(1, Ordering::Relaxed));
+    format!("{what}_{now}_{}_{next}", std::process::id())
+}
+
+/// The address of the shared server, where a commit does not wait for the disk: most tests are not about that.
+pub(crate) fn url() -> String {
+    format!("{}?options=-c%20synchronous_commit%3Doff", variable("TIDEGATE_POSTGRES_URL"))
+}
+
+/// A store on the shared server, in a table of its own.
+pub(crate) fn store() -> PostgresStore {
+    store_in(&unique("t"))
+}
+
+pub(crate) fn store_in(table: &str) -> PostgresStore {
+    run(builder(table).connect(&url())).unwrap()
+}
+
+pub(crate) fn builder(table: &str) -> PostgresStoreBuilder {
+    PostgresStore::builder().table(table).unwrap()
+}
+
+/// A connection of the test's own to the shared server.
+pub(crate) fn client() -> Client {
+    client_to(&url())
+}
+
+pub(crate) fn client_to(url: &str) -> Client {
+    run(async {
+        let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client
+    })
+}
+
+/// What the suite and the oracle look at. Those of one store share its table and not their keys.
+pub(crate) fn subject(store: &PostgresStore) -> Subject<PostgresStore> {
+    Subject::new(store.clone()).prefixed(unique("p")).run_with(run)
+}

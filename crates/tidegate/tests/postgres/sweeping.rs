@@ -1,0 +1,135 @@
+//! Rows that are as good as new are forgotten, and no others.
+
+use tidegate::postgres::PostgresStore;
+use tidegate::{Limiter, Quota, hours, millis};
+use tidegate_servers::wait_until;
+
+use crate::support::{client, run, store_in, unique};
+
+fn limiter(store: &PostgresStore) -> Limiter {
+    Limiter::builder()
+        .limit("short", Quota::token_bucket(1, millis(1)).unwrap())
+        .limit("many", Quota::token_bucket(1_000, hours(1)).unwrap())
+        .limit("long", Quota::token_bucket(1, hours(1)).unwrap())
+        .store(store.clone())
+        .build()
+        .unwrap()
+}
+
+fn rows(table: &str) -> i64 {
+    run(client().query_one(&format!("SELECT count(*) FROM {table}"), &[])).unwrap().get(0)
+}
+
+/// Lets time pass for all rows of a table: as much as it takes for those of `short` and not for those of `long`.
+fn an_age_later(table: &str) {
+    run(client().execute(&format!("UPDATE {table} SET expires_at = expires_at - 100000000"), &[])).unwrap();
+}
+
+fn take(limiter: &Limiter, limit: &str, keys: std::ops::Range<u32>) {
+    for key in keys {
+        assert!(run(limiter.limit(limit, key).into_future()).unwrap().allowed());
+    }
+}
+
+#[test]
+fn on_demand_everything_that_is_as_good_as_new_goes_and_nothing_else() {
+    let table = unique("sweep");
+    let store = store_in(&table);
+    let limiter = limiter(&store);
+    take(&limiter, "long", 0..20);
+    take(&limiter, "short", 0..60);
+    assert_eq!(run(store.sweep()).unwrap(), 0, "a minute of grace has not passed");
+    an_age_later(&table);
+    assert_eq!(run(store.sweep()).unwrap(), 60);
+    assert_eq!((run(store.sweep()).unwrap(), rows(&table)), (0, 20));
+    assert!(!run(limiter.limit("long", 3_u32).into_future()).unwrap().allowed(), "what was used is not forgotten");
+}
+
+#[test]
+fn calls_sweep_a_little_now_and_then() {
+    let table = unique("calls");
+    let store = store_in(&table);
+    let limiter = limiter(&store);
+    take(&limiter, "short", 0..90);
+    an_age_later(&table);
+    assert_eq!(rows(&table), 90);
+    // The hundredth decision lets a batch be swept.
+    take(&limiter, "long", 0..10);
+    assert!(wait_until(|| rows(&table) == 10), "{} rows are left", rows(&table));
+}
+
+#[test]
+fn a_row_that_is_used_again_is_kept() {
+    let table = unique("again");
+    let limiter = limiter(&store_in(&table));
+    let client = client();
+    // How long it is kept, in minutes.
+    let kept = || -> i64 {
+        let query =
+            format!("SELECT (expires_at - extract(epoch FROM now()) * 1000000)::bigint / 60000000 FROM {table}");
+        run(client.query_one(&query, &[])).unwrap().get(0)
+    };
+    let take = |cost| assert!(run(limiter.limit("many", "u").cost(cost).into_future()).unwrap().allowed());
+    take(200); // 12 minutes' worth
+    assert!((18..=19).contains(&kept()), "{}", kept());
+    take(50); // 15 minutes' worth, which is covered
+    assert!((18..=19).contains(&kept()), "{}", kept());
+    take(150); // 24 minutes' worth, which is not
+    assert!((36..=37).contains(&kept()), "{}", kept());
+}
+
+/// Somebody's long transaction holds a row's lock: a sweep goes around it.
+#[test]
+fn a_sweep_waits_for_nobody() {
+    let table = unique("locked");
+    let store = store_in(&table);
+    take(&limiter(&store), "short", 0..10);
+    an_age_later(&table);
+    let mut holder = client();
+    run(async {
+        let transaction = holder.transaction().await.unwrap();
+        let lock = format!("SELECT key FROM {table} ORDER BY key LIMIT 3 FOR UPDATE");
+        transaction.query(&lock, &[]).await.unwrap();
+        assert_eq!(store.sweep().await.unwrap(), 7);
+        transaction.rollback().await.unwrap();
+        assert_eq!(store.sweep().await.unwrap(), 3);
+    });
+}
+
+#[test]
+fn the_sweep_uses_the_index() {
+    let table = unique("plan");
+    let _store = store_in(&table);
+    let client = client();
+    let fill = format!(
+        "INSERT INTO {table} SELECT int4send(i), '\\x00', '{{1}}', 9000000000000000 FROM generate_series(1, 20000) AS i"
+    );
+    run(client.batch_execute(&format!("{fill}; ANALYZE {table}"))).unwrap();
+    let sweep = include_str!("../../src/store/postgres/sql/sweep.sql").replace("{table}", &table).replace("$1", "200");
+    let plan = run(client.query(&format!("EXPLAIN {sweep}"), &[])).unwrap();
+    let plan: Vec<String> = plan.iter().map(|row| row.get(0)).collect();
+    assert!(plan.iter().any(|line| line.contains(&format!("Index Scan using {table}_expires"))), "{plan:#?}");
+    assert!(!plan.iter().any(|line| line.contains("Seq Scan")), "{plan:#?}");
+}
+
+/// Most writes leave both indexes alone: the row's next version is on the same page, and kept as long.
+#[test]
+fn a_busy_key_does_not_bloat_the_indexes() {
+    let table = unique("hot");
+    let store = store_in(&table);
+    let limiter = limiter(&store);
+    assert!(run(limiter.limit("many", "u").cost(600).into_future()).unwrap().allowed());
+    for _ in 0..100 {
+        assert!(run(limiter.limit("many", "u").into_future()).unwrap().allowed());
+    }
+    let client = client();
+    let statistics = format!("SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = '{table}'");
+    let mut seen = (0, 0);
+    wait_until(|| {
+        let row = run(client.query_one(&statistics, &[])).unwrap();
+        seen = (row.get::<_, i64>(0), row.get::<_, i64>(1));
+        seen.0 >= 100
+    });
+    assert_eq!(seen.0, 100);
+    assert!(seen.1 >= 95, "{} of 100 updates left the indexes alone", seen.1);
+}

@@ -1,0 +1,141 @@
+//! Decisions inside the caller's own transaction.
+
+use tidegate::postgres::PostgresStore;
+use tidegate::{Error, Limit, Limiter, MAX_PERIOD, Quota, ShardBy, millis};
+use tokio_postgres::IsolationLevel;
+
+use crate::support::{client, run, store, store_in, unique};
+
+fn limiter(store: &PostgresStore) -> Limiter {
+    let quota = |capacity| Quota::token_bucket(1, MAX_PERIOD).unwrap().capacity(capacity).unwrap();
+    let spread = Limit::new(Quota::sliding_log(8, MAX_PERIOD).unwrap()).shards(4).unwrap().shard_by(ShardBy::Spread);
+    Limiter::builder()
+        .limit("orders", quota(3))
+        .limit("mails", quota(1))
+        .limit("spread", spread)
+        .store(store.clone())
+        .build()
+        .unwrap()
+}
+
+#[test]
+fn what_is_taken_is_taken_with_the_commit_and_given_back_with_the_rollback() {
+    let (store, mut client) = (store(), client());
+    let limiter = limiter(&store);
+    run(async {
+        let remaining = async || limiter.check("orders", "u").await.unwrap().remaining();
+        let mut tx = client.transaction().await.unwrap();
+        let decision = store.in_transaction(&mut tx).ask(limiter.limit("orders", "u").cost(2)).await.unwrap();
+        assert_eq!((decision.allowed(), decision.remaining()), (true, 1));
+        assert_eq!(store.in_transaction(&mut tx).ask(limiter.check("orders", "u")).await.unwrap().remaining(), 1);
+        assert_eq!(remaining().await, 3, "nobody else sees it yet");
+        tx.rollback().await.unwrap();
+        assert_eq!(remaining().await, 3);
+
+        let mut tx = client.transaction().await.unwrap();
+        let within = store.in_transaction(&mut tx);
+        assert!(within.ask(limiter.limit("orders", "u").cost(2)).await.unwrap().allowed());
+        assert!(!within.ask(limiter.limit("orders", "u").cost(2)).await.unwrap().allowed());
+        within.ask(limiter.refund("orders", "u")).await.unwrap();
+        tx.commit().await.unwrap();
+        assert_eq!(remaining().await, 2);
+        limiter.reset("orders", "u").await.unwrap();
+        assert_eq!(remaining().await, 3);
+    });
+}
+
+#[test]
+fn all_or_nothing_and_spread_limits_too() {
+    let (store, mut client) = (store(), client());
+    let limiter = limiter(&store);
+    run(async {
+        let mut tx = client.transaction().await.unwrap();
+        let within = store.in_transaction(&mut tx);
+        let both = || [limiter.limit("orders", "u"), limiter.limit("mails", "u")];
+        assert!(within.all(both()).await.unwrap().allowed());
+        assert!(!within.all(both()).await.unwrap().allowed());
+        assert!(within.all([]).await.unwrap().allowed());
+        let mut admitted = 0;
+        for _ in 0..40 {
+            admitted += u32::from(within.ask(limiter.limit("spread", "u")).await.unwrap().allowed());
+        }
+        assert_eq!(admitted, 8);
+        tx.rollback().await.unwrap();
+        assert_eq!(limiter.check("spread", "u").await.unwrap().remaining(), 8);
+        assert_eq!(limiter.check("mails", "u").await.unwrap().remaining(), 1);
+    });
+}
+
+#[test]
+fn what_is_misused_is_an_error_and_breaks_nothing() {
+    let (store, mut client) = (store(), client());
+    let limiter = limiter(&store);
+    run(async {
+        let mut tx = client.transaction().await.unwrap();
+        let within = store.in_transaction(&mut tx);
+        let acquire = within.ask(limiter.acquire("orders", "u", millis(1))).await.unwrap_err();
+        assert!(acquire.to_string().contains("transaction open while it waits"), "{acquire}");
+        assert!(matches!(within.ask(limiter.limit("nobody", "u")).await, Err(Error::UnknownLimit(_))));
+        assert!(within.ask(limiter.limit("orders", "u").cost(0)).await.is_err());
+        assert!(within.ask(limiter.limit("orders", "u")).await.unwrap().allowed());
+        tx.commit().await.unwrap();
+    });
+}
+
+/// Whoever asks while another's transaction has the row waits for it, and then decides by what it left.
+#[test]
+fn others_wait_for_the_row_and_see_what_came_of_it() {
+    let (store, mut client) = (store(), client());
+    let limiter = limiter(&store);
+    run(async {
+        let mut tx = client.transaction().await.unwrap();
+        assert!(store.in_transaction(&mut tx).ask(limiter.limit("mails", "u")).await.unwrap().allowed());
+        let other = tokio::spawn({
+            let limiter = limiter.clone();
+            async move { limiter.limit("mails", "u").await.unwrap().allowed() }
+        });
+        tx.commit().await.unwrap();
+        assert!(!other.await.unwrap());
+    });
+}
+
+#[test]
+fn a_wait_for_somebodys_long_transaction_ends() {
+    let (store, mut client) = (store(), client());
+    let limiter = limiter(&store);
+    run(async {
+        assert!(limiter.limit("orders", "u").await.unwrap().allowed());
+        let mut tx = client.transaction().await.unwrap();
+        assert!(store.in_transaction(&mut tx).ask(limiter.limit("orders", "u")).await.unwrap().allowed());
+        let error = limiter.limit("orders", "u").await.unwrap_err();
+        assert!(error.is_retryable() && error.to_string().contains("lock timeout"), "{error}");
+        tx.rollback().await.unwrap();
+        assert_eq!(limiter.check("orders", "u").await.unwrap().remaining(), 2);
+    });
+}
+
+/// Stricter isolation: a transaction that was overtaken is told so, and has taken nothing.
+#[test]
+fn a_snapshot_that_is_too_old_is_an_error_that_can_be_retried() {
+    let table = unique("isolation");
+    let (store, mut client) = (store_in(&table), client());
+    let limiter = limiter(&store);
+    for level in [IsolationLevel::RepeatableRead, IsolationLevel::Serializable] {
+        for used_before in [true, false] {
+            run(async {
+                limiter.reset("orders", "u").await.unwrap();
+                if used_before {
+                    assert!(limiter.limit("orders", "u").await.unwrap().allowed());
+                }
+                let mut tx = client.build_transaction().isolation_level(level).start().await.unwrap();
+                tx.query("SELECT 1", &[]).await.unwrap(); // the snapshot is taken here
+                let before = limiter.limit("orders", "u").await.unwrap().remaining();
+                let error = store.in_transaction(&mut tx).ask(limiter.limit("orders", "u")).await.unwrap_err();
+                assert!(error.is_retryable(), "{level:?}: {error}");
+                assert!(error.to_string().contains("could not serialize"), "{level:?}: {error}");
+                tx.rollback().await.unwrap();
+                assert_eq!(limiter.check("orders", "u").await.unwrap().remaining(), before);
+            });
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! The SQLite store, each test in a folder of its own.
+//!
+//! The tests of a full disk and of a read-only one mount a small file system in a namespace of their own. That needs
+//! Linux, `unshare` and `mount`, and either root or user namespaces.
+
+mod bad_input;
+mod batches;
+mod conformance;
+mod disks;
+mod durability;
+mod processes;
+mod resilience;
+mod support;
+mod sweeping;
+mod transaction;
+mod writer;

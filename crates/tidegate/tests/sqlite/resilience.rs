@@ -1,0 +1,77 @@
+//! A file that is locked for long, with everything around the store that should be around it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate::resilience::{BreakerState, Resilience, Resilient};
+use tidegate::sqlite::SqliteStore;
+use tidegate::{Limit, Limiter, MAX_PERIOD, OnStoreError, Quota, Reason, millis};
+use tokio::time::Instant;
+
+use crate::support::{Folder, ask, run};
+
+const CAPACITY: u64 = 40;
+const REPLICAS: u32 = 4;
+const TIMEOUT: Duration = millis(50);
+const PAUSE: Duration = millis(100);
+
+/// How much later than its timeout a call may end on a busy machine, which is far from the busy timeout of five seconds.
+const SCHEDULING: Duration = millis(1_000);
+
+fn service(folder: &Folder) -> (Limiter, Arc<Resilient<SqliteStore>>) {
+    let resilience =
+        Resilience::default().name("sqlite").timeout(TIMEOUT).breaker(3, PAUSE).expected_replicas(REPLICAS);
+    let store = Arc::new(resilience.build(folder.store()));
+    let quota = Quota::token_bucket(1, MAX_PERIOD).unwrap().capacity(CAPACITY).unwrap();
+    let limits = OnStoreError::ALL.map(|policy| (policy.as_str(), Limit::new(quota).on_store_error(policy)));
+    let limiter = Limiter::builder().limits(limits).store(Arc::clone(&store)).build().unwrap();
+    (limiter, store)
+}
+
+#[test]
+fn a_file_that_is_locked_for_long_is_for_the_policies_and_then_it_goes_on() {
+    let folder = Folder::new();
+    let (limiter, store) = service(&folder);
+    for policy in OnStoreError::ALL {
+        assert_eq!(ask(limiter.limit(policy.as_str(), "alice")).unwrap().remaining(), CAPACITY - 1);
+    }
+
+    let lock = folder.lock();
+    for _ in 0..5 {
+        let began = Instant::now();
+        let open = ask(limiter.limit("open", "alice")).unwrap();
+        assert_eq!((open.allowed(), open.reason()), (true, Some(Reason::Store)));
+        let error = ask(limiter.limit("closed", "alice")).unwrap_err();
+        assert!(error.is_retryable(), "{error}");
+        let local = ask(limiter.limit("local", "alice")).unwrap();
+        assert_eq!(local.limit(), CAPACITY / u64::from(REPLICAS));
+        assert!(began.elapsed() < 3 * TIMEOUT + SCHEDULING, "{:?}", began.elapsed());
+    }
+    assert_ne!(store.breaker(), BreakerState::Closed);
+    drop(lock);
+
+    let resumed = run(async {
+        for _ in 0..500 {
+            let decision = limiter.limit("closed", "bob").await;
+            if decision.is_ok() && store.breaker() == BreakerState::Closed {
+                return true;
+            }
+            tokio::time::sleep(millis(10)).await;
+        }
+        false
+    });
+    assert!(resumed, "the breaker is {:?}", store.breaker());
+    // Nothing was spent by calls that were given up.
+    for policy in OnStoreError::ALL {
+        assert_eq!(ask(limiter.limit(policy.as_str(), "alice")).unwrap().remaining(), CAPACITY - 2);
+    }
+}
+
+#[test]
+fn a_mistake_is_an_error_whatever_the_policy() {
+    let folder = Folder::new();
+    let (limiter, _) = service(&folder);
+    let two = Quota::token_bucket(2, MAX_PERIOD).unwrap();
+    let calls = [limiter.limit("open", "alice"), limiter.limit("open", "alice").quota(&two)];
+    assert!(run(limiter.all(calls)).unwrap_err().is_misuse());
+}

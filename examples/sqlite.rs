@@ -1,0 +1,72 @@
+//! Limits in a file: they survive a restart, and a decision can be part of your own transaction.
+//!
+//! `cargo run -p tidegate-examples --example sqlite -- limits.db`, or without an argument in a file that is removed at the
+//! end.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, TransactionBehavior};
+use tidegate::resilience::Resilience;
+use tidegate::sqlite::SqliteStore;
+use tidegate::{Clock, Limiter, Quota, SystemClock, hours};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let given = std::env::args_os().nth(1).map(PathBuf::from);
+    let path = given
+        .clone()
+        .unwrap_or_else(|| std::env::temp_dir().join(format!("tidegate-example-{}.db", std::process::id())));
+    let prefix = format!("example-{}", SystemClock.now().as_micros()); // so that every run starts anew
+
+    let (limiter, sqlite) = open(&path, &prefix)?;
+    for order in 1..=2 {
+        println!("order {order}: {} left", limiter.limit("orders", "alice").await?.remaining());
+    }
+    // The end of a program, or of this part of it.
+    limiter.close().await;
+    drop((limiter, sqlite));
+
+    let (limiter, sqlite) = open(&path, &prefix)?;
+    println!("opened again: {} left", limiter.check("orders", "alice").await?.remaining());
+
+    // A transaction of your own, on a connection of your own.
+    let mut connection = Connection::open(&path)?;
+    for keeps in [false, true, true] {
+        let mut transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let decision = sqlite.in_transaction(&mut transaction).ask(limiter.limit("orders", "alice"))?;
+        if !decision.allowed() {
+            println!("an order: denied, and nothing was taken");
+            continue;
+        }
+        // Here the order would be written.
+        if keeps {
+            transaction.commit()?;
+        } else {
+            transaction.rollback()?;
+        }
+        let done = if keeps { "committed" } else { "rolled back" };
+        println!("an order, {done}: {} left in the transaction", decision.remaining());
+    }
+    println!("and afterwards: {} left", limiter.check("orders", "alice").await?.remaining());
+
+    drop(connection);
+    limiter.reset("orders", "alice").await?;
+    // Everything is in one file then.
+    limiter.close().await;
+    if given.is_none() {
+        std::fs::remove_file(path)?;
+    }
+    Ok(())
+}
+
+/// Three orders an hour, in this file. The store is needed beside the limiter for transactions only.
+fn open(path: &Path, prefix: &str) -> Result<(Limiter, SqliteStore), Box<dyn Error>> {
+    // Makes the file and the table `tidegate` when they are missing.
+    let sqlite = SqliteStore::open(path)?;
+    // No call takes longer than 50 ms, and each limit's policy answers when the file is locked or the disk is full.
+    let store = Resilience::default().name("sqlite").build(sqlite.clone());
+    let limiter =
+        Limiter::builder().prefix(prefix).limit("orders", Quota::fixed_window(3, hours(1))?).store(store).build()?;
+    Ok((limiter, sqlite))
+}
