@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser, Subcommand};
+
+use crate::store::StoreUrl;
 
 /// Rate limiting and admission control.
 ///
@@ -21,8 +24,10 @@ Examples:
   tidegate check limits.toml                        is this config right?
   tidegate simulate --config limits.toml --trace requests.jsonl
                                                     what would it have decided?
+  tidegate simulate --config limits.toml --trace requests.jsonl --store redis://127.0.0.1/
+                                                    and does Redis decide the same?
 
-Exit codes: 0 all went well, 1 bad input, 2 wrong usage.";
+Exit codes: 0 all went well, 1 bad input or a store that cannot be used, 2 wrong usage.";
 
 /// What the program can do.
 #[derive(Debug, Subcommand)]
@@ -65,18 +70,36 @@ pub struct Simulate {
     /// The trace, one JSON object a line; - is standard input
     #[arg(long, value_name = "FILE|-")]
     pub trace: PathBuf,
-    /// How many keys there is room for, at about 29 bytes each
-    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
-    pub max_keys: u64,
+    /// Where the state of keys lives: memory, sqlite:PATH, redis://... or postgres://...
+    #[arg(long, value_name = "STORE", default_value = "memory")]
+    pub store: StoreUrl,
+    /// How many keys there is room for in memory, at about 29 bytes each [default: 1000000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub max_keys: Option<u64>,
     /// Print no decisions, only the summary
     #[arg(long)]
     pub summary_only: bool,
+}
+
+/// How many keys there is room for in memory, unless said otherwise.
+pub(crate) const MAX_KEYS: u64 = 1_000_000;
+
+impl Simulate {
+    /// What clap says of arguments that are wrong.
+    pub(crate) fn wrong(kind: ErrorKind, message: &str) -> clap::Error {
+        let mut command = Cli::command();
+        // Built, so that the verb's usage begins with the name of the program.
+        command.build();
+        let command = command.find_subcommand_mut("simulate").expect("it is a verb");
+        command.error(kind, message)
+    }
 }
 
 const SIMULATE_EXAMPLES: &str = "\
 Examples:
   tidegate simulate --config limits.toml --trace requests.jsonl > decisions.jsonl
   zcat requests.jsonl.gz | tidegate simulate --config limits.toml --trace - --summary-only
+  tidegate simulate --config limits.toml --trace requests.jsonl --store sqlite:/tmp/limits.db | cmp - decisions.jsonl
 
 A line of a trace:
   {\"at_ms\":0,\"op\":\"limit\",\"limit\":\"api\",\"key\":\"u1\",\"cost\":1}
@@ -89,4 +112,12 @@ A line of a trace:
 A line of the output, one for each line of the trace, in order:
   {\"allowed\":true,\"limit\":5,\"remaining\":4,\"retry_after_ms\":null,\"reset_after_ms\":60000,\"reason\":null}
 
-Decisions go to standard output, everything else to standard error.";
+Decisions go to standard output, everything else to standard error.
+
+A store, all of which give the same decisions:
+  memory                                       this process's memory; by far the fastest
+  sqlite:PATH                                  an SQLite file, made if it is missing, and put into WAL mode
+  redis://[USER:PASSWORD@]HOST[:PORT][/DB]     Redis or Valkey, without TLS
+  postgres://USER[:PASSWORD]@HOST[:PORT]/DB    Postgres, without TLS
+Other than memory, a store may be in use: the replay writes its keys under a prefix of its own, simulate-PID-TIME, and
+removes them at the end, also after a bad line or Ctrl-C. In a database that had none, the empty table `tidegate` stays.";

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use tidegate::config::{Config, Syntax};
 
 use crate::failure::Failure;
-use crate::simulate::{Progress, Replay};
+use crate::simulate::{Place, Progress, Replay};
 
 const CONFIG: &str = include_str!("../samples/demo.toml");
 const TRACE: &str = include_str!("../samples/demo.jsonl");
@@ -36,7 +36,7 @@ Next:
 
 pub(crate) fn run() -> Result<(), Failure> {
     let config = Config::parse(CONFIG, Syntax::Toml, "demo.toml")?;
-    let mut replay = Replay::new(&config, 10_000, Progress::none())?;
+    let mut replay = Replay::new(&config, Place::memory(10_000), Progress::none())?;
     replay.run(TRACE.as_bytes(), "demo.jsonl", None::<&mut io::Sink>)?;
     let mut out = io::stdout().lock();
     let text = format!("{INTRODUCTION}\n{}{NEXT}", indented(&replay.summary()));

@@ -15,6 +15,12 @@ pub(crate) enum Failure {
     /// Something in a trace: `TRACE:LINE:COLUMN: what is wrong`.
     #[error("{0}")]
     Input(String),
+    /// A store that cannot be used: what is wrong, and what to do next.
+    #[error("{0}")]
+    Store(String),
+    /// Arguments that do not go together.
+    #[error(transparent)]
+    Usage(clap::Error),
     /// Standard output was closed by whoever read it.
     #[error("standard output was closed")]
     ReaderLeft,

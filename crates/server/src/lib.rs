@@ -7,14 +7,17 @@ mod demo;
 mod failure;
 mod json;
 mod simulate;
+mod store;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 pub use cli::{Check, Cli, Simulate, Verb};
 use failure::Failure;
+pub use store::StoreUrl;
 
-/// Runs the program: 0 when all went well, 1 for bad input. (Wrong usage is 2, and found before this.)
+/// Runs the program: 0 when all went well, 1 for bad input or a store that cannot be used. (Wrong usage is 2, and most
+/// of it is found before this.)
 pub fn run(cli: Cli) -> ExitCode {
     let done = match &cli.verb {
         Some(Verb::Check(check)) => check::run(check),
@@ -25,6 +28,11 @@ pub fn run(cli: Cli) -> ExitCode {
         // Whoever read the output has had enough, as `head` does: that is no failure.
         Ok(()) | Err(Failure::ReaderLeft) => ExitCode::SUCCESS,
         Err(Failure::Told) => ExitCode::FAILURE,
+        Err(Failure::Usage(error)) => {
+            // As for `say`.
+            let _ = error.print();
+            ExitCode::from(2)
+        }
         Err(failure) => {
             say(&failure.to_string());
             ExitCode::FAILURE

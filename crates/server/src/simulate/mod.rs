@@ -1,20 +1,27 @@
 //! `tidegate simulate`: what a config would have decided about a trace.
 
 mod event;
+mod in_trace_time;
+mod leftovers;
 mod lines;
+mod outside;
+mod place;
 mod progress;
 mod replay;
+mod stop;
 mod tally;
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::path::Path;
 
+use clap::error::ErrorKind;
 use tidegate::config::Config;
 
-use crate::cli::Simulate;
+use crate::cli::{MAX_KEYS, Simulate};
 use crate::failure::Failure;
 use crate::say;
+pub(crate) use place::Place;
 pub(crate) use progress::Progress;
 pub(crate) use replay::Replay;
 
@@ -22,6 +29,7 @@ pub(crate) use replay::Replay;
 const OUTPUT_BUFFER: usize = 64 << 10;
 
 pub(crate) fn run(simulate: &Simulate) -> Result<(), Failure> {
+    let max_keys = room(simulate)?;
     let config = Config::from_path(&simulate.config)?;
     if config.limits().is_empty() {
         let file = simulate.config.display();
@@ -41,13 +49,33 @@ pub(crate) fn run(simulate: &Simulate) -> Result<(), Failure> {
     let stdout = io::stdout();
     // On a terminal the decisions themselves show how far it is.
     let quiet = !simulate.summary_only && stdout.is_terminal();
-    let mut replay = Replay::new(&config, simulate.max_keys as usize, Progress::new(size, quiet))?;
+    let place = Place::open(&simulate.store, max_keys)?;
+    let mut replay = Replay::new(&config, place, Progress::new(size, quiet))?;
     let mut decisions = (!simulate.summary_only).then(|| BufWriter::with_capacity(OUTPUT_BUFFER, stdout.lock()));
     let replayed = replay.run(trace, &name, decisions.as_mut());
     // What was decided before a bad line stays decided, and is told before the complaint.
     let flushed = decisions.map_or(Ok(()), |mut decisions| decisions.flush()).map_err(Failure::of_output);
     replay.progress.finish();
-    flushed.and(replayed)?;
+    let replayed = flushed.and(replayed);
+    if let Err(failure) = replay.finish() {
+        // Both are told; that something was left behind is the one to act upon.
+        if let Err(first @ (Failure::Input(_) | Failure::Output(_))) = replayed {
+            say(&first.to_string());
+        }
+        return Err(failure);
+    }
+    replayed?;
     say(replay.summary().trim_end());
     Ok(())
+}
+
+/// How many keys there is to be room for in memory.
+fn room(simulate: &Simulate) -> Result<usize, Failure> {
+    match simulate.max_keys {
+        Some(_) if !simulate.store.is_memory() => Err(Failure::Usage(Simulate::wrong(
+            ErrorKind::ArgumentConflict,
+            "--max-keys is for --store memory: another store has room for as many as there are",
+        ))),
+        given => Ok(given.unwrap_or(MAX_KEYS) as usize),
+    }
 }

@@ -4,14 +4,14 @@ use std::fmt::Write as _;
 use std::future::IntoFuture;
 use std::io::{Read, Write};
 use std::pin::pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use tidegate::config::Config;
-use tidegate::{Call, Decision, Error, Limiter, ManualClock, MemoryStore, Timestamp};
+use tidegate::{Call, Decision, Error, Limiter, Timestamp};
 
 use super::event::{Event, Op};
 use super::lines::{Lines, MAX_LINE, Next};
+use super::place::Place;
 use super::progress::Progress;
 use super::tally::Tally;
 use crate::failure::Failure;
@@ -19,8 +19,7 @@ use crate::json::write_decision;
 
 pub(crate) struct Replay {
     limiter: Limiter,
-    store: Arc<MemoryStore>,
-    clock: ManualClock,
+    place: Place,
     tally: Tally,
     last: u64,
     /// Lines whose time is before that of the line before them.
@@ -29,12 +28,9 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
-    pub(crate) fn new(config: &Config, max_keys: usize, progress: Progress) -> Result<Self, Failure> {
-        let clock = ManualClock::default();
-        let store = Arc::new(MemoryStore::builder().clock(clock.clone()).max_keys(max_keys).seed(0).build());
-        let limiter = config.limiter().store(Arc::clone(&store)).build();
-        let limiter = limiter.map_err(|error| Failure::Input(error.to_string()))?;
-        Ok(Replay { limiter, store, clock, tally: Tally::new(config), last: 0, backwards: 0, progress })
+    pub(crate) fn new(config: &Config, place: Place, progress: Progress) -> Result<Self, Failure> {
+        let limiter = place.give(config.limiter()).build().map_err(|error| Failure::Input(error.to_string()))?;
+        Ok(Replay { limiter, place, tally: Tally::new(config), last: 0, backwards: 0, progress })
     }
 
     /// Decides about every line, and writes the decisions when somebody wants them.
@@ -73,7 +69,7 @@ impl Replay {
         let at = event.at_ms.0;
         self.backwards += u64::from(at < self.last);
         self.last = at;
-        self.clock.set(Timestamp::from_millis(at));
+        self.place.clock.set(Timestamp::from_millis(at));
         let (limiter, name, key) = (&self.limiter, event.limit.as_ref(), event.key.as_key());
         let call = match event.op {
             Op::Limit => limiter.limit(name, key),
@@ -87,13 +83,15 @@ impl Replay {
         Ok(decision)
     }
 
+    /// Leaves nothing behind in the store, however far it came.
+    pub(super) fn finish(&mut self) -> Result<(), Failure> {
+        self.place.finish()
+    }
+
     /// What was decided, for people.
     pub(crate) fn summary(&self) -> String {
-        // What is as good as new is forgotten sooner or later; now, so that the number is the same in every run.
-        self.store.sweep();
-        let stats = self.store.stats();
-        let mut text = self.tally.to_string();
-        let _ = writeln!(text, "keys held at the end: {}", stats.keys);
+        let (keys, no_room) = self.place.summary();
+        let mut text = format!("{}{keys}", self.tally);
         if self.backwards > 0 {
             let _ = writeln!(
                 text,
@@ -102,19 +100,12 @@ impl Replay {
                 self.backwards
             );
         }
-        if stats.forgotten_busy > 0 {
-            let _ = writeln!(
-                text,
-                "warning: there was no room for all keys, and {} of them were forgotten while they were in use: each got its \
-                 quota back, so these decisions are not exact. Try again with a larger --max-keys",
-                stats.forgotten_busy
-            );
-        }
+        text += no_room.as_deref().unwrap_or_default();
         text
     }
 }
 
-/// The answer to a call. The store is in process, so it is there at once even where it has to be awaited.
+/// The answer to a call. Every store here answers where it is asked, so it is there at once even where it has to be awaited.
 fn answer(call: Call<'_>) -> Result<Decision, Error> {
     if let Some(answer) = call.now() {
         return answer;

@@ -3,6 +3,8 @@
 mod bad_input;
 mod check;
 mod golden;
+mod on_stores;
+mod store;
 mod streams;
 mod usage;
 
@@ -11,6 +13,8 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use store::Store;
+
 fn tidegate() -> Command {
     Command::new(env!("CARGO_BIN_EXE_tidegate"))
 }
@@ -18,6 +22,8 @@ fn tidegate() -> Command {
 /// What a run came to.
 #[derive(Debug)]
 struct Ran {
+    /// Which process it was.
+    id: u32,
     stdout: String,
     stderr: String,
     code: i32,
@@ -31,6 +37,7 @@ fn run_with_input(arguments: &[&str], input: impl AsRef<[u8]>) -> Ran {
     let mut command = tidegate();
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program starts");
+    let id = child.id();
     let mut stdin = child.stdin.take().expect("piped");
     let input = input.as_ref().to_vec();
     // The program may stop reading at a bad line.
@@ -38,6 +45,7 @@ fn run_with_input(arguments: &[&str], input: impl AsRef<[u8]>) -> Ran {
     let output = child.wait_with_output().expect("the program ends");
     writer.join().expect("written");
     Ran {
+        id,
         stdout: String::from_utf8(output.stdout).expect("text"),
         stderr: String::from_utf8(output.stderr).expect("text"),
         code: output.status.code().expect("no signal"),
@@ -54,6 +62,11 @@ fn file(name: &str, text: impl AsRef<[u8]>) -> String {
 /// Replays a trace from standard input.
 fn simulate(config: &str, trace: impl AsRef<[u8]>) -> Ran {
     run_with_input(&["simulate", "--config", config, "--trace", "-"], trace)
+}
+
+/// Replays a trace from standard input on a store.
+fn simulate_on(store: &Store, config: &str, trace: impl AsRef<[u8]>) -> Ran {
+    run_with_input(&["simulate", "--config", config, "--trace", "-", "--store", &store.url], trace)
 }
 
 /// A config with one limit, `api`, of 5 in a minute.

@@ -54,6 +54,16 @@ fn help_has_examples() {
     assert_eq!(run(&["--version"]).stdout, format!("tidegate {}\n", env!("CARGO_PKG_VERSION")));
 }
 
+/// What is written to somebody's store, and that it goes away again, is said before it is done.
+#[test]
+fn the_help_says_which_stores_there_are_and_what_is_written_there() {
+    let help = run(&["simulate", "--help"]).stdout;
+    let words = ["--store <STORE>", "[default: memory]", "sqlite:PATH", "redis://", "postgres://", "without TLS"];
+    for word in words.into_iter().chain(["simulate-PID-TIME", "removes them", "[default: 1000000]"]) {
+        assert!(help.contains(word), "{word} in {help}");
+    }
+}
+
 /// What the help of `simulate` says goes in and comes out.
 #[test]
 fn the_line_in_the_help_is_accepted() {

@@ -1,0 +1,75 @@
+//! Decisions worked out by hand, for every algorithm: the same on every store.
+
+mod cases;
+
+use crate::store::Store;
+use crate::{file, simulate, simulate_on};
+use cases::Golden;
+
+fn assert_decisions(name: &str, golden: &Golden, store: Store) {
+    // A file for each store: tests run at the same time.
+    let config = file(&format!("golden-{name}-{}.toml", store.name), golden.config);
+    let trace: String = golden.cases.iter().map(|(line, _)| format!("{line}\n")).collect();
+    let ran = simulate_on(&store, &config, trace);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let decisions: Vec<_> = ran.stdout.lines().collect();
+    assert_eq!(decisions.len(), golden.cases.len());
+    for (decision, (line, expected)) in decisions.iter().zip(golden.cases) {
+        assert_eq!(decision, expected, "{line}");
+    }
+    assert_eq!(store.held(ran.id), 0, "keys are left in {}", store.name);
+}
+
+macro_rules! on {
+    ($($store:ident)*) => {$(
+        mod $store {
+            use super::{assert_decisions, cases};
+            use crate::store::Store;
+
+            on!($store: token_bucket TOKEN_BUCKET, fixed_window FIXED_WINDOW, sliding_window SLIDING_WINDOW,
+                sliding_log SLIDING_LOG, deny_lists_shadow_mode_and_shards DENY_LISTS_SHADOW_MODE_AND_SHARDS);
+        }
+    )*};
+    ($store:ident: $($name:ident $golden:ident),*) => {$(
+        #[test]
+        fn $name() {
+            assert_decisions(stringify!($name), &cases::$golden, Store::$store());
+        }
+    )*};
+}
+
+on!(memory sqlite redis valkey postgres);
+
+#[test]
+fn the_summary_counts_what_was_decided() {
+    let config = file(
+        "summary.toml",
+        "\
+        [limits.log]\nalgorithm = 'sliding_log'\nrate = 1\nperiod = '1s'\ndeny = ['mallory']\n\
+        [limits.shadow]\nalgorithm = 'sliding_log'\nrate = 1\nperiod = '1s'\nshadow = true\n\
+        [limits.unused]\nalgorithm = 'sliding_log'\nrate = 1\nperiod = '1s'\n",
+    );
+    let mut trace = String::new();
+    for (op, limit, key, cost) in [
+        ("limit", "log", "u", 1),
+        ("limit", "log", "u", 1),
+        ("limit", "log", "u", 2),
+        ("limit", "log", "mallory", 1),
+        ("check", "log", "u", 1),
+        ("refund", "log", "nobody", 1),
+        ("limit", "shadow", "u", 1),
+        ("limit", "shadow", "u", 1),
+        ("reset", "shadow", "u", 1),
+    ] {
+        trace += &format!("{{\"at_ms\":0,\"op\":\"{op}\",\"limit\":\"{limit}\",\"key\":\"{key}\",\"cost\":{cost}}}\n");
+    }
+    let ran = simulate(&config, &trace);
+    let expected = "\
+limit      allowed      denied
+log              1           3  rate 1, deny 1, cost_exceeds_capacity 1; check x1; refund x1
+shadow           2           0  shadow: would have denied 1: rate 1; reset x1
+unused           0           0
+keys held at the end: 1
+";
+    assert_eq!(ran.stderr, expected);
+}

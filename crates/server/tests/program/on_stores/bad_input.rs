@@ -1,0 +1,130 @@
+use crate::store::{Store, variable};
+use crate::{GOOD, Ran, api, run_with_input};
+
+/// A password that must not be seen again.
+const SECRET: &str = "hunter2";
+
+fn on(store: &str) -> Ran {
+    on_with(store, &[])
+}
+
+fn on_with(store: &str, more: &[&str]) -> Ran {
+    let config = api();
+    let mut arguments = vec!["simulate", "--config", &config, "--trace", "-", "--store", store];
+    arguments.extend(more);
+    let ran = run_with_input(&arguments, GOOD);
+    assert_eq!(ran.stdout, "", "{store}");
+    assert!(!ran.stderr.contains(SECRET) && !ran.stderr.contains("ter2"), "{}", ran.stderr);
+    ran
+}
+
+#[test]
+fn what_is_no_store_is_wrong_usage_and_what_is_one_is_told() {
+    let accepted = "expected memory, sqlite:PATH, redis://[USER:PASSWORD@]HOST[:PORT][/DB] or \
+                    postgres://USER[:PASSWORD]@HOST[:PORT]/DB";
+    let usage = "\n\nUsage: tidegate simulate";
+    for (store, expected) in [
+        ("mysql://app:hunter2@db/app", format!("there is no store mysql://, {accepted}{usage}")),
+        ("app:hunter2@db", format!("not a store, {accepted}{usage}")),
+        ("hunter2", format!("not a store, {accepted}{usage}")),
+        ("", format!("not a store, {accepted}{usage}")),
+        ("Memory", format!("not a store, {accepted}{usage}")),
+        ("redis:127.0.0.1", format!("not a store, {accepted}{usage}")),
+        ("rediss://:hunter2@cache", "rediss:// is Redis over TLS, which is not built in: expected redis://".to_owned()),
+        ("sqlite:", "sqlite: without a path, expected sqlite:PATH".to_owned()),
+        ("sqlite::memory:", "sqlite::memory: would be gone with the process, expected memory".to_owned()),
+        ("sqlite://limits.db", "sqlite:// is no URL here, expected the path alone".to_owned()),
+        ("sqlite:file:limits.db?mode=ro", "sqlite:file: is no URI here, expected the path alone".to_owned()),
+    ] {
+        let ran = on(store);
+        assert_eq!(ran.code, 2, "{store}: {}", ran.stderr);
+        assert!(ran.stderr.starts_with(&format!("error: --store: {expected}")), "{store}: {}", ran.stderr);
+        assert!(ran.stderr.contains("--help"), "{}", ran.stderr);
+    }
+}
+
+/// The server is named, and the password is not.
+#[test]
+fn a_store_that_is_not_there_is_told_with_what_to_do() {
+    let folder = env!("CARGO_TARGET_TMPDIR");
+    for (store, expected, advice) in [
+        (
+            "redis://app:hunter2@127.0.0.1:1/0",
+            "redis://127.0.0.1:1 cannot be used: store unavailable: redis: ",
+            "running",
+        ),
+        ("redis://app:hun/ter2@127.0.0.1", "redis://... cannot be used: ", "percent-encoded"),
+        ("redis://:hunter2", "redis://... cannot be used: ", "percent-encoded"),
+        (
+            "postgres://app:hunter2@127.0.0.1:1/app",
+            "postgres://127.0.0.1:1 cannot be used: store unavailable: postgres: error connecting to server: Connection \
+             refused",
+            "running",
+        ),
+        (
+            "postgresql://127.0.0.1:1/app?password=hunter2&port=hunter2",
+            "postgresql://127.0.0.1:1 cannot be used: ",
+            "TLS",
+        ),
+        (&format!("sqlite:{folder}"), &format!("sqlite:{folder} cannot be used: that is a folder\n"), "sqlite:PATH"),
+        ("sqlite:/nonexistent/limits.db", "sqlite:/nonexistent/limits.db cannot be used: ", "folder that exists"),
+    ] {
+        let ran = on(store);
+        assert_eq!(ran.code, 1, "{store}: {}", ran.stderr);
+        assert!(ran.stderr.starts_with(expected), "{store}: {}", ran.stderr);
+        assert!(ran.stderr.lines().nth(1).is_some_and(|line| line.contains(advice)), "{store}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_server_that_refuses_is_told_in_its_own_words() {
+    let (redis, postgres) = (variable("TIDEGATE_REDIS_URL"), variable("TIDEGATE_POSTGRES_URL"));
+    let ran = on(&redis.replace("redis://", "redis://:hunter2@"));
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.starts_with(&format!("{redis} cannot be used: ")), "{}", ran.stderr);
+    assert!(ran.stderr.contains("authentication failed"), "{}", ran.stderr);
+
+    let ran = on(&postgres.replace("@", ":hunter2@").replace("/postgres", "/nobodys"));
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.contains("database \"nobodys\" does not exist\n"), "{}", ran.stderr);
+
+    let ran = on(&format!("{postgres}?sslmode=require"));
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.contains("server does not support TLS\n"), "{}", ran.stderr);
+}
+
+/// A file of something else stays as it is.
+#[test]
+fn a_file_that_is_no_database_is_left_alone() {
+    let path = crate::file("not-a-database.db", "certainly not a database, and somebody needs it".repeat(100));
+    let before = std::fs::read(&path).unwrap();
+    let ran = on(&format!("sqlite:{path}"));
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.contains("file is not a database"), "{}", ran.stderr);
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+}
+
+/// A bad config or a missing trace is told before a store is asked.
+#[test]
+fn nothing_is_opened_for_input_that_is_wrong() {
+    let store = Store::sqlite();
+    let path = store.url.strip_prefix("sqlite:").unwrap();
+    for (config, trace) in [("/nonexistent/limits.toml", "-"), (api().as_str(), "/nonexistent/trace.jsonl")] {
+        let ran = crate::run(&["simulate", "--config", config, "--trace", trace, "--store", &store.url]);
+        assert_eq!(ran.code, 1);
+        assert!(ran.stderr.contains("cannot be read"), "{}", ran.stderr);
+        assert!(!std::path::Path::new(path).exists());
+    }
+}
+
+#[test]
+fn room_for_keys_is_a_setting_of_memory_only() {
+    let ran = on_with("redis://:hunter2@127.0.0.1:1", &["--max-keys", "5"]);
+    assert_eq!(ran.code, 2);
+    let expected = "error: --max-keys is for --store memory: another store has room for as many as there are\n\nUsage: \
+                    tidegate simulate";
+    assert!(ran.stderr.starts_with(expected), "{}", ran.stderr);
+    let memory =
+        crate::run(&["simulate", "--config", &api(), "--trace", "/dev/null", "--max-keys", "5", "--store", "memory"]);
+    assert_eq!(memory.code, 0, "{}", memory.stderr);
+}
