@@ -112,3 +112,11 @@ impl Postgres {
         Err(format!("postgres does not start:\n{}", self.process.log()))
     }
 }
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        // Whether it was stopped or not, it takes its processes and its shared memory with it.
+        self.go_on();
+        self.crash();
+    }
+}

@@ -5,11 +5,17 @@ use std::sync::LazyLock;
 use tidegate::postgres::PostgresStore;
 use tidegate_testkit::{conformance_tests, oracle};
 
-use crate::support::{builder, run, store, subject, unique, variable};
+use crate::support::{builder, pool, run, store, subject, unique, variable};
 
 // A table for each case: some count the keys in it.
 conformance_tests!(on_postgres, subject(&store()));
 conformance_tests!(behind_a_pooler, subject(&pooled()));
+conformance_tests!(over_a_pool, subject(&prepared()));
+
+/// Statements prepared once, on a pool of the caller's.
+fn prepared() -> PostgresStore {
+    run(builder(&unique("prepared")).prepared().over(pool())).unwrap()
+}
 
 /// Behind PgBouncer in transaction mode, where two statements may run on two connections, with hashed keys.
 fn pooled() -> PostgresStore {

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use deadpool_postgres::{Manager, Pool};
 use tidegate::postgres::{PostgresStore, PostgresStoreBuilder};
 use tidegate::{Clock, SystemClock};
 use tidegate_testkit::Subject;
@@ -48,6 +49,12 @@ pub(crate) fn store_in(table: &str) -> PostgresStore {
 
 pub(crate) fn builder(table: &str) -> PostgresStoreBuilder {
     PostgresStore::builder().table(table).unwrap()
+}
+
+/// A pool of the test's own to the shared server.
+pub(crate) fn pool() -> Pool {
+    let manager = Manager::new(url().parse().unwrap(), NoTls);
+    Pool::builder(manager).max_size(4).build().unwrap()
 }
 
 /// A connection of the test's own to the shared server.

@@ -4,7 +4,7 @@ use tidegate::postgres::PostgresStore;
 use tidegate::{Error, Limit, Limiter, MAX_PERIOD, Quota, ShardBy, millis};
 use tokio_postgres::IsolationLevel;
 
-use crate::support::{client, run, store, store_in, unique};
+use crate::support::{builder, client, pool, run, store, store_in, unique};
 
 fn limiter(store: &PostgresStore) -> Limiter {
     let quota = |capacity| Quota::token_bucket(1, MAX_PERIOD).unwrap().capacity(capacity).unwrap();
@@ -85,7 +85,13 @@ fn what_is_misused_is_an_error_and_breaks_nothing() {
 /// Whoever asks while another's transaction has the row waits for it, and then decides by what it left.
 #[test]
 fn others_wait_for_the_row_and_see_what_came_of_it() {
-    let (store, mut client) = (store(), client());
+    let table = unique("waits");
+    let (store, mut client, watcher) = (store_in(&table), client(), client());
+    let waits_for_a_lock = async |watcher: &tokio_postgres::Client| {
+        let query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE $1";
+        let row = watcher.query_one(query, &[&format!("%{table}_step%")]).await.unwrap();
+        row.get::<_, i64>(0) == 1
+    };
     let limiter = limiter(&store);
     run(async {
         let mut tx = client.transaction().await.unwrap();
@@ -94,6 +100,9 @@ fn others_wait_for_the_row_and_see_what_came_of_it() {
             let limiter = limiter.clone();
             async move { limiter.limit("mails", "u").await.unwrap().allowed() }
         });
+        while !waits_for_a_lock(&watcher).await {
+            tokio::task::yield_now().await;
+        }
         tx.commit().await.unwrap();
         assert!(!other.await.unwrap());
     });
@@ -111,6 +120,69 @@ fn a_wait_for_somebodys_long_transaction_ends() {
         assert!(error.is_retryable() && error.to_string().contains("lock timeout"), "{error}");
         tx.rollback().await.unwrap();
         assert_eq!(limiter.check("orders", "u").await.unwrap().remaining(), 2);
+    });
+}
+
+/// Calls that are given up while they wait for somebody's row keep nobody else from the database, and spend nothing once
+/// that row is free.
+#[test]
+fn a_locked_row_takes_no_connection_from_the_others() {
+    let (store, mut client) = (store(), client());
+    let limiter = limiter(&store);
+    run(async {
+        assert!(limiter.limit("orders", "u").await.unwrap().allowed());
+        let mut tx = client.transaction().await.unwrap();
+        assert!(store.in_transaction(&mut tx).ask(limiter.limit("orders", "u")).await.unwrap().allowed());
+        // More than there are connections.
+        for _ in 0..20 {
+            let call = limiter.limit("orders", "u").into_future();
+            assert!(tokio::time::timeout(millis(20), call).await.is_err(), "the row is locked");
+        }
+        // Were a connection still busy with one of those, this would wait up to two seconds for it.
+        for key in 0..20_u32 {
+            let call = limiter.limit("orders", key).into_future();
+            let decision = tokio::time::timeout(millis(1_000), call).await.expect("a connection that is free");
+            assert!(decision.unwrap().allowed());
+        }
+        tx.rollback().await.unwrap();
+    });
+}
+
+#[test]
+fn decisions_in_transactions_are_swept_too() {
+    let table = unique("swept");
+    let (store, mut client) = (store_in(&table), client());
+    let limiter = limiter(&store);
+    let other = crate::support::client();
+    run(async {
+        limiter.limit("orders", "old").await.unwrap();
+        other.execute(&format!("UPDATE {table} SET expires_at = 1"), &[]).await.unwrap();
+        for key in 0..100_u32 {
+            let mut tx = client.transaction().await.unwrap();
+            store.in_transaction(&mut tx).ask(limiter.limit("orders", key)).await.unwrap();
+            tx.commit().await.unwrap();
+        }
+        let old = format!("SELECT count(*) FROM {table} WHERE expires_at = 1");
+        let left = async || other.query_one(&old, &[]).await.unwrap().get::<_, i64>(0);
+        for _ in 0..1_000 {
+            if left().await == 0 {
+                return;
+            }
+            tokio::time::sleep(millis(10)).await;
+        }
+        panic!("nothing was swept");
+    });
+}
+
+/// Closing a store leaves a pool that others use alone.
+#[test]
+fn a_pool_of_the_callers_stays_open() {
+    let pool = pool();
+    let limiter = limiter(&run(builder(&unique("shared")).over(pool.clone())).unwrap());
+    run(async {
+        assert!(limiter.limit("orders", "u").await.unwrap().allowed());
+        limiter.close().await;
+        assert!(pool.get().await.is_ok());
     });
 }
 

@@ -132,7 +132,7 @@ fn a_table_that_vanishes_or_changes_later_is_an_error_and_comes_back() {
         connection.execute_batch(change).unwrap();
         for call in [limiter.limit("a", "alice"), limiter.check("a", "alice")] {
             let error = store_error(ask(call).unwrap_err());
-            assert_eq!(error.kind(), StoreErrorKind::Corrupt, "{error}");
+            assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
             assert!(error.to_string().contains("sqlite::migration"), "{error}");
         }
     }
@@ -165,7 +165,7 @@ fn a_file_that_is_no_database_is_an_error_and_stays_as_it_is() {
     let text = "not a database, but somebody's notes. ".repeat(200);
     std::fs::write(folder.file(), &text).unwrap();
     let error = SqliteStore::open(folder.file()).unwrap_err();
-    assert_eq!(error.kind(), StoreErrorKind::Corrupt, "{error}");
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("limits.db"), "{error}");
     assert_eq!(std::fs::read_to_string(folder.file()).unwrap(), text);
 }
@@ -189,7 +189,7 @@ fn a_damaged_database_is_an_error_and_no_decision() {
     let limiter = limiter(&folder.store());
     for call in [limiter.limit("a", 7_u64), limiter.check("a", 7_u64)] {
         let error = store_error(ask(call).unwrap_err());
-        assert_eq!(error.kind(), StoreErrorKind::Corrupt, "{error}");
+        assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
         assert!(error.to_string().contains("integrity_check"), "{error}");
     }
 }

@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, Condvar, Mutex};
 
-use rusqlite::Connection;
+use rusqlite::{Connection, TransactionBehavior};
 use tidegate::sqlite::SqliteStore;
 use tidegate::{Clock, ManualClock, Quota, Store, Timestamp, minutes, seconds};
+use tidegate_servers::wait_until;
 
 use crate::support::{Folder, ask, limiter_of, rows, run, start};
 
@@ -48,6 +49,22 @@ fn the_calls_sweep_what_is_as_good_as_new() {
         ask(limiter.limit("a", key)).unwrap();
     }
     assert!(folder.rows() <= 1_500 + 128, "{} rows", folder.rows());
+}
+
+/// Who asks inside of transactions only adds rows as well.
+#[test]
+fn decisions_in_transactions_are_swept_too() {
+    let (folder, clock) = (Folder::new(), ManualClock::new(BEGINNING));
+    fill(&folder, 1_000, &clock);
+    clock.advance(LONG);
+    let store = folder.store_with(SqliteStore::builder().clock(clock));
+    let (limiter, mut connection) = (limiter_of(&store, quota()), folder.connection());
+    for key in 0..600_u64 {
+        let mut transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+        assert!(store.in_transaction(&mut transaction).ask(limiter.limit("a", key)).unwrap().allowed());
+        transaction.commit().unwrap();
+    }
+    assert!(wait_until(|| folder.rows() <= 600 + 128), "{} rows", folder.rows());
 }
 
 #[test]

@@ -191,7 +191,7 @@ fn a_database_without_the_table_needs_the_migration() {
     else {
         panic!()
     };
-    assert_eq!(error.kind(), StoreErrorKind::Corrupt);
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable);
     assert!(error.to_string().contains("tidegate::sqlite::migration"), "{error}");
     transaction.execute_batch(&migration("limits").unwrap()).unwrap();
     assert!(store.in_transaction(&mut transaction).ask(limiter.limit("a", "alice")).unwrap().allowed());

@@ -55,12 +55,11 @@ fn a_call_that_is_given_up_spends_nothing() {
     assert_eq!([left(&limiter, "alice"), left(&limiter, "bob")], [CAPACITY - 1, CAPACITY]);
 }
 
-/// As many calls as there is room for. When those who share a transaction are no longer in line, the thread has taken them,
-/// and waits for the lock.
-fn as_many_as_can_wait(limiter: &Limiter) -> Vec<Started<'_, Result<Decision, Error>>> {
+/// More calls than there is room for in line: so the thread has taken the first, and waits for the lock.
+fn more_than_can_wait(limiter: &Limiter) -> Vec<Started<'_, Result<Decision, Error>>> {
     let mut calls = Vec::new();
     run(async {
-        while calls.len() < 8_192 + 256 {
+        while calls.len() <= 8_192 {
             match try_start(limiter.limit("a", "alice").into_future()) {
                 Ok(call) => calls.push(call),
                 Err(_) => tokio::task::yield_now().await,
@@ -77,7 +76,7 @@ fn the_time_is_read_when_the_lock_is_there() {
     let limiter = limiter_of(&store, Quota::token_bucket(1, seconds(1)).unwrap());
     assert!(ask(limiter.limit("a", "alice")).unwrap().allowed());
     let lock = folder.lock();
-    let calls = as_many_as_can_wait(&limiter);
+    let calls = more_than_can_wait(&limiter);
     clock.advance(seconds(1));
     drop(lock);
     let allowed: Vec<bool> = calls.into_iter().map(|call| run(call).unwrap().allowed()).collect();
@@ -90,7 +89,7 @@ fn nobody_waits_for_a_lock_that_nobody_needs_any_more() {
     let store = folder.store();
     let limiter = limiter(&store);
     let lock = folder.lock();
-    drop(as_many_as_can_wait(&limiter));
+    drop(more_than_can_wait(&limiter));
     // Closing waits for the thread, which would otherwise try for five seconds.
     run(async { tokio::time::timeout(millis(2_000), store.close()).await }).expect("the thread stops waiting");
     drop(lock);

@@ -81,11 +81,15 @@ impl PostgresStoreBuilder {
     /// A store over a pool that the caller has made, with TLS or whatever else it needs. Share it with the rest of the
     /// program: nothing is left behind on its connections but statements, if they are to be prepared.
     pub async fn over(self, pool: Pool) -> Result<PostgresStore, StoreError> {
+        self.build(pool, false).await
+    }
+
+    async fn build(self, pool: Pool, owns_pool: bool) -> Result<PostgresStore, StoreError> {
         let asks = Asks { rows: self.rows, statements: Arc::new(Statements::new(self.table)) };
         let connection = pool.get().await.map_err(pool_error)?;
         asks.statements.prepare(&connection).await?;
         drop(connection);
-        Ok(PostgresStore { pool, asks, prepared: self.prepared, sweeping: Arc::default() })
+        Ok(PostgresStore { pool, asks, prepared: self.prepared, owns_pool, sweeping: Arc::default() })
     }
 
     /// A store on the database at a URL, over connections of its own, without TLS; for TLS bring a pool.
@@ -106,6 +110,6 @@ impl PostgresStoreBuilder {
             .max_size(size)
             .build()
             .map_err(|error| StoreError::caused_by(StoreErrorKind::Unsupported, format!("postgres: {error}"), error))?;
-        self.over(pool).await
+        self.build(pool, true).await
     }
 }

@@ -29,8 +29,8 @@ pub(super) fn pool_error(error: PoolError) -> StoreError {
 fn kind(code: &SqlState) -> StoreErrorKind {
     match *code {
         SqlState::LOCK_NOT_AVAILABLE | SqlState::QUERY_CANCELED => StoreErrorKind::Timeout,
-        // The table, a column or the function is gone or is another one; or a state is not one that the function knows.
-        _ if ["22", "23", "42", "2F", "0A"].contains(&&code.code()[..2]) => StoreErrorKind::Corrupt,
+        // A state is not one that the function knows. What is wrong with the table or the function is about every key.
+        _ if code.code().get(..2).is_some_and(|class| ["22", "23", "2F"].contains(&class)) => StoreErrorKind::Corrupt,
         _ => StoreErrorKind::Unavailable,
     }
 }

@@ -11,6 +11,7 @@ mod builder;
 mod client;
 mod error;
 mod found;
+mod lent;
 mod schema;
 mod sweep;
 mod transaction;
@@ -29,6 +30,7 @@ pub use builder::PostgresStoreBuilder;
 use client::Client;
 use error::pool_error;
 use found::{Carried, Done, Found};
+use lent::Lent;
 use schema::Statements;
 pub use schema::migration;
 use sweep::Sweeping;
@@ -52,6 +54,7 @@ pub struct PostgresStore {
     pool: Pool,
     asks: Asks,
     prepared: bool,
+    owns_pool: bool,
     sweeping: Arc<Sweeping>,
 }
 
@@ -64,8 +67,8 @@ struct Asks {
 
 impl PostgresStore {
     /// A connection for one call.
-    async fn connection(&self) -> Result<Object, StoreError> {
-        self.pool.get().await.map_err(pool_error)
+    async fn connection(&self) -> Result<Lent, StoreError> {
+        self.pool.get().await.map(Lent::new).map_err(pool_error)
     }
 
     fn client<'a>(&self, connection: &'a Object) -> Client<'a> {
@@ -90,7 +93,7 @@ impl Asks {
     }
 
     async fn forget(&self, client: Client<'_>, name: &[u8], request: &Request<'_>) -> Result<Decision, StoreError> {
-        client.change(&self.statements.forget, &[(&name, Type::BYTEA)]).await?;
+        client.row(&self.statements.forget, &[(&name, Type::BYTEA)]).await?;
         // A key that is forgotten is as good as new, whatever the time.
         Ok(step(request.quota, &mut State::New, Op::Reset, Timestamp::EPOCH).decision)
     }
@@ -168,9 +171,10 @@ impl Store for PostgresStore {
 
     async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
         let connection = self.connection().await?;
-        let decision = self.asks.decide(self.client(&connection), request, None).await?;
+        let decision = self.asks.decide(self.client(&connection), request, None).await;
+        connection.back();
         self.sweep_sometimes(1);
-        Ok(decision)
+        decision
     }
 
     async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
@@ -178,9 +182,10 @@ impl Store for PostgresStore {
             return Ok(All::new(Vec::new()));
         }
         let connection = self.connection().await?;
-        let all = self.asks.decide_all(self.client(&connection), requests, None).await?;
+        let all = self.asks.decide_all(self.client(&connection), requests, None).await;
+        connection.back();
         self.sweep_sometimes(requests.len());
-        Ok(all)
+        all
     }
 
     async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
@@ -191,12 +196,16 @@ impl Store for PostgresStore {
         // On one connection, where what is asked at once is sent at once.
         let decisions =
             each(requests, |index| self.asks.decide(self.client(&connection), &requests[index], None)).await;
+        connection.back();
         self.sweep_sometimes(requests.len());
         decisions
     }
 
     async fn close(&self) {
-        self.pool.close();
+        // A pool that the caller has made is the caller's to close.
+        if self.owns_pool {
+            self.pool.close();
+        }
     }
 }
 

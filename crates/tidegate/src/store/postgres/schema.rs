@@ -35,7 +35,7 @@ impl Statements {
             look: fill(include_str!("sql/look.sql")),
             step: fill("SELECT {step}($1, $2, $3, $4, $5, $6, $7, $8, $9)"),
             all: fill("SELECT {all}($1, $2, $3, $4, $5, $6, $7, $8, $9)"),
-            forget: fill("DELETE FROM {table} WHERE key = $1"),
+            forget: fill("SELECT {forget}($1)"),
             sweep: fill(include_str!("sql/sweep.sql")),
             table,
         }
@@ -48,12 +48,10 @@ impl Statements {
         }
         // Several processes may start at once, and even `IF NOT EXISTS` fails when two make the same thing.
         let lock = "SELECT pg_advisory_xact_lock(hashtext('tidegate migration'))";
-        let migration = format!("BEGIN; {lock}; {} COMMIT", text(&self.table));
-        if let Err(error) = connection.batch_execute(&migration).await {
-            // What is left open belongs to a connection that goes back to the pool.
-            let _ = connection.batch_execute("ROLLBACK").await;
-            return Err(not_made(&self.table, store_error(error)));
-        }
+        // What is sent at once is one transaction.
+        let migration = format!("{lock}; {}", text(&self.table));
+        let made = connection.batch_execute(&migration).await;
+        made.map_err(|error| not_made(&self.table, store_error(error)))?;
         if self.is_there(connection).await? {
             return Ok(());
         }
@@ -63,11 +61,11 @@ impl Statements {
     /// Whether all of it is there.
     async fn is_there(&self, connection: &Object) -> Result<bool, StoreError> {
         let (table, index) = (fill("{table}", &self.table), fill("{index_in_schema}", &self.table));
-        let (step, all) = (fill("{step}", &self.table), fill("{all}", &self.table));
+        let functions = ["{until}", "{next}", "{step}", "{all}", "{forget}"].map(|name| fill(name, &self.table));
         let row = Client::Pooled(connection)
             .row(
                 include_str!("sql/shape.sql"),
-                &[(&table, Type::TEXT), (&index, Type::TEXT), (&step, Type::TEXT), (&all, Type::TEXT)],
+                &[(&table, Type::TEXT), (&index, Type::TEXT), (&functions.as_slice(), Type::TEXT_ARRAY)],
             )
             .await?;
         let columns: Option<String> = read(&row, 0)?;
@@ -99,6 +97,7 @@ fn text(table: &TableName) -> String {
         include_str!("sql/next.sql"),
         include_str!("sql/step.sql"),
         include_str!("sql/all.sql"),
+        include_str!("sql/forget.sql"),
     ];
     fill(&parts.join("\n"), table)
 }
@@ -113,6 +112,7 @@ fn fill(text: &str, table: &TableName) -> String {
         .replace("{next}", &function("next"))
         .replace("{step}", &function("step"))
         .replace("{all}", &function("all"))
+        .replace("{forget}", &function("forget"))
         .replace("{clock}", CLOCK)
 }
 

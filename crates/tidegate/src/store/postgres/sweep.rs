@@ -12,7 +12,7 @@ use super::PostgresStore;
 /// How many decisions go by between two sweeps that come from the calls.
 const EVERY: usize = 100;
 
-/// How many rows a sweep deletes at most: twice as many as could have come since the last one.
+/// How many rows are deleted at a time: twice as many as could have come with so many decisions.
 const BATCH: i64 = 2 * EVERY as i64;
 
 /// When to sweep.
@@ -41,22 +41,30 @@ impl PostgresStore {
 
     async fn sweep_batch(&self) -> Result<u64, StoreError> {
         let connection = self.connection().await?;
-        self.client(&connection).change(&self.asks.statements.sweep, &[(&BATCH, Type::INT8)]).await
+        let sweep = &self.asks.statements.sweep;
+        let swept = self.client(&connection).change(sweep, &[(&BATCH, Type::INT8)]).await;
+        connection.back();
+        swept
     }
 
     /// Counts decisions, and lets a batch be swept now and then, beside the calls and not within them.
     pub(super) fn sweep_sometimes(&self, decisions: usize) {
-        let before = self.sweeping.decisions.fetch_add(decisions, Ordering::Relaxed);
-        let is_time = before / EVERY != (before + decisions) / EVERY;
+        let now = self.sweeping.decisions.fetch_add(decisions, Ordering::Relaxed) + decisions;
         // Without tokio nothing of this would run, and a call has just come back.
-        let Some(runtime) = is_time.then(|| Handle::try_current().ok()).flatten() else { return };
+        let Some(runtime) = (now >= EVERY).then(|| Handle::try_current().ok()).flatten() else { return };
         if self.sweeping.busy.swap(true, Ordering::Acquire) {
             return;
         }
         let (store, done) = (self.clone(), Done(Arc::clone(&self.sweeping)));
         runtime.spawn(async move {
-            // What is not swept now is swept later; whoever decides sees the same error.
-            let _ = store.sweep_batch().await;
+            // A batch for every hundred, until there is nothing left to sweep.
+            let batches = store.sweeping.decisions.swap(0, Ordering::Relaxed) / EVERY;
+            for _ in 0..batches {
+                // What is not swept now is swept later; whoever decides sees the same error.
+                if store.sweep_batch().await.unwrap_or(0) < BATCH as u64 {
+                    break;
+                }
+            }
             drop(done);
         });
     }
@@ -91,5 +99,6 @@ pub(super) async fn held_at(store: &PostgresStore, at: tidegate_core::Timestamp)
             held += 1;
         }
     }
+    connection.back();
     Ok(held)
 }

@@ -3,15 +3,15 @@
 use tidegate_core::{All, Decision, Request, StoreError};
 use tokio_postgres::Transaction;
 
+use super::PostgresStore;
 use super::client::Client;
-use super::{Asks, PostgresStore};
 use crate::limiter::{Decides, ask_all};
 use crate::store::stored::each;
 use crate::{Call, Error};
 
 /// Decisions inside a transaction of the caller's: rolled back with it. See [`PostgresStore::in_transaction`].
 pub struct InTransaction<'t> {
-    asks: Asks,
+    store: PostgresStore,
     transaction: &'t Transaction<'t>,
 }
 
@@ -36,7 +36,7 @@ impl PostgresStore {
     /// The key's row is locked until the transaction ends, and everybody else who takes from it waits that long: ask
     /// late, and commit soon. An error is the transaction's, so no failure policy applies to it.
     pub fn in_transaction<'t>(&self, transaction: &'t mut Transaction<'_>) -> InTransaction<'t> {
-        InTransaction { asks: self.asks.clone(), transaction }
+        InTransaction { store: self.clone(), transaction }
     }
 }
 
@@ -56,11 +56,15 @@ impl InTransaction<'_> {
 
 impl Decides for InTransaction<'_> {
     async fn decide(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
-        self.asks.decide(Client::Transaction(self.transaction), request, None).await
+        let decision = self.store.asks.decide(Client::Transaction(self.transaction), request, None).await;
+        self.store.sweep_sometimes(1);
+        decision
     }
 
     async fn decide_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
-        self.asks.decide_all(Client::Transaction(self.transaction), requests, None).await
+        let all = self.store.asks.decide_all(Client::Transaction(self.transaction), requests, None).await;
+        self.store.sweep_sometimes(requests.len());
+        all
     }
 
     async fn decide_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, Error, ErrorCode, ffi};
 use tidegate_core::{StoreError, StoreErrorKind};
 
-use StoreErrorKind::{Corrupt, Unavailable, Unsupported};
+use StoreErrorKind::{Unavailable, Unsupported};
 
 /// An error that came up on `connection`.
 pub(super) fn store_error(error: Error, connection: &Connection) -> StoreError {
@@ -45,12 +45,12 @@ fn meaning(error: &Error) -> (StoreErrorKind, &'static str) {
             (Unavailable, "its folder has to exist, and the program has to be allowed to write there")
         }
         (_, Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt)) => {
-            (Corrupt, "`PRAGMA integrity_check` says more; restore it, or move it away and begin anew")
+            (Unavailable, "`PRAGMA integrity_check` says more; restore it, or move it away and begin anew")
         }
         // What SQLite says about statements: ours are right as long as the table is.
         (Error::SqlInputError { .. } | Error::InvalidColumnType(..), _)
         | (_, Some(ErrorCode::Unknown | ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch)) => {
-            (Corrupt, "the table is missing or not as `tidegate::sqlite::migration` makes it")
+            (Unavailable, "the table is missing or not as `tidegate::sqlite::migration` makes it")
         }
         (Error::InvalidPath(_) | Error::NulError(_), _) => (Unsupported, "that cannot be the name of a file"),
         _ => (Unavailable, ""),

@@ -24,6 +24,8 @@ pub(super) enum Work {
     All(Together),
     /// Rows that may go are deleted, as many as go at a time.
     Sweep,
+    /// So many rows were added by somebody else, who waits for nothing.
+    Added(usize),
     /// What is as good as new then is forgotten, and the rest counted.
     #[cfg(feature = "testing")]
     Held(Timestamp),
@@ -58,7 +60,7 @@ pub(super) struct Together {
 impl Job {
     /// Whether somebody waits for the answer. A call that was given up, as a timeout does, spends nothing.
     pub(super) fn is_wanted(&self) -> bool {
-        !self.answer.is_closed()
+        matches!(self.work, Work::Added(_)) || !self.answer.is_closed()
     }
 
     pub(super) fn answer(self, reply: Reply) {

@@ -94,6 +94,15 @@ impl SqliteStore {
         }
     }
 
+    /// Lets the thread that writes know that rows were added beside it, so that as many are swept.
+    fn added(&self, rows: usize) {
+        if rows > 0 {
+            let (answer, _) = oneshot::channel();
+            // A store that is closed, or has more to do than it can, sweeps another time.
+            let _ = self.inner.writer.push(Job { work: Work::Added(rows), answer });
+        }
+    }
+
     async fn decide(&self, request: &Request<'_>, at: Option<Timestamp>) -> Result<Decision, StoreError> {
         let queue = self.queue(std::slice::from_ref(request));
         Ok(self.ask(queue, Work::One(self.step(request, at))).await?.one())

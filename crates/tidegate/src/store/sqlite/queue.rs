@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tidegate_core::{StoreError, StoreErrorKind};
+use tidegate_core::{StoreError, StoreErrorKind, Timestamp};
 
 use super::error::closed;
 use super::job::Job;
@@ -66,7 +66,9 @@ impl Queue {
         if let Some(began) = began
             && waiting.is_brisk
         {
-            while waiting.jobs.is_empty() && !waiting.is_closed && SystemClock.now().since(began) < SOON {
+            // A clock that was set back meanwhile ends it too.
+            let soon = |now: Timestamp| now >= began && now.since(began) < SOON;
+            while waiting.jobs.is_empty() && !waiting.is_closed && soon(SystemClock.now()) {
                 drop(waiting);
                 // Whoever else wants this processor gets it.
                 std::thread::yield_now();

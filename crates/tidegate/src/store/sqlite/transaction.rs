@@ -87,13 +87,13 @@ impl InTransaction<'_> {
     }
 
     /// Writes all rows or none of them, whatever the caller does about an error.
-    fn write_all(&self, batch: Batch<'_>) -> Result<(), rusqlite::Error> {
+    fn write_all(&self, batch: Batch<'_>) -> Result<usize, rusqlite::Error> {
         self.connection.execute_batch("SAVEPOINT tidegate_all")?;
         let written = batch.write();
         let end = if written.is_ok() { "" } else { "ROLLBACK TO tidegate_all; " };
         let ended = self.connection.execute_batch(&format!("{end}RELEASE tidegate_all"));
         // When SQLite has rolled back everything, there is nothing left to end.
-        written.and(ended)
+        written.and_then(|added| ended.map(|()| added))
     }
 }
 
@@ -102,7 +102,7 @@ impl Decides for InTransaction<'_> {
         let (when, name) = (self.now()?, self.store.inner.rows.name(request));
         let mut batch = self.batch();
         let decided = batch.step(&name, request.quota, request.op, when).map_err(|error| self.in_words(error))?;
-        batch.write().map_err(|error| self.in_words(error))?;
+        self.store.added(batch.write().map_err(|error| self.in_words(error))?);
         decided
     }
 
@@ -110,7 +110,7 @@ impl Decides for InTransaction<'_> {
         let (when, asked) = (self.now()?, Asked::new(requests, |request| self.store.inner.rows.name(request))?);
         let mut batch = self.batch();
         let decided = batch.all(&asked.names, &asked.entries, when).map_err(|error| self.in_words(error))?;
-        self.write_all(batch).map_err(|error| self.in_words(error))?;
+        self.store.added(self.write_all(batch).map_err(|error| self.in_words(error))?);
         decided
     }
 

@@ -55,8 +55,15 @@ impl Writer {
         if !jobs.is_empty() {
             self.decide(jobs);
         }
+        // Nobody waits for these, and whoever added the rows may still hold the lock.
+        let mut patience = Duration::ZERO;
         for job in others {
             let done = match job.work {
+                Work::Added(rows) => {
+                    self.owed += 2 * rows;
+                    patience = self.busy_timeout;
+                    continue;
+                }
                 Work::Sweep => self.sweep(self.busy_timeout),
                 #[cfg(feature = "testing")]
                 Work::Held(at) => self.held(at),
@@ -64,15 +71,15 @@ impl Writer {
             };
             job.answer(done.map(Answer::Count).map_err(|error| store_error(error, &self.connection)));
         }
-        self.sweep_what_is_owed();
+        self.sweep_what_is_owed(patience);
     }
 
-    fn sweep_what_is_owed(&mut self) {
+    fn sweep_what_is_owed(&mut self, patience: Duration) {
         for _ in 0..SWEEPS {
             if self.owed < SWEEP {
                 return;
             }
-            match self.sweep(Duration::ZERO) {
+            match self.sweep(patience) {
                 Ok(SWEEP) => self.owed -= SWEEP,
                 Ok(_) => self.owed = 0,
                 // Somebody else writes just now, or nobody can: it is tried again after the next batch.
