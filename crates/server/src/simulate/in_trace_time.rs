@@ -72,3 +72,56 @@ impl<S: Testing> Store for InTraceTime<S> {
         self.wait(self.store.close());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use clap::Parser;
+    use tidegate::sqlite::SqliteStore;
+    use tidegate::{Limiter, Quota, Timestamp, seconds};
+    use tokio::runtime::Builder;
+
+    use super::*;
+    use crate::cli::{Cli, Verb};
+
+    fn at_once<T>(answer: impl Future<Output = T>) -> T {
+        match pin!(answer).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => panic!("the answer is not there at once"),
+        }
+    }
+
+    /// The program has no verb for this yet; a store has it all the same.
+    #[test]
+    fn all_or_nothing_is_asked_in_the_time_of_the_trace_and_removed_too() {
+        let path = std::env::temp_dir().join(format!("tidegate-in-trace-time-{}.db", std::process::id()));
+        let url = format!("sqlite:{}", path.display());
+        let cli = Cli::parse_from(["tidegate", "simulate", "--config", "c", "--trace", "-", "--store", &url]);
+        let Some(Verb::Simulate(simulate)) = cli.verb else { panic!("it is that verb") };
+
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let (clock, sqlite) = (ManualClock::default(), SqliteStore::open(&path).unwrap());
+        let leftovers = Arc::new(Leftovers::new(&simulate.store, sqlite.clone()));
+        let store = InTraceTime::new(sqlite, clock.clone(), Arc::clone(&leftovers), runtime.handle().clone());
+        let [a, b] = [1, 2].map(|rate| Quota::token_bucket(rate, seconds(1)).unwrap());
+        let limiter = Limiter::builder().limit("a", a).limit("b", b).store(store).build().unwrap();
+        let both = || at_once(limiter.all([limiter.limit("a", "u"), limiter.limit("b", "u")])).unwrap();
+        let left = |limit: &str| limiter.check(limit, "u").now().expect("at once").unwrap().remaining();
+
+        assert!(both().allowed());
+        assert!(!both().allowed());
+        assert_eq!((left("a"), left("b")), (0, 1));
+        clock.set(Timestamp::from_millis(1_000));
+        assert!(both().allowed());
+
+        let removed = runtime.block_on(async {
+            let mut used = leftovers.used().await;
+            leftovers.clear(&mut used).await.unwrap()
+        });
+        let held = runtime.block_on(SqliteStore::open(&path).unwrap().held_at(Timestamp::EPOCH));
+        assert_eq!((removed, held), (2, Some(0)));
+        let _ = std::fs::remove_file(path);
+    }
+}

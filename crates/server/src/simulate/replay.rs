@@ -105,7 +105,7 @@ impl Replay {
     }
 }
 
-/// The answer to a call. Every store here answers where it is asked, so it is there at once even where it has to be awaited.
+/// The answer to a call. Every store here answers where it is asked, so it is there even where it has to be awaited.
 fn answer(call: Call<'_>) -> Result<Decision, Error> {
     if let Some(answer) = call.now() {
         return answer;

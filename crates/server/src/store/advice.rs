@@ -12,11 +12,11 @@ impl StoreUrl {
             }
             Kind::Redis(_) => {
                 "Expected redis://[USER:PASSWORD@]HOST[:PORT][/DB] of a Redis or Valkey that is running, and listens there \
-                 without TLS, which is not built in. Signs such as @ / ? # in a password are percent-encoded."
+                 without TLS, which is not built in. Signs such as @ / ? & # in a password are percent-encoded."
             }
             Kind::Postgres(_) => {
                 "Expected postgres://USER[:PASSWORD]@HOST[:PORT]/DB of a Postgres that is running, and listens there \
-                 without TLS, which is not built in. Signs such as @ / ? # in a password are percent-encoded."
+                 without TLS, which is not built in. Signs such as @ / ? & # in a password are percent-encoded."
             }
         })
     }

@@ -12,6 +12,9 @@ use super::{Address, Kind, StoreUrl};
 const ACCEPTED: &str = "memory, sqlite:PATH, redis://[USER:PASSWORD@]HOST[:PORT][/DB] or \
                         postgres://USER[:PASSWORD]@HOST[:PORT]/DB";
 
+const NO_TLS: &str = "rediss:// is Redis over TLS, which is not built in: expected redis://, such as to a TLS tunnel on \
+                      this machine";
+
 /// Reads a [`StoreUrl`]. A parser of its own, because clap would repeat a wrong value with the password in it.
 #[derive(Debug, Clone)]
 pub struct StoreUrlParser;
@@ -44,11 +47,7 @@ fn read(value: &OsStr) -> Result<Kind, String> {
         None if text == "memory" => Ok(Kind::Memory),
         Some("redis") => Ok(Kind::Redis(Address::new(text))),
         Some("postgres" | "postgresql") => Ok(Kind::Postgres(Address::new(text))),
-        Some("rediss") => {
-            Err("rediss:// is Redis over TLS, which is not built in: expected redis://, such as to a TLS \
-                               tunnel on this machine"
-                .to_owned())
-        }
+        Some("rediss") => Err(NO_TLS.to_owned()),
         Some(scheme) if is_scheme(scheme) => Err(format!("there is no store {scheme}://, expected {ACCEPTED}")),
         // Nothing of it is repeated: nobody knows where a password would be.
         _ => Err(format!("not a store, expected {ACCEPTED}")),
@@ -58,26 +57,18 @@ fn read(value: &OsStr) -> Result<Kind, String> {
 /// The path of an SQLite file, as it is: nothing in it is decoded.
 fn sqlite(path: &OsStr) -> Result<PathBuf, String> {
     let starts_with = |start| after(path, start).is_some();
-    if path.is_empty() {
-        return Err("sqlite: without a path, expected sqlite:PATH, such as sqlite:limits.db".to_owned());
-    }
-    if path == ":memory:" {
-        return Err("sqlite::memory: would be gone with the process, expected memory, or sqlite:PATH".to_owned());
-    }
-    if starts_with("//") {
-        return Err(
-            "sqlite:// is no URL here, expected the path alone, such as sqlite:limits.db or sqlite:/var/lib/limits.db"
-                .to_owned(),
-        );
-    }
-    if starts_with("file:") {
-        return Err(
-            "sqlite:file: is no URI here, expected the path alone, such as sqlite:limits.db; a file of that name is \
-                    sqlite:./file:..."
-                .to_owned(),
-        );
-    }
-    Ok(PathBuf::from(path))
+    let wrong = if path.is_empty() {
+        "sqlite: without a path, expected sqlite:PATH, such as sqlite:limits.db"
+    } else if path == ":memory:" {
+        "sqlite::memory: would be gone with the process, expected memory, or sqlite:PATH"
+    } else if starts_with("//") {
+        "sqlite:// is no URL here, expected the path alone, such as sqlite:limits.db or sqlite:/var/lib/limits.db"
+    } else if starts_with("file:") {
+        "sqlite:file: is no URI here, expected the path alone; a file of that name is sqlite:./file:..."
+    } else {
+        return Ok(PathBuf::from(path));
+    };
+    Err(wrong.to_owned())
 }
 
 fn is_scheme(text: &str) -> bool {

@@ -66,6 +66,12 @@ fn a_store_that_is_not_there_is_told_with_what_to_do() {
             "postgresql://127.0.0.1:1 cannot be used: ",
             "TLS",
         ),
+        // The rest of a password that was not encoded, taken for the name of a setting.
+        (
+            "postgres://127.0.0.1:1/app?password=my&hunter2=x",
+            "postgres://127.0.0.1:1 cannot be used: not supported by this store: postgres: the address is not understood\n",
+            "percent-encoded",
+        ),
         (&format!("sqlite:{folder}"), &format!("sqlite:{folder} cannot be used: that is a folder\n"), "sqlite:PATH"),
         ("sqlite:/nonexistent/limits.db", "sqlite:/nonexistent/limits.db cannot be used: ", "folder that exists"),
     ] {
