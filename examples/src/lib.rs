@@ -20,6 +20,9 @@ mod documents {
     #[doc = include_str!("../../docs/sqlite.md")]
     mod sqlite {}
 
+    #[doc = include_str!("../../docs/clients.md")]
+    mod clients {}
+
     #[doc = include_str!("../../docs/choosing-an-algorithm.md")]
     mod choosing_an_algorithm {}
 }

@@ -33,6 +33,7 @@
 //! | `redis` | limits on Redis, Valkey or a cluster of them; see [`redis`] and `docs/redis.md` in the repository |
 //! | `sqlite` | limits in a file, that survive a restart; see [`sqlite`] and `docs/sqlite.md` in the repository |
 //! | `postgres` | limits on Postgres; see [`postgres`] and `docs/postgres.md` in the repository |
+//! | `http` | the address of a client, which it cannot forge; see [`http`] and `docs/clients.md` in the repository |
 //! | `metrics` | counters, latencies and states through the `metrics` facade; see [`resilience`] |
 //! | `tracing` | a span for every call of a store; see [`resilience`] |
 //! | `testing` | the testing entry of the stores, through which a test passes the time |
@@ -41,10 +42,14 @@
 mod clock;
 #[cfg(feature = "config")]
 pub mod config;
+#[cfg(feature = "http")]
+pub mod http;
 mod limiter;
 mod net;
 pub mod resilience;
 mod store;
+#[cfg(any(feature = "config", feature = "http"))]
+mod trust;
 
 #[cfg(feature = "tokio")]
 pub use clock::TokioSleeper;

@@ -1,8 +1,10 @@
 //! `[http]`.
 
+use std::num::NonZeroU8;
+
 use super::reader::{Field, Fields};
 use super::tree::Value;
-use crate::net::Network;
+use crate::trust::TrustProxy;
 
 /// How the HTTP transports read clients and answer them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,18 +20,6 @@ pub struct Http {
     pub client_header: String,
     /// How many bits of an IPv6 address tell clients apart.
     pub ipv6_prefix: u8,
-}
-
-/// Whose word about the client's address is believed.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum TrustProxy {
-    /// Nobody's: the client is the peer.
-    #[default]
-    Nobody,
-    /// That of the last so many hops.
-    Hops(u8),
-    /// That of peers in these networks.
-    Networks(Vec<Network>),
 }
 
 /// A family of response headers.
@@ -97,7 +87,7 @@ fn trust_proxy(field: Field<'_>) -> Option<TrustProxy> {
     const TRUST: &str = "false, a number of hops from 1 to 255, or a list of networks such as [\"10.0.0.0/8\"]";
     match &field.node.value {
         Value::Bool(false) => Some(TrustProxy::Nobody),
-        Value::Number { whole: Some(hops @ 1..=255), .. } => Some(TrustProxy::Hops(*hops as u8)),
+        Value::Number { whole: Some(hops @ 1..=255), .. } => NonZeroU8::new(*hops as u8).map(TrustProxy::Hops),
         Value::List(_) => {
             let networks = field.list(TRUST)?.filter_map(|entry| {
                 let network = entry.text(NETWORK)?.parse().ok();
@@ -117,12 +107,15 @@ fn trust_proxy(field: Field<'_>) -> Option<TrustProxy> {
 
 const NETWORK: &str = "an address or a network such as \"10.0.0.0/8\"";
 
+/// More than any header's name has, and less than would be too much for the HTTP libraries.
+const LONGEST_NAME: usize = 256;
+
 fn header_name(field: Field<'_>) -> Option<String> {
     const NAME: &str = "the name of a header, such as \"x-forwarded-for\"";
     let name = field.text(NAME)?;
     // A token of RFC 9110.
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if name.is_empty() || !name.bytes().all(is_token) {
+    if !(1..=LONGEST_NAME).contains(&name.len()) || !name.bytes().all(is_token) {
         field.refuse(NAME);
         return None;
     }

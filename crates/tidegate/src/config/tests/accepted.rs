@@ -106,7 +106,7 @@ fn what_is_left_out_has_defaults() {
 fn a_config_of_envoy_files_alone_is_fine() {
     assert_eq!(toml("[envoy]\nconfigs = [\"a.yaml\"]").unwrap().limits().len(), 0);
     let config = toml("[http]\ntrust_proxy = 2\n[envoy]\nconfigs = [\"a.yaml\"]").unwrap();
-    assert_eq!(config.http().trust_proxy, TrustProxy::Hops(2));
+    assert_eq!(config.http().trust_proxy, TrustProxy::hops(2));
     assert_eq!(yaml("http:\nlimits:\nenvoy: {configs: [a]}").unwrap().http(), &Default::default());
 }
 

@@ -1,0 +1,116 @@
+//! How the address of a client is found.
+
+use std::net::IpAddr;
+
+use http::header::{FORWARDED, HeaderMap, HeaderName, HeaderValue};
+
+use super::{Client, entry, forwarded};
+use crate::trust::TrustProxy;
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// How the address of a client is found.
+///
+/// It is the socket's peer, unless the operator trusts proxies. Then one header is read, and no other ever is:
+/// - `x-forwarded-for` unless told otherwise, and `forwarded` (RFC 7239), are lists to which each proxy adds whom it
+///   got the request from. They are read from the right, the side that the client does not write, up to the first
+///   address that the operator does not trust.
+/// - Any other, such as `cf-connecting-ip` or `x-real-ip`, is one address. If there are several, the last one counts.
+///
+/// An entry that is not an address ends the reading at the last one that was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientAddress {
+    trust: TrustProxy,
+    header: HeaderName,
+    form: Form,
+    ipv6_prefix: u8,
+}
+
+/// What a header's value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Addresses,
+    Forwarded,
+    One,
+}
+
+impl Default for ClientAddress {
+    fn default() -> Self {
+        let (trust, header) = (TrustProxy::Nobody, X_FORWARDED_FOR);
+        ClientAddress { trust, header, form: Form::Addresses, ipv6_prefix: 64 }
+    }
+}
+
+impl ClientAddress {
+    /// The client is the socket's peer, and nothing it sends is believed.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The platform sets this header on every request, such as `cf-connecting-ip`, and nobody can reach the program
+    /// other than through it: one hop is trusted, whatever its address.
+    pub fn set_by_platform(header: HeaderName) -> Self {
+        Self::new().trust(TrustProxy::hops(1)).header(header)
+    }
+
+    /// Whose word about the client is believed. Nobody's unless set.
+    #[must_use]
+    pub fn trust(mut self, trust: TrustProxy) -> Self {
+        self.trust = trust;
+        self
+    }
+
+    /// The one header that is read from a trusted peer. `x-forwarded-for` unless set.
+    #[must_use]
+    pub fn header(mut self, header: HeaderName) -> Self {
+        self.form = if header == X_FORWARDED_FOR {
+            Form::Addresses
+        } else if header == FORWARDED {
+            Form::Forwarded
+        } else {
+            Form::One
+        };
+        self.header = header;
+        self
+    }
+
+    /// How many bits of an IPv6 address tell clients apart: 64 unless set, what one customer usually has. With 0 all of
+    /// IPv6 is one client; more than 128 is 128.
+    #[must_use]
+    pub fn ipv6_prefix(mut self, bits: u8) -> Self {
+        self.ipv6_prefix = bits;
+        self
+    }
+
+    /// The name of the one header that is read.
+    pub fn header_name(&self) -> &HeaderName {
+        &self.header
+    }
+
+    /// Whether what this peer says about the client is believed.
+    pub fn trusts(&self, peer: IpAddr) -> bool {
+        self.trust.believes(0, peer.to_canonical())
+    }
+
+    /// The client that sent a request with these headers over a connection from `peer`.
+    pub fn find(&self, peer: IpAddr, headers: &HeaderMap) -> Client {
+        self.find_in_lines(peer, headers.get_all(&self.header).iter().map(HeaderValue::as_bytes))
+    }
+
+    /// The same for headers of another kind: `lines` are the values of [`header_name`](Self::header_name), in the
+    /// order they came in. They may be any bytes, and are looked at from the right and no further than needed.
+    pub fn find_in_lines<'a, L>(&self, peer: IpAddr, lines: L) -> Client
+    where
+        L: IntoIterator<Item = &'a [u8], IntoIter: DoubleEndedIterator>,
+    {
+        let peer = peer.to_canonical();
+        let lines = lines.into_iter().rev();
+        let address = match self.form {
+            Form::Addresses => self.trust.walk(peer, lines.flat_map(entry::addresses)),
+            Form::Forwarded => self.trust.walk(peer, lines.flat_map(forwarded::addresses)),
+            // Whoever sets it means the client, and not a proxy to look behind.
+            Form::One => self.trust.walk(peer, lines.flat_map(entry::addresses).take(1)),
+        };
+        Client::new(address, self.ipv6_prefix)
+    }
+}

@@ -1,0 +1,3 @@
+//! HTTP semantics, promise by promise.
+
+mod client;
