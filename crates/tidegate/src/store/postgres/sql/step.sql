@@ -31,7 +31,8 @@ BEGIN
           t.state[1] / numbers[2] + 1
         ) * numbers[2] <= room * numbers[1]
         AND (given IS NOT NULL
-          OR (t.state[1] + units * numbers[1]) / numbers[2] + 1 <= (t.expires_at - now) / numbers[3])
+          OR (t.state[1] + units * numbers[1] + numbers[2] - 1) / numbers[2]
+            <= (t.expires_at - numbers[4]) / numbers[3] - (now - numbers[4]) / numbers[3])
       RETURNING ARRAY[t.state[1] - units * numbers[1], t.state[2]] INTO found_state;
     IF FOUND THEN
       done := 1;
