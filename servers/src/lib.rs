@@ -11,10 +11,12 @@ mod postgres;
 mod process;
 mod redis;
 mod user;
+mod variable;
 mod wait;
 
 pub use disk::{Rights, on_a_small_disk};
 pub use pgbouncer::PgBouncer;
 pub use postgres::Postgres;
 pub use redis::Redis;
+pub use variable::variable;
 pub use wait::wait_until;

@@ -8,8 +8,9 @@ use tidegate::resilience::{BreakerState, Resilience, Resilient};
 use tidegate::{Decision, Error, Limit, Limiter, OnStoreError, Quota, Reason, Store, days, millis};
 use tidegate_servers::wait_until;
 use tokio::runtime::{Builder, Runtime};
+use tokio::time::Instant;
 
-use crate::load::Load;
+use crate::load::{Load, Log};
 
 /// What a key may have in a test: hardly anything comes back while it runs.
 pub(crate) const CAPACITY: u64 = 40;
@@ -64,6 +65,31 @@ impl<S: Store + 'static> Service<S> {
         Load::start(&self.limiter, keys)
     }
 
+    /// The store goes away for a while under load and comes back: meanwhile nobody gets an answer of it and each policy holds
+    /// its promise, and afterwards it decides again. How much it admitted in all is for the caller to look at.
+    pub(crate) fn outage(&self, leave: impl FnOnce(), come_back: impl FnOnce()) -> Outage {
+        let load = self.load(1);
+        pause(millis(300));
+        let struck = Instant::now();
+        leave();
+        let left = Instant::now();
+        // A signal is not there at once; that calls fail shows that this one is.
+        self.notices();
+        let noticed = Instant::now();
+        pause(millis(400));
+        let away = Instant::now();
+        come_back();
+        self.resumes(&keys(1));
+        let resumed = Instant::now();
+        pause(millis(200));
+        let log = load.stop();
+        log.assert_away(noticed, away);
+        log.assert_share(struck, away);
+        log.assert_share_was_served(away);
+        log.assert_served(resumed);
+        Outage { log, struck, left }
+    }
+
     /// Comes back when the breaker has seen that the store is away.
     pub(crate) fn notices(&self) {
         assert!(wait_until(|| self.breaker() == BreakerState::Open), "the breaker does not open");
@@ -81,6 +107,14 @@ impl<S: Store + 'static> Service<S> {
         });
         assert!(resumed, "the service does not resume: the breaker is {:?}", self.breaker());
     }
+}
+
+/// A time in which the store was away, and what the callers have seen.
+pub(crate) struct Outage {
+    pub(crate) log: Log,
+    /// Before it left, and when it had.
+    pub(crate) struck: Instant,
+    pub(crate) left: Instant,
 }
 
 /// Who decided, and whether with a yes.
@@ -121,13 +155,6 @@ pub(crate) fn quotas() -> [Quota; 4] {
 pub(crate) fn quotas_in(period: Duration) -> [Quota; 4] {
     let quotas = [Quota::token_bucket, Quota::fixed_window, Quota::sliding_window, Quota::sliding_log];
     quotas.map(|quota| quota(CAPACITY, period).unwrap())
-}
-
-/// The value of a variable that `cargo xtask servers` says.
-pub(crate) fn variable(name: &str) -> String {
-    std::env::var(name).unwrap_or_else(|_| {
-        panic!("{name} is not set: run `cargo xtask test`, or `cargo xtask servers` and export what it prints")
-    })
 }
 
 /// The names of the keys of a load.

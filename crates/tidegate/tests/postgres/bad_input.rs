@@ -4,7 +4,8 @@ use tidegate::postgres::PostgresStore;
 use tidegate::{Cost, Key, Limiter, OnStoreError, Op, Quota, Request, Scope, Store, StoreErrorKind, days, minutes};
 use tidegate_testkit::Random;
 
-use crate::support::{client, run, store_in, unique, url, variable};
+use crate::support::{client, run, store_in, unique, url};
+use tidegate_servers::variable;
 
 #[test]
 fn keys_of_any_kind_are_just_keys() {

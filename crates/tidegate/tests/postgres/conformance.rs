@@ -5,7 +5,8 @@ use std::sync::LazyLock;
 use tidegate::postgres::PostgresStore;
 use tidegate_testkit::{conformance_tests, oracle};
 
-use crate::support::{builder, pool, run, store, subject, unique, variable};
+use crate::support::{builder, pool, run, store, subject, unique};
+use tidegate_servers::variable;
 
 // A table for each case: some count the keys in it.
 conformance_tests!(on_postgres, subject(&store()));

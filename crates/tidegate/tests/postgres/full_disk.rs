@@ -2,12 +2,12 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use tidegate::{Error, Limiter, MAX_PERIOD, Quota, StoreErrorKind};
-use tidegate_servers::{Postgres, Rights, on_a_small_disk};
+use tidegate_servers::{Postgres, Rights, on_a_small_disk, variable};
 
-use crate::support::{builder, run, unique, variable};
+use crate::myself::myself;
+use crate::support::{builder, run, unique};
 
 /// Set for the process that has a disk of its own.
 const DISK: &str = "TIDEGATE_TEST_DISK";
@@ -21,8 +21,7 @@ fn a_full_disk_is_an_error_and_loses_nothing() {
     }
     let folder = std::env::temp_dir().join(unique("tidegate-disk"));
     std::fs::create_dir(&folder).unwrap();
-    let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["full_disk::a_full_disk_is_an_error_and_loses_nothing", "--exact"]).env(DISK, &folder);
+    let child = myself("full_disk::a_full_disk_is_an_error_and_loses_nothing", DISK, &folder);
     let output = on_a_small_disk(&child, &folder, "6m", Rights::None);
     std::fs::remove_dir(&folder).unwrap();
     let [said, complained] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));

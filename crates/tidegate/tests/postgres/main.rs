@@ -2,11 +2,17 @@
 //!
 //! `cargo xtask test` gets and starts them; by hand, `cargo xtask servers` does, and says what to export.
 
+#[path = "../common/fleet.rs"]
+mod fleet;
+#[path = "../common/killed.rs"]
+mod killed;
+#[path = "../common/myself.rs"]
+mod myself;
+
 mod bad_input;
 mod beside_memory;
 mod conformance;
 mod full_disk;
-mod killed;
 mod processes;
 mod schema;
 mod support;

@@ -1,86 +1,44 @@
-//! Many processes, one truth.
+//! Many processes, one truth; and one that is killed in the middle of it.
 
-use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use tidegate::postgres::PostgresStore;
 
-use tidegate::{Limiter, MAX_PERIOD, Quota};
-use tokio::task::JoinSet;
+use crate::fleet::Fleet;
+use crate::killed::{KEY, gives_nothing_back, limits, take_for_ever};
+use crate::myself::myself;
+use crate::support::{builder, run, store_in, unique};
+use tidegate_servers::variable;
 
-use crate::support::{run, store_in, unique};
+/// As many tasks as there are connections.
+const FLEET: Fleet =
+    Fleet { processes: 8, tasks: 8, limits: [(4_000, 16_000), (1_000, 4_480), (1_000, 4_480), (300, 1_920)] };
 
-const PROCESSES: u64 = 8;
-/// Tasks in each: as many as there are connections.
-const TASKS: u64 = 8;
-
-/// Limits that bring nothing back while the test runs, how much each admits, and how often each is asked for.
-const LIMITS: [(&str, u64, u64); 4] =
-    [("bucket", 4_000, 16_000), ("fixed", 1_000, 4_480), ("sliding", 1_000, 4_480), ("log", 300, 1_920)];
-
-fn limiter(table: &str) -> Limiter {
-    let [bucket, fixed, sliding, log] = LIMITS.map(|(_, admits, _)| admits);
-    Limiter::builder()
-        .limit("bucket", Quota::token_bucket(1, MAX_PERIOD).and_then(|quota| quota.capacity(bucket)).unwrap())
-        .limit("fixed", Quota::fixed_window(fixed, MAX_PERIOD).unwrap())
-        .limit("sliding", Quota::sliding_window(sliding, MAX_PERIOD).unwrap())
-        .limit("log", Quota::sliding_log(log, MAX_PERIOD).unwrap())
-        .store(store_in(table))
-        .build()
-        .unwrap()
-}
-
-/// Set for a process that is one of the eight.
+/// Set for a process that is another one.
 const CHILD: &str = "TIDEGATE_TEST_TABLE";
 
 #[test]
 fn eight_processes_never_admit_one_too_many() {
     // The same test runs as each of the eight: there it only asks. All of them make the table at once.
     if let Ok(table) = std::env::var(CHILD) {
-        return ask(&limiter(&table));
+        return run(FLEET.ask(&FLEET.limits().store(store_in(&table)).build().unwrap()));
     }
     let table = unique("processes");
-    let children: Vec<_> = (0..PROCESSES)
-        .map(|_| {
-            let mut child = Command::new(std::env::current_exe().unwrap());
-            child.args(["processes::eight_processes_never_admit_one_too_many", "--exact", "--nocapture"]);
-            child.env(CHILD, &table).stdout(Stdio::piped()).spawn().unwrap()
-        })
-        .collect();
-    let mut admitted = [0; LIMITS.len()];
-    for child in children {
-        let output = child.wait_with_output().unwrap();
-        assert!(output.status.success());
-        let text = String::from_utf8(output.stdout).unwrap();
-        let line = text.lines().find_map(|line| line.split_once("admitted ")).expect("what it was admitted").1;
-        for (sum, part) in admitted.iter_mut().zip(line.split(' ')) {
-            *sum += part.parse::<u64>().unwrap();
-        }
-    }
-    // Not one too many, and not one too few.
-    assert_eq!(admitted, LIMITS.map(|(_, admits, _)| admits));
+    FLEET.run(|| myself("processes::eight_processes_never_admit_one_too_many", CHILD, &table));
 }
 
-/// Asks as often as is one process's share, and says how often it was admitted.
-#[allow(clippy::print_stdout)] // this is how it answers
-fn ask(limiter: &Limiter) {
-    let admitted = LIMITS.map(|(limit, _, asked)| {
-        let count = Arc::new(AtomicU64::new(0));
-        run(async {
-            let mut tasks = JoinSet::new();
-            for _ in 0..TASKS {
-                let (limiter, count) = (limiter.clone(), Arc::clone(&count));
-                tasks.spawn(async move {
-                    for _ in 0..asked / PROCESSES / TASKS {
-                        let allowed = limiter.limit(limit, "everybody").await.unwrap().allowed();
-                        count.fetch_add(u64::from(allowed), Ordering::Relaxed);
-                    }
-                });
-            }
-            while let Some(done) = tasks.join_next().await {
-                done.unwrap();
-            }
-        });
-        count.load(Ordering::Relaxed).to_string()
+/// On the server as it is: a commit waits for the disk.
+fn durable(table: &str) -> PostgresStore {
+    run(builder(table).connect(&variable("TIDEGATE_POSTGRES_URL"))).unwrap()
+}
+
+#[test]
+fn a_killed_process_gives_nothing_back() {
+    if let Ok(table) = std::env::var(CHILD) {
+        return run(take_for_ever(&limits().store(durable(&table)).build().unwrap()));
+    }
+    let table = unique("killed");
+    let child = || myself("processes::a_killed_process_gives_nothing_back", CHILD, &table);
+    gives_nothing_back(5, child, |limit| {
+        let limiter = limits().store(durable(&table)).build().unwrap();
+        run(limiter.check(limit, KEY).into_future()).unwrap().remaining()
     });
-    println!("admitted {}", admitted.join(" "));
 }

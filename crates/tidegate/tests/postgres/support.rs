@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use deadpool_postgres::{Manager, Pool};
 use tidegate::postgres::{PostgresStore, PostgresStoreBuilder};
 use tidegate::{Clock, SystemClock};
+use tidegate_servers::variable;
 use tidegate_testkit::Subject;
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::{Client, NoTls};
@@ -17,13 +18,6 @@ static RUNTIME: LazyLock<Runtime> =
 
 pub(crate) fn run<T>(work: impl Future<Output = T>) -> T {
     RUNTIME.block_on(work)
-}
-
-/// The value of a variable that `cargo xtask servers` says.
-pub(crate) fn variable(name: &str) -> String {
-    std::env::var(name).unwrap_or_else(|_| {
-        panic!("{name} is not set: run `cargo xtask test`, or `cargo xtask servers` and export what it prints")
-    })
 }
 
 /// A name that nobody has used before, for tables and prefixes.

@@ -3,7 +3,8 @@
 use tidegate::{MemoryStore, Quota, Scope, days, seconds};
 use tidegate_testkit::oracle;
 
-use crate::support::{redis, run, variable};
+use crate::support::{redis, run};
+use tidegate_servers::variable;
 
 /// Adds to the running totals of a stored log, which mean the same then.
 fn raise_totals(key: &str, by: f64) {

@@ -5,7 +5,8 @@ use std::time::Duration;
 use tidegate::redis::RedisStore;
 use tidegate::{Decision, Limiter, Quota, days, minutes, seconds};
 
-use crate::support::{prefix, run, single, variable};
+use crate::support::{prefix, run, single};
+use tidegate_servers::variable;
 
 /// What a key may live that needs so long to be as good as new, in milliseconds.
 fn longest(needed: i64) -> i64 {

@@ -2,6 +2,11 @@
 //!
 //! `cargo xtask test` gets and starts them; by hand, `cargo xtask servers` does, and says what to export.
 
+#[path = "../common/fleet.rs"]
+mod fleet;
+#[path = "../common/myself.rs"]
+mod myself;
+
 mod beside_memory;
 mod conformance;
 mod expiry;

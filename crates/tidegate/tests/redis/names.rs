@@ -3,7 +3,8 @@
 use tidegate::redis::RedisStore;
 use tidegate::{Limiter, Quota, minutes};
 
-use crate::support::{prefix, run, single, variable};
+use crate::support::{prefix, run, single};
+use tidegate_servers::variable;
 
 fn names_with(prefix: &str) -> Vec<String> {
     let mut connection = redis::Client::open(variable("TIDEGATE_REDIS_URL")).unwrap().get_connection().unwrap();

@@ -3,7 +3,8 @@
 use tidegate::redis::RedisStore;
 use tidegate::{Limiter, Quota, minutes, seconds};
 
-use crate::support::{prefix, run, variable};
+use crate::support::{prefix, run};
+use tidegate_servers::variable;
 
 /// What `docs/redis.md` says to grant.
 const GRANTED: &str = "+eval +evalsha +get +psetex +setrange +del +time";

@@ -1,36 +1,13 @@
 //! Many processes, one truth.
 
-use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use tidegate::redis::RedisStore;
-use tidegate::{Limiter, MAX_PERIOD, Quota};
-use tokio::task::JoinSet;
 
+use crate::fleet::Fleet;
+use crate::myself::myself;
 use crate::support::{prefix, run, single};
 
-const PROCESSES: u64 = 16;
-/// Tasks in each.
-const TASKS: u64 = 25;
-
-/// Limits that bring nothing back while the test runs, how much each admits, and how often each is asked for.
-const LIMITS: [(&str, u64, u64); 4] =
-    [("bucket", 20_000, 100_000), ("fixed", 2_000, 10_000), ("sliding", 2_000, 10_000), ("log", 500, 4_000)];
-
-fn limiter(prefix: &str) -> Limiter {
-    let [bucket, fixed, sliding, log] = LIMITS.map(|(_, admits, _)| admits);
-    let store = single("TIDEGATE_REDIS_URL", RedisStore::builder());
-    Limiter::builder()
-        .prefix(prefix)
-        .limit("bucket", Quota::token_bucket(1, MAX_PERIOD).and_then(|quota| quota.capacity(bucket)).unwrap())
-        .limit("fixed", Quota::fixed_window(fixed, MAX_PERIOD).unwrap())
-        .limit("sliding", Quota::sliding_window(sliding, MAX_PERIOD).unwrap())
-        .limit("log", Quota::sliding_log(log, MAX_PERIOD).unwrap())
-        .store(store)
-        .build()
-        .unwrap()
-}
+const FLEET: Fleet =
+    Fleet { processes: 16, tasks: 25, limits: [(20_000, 100_000), (2_000, 10_000), (2_000, 10_000), (500, 4_000)] };
 
 /// Set for a process that is one of the sixteen.
 const CHILD: &str = "TIDEGATE_TEST_PREFIX";
@@ -39,51 +16,9 @@ const CHILD: &str = "TIDEGATE_TEST_PREFIX";
 fn sixteen_processes_never_admit_one_too_many() {
     // The same test runs as each of the sixteen: there it only asks.
     if let Ok(prefix) = std::env::var(CHILD) {
-        return ask(&limiter(&prefix));
+        let store = single("TIDEGATE_REDIS_URL", RedisStore::builder());
+        return run(FLEET.ask(&FLEET.limits().prefix(prefix).store(store).build().unwrap()));
     }
     let prefix = prefix();
-    let children: Vec<_> = (0..PROCESSES)
-        .map(|_| {
-            let mut child = Command::new(std::env::current_exe().unwrap());
-            child.args(["processes::sixteen_processes_never_admit_one_too_many", "--exact", "--nocapture"]);
-            child.env(CHILD, &prefix).stdout(Stdio::piped()).spawn().unwrap()
-        })
-        .collect();
-    let mut admitted = [0; LIMITS.len()];
-    for child in children {
-        let output = child.wait_with_output().unwrap();
-        assert!(output.status.success());
-        let text = String::from_utf8(output.stdout).unwrap();
-        let line = text.lines().find_map(|line| line.split_once("admitted ")).expect("what it was admitted").1;
-        for (sum, part) in admitted.iter_mut().zip(line.split(' ')) {
-            *sum += part.parse::<u64>().unwrap();
-        }
-    }
-    // Not one too many, and not one too few.
-    assert_eq!(admitted, LIMITS.map(|(_, admits, _)| admits));
-}
-
-/// Asks as often as is one process's share, and says how often it was admitted.
-#[allow(clippy::print_stdout)] // this is how it answers
-fn ask(limiter: &Limiter) {
-    let admitted = LIMITS.map(|(limit, _, asked)| {
-        let count = Arc::new(AtomicU64::new(0));
-        run(async {
-            let mut tasks = JoinSet::new();
-            for _ in 0..TASKS {
-                let (limiter, count) = (limiter.clone(), Arc::clone(&count));
-                tasks.spawn(async move {
-                    for _ in 0..asked / PROCESSES / TASKS {
-                        let allowed = limiter.limit(limit, "everybody").await.unwrap().allowed();
-                        count.fetch_add(u64::from(allowed), Ordering::Relaxed);
-                    }
-                });
-            }
-            while let Some(done) = tasks.join_next().await {
-                done.unwrap();
-            }
-        });
-        count.load(Ordering::Relaxed).to_string()
-    });
-    println!("admitted {}", admitted.join(" "));
+    FLEET.run(|| myself("processes::sixteen_processes_never_admit_one_too_many", CHILD, &prefix));
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use redis::cluster_async::ClusterConnection;
 use tidegate::redis::{RedisStore, RedisStoreBuilder};
 use tidegate::{Clock, SystemClock, Together};
+use tidegate_servers::variable;
 use tidegate_testkit::Subject;
 use tokio::runtime::{Builder, Runtime};
 
@@ -16,13 +17,6 @@ static RUNTIME: LazyLock<Runtime> =
 
 pub(crate) fn run<T>(work: impl Future<Output = T>) -> T {
     RUNTIME.block_on(work)
-}
-
-/// The value of a variable that `cargo xtask servers` says.
-pub(crate) fn variable(name: &str) -> String {
-    std::env::var(name).unwrap_or_else(|_| {
-        panic!("{name} is not set: run `cargo xtask test`, or `cargo xtask servers` and export what it prints")
-    })
 }
 
 /// A prefix that nobody has used before.

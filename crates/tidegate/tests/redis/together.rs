@@ -3,7 +3,8 @@
 use tidegate::redis::{Apart, RedisStore, RedisStoreBuilder};
 use tidegate::{Error, Limiter, Quota, Reason, StoreErrorKind, Together, days};
 
-use crate::support::{clustered, prefix, run, variable};
+use crate::support::{clustered, prefix, run};
+use tidegate_servers::variable;
 
 /// Two limits: of one, five a day, of the other, two.
 fn limiter(builder: RedisStoreBuilder) -> Limiter {

@@ -9,7 +9,8 @@ use tidegate::sqlite::SqliteStore;
 use tidegate::{Error, Store, StoreErrorKind};
 use tidegate_servers::{Rights, on_a_small_disk};
 
-use crate::support::{CAPACITY, Folder, ask, left, limiter, myself, run};
+use crate::myself::myself;
+use crate::support::{CAPACITY, Folder, ask, left, limiter, run};
 
 /// Set for the process that has a disk of its own.
 const DISK: &str = "TIDEGATE_TEST_DISK";

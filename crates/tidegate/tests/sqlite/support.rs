@@ -3,7 +3,6 @@
 use std::future::{Future, IntoFuture};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -136,11 +135,4 @@ pub(crate) fn try_start<'a, T: 'a>(call: impl Future<Output = T> + 'a) -> Result
         Poll::Ready(answer) => Err(answer),
         Poll::Pending => Ok(call),
     }
-}
-
-/// This test once more, in a process of its own, which can tell that it is that by the variable.
-pub(crate) fn myself(test: &str, variable: &str, value: impl AsRef<std::ffi::OsStr>) -> Command {
-    let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args([test, "--exact", "--nocapture"]).env(variable, value).stdout(Stdio::piped());
-    child
 }

@@ -1,4 +1,6 @@
-use crate::store::{Store, variable};
+use tidegate_servers::variable;
+
+use crate::store::Store;
 use crate::{GOOD, Ran, api, run_with_input};
 
 /// A password that must not be seen again.

@@ -5,7 +5,9 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use tidegate_servers::{Redis, wait_until};
 
 use super::on_each_store;
-use crate::store::{Store, variable};
+use tidegate_servers::variable;
+
+use crate::store::Store;
 use crate::{GOOD, api, tidegate};
 
 on_each_store!(after_a_bad_line after_a_reader_that_leaves after_a_signal);

@@ -4,6 +4,8 @@ mod look;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tidegate_servers::variable;
+
 /// A store that the program is told to use.
 pub(crate) struct Store {
     pub(crate) name: &'static str,
@@ -69,11 +71,4 @@ impl Drop for Store {
             }
         }
     }
-}
-
-/// The value of a variable that `cargo xtask servers` says.
-pub(crate) fn variable(name: &str) -> String {
-    std::env::var(name).unwrap_or_else(|_| {
-        panic!("{name} is not set: run `cargo xtask test`, or `cargo xtask servers` and export what it prints")
-    })
 }

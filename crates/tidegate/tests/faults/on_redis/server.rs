@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use redis::cluster_async::ClusterConnection;
 use tidegate::redis::RedisStore;
-pub(crate) use tidegate_servers::{Redis, wait_until};
+pub(crate) use tidegate_servers::{Redis, variable, wait_until};
 
-use crate::support::{Service, TIMEOUT, run, variable};
+use crate::support::{Service, TIMEOUT, run};
 
 /// One Redis, empty.
 pub(crate) fn start() -> Redis {

@@ -1,5 +1,6 @@
 //! One server that is killed, stopped, or loses its connections.
 
+use std::cell::RefCell;
 use std::future::IntoFuture;
 
 use tidegate::millis;
@@ -10,58 +11,20 @@ use crate::support::{CAPACITY, keys, pause, run, spawn};
 
 #[test]
 fn a_server_that_is_killed_and_restarted_empty() {
-    let mut server = server::start();
-    let service = server::service(&server);
-    let load = service.load(1);
-    pause(millis(300));
-
-    let struck = Instant::now();
-    server.kill();
-    let killed = Instant::now();
-    service.notices();
-    pause(millis(400));
-    let away = Instant::now();
-    server.restart();
-    service.resumes(&keys(1));
-    let resumed = Instant::now();
-    pause(millis(200));
-
-    let log = load.stop();
-    log.assert_away(killed, away);
-    log.assert_share(struck, away);
-    log.assert_share_was_served(away);
-    log.assert_served(resumed);
+    let server = RefCell::new(server::start());
+    let service = server::service(&server.borrow());
+    let outage = service.outage(|| server.borrow_mut().kill(), || server.borrow_mut().restart());
     // Twice in all, because the second server knows nothing of the first one's.
-    log.assert_admitted_by_store(CAPACITY, |began| began < struck);
-    log.assert_admitted_by_store(CAPACITY, |began| began >= killed);
+    outage.log.assert_admitted_by_store(CAPACITY, |began| began < outage.struck);
+    outage.log.assert_admitted_by_store(CAPACITY, |began| began >= outage.left);
 }
 
 #[test]
 fn a_server_that_stops_answering_and_goes_on() {
     let server = server::start();
-    let service = server::service(&server);
-    let load = service.load(1);
-    pause(millis(300));
-
-    let struck = Instant::now();
-    server.stop_answering();
-    // A signal is not there at once; that calls fail shows that this one is.
-    service.notices();
-    let noticed = Instant::now();
-    pause(millis(400));
-    let away = Instant::now();
-    server.go_on();
-    service.resumes(&keys(1));
-    let resumed = Instant::now();
-    pause(millis(200));
-
-    let log = load.stop();
-    log.assert_away(noticed, away);
-    log.assert_share(struck, away);
-    log.assert_share_was_served(away);
-    log.assert_served(resumed);
+    let outage = server::service(&server).outage(|| server.stop_answering(), || server.go_on());
     // It forgot nothing, and what nobody waited for any more was taken all the same.
-    log.assert_admitted_by_store(CAPACITY, |_| true);
+    outage.log.assert_admitted_by_store(CAPACITY, |_| true);
 }
 
 #[test]

@@ -1,0 +1,72 @@
+//! Many processes, one truth.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tidegate::{Limiter, LimiterBuilder, MAX_PERIOD, Quota};
+use tokio::task::JoinSet;
+
+/// Processes that ask for the same key under a limit of each algorithm, of which nothing comes back meanwhile.
+pub(crate) struct Fleet {
+    pub(crate) processes: u64,
+    /// In each of them.
+    pub(crate) tasks: u64,
+    /// How much a bucket, a fixed window, a sliding window and a log admit, and how often each is asked for.
+    pub(crate) limits: [(u64, u64); 4],
+}
+
+const NAMES: [&str; 4] = ["bucket", "fixed", "sliding", "log"];
+
+impl Fleet {
+    /// The limits, without a store yet.
+    pub(crate) fn limits(&self) -> LimiterBuilder {
+        let [bucket, fixed, sliding, log] = self.limits.map(|(admits, _)| admits);
+        let quotas = [
+            Quota::token_bucket(1, MAX_PERIOD).and_then(|quota| quota.capacity(bucket)),
+            Quota::fixed_window(fixed, MAX_PERIOD),
+            Quota::sliding_window(sliding, MAX_PERIOD),
+            Quota::sliding_log(log, MAX_PERIOD),
+        ];
+        Limiter::builder().limits(NAMES.into_iter().zip(quotas.map(Result::unwrap)))
+    }
+
+    /// Runs as many of a command, each of which [asks](Fleet::ask): not one too many is admitted, and not one too few.
+    pub(crate) fn run(&self, child: impl Fn() -> Command) {
+        let children: Vec<_> = (0..self.processes).map(|_| child().spawn().unwrap()).collect();
+        let mut admitted = [0; NAMES.len()];
+        for child in children {
+            let output = child.wait_with_output().unwrap();
+            assert!(output.status.success());
+            let text = String::from_utf8(output.stdout).unwrap();
+            let line = text.lines().find_map(|line| line.split_once("admitted ")).expect("what it was admitted").1;
+            for (sum, part) in admitted.iter_mut().zip(line.split(' ')) {
+                *sum += part.parse::<u64>().unwrap();
+            }
+        }
+        assert_eq!(admitted, self.limits.map(|(admits, _)| admits));
+    }
+
+    /// Asks as often as is one process's share, and says how often it was admitted.
+    #[allow(clippy::print_stdout)] // this is how it answers
+    pub(crate) async fn ask(&self, limiter: &Limiter) {
+        let mut admitted = Vec::new();
+        for (limit, (_, asked)) in NAMES.into_iter().zip(self.limits) {
+            let count = Arc::new(AtomicU64::new(0));
+            let mut tasks = JoinSet::new();
+            for _ in 0..self.tasks {
+                let (limiter, count, share) =
+                    (limiter.clone(), Arc::clone(&count), asked / self.processes / self.tasks);
+                tasks.spawn(async move {
+                    for _ in 0..share {
+                        let allowed = limiter.limit(limit, "everybody").await.unwrap().allowed();
+                        count.fetch_add(u64::from(allowed), Ordering::Relaxed);
+                    }
+                });
+            }
+            tasks.join_all().await;
+            admitted.push(count.load(Ordering::Relaxed).to_string());
+        }
+        println!("admitted {}", admitted.join(" "));
+    }
+}
