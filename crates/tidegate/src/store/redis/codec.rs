@@ -5,7 +5,7 @@
 
 use tidegate_core::{Quota, State, StoreError, Timestamp};
 
-use crate::store::stored::{self, NARROW, corrupt, read_quota};
+use crate::store::stored::{self, NARROW, corrupt, split};
 
 /// The state in a stored value that was written under `quota`, whose bytes are `known`; none when it was written under
 /// another one.
@@ -47,14 +47,6 @@ fn decode(quota: &Quota, bytes: &[u8]) -> Result<State, StoreError> {
 fn whole(number: f64) -> Result<u64, StoreError> {
     let is_whole = (0.0..NARROW as f64).contains(&number) && number.fract() == 0.0;
     if is_whole { Ok(number as u64) } else { Err(corrupt("a number in it is not whole")) }
-}
-
-/// The numbers of a stored value, and its quota.
-fn split(value: &[u8]) -> Result<(&[u8], Quota), StoreError> {
-    let (last, _) = value.split_last().ok_or_else(|| corrupt("it is empty"))?;
-    let middle = value.len().checked_sub(usize::from(*last)).ok_or_else(|| corrupt("it is cut off"))?;
-    let (numbers, quota) = value.split_at(middle);
-    Ok((numbers, read_quota(quota)?))
 }
 
 #[cfg(test)]

@@ -98,6 +98,11 @@ impl Queue {
         self.filled.notify_one();
     }
 
+    /// Nobody waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().jobs.is_empty()
+    }
+
     pub(super) fn is_closed(&self) -> bool {
         self.lock().is_closed
     }

@@ -2,7 +2,7 @@
 
 use tidegate_core::{Op, Outcome, Quota, State, StoreError, Timestamp, step};
 
-use crate::store::stored::{self, corrupt, quota_bytes, read_quota};
+use crate::store::stored::{self, corrupt, quota_bytes, split};
 use crate::store::table::expires_at;
 
 /// When an operation is done.
@@ -131,10 +131,7 @@ pub(super) fn decode(value: &[u8], likely: &Quota) -> Result<(Quota, State), Sto
     if let Some(numbers) = value.strip_suffix(&*quota_bytes(likely)) {
         return Ok((*likely, state(likely, numbers)?));
     }
-    let (last, _) = value.split_last().ok_or_else(|| corrupt("it is empty"))?;
-    let middle = value.len().checked_sub(usize::from(*last)).ok_or_else(|| corrupt("it is cut off"))?;
-    let (numbers, quota) = value.split_at(middle);
-    let quota = read_quota(quota)?;
+    let (numbers, quota) = split(value)?;
     let state = state(&quota, numbers)?;
     Ok((quota, state))
 }

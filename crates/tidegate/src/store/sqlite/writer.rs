@@ -18,7 +18,7 @@ use crate::clock::Clock;
 /// How many rows are swept at a time, in a transaction of their own: about a millisecond.
 pub(super) const SWEEP: usize = 128;
 
-/// How often that is done after a batch at most: for twice as many rows as a batch can add, and one more to catch up.
+/// How often that is done after a batch at most while others wait: for twice as many rows as a batch can add, and one more to catch up.
 const SWEEPS: usize = 2 * MOST_TOGETHER / SWEEP + 1;
 
 /// What the thread that writes works with.
@@ -58,15 +58,15 @@ impl Writer {
         // Nobody waits for these, and whoever added the rows may still hold the lock.
         let mut patience = Duration::ZERO;
         for job in others {
-            let done = match job.work {
+            let done = match &job.work {
                 Work::Added(rows) => {
-                    self.owed += 2 * rows;
+                    self.owed += 2 * *rows;
                     patience = self.busy_timeout;
                     continue;
                 }
-                Work::Sweep => self.sweep(self.busy_timeout),
+                Work::Sweep => self.sweep(self.busy_timeout, || job.is_wanted()),
                 #[cfg(feature = "testing")]
-                Work::Held(at) => self.held(at),
+                Work::Held(at) => self.held(*at),
                 _ => unreachable!("decisions are decided"),
             };
             job.answer(done.map(Answer::Count).map_err(|error| store_error(error, &self.connection)));
@@ -75,11 +75,12 @@ impl Writer {
     }
 
     fn sweep_what_is_owed(&mut self, patience: Duration) {
-        for _ in 0..SWEEPS {
-            if self.owed < SWEEP {
+        for swept in 0.. {
+            if self.owed < SWEEP || (swept >= SWEEPS && !self.queue.is_empty()) {
                 return;
             }
-            match self.sweep(patience) {
+            // Whoever comes meanwhile does not wait for a lock that this waits for.
+            match self.sweep(patience, || self.queue.is_empty() && !self.queue.is_closed()) {
                 Ok(SWEEP) => self.owed -= SWEEP,
                 Ok(_) => self.owed = 0,
                 // Somebody else writes just now, or nobody can: it is tried again after the next batch.
@@ -131,11 +132,11 @@ impl Writer {
     }
 
     /// Deletes rows that may go, some of them.
-    fn sweep(&self, busy_timeout: Duration) -> Result<usize, Error> {
+    fn sweep(&self, busy_timeout: Duration, is_wanted: impl FnMut() -> bool) -> Result<usize, Error> {
         let now = self.clock.now().as_micros().min(i64::MAX as u64) as i64;
         // A transaction by itself.
         let sweep = || self.connection.prepare_cached(&self.table.sweep)?.execute(params![now, SWEEP as i64]);
-        patiently(busy_timeout, || true, sweep)
+        patiently(busy_timeout, is_wanted, sweep)
     }
 
     fn run_cached(&self, statement: &str) -> Result<(), Error> {

@@ -14,7 +14,11 @@ mod taking;
 pub(super) use asked::Asked;
 #[cfg(any(feature = "redis", feature = "postgres"))]
 pub(super) use each::each;
-pub(super) use quota::{quota_bytes, read_quota};
+pub(super) use quota::quota_bytes;
+#[cfg(feature = "postgres")]
+pub(super) use quota::read_quota;
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+pub(super) use quota::split;
 #[cfg(feature = "redis")]
 pub(super) use state::LIMB;
 #[cfg(any(feature = "redis", feature = "postgres"))]

@@ -25,6 +25,15 @@ pub(crate) fn quota_bytes(quota: &Quota) -> Vec<u8> {
     bytes
 }
 
+/// The bytes of a stored value that are its state, and its quota, which comes last.
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+pub(crate) fn split(value: &[u8]) -> Result<(&[u8], Quota), StoreError> {
+    let (last, _) = value.split_last().ok_or_else(|| corrupt("it is empty"))?;
+    let middle = value.len().checked_sub(usize::from(*last)).ok_or_else(|| corrupt("it is cut off"))?;
+    let (state, quota) = value.split_at(middle);
+    Ok((state, read_quota(quota)?))
+}
+
 /// The quota whose bytes these are.
 pub(crate) fn read_quota(bytes: &[u8]) -> Result<Quota, StoreError> {
     let Some((first, mut bytes)) = bytes.split_first() else { return Err(corrupt("it has no quota")) };
