@@ -33,7 +33,10 @@
 //! | `redis` | limits on Redis, Valkey or a cluster of them; see [`redis`] and `docs/redis.md` in the repository |
 //! | `sqlite` | limits in a file, that survive a restart; see [`sqlite`] and `docs/sqlite.md` in the repository |
 //! | `postgres` | limits on Postgres; see [`postgres`] and `docs/postgres.md` in the repository |
-//! | `http` | the address of a client, which it cannot forge; see [`http`] and `docs/clients.md` in the repository |
+//! | `http` | HTTP semantics: headers, problems, keys, and the address of a client, which it cannot forge; see [`http`] |
+//! | `tower` | a layer for hyper, lambda_http and whatever else takes one; see [`tower`] |
+//! | `axum` | the layer's peer addresses, routes and extractors with axum |
+//! | `grpc` | the layer answering as gRPC does, for tonic; see [`grpc`] |
 //! | `metrics` | counters, latencies and states through the `metrics` facade; see [`resilience`] |
 //! | `tracing` | a span for every call of a store; see [`resilience`] |
 //! | `testing` | the testing entry of the stores, through which a test passes the time |
@@ -42,12 +45,17 @@
 mod clock;
 #[cfg(feature = "config")]
 pub mod config;
+pub mod enforce;
+#[cfg(any(feature = "config", feature = "http"))]
+mod header_style;
 #[cfg(feature = "http")]
 pub mod http;
 mod limiter;
 mod net;
 pub mod resilience;
 mod store;
+#[cfg(feature = "tower")]
+mod transport;
 #[cfg(any(feature = "config", feature = "http"))]
 mod trust;
 
@@ -66,3 +74,7 @@ pub use store::sqlite;
 #[cfg(feature = "redis")]
 pub use store::{redis, rendezvous::Rendezvous, together::Together};
 pub use tidegate_core::*;
+#[cfg(feature = "grpc")]
+pub use transport::grpc;
+#[cfg(feature = "tower")]
+pub use transport::tower;

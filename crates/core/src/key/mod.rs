@@ -141,6 +141,32 @@ impl<'a> Key<'a> {
         text.finish(Shape::Text)
     }
 
+    /// This key, set apart from all that are made of parts: for the address that stands in for a user who has not
+    /// said who it is. Nobody can send a name that is equal to it.
+    #[must_use]
+    pub fn set_apart(&self) -> Key<'static> {
+        let mut text = Text::new();
+        // A user's `%` is written `%25`, and a shard is `%s`.
+        text.push_raw(b"%a");
+        text.push_raw(&[SEPARATOR]);
+        match self.shape {
+            Shape::One => text.push_escaped(self.as_str()),
+            Shape::Text => text.push_raw(self.as_bytes()),
+        }
+        text.finish(Shape::Text)
+    }
+
+    /// This key and the parts of another, as one key.
+    ///
+    /// ```
+    /// # use tidegate_core::Key;
+    /// assert_eq!(Key::from("tenant").and(&Key::from(("user", 7_u64))), Key::from(("tenant", "user", 7_u64)));
+    /// ```
+    #[must_use]
+    pub fn and(&self, other: &Key<'_>) -> Key<'static> {
+        Key::from_parts(self.parts().chain(other.parts()))
+    }
+
     /// This key, owning its text.
     pub fn into_owned(self) -> Key<'static> {
         let bytes = match self.bytes {
@@ -248,6 +274,13 @@ mod tests {
         for index in 0..100 {
             assert!(!seen.contains_key(&*Key::shard(index).to_text()));
             assert!(!seen.contains_key(&*Key::from("a").with_shard(index).to_text()));
+        }
+        let mut apart = std::collections::HashSet::new();
+        for parts in seen.values() {
+            let key = Key::from_parts(parts).set_apart();
+            assert!(!seen.contains_key(&*key.to_text()), "{parts:?}");
+            assert_eq!(key.parts().skip(1).collect::<Vec<_>>(), *parts);
+            assert!(apart.insert(key), "{parts:?}");
         }
         assert!(!seen.contains_key(&*Key::GLOBAL.to_text()));
         // What a store hashes tells them apart as well as the text does.

@@ -40,6 +40,10 @@ impl Text {
             self.push_raw(&[SEPARATOR]);
         }
         self.parts += 1;
+        self.push_escaped(part);
+    }
+
+    pub(super) fn push_escaped(&mut self, part: &str) {
         if is_plain(part) {
             self.push_raw(part.as_bytes());
         } else if part.is_empty() {

@@ -4,6 +4,7 @@ use std::num::NonZeroU8;
 
 use super::reader::{Field, Fields};
 use super::tree::Value;
+use crate::header_style::{HeaderStyle, LegacyReset};
 use crate::trust::TrustProxy;
 
 /// How the HTTP transports read clients and answer them.
@@ -20,28 +21,6 @@ pub struct Http {
     pub client_header: String,
     /// How many bits of an IPv6 address tell clients apart.
     pub ipv6_prefix: u8,
-}
-
-/// A family of response headers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum HeaderStyle {
-    /// `RateLimit` and `RateLimit-Policy`, as the IETF's working group has them now.
-    Ietf,
-    /// `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset`, as draft 03 had them.
-    Draft03,
-    /// `X-RateLimit-*`.
-    Legacy,
-}
-
-/// What `X-RateLimit-Reset` counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum LegacyReset {
-    /// Seconds from now.
-    #[default]
-    Delta,
-    /// Seconds since the epoch.
-    Epoch,
 }
 
 impl Default for Http {

@@ -40,8 +40,9 @@ use std::sync::Arc;
 
 pub use defaults::{Defaults, Envoy};
 pub use error::{ConfigError, ConfigErrors};
-pub use http::{HeaderStyle, Http, LegacyReset};
+pub use http::Http;
 
+pub use crate::header_style::{HeaderStyle, LegacyReset};
 pub use crate::trust::TrustProxy;
 
 use crate::limiter::{Limit, Limiter, LimiterBuilder};

@@ -21,9 +21,21 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod answer;
+mod asking;
 mod client;
+mod headers;
+mod incoming;
+pub mod keys;
+mod problem;
+mod rate_limit;
 
+pub use asking::Asking;
 pub use client::{Client, ClientAddress, ClientText, ForwardingWarning, UntrustedForwarding};
+pub use headers::LimitHeaders;
+pub use incoming::{Incoming, Peer, Route};
+pub use rate_limit::RateLimit;
 
+pub use crate::header_style::{HeaderStyle, LegacyReset};
 pub use crate::trust::TrustProxy;
 pub use http::{HeaderMap, HeaderName};

@@ -1,16 +1,18 @@
 //! One question to a limiter, and its answer.
 
 use std::future::{Future, IntoFuture};
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tidegate_core::{BoxFuture, Cost, Decision, Key, Op, Quota};
+use tidegate_core::{BoxFuture, Cost, Decision, Key, OnStoreError, Op, Quota};
 
 use super::decides::Decides;
 use super::limits::{Limits, Named};
 use super::route::Asked;
+use super::terms::Terms;
 use super::{Error, Inner};
 
 /// One question to a limiter: nothing happens until it is awaited.
@@ -21,7 +23,7 @@ pub struct Call<'a> {
     pub(super) name: &'a str,
     pub(super) key: Key<'a>,
     pub(super) cost: u64,
-    pub(super) quota: Option<&'a Quota>,
+    pub(super) terms: Terms<'a>,
     pub(super) kind: Kind,
 }
 
@@ -38,7 +40,7 @@ pub(super) enum Kind {
 impl<'a> Call<'a> {
     #[inline]
     pub(super) fn new(inner: &'a Arc<Inner>, name: &'a str, key: Key<'a>, kind: Kind) -> Self {
-        Call { inner, name, key, cost: 1, quota: None, kind }
+        Call { inner, name, key, cost: 1, terms: Terms::default(), kind }
     }
 
     /// How much it takes: 1 unless said otherwise. A cost of 0 is an error; to take nothing, `check`.
@@ -49,7 +51,20 @@ impl<'a> Call<'a> {
 
     /// Another quota for this call only: free and premium under one name. What the key has used is kept.
     pub fn quota(mut self, quota: &'a Quota) -> Self {
-        self.quota = Some(quota);
+        self.terms.quota = Some(quota);
+        self
+    }
+
+    /// What to do when the store is broken, for this call only.
+    pub fn on_store_error(mut self, policy: OnStoreError) -> Self {
+        self.terms.on_store_error = Some(policy);
+        self
+    }
+
+    /// The whole address of who asks, for the deny lists: a key may hold less of it, such as the network of an IPv6
+    /// client, or nothing.
+    pub fn address(mut self, address: IpAddr) -> Self {
+        self.terms.address = Some(address);
         self
     }
 
@@ -59,24 +74,24 @@ impl<'a> Call<'a> {
     // name and the cost, is worked out when it is compiled, and a decision that is only looked at is not copied.
     #[inline(always)]
     pub fn now(&self) -> Option<Result<Decision, Error>> {
-        let Call { inner, name, cost, quota, kind, .. } = *self;
+        let Call { inner, name, cost, terms, kind, .. } = *self;
         let key = self.key.borrow();
         let Some(limits) = inner.limits.first() else {
             let mut answer = None;
-            Call { inner, name, key, cost, quota, kind }.now_replaced(&mut answer);
+            Call { inner, name, key, cost, terms, kind }.now_replaced(&mut answer);
             return answer;
         };
         // Nobody has closed it, either.
-        now_under(limits, inner, name, &key, quota, op_of(cost, kind))
+        now_under(limits, inner, name, &key, terms, op_of(cost, kind))
     }
 
     /// The rarer way, which writes its answer to a place of its own: were it to return it, the usual answer would have to
     /// be copied to where that goes.
     #[inline(never)]
     fn now_replaced(&self, answer: &mut Option<Result<Decision, Error>>) {
-        let Call { inner, name, key, cost, quota, kind } = self;
+        let Call { inner, name, key, cost, terms, kind } = self;
         *answer =
-            inner.limits.with(|limits| now_under(limits, inner, name, key, *quota, checked_op(inner, *cost, *kind)));
+            inner.limits.with(|limits| now_under(limits, inner, name, key, *terms, checked_op(inner, *cost, *kind)));
     }
 
     /// The operation, once nothing is wrong with it; none for an `acquire`.
@@ -85,7 +100,7 @@ impl<'a> Call<'a> {
     }
 
     pub(super) fn asked<'b>(&'b self, named: &'b Arc<Named>, op: Op) -> Asked<'b> {
-        Asked { named, key: &self.key, quota: self.quota, op }
+        Asked { named, key: &self.key, terms: self.terms, op }
     }
 
     /// The limit and the operation, for a call that is a plain `limit`.
@@ -126,7 +141,7 @@ fn now_under(
     inner: &Arc<Inner>,
     name: &str,
     key: &Key<'_>,
-    quota: Option<&Quota>,
+    terms: Terms<'_>,
     op: Result<Option<Op>, Error>,
 ) -> Option<Result<Decision, Error>> {
     let named = match limits.get(name) {
@@ -134,7 +149,7 @@ fn now_under(
         Err(error) => return Some(Err(error)),
     };
     match op {
-        Ok(op) => Asked { named, key, quota, op: op? }.now(inner),
+        Ok(op) => Asked { named, key, terms, op: op? }.now(inner),
         Err(error) => Some(Err(error)),
     }
 }

@@ -1,6 +1,7 @@
 //! Who is never admitted.
 
 use std::collections::HashSet;
+use std::net::IpAddr;
 
 use tidegate_core::Key;
 
@@ -50,10 +51,12 @@ impl DenyList {
     }
 
     pub(crate) fn contains(&self, key: &Key<'_>) -> bool {
-        let in_network = |part: &str| {
-            parse_address(part).is_some_and(|address| self.networks.iter().any(|network| network.contains(address)))
-        };
+        let in_network = |part: &str| parse_address(part).is_some_and(|address| self.contains_address(address));
         self.keys.contains(key) || (!self.networks.is_empty() && key.parts().any(|part| in_network(&part)))
+    }
+
+    pub(crate) fn contains_address(&self, address: IpAddr) -> bool {
+        self.networks.iter().any(|network| network.contains(address))
     }
 }
 

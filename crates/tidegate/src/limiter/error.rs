@@ -20,6 +20,9 @@ pub enum Error {
     /// This limit cannot do that.
     #[error(transparent)]
     Unsupported(Box<Unsupported>),
+    /// Nobody knows who asks.
+    #[error("the request has no key, and no address of a client to stand in for one")]
+    NoKey,
     /// `acquire` has nothing to wait with.
     #[error("acquire has nothing to wait with: give the builder a sleeper, or use the feature `tokio`")]
     NoSleeper,

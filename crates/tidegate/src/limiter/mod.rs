@@ -12,9 +12,11 @@ mod limit;
 mod limits;
 mod look;
 mod normalize;
+mod outline;
 mod queue;
 mod route;
 mod spread;
+mod terms;
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,6 +31,7 @@ pub(crate) use deny::DenyList;
 pub use error::{BuildError, Error, UnknownLimit, Unsupported};
 pub use limit::{Limit, ShardBy};
 pub use normalize::Normalize;
+pub(crate) use outline::Outline;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) use {all::ask_all, decides::Decides};
 

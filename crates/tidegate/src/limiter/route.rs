@@ -8,6 +8,7 @@ use tidegate_core::{Decision, Key, Op, Quota, Request, Store};
 use super::decides::Decides;
 use super::limits::Named;
 use super::spread::{Spread, large_enough};
+use super::terms::Terms;
 use super::{Error, Inner, ShardBy};
 
 /// One operation on one key of a limit.
@@ -15,8 +16,7 @@ use super::{Error, Inner, ShardBy};
 pub(super) struct Asked<'a> {
     pub(super) named: &'a Arc<Named>,
     pub(super) key: &'a Key<'a>,
-    /// Another quota for this call.
-    pub(super) quota: Option<&'a Quota>,
+    pub(super) terms: Terms<'a>,
     pub(super) op: Op,
 }
 
@@ -36,7 +36,7 @@ impl<'a> Asked<'a> {
     pub(super) fn now(self, inner: &Inner) -> Option<Result<Decision, Error>> {
         // The plain case first: nothing about this limit needs a second look.
         if self.named.is_plain() {
-            let quota = self.quota.unwrap_or(&self.named.limit.quota);
+            let quota = self.terms.quota.unwrap_or(&self.named.limit.quota);
             return match inner.store.dyn_apply_now(&self.request(self.key, quota, self.op))? {
                 Ok(decision) => Some(Ok(decision)),
                 Err(error) => Some(Err(Error::Store(error))),
@@ -78,13 +78,14 @@ impl<'a> Asked<'a> {
         let key = limit.normalize.map_or_else(|| self.key.borrow(), |normalize| normalize.apply(self.key));
         let asks_to_pass = matches!(self.op, Op::Limit(_) | Op::Check(_) | Op::Reserve(_));
         let denied = |key: &Key<'_>| self.named.deny.contains(key);
-        if asks_to_pass && (denied(self.key) || (limit.normalize.is_some() && denied(&key))) {
+        let from_denied = || self.terms.address.is_some_and(|address| self.named.deny.contains_address(address));
+        if asks_to_pass && (denied(self.key) || (limit.normalize.is_some() && denied(&key)) || from_denied()) {
             return Ok(Route::Answer(Decision::denied_by_list(self.capacity())));
         }
         if limit.shards == 1 {
-            return Ok(Route::One(key, Cow::Borrowed(self.quota.unwrap_or(&limit.quota))));
+            return Ok(Route::One(key, Cow::Borrowed(self.terms.quota.unwrap_or(&limit.quota))));
         }
-        let parts = match self.quota {
+        let parts = match self.terms.quota {
             None => Cow::Borrowed(&*self.named.parts),
             Some(quota) => Cow::Owned(quota.split(limit.shards)?),
         };
@@ -110,7 +111,7 @@ impl<'a> Asked<'a> {
 
     #[inline(always)]
     pub(super) fn request<'b>(&'b self, key: &'b Key<'b>, quota: &'b Quota, op: Op) -> Request<'b> {
-        let on_store_error = self.named.limit.on_store_error;
+        let on_store_error = self.terms.on_store_error.unwrap_or(self.named.limit.on_store_error);
         Request { scope: &self.named.scope, key, quota, op, on_store_error }
     }
 
@@ -119,6 +120,6 @@ impl<'a> Asked<'a> {
     }
 
     pub(super) fn capacity(self) -> u32 {
-        self.quota.unwrap_or(&self.named.limit.quota).parts().capacity
+        self.terms.quota.unwrap_or(&self.named.limit.quota).parts().capacity
     }
 }

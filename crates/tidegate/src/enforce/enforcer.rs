@@ -1,0 +1,214 @@
+//! Limits that are enforced together.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tidegate_core::{Key, OnStoreError, Quota};
+
+use super::hooks::Hooks;
+use super::rule::{Rule, failed};
+use super::{Caller, Outcome, Ruling, Rulings};
+use crate::{Error, Limiter};
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// To take, if every limit admits it: what nearly every request does.
+    Take,
+    /// To look whether it would be admitted, and take nothing.
+    Look,
+    /// To take what was looked at before, even when others have taken it since: that is debt then, which holds off later
+    /// requests.
+    Charge,
+}
+
+/// One limit or several that are enforced together, with what a service wants of them. Cheap to clone.
+#[derive(Clone)]
+pub struct Enforcer {
+    inner: Arc<Inner>,
+}
+
+#[derive(Clone)]
+struct Inner {
+    limiter: Limiter,
+    rules: Vec<Rule>,
+    shadow: bool,
+    hooks: Hooks,
+}
+
+impl Enforcer {
+    /// Enforces a limit. One that the limiter does not know makes every outcome [`Outcome::Invalid`].
+    pub fn new(limiter: &Limiter, limit: impl Into<Arc<str>>) -> Self {
+        let limiter = limiter.clone();
+        let inner = Inner { limiter, rules: vec![Rule::new(limit)], shadow: false, hooks: Hooks::default() };
+        Enforcer { inner: Arc::new(inner) }
+    }
+
+    /// Enforces a quota in this process's memory, under the name `default`.
+    pub fn of(quota: Quota) -> Self {
+        const NAME: &str = "default";
+        let limiter = Limiter::builder().limit(NAME, quota).build().expect("one limit with no settings");
+        Enforcer::new(&limiter, NAME)
+    }
+
+    /// Enforces a further limit of the same limiter: all of them are taken, or none.
+    #[must_use]
+    pub fn and(mut self, limit: impl Into<Arc<str>>) -> Self {
+        self.change().rules.push(Rule::new(limit));
+        self
+    }
+
+    /// The name of the limit that was given last towards clients, such as in headers: the limit's own unless said
+    /// otherwise.
+    #[must_use]
+    pub fn policy(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.last().policy = name.into();
+        self
+    }
+
+    /// Another quota for the limit that was given last: one enforcer for free users and one for premium ones, under one
+    /// name. What a key has used is kept when it comes to the other.
+    #[must_use]
+    pub fn quota(mut self, quota: Quota) -> Self {
+        self.last().quota = Some(quota);
+        self
+    }
+
+    /// What to do when the store is broken, for all limits that are there by now: what each of them says unless said
+    /// otherwise.
+    ///
+    /// [`Local`](OnStoreError::Local) takes a store within [`Resilience`](crate::resilience::Resilience); without it
+    /// requests are refused as unavailable.
+    #[must_use]
+    pub fn on_store_error(mut self, policy: OnStoreError) -> Self {
+        self.change().rules.iter_mut().for_each(|rule| rule.on_store_error = Some(policy));
+        self
+    }
+
+    /// Decides and counts, and never denies. What would have been denied is allowed with its reason.
+    #[must_use]
+    pub fn shadow(mut self, shadow: bool) -> Self {
+        self.change().shadow = shadow;
+        self
+    }
+
+    /// Is told of every request that is [`Outcome::Limited`] or [`Outcome::Denied`]. A panic in it is contained.
+    #[must_use]
+    pub fn on_limited(mut self, hook: impl Fn(&Caller<'_>, &Outcome) + Send + Sync + 'static) -> Self {
+        self.change().hooks.on_limited = Some(Arc::new(hook));
+        self
+    }
+
+    /// Is told of every request that is [`Outcome::Unavailable`] or [`Outcome::Invalid`], and of those that are allowed
+    /// because the store is broken. A panic in it is contained.
+    #[must_use]
+    pub fn on_error(mut self, hook: impl Fn(&Caller<'_>, &Outcome) + Send + Sync + 'static) -> Self {
+        self.change().hooks.on_error = Some(Arc::new(hook));
+        self
+    }
+
+    /// The limiter whose limits these are.
+    pub fn limiter(&self) -> &Limiter {
+        &self.inner.limiter
+    }
+
+    /// Takes, if every limit admits it.
+    pub async fn enforce<'a>(&self, key: impl Into<Key<'a>>, cost: u64) -> Outcome {
+        self.ask(&Caller::new(key), cost, Step::Take).await
+    }
+
+    /// What becomes of a request, waited for.
+    pub async fn ask(&self, caller: &Caller<'_>, cost: u64, step: Step) -> Outcome {
+        let answer = match &*self.inner.rules {
+            [rule] => self.ask_one(rule, caller, cost, step).await.map(Rulings::one),
+            _ => self.ask_several(caller, cost, step).await.map(Rulings::several),
+        };
+        self.finish(caller, step, answer)
+    }
+
+    /// What becomes of a request, without waiting. None when it has to be waited for: the store does I/O, or there are
+    /// several limits. Nothing was done then.
+    #[inline]
+    pub fn ask_now(&self, caller: &Caller<'_>, cost: u64, step: Step) -> Option<Outcome> {
+        let [rule] = &*self.inner.rules else { return None };
+        let limiter = &self.inner.limiter;
+        let answer = match rule.call(limiter, caller, 0, cost, step) {
+            Ok(call) => call.now()?.and_then(|decision| rule.ruling(limiter, decision)),
+            Err(error) => Err(error),
+        };
+        Some(self.finish(caller, step, answer.map(Rulings::one)))
+    }
+
+    /// The outcome of a request that has no key, so that no limit could be asked.
+    pub fn without_key(&self) -> Outcome {
+        self.finish(&Caller::each([]), Step::Take, Err(Error::NoKey))
+    }
+
+    async fn ask_one(&self, rule: &Rule, caller: &Caller<'_>, cost: u64, step: Step) -> Result<Ruling, Error> {
+        let limiter = &self.inner.limiter;
+        let decision = rule.call(limiter, caller, 0, cost, step)?.await?;
+        rule.ruling(limiter, decision)
+    }
+
+    async fn ask_several(&self, caller: &Caller<'_>, cost: u64, step: Step) -> Result<Vec<Ruling>, Error> {
+        let Inner { limiter, rules, .. } = &*self.inner;
+        if !caller.fits(rules.len()) {
+            return Err(Error::NoKey);
+        }
+        let calls = rules.iter().enumerate().map(|(index, rule)| rule.call(limiter, caller, index, cost, step));
+        let calls = calls.collect::<Result<Vec<_>, _>>()?;
+        let mut decisions = Vec::with_capacity(calls.len());
+        if step == Step::Take {
+            decisions = limiter.all(calls).await?.into_decisions();
+        } else {
+            for call in calls {
+                decisions.push(call.await?);
+            }
+        }
+        rules.iter().zip(decisions).map(|(rule, decision)| rule.ruling(limiter, decision)).collect()
+    }
+
+    #[inline]
+    fn finish(&self, caller: &Caller<'_>, step: Step, answer: Result<Rulings, Error>) -> Outcome {
+        let Inner { limiter, rules, shadow, hooks } = &*self.inner;
+        let outcome = match answer {
+            Ok(rulings) if *shadow => Outcome::of(rulings.shadowed()),
+            Ok(rulings) => Outcome::of(rulings),
+            Err(error) => failed(limiter, rules, error),
+        };
+        // Nobody is turned away by a charge.
+        if step != Step::Charge || outcome.error().is_some() {
+            hooks.tell(caller, &outcome);
+        }
+        outcome
+    }
+
+    fn change(&mut self) -> &mut Inner {
+        Arc::make_mut(&mut self.inner)
+    }
+
+    fn last(&mut self) -> &mut Rule {
+        self.change().rules.last_mut().expect("an enforcer has a limit")
+    }
+}
+
+impl From<Quota> for Enforcer {
+    fn from(quota: Quota) -> Self {
+        Enforcer::of(quota)
+    }
+}
+
+impl From<(&Limiter, &str)> for Enforcer {
+    fn from((limiter, limit): (&Limiter, &str)) -> Self {
+        Enforcer::new(limiter, limit)
+    }
+}
+
+impl fmt::Debug for Enforcer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { limiter, rules, shadow, .. } = &*self.inner;
+        let policies: Vec<_> = rules.iter().map(|rule| &rule.policy).collect();
+        let mut debug = f.debug_struct("Enforcer");
+        debug.field("policies", &policies).field("shadow", shadow).field("limiter", limiter).finish_non_exhaustive()
+    }
+}

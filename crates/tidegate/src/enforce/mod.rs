@@ -1,0 +1,36 @@
+//! One enforcer for every transport: a key and a cost in, an outcome out.
+//!
+//! An [`Enforcer`] never fails and never panics. What can go wrong is an [`Outcome`] too: a store that is broken, under
+//! the policy of the limit, and a mistake in the program, which no policy hides. A transport maps the five outcomes
+//! onto what it speaks, and that is all it does.
+//!
+//! ```
+//! use tidegate::enforce::{Enforcer, Outcome};
+//! use tidegate::{Limiter, Quota, minutes};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let limiter = Limiter::builder()
+//!     .limit("burst", Quota::token_bucket(10, minutes(1))?)
+//!     .limit("daily", Quota::fixed_window(1_000, minutes(24 * 60))?)
+//!     .build()?;
+//! let enforcer = Enforcer::new(&limiter, "burst").and("daily"); // all or nothing
+//!
+//! match enforcer.enforce("alice", 1).await {
+//!     Outcome::Allowed(rulings) => println!("{} left", rulings.binding().decision().remaining()),
+//!     Outcome::Limited(rulings) => println!("try again in {:?}", rulings.retry_after()),
+//!     Outcome::Denied(_) => println!("never"),
+//!     Outcome::Unavailable(error) => println!("try again later: {error}"),
+//!     Outcome::Invalid(error) => println!("a bug: {error}"),
+//! }
+//! # Ok(()) }
+//! ```
+
+mod caller;
+mod enforcer;
+mod hooks;
+mod outcome;
+mod rule;
+
+pub use caller::Caller;
+pub use enforcer::{Enforcer, Step};
+pub use outcome::{Outcome, Ruling, Rulings};

@@ -1,0 +1,95 @@
+//! One limit of an enforcer.
+
+use std::sync::Arc;
+
+use tidegate_core::{Decision, OnStoreError, Quota};
+
+use super::{Caller, Outcome, Ruling, Rulings, Step};
+use crate::limiter::Outline;
+use crate::{Call, Error, Limiter};
+
+/// One limit of an enforcer, and what is settled differently for it.
+#[derive(Clone)]
+pub(super) struct Rule {
+    limit: Arc<str>,
+    /// Its name towards clients.
+    pub(super) policy: Arc<str>,
+    pub(super) quota: Option<Quota>,
+    pub(super) on_store_error: Option<OnStoreError>,
+}
+
+impl Rule {
+    pub(super) fn new(limit: impl Into<Arc<str>>) -> Self {
+        let limit = limit.into();
+        Rule { policy: Arc::clone(&limit), limit, quota: None, on_store_error: None }
+    }
+
+    /// The question to the limiter, for the caller's key at that place.
+    #[inline]
+    pub(super) fn call<'a>(
+        &'a self,
+        limiter: &'a Limiter,
+        caller: &'a Caller<'_>,
+        index: usize,
+        cost: u64,
+        step: Step,
+    ) -> Result<Call<'a>, Error> {
+        let Some(key) = caller.key(index) else { return Err(Error::NoKey) };
+        let call = match step {
+            Step::Take => limiter.limit(&self.limit, key),
+            Step::Look => limiter.check(&self.limit, key),
+            // A budget that is spread knows no debt.
+            Step::Charge if self.outline(limiter)?.is_spread => limiter.limit(&self.limit, key),
+            // All who were let through in the meantime count, and are made up for later.
+            Step::Charge => limiter.reserve(&self.limit, key),
+        };
+        let mut call = call.cost(cost);
+        if let Some(quota) = &self.quota {
+            call = call.quota(quota);
+        }
+        if let Some(policy) = self.on_store_error {
+            call = call.on_store_error(policy);
+        }
+        if let Some(address) = caller.address() {
+            call = call.address(address);
+        }
+        Ok(call)
+    }
+
+    /// What the limit said, with the quota it was asked under.
+    #[inline]
+    pub(super) fn ruling(&self, limiter: &Limiter, decision: Decision) -> Result<Ruling, Error> {
+        let quota = self.outline(limiter)?.quota;
+        Ok(Ruling { policy: Arc::clone(&self.policy), quota, decision })
+    }
+
+    /// What would be said of a request that the broken store did not get to see. None when it is to be refused.
+    fn without_store(&self, limiter: &Limiter) -> Result<Option<Ruling>, Error> {
+        let Outline { quota, on_store_error, .. } = self.outline(limiter)?;
+        let admitted = || self.ruling(limiter, Decision::admitted_without_store(quota.parts().capacity));
+        // A store within `Resilience` has applied the policy already, and passes on the errors of limits that are closed. It
+        // takes what is in there to limit in process, so without it only an open limit admits.
+        (on_store_error == OnStoreError::Open).then(admitted).transpose()
+    }
+
+    fn outline(&self, limiter: &Limiter) -> Result<Outline, Error> {
+        let mut outline = limiter.outline(&self.limit)?;
+        outline.quota = self.quota.unwrap_or(outline.quota);
+        outline.on_store_error = self.on_store_error.unwrap_or(outline.on_store_error);
+        Ok(outline)
+    }
+}
+
+/// What becomes of a request about which the limiter could not say anything.
+#[cold]
+pub(super) fn failed(limiter: &Limiter, rules: &[Rule], error: Error) -> Outcome {
+    match error {
+        error if error.is_misuse() => Outcome::Invalid(error),
+        Error::Store(_) => match rules.iter().map(|rule| rule.without_store(limiter)).collect() {
+            Ok(Some(rulings)) => Outcome::of(Rulings::several(rulings)),
+            Ok(None) => Outcome::Unavailable(error),
+            Err(error) => Outcome::Invalid(error),
+        },
+        error => Outcome::Unavailable(error),
+    }
+}

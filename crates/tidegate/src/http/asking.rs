@@ -1,0 +1,83 @@
+//! A request on its way through its limits.
+
+use http::{Extensions, HeaderMap, StatusCode};
+
+use super::RateLimit;
+use crate::enforce::{Caller, Enforcer, Outcome, Step};
+
+/// A request on its way through its limits: asked about before it goes on, and, where the charge waits for the response,
+/// charged afterwards.
+///
+/// ```text
+/// rate_limit.begin -> asking.decide -> turned away: rate_limit.answer
+///                                                  -> admitted: the service -> asking.charge -> rate_limit.write_headers
+/// ```
+#[derive(Debug)]
+pub struct Asking {
+    rate_limit: RateLimit,
+    enforcer: Enforcer,
+    caller: Option<Caller<'static>>,
+    cost: u64,
+}
+
+impl Asking {
+    pub(super) fn new(rate_limit: RateLimit, enforcer: Enforcer, caller: Option<Caller<'static>>, cost: u64) -> Self {
+        Asking { rate_limit, enforcer, caller, cost }
+    }
+
+    /// What the service wants of its limits.
+    pub fn rate_limit(&self) -> &RateLimit {
+        &self.rate_limit
+    }
+
+    /// Whether the request may go on, without waiting. None when it has to be waited for; nothing was done then.
+    pub fn decide_now(&self) -> Option<Outcome> {
+        self.now(self.first_step())
+    }
+
+    /// Whether the request may go on.
+    pub async fn decide(&self) -> Outcome {
+        self.ask(self.first_step()).await
+    }
+
+    /// Puts the outcome of an admitted request where its handler finds it, if that is wanted.
+    pub fn tell_handler(&self, outcome: &Outcome, extensions: &mut Extensions) {
+        if self.rate_limit.wants_extension() {
+            extensions.insert(outcome.clone());
+        }
+    }
+
+    /// Whether a response like this is to be charged for: [`charge`](Self::charge) is next then.
+    pub fn is_charged(&self, status: StatusCode, headers: &HeaderMap) -> bool {
+        self.rate_limit.charges(status, headers)
+    }
+
+    /// Charges for a request whose response is known, without waiting. None when it has to be waited for; nothing was
+    /// done then.
+    pub fn charge_now(&self) -> Option<Outcome> {
+        self.now(Step::Charge)
+    }
+
+    /// Charges for a request whose response is known.
+    pub async fn charge(&self) -> Outcome {
+        self.ask(Step::Charge).await
+    }
+
+    fn first_step(&self) -> Step {
+        if self.rate_limit.charges_later() { Step::Look } else { Step::Take }
+    }
+
+    fn now(&self, step: Step) -> Option<Outcome> {
+        match &self.caller {
+            Some(caller) => self.enforcer.ask_now(caller, self.cost, step),
+            None => Some(self.enforcer.without_key()),
+        }
+    }
+
+    async fn ask(&self, step: Step) -> Outcome {
+        match &self.caller {
+            Some(caller) => self.enforcer.ask(caller, self.cost, step).await,
+            None => self.enforcer.without_key(),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What clients are told about their limits.
+
+mod ietf;
+mod seconds;
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+
+use crate::clock::{Clock, SystemClock};
+use crate::enforce::{Outcome, Ruling, Rulings};
+use crate::header_style::{HeaderStyle, LegacyReset};
+use seconds::{rounded_up, to_wait};
+
+const DRAFT03: [HeaderName; 3] = [
+    HeaderName::from_static("ratelimit-limit"),
+    HeaderName::from_static("ratelimit-remaining"),
+    HeaderName::from_static("ratelimit-reset"),
+];
+const LEGACY: [HeaderName; 3] = [
+    HeaderName::from_static("x-ratelimit-limit"),
+    HeaderName::from_static("x-ratelimit-remaining"),
+    HeaderName::from_static("x-ratelimit-reset"),
+];
+
+/// Which headers tell clients about their limits: any number of families, [`HeaderStyle::Ietf`] unless said otherwise.
+///
+/// Whatever is chosen, a denial that can be retried has a `Retry-After`.
+#[derive(Clone)]
+pub struct LimitHeaders {
+    styles: Vec<HeaderStyle>,
+    legacy_reset: LegacyReset,
+    clock: Arc<dyn Clock>,
+}
+
+impl Default for LimitHeaders {
+    fn default() -> Self {
+        LimitHeaders::new([HeaderStyle::Ietf])
+    }
+}
+
+impl LimitHeaders {
+    /// Headers of these families; with none, clients are told nothing but when to retry.
+    pub fn new(styles: impl IntoIterator<Item = HeaderStyle>) -> Self {
+        let styles = styles.into_iter().collect();
+        LimitHeaders { styles, legacy_reset: LegacyReset::default(), clock: Arc::new(SystemClock) }
+    }
+
+    /// What `X-RateLimit-Reset` counts: seconds from now unless said otherwise.
+    #[must_use]
+    pub fn legacy_reset(mut self, reset: LegacyReset) -> Self {
+        self.legacy_reset = reset;
+        self
+    }
+
+    /// Where [`LegacyReset::Epoch`] gets the time from: the system unless said otherwise.
+    #[must_use]
+    pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Writes what is to be said of an outcome, in place of what such headers said before.
+    pub fn write(&self, outcome: &Outcome, headers: &mut HeaderMap) {
+        let (Outcome::Allowed(rulings) | Outcome::Limited(rulings) | Outcome::Denied(rulings)) = outcome else {
+            return;
+        };
+        // Who is on a deny list has no quota to be told of, and for a store that is broken nobody knows one.
+        if !matches!(outcome, Outcome::Denied(_)) && !outcome.is_without_store() {
+            self.styles.iter().for_each(|style| self.write_style(*style, rulings, headers));
+        }
+        if let Some(wait) = rulings.retry_after() {
+            headers.insert(RETRY_AFTER, HeaderValue::from(to_wait(wait)));
+        }
+    }
+
+    fn write_style(&self, style: HeaderStyle, rulings: &Rulings, headers: &mut HeaderMap) {
+        let reset = |ruling: &Ruling| rounded_up(ruling.decision().reset_after());
+        match style {
+            HeaderStyle::Ietf => ietf::write(rulings, headers),
+            HeaderStyle::Draft03 => write_three(DRAFT03, rulings.binding(), reset, headers),
+            HeaderStyle::Legacy => {
+                write_three(LEGACY, rulings.binding(), |ruling| self.legacy_reset_of(ruling), headers)
+            }
+        }
+    }
+
+    fn legacy_reset_of(&self, ruling: &Ruling) -> u64 {
+        let reset_after = ruling.decision().reset_after();
+        match self.legacy_reset {
+            LegacyReset::Delta => rounded_up(reset_after),
+            LegacyReset::Epoch => {
+                let reset = self.clock.now().saturating_add(reset_after);
+                reset.as_micros().div_ceil(1_000_000)
+            }
+        }
+    }
+}
+
+fn write_three(names: [HeaderName; 3], ruling: &Ruling, reset: impl Fn(&Ruling) -> u64, headers: &mut HeaderMap) {
+    let decision = ruling.decision();
+    for (name, value) in names.into_iter().zip([decision.limit(), decision.remaining(), reset(ruling)]) {
+        headers.insert(name, HeaderValue::from(value));
+    }
+}
+
+impl fmt::Debug for LimitHeaders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LimitHeaders { styles, legacy_reset, .. } = self;
+        f.debug_struct("LimitHeaders")
+            .field("styles", styles)
+            .field("legacy_reset", legacy_reset)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,95 @@
+//! What of a request decides about it.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::{Extensions, HeaderMap, Method, Request, Uri};
+
+use super::Client;
+
+/// What of a request decides about it: everything but its body.
+#[derive(Debug, Clone, Copy)]
+pub struct Incoming<'a> {
+    method: &'a Method,
+    uri: &'a Uri,
+    headers: &'a HeaderMap,
+    extensions: &'a Extensions,
+    client: Option<Client>,
+}
+
+/// The address of a connection's peer, for servers that this crate knows no other way to learn it from: whoever accepts
+/// the connection puts it into the extensions of its requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer(pub IpAddr);
+
+/// The template of the route that a request has taken, such as `/users/{id}`, for routers that this crate knows no
+/// other way to learn it from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route(pub Arc<str>);
+
+impl<'a> Incoming<'a> {
+    /// What of `request` decides about it.
+    pub fn of<B>(request: &'a Request<B>) -> Self {
+        let (method, uri) = (request.method(), request.uri());
+        Incoming { method, uri, headers: request.headers(), extensions: request.extensions(), client: None }
+    }
+
+    /// The method.
+    pub fn method(&self) -> &'a Method {
+        self.method
+    }
+
+    /// The address that is asked for.
+    pub fn uri(&self) -> &'a Uri {
+        self.uri
+    }
+
+    /// The headers. A client can write anything into them.
+    pub fn headers(&self) -> &'a HeaderMap {
+        self.headers
+    }
+
+    /// What outer layers have said about the request, such as who the user is.
+    pub fn extensions(&self) -> &'a Extensions {
+        self.extensions
+    }
+
+    /// The client, as far as its address can be known; see [`ClientAddress`](super::ClientAddress).
+    pub fn client(&self) -> Option<&Client> {
+        self.client.as_ref()
+    }
+
+    /// The template of the route, such as `/users/{id}`. None for a request that no route takes, and outside of a
+    /// router.
+    pub fn route(&self) -> Option<&'a str> {
+        #[cfg(feature = "axum")]
+        if let Some(path) = self.extensions.get::<axum::extract::MatchedPath>() {
+            return Some(path.as_str());
+        }
+        self.extensions.get::<Route>().map(|route| &*route.0)
+    }
+
+    /// Whether a browser asks if it may send the request proper, as CORS has it. Anybody can pretend to.
+    pub fn is_preflight(&self) -> bool {
+        let has = |name: &str| self.headers.contains_key(name);
+        *self.method == Method::OPTIONS && has("origin") && has("access-control-request-method")
+    }
+
+    /// The address at the other end of the connection.
+    pub fn peer(&self) -> Option<IpAddr> {
+        #[cfg(feature = "axum")]
+        if let Some(info) = self.extensions.get::<axum::extract::ConnectInfo<std::net::SocketAddr>>() {
+            return Some(info.0.ip());
+        }
+        #[cfg(feature = "grpc")]
+        if let Some(info) = self.extensions.get::<tonic::transport::server::TcpConnectInfo>() {
+            return info.remote_addr().map(|address| address.ip());
+        }
+        self.extensions.get::<Peer>().map(|peer| peer.0)
+    }
+
+    pub(super) fn with_client(mut self, client: Option<Client>) -> Self {
+        self.client = client;
+        self
+    }
+}

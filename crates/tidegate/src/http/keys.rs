@@ -1,0 +1,84 @@
+//! Whom a request is counted under.
+//!
+//! A key function takes what of a request decides about it and gives the key, or none. They are put together with
+//! [`both`] and [`either`]. A request for which a key function has none is counted under the address of its client,
+//! [set apart](Key::set_apart) from all that clients can send; if that is not known either, it is refused as a mistake
+//! in the program. So nobody shares a budget by accident.
+//!
+//! ```
+//! use tidegate::Key;
+//! use tidegate::http::{Incoming, keys};
+//!
+//! # #[derive(Clone)] struct User { tenant: String, id: u64 }
+//! // Who it is was found out by an outer layer. Without a user: the client's address, of all routes together.
+//! let user = keys::extension(|user: &User| Key::from((&user.tenant, user.id)));
+//! let key = keys::both(user, keys::route());
+//! # fn is_key_function(_: impl Fn(&Incoming<'_>) -> Option<Key<'static>>) {}
+//! # is_key_function(key);
+//! ```
+
+use http::HeaderName;
+use tidegate_core::Key;
+
+use super::{Client, Incoming};
+
+/// The client, by its address: see [`ClientAddress`](super::ClientAddress). What requests are counted under unless said
+/// otherwise.
+pub fn client() -> impl Fn(&Incoming<'_>) -> Option<Key<'static>> + Clone {
+    |incoming| incoming.client().map(Client::key)
+}
+
+/// Everybody together.
+pub fn everybody() -> impl Fn(&Incoming<'_>) -> Option<Key<'static>> + Clone {
+    |_| Some(Key::GLOBAL)
+}
+
+/// The value of a header, such as an API key that an outer layer has checked: a client can send any value it likes, and
+/// a new one for every request. None when there is not exactly one, and for one that is not text.
+pub fn header(name: HeaderName) -> impl Fn(&Incoming<'_>) -> Option<Key<'static>> + Clone {
+    move |incoming| {
+        let mut values = incoming.headers().get_all(&name).iter();
+        let (Some(value), None) = (values.next(), values.next()) else { return None };
+        Some(Key::from_parts([str::from_utf8(value.as_bytes()).ok()?]))
+    }
+}
+
+/// The template of the route, such as `/users/{id}`, and never the path that was sent: of those a client can make up as
+/// many as it likes.
+pub fn route() -> impl Fn(&Incoming<'_>) -> Option<Key<'static>> + Clone {
+    |incoming| incoming.route().map(|route| Key::from_parts([route]))
+}
+
+/// The path that was sent. For gRPC, where it names one of the methods there are: put the layer where a request for any
+/// other does not come.
+pub fn path() -> impl Fn(&Incoming<'_>) -> Option<Key<'static>> + Clone {
+    |incoming| Some(Key::from_parts([incoming.uri().path()]))
+}
+
+/// What an outer layer has put into the request's extensions, such as the user.
+pub fn extension<T, F>(key: F) -> impl Fn(&Incoming<'_>) -> Option<Key<'static>> + Clone
+where
+    T: Send + Sync + 'static,
+    F: Fn(&T) -> Key<'static> + Clone,
+{
+    move |incoming| incoming.extensions().get::<T>().map(&key)
+}
+
+/// The parts of both keys; none when one of them is missing.
+pub fn both<A, B>(first: A, second: B) -> impl Fn(&Incoming<'_>) -> Option<Key<'static>> + Clone
+where
+    A: Fn(&Incoming<'_>) -> Option<Key<'static>> + Clone,
+    B: Fn(&Incoming<'_>) -> Option<Key<'static>> + Clone,
+{
+    move |incoming| Some(first(incoming)?.and(&second(incoming)?))
+}
+
+/// The first key, or else the second, [set apart](Key::set_apart): whoever has the first cannot make it equal to
+/// somebody else's second.
+pub fn either<A, B>(first: A, second: B) -> impl Fn(&Incoming<'_>) -> Option<Key<'static>> + Clone
+where
+    A: Fn(&Incoming<'_>) -> Option<Key<'static>> + Clone,
+    B: Fn(&Incoming<'_>) -> Option<Key<'static>> + Clone,
+{
+    move |incoming| first(incoming).or_else(|| Some(second(incoming)?.set_apart()))
+}

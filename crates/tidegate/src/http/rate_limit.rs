@@ -1,0 +1,243 @@
+//! What a service wants of its limits, for every transport that speaks HTTP.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Response, StatusCode};
+use tidegate_core::Key;
+
+use super::asking::Asking;
+use super::{Client, ClientAddress, ForwardingWarning, Incoming, LimitHeaders, answer, keys};
+use crate::enforce::{Caller, Enforcer, Outcome};
+
+type Of<T> = Arc<dyn Fn(&Incoming<'_>) -> T + Send + Sync>;
+type Charge = Arc<dyn Fn(StatusCode, &HeaderMap) -> bool + Send + Sync>;
+type Respond = Arc<dyn Fn(&Outcome, Response<Bytes>) -> Response<Bytes> + Send + Sync>;
+
+/// What a service wants of its limits: whom a request is counted under, what it costs, which requests are left alone,
+/// and what is answered. The same for every transport that speaks HTTP. Cheap to clone.
+///
+/// ```
+/// use tidegate::enforce::Enforcer;
+/// use tidegate::http::{HeaderStyle, LimitHeaders, RateLimit, keys};
+/// use tidegate::{Limiter, Quota, minutes};
+///
+/// let limiter = Limiter::builder().limit("login", Quota::fixed_window(5, minutes(1))?).build()?;
+/// let login = RateLimit::new(Enforcer::new(&limiter, "login"))
+///     .headers(LimitHeaders::new([HeaderStyle::Ietf, HeaderStyle::Legacy]))
+///     .skip(|incoming| incoming.is_preflight())
+///     .charge_when(|status, _| status == 401); // only failed logins count
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct RateLimit {
+    inner: Arc<Inner>,
+}
+
+#[derive(Clone)]
+struct Inner {
+    enforcer: Which,
+    keys: Keys,
+    cost: Option<Of<u64>>,
+    skip: Option<Of<bool>>,
+    charge_when: Option<Charge>,
+    client_address: ClientAddress,
+    warning: Arc<ForwardingWarning>,
+    headers: LimitHeaders,
+    respond: Option<Respond>,
+    extension: bool,
+}
+
+/// Which limits a request meets.
+#[derive(Clone)]
+enum Which {
+    One(Enforcer),
+    Picked(Of<Enforcer>),
+}
+
+/// Whom the limits know a request by.
+#[derive(Clone)]
+enum Keys {
+    Same(Of<Option<Key<'static>>>),
+    Each(Of<Option<Vec<Key<'static>>>>),
+}
+
+impl<L: Into<Enforcer>> From<L> for RateLimit {
+    fn from(limits: L) -> Self {
+        RateLimit::new(limits)
+    }
+}
+
+impl RateLimit {
+    /// Enforces a limit of a limiter (`(&limiter, "api")`), a bare quota, or whatever an [`Enforcer`] does; for each
+    /// client on its own.
+    pub fn new(limits: impl Into<Enforcer>) -> Self {
+        Self::of(Which::One(limits.into()))
+    }
+
+    /// Enforces on each request what `pick` picks for it: other limits for premium users, another limiter for each
+    /// tenant. Whatever it picks is made beforehand and cloned.
+    pub fn pick(pick: impl Fn(&Incoming<'_>) -> Enforcer + Send + Sync + 'static) -> Self {
+        Self::of(Which::Picked(Arc::new(pick)))
+    }
+
+    fn of(enforcer: Which) -> Self {
+        let inner = Inner {
+            enforcer,
+            keys: Keys::Same(Arc::new(keys::client())),
+            cost: None,
+            skip: None,
+            charge_when: None,
+            client_address: ClientAddress::new(),
+            warning: Arc::default(),
+            headers: LimitHeaders::default(),
+            respond: None,
+            extension: false,
+        };
+        RateLimit { inner: Arc::new(inner) }
+    }
+
+    /// Whom a request is counted under: [`keys`] has functions for it. The client's address unless said otherwise, and
+    /// wherever there is no key.
+    #[must_use]
+    pub fn key(self, key: impl Fn(&Incoming<'_>) -> Option<Key<'static>> + Send + Sync + 'static) -> Self {
+        self.with(|inner| inner.keys = Keys::Same(Arc::new(key)))
+    }
+
+    /// Whom each of several limits counts a request under, in the order in which the enforcer has them. Without, the
+    /// client's address for all of them.
+    #[must_use]
+    pub fn key_each(self, keys: impl Fn(&Incoming<'_>) -> Option<Vec<Key<'static>>> + Send + Sync + 'static) -> Self {
+        self.with(|inner| inner.keys = Keys::Each(Arc::new(keys)))
+    }
+
+    /// What every request costs: 1 unless said otherwise.
+    #[must_use]
+    pub fn cost(self, cost: u64) -> Self {
+        self.cost_of(move |_| cost)
+    }
+
+    /// What a request costs.
+    #[must_use]
+    pub fn cost_of(self, cost: impl Fn(&Incoming<'_>) -> u64 + Send + Sync + 'static) -> Self {
+        self.with(|inner| inner.cost = Some(Arc::new(cost)))
+    }
+
+    /// Which requests are left alone, such as health checks, or [preflights](Incoming::is_preflight).
+    #[must_use]
+    pub fn skip(self, skip: impl Fn(&Incoming<'_>) -> bool + Send + Sync + 'static) -> Self {
+        self.with(|inner| inner.skip = Some(Arc::new(skip)))
+    }
+
+    /// Looks first, and charges when the response is known, and only if it is one of these: those of failed logins, for
+    /// instance. Whoever was let through at the same time is charged as well, which may be debt then.
+    #[must_use]
+    pub fn charge_when(self, charge: impl Fn(StatusCode, &HeaderMap) -> bool + Send + Sync + 'static) -> Self {
+        self.with(|inner| inner.charge_when = Some(Arc::new(charge)))
+    }
+
+    /// How the address of a client is found: the connection's peer unless said otherwise.
+    #[must_use]
+    pub fn client_address(self, client_address: ClientAddress) -> Self {
+        self.with(|inner| inner.client_address = client_address)
+    }
+
+    /// Which headers tell clients about their limits.
+    #[must_use]
+    pub fn headers(self, headers: LimitHeaders) -> Self {
+        self.with(|inner| inner.headers = headers)
+    }
+
+    /// Changes what is answered to a request that is turned away. The response has its status, headers and body by then.
+    /// A transport that answers in its own way, such as gRPC, does not ask.
+    #[must_use]
+    pub fn respond(
+        self,
+        respond: impl Fn(&Outcome, Response<Bytes>) -> Response<Bytes> + Send + Sync + 'static,
+    ) -> Self {
+        self.with(|inner| inner.respond = Some(Arc::new(respond)))
+    }
+
+    /// Puts the [`Outcome`] of an admitted request into its extensions, for the handler. It costs an allocation.
+    #[must_use]
+    pub fn extension(self) -> Self {
+        self.with(|inner| inner.extension = true)
+    }
+
+    /// Begins with a request. None for one that is left alone.
+    pub fn begin(&self, incoming: &Incoming<'_>) -> Option<Asking> {
+        let inner = &*self.inner;
+        if inner.skip.as_ref().is_some_and(|skip| skip(incoming)) {
+            return None;
+        }
+        let client = incoming.peer().map(|peer| self.find(peer, incoming.headers()));
+        let incoming = incoming.with_client(client);
+        let enforcer = match &inner.enforcer {
+            Which::One(enforcer) => enforcer.clone(),
+            Which::Picked(pick) => pick(&incoming),
+        };
+        let caller = match &inner.keys {
+            Keys::Same(key) => key(&incoming).map(Caller::new),
+            Keys::Each(keys) => keys(&incoming).map(Caller::each),
+        };
+        let stand_in = || client.map(|client| Caller::new(client.key().set_apart()));
+        let caller = caller.or_else(stand_in).map(|caller| match client {
+            Some(client) => caller.with_address(client.address()),
+            None => caller,
+        });
+        let cost = inner.cost.as_ref().map_or(1, |cost| cost(&incoming));
+        Some(Asking::new(self.clone(), enforcer, caller, cost))
+    }
+
+    /// The response to a request that is turned away.
+    pub fn answer(&self, outcome: &Outcome) -> Response<Bytes> {
+        let response = answer::response(outcome, &self.inner.headers);
+        match &self.inner.respond {
+            Some(respond) => respond(outcome, response),
+            None => response,
+        }
+    }
+
+    /// Writes into the headers of a response what is to be said of an outcome.
+    pub fn write_headers(&self, outcome: &Outcome, headers: &mut HeaderMap) {
+        self.inner.headers.write(outcome, headers);
+    }
+
+    /// Whether the handler wants to know the outcome.
+    pub(super) fn wants_extension(&self) -> bool {
+        self.inner.extension
+    }
+
+    /// Whether the charge waits for the response.
+    pub(super) fn charges_later(&self) -> bool {
+        self.inner.charge_when.is_some()
+    }
+
+    /// Whether a response is one of those that are charged for.
+    pub(super) fn charges(&self, status: StatusCode, headers: &HeaderMap) -> bool {
+        self.inner.charge_when.as_ref().is_some_and(|charge| charge(status, headers))
+    }
+
+    fn find(&self, peer: IpAddr, headers: &HeaderMap) -> Client {
+        let Inner { client_address, warning, .. } = &*self.inner;
+        if let Some(noticed) = warning.notice(client_address, peer, headers) {
+            noticed.log();
+        }
+        client_address.find(peer, headers)
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Inner)) -> Self {
+        change(Arc::make_mut(&mut self.inner));
+        self
+    }
+}
+
+impl fmt::Debug for RateLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { client_address, headers, .. } = &*self.inner;
+        let mut debug = f.debug_struct("RateLimit");
+        debug.field("client_address", client_address).field("headers", headers).finish_non_exhaustive()
+    }
+}

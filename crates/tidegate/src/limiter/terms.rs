@@ -1,0 +1,14 @@
+//! What one call has settled differently from its limit.
+
+use std::net::IpAddr;
+
+use tidegate_core::{OnStoreError, Quota};
+
+/// What one call has settled differently from its limit, or beside it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Terms<'a> {
+    pub(super) quota: Option<&'a Quota>,
+    pub(super) on_store_error: Option<OnStoreError>,
+    /// Whom the deny lists look at as well as the key.
+    pub(super) address: Option<IpAddr>,
+}

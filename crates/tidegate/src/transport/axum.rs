@@ -1,0 +1,30 @@
+//! What axum's handlers can ask for.
+
+use axum::extract::{FromRef, FromRequestParts};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+
+use crate::Limiter;
+use crate::enforce::Outcome;
+
+/// A handler gets what was decided about its request, where the layer [hands it over](crate::http::RateLimit::extension).
+impl<S: Sync> FromRequestParts<S> for Outcome {
+    type Rejection = (StatusCode, &'static str);
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        const MISSING: &str = "No limit has handed over what it decided: the layer needs `RateLimit::extension`.";
+        parts.extensions.get::<Outcome>().cloned().ok_or((StatusCode::INTERNAL_SERVER_ERROR, MISSING))
+    }
+}
+
+/// A handler gets the limiter, where that is a part of the router's state.
+impl<S: Sync> FromRequestParts<S> for Limiter
+where
+    Limiter: FromRef<S>,
+{
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(_: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
+        Ok(Limiter::from_ref(state))
+    }
+}

@@ -1,0 +1,83 @@
+//! The layer for `tower`, answering as gRPC does: for tonic's servers, unary and streaming alike.
+//!
+//! ```
+//! use tidegate::grpc::Grpc;
+//! use tidegate::http::{RateLimit, keys};
+//! use tidegate::tower::RateLimitLayer;
+//! use tidegate::{Quota, seconds};
+//!
+//! // Ten calls a second of each method for each client.
+//! let per_method = RateLimit::new(Quota::token_bucket(10, seconds(1))?).key(keys::both(keys::client(), keys::path()));
+//! let layer = RateLimitLayer::new(per_method).answered_by(Grpc);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A call that is turned away gets its status without a message (trailers only): `RESOURCE_EXHAUSTED` with `RetryInfo`,
+//! `QuotaFailure` and `grpc-retry-pushback-ms`; `FAILED_PRECONDITION` for a cost above the capacity, which no retry
+//! mends; `PERMISSION_DENIED` by a deny list; `UNAVAILABLE` when the store is broken and the limit is closed;
+//! `INVALID_ARGUMENT` for a cost that is none, and `INTERNAL` for any other mistake in the program.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Response};
+use tidegate_core::Reason;
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, QuotaViolation, StatusExt};
+
+use crate::Error;
+use crate::enforce::{Outcome, Rulings};
+use crate::http::RateLimit;
+use crate::tower::Protocol;
+
+const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
+
+/// Answers as gRPC does. What admitted calls are told is up to the service.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Grpc;
+
+impl<B: Default> Protocol<B> for Grpc {
+    fn answer(&self, _: &RateLimit, outcome: &Outcome) -> Response<B> {
+        let mut response = status(outcome).into_http();
+        if let Outcome::Limited(rulings) = outcome {
+            // A value that is not a number tells clients that retry by themselves not to.
+            let pushback = rulings.retry_after().map_or(HeaderValue::from_static("-1"), |wait| millis(wait).into());
+            response.headers_mut().insert(PUSHBACK, pushback);
+        }
+        response
+    }
+
+    fn tell(&self, _: &RateLimit, _: &Outcome, _: &mut HeaderMap) {}
+}
+
+/// The status of an outcome that is not an admission, with its details.
+pub fn status(outcome: &Outcome) -> Status {
+    match outcome {
+        Outcome::Allowed(_) => Status::ok(""),
+        Outcome::Limited(rulings) => limited(rulings),
+        Outcome::Denied(_) => Status::permission_denied("this client is not admitted"),
+        Outcome::Unavailable(_) => Status::unavailable("the limit of this call cannot be asked at the moment"),
+        Outcome::Invalid(Error::InvalidCost(error)) => Status::invalid_argument(error.to_string()),
+        Outcome::Invalid(_) => Status::internal("a limit could not be applied to this call"),
+    }
+}
+
+fn limited(rulings: &Rulings) -> Status {
+    let never = rulings.violated().any(|ruling| ruling.decision().reason() == Some(Reason::CostExceedsCapacity));
+    let violations = rulings
+        .violated()
+        .map(|ruling| QuotaViolation::new(ruling.policy(), format!("at most {} at once", ruling.decision().limit())));
+    let mut details = ErrorDetails::with_quota_failure(violations.collect::<Vec<_>>());
+    if let Some(wait) = rulings.retry_after() {
+        details.set_retry_info(Some(wait));
+    }
+    let (code, message) = match never {
+        true => (Code::FailedPrecondition, "the call costs more than its whole quota"),
+        false => (Code::ResourceExhausted, "quota exceeded"),
+    };
+    Status::with_error_details(code, message, details)
+}
+
+/// Rounded up: who comes back that late is admitted.
+fn millis(wait: Duration) -> u64 {
+    u64::try_from(wait.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX)
+}

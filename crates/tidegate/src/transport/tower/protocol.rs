@@ -1,0 +1,30 @@
+//! How a request that is turned away is answered.
+
+use bytes::Bytes;
+use http::{HeaderMap, Response};
+
+use crate::enforce::Outcome;
+use crate::http::RateLimit;
+
+/// How a request that is turned away is answered, with a body of type `B`, and what an admitted one is told.
+pub trait Protocol<B>: Clone {
+    /// The response to a request that is turned away.
+    fn answer(&self, rate_limit: &RateLimit, outcome: &Outcome) -> Response<B>;
+
+    /// Writes what an admitted request is told into the headers of its response.
+    fn tell(&self, rate_limit: &RateLimit, outcome: &Outcome, headers: &mut HeaderMap);
+}
+
+/// As HTTP does: a status, the chosen headers, and a problem as the body.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Http;
+
+impl<B: From<Bytes>> Protocol<B> for Http {
+    fn answer(&self, rate_limit: &RateLimit, outcome: &Outcome) -> Response<B> {
+        rate_limit.answer(outcome).map(B::from)
+    }
+
+    fn tell(&self, rate_limit: &RateLimit, outcome: &Outcome, headers: &mut HeaderMap) {
+        rate_limit.write_headers(outcome, headers);
+    }
+}

@@ -1,0 +1,58 @@
+//! The service.
+
+use std::mem;
+use std::task::{Context, Poll};
+
+use http::{Request, Response};
+use tower_service::Service;
+
+use super::{Protocol, ResponseFuture};
+use crate::http::{Incoming, RateLimit};
+
+/// A service with limits in front of it, from a [`RateLimitLayer`](super::RateLimitLayer). Clones share their limits.
+#[derive(Debug, Clone)]
+pub struct RateLimited<S, P> {
+    service: S,
+    rate_limit: RateLimit,
+    protocol: P,
+}
+
+impl<S, P> RateLimited<S, P> {
+    pub(super) fn new(service: S, rate_limit: RateLimit, protocol: P) -> Self {
+        RateLimited { service, rate_limit, protocol }
+    }
+}
+
+impl<S, P, ReqBody, ResBody> Service<Request<ReqBody>> for RateLimited<S, P>
+where
+    S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
+    P: Protocol<ResBody>,
+{
+    type Response = Response<ResBody>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S, P, ReqBody, ResBody>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        // Also for what will be turned away: nobody knows that yet, and a service that is not ready is none.
+        self.service.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
+        let protocol = self.protocol.clone();
+        let Some(asking) = self.rate_limit.begin(&Incoming::of(&request)) else {
+            return ResponseFuture::serving(self.service.call(request), None, protocol);
+        };
+        match asking.decide_now() {
+            Some(outcome) if outcome.is_allowed() => {
+                asking.tell_handler(&outcome, request.extensions_mut());
+                ResponseFuture::serving(self.service.call(request), Some((asking, outcome)), protocol)
+            }
+            Some(outcome) => ResponseFuture::turned_away(protocol.answer(asking.rate_limit(), &outcome), protocol),
+            None => {
+                // The one that is ready goes with the request; what stays has to become ready first.
+                let next = self.service.clone();
+                ResponseFuture::waiting(asking, mem::replace(&mut self.service, next), request, protocol)
+            }
+        }
+    }
+}
