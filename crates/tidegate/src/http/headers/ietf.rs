@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
+use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use sfv::{Integer, KeyRef, ListSerializer, StringRef, key_ref};
 use tidegate_core::{Algorithm, Quota, QuotaParts};
@@ -19,25 +20,27 @@ const R: &KeyRef = key_ref("r");
 const T: &KeyRef = key_ref("t");
 
 pub(super) fn write(rulings: &Rulings, headers: &mut HeaderMap) {
-    // One buffer for both: it is all that is allocated beside the values themselves.
-    let mut text = String::with_capacity(128);
-    write_list(POLICY, rulings, headers, &mut text, |ruling| {
+    // One text for both, which the values share: every request pays for it.
+    let mut text = String::with_capacity(96);
+    write_list(rulings, &mut text, |ruling| {
         [(Q, Some(ruling.decision().limit())), (W, whole_seconds_to_fill(ruling.quota()))]
     });
-    write_list(LIMIT, rulings, headers, &mut text, |ruling| {
+    let end = text.len();
+    write_list(rulings, &mut text, |ruling| {
         let decision = ruling.decision();
         [(R, Some(decision.remaining())), (T, decision.next_after().map(rounded_up))]
     });
+    let mut text = Bytes::from(text);
+    for (name, value) in [(POLICY, text.split_to(end)), (LIMIT, text)] {
+        headers.insert(name, HeaderValue::from_maybe_shared(value).expect("a structured field is printable"));
+    }
 }
 
 fn write_list(
-    name: HeaderName,
     rulings: &Rulings,
-    headers: &mut HeaderMap,
     text: &mut String,
     parameters: impl Fn(&Ruling) -> [(&'static KeyRef, Option<u64>); 2],
 ) {
-    text.clear();
     let mut list = ListSerializer::with_buffer(text);
     for ruling in rulings.iter() {
         let policy = printable(ruling.policy());
@@ -49,8 +52,6 @@ fn write_list(
             }
         }
     }
-    let value = HeaderValue::from_str(text).expect("a structured field is printable");
-    headers.insert(name, value);
 }
 
 /// A name as a structured field can carry it: printable ASCII as it is, anything else percent-encoded.

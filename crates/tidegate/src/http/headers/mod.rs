@@ -1,16 +1,18 @@
 //! What clients are told about their limits.
 
 mod ietf;
+mod number;
 mod seconds;
 
 use std::fmt;
 use std::sync::Arc;
 
-use http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use http::header::{HeaderMap, HeaderName, RETRY_AFTER};
 
 use crate::clock::{Clock, SystemClock};
 use crate::enforce::{Outcome, Ruling, Rulings};
 use crate::header_style::{HeaderStyle, LegacyReset};
+use number::number;
 use seconds::{rounded_up, to_wait};
 
 const DRAFT03: [HeaderName; 3] = [
@@ -71,7 +73,7 @@ impl LimitHeaders {
             self.styles.iter().for_each(|style| self.write_style(*style, rulings, headers));
         }
         if let Some(wait) = rulings.retry_after() {
-            headers.insert(RETRY_AFTER, HeaderValue::from(to_wait(wait)));
+            headers.insert(RETRY_AFTER, number(to_wait(wait)));
         }
     }
 
@@ -101,7 +103,7 @@ impl LimitHeaders {
 fn write_three(names: [HeaderName; 3], ruling: &Ruling, reset: impl Fn(&Ruling) -> u64, headers: &mut HeaderMap) {
     let decision = ruling.decision();
     for (name, value) in names.into_iter().zip([decision.limit(), decision.remaining(), reset(ruling)]) {
-        headers.insert(name, HeaderValue::from(value));
+        headers.insert(name, number(value));
     }
 }
 

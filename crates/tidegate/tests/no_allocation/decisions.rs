@@ -1,60 +1,12 @@
-//! A decision of the store in process allocates nothing, allowed or denied, awaited or not.
+//! A decision of the store in process, allowed or denied, awaited or not.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::future::{Future, IntoFuture};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use tidegate::{Call, Decision, Key, Limiter, ManualClock, MemoryStore, Quota, Timestamp, seconds};
 
-/// The system's allocator, which counts what this thread asks of it.
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
-
-fn count() {
-    // Not there any more while the thread ends.
-    let _ = ALLOCATIONS.try_with(|allocations| allocations.set(allocations.get() + 1));
-}
-
-// SAFETY: everything is passed on to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promises are those of the system's allocator.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: as above.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: as above.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-/// What `work` answers, and how often it allocated.
-fn counted<T>(work: impl FnOnce() -> T) -> (T, u64) {
-    let before = ALLOCATIONS.get();
-    let answer = work();
-    (answer, ALLOCATIONS.get() - before)
-}
+use crate::counting::counted;
 
 fn awaited(call: Call<'_>) -> Decision {
     let mut future = pin!(call.into_future());
@@ -91,9 +43,6 @@ fn try_keys<'a, K: Into<Key<'a>>>(limiter: &'a Limiter, what: &str, key: impl Fn
 
 #[test]
 fn a_decision_in_process_allocates_nothing() {
-    let ((), allocations) = counted(|| drop(std::hint::black_box(Box::new(1_u64))));
-    assert_eq!(allocations, 1, "allocations are not counted");
-
     let clock = ManualClock::new(Timestamp::from_millis(1_700_000_000_000));
     let limiter = Limiter::builder()
         .limit("token_bucket", Quota::token_bucket(2, seconds(60)).unwrap())

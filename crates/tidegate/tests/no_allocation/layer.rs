@@ -1,0 +1,122 @@
+//! The layer in front of a service, with the store in process: its headers are all it allocates.
+
+use std::convert::Infallible;
+use std::future::{Future, Ready, ready};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use http::{HeaderMap, Request, Response};
+use tidegate::enforce::{Enforcer, Outcome};
+use tidegate::http::{HeaderStyle, LimitHeaders, Peer, RateLimit, keys};
+use tidegate::tower::RateLimitLayer;
+use tidegate::{Quota, seconds};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::counting::counted;
+
+/// Answers at once, and allocates nothing.
+#[derive(Clone)]
+struct Plain;
+
+impl Service<Request<()>> for Plain {
+    type Response = Response<bytes::Bytes>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<()>) -> Self::Future {
+        ready(Ok(Response::new(bytes::Bytes::new())))
+    }
+}
+
+fn answered<S>(service: &mut S, request: Request<()>) -> S::Response
+where
+    S: Service<Request<()>, Error = Infallible>,
+{
+    let mut context = Context::from_waker(Waker::noop());
+    let Poll::Ready(Ok(())) = service.poll_ready(&mut context) else { panic!("it is always ready") };
+    match pin!(service.call(request)).poll(&mut context) {
+        Poll::Ready(Ok(response)) => response,
+        Poll::Pending => panic!("everything in process answers at once"),
+    }
+}
+
+fn request() -> Request<()> {
+    let mut request = Request::new(());
+    request.extensions_mut().insert(Peer([203, 0, 113, 7].into()));
+    request.headers_mut().insert("x-api-key", "0123456789".parse().unwrap());
+    request
+}
+
+/// How often one admitted request allocates, and its response.
+fn allocations(rate_limit: &RateLimit) -> (u64, HeaderMap) {
+    let mut service = RateLimitLayer::new(rate_limit.clone()).layer(Plain);
+    // The first question of a thread to a limiter makes the thread's own copy of the limits.
+    answered(&mut service, request());
+    let given = request();
+    let (response, allocations) = counted(|| answered(&mut service, given));
+    assert_eq!(response.status(), 200);
+    (allocations, response.into_parts().0.headers)
+}
+
+fn plenty() -> Enforcer {
+    Enforcer::of(Quota::token_bucket(1_000, seconds(60)).unwrap())
+}
+
+#[test]
+fn without_headers_an_admitted_request_allocates_nothing() {
+    let rate_limit = RateLimit::new(plenty()).headers(LimitHeaders::new([]));
+    let api_key = keys::header(http::HeaderName::from_static("x-api-key"));
+    for (name, rate_limit) in [
+        ("by address", rate_limit.clone()),
+        ("by a header", rate_limit.clone().key(api_key.clone())),
+        ("by both", rate_limit.clone().key(keys::both(keys::client(), api_key.clone()))),
+        ("or else by address", rate_limit.clone().key(keys::either(keys::route(), keys::client()))),
+        ("with a cost", rate_limit.clone().cost(2)),
+        ("charged afterwards", rate_limit.clone().charge_when(|status, _| status == 200)),
+        ("left alone", rate_limit.clone().skip(|_| true)),
+        (
+            "picked",
+            RateLimit::pick({
+                let enforcer = plenty();
+                move |_| enforcer.clone()
+            })
+            .headers(LimitHeaders::new([])),
+        ),
+    ] {
+        assert_eq!(allocations(&rate_limit).0, 0, "{name}");
+    }
+}
+
+#[test]
+fn an_admitted_request_allocates_its_headers_and_nothing_else() {
+    let styles = [HeaderStyle::Ietf, HeaderStyle::Draft03, HeaderStyle::Legacy];
+    for styles in [&styles[..1], &styles[1..2], &styles[2..], &styles] {
+        let rate_limit = RateLimit::new(plenty()).headers(LimitHeaders::new(styles.iter().copied()));
+        let (allocations, headers) = allocations(&rate_limit);
+        // What it takes to put the same headers into an empty map, and what the values themselves are.
+        let (_, map) = counted(|| {
+            let mut map = HeaderMap::new();
+            for (name, value) in &headers {
+                map.insert(name.clone(), http::HeaderValue::from_bytes(value.as_bytes()).unwrap());
+            }
+            map
+        });
+        assert!(allocations <= map, "{styles:?}: {allocations} allocations for {} headers", headers.len());
+    }
+}
+
+#[test]
+fn a_request_that_is_turned_away_has_an_outcome_without_allocations() {
+    let enforcer = Enforcer::of(Quota::fixed_window(1, seconds(60)).unwrap());
+    let caller = tidegate::enforce::Caller::new("alice");
+    let step = tidegate::enforce::Step::Take;
+    enforcer.ask_now(&caller, 1, step);
+    let (outcome, allocations) = counted(|| enforcer.ask_now(&caller, 1, step));
+    assert!(matches!(outcome, Some(Outcome::Limited(_))));
+    assert_eq!(allocations, 0);
+}
