@@ -1,11 +1,12 @@
 //! Tidegate side by side with its peers, measured in one run and printed as ratios.
 //!
-//! `cargo xtask bench` runs everything; `cargo xtask bench speed`, `footprint`, `pauses`, `redis`, `postgres` or
-//! `sqlite` one part of it.
+//! `cargo xtask bench` runs everything; `cargo xtask bench speed`, `footprint`, `pauses`, `redis`, `postgres`,
+//! `sqlite` or `http` one part of it.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::disallowed_methods)] // a bench prints, and measures time
 
 mod footprint;
+mod http;
 mod pauses;
 mod peers;
 mod postgres;
@@ -27,6 +28,7 @@ fn main() {
             redis::run("");
             postgres::run();
             sqlite::run();
+            http::run();
         }
         ["speed"] => speed::run(""),
         ["speed", draw] => speed::run(draw),
@@ -38,10 +40,12 @@ fn main() {
         ["redis", part] => redis::run(part),
         ["postgres"] => postgres::run(),
         ["sqlite"] => sqlite::run(),
+        ["http"] => http::run(),
+        ["http", server] => http::serve(server),
         ["soak"] => soak::run(),
         unknown => {
             println!(
-                "unknown: {unknown:?}; expected nothing, speed, footprint, pauses, redis, postgres, sqlite or soak"
+                "unknown: {unknown:?}; expected nothing, speed, footprint, pauses, redis, postgres, sqlite, http or soak"
             );
             std::process::exit(2);
         }

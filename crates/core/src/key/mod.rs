@@ -82,7 +82,11 @@ impl Key<'static> {
 
     #[inline]
     fn number(number: u64, negative: bool) -> Self {
-        let (len, bytes) = digits(number, negative);
+        Key::in_place(digits(number, negative))
+    }
+
+    #[inline]
+    fn in_place((len, bytes): (u8, [u8; INLINE])) -> Self {
         Key { shape: Shape::One, bytes: Bytes::Inline { len, bytes } }
     }
 

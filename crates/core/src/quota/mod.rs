@@ -159,6 +159,18 @@ impl Quota {
         }
     }
 
+    /// In what time an empty quota is full. None when that is no whole number of microseconds.
+    pub fn window(&self) -> Option<Duration> {
+        let (rate, capacity, period) = (u128::from(self.rate), u128::from(self.capacity), u128::from(self.period));
+        let micros = match self.algorithm {
+            Algorithm::TokenBucket if (capacity * period).is_multiple_of(rate) => capacity * period / rate,
+            Algorithm::TokenBucket => return None,
+            Algorithm::FixedWindow => capacity.div_ceil(rate) * period,
+            _ => period,
+        };
+        u64::try_from(micros).ok().map(Duration::from_micros)
+    }
+
     /// A stable hash of [`Quota::parts`], made once: what a stored state can carry to say which quota wrote it.
     /// Different quotas nearly always have different tags.
     #[inline]
@@ -353,5 +365,26 @@ mod tests {
             }
         }
         Quota::token_bucket(1, millis(1)).unwrap().capacity(MAX_COUNT).unwrap();
+    }
+
+    #[test]
+    fn windows_are_the_time_to_fill() {
+        let micros = Duration::from_micros;
+        let window = |quota: Result<Quota, _>| quota.unwrap().window();
+        assert_eq!(window(Quota::token_bucket(100, seconds(60))), Some(seconds(60)));
+        assert_eq!(
+            window(Quota::token_bucket(10, seconds(1)).and_then(|quota| quota.capacity(25))),
+            Some(millis(2_500))
+        );
+        assert_eq!(window(Quota::token_bucket(3, seconds(1)).and_then(|quota| quota.capacity(1))), None);
+        assert_eq!(window(Quota::token_bucket(3, seconds(1)).and_then(|quota| quota.capacity(6))), Some(seconds(2)));
+        assert_eq!(
+            window(Quota::fixed_window(5, seconds(60)).and_then(|quota| quota.capacity(11))),
+            Some(seconds(180))
+        );
+        assert_eq!(window(Quota::sliding_window(5, micros(1_500_001))), Some(micros(1_500_001)));
+        assert_eq!(window(Quota::sliding_log(5, days(1))), Some(days(1)));
+        // Longer than microseconds of 64 bits can say.
+        assert_eq!(window(Quota::token_bucket(1, MAX_PERIOD).and_then(|quota| quota.capacity(MAX_COUNT))), None);
     }
 }

@@ -44,8 +44,8 @@ impl<'a> Caller<'a> {
     }
 
     /// The whole address, if it is known.
-    pub fn address(&self) -> Option<IpAddr> {
-        self.address
+    pub fn address(&self) -> Option<&IpAddr> {
+        self.address.as_ref()
     }
 
     /// Whether there is a key for each of so many limits, and no other.

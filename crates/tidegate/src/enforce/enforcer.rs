@@ -70,7 +70,7 @@ impl Enforcer {
     /// name. What a key has used is kept when it comes to the other.
     #[must_use]
     pub fn quota(mut self, quota: Quota) -> Self {
-        self.last().quota = Some(quota);
+        self.last().set_quota(quota);
         self
     }
 
@@ -131,12 +131,12 @@ impl Enforcer {
     #[inline]
     pub fn ask_now(&self, caller: &Caller<'_>, cost: u64, step: Step) -> Option<Outcome> {
         let [rule] = &*self.inner.rules else { return None };
-        let limiter = &self.inner.limiter;
-        let answer = match rule.call(limiter, caller, 0, cost, step) {
-            Ok(call) => call.now()?.and_then(|decision| rule.ruling(limiter, decision)),
+        let answer = match rule.call(&self.inner.limiter, caller, 0, cost, step) {
+            Ok(call) => call.now_with_window()?,
             Err(error) => Err(error),
         };
-        Some(self.finish(caller, step, answer.map(Rulings::one)))
+        let answer = answer.map(|(decision, window)| Rulings::one(rule.ruling_in(window, decision)));
+        Some(self.finish(caller, step, answer))
     }
 
     /// The outcome of a request that has no key, so that no limit could be asked.

@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{Decision, Quota, Reason};
+use tidegate_core::{Decision, Reason};
 
 use crate::Error;
 
@@ -66,7 +66,7 @@ impl Outcome {
 #[derive(Debug, Clone)]
 pub struct Ruling {
     pub(super) policy: Arc<str>,
-    pub(super) quota: Quota,
+    pub(super) window: Option<Duration>,
     pub(super) decision: Decision,
 }
 
@@ -76,9 +76,16 @@ impl Ruling {
         &self.policy
     }
 
-    /// The quota by which it was decided.
-    pub fn quota(&self) -> &Quota {
-        &self.quota
+    /// The same, which all rulings of an enforcer on this limit share.
+    #[cfg(feature = "http")]
+    pub(crate) fn shared_policy(&self) -> &Arc<str> {
+        &self.policy
+    }
+
+    /// In what time the quota it was decided by is full when it is empty. None when that is no whole number of
+    /// microseconds.
+    pub fn window(&self) -> Option<Duration> {
+        self.window
     }
 
     /// The decision.

@@ -1,6 +1,7 @@
 //! One limit of an enforcer.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_core::{Decision, OnStoreError, Quota};
 
@@ -14,14 +15,25 @@ pub(super) struct Rule {
     limit: Arc<str>,
     /// Its name towards clients.
     pub(super) policy: Arc<str>,
-    pub(super) quota: Option<Quota>,
+    quota: Option<Tier>,
     pub(super) on_store_error: Option<OnStoreError>,
+}
+
+/// Another quota than the limit's.
+#[derive(Clone, Copy)]
+struct Tier {
+    quota: Quota,
+    window: Option<Duration>,
 }
 
 impl Rule {
     pub(super) fn new(limit: impl Into<Arc<str>>) -> Self {
         let limit = limit.into();
         Rule { policy: Arc::clone(&limit), limit, quota: None, on_store_error: None }
+    }
+
+    pub(super) fn set_quota(&mut self, quota: Quota) {
+        self.quota = Some(Tier { quota, window: quota.window() });
     }
 
     /// The question to the limiter, for the caller's key at that place.
@@ -44,8 +56,8 @@ impl Rule {
             Step::Charge => limiter.reserve(&self.limit, key),
         };
         let mut call = call.cost(cost);
-        if let Some(quota) = &self.quota {
-            call = call.quota(quota);
+        if let Some(tier) = &self.quota {
+            call = call.quota(&tier.quota);
         }
         if let Some(policy) = self.on_store_error {
             call = call.on_store_error(policy);
@@ -59,8 +71,14 @@ impl Rule {
     /// What the limit said, with the quota it was asked under.
     #[inline]
     pub(super) fn ruling(&self, limiter: &Limiter, decision: Decision) -> Result<Ruling, Error> {
-        let quota = self.outline(limiter)?.quota;
-        Ok(Ruling { policy: Arc::clone(&self.policy), quota, decision })
+        Ok(self.ruling_in(limiter.outline(&self.limit)?.quota.window(), decision))
+    }
+
+    /// The same, for a limit whose own quota has that window.
+    #[inline]
+    pub(super) fn ruling_in(&self, window: Option<Duration>, decision: Decision) -> Ruling {
+        let window = self.quota.map_or(window, |tier| tier.window);
+        Ruling { policy: Arc::clone(&self.policy), window, decision }
     }
 
     /// What would be said of a request that the broken store did not get to see. None when it is to be refused.
@@ -74,7 +92,7 @@ impl Rule {
 
     fn outline(&self, limiter: &Limiter) -> Result<Outline, Error> {
         let mut outline = limiter.outline(&self.limit)?;
-        outline.quota = self.quota.unwrap_or(outline.quota);
+        outline.quota = self.quota.map_or(outline.quota, |tier| tier.quota);
         outline.on_store_error = self.on_store_error.unwrap_or(outline.on_store_error);
         Ok(outline)
     }

@@ -17,6 +17,8 @@ pub(super) fn response(outcome: &Outcome, headers: &LimitHeaders) -> Response<By
     }
     let mut response = Response::new(problem::body(outcome));
     *response.status_mut() = status;
+    // Room for all of them at once.
+    response.headers_mut().reserve(5);
     response.headers_mut().insert(CONTENT_TYPE, PROBLEM_JSON);
     headers.write(outcome, response.headers_mut());
     response

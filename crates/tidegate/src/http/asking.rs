@@ -14,17 +14,14 @@ use crate::enforce::{Caller, Enforcer, Outcome, Step};
 /// ```
 #[derive(Debug)]
 pub struct Asking {
-    rate_limit: RateLimit,
-    enforcer: Enforcer,
-    caller: Option<Caller<'static>>,
-    cost: u64,
+    pub(super) rate_limit: RateLimit,
+    /// The limits that were picked for it.
+    pub(super) picked: Option<Enforcer>,
+    pub(super) caller: Option<Caller<'static>>,
+    pub(super) cost: u64,
 }
 
 impl Asking {
-    pub(super) fn new(rate_limit: RateLimit, enforcer: Enforcer, caller: Option<Caller<'static>>, cost: u64) -> Self {
-        Asking { rate_limit, enforcer, caller, cost }
-    }
-
     /// What the service wants of its limits.
     pub fn rate_limit(&self) -> &RateLimit {
         &self.rate_limit
@@ -67,17 +64,22 @@ impl Asking {
         if self.rate_limit.charges_later() { Step::Look } else { Step::Take }
     }
 
+    fn enforcer(&self) -> &Enforcer {
+        let enforcer = self.rate_limit.enforcer().or(self.picked.as_ref());
+        enforcer.expect("what is not the same for all requests was picked for this one")
+    }
+
     fn now(&self, step: Step) -> Option<Outcome> {
         match &self.caller {
-            Some(caller) => self.enforcer.ask_now(caller, self.cost, step),
-            None => Some(self.enforcer.without_key()),
+            Some(caller) => self.enforcer().ask_now(caller, self.cost, step),
+            None => Some(self.enforcer().without_key()),
         }
     }
 
     async fn ask(&self, step: Step) -> Outcome {
         match &self.caller {
-            Some(caller) => self.enforcer.ask(caller, self.cost, step).await,
-            None => self.enforcer.without_key(),
+            Some(caller) => self.enforcer().ask(caller, self.cost, step).await,
+            None => self.enforcer().without_key(),
         }
     }
 }

@@ -14,7 +14,7 @@ pub struct Incoming<'a> {
     uri: &'a Uri,
     headers: &'a HeaderMap,
     extensions: &'a Extensions,
-    client: Option<Client>,
+    client: Option<&'a Client>,
 }
 
 /// The address of a connection's peer, for servers that this crate knows no other way to learn it from: whoever accepts
@@ -55,8 +55,8 @@ impl<'a> Incoming<'a> {
     }
 
     /// The client, as far as its address can be known; see [`ClientAddress`](super::ClientAddress).
-    pub fn client(&self) -> Option<&Client> {
-        self.client.as_ref()
+    pub fn client(&self) -> Option<&'a Client> {
+        self.client
     }
 
     /// The template of the route, such as `/users/{id}`. None for a request that no route takes, and outside of a
@@ -76,6 +76,7 @@ impl<'a> Incoming<'a> {
     }
 
     /// The address at the other end of the connection.
+    #[inline]
     pub fn peer(&self) -> Option<IpAddr> {
         #[cfg(feature = "axum")]
         if let Some(info) = self.extensions.get::<axum::extract::ConnectInfo<std::net::SocketAddr>>() {
@@ -88,8 +89,10 @@ impl<'a> Incoming<'a> {
         self.extensions.get::<Peer>().map(|peer| peer.0)
     }
 
-    pub(super) fn with_client(mut self, client: Option<Client>) -> Self {
-        self.client = client;
-        self
+    pub(super) fn with_client<'b>(&self, client: Option<&'b Client>) -> Incoming<'b>
+    where
+        'a: 'b,
+    {
+        Incoming { client, ..*self }
     }
 }

@@ -173,10 +173,10 @@ impl RateLimit {
             return None;
         }
         let client = incoming.peer().map(|peer| self.find(peer, incoming.headers()));
-        let incoming = incoming.with_client(client);
-        let enforcer = match &inner.enforcer {
-            Which::One(enforcer) => enforcer.clone(),
-            Which::Picked(pick) => pick(&incoming),
+        let incoming = incoming.with_client(client.as_ref());
+        let picked = match &inner.enforcer {
+            Which::One(_) => None,
+            Which::Picked(pick) => Some(pick(&incoming)),
         };
         let caller = match &inner.keys {
             Keys::Same(key) => key(&incoming).map(Caller::new),
@@ -188,7 +188,7 @@ impl RateLimit {
             None => caller,
         });
         let cost = inner.cost.as_ref().map_or(1, |cost| cost(&incoming));
-        Some(Asking::new(self.clone(), enforcer, caller, cost))
+        Some(Asking { rate_limit: self.clone(), picked, caller, cost })
     }
 
     /// The response to a request that is turned away.
@@ -203,6 +203,14 @@ impl RateLimit {
     /// Writes into the headers of a response what is to be said of an outcome.
     pub fn write_headers(&self, outcome: &Outcome, headers: &mut HeaderMap) {
         self.inner.headers.write(outcome, headers);
+    }
+
+    /// The limits that every request meets; none when they are picked for each.
+    pub(super) fn enforcer(&self) -> Option<&Enforcer> {
+        match &self.inner.enforcer {
+            Which::One(enforcer) => Some(enforcer),
+            Which::Picked(_) => None,
+        }
     }
 
     /// Whether the handler wants to know the outcome.

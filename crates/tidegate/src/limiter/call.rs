@@ -44,18 +44,21 @@ impl<'a> Call<'a> {
     }
 
     /// How much it takes: 1 unless said otherwise. A cost of 0 is an error; to take nothing, `check`.
+    #[inline]
     pub fn cost(mut self, cost: u64) -> Self {
         self.cost = cost;
         self
     }
 
     /// Another quota for this call only: free and premium under one name. What the key has used is kept.
+    #[inline]
     pub fn quota(mut self, quota: &'a Quota) -> Self {
         self.terms.quota = Some(quota);
         self
     }
 
     /// What to do when the store is broken, for this call only.
+    #[inline]
     pub fn on_store_error(mut self, policy: OnStoreError) -> Self {
         self.terms.on_store_error = Some(policy);
         self
@@ -63,7 +66,8 @@ impl<'a> Call<'a> {
 
     /// The whole address of who asks, for the deny lists: a key may hold less of it, such as the network of an IPv6
     /// client, or nothing.
-    pub fn address(mut self, address: IpAddr) -> Self {
+    #[inline]
+    pub fn address(mut self, address: &'a IpAddr) -> Self {
         self.terms.address = Some(address);
         self
     }
@@ -94,11 +98,34 @@ impl<'a> Call<'a> {
             inner.limits.with(|limits| now_under(limits, inner, name, key, *terms, checked_op(inner, *cost, *kind)));
     }
 
+    /// The same, with the window of the limit's quota.
+    #[inline]
+    pub(crate) fn now_with_window(&self) -> Option<Result<(Decision, Option<Duration>), Error>> {
+        match self.inner.limits.first() {
+            Some(limits) => self.with_window(limits, op_of(self.cost, self.kind)),
+            None => self.inner.limits.with(|limits| self.with_window(limits, self.checked_op())),
+        }
+    }
+
+    #[inline]
+    fn with_window(
+        &self,
+        limits: &Limits,
+        op: Result<Option<Op>, Error>,
+    ) -> Option<Result<(Decision, Option<Duration>), Error>> {
+        let (named, op) = match limits.get(self.name).and_then(|named| Ok((named, op?))) {
+            Ok((named, op)) => (named, op?),
+            Err(error) => return Some(Err(error)),
+        };
+        Some(self.asked(named, op).now(self.inner)?.map(|decision| (decision, named.window)))
+    }
+
     /// The operation, once nothing is wrong with it; none for an `acquire`.
     fn checked_op(&self) -> Result<Option<Op>, Error> {
         checked_op(self.inner, self.cost, self.kind)
     }
 
+    #[inline]
     pub(super) fn asked<'b>(&'b self, named: &'b Arc<Named>, op: Op) -> Asked<'b> {
         Asked { named, key: &self.key, terms: self.terms, op }
     }

@@ -1,6 +1,7 @@
 //! The named limits of a limiter, ready to be asked.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_core::{Key, Quota, Scope};
 
@@ -15,6 +16,8 @@ pub(super) struct Named {
     pub(super) deny: DenyList,
     /// The quotas of its shards; empty when there is one.
     pub(super) parts: Box<[Quota]>,
+    /// Its quota's.
+    pub(super) window: Option<Duration>,
     plain: bool,
 }
 
@@ -30,7 +33,8 @@ impl Named {
             deny.normalize(normalize);
         }
         let plain = limit.shards == 1 && !limit.shadow && limit.normalize.is_none() && deny.is_empty();
-        Ok(Named { scope: Scope::new(&shared.prefix, name), limit, deny, parts: parts.into(), plain })
+        let (scope, window) = (Scope::new(&shared.prefix, name), limit.quota.window());
+        Ok(Named { scope, limit, deny, parts: parts.into(), window, plain })
     }
 
     pub(super) fn name(&self) -> &str {

@@ -10,5 +10,5 @@ pub(super) struct Terms<'a> {
     pub(super) quota: Option<&'a Quota>,
     pub(super) on_store_error: Option<OnStoreError>,
     /// Whom the deny lists look at as well as the key.
-    pub(super) address: Option<IpAddr>,
+    pub(super) address: Option<&'a IpAddr>,
 }

@@ -88,12 +88,17 @@ impl ClientAddress {
     }
 
     /// Whether what this peer says about the client is believed.
+    #[inline]
     pub fn trusts(&self, peer: IpAddr) -> bool {
         self.trust.believes(0, peer.to_canonical())
     }
 
     /// The client that sent a request with these headers over a connection from `peer`.
+    #[inline]
     pub fn find(&self, peer: IpAddr, headers: &HeaderMap) -> Client {
+        if !self.trusts(peer) {
+            return Client::new(peer.to_canonical(), self.ipv6_prefix);
+        }
         self.find_in_lines(peer, headers.get_all(&self.header).iter().map(HeaderValue::as_bytes))
     }
 

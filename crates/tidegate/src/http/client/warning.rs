@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 
 use super::ClientAddress;
 
@@ -41,11 +41,17 @@ impl ForwardingWarning {
         if self.given.load(Ordering::Relaxed) || clients.trusts(peer) {
             return None;
         }
-        let header = FORWARDING.into_iter().find(|name| headers.contains_key(*name))?;
+        let header = forwarding(headers)?;
         // Of requests at the same time, one gets to tell.
         let first = !self.given.swap(true, Ordering::Relaxed);
         first.then(|| UntrustedForwarding { peer: peer.to_canonical(), header })
     }
+}
+
+/// The first of such headers. Going over all names costs less than looking up each of these.
+fn forwarding(headers: &HeaderMap) -> Option<&'static str> {
+    let mut names = headers.keys().map(HeaderName::as_str);
+    names.find_map(|name| FORWARDING.into_iter().find(|forwarding| *forwarding == name))
 }
 
 /// A forwarding header from a peer that is not trusted: the sign of a missing `trust_proxy`. Displays as the message

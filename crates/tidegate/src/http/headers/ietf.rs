@@ -2,11 +2,13 @@
 
 use std::borrow::Cow;
 use std::fmt::Write;
+use std::iter;
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
-use sfv::{Integer, KeyRef, ListSerializer, StringRef, key_ref};
-use tidegate_core::{Algorithm, Quota, QuotaParts};
+use sfv::{Integer, ItemSerializer, KeyRef, ListSerializer, StringRef, key_ref};
 
 use super::seconds::rounded_up;
 use crate::enforce::{Ruling, Rulings};
@@ -16,42 +18,106 @@ const LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
 const Q: &KeyRef = key_ref("q");
 const W: &KeyRef = key_ref("w");
-const R: &KeyRef = key_ref("r");
-const T: &KeyRef = key_ref("t");
 
-pub(super) fn write(rulings: &Rulings, headers: &mut HeaderMap) {
-    // One text for both, which the values share: every request pays for it.
-    let mut text = String::with_capacity(96);
-    write_list(rulings, &mut text, |ruling| {
-        [(Q, Some(ruling.decision().limit())), (W, whole_seconds_to_fill(ruling.quota()))]
-    });
-    let end = text.len();
-    write_list(rulings, &mut text, |ruling| {
-        let decision = ruling.decision();
-        [(R, Some(decision.remaining())), (T, decision.next_after().map(rounded_up))]
-    });
-    let mut text = Bytes::from(text);
-    for (name, value) in [(POLICY, text.split_to(end)), (LIMIT, text)] {
-        headers.insert(name, HeaderValue::from_maybe_shared(value).expect("a structured field is printable"));
+/// What stays the same in the fields of one enforcer's requests while its limits do.
+#[derive(Debug)]
+pub(super) struct Fields {
+    limits: Vec<Limit>,
+    policy: HeaderValue,
+}
+
+#[derive(Debug)]
+struct Limit {
+    policy: Arc<str>,
+    quantity: u64,
+    window: Option<Duration>,
+    /// Its name as the field has it, quoted and escaped.
+    name: String,
+}
+
+impl Fields {
+    pub(super) fn of(rulings: &Rulings) -> Self {
+        let mut list = ListSerializer::new();
+        for ruling in rulings.iter() {
+            let name = printable(ruling.policy());
+            let mut item = list.bare_item(StringRef::from_str(&name).expect("printable"));
+            // Whole seconds, or nothing.
+            let window = ruling.window().filter(|window| window.subsec_nanos() == 0).map(|window| window.as_secs());
+            for (key, value) in [(Q, Some(ruling.decision().limit())), (W, window)] {
+                if let Some(value) = value.and_then(|value| Integer::try_from(value).ok()) {
+                    item = item.parameter(key, value);
+                }
+            }
+        }
+        let policy = list.finish().expect("there is a limit");
+        let policy = HeaderValue::try_from(policy).expect("a structured field is printable");
+        Fields { limits: rulings.iter().map(Limit::of).collect(), policy }
+    }
+
+    /// Whether these are the fields of such limits.
+    pub(super) fn fit(&self, rulings: &Rulings) -> bool {
+        self.limits.len() == rulings.len()
+            && self.limits.iter().zip(rulings.iter()).all(|(limit, ruling)| limit.is(ruling))
+    }
+
+    pub(super) fn write(&self, rulings: &Rulings, headers: &mut HeaderMap) {
+        headers.insert(POLICY, self.policy.clone());
+        headers.insert(LIMIT, self.limit(rulings));
+    }
+
+    /// The value of `RateLimit`. Its parameters are numbers, which need no more than to be written, and it is as long as
+    /// its buffer, which becomes the value as it is: a request waits for this.
+    fn limit(&self, rulings: &Rulings) -> HeaderValue {
+        let limits = || self.limits.iter().zip(rulings.iter()).enumerate();
+        let room = limits().map(|(index, (limit, ruling))| limit.room(index, ruling)).sum();
+        let mut text = String::with_capacity(room);
+        limits().for_each(|(index, (limit, ruling))| limit.push(index, ruling, &mut text));
+        debug_assert_eq!(text.len(), room);
+        HeaderValue::from_maybe_shared(Bytes::from(text)).expect("a structured field is printable")
     }
 }
 
-fn write_list(
-    rulings: &Rulings,
-    text: &mut String,
-    parameters: impl Fn(&Ruling) -> [(&'static KeyRef, Option<u64>); 2],
-) {
-    let mut list = ListSerializer::with_buffer(text);
-    for ruling in rulings.iter() {
-        let policy = printable(ruling.policy());
-        let policy = StringRef::from_str(&policy).expect("printable");
-        let mut item = list.bare_item(policy);
+impl Limit {
+    fn of(ruling: &Ruling) -> Self {
+        let name = printable(ruling.policy());
+        let name = ItemSerializer::new().bare_item(StringRef::from_str(&name).expect("printable")).finish();
+        let (policy, quantity) = (Arc::clone(ruling.shared_policy()), ruling.decision().limit());
+        Limit { policy, quantity, window: ruling.window(), name }
+    }
+
+    fn is(&self, ruling: &Ruling) -> bool {
+        Arc::ptr_eq(&self.policy, ruling.shared_policy())
+            && self.quantity == ruling.decision().limit()
+            && self.window == ruling.window()
+    }
+
+    /// Its part of `RateLimit`, the one at that place.
+    fn push(&self, index: usize, ruling: &Ruling, text: &mut String) {
+        if index > 0 {
+            text.push_str(NEXT);
+        }
+        text.push_str(&self.name);
         for (key, value) in parameters(ruling) {
-            if let Some(value) = value.and_then(|value| Integer::try_from(value).ok()) {
-                item = item.parameter(key, value);
-            }
+            text.push_str(key);
+            text.push_str(itoa::Buffer::new().format(value));
         }
     }
+
+    /// How much [`push`](Self::push) writes.
+    fn room(&self, index: usize, ruling: &Ruling) -> usize {
+        let separator = if index > 0 { NEXT.len() } else { 0 };
+        let digits = |value: u64| value.checked_ilog10().unwrap_or(0) as usize + 1;
+        let parameters = parameters(ruling).map(|(key, value)| key.len() + digits(value));
+        separator + self.name.len() + parameters.sum::<usize>()
+    }
+}
+
+const NEXT: &str = ", ";
+
+fn parameters(ruling: &Ruling) -> impl Iterator<Item = (&'static str, u64)> {
+    let decision = ruling.decision();
+    let next = decision.next_after().map(|next| (";t=", rounded_up(next)));
+    iter::once((";r=", decision.remaining())).chain(next)
 }
 
 /// A name as a structured field can carry it: printable ASCII as it is, anything else percent-encoded.
@@ -71,37 +137,9 @@ fn printable(name: &str) -> Cow<'_, str> {
     Cow::Owned(encoded)
 }
 
-/// In how many seconds an empty quota is full. None when they are not whole.
-fn whole_seconds_to_fill(quota: &Quota) -> Option<u64> {
-    let QuotaParts { algorithm, rate, period, capacity, .. } = quota.parts();
-    let (rate, capacity, period) = (u128::from(rate), u128::from(capacity), period.as_micros());
-    let micros = match algorithm {
-        Algorithm::TokenBucket if (capacity * period).is_multiple_of(rate) => capacity * period / rate,
-        Algorithm::TokenBucket => return None,
-        Algorithm::FixedWindow => capacity.div_ceil(rate) * period,
-        _ => period,
-    };
-    micros.is_multiple_of(1_000_000).then(|| u64::try_from(micros / 1_000_000).ok()).flatten()
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-
-    #[test]
-    fn windows_are_the_time_to_fill_in_whole_seconds() {
-        let micros = Duration::from_micros;
-        let seconds = |quota: Result<Quota, _>| whole_seconds_to_fill(&quota.unwrap());
-        assert_eq!(seconds(Quota::token_bucket(100, micros(60_000_000))), Some(60));
-        assert_eq!(seconds(Quota::token_bucket(10, micros(1_000_000)).and_then(|quota| quota.capacity(20))), Some(2));
-        assert_eq!(seconds(Quota::token_bucket(10, micros(1_000_000)).and_then(|quota| quota.capacity(25))), None);
-        assert_eq!(seconds(Quota::token_bucket(3, micros(1_000_000)).and_then(|quota| quota.capacity(1))), None);
-        assert_eq!(seconds(Quota::fixed_window(5, micros(60_000_000)).and_then(|quota| quota.capacity(11))), Some(180));
-        assert_eq!(seconds(Quota::sliding_window(5, micros(1_500_000))), None);
-        assert_eq!(seconds(Quota::sliding_log(5, micros(86_400_000_000))), Some(86_400));
-    }
 
     #[test]
     fn names_that_are_not_printable_are_percent_encoded() {

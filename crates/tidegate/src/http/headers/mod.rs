@@ -5,13 +5,14 @@ mod number;
 mod seconds;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use http::header::{HeaderMap, HeaderName, RETRY_AFTER};
 
 use crate::clock::{Clock, SystemClock};
 use crate::enforce::{Outcome, Ruling, Rulings};
 use crate::header_style::{HeaderStyle, LegacyReset};
+use ietf::Fields;
 use number::number;
 use seconds::{rounded_up, to_wait};
 
@@ -34,6 +35,8 @@ pub struct LimitHeaders {
     styles: Vec<HeaderStyle>,
     legacy_reset: LegacyReset,
     clock: Arc<dyn Clock>,
+    /// The fields of the first limits that were told of, which are all there are unless they are picked or replaced.
+    fields: Arc<OnceLock<Fields>>,
 }
 
 impl Default for LimitHeaders {
@@ -46,7 +49,12 @@ impl LimitHeaders {
     /// Headers of these families; with none, clients are told nothing but when to retry.
     pub fn new(styles: impl IntoIterator<Item = HeaderStyle>) -> Self {
         let styles = styles.into_iter().collect();
-        LimitHeaders { styles, legacy_reset: LegacyReset::default(), clock: Arc::new(SystemClock) }
+        LimitHeaders {
+            styles,
+            legacy_reset: LegacyReset::default(),
+            clock: Arc::new(SystemClock),
+            fields: Arc::default(),
+        }
     }
 
     /// What `X-RateLimit-Reset` counts: seconds from now unless said otherwise.
@@ -80,7 +88,10 @@ impl LimitHeaders {
     fn write_style(&self, style: HeaderStyle, rulings: &Rulings, headers: &mut HeaderMap) {
         let reset = |ruling: &Ruling| rounded_up(ruling.decision().reset_after());
         match style {
-            HeaderStyle::Ietf => ietf::write(rulings, headers),
+            HeaderStyle::Ietf => match self.fields.get_or_init(|| Fields::of(rulings)) {
+                fields if fields.fit(rulings) => fields.write(rulings, headers),
+                _ => Fields::of(rulings).write(rulings, headers),
+            },
             HeaderStyle::Draft03 => write_three(DRAFT03, rulings.binding(), reset, headers),
             HeaderStyle::Legacy => {
                 write_three(LEGACY, rulings.binding(), |ruling| self.legacy_reset_of(ruling), headers)

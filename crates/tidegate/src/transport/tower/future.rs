@@ -32,8 +32,8 @@ type Decided = (Asking, Outcome);
 pin_project! {
     #[project = StateProjection]
     enum State<S, F, ReqBody, ResBody> {
-        /// The limits are asked.
-        Waiting { decided: BoxFuture<'static, Decided>, waits: Option<(S, Request<ReqBody>)> },
+        /// The limits are asked. The request waits on the heap, so that one that need not wait is quicker to move.
+        Waiting { decided: BoxFuture<'static, Decided>, waits: Option<Box<(S, Request<ReqBody>)>> },
         /// The request was admitted, or left alone.
         Serving { #[pin] response: F, admitted: Option<Decided> },
         /// The response is known, and charged for.
@@ -59,7 +59,7 @@ where
             let outcome = asking.decide().await;
             (asking, outcome)
         });
-        ResponseFuture { state: State::Waiting { decided, waits: Some((service, request)) }, protocol }
+        ResponseFuture { state: State::Waiting { decided, waits: Some(Box::new((service, request))) }, protocol }
     }
 }
 
@@ -77,7 +77,7 @@ where
             let next = match this.state.as_mut().project() {
                 StateProjection::Waiting { decided, waits } => {
                     let (asking, outcome) = ready!(decided.as_mut().poll(context));
-                    let (mut service, mut request) = waits.take().expect(POLLED);
+                    let (mut service, mut request) = *waits.take().expect(POLLED);
                     if outcome.is_allowed() {
                         asking.tell_handler(&outcome, request.extensions_mut());
                         State::Serving { response: service.call(request), admitted: Some((asking, outcome)) }

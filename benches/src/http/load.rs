@@ -1,0 +1,67 @@
+//! A client that costs little: the same bytes again and again, and answers that are only measured.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\nuser-agent: bench\r\naccept: */*\r\n\r\n";
+
+/// How many requests the server answers in that time, each with that status.
+pub(super) fn load(address: SocketAddr, connections: usize, span: Duration, status: &'static str) -> u64 {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let mut tasks = JoinSet::new();
+        for _ in 0..connections {
+            let mut connection = Connection::new(address).await;
+            tasks.spawn(async move {
+                // What the first is told may differ from what all others are.
+                connection.ask().await;
+                let start = Instant::now();
+                let mut answered = 0;
+                while start.elapsed() < span {
+                    connection.ask().await;
+                    assert_eq!(&connection.buffer[9..12], status.as_bytes(), "another status");
+                    answered += 1;
+                }
+                answered
+            });
+        }
+        tasks.join_all().await.into_iter().sum()
+    })
+}
+
+struct Connection {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl Connection {
+    async fn new(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).await.expect("the server listens");
+        stream.set_nodelay(true).expect("a TCP connection");
+        Connection { stream, buffer: Vec::with_capacity(4_096) }
+    }
+
+    /// Sends a request and reads the whole response.
+    async fn ask(&mut self) {
+        self.stream.write_all(REQUEST).await.expect("the server reads");
+        self.buffer.clear();
+        while !is_whole(&self.buffer) {
+            let read = self.stream.read_buf(&mut self.buffer).await.expect("the server answers");
+            assert_ne!(read, 0, "the server hung up");
+        }
+    }
+}
+
+/// Whether a response is there to its last byte, by the length it states.
+fn is_whole(bytes: &[u8]) -> bool {
+    const LENGTH: &[u8] = b"content-length: ";
+    let find = |what: &[u8]| bytes.windows(what.len()).position(|window| window == what);
+    let (Some(end), Some(length)) = (find(b"\r\n\r\n"), find(LENGTH)) else { return false };
+    let digits = bytes[length + LENGTH.len()..].iter().take_while(|byte| byte.is_ascii_digit());
+    let length = digits.fold(0, |length, digit| length * 10 + usize::from(digit - b'0'));
+    bytes.len() >= end + 4 + length
+}

@@ -1,0 +1,97 @@
+//! axum with a limit in front of it, beside axum alone and beside `tower_governor`, over sockets in one run.
+
+mod load;
+mod server;
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+pub(crate) use server::serve;
+
+/// Connections that are open at once, each with one request under way.
+const CONNECTIONS: usize = 64;
+/// How long each server is asked in each round.
+const SPAN: Duration = Duration::from_millis(700);
+/// Rounds; the best counts, because what others do on the machine only ever adds.
+const ROUNDS: usize = 7;
+
+pub(crate) fn run() {
+    println!(
+        "\nRequests a second over {CONNECTIONS} connections (HTTP/1.1) of a server with one thread, and its CPU time for"
+    );
+    println!(
+        "one of them; the best of {ROUNDS} rounds. All servers are asked in turn, and answer `ok` when they admit."
+    );
+    pin(1);
+    let mut servers: Vec<Server> = server::Kind::ALL.into_iter().map(Server::start).collect();
+    for _ in 0..ROUNDS {
+        servers.iter_mut().for_each(Server::measure);
+    }
+    let plain = (servers[0].requests, servers[0].cpu);
+    println!("\n{:<42} {:>9} {:>10} {:>9} {:>10}", "", "a second", "of bare", "CPU µs", "of bare");
+    for Server { kind, requests, cpu, .. } in &servers {
+        let (rate, cost) = (requests / plain.0, cpu / plain.1);
+        println!("{:<42} {requests:>9.0} {rate:>9.2}x {:>9.2} {cost:>9.2}x", kind.name(), cpu / 1_000.0);
+    }
+}
+
+/// A server in a process of its own.
+struct Server {
+    kind: server::Kind,
+    child: Child,
+    ask: ChildStdin,
+    answers: BufReader<ChildStdout>,
+    address: SocketAddr,
+    requests: f64,
+    /// Nanoseconds of CPU time for one request.
+    cpu: f64,
+}
+
+impl Server {
+    fn start(kind: server::Kind) -> Self {
+        let program = std::env::current_exe().expect("this program");
+        let mut command = Command::new(program);
+        command.args(["http", kind.name()]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("a process");
+        let ask = child.stdin.take().expect("piped");
+        let mut answers = BufReader::new(child.stdout.take().expect("piped"));
+        let address = read(&mut answers).parse().expect("an address");
+        Server { kind, child, ask, answers, address, requests: 0.0, cpu: f64::INFINITY }
+    }
+
+    fn measure(&mut self) {
+        let (cpu, start) = (self.cpu_time(), Instant::now());
+        let requests = load::load(self.address, CONNECTIONS, SPAN, self.kind.status()) as f64;
+        let (elapsed, cpu) = (start.elapsed(), self.cpu_time() - cpu);
+        self.requests = self.requests.max(requests / elapsed.as_secs_f64());
+        self.cpu = self.cpu.min(cpu / requests);
+    }
+
+    /// Nanoseconds of CPU time that the server has used by now.
+    fn cpu_time(&mut self) -> f64 {
+        self.ask.write_all(b"\n").expect("the server listens");
+        read(&mut self.answers).parse().expect("a number")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn read(answers: &mut impl BufRead) -> String {
+    let mut line = String::new();
+    answers.read_line(&mut line).expect("the server answers");
+    line.trim().to_owned()
+}
+
+/// Keeps this process on one core, so that asking does not take from answering; without a second one it stays as it is.
+fn pin(core: usize) {
+    let mut cores = rustix::thread::CpuSet::new();
+    cores.set(core);
+    let _ = rustix::thread::sched_setaffinity(None, &cores);
+}
