@@ -2,7 +2,7 @@
 
 use crate::cargo::{Failed, cargo, step};
 use crate::servers::Servers;
-use crate::test;
+use crate::{fuzz, test};
 
 pub(crate) fn run() -> Result<(), Failed> {
     let mut oracle = cargo(["test", "--release", "--workspace", "--all-features", "--test", "*", "--"]);
@@ -11,6 +11,7 @@ pub(crate) fn run() -> Result<(), Failed> {
     step("oracle, 3,000 seeds a store", oracle.envs(servers.environment()))?;
     drop(servers);
     test::loom(4)?;
+    fuzz::search()?;
     let soak = ["run", "--release", "--package", "tidegate-benches", "--", "soak"];
     step("soak: four threads, a table that is always full, two minutes", &mut cargo(soak))
 }

@@ -6,6 +6,7 @@ mod bench;
 mod cargo;
 mod deep;
 mod features;
+mod fuzz;
 mod servers;
 mod test;
 
@@ -14,9 +15,9 @@ use std::process::ExitCode;
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  test     everything that has to hold: format, clippy, tests, loom, docs, examples, every feature alone
+  test     everything that has to hold: format, clippy, tests, fuzzing, loom, docs, examples, every feature alone
   bench    side by side with the peers, as ratios in one run
-  deep     the longer runs: more oracle traces, a deeper loom search, a soak of the memory store
+  deep     the longer runs: more oracle traces, a deeper loom search, a soak of the memory store, fuzzing
   servers  the Redis, Valkey and cluster that the tests talk to, for working by hand
 ";
 

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::cargo::{Failed, cargo, step};
-use crate::features;
 use crate::servers::Servers;
+use crate::{features, fuzz};
 
 pub(crate) fn run() -> Result<(), Failed> {
     step("format", &mut cargo(["fmt", "--all", "--check"]))?;
@@ -18,6 +18,7 @@ pub(crate) fn run() -> Result<(), Failed> {
     examples(&servers)?;
     drop(servers);
     step("doc tests", &mut cargo(["test", "--workspace", "--all-features", "--doc"]))?;
+    fuzz::replay()?;
     loom(2)?;
     let docs = ["doc", "--workspace", "--all-features", "--no-deps"];
     step("docs", cargo(docs).env("RUSTDOCFLAGS", "-D warnings"))?;

@@ -1,0 +1,129 @@
+//! Runs a target for a while, from what was kept and always in the same order.
+
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long, when nobody says otherwise.
+const SPAN: Duration = Duration::from_secs(5);
+/// The longest input.
+const LONGEST: usize = 512;
+
+/// What such inputs are made of. A generator finds a comma by itself; an address it does not.
+const WORDS: &[&[u8]] = &[
+    b",",
+    b";",
+    b"\"",
+    b"\\",
+    b"[",
+    b"]",
+    b":",
+    b"|",
+    b"%",
+    b"%25",
+    b"%7c",
+    b"%s0",
+    b"%a|",
+    b"\n",
+    b"\x1f",
+    b"for=",
+    b"For=\"",
+    b"unknown",
+    b"_hidden",
+    b"10.0.0.1",
+    b"203.0.113.9",
+    b"::1",
+    b"[2001:db8::17]:4711",
+    b"::ffff:10.0.0.1",
+    b"fe80::1%eth0",
+    b"010.0.0.1",
+    b"256.1.1.1",
+    "🌊".as_bytes(),
+    b"\xff",
+];
+
+/// Replays the corpus of the target, and then changes of it until the time is over: as many seconds as the first
+/// argument says, or a few.
+///
+/// # Panics
+/// When the target does: after the input was written down and its place printed.
+#[allow(clippy::print_stdout, clippy::disallowed_methods)] // a program that tells, and is bounded in time
+pub fn drive(name: &str, target: fn(&[u8])) {
+    let span = std::env::args().nth(1).map_or(SPAN, |seconds| Duration::from_secs(seconds.parse().expect("seconds")));
+    let corpus = corpus(name);
+    corpus.iter().for_each(|input| tried(name, target, input));
+    let (mut random, mut runs, start) = (Random(0), 0_u64, Instant::now());
+    while start.elapsed() < span {
+        // The clock is read once in a while.
+        for _ in 0..1_000 {
+            tried(name, target, &changed(&corpus, &mut random));
+        }
+        runs += 1_000;
+    }
+    println!("{name}: {} kept, {runs} others", corpus.len());
+}
+
+fn folder(what: &str, name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(what).join(name)
+}
+
+fn corpus(name: &str) -> Vec<Vec<u8>> {
+    let folder = folder("corpus", name);
+    let files = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut paths: Vec<_> = files.map(|file| file.expect("a file").path()).collect();
+    paths.sort();
+    assert!(!paths.is_empty(), "{} is empty", folder.display());
+    paths.iter().map(|path| fs::read(path).expect("a file")).collect()
+}
+
+#[allow(clippy::print_stdout)]
+fn tried(name: &str, target: fn(&[u8]), input: &[u8]) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| target(input))) {
+        let folder = folder("artifacts", name);
+        fs::create_dir_all(&folder).expect("a folder");
+        let path = folder.join("failed");
+        fs::write(&path, input).expect("a file");
+        println!("{name}: {:?} breaks a promise; it is in {}", input.escape_ascii().to_string(), path.display());
+        resume_unwind(panic);
+    }
+}
+
+/// One of the inputs, changed here and there.
+fn changed(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
+    let mut input = corpus[random.below(corpus.len())].clone();
+    for _ in 0..=random.below(6) {
+        let at = random.below(input.len() + 1);
+        let end = (at + random.below(8)).min(input.len());
+        match random.below(5) {
+            0 => drop(input.drain(at..end)),
+            1 => input.insert(at, random.next() as u8),
+            2 => drop(input.splice(at..end, WORDS[random.below(WORDS.len())].iter().copied())),
+            3 => {
+                let other = &corpus[random.below(corpus.len())];
+                input.truncate(at);
+                input.extend_from_slice(&other[random.below(other.len() + 1)..]);
+            }
+            _ => input.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 << random.below(8)),
+        }
+    }
+    input.truncate(LONGEST);
+    input
+}
+
+/// splitmix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound.max(1) as u64) as usize
+    }
+}

@@ -1,0 +1,69 @@
+//! What clients are told.
+
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sfv::{BareItem, List, ListEntry, Parser};
+use tidegate::enforce::{Caller, Enforcer, Outcome, Step};
+use tidegate::http::{HeaderMap, HeaderStyle, LimitHeaders, RateLimit};
+use tidegate::{Quota, millis};
+
+use super::take;
+
+/// Whatever a policy is called, and whatever its numbers are: headers are well-formed, a parser finds in them what was
+/// put in, and the body of a denial is JSON with the name in it.
+///
+/// A byte for the rate, one for the period, and the name.
+pub fn headers(data: &[u8]) {
+    let (rate, data) = take(data);
+    let (period, data) = take(data);
+    let name = String::from_utf8_lossy(data);
+    let quota = Quota::fixed_window(u64::from(rate).max(1), millis(u64::from(period).max(1) * 100)).expect("a quota");
+    let enforcer = enforcer().quota(quota).policy(&*name);
+    let caller = Caller::new(NEXT.fetch_add(1, Ordering::Relaxed));
+
+    let cost = 1 + u64::from(rate) / 2;
+    let first = enforcer.ask_now(&caller, cost, Step::Take).expect("memory answers at once");
+    let last = enforcer.ask_now(&caller, 300, Step::Take).expect("memory answers at once");
+    assert!(matches!(last, Outcome::Limited(_)), "{last:?}");
+    for outcome in [&first, &last] {
+        let mut headers = HeaderMap::new();
+        let styles = [HeaderStyle::Ietf, HeaderStyle::Draft03, HeaderStyle::Legacy];
+        LimitHeaders::new(styles).write(outcome, &mut headers);
+        assert!(headers.values().all(|value| value.to_str().is_ok()), "{headers:?}");
+        for field in ["ratelimit-policy", "ratelimit"] {
+            let list = Parser::new(headers[field].as_bytes()).parse::<List>().expect("a list");
+            let [ListEntry::Item(item)] = &list[..] else { panic!("{list:?}") };
+            let BareItem::String(said) = &item.bare_item else { panic!("{item:?}") };
+            assert_eq!(decoded(said.as_str(), &name), name);
+        }
+    }
+
+    let response = RateLimit::new(enforcer).answer(&last);
+    let body: serde_json::Value = serde_json::from_slice(response.body()).expect("JSON");
+    assert_eq!(body["violated-policies"][0], *name);
+    assert_eq!(body["retryable"], false, "more than the whole quota");
+}
+
+/// One for all, because making a limiter takes longer than everything else here; and who asks is new each time.
+fn enforcer() -> Enforcer {
+    static ENFORCER: LazyLock<Enforcer> =
+        LazyLock::new(|| Enforcer::of(Quota::fixed_window(1, millis(1)).expect("a quota")));
+    ENFORCER.clone()
+}
+
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// A name as a client reads it: percent-encoded when it would not be printable otherwise.
+fn decoded(said: &str, name: &str) -> String {
+    if name.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
+        return said.to_owned();
+    }
+    let mut bytes = said.bytes();
+    let mut decoded = Vec::new();
+    while let Some(byte) = bytes.next() {
+        let mut digit = || char::from(bytes.next().expect("two digits")).to_digit(16).expect("a digit") as u8;
+        decoded.push(if byte == b'%' { digit() << 4 | digit() } else { byte });
+    }
+    String::from_utf8(decoded).expect("a name")
+}

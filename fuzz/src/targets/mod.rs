@@ -1,0 +1,17 @@
+//! The targets.
+
+mod forwarding;
+mod headers;
+mod keys;
+
+pub use forwarding::forwarding;
+pub use headers::headers;
+pub use keys::keys;
+
+/// The byte in front and what is behind it; a missing one is 0.
+fn take(data: &[u8]) -> (u8, &[u8]) {
+    match data {
+        [first, rest @ ..] => (*first, rest),
+        [] => (0, data),
+    }
+}

@@ -1,0 +1,50 @@
+//! The fuzz targets, in `fuzz/`.
+
+use std::path::Path;
+
+use crate::cargo::{Failed, cargo, step};
+
+const TARGETS: [&str; 3] = ["forwarding", "keys", "headers"];
+
+/// What was kept, and changes of it for a few seconds each, in the same order every time.
+pub(crate) fn replay() -> Result<(), Failed> {
+    for target in TARGETS {
+        let run = ["run", "--quiet", "--package", "tidegate-fuzz", "--bin", target, "--", "5"];
+        step(&format!("fuzz {target}"), &mut cargo(run))?;
+    }
+    Ok(())
+}
+
+/// libFuzzer, which follows where the code has been: a minute for each target. What led to somewhere new is added to the
+/// corpus. The instruments are the compiler's own passes, which the stable one has as well.
+pub(crate) fn search() -> Result<(), Failed> {
+    // Instruments go into everything that is built, but not into what builds it: hence a target.
+    let host = host()?;
+    let folder = Path::new("target/fuzz");
+    let mut build = cargo(["build", "--release", "--package", "tidegate-fuzz", "--bins", "--target", &host]);
+    build.arg("--target-dir").arg(folder);
+    step("fuzz: build with instruments", build.env("RUSTFLAGS", INSTRUMENTS))?;
+    for target in TARGETS {
+        let program = folder.join(&host).join("release").join(target);
+        let artifacts = format!("fuzz/artifacts/{target}/");
+        std::fs::create_dir_all(&artifacts).map_err(|error| Failed(format!("{artifacts}: {error}")))?;
+        let mut search = std::process::Command::new(program);
+        search.args(["-max_total_time=60", "-max_len=512", "-print_final_stats=1"]);
+        search.arg(format!("-artifact_prefix={artifacts}")).arg(format!("fuzz/corpus/{target}"));
+        step(&format!("fuzz {target}, a minute"), &mut search)?;
+    }
+    Ok(())
+}
+
+const INSTRUMENTS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+    -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions -Ccodegen-units=1";
+
+/// The target this machine builds for.
+fn host() -> Result<String, Failed> {
+    let output = std::process::Command::new("rustc").arg("-vV").output();
+    let output = output.map_err(|error| Failed(format!("rustc: {error}")))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned).ok_or_else(|| Failed(format!("rustc -vV names no host: {text}")))
+}
