@@ -9,7 +9,7 @@ use std::hash::{Hash, Hasher};
 
 use crate::hash::stable_hash;
 use part::digits;
-use text::{SEPARATOR, Text, is_plain, unescape};
+use text::{SEPARATOR, Text, is_mark, is_plain, unescape};
 
 /// How much fits in a key without a heap allocation, when it cannot be borrowed.
 const INLINE: usize = 62;
@@ -136,10 +136,7 @@ impl<'a> Key<'a> {
     /// The key of part `index` of this key's own budget. No user's key can be equal to it.
     pub fn with_shard(&self, index: u32) -> Key<'static> {
         let mut text = Text::new();
-        match self.shape {
-            Shape::One => text.push_part(self.as_str()),
-            Shape::Text => text.push_raw(self.as_bytes()),
-        }
+        text.push_key(self);
         text.push_raw(&[SEPARATOR]);
         text.push_shard(index);
         text.finish(Shape::Text)
@@ -153,10 +150,7 @@ impl<'a> Key<'a> {
         // A user's `%` is written `%25`, and a shard is `%s`.
         text.push_raw(b"%a");
         text.push_raw(&[SEPARATOR]);
-        match self.shape {
-            Shape::One => text.push_escaped(self.as_str()),
-            Shape::Text => text.push_raw(self.as_bytes()),
-        }
+        text.push_key(self);
         text.finish(Shape::Text)
     }
 
@@ -168,7 +162,39 @@ impl<'a> Key<'a> {
     /// ```
     #[must_use]
     pub fn and(&self, other: &Key<'_>) -> Key<'static> {
-        Key::from_parts(self.parts().chain(other.parts()))
+        match (self == &Key::GLOBAL, other == &Key::GLOBAL) {
+            (true, _) => other.clone().into_owned(),
+            (_, true) => self.clone().into_owned(),
+            _ => {
+                // Their texts and not their parts: what is set apart stays so.
+                let mut text = Text::new();
+                text.push_key(self);
+                text.push_raw(&[SEPARATOR]);
+                text.push_key(other);
+                text.finish(Shape::Text)
+            }
+        }
+    }
+
+    /// This key with every part changed. One that is [set apart](Key::set_apart) stays so.
+    #[must_use]
+    pub fn map_parts(&self, change: impl Fn(&str) -> Cow<'_, str>) -> Key<'static> {
+        if self.shape == Shape::One {
+            return Key::one(&change(self.as_str()));
+        }
+        let mut text = Text::new();
+        for (index, part) in self.as_str().split(SEPARATOR as char).enumerate() {
+            if index > 0 {
+                text.push_raw(&[SEPARATOR]);
+            }
+            match part {
+                // No part at all, and what no part can be.
+                "" => {}
+                part if is_mark(part) => text.push_raw(part.as_bytes()),
+                part => text.push_escaped(&change(&unescape(part))),
+            }
+        }
+        text.finish(Shape::Text)
     }
 
     /// This key, owning its text.
@@ -287,8 +313,34 @@ mod tests {
             assert!(apart.insert(key), "{parts:?}");
         }
         assert!(!seen.contains_key(&*Key::GLOBAL.to_text()));
+        for parts in seen.values() {
+            let key = Key::from_parts(parts);
+            for other in [Key::GLOBAL, Key::from(""), Key::from("%a"), Key::from(("x|y", "%"))] {
+                let joined = Key::from_parts(key.parts().chain(other.parts()));
+                assert_eq!((key.and(&other), Key::GLOBAL.and(&key)), (joined, key.clone()), "{parts:?}");
+            }
+            assert_eq!(key.map_parts(|part| part.into()), key);
+            assert_eq!(key.map_parts(|_| "|".into()), Key::from_parts(parts.iter().map(|_| "|")));
+        }
         // What a store hashes tells them apart as well as the text does.
         let raw: std::collections::HashSet<_> = seen.values().map(Key::from_parts).collect();
         assert_eq!(raw.len(), seen.len());
+    }
+
+    #[test]
+    fn what_is_set_apart_stays_so_whatever_is_made_of_it() {
+        let address = Key::from("192.0.2.1");
+        let apart = address.set_apart();
+        // What somebody who may choose several parts could try.
+        let forged = Key::from(("%a", "192.0.2.1"));
+        let more = Key::from("/Path");
+        assert_ne!(apart.and(&more), forged.and(&more));
+        assert_ne!(more.and(&apart), more.and(&forged));
+        let lowercase = |key: &Key<'_>| key.map_parts(|part| part.to_lowercase().into());
+        assert_ne!(lowercase(&apart.and(&more)), lowercase(&forged.and(&more)));
+        assert_eq!(lowercase(&apart.and(&more)), apart.and(&Key::from("/path")));
+        assert_eq!(lowercase(&more.with_shard(3)), Key::from("/path").with_shard(3));
+        assert_eq!(lowercase(&Key::GLOBAL), Key::GLOBAL);
+        assert_eq!(lowercase(&Key::GLOBAL.set_apart()), Key::GLOBAL.set_apart());
     }
 }

@@ -22,6 +22,12 @@ pub(super) fn unescape(part: &str) -> Cow<'_, str> {
     }
 }
 
+/// Whether a piece of a text between two separators is a mark of this crate's: a user's `%` is written `%25`, and its `|`
+/// is written `%7c`.
+pub(super) fn is_mark(piece: &str) -> bool {
+    piece.starts_with("%a") || piece.starts_with("%s")
+}
+
 /// A key being written: in place while it is short, on the heap when it grows.
 pub(super) struct Text {
     len: usize,
@@ -41,6 +47,14 @@ impl Text {
         }
         self.parts += 1;
         self.push_escaped(part);
+    }
+
+    /// All of a key, as it is in the text of a longer one.
+    pub(super) fn push_key(&mut self, key: &Key<'_>) {
+        match key.shape {
+            Shape::One => self.push_escaped(key.as_str()),
+            Shape::Text => self.push_raw(key.as_bytes()),
+        }
     }
 
     pub(super) fn push_escaped(&mut self, part: &str) {

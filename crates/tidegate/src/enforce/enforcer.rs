@@ -174,7 +174,7 @@ impl Enforcer {
         let outcome = match answer {
             Ok(rulings) if *shadow => Outcome::of(rulings.shadowed()),
             Ok(rulings) => Outcome::of(rulings),
-            Err(error) => failed(limiter, rules, error),
+            Err(error) => failed(limiter, rules, *shadow, error),
         };
         // Nobody is turned away by a charge.
         if step != Step::Charge || outcome.error().is_some() {

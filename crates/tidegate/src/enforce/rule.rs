@@ -81,13 +81,14 @@ impl Rule {
         Ruling { policy: Arc::clone(&self.policy), window, decision }
     }
 
-    /// What would be said of a request that the broken store did not get to see. None when it is to be refused.
-    fn without_store(&self, limiter: &Limiter) -> Result<Option<Ruling>, Error> {
-        let Outline { quota, on_store_error, .. } = self.outline(limiter)?;
+    /// What would be said of a request that the broken store did not get to see. None when it is to be refused, which a
+    /// limit in shadow mode never does.
+    fn without_store(&self, limiter: &Limiter, shadow: bool) -> Result<Option<Ruling>, Error> {
+        let Outline { quota, on_store_error, shadow: is_shadow, .. } = self.outline(limiter)?;
         let admitted = || self.ruling(limiter, Decision::admitted_without_store(quota.parts().capacity));
         // A store within `Resilience` has applied the policy already, and passes on the errors of limits that are closed. It
         // takes what is in there to limit in process, so without it only an open limit admits.
-        (on_store_error == OnStoreError::Open).then(admitted).transpose()
+        (on_store_error == OnStoreError::Open || shadow || is_shadow).then(admitted).transpose()
     }
 
     fn outline(&self, limiter: &Limiter) -> Result<Outline, Error> {
@@ -100,10 +101,10 @@ impl Rule {
 
 /// What becomes of a request about which the limiter could not say anything.
 #[cold]
-pub(super) fn failed(limiter: &Limiter, rules: &[Rule], error: Error) -> Outcome {
+pub(super) fn failed(limiter: &Limiter, rules: &[Rule], shadow: bool, error: Error) -> Outcome {
     match error {
         error if error.is_misuse() => Outcome::Invalid(error),
-        Error::Store(_) => match rules.iter().map(|rule| rule.without_store(limiter)).collect() {
+        Error::Store(_) => match rules.iter().map(|rule| rule.without_store(limiter, shadow)).collect() {
             Ok(Some(rulings)) => Outcome::of(Rulings::several(rulings)),
             Ok(None) => Outcome::Unavailable(error),
             Err(error) => Outcome::Invalid(error),

@@ -27,7 +27,7 @@ impl Normalize {
         if key.parts().all(|part| self.part(&part) == part) {
             return key.borrow();
         }
-        Key::from_parts(key.parts().map(|part| self.part(&part).into_owned()))
+        key.map_parts(|part| self.part(part))
     }
 
     fn part(self, part: &str) -> Cow<'_, str> {
@@ -69,5 +69,9 @@ mod tests {
             assert_eq!(normalize.apply(&Key::from((before, "X "))), Key::from((after, normalize.part("X ").as_ref())));
         }
         assert_eq!(Normalize::Trim.apply(&Key::GLOBAL), Key::GLOBAL);
+        // An address that stands in for a user stays what no user can be.
+        let apart = Key::from("192.0.2.1").set_apart().and(&Key::from("/Path"));
+        let forged = Key::from(("%a", "192.0.2.1", "/Path"));
+        assert_ne!(Normalize::Lowercase.apply(&apart), Normalize::Lowercase.apply(&forged));
     }
 }

@@ -11,13 +11,14 @@ pub(crate) struct Outline {
     pub(crate) quota: Quota,
     pub(crate) on_store_error: OnStoreError,
     pub(crate) is_spread: bool,
+    pub(crate) shadow: bool,
 }
 
 impl Outline {
     fn of(limits: &Limits, name: &str) -> Result<Self, Error> {
         let limit = &limits.get(name)?.limit;
         let is_spread = limit.shards > 1 && limit.shard_by == ShardBy::Spread;
-        Ok(Outline { quota: limit.quota, on_store_error: limit.on_store_error, is_spread })
+        Ok(Outline { quota: limit.quota, on_store_error: limit.on_store_error, is_spread, shadow: limit.shadow })
     }
 }
 

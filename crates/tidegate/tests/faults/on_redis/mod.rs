@@ -2,6 +2,7 @@
 
 mod clock;
 mod cluster;
+mod layer;
 mod scripts;
 mod server;
 mod single;

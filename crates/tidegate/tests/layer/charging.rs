@@ -1,0 +1,141 @@
+//! Charging by outcome: looked at first, charged when the response is known.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::{HeaderMap, StatusCode};
+use tidegate::enforce::Enforcer;
+use tidegate::http::RateLimit;
+use tidegate::tower::RateLimitLayer;
+use tidegate::{Limit, Limiter, ManualClock, ShardBy, minutes, seconds};
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+
+use crate::clients::{Reply, get_with};
+use crate::support::{Elsewhere, ME, Server, builder, clock, left, limiter, memory, waiting_limiter, window};
+
+/// A login that succeeds for whoever knows the password, behind limits that count failed ones.
+async fn login(enforcer: Enforcer) -> Server {
+    let handler = |headers: HeaderMap| async move {
+        if headers.contains_key("password") { StatusCode::OK } else { StatusCode::UNAUTHORIZED }
+    };
+    Server::router(Router::new().fallback(handler).layer(RateLimitLayer::new(failed_logins(enforcer)))).await
+}
+
+fn failed_logins(enforcer: Enforcer) -> RateLimit {
+    RateLimit::new(enforcer).charge_when(|status, _| status == StatusCode::UNAUTHORIZED)
+}
+
+async fn right(server: &Server) -> Reply {
+    get_with(server.address, &["password: swordfish"]).await
+}
+
+async fn wrong(server: &Server) -> Reply {
+    get_with(server.address, &[]).await
+}
+
+#[tokio::test]
+async fn only_failed_logins_count() {
+    for limiter in [limiter(window(2)), waiting_limiter(window(2))] {
+        let server = login(Enforcer::new(&limiter, "api")).await;
+        for _ in 0..5 {
+            let reply = right(&server).await;
+            assert_eq!((reply.status, reply.told()[1]), (200, r#"ratelimit: "api";r=2"#));
+        }
+        // What is told is what is left after the charge.
+        for told in [r#"ratelimit: "api";r=1;t=60"#, r#"ratelimit: "api";r=0;t=60"#] {
+            let reply = wrong(&server).await;
+            assert_eq!((reply.status, reply.told()[1..].to_vec()), (401, vec![told]));
+        }
+        // Used up: nobody gets as far as the password, right or wrong.
+        for reply in [wrong(&server).await, right(&server).await] {
+            assert_eq!((reply.status, reply.header("retry-after")), (429, Some("60")));
+        }
+        assert_eq!(left(&limiter, "api", ME).await, 0);
+    }
+}
+
+#[tokio::test]
+async fn whoever_was_let_through_at_the_same_time_is_charged_and_makes_debt() {
+    for wait in [false, true] {
+        let clock = clock();
+        let limiter = match wait {
+            false => builder(&clock).limit("api", window(2)).build().unwrap(),
+            true => Limiter::builder().limit("api", window(2)).store(Elsewhere(memory(&clock))).build().unwrap(),
+        };
+        assert_eq!(at_once(&limiter, 5).await, [401; 5]);
+        // Five of two are gone. The next minute brings two and the one after it two more.
+        let server = login(Enforcer::new(&limiter, "api")).await;
+        assert_eq!(wrong(&server).await.status, 429);
+        clock.advance(minutes(1));
+        assert_eq!(wrong(&server).await.status, 429);
+        clock.advance(minutes(1));
+        let reply = wrong(&server).await;
+        assert_eq!((reply.status, reply.header("ratelimit")), (401, Some(r#""api";r=0;t=60"#)));
+    }
+}
+
+/// The statuses of so many failed logins, all of which are looked at before one of them is charged.
+async fn at_once(limiter: &Limiter, many: usize) -> Vec<u16> {
+    let everybody = Arc::new(Barrier::new(many));
+    let router = Router::new().fallback(async move || {
+        everybody.wait().await;
+        StatusCode::UNAUTHORIZED
+    });
+    let layer = RateLimitLayer::new(failed_logins(Enforcer::new(limiter, "api")));
+    let server = Server::router(router.layer(layer)).await;
+    let mut tasks = JoinSet::new();
+    for _ in 0..many {
+        let address = server.address;
+        tasks.spawn(async move { get_with(address, &[]).await.status });
+    }
+    // Whoever is turned away is missed by all the others.
+    tokio::time::timeout(seconds(30), tasks.join_all()).await.expect("somebody was turned away")
+}
+
+#[tokio::test]
+async fn a_budget_that_is_spread_is_charged_without_debt() {
+    let spread = |clock: &ManualClock| {
+        let limit = Limit::new(window(4)).shards(2).unwrap().shard_by(ShardBy::Spread);
+        builder(clock).limit("api", limit).seed(7).build().unwrap()
+    };
+    let clock = clock();
+    let limiter = spread(&clock);
+    assert_eq!(at_once(&limiter, 9).await, [401; 9]);
+    let server = login(Enforcer::new(&limiter, "api")).await;
+    clock.advance(minutes(1));
+    // What it could not take nobody owes.
+    assert_eq!(left(&limiter, "api", ME).await, 4);
+    assert_eq!(wrong(&server).await.status, 401);
+    assert_eq!(left(&limiter, "api", ME).await, 3);
+}
+
+#[tokio::test]
+async fn every_one_of_several_limits_is_charged() {
+    let limiter = builder(&clock()).limit("minute", window(3)).limit("other", window(9)).build().unwrap();
+    let server = login(Enforcer::new(&limiter, "minute").and("other")).await;
+    assert_eq!(right(&server).await.header("ratelimit"), Some(r#""minute";r=3, "other";r=9"#));
+    assert_eq!(wrong(&server).await.header("ratelimit"), Some(r#""minute";r=2;t=60, "other";r=8;t=60"#));
+    for _ in 0..2 {
+        wrong(&server).await;
+    }
+    let reply = wrong(&server).await;
+    assert_eq!((reply.status, reply.header("ratelimit")), (429, Some(r#""minute";r=0;t=60, "other";r=6;t=60"#)));
+}
+
+#[tokio::test]
+async fn headers_can_say_what_is_charged() {
+    let limiter = limiter(window(2));
+    let limits = RateLimit::new((&limiter, "api")).charge_when(|_, headers| headers.contains_key("x-charge")).cost(2);
+    let handler = |headers: HeaderMap| async move {
+        let mut answer = HeaderMap::new();
+        if let Some(charge) = headers.get("charge") {
+            answer.insert("x-charge", charge.clone());
+        }
+        answer
+    };
+    let server = Server::router(Router::new().fallback(handler).layer(RateLimitLayer::new(limits))).await;
+    assert_eq!(get_with(server.address, &[]).await.header("ratelimit"), Some(r#""api";r=2"#));
+    assert_eq!(get_with(server.address, &["charge: 1"]).await.header("ratelimit"), Some(r#""api";r=0;t=60"#));
+    assert_eq!(get_with(server.address, &[]).await.status, 429);
+}

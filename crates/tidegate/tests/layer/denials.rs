@@ -1,0 +1,140 @@
+//! What is answered to requests that are turned away: the status, and a problem with exactly these members.
+
+use std::sync::Arc;
+
+use axum::Router;
+use serde_json::{Value, json};
+use tidegate::enforce::Enforcer;
+use tidegate::http::{ClientAddress, RateLimit, TrustProxy};
+use tidegate::tower::RateLimitLayer;
+use tidegate::{Limit, Limiter, OnStoreError, StoreError, StoreErrorKind};
+use tidegate_testkit::FaultyStore;
+
+use crate::clients::{self, get_with};
+use crate::support::{ME, Server, bucket, builder, clock, left, limiter, memory, waiting_limiter, window};
+
+const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+const REDUCED_CAPACITY: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
+
+/// A problem without the two members that are there for people to read.
+async fn problem(server: &Server, status: u16) -> Value {
+    let reply = clients::get(server.address).await;
+    assert_eq!(reply.status, status);
+    without_prose(reply.problem())
+}
+
+fn without_prose(mut problem: Value) -> Value {
+    for member in ["title", "detail"] {
+        let prose = problem.as_object_mut().unwrap().remove(member);
+        assert!(prose.is_some_and(|prose| prose.as_str().is_some_and(|text| !text.is_empty())), "no {member}");
+    }
+    problem
+}
+
+#[tokio::test]
+async fn over_its_quota_is_429() {
+    for limiter in [limiter(window(1)), waiting_limiter(window(1))] {
+        let server = Server::behind((&limiter, "api")).await;
+        assert_eq!(clients::get(server.address).await.status, 200);
+        let expected = json!({
+            "type": QUOTA_EXCEEDED, "status": 429, "violated-policies": ["api"], "retry_after_ms": 60_000, "retryable": true,
+        });
+        assert_eq!(problem(&server, 429).await, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_cost_above_the_capacity_is_429_and_cannot_be_retried() {
+    let limiter = limiter(window(2));
+    let server = Server::behind(RateLimit::new((&limiter, "api")).cost(3)).await;
+    let reply = clients::get(server.address).await;
+    assert_eq!((reply.status, reply.header("retry-after")), (429, None));
+    let expected = json!({
+        "type": QUOTA_EXCEEDED, "status": 429, "violated-policies": ["api"], "retry_after_ms": null, "retryable": false,
+    });
+    assert_eq!(without_prose(reply.problem()), expected);
+    assert_eq!(left(&limiter, "api", ME).await, 2);
+}
+
+#[tokio::test]
+async fn on_the_deny_list_is_403_without_a_word_about_quotas() {
+    let limiter = builder(&clock()).limit("api", window(2)).deny("api", [ME]).unwrap().build().unwrap();
+    let server = Server::behind((&limiter, "api")).await;
+    let reply = clients::get(server.address).await;
+    assert_eq!((reply.status, reply.told()), (403, vec![]));
+    let expected = json!({ "type": "about:blank", "status": 403, "retry_after_ms": null, "retryable": false });
+    assert_eq!(without_prose(reply.problem()), expected);
+}
+
+#[tokio::test]
+async fn a_deny_list_sees_the_whole_address_of_a_client_that_is_counted_by_its_network() {
+    let limiter = builder(&clock()).limit("api", window(2)).deny_all(["2001:db8::bad"]).unwrap().build().unwrap();
+    let clients = ClientAddress::new().trust(TrustProxy::hops(1));
+    let server = Server::behind(RateLimit::new((&limiter, "api")).client_address(clients)).await;
+    let from = |address: &'static str| async move {
+        let reply = get_with(server.address, &[&format!("x-forwarded-for: {address}")]).await;
+        (reply.status, reply.header("ratelimit").map(str::to_owned))
+    };
+    let from = &from;
+    assert_eq!(from("2001:db8::bad").await, (403, None));
+    // Neighbours share what the denied one has not touched.
+    assert_eq!(from("2001:db8::1").await, (200, Some(r#""api";r=1;t=60"#.to_owned())));
+    assert_eq!(from("2001:db8::2").await, (200, Some(r#""api";r=0;t=60"#.to_owned())));
+    assert_eq!(from("2001:db8::3").await.0, 429);
+    assert_eq!(from("2001:db8::bad").await, (403, None));
+}
+
+#[tokio::test]
+async fn a_store_that_is_dead_is_503_where_the_limit_is_closed() {
+    let store = Arc::new(FaultyStore::new(memory(&clock())));
+    store.faults().fail(StoreError::new(StoreErrorKind::Unavailable, "the password is hunter2"));
+    let limit = Limit::new(window(2)).on_store_error(OnStoreError::Closed);
+    let limiter = Limiter::builder().limit("api", limit).store(store).build().unwrap();
+    let server = Server::behind((&limiter, "api")).await;
+    let reply = clients::get(server.address).await;
+    assert_eq!((reply.status, reply.told()), (503, vec![]));
+    assert!(!reply.body.contains("hunter2"));
+    let expected = json!({ "type": REDUCED_CAPACITY, "status": 503, "retry_after_ms": null, "retryable": true });
+    assert_eq!(without_prose(reply.problem()), expected);
+}
+
+#[tokio::test]
+async fn mistakes_in_the_program_are_500_and_nothing_leaks() {
+    let limiter = limiter(bucket(2));
+    let of = |limit: &str| RateLimit::new((&limiter, limit));
+    let mistakes = [
+        ("an unknown limit", of("secret-name")),
+        ("a cost that is none", of("api").cost(0)),
+        ("too few keys", RateLimit::new(Enforcer::new(&limiter, "api").and("api")).key_each(|_| Some(vec![]))),
+    ];
+    for (what, limits) in mistakes {
+        let server = Server::behind(limits).await;
+        let reply = clients::get(server.address).await;
+        assert_eq!((reply.status, reply.told()), (500, vec![]), "{what}");
+        assert!(!reply.body.contains("secret-name") && !reply.body.contains("api"), "{what}: {}", reply.body);
+        let expected = json!({ "type": "about:blank", "status": 500, "retry_after_ms": null, "retryable": false });
+        assert_eq!(without_prose(reply.problem()), expected, "{what}");
+    }
+    assert_eq!(left(&limiter, "api", ME).await, 2);
+}
+
+#[tokio::test]
+async fn a_limiter_that_was_closed_is_503() {
+    let limiter = limiter(bucket(2));
+    let server = Server::behind((&limiter, "api")).await;
+    limiter.close().await;
+    let expected = json!({ "type": REDUCED_CAPACITY, "status": 503, "retry_after_ms": null, "retryable": true });
+    assert_eq!(problem(&server, 503).await, expected);
+}
+
+#[tokio::test]
+async fn a_client_whose_address_nobody_knows_is_500() {
+    let limiter = limiter(bucket(2));
+    let router = Router::new().fallback(|| async { "ok" });
+    let router = router.layer(RateLimitLayer::new((&limiter, "api")));
+    // Without `into_make_service_with_connect_info` there is no peer.
+    let server = Server::start(|listener| async move { axum::serve(listener, router).await.unwrap() }).await;
+    let reply = clients::get(server.address).await;
+    assert_eq!(reply.status, 500);
+    assert_eq!(reply.problem()["retryable"], false);
+}

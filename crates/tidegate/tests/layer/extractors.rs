@@ -1,0 +1,67 @@
+//! What axum's handlers can ask for.
+
+use axum::Router;
+use axum::extract::FromRef;
+use axum::routing::get;
+use tidegate::Limiter;
+use tidegate::enforce::Outcome;
+use tidegate::http::RateLimit;
+use tidegate::tower::RateLimitLayer;
+
+use crate::clients;
+use crate::support::{ME, Server, left, limiter, waiting_limiter, window};
+
+async fn remaining(outcome: Outcome) -> String {
+    let [ruling] = outcome.rulings() else { panic!("{outcome:?}") };
+    format!("{} {} of {}", ruling.policy(), ruling.decision().remaining(), ruling.decision().limit())
+}
+
+#[tokio::test]
+async fn a_handler_gets_what_was_decided() {
+    for limiter in [limiter(window(3)), waiting_limiter(window(3))] {
+        let layer = RateLimitLayer::new(RateLimit::new((&limiter, "api")).extension());
+        let server = Server::router(Router::new().route("/", get(remaining)).layer(layer)).await;
+        for body in ["api 2 of 3", "api 1 of 3"] {
+            assert_eq!(clients::get(server.address).await.body, body);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_handler_to_which_nothing_was_handed_over_says_so() {
+    let limiter = limiter(window(3));
+    for router in [
+        Router::new().route("/", get(remaining)),
+        Router::new().route("/", get(remaining)).layer(RateLimitLayer::new((&limiter, "api"))),
+    ] {
+        let server = Server::router(router).await;
+        let reply = clients::get(server.address).await;
+        assert_eq!(reply.status, 500);
+        assert_eq!(reply.body, "No limit has handed over what it decided: the layer needs `RateLimit::extension`.");
+    }
+}
+
+#[derive(Clone)]
+struct State {
+    limiter: Limiter,
+}
+
+impl FromRef<State> for Limiter {
+    fn from_ref(state: &State) -> Self {
+        state.limiter.clone()
+    }
+}
+
+#[tokio::test]
+async fn a_handler_gets_the_limiter_out_of_the_state() {
+    async fn take(limiter: Limiter) -> String {
+        limiter.limit("api", "by hand").await.unwrap().remaining().to_string()
+    }
+    let limiter = limiter(window(3));
+    let whole = Router::new().route("/", get(take)).with_state(limiter.clone());
+    let part = Router::new().route("/", get(take)).with_state(State { limiter: limiter.clone() });
+    for (router, body) in [(whole, "2"), (part, "1")] {
+        assert_eq!(clients::get(Server::router(router).await.address).await.body, body);
+    }
+    assert_eq!((left(&limiter, "api", "by hand").await, left(&limiter, "api", ME).await), (1, 3));
+}

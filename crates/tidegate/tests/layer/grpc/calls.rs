@@ -1,0 +1,154 @@
+//! Calls that are admitted and calls that are limited, unary and streaming.
+
+use std::time::Duration;
+
+use tidegate::enforce::Enforcer;
+use tidegate::http::{RateLimit, keys};
+use tidegate::{Key, Limiter, Quota, days, millis};
+use tonic::{Code, Status};
+use tonic_types::StatusExt;
+
+use super::{CHECK, Client, WATCH, is_serving, serve};
+use crate::support::{Elsewhere, ME, bucket, builder, clock, left, limiter, memory, waiting_limiter, window};
+
+/// What a client that backs off reads out of a status: the delay, the milliseconds and who denied it.
+fn details(status: &Status) -> (Option<Duration>, &str, Vec<(String, String)>) {
+    let details = status.get_error_details();
+    let delay = details.retry_info().and_then(|info| info.retry_delay);
+    let pushback = status.metadata().get("grpc-retry-pushback-ms").expect("a pushback").to_str().unwrap();
+    let violations = details.quota_failure().expect("a quota failure").violations.iter();
+    (delay, pushback, violations.map(|one| (one.subject.clone(), one.description.clone())).collect())
+}
+
+fn violation(subject: &str, description: &str) -> (String, String) {
+    (subject.to_owned(), description.to_owned())
+}
+
+#[tokio::test]
+async fn unary_calls_are_admitted_and_then_exhausted() {
+    for wait in [false, true] {
+        let clock = clock();
+        let limiter = match wait {
+            false => builder(&clock).limit("api", bucket(2)).build().unwrap(),
+            true => Limiter::builder().limit("api", bucket(2)).store(Elsewhere(memory(&clock))).build().unwrap(),
+        };
+        let server = serve((&limiter, "api")).await;
+        let mut client = Client::connect(&server).await;
+        for _ in 0..2 {
+            assert!(is_serving(client.check().await.unwrap().get_ref()));
+        }
+        clock.advance(millis(1_500));
+        let status = client.turned_away().await;
+        assert_eq!((status.code(), status.message()), (Code::ResourceExhausted, "quota exceeded"));
+        let expected = (Some(millis(28_500)), "28500", vec![violation("api", "at most 2 at once")]);
+        assert_eq!(details(&status), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_waits_as_long_as_it_is_told_is_admitted() {
+    let clock = clock();
+    let limiter = builder(&clock).limit("api", bucket(2)).build().unwrap();
+    let server = serve(RateLimit::new((&limiter, "api")).cost(2)).await;
+    let mut client = Client::connect(&server).await;
+    client.check().await.unwrap();
+    clock.advance(Duration::from_micros(1));
+    // The delay is exact, and the milliseconds are rounded up.
+    let status = client.turned_away().await;
+    let delay = Duration::from_micros(59_999_999);
+    assert_eq!((details(&status).0, details(&status).1), (Some(delay), "60000"));
+    clock.advance(delay - Duration::from_micros(1));
+    let status = client.turned_away().await;
+    assert_eq!((details(&status).0, details(&status).1), (Some(Duration::from_micros(1)), "1"));
+    clock.advance(Duration::from_micros(1));
+    client.check().await.unwrap();
+}
+
+#[tokio::test]
+async fn streaming_calls_are_admitted_and_then_exhausted() {
+    for limiter in [limiter(window(1)), waiting_limiter(window(1))] {
+        let server = serve((&limiter, "api")).await;
+        let mut client = Client::connect(&server).await;
+        let mut stream = client.watch().await.unwrap().into_inner();
+        assert!(is_serving(&stream.message().await.unwrap().unwrap()));
+        let status = client.watch().await.expect_err("a denial");
+        assert_eq!((status.code(), status.message()), (Code::ResourceExhausted, "quota exceeded"));
+        let expected = (Some(millis(60_000)), "60000", vec![violation("api", "at most 1 at once")]);
+        assert_eq!(details(&status), expected);
+    }
+}
+
+#[tokio::test]
+async fn every_method_can_have_a_budget_of_its_own() {
+    let limiter = limiter(window(1));
+    let per_method = RateLimit::new((&limiter, "api")).key(keys::both(keys::client(), keys::path()));
+    let server = serve(per_method).await;
+    let mut client = Client::connect(&server).await;
+    client.check().await.unwrap();
+    assert_eq!(client.check().await.unwrap_err().code(), Code::ResourceExhausted);
+    client.watch().await.unwrap();
+    assert_eq!(client.watch().await.unwrap_err().code(), Code::ResourceExhausted);
+    for method in [CHECK, WATCH] {
+        assert_eq!(left(&limiter, "api", (ME, method)).await, 0);
+    }
+}
+
+#[tokio::test]
+async fn the_peer_is_the_client_and_not_what_it_says() {
+    let limiter = limiter(window(9));
+    let server = serve((&limiter, "api")).await;
+    let mut client = Client::connect(&server).await;
+    let mut request = tonic::Request::new(Default::default());
+    request.metadata_mut().insert("x-forwarded-for", "192.0.2.1".parse().unwrap());
+    client.0.check(request).await.unwrap();
+    assert_eq!((left(&limiter, "api", ME).await, left(&limiter, "api", "192.0.2.1").await), (8, 9));
+}
+
+#[tokio::test]
+async fn metadata_can_be_a_key() {
+    let limiter = limiter(window(1));
+    let user = keys::header(tidegate::http::HeaderName::from_static("user"));
+    let server = serve(RateLimit::new((&limiter, "api")).key(user)).await;
+    let mut client = Client::connect(&server).await;
+    for (user, admitted) in [("alice", true), ("bob", true), ("alice", false)] {
+        let mut request = tonic::Request::new(Default::default());
+        request.metadata_mut().insert("user", user.parse().unwrap());
+        assert_eq!(client.0.check(request).await.is_ok(), admitted, "{user}");
+    }
+    assert_eq!(left(&limiter, "api", Key::from("bob")).await, 0);
+}
+
+#[tokio::test]
+async fn several_limits_are_all_or_nothing_and_all_that_deny_are_named() {
+    let daily = Quota::fixed_window(2, days(1)).unwrap();
+    let limiter =
+        builder(&clock()).limit("burst", window(2)).limit("daily", daily).limit("big", window(9)).build().unwrap();
+    let server = serve(Enforcer::new(&limiter, "burst").and("big").and("daily").policy("per day")).await;
+    let mut client = Client::connect(&server).await;
+    for _ in 0..2 {
+        client.check().await.unwrap();
+    }
+    let status = client.turned_away().await;
+    let violations = vec![violation("burst", "at most 2 at once"), violation("per day", "at most 2 at once")];
+    assert_eq!(details(&status), (Some(millis(57_600_000)), "57600000", violations));
+    assert_eq!(left(&limiter, "big", ME).await, 7);
+}
+
+#[tokio::test]
+async fn a_name_of_any_kind_reaches_the_client_whole() {
+    for name in ["quo\"te", "line\r\nbreak", "tide 🌊", "100%", ""] {
+        let limiter = limiter(window(1));
+        let server = serve(Enforcer::new(&limiter, "api").policy(name)).await;
+        let mut client = Client::connect(&server).await;
+        client.check().await.unwrap();
+        assert_eq!(details(&client.turned_away().await).2, [violation(name, "at most 1 at once")]);
+    }
+}
+
+#[tokio::test]
+async fn admitted_calls_are_told_nothing() {
+    let limiter = limiter(window(1));
+    let server = serve((&limiter, "api")).await;
+    let response = Client::connect(&server).await.check().await.unwrap();
+    assert!(response.metadata().keys().all(|key| !format!("{key:?}").contains("ratelimit")));
+}

@@ -1,0 +1,107 @@
+//! Every outcome that is not an admission has a status of its own.
+
+use std::time::Duration;
+
+use tidegate::enforce::Enforcer;
+use tidegate::http::RateLimit;
+use tidegate::resilience::Resilience;
+use tidegate::{Limit, Limiter, ManualClock, OnStoreError, StoreError, StoreErrorKind, millis};
+use tidegate_testkit::{Faults, FaultyStore};
+use tonic::{Code, Status};
+use tonic_types::StatusExt;
+
+use super::{Client, is_serving, serve};
+use crate::support::{ME, Server, builder, clock, left, limiter, memory, until, window};
+
+const TIMEOUT: Duration = millis(20);
+
+/// The status of a call that says nothing about when to retry.
+async fn status(limits: impl Into<RateLimit>) -> Status {
+    let status = Client::connect(&serve(limits).await).await.turned_away().await;
+    assert!(status.get_details_retry_info().is_none());
+    status
+}
+
+#[tokio::test]
+async fn a_cost_above_the_capacity_cannot_be_retried() {
+    let limiter = limiter(window(2));
+    let status = status(RateLimit::new((&limiter, "api")).cost(3)).await;
+    assert_eq!(status.code(), Code::FailedPrecondition);
+    assert_eq!(status.message(), "the call costs more than its whole quota");
+    // Clients that retry by themselves are told not to.
+    assert_eq!(status.metadata().get("grpc-retry-pushback-ms").unwrap(), "-1");
+    assert_eq!(status.get_details_quota_failure().unwrap().violations[0].subject, "api");
+    assert_eq!(left(&limiter, "api", ME).await, 2);
+}
+
+#[tokio::test]
+async fn a_deny_list_is_permission_denied() {
+    let limiter = builder(&clock()).limit("api", window(2)).deny("api", [ME]).unwrap().build().unwrap();
+    let status = status((&limiter, "api")).await;
+    assert_eq!((status.code(), status.message()), (Code::PermissionDenied, "this client is not admitted"));
+    assert!(status.metadata().get("grpc-retry-pushback-ms").is_none());
+}
+
+#[tokio::test]
+async fn a_bad_cost_is_an_invalid_argument() {
+    let limiter = limiter(window(2));
+    let status = status(RateLimit::new((&limiter, "api")).cost(0)).await;
+    assert_eq!(status.code(), Code::InvalidArgument);
+    assert!(!status.message().is_empty());
+}
+
+#[tokio::test]
+async fn an_unknown_limit_is_internal_and_nothing_leaks() {
+    let limiter = limiter(window(2));
+    let status = status((&limiter, "secret-name")).await;
+    assert_eq!((status.code(), status.message()), (Code::Internal, "a limit could not be applied to this call"));
+}
+
+/// The health service over a store that breaks on command.
+async fn breaking(policy: OnStoreError) -> (Server, Faults, ManualClock) {
+    let clock = clock();
+    let store = FaultyStore::new(memory(&clock));
+    let faults = store.faults();
+    let resilience = Resilience::new(clock.clone()).timeout(TIMEOUT).breaker(1_000, millis(1)).expected_replicas(2);
+    let limit = Limit::new(window(6)).on_store_error(policy);
+    let limiter = Limiter::builder().limit("api", limit).store(resilience.build(store)).build().unwrap();
+    (serve(Enforcer::new(&limiter, "api")).await, faults, clock)
+}
+
+fn unplugged() -> StoreError {
+    StoreError::new(StoreErrorKind::Unavailable, "unplugged")
+}
+
+#[tokio::test]
+async fn a_store_that_hangs_or_is_dead_is_unavailable_where_the_limit_is_closed() {
+    let (server, faults, clock) = breaking(OnStoreError::Closed).await;
+    let mut client = Client::connect(&server).await;
+    faults.hang();
+    let advance = async {
+        until(|| faults.held_calls() == 1 && clock.sleepers() == 1).await;
+        clock.advance(TIMEOUT);
+    };
+    let (hung, ()) = tokio::join!(client.turned_away(), advance);
+    faults.fail(unplugged());
+    for status in [hung, client.turned_away().await, client.watch().await.expect_err("a denial")] {
+        assert_eq!(status.code(), Code::Unavailable);
+        assert_eq!(status.message(), "the limit of this call cannot be asked at the moment");
+    }
+    faults.pass();
+    assert!(is_serving(client.check().await.unwrap().get_ref()));
+}
+
+#[tokio::test]
+async fn open_admits_and_local_keeps_limiting() {
+    for (policy, admitted) in [(OnStoreError::Open, 8), (OnStoreError::Local, 3)] {
+        let (server, faults, _) = breaking(policy).await;
+        faults.fail(unplugged());
+        let mut client = Client::connect(&server).await;
+        let mut codes = Vec::new();
+        for _ in 0..8 {
+            codes.push(client.check().await.map_or_else(|status| status.code(), |_| Code::Ok));
+        }
+        assert!(codes[..admitted].iter().all(|&code| code == Code::Ok), "{policy:?}: {codes:?}");
+        assert!(codes[admitted..].iter().all(|&code| code == Code::ResourceExhausted), "{policy:?}: {codes:?}");
+    }
+}

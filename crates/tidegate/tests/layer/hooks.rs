@@ -1,0 +1,182 @@
+//! What a program is told, exactly once each.
+
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::routing::get;
+use tidegate::enforce::{Caller, Enforcer, Outcome};
+use tidegate::http::RateLimit;
+use tidegate::tower::RateLimitLayer;
+use tidegate::{Limit, Limiter, OnStoreError, Reason, StoreError, StoreErrorKind};
+use tidegate_testkit::FaultyStore;
+
+use crate::clients::{self, Reply};
+use crate::support::{ME, Server, builder, clock, left, limiter, memory, waiting_limiter, window};
+
+/// What the hooks were told, in order.
+#[derive(Clone, Default)]
+struct Told(Arc<Mutex<Vec<String>>>);
+
+impl Told {
+    fn hook(&self, name: &'static str) -> impl Fn(&Caller<'_>, &Outcome) + Send + Sync + 'static {
+        let told = Arc::clone(&self.0);
+        move |caller, outcome| {
+            let key = caller.key(0).map_or("nobody".into(), |key| key.to_text().into_owned());
+            let what = match outcome {
+                Outcome::Allowed(_) => "allowed",
+                Outcome::Limited(_) => "limited",
+                Outcome::Denied(_) => "denied",
+                Outcome::Unavailable(_) => "unavailable",
+                Outcome::Invalid(_) => "invalid",
+            };
+            told.lock().unwrap().push(format!("{name}: {key} {what}"));
+        }
+    }
+
+    fn listen(&self, enforcer: Enforcer) -> Enforcer {
+        enforcer.on_limited(self.hook("limited")).on_error(self.hook("error"))
+    }
+
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+/// A limiter on a dead store.
+fn on_a_dead_store(limit: Limit) -> Limiter {
+    let store = FaultyStore::new(memory(&clock()));
+    store.faults().fail(StoreError::new(StoreErrorKind::Unavailable, "unplugged"));
+    Limiter::builder().limit("api", limit).store(store).build().unwrap()
+}
+
+fn limit(policy: OnStoreError) -> Limit {
+    Limit::new(window(1)).on_store_error(policy)
+}
+
+#[tokio::test]
+async fn each_request_that_is_limited_is_told_once() {
+    for limiter in [limiter(window(1)), waiting_limiter(window(1))] {
+        let told = Told::default();
+        let server = Server::behind(told.listen(Enforcer::new(&limiter, "api"))).await;
+        assert_eq!((clients::get(server.address).await.status, told.take()), (200, vec![]));
+        for _ in 0..3 {
+            assert_eq!(clients::get(server.address).await.status, 429);
+            assert_eq!(told.take(), ["limited: 127.0.0.1 limited"]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_request_that_is_denied_by_a_list_is_told_once() {
+    let limiter = builder(&clock()).limit("api", window(1)).deny("api", [ME]).unwrap().build().unwrap();
+    let told = Told::default();
+    let server = Server::behind(told.listen(Enforcer::new(&limiter, "api"))).await;
+    assert_eq!(clients::get(server.address).await.status, 403);
+    assert_eq!(told.take(), ["limited: 127.0.0.1 denied"]);
+}
+
+#[tokio::test]
+async fn each_error_is_told_once_and_so_is_an_admission_without_a_store() {
+    let healthy = limiter(window(1));
+    let [open, closed] = [OnStoreError::Open, OnStoreError::Closed].map(limit).map(on_a_dead_store);
+    let cases = [
+        (Enforcer::new(&healthy, "nobody"), 500, "invalid"),
+        (Enforcer::new(&open, "api"), 200, "allowed"),
+        (Enforcer::new(&open, "api").and("api"), 200, "allowed"),
+        (Enforcer::new(&closed, "api"), 503, "unavailable"),
+        (Enforcer::new(&closed, "api").on_store_error(OnStoreError::Open), 200, "allowed"),
+        (Enforcer::new(&open, "api").on_store_error(OnStoreError::Closed), 503, "unavailable"),
+    ];
+    for (enforcer, status, what) in cases {
+        let told = Told::default();
+        let server = Server::behind(told.listen(enforcer)).await;
+        assert_eq!(clients::get(server.address).await.status, status);
+        assert_eq!(told.take(), [format!("error: 127.0.0.1 {what}")]);
+    }
+}
+
+#[tokio::test]
+async fn a_request_without_a_key_is_told_once() {
+    let told = Told::default();
+    let limiter = limiter(window(1));
+    let layer = RateLimitLayer::new(told.listen(Enforcer::new(&limiter, "api")));
+    let router = Router::new().fallback(|| async { "ok" }).layer(layer);
+    let server = Server::start(|listener| async move { axum::serve(listener, router).await.unwrap() }).await;
+    assert_eq!(clients::get(server.address).await.status, 500);
+    assert_eq!(told.take(), ["error: nobody invalid"]);
+}
+
+#[tokio::test]
+async fn a_charge_is_not_told_as_a_denial() {
+    let told = Told::default();
+    let limiter = limiter(window(1));
+    let limits = RateLimit::new(told.listen(Enforcer::new(&limiter, "api"))).charge_when(|_, _| true);
+    let server = Server::behind(limits).await;
+    assert_eq!((clients::get(server.address).await.status, told.take()), (200, vec![]));
+    assert_eq!(clients::get(server.address).await.status, 429);
+    assert_eq!(told.take(), ["limited: 127.0.0.1 limited"]);
+}
+
+#[tokio::test]
+async fn a_hook_that_panics_changes_nothing_of_the_response() {
+    let replies = |panics: bool| async move {
+        let limiter = limiter(window(1));
+        let hook = move |_: &Caller<'_>, _: &Outcome| assert!(!panics, "on purpose");
+        let enforcer = |limit: &str| Enforcer::new(&limiter, limit).on_limited(hook).on_error(hook);
+        let mut replies: Vec<Reply> = Vec::new();
+        for limit in ["api", "api", "nobody"] {
+            let server = Server::behind(enforcer(limit)).await;
+            // The second request is there to find the connection and the service alive.
+            let mut client = clients::Raw::connect(server.address).await;
+            replies.push(client.get("/", &[]).await);
+            replies.push(client.get("/", &[]).await);
+        }
+        replies
+    };
+    let panicked = replies(true).await;
+    assert_eq!(panicked, replies(false).await);
+    assert_eq!(panicked.iter().map(|reply| reply.status).collect::<Vec<_>>(), [200, 429, 429, 429, 500, 500]);
+}
+
+#[tokio::test]
+async fn shadow_mode_counts_and_never_denies() {
+    async fn reason(outcome: Outcome) -> String {
+        format!("{:?}", outcome.rulings()[0].decision().reason())
+    }
+    let by_limit = builder(&clock()).limit("api", Limit::new(window(1)).shadow(true)).build().unwrap();
+    let by_enforcer = limiter(window(1));
+    for enforcer in [Enforcer::new(&by_limit, "api"), Enforcer::new(&by_enforcer, "api").shadow(true)] {
+        let told = Told::default();
+        let limiter = enforcer.limiter().clone();
+        let layer = RateLimitLayer::new(RateLimit::new(told.listen(enforcer)).extension());
+        let server = Server::router(Router::new().route("/", get(reason)).layer(layer)).await;
+        for (reason, limit) in [(None, r#""api";r=0;t=60"#), (Some(Reason::Rate), r#""api";r=0;t=60"#)] {
+            let reply = clients::get(server.address).await;
+            assert_eq!((reply.status, &*reply.body), (200, &*format!("{reason:?}")));
+            assert_eq!((reply.header("ratelimit"), reply.header("retry-after")), (Some(limit), None));
+        }
+        assert_eq!(left(&limiter, "api", ME).await, 0);
+        // Nobody was turned away.
+        assert_eq!(told.take(), Vec::<String>::new());
+    }
+}
+
+#[tokio::test]
+async fn shadow_mode_admits_when_the_store_is_dead_and_the_limit_closed() {
+    let by_enforcer = on_a_dead_store(limit(OnStoreError::Closed));
+    let by_limit = on_a_dead_store(limit(OnStoreError::Closed).shadow(true));
+    for enforcer in [
+        Enforcer::new(&by_enforcer, "api").shadow(true),
+        Enforcer::new(&by_enforcer, "api").and("api").shadow(true),
+        Enforcer::new(&by_limit, "api"),
+        Enforcer::new(&by_limit, "api").and("api"),
+    ] {
+        let told = Told::default();
+        let server = Server::behind(told.listen(enforcer)).await;
+        assert_eq!(clients::get(server.address).await.status, 200);
+        assert_eq!(told.take(), ["error: 127.0.0.1 allowed"]);
+    }
+    // A mistake in the program is none the less one.
+    let server = Server::behind(Enforcer::new(&by_enforcer, "nobody").shadow(true)).await;
+    assert_eq!(clients::get(server.address).await.status, 500);
+}

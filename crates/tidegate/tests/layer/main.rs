@@ -1,0 +1,19 @@
+//! The layer over sockets, promise by promise: axum, hyper and tonic serve, and clients of other kinds ask.
+
+mod charging;
+mod clients;
+mod cors;
+mod denials;
+mod exact;
+mod extractors;
+mod grpc;
+mod headers;
+mod hooks;
+mod keys;
+mod names;
+mod outages;
+mod picking;
+mod plain_hyper;
+mod readiness;
+mod several;
+mod support;

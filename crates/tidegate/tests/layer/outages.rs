@@ -1,0 +1,123 @@
+//! Stores that hang or are dead, behind what keeps services alive through that.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tidegate::resilience::Resilience;
+use tidegate::{Limit, Limiter, ManualClock, OnStoreError, StoreError, StoreErrorKind, millis};
+use tidegate_testkit::{Faults, FaultyStore};
+use tokio::task::JoinHandle;
+
+use crate::clients::{self, Reply};
+use crate::support::{Server, clock, memory, until, window};
+
+const TIMEOUT: Duration = millis(20);
+
+/// A limit of six a minute over a store that breaks on command; two replicas share it in an outage.
+struct Outage {
+    server: Server,
+    faults: Faults,
+    clock: ManualClock,
+}
+
+impl Outage {
+    async fn new(policy: OnStoreError) -> Self {
+        let clock = clock();
+        let store = FaultyStore::new(memory(&clock));
+        let faults = store.faults();
+        // A breaker would soon leave the store alone; here every request meets it.
+        let resilience = Resilience::new(clock.clone()).timeout(TIMEOUT).breaker(1_000, millis(1)).expected_replicas(2);
+        let limit = Limit::new(window(6)).on_store_error(policy);
+        let limiter = Limiter::builder().limit("api", limit).store(resilience.build(store)).build().unwrap();
+        Outage { server: Server::behind((&limiter, "api")).await, faults, clock }
+    }
+
+    async fn get(&self) -> Reply {
+        clients::get(self.server.address).await
+    }
+
+    /// Sends a request that the store holds, looks that it is not answered before the timeout, and gives the answer that
+    /// comes with it.
+    async fn get_while_it_hangs(&self) -> Reply {
+        let address = self.server.address;
+        let reply: JoinHandle<Reply> = tokio::spawn(async move { clients::get(address).await });
+        until(|| self.faults.held_calls() == 1 && self.clock.sleepers() == 1).await;
+        self.clock.advance(TIMEOUT - Duration::from_micros(1));
+        // Time enough for an answer, were there one.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!((self.faults.held_calls(), reply.is_finished()), (1, false), "given up too early");
+        self.clock.advance(Duration::from_micros(1));
+        let reply = reply.await.unwrap();
+        assert_eq!(self.faults.held_calls(), 0, "given up and still there");
+        reply
+    }
+
+    fn kill(&self) {
+        self.faults.fail(StoreError::new(StoreErrorKind::Unavailable, "unplugged"));
+    }
+}
+
+fn assert_unavailable(reply: &Reply) {
+    assert_eq!((reply.status, reply.told()), (503, vec![]));
+    let Value::Object(problem) = reply.problem() else { panic!("{}", reply.body) };
+    assert_eq!(problem["type"], "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity");
+    assert_eq!((&problem["status"], &problem["retryable"]), (&503.into(), &true.into()));
+}
+
+#[tokio::test]
+async fn open_admits_and_says_nothing_of_a_quota() {
+    let outage = Outage::new(OnStoreError::Open).await;
+    outage.faults.hang();
+    for _ in 0..8 {
+        let reply = outage.get_while_it_hangs().await;
+        assert_eq!((reply.status, &*reply.body, reply.told()), (200, "ok", vec![]));
+    }
+    outage.kill();
+    for _ in 0..8 {
+        let reply = outage.get().await;
+        assert_eq!((reply.status, reply.told()), (200, vec![]));
+    }
+    outage.faults.pass();
+    assert_eq!(outage.get().await.header("ratelimit"), Some(r#""api";r=5;t=60"#));
+}
+
+#[tokio::test]
+async fn closed_answers_503_with_a_problem() {
+    let outage = Outage::new(OnStoreError::Closed).await;
+    outage.faults.hang();
+    assert_unavailable(&outage.get_while_it_hangs().await);
+    outage.kill();
+    assert_unavailable(&outage.get().await);
+    outage.faults.pass();
+    assert_eq!(outage.get().await.header("ratelimit"), Some(r#""api";r=5;t=60"#));
+}
+
+#[tokio::test]
+async fn local_keeps_limiting_to_this_replica_s_share() {
+    let outage = Outage::new(OnStoreError::Local).await;
+    outage.faults.hang();
+    let first = outage.get_while_it_hangs().await;
+    assert_eq!((first.status, first.header("ratelimit-policy")), (200, Some(r#""api";q=3;w=60"#)));
+    assert_eq!(first.header("ratelimit"), Some(r#""api";r=2;t=60"#));
+    outage.kill();
+    for status in [200, 200, 429, 429] {
+        assert_eq!(outage.get().await.status, status);
+    }
+    outage.faults.pass();
+    assert_eq!(outage.get().await.header("ratelimit"), Some(r#""api";r=5;t=60"#));
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_leaves_nobody_asking() {
+    let outage = Outage::new(OnStoreError::Closed).await;
+    outage.faults.hang();
+    let address = outage.server.address;
+    let client = tokio::spawn(async move { clients::get(address).await });
+    until(|| outage.faults.held_calls() == 1).await;
+    client.abort();
+    until(|| outage.faults.held_calls() == 0 && outage.clock.sleepers() == 0).await;
+    outage.faults.pass();
+    assert_eq!(outage.get().await.header("ratelimit"), Some(r#""api";r=5;t=60"#));
+}

@@ -1,0 +1,108 @@
+//! Which limits a request meets, what it costs, and what else can be answered.
+
+use axum::Router;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::IntoResponse;
+use tidegate::enforce::{Enforcer, Outcome};
+use tidegate::http::{Incoming, RateLimit};
+use tidegate::tower::RateLimitLayer;
+use tidegate::{Limiter, Quota, minutes};
+
+use crate::clients::{self, get_with};
+use crate::support::{ME, Server, bucket, builder, clock, left, limiter, window};
+
+#[tokio::test]
+async fn a_bare_quota_is_the_simplest_use() {
+    // Of the system's time, so that only what it cannot change is looked at.
+    let server = Server::behind(Quota::token_bucket(2, minutes(60)).unwrap()).await;
+    for status in [200, 200, 429] {
+        let reply = clients::get(server.address).await;
+        assert_eq!(reply.status, status);
+        assert_eq!(reply.header("ratelimit-policy"), Some(r#""default";q=2;w=3600"#));
+    }
+}
+
+#[tokio::test]
+async fn a_limit_of_a_limiter_is_shared_with_all_who_ask_it() {
+    let limiter = limiter(bucket(3));
+    let servers = [Server::behind((&limiter, "api")).await, Server::behind(Enforcer::new(&limiter, "api")).await];
+    limiter.limit("api", ME).await.unwrap();
+    for (server, status) in [(0, 200), (1, 200), (0, 429), (1, 429)] {
+        assert_eq!(clients::get(servers[server].address).await.status, status);
+    }
+}
+
+#[tokio::test]
+async fn other_limits_for_each_request() {
+    let limiter = limiter(window(1));
+    let free = Enforcer::new(&limiter, "api");
+    let premium = Enforcer::new(&limiter, "api").quota(window(3)).policy("premium");
+    let elsewhere = Enforcer::new(&limiter_of_a_tenant(), "tenant");
+    let limits = RateLimit::pick(move |incoming| match incoming.headers().get("tier").map(HeaderValue::as_bytes) {
+        Some(b"premium") => premium.clone(),
+        Some(b"tenant") => elsewhere.clone(),
+        _ => free.clone(),
+    });
+    let server = Server::behind(limits).await;
+    let cases = [
+        ("free", 200, r#""api";r=0;t=60"#),
+        ("free", 429, r#""api";r=0;t=60"#),
+        // What was used under one quota is used under the other.
+        ("premium", 200, r#""premium";r=1;t=60"#),
+        ("tenant", 200, r#""tenant";r=8;t=60"#),
+        ("premium", 200, r#""premium";r=0;t=60"#),
+        ("premium", 429, r#""premium";r=0;t=60"#),
+    ];
+    for (tier, status, limit) in cases {
+        let reply = get_with(server.address, &[&format!("tier: {tier}")]).await;
+        assert_eq!((reply.status, reply.header("ratelimit")), (status, Some(limit)), "{tier}");
+    }
+}
+
+fn limiter_of_a_tenant() -> Limiter {
+    builder(&clock()).limit("tenant", window(9)).build().unwrap()
+}
+
+#[tokio::test]
+async fn a_request_costs_what_is_said_of_it() {
+    let limiter = limiter(window(10));
+    let by_header = |incoming: &Incoming<'_>| {
+        incoming.headers().get("cost").and_then(|cost| cost.to_str().ok()?.parse().ok()).unwrap_or(1)
+    };
+    let by_request = Server::behind(RateLimit::new((&limiter, "api")).cost_of(by_header)).await;
+    let fixed = Server::behind(RateLimit::new((&limiter, "api")).cost(3)).await;
+    assert_eq!(get_with(by_request.address, &["cost: 4"]).await.header("ratelimit"), Some(r#""api";r=6;t=60"#));
+    assert_eq!(clients::get(by_request.address).await.header("ratelimit"), Some(r#""api";r=5;t=60"#));
+    assert_eq!(clients::get(fixed.address).await.header("ratelimit"), Some(r#""api";r=2;t=60"#));
+    assert_eq!(clients::get(fixed.address).await.status, 429);
+    assert_eq!(left(&limiter, "api", ME).await, 2);
+}
+
+#[tokio::test]
+async fn a_response_of_the_program_s_own() {
+    let limiter = limiter(window(1));
+    let limits = RateLimit::new((&limiter, "api")).respond(|outcome, mut response| {
+        assert!(matches!(outcome, Outcome::Limited(_)));
+        assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+        *response.status_mut() = StatusCode::IM_A_TEAPOT;
+        response.headers_mut().insert("content-type", HeaderValue::from_static("text/plain"));
+        response.map(|_| "slow down".into())
+    });
+    let server = Server::behind(limits).await;
+    let reply = clients::get(server.address).await;
+    assert_eq!((reply.status, &*reply.body), (200, "ok"));
+    let reply = clients::get(server.address).await;
+    assert_eq!((reply.status, &*reply.body), (418, "slow down"));
+    assert_eq!((reply.header("content-type"), reply.header("retry-after")), (Some("text/plain"), Some("60")));
+    assert_eq!(reply.header("ratelimit"), Some(r#""api";r=0;t=60"#));
+}
+
+#[tokio::test]
+async fn an_error_of_the_service_is_told_of_its_limits_as_well() {
+    let limiter = limiter(window(2));
+    let failing = || async { StatusCode::INTERNAL_SERVER_ERROR.into_response() };
+    let layer = RateLimitLayer::new((&limiter, "api"));
+    let server = Server::router(Router::new().fallback(failing).layer(layer)).await;
+    let reply = clients::get(server.address).await;
+    assert_eq!((reply.status, reply.header("ratelimit")), (500, Some(r#""api";r=1;t=60"#)));
+}

@@ -1,0 +1,195 @@
+//! Readiness and cancellation: what `tower` asks of a service, with a store that answers at once and one that does not.
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use axum::body::Bytes;
+use axum::http::{Request, Response};
+use http_body_util::Full;
+use tidegate::http::{Peer, RateLimit};
+use tidegate::tower::{Http, RateLimitLayer, RateLimited};
+use tidegate::{Limiter, MemoryStore};
+use tidegate_testkit::{Faults, FaultyStore};
+use tower::limit::ConcurrencyLimitLayer;
+use tower::{Layer, Service, ServiceExt};
+
+use crate::support::{ME, clock, left, limiter, memory, waiting_limiter, window};
+
+/// A service that panics when it is called without having been ready, and that is ready for one call only. As `tower` has
+/// it, a clone has to become ready by itself.
+#[derive(Default)]
+struct Strict {
+    ready: bool,
+    calls: Arc<AtomicUsize>,
+}
+
+impl Strict {
+    fn new() -> (Self, Arc<AtomicUsize>) {
+        let strict = Strict::default();
+        let calls = Arc::clone(&strict.calls);
+        (strict, calls)
+    }
+}
+
+impl Clone for Strict {
+    fn clone(&self) -> Self {
+        Strict { ready: false, calls: Arc::clone(&self.calls) }
+    }
+}
+
+impl Service<Request<()>> for Strict {
+    type Response = Response<Full<Bytes>>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.ready = true;
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<()>) -> Self::Future {
+        assert!(std::mem::take(&mut self.ready), "called without being ready");
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        ready(Ok(Response::default()))
+    }
+}
+
+fn request() -> Request<()> {
+    let mut request = Request::new(());
+    request.extensions_mut().insert(Peer(ME.parse().unwrap()));
+    request
+}
+
+fn limited<S>(limiter: &Limiter, service: S) -> RateLimited<S, Http> {
+    RateLimitLayer::new((limiter, "api")).layer(service)
+}
+
+/// A limiter on a store that hangs on command.
+fn hanging() -> (Limiter, Faults) {
+    let store: FaultyStore<MemoryStore> = FaultyStore::new(memory(&clock()));
+    let faults = store.faults();
+    (Limiter::builder().limit("api", window(9)).store(store).build().unwrap(), faults)
+}
+
+#[tokio::test]
+async fn the_service_that_is_called_is_the_one_that_was_ready() {
+    for limiter in [limiter(window(4)), waiting_limiter(window(4))] {
+        let (strict, calls) = Strict::new();
+        let mut service = limited(&limiter, strict);
+        for (call, status) in [(1, 200), (2, 200), (3, 200), (4, 200), (4, 429), (4, 429)] {
+            let response = service.ready().await.unwrap().call(request()).await.unwrap();
+            assert_eq!((response.status().as_u16(), calls.load(Ordering::SeqCst)), (status, call));
+        }
+        let response = service.clone().oneshot(request()).await.unwrap();
+        assert_eq!((response.status().as_u16(), calls.load(Ordering::SeqCst)), (429, 4));
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_is_left_alone_meets_a_service_that_was_ready() {
+    let limiter = waiting_limiter(window(1));
+    let (strict, calls) = Strict::new();
+    let limits = RateLimit::new((&limiter, "api")).skip(|_| true);
+    let mut service = RateLimitLayer::new(limits).layer(strict);
+    for _ in 0..3 {
+        service.ready().await.unwrap().call(request()).await.unwrap();
+    }
+    assert_eq!(calls.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test]
+async fn clones_share_their_limits() {
+    for limiter in [limiter(window(2)), waiting_limiter(window(2))] {
+        let first = limited(&limiter, Strict::new().0);
+        let clones = [first.clone(), first.clone(), first];
+        let mut statuses = Vec::new();
+        for service in clones {
+            statuses.push(service.oneshot(request()).await.unwrap().status().as_u16());
+        }
+        assert_eq!(statuses, [200, 200, 429]);
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_is_given_up_while_the_limits_are_asked_does_not_reach_the_service() {
+    let (limiter, faults) = hanging();
+    let (strict, calls) = Strict::new();
+    let mut service = limited(&limiter, strict);
+    faults.hang();
+    {
+        let mut response = pin!(service.ready().await.unwrap().call(request()));
+        assert!(response.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert_eq!(faults.held_calls(), 1);
+    }
+    assert_eq!(faults.held_calls(), 0, "nobody waits, and somebody asks");
+    faults.release();
+    faults.pass();
+    assert_eq!((calls.load(Ordering::SeqCst), left(&limiter, "api", ME).await), (0, 9));
+    // The service that stayed becomes ready and serves.
+    service.ready().await.unwrap().call(request()).await.unwrap();
+    assert_eq!((calls.load(Ordering::SeqCst), left(&limiter, "api", ME).await), (1, 8));
+}
+
+/// Whether a clone of this service becomes ready.
+fn becomes_ready<S: Service<Request<()>> + Clone>(service: &S) -> bool {
+    service.clone().poll_ready(&mut Context::from_waker(Waker::noop())).is_ready()
+}
+
+#[tokio::test]
+async fn what_a_request_was_ready_with_is_given_back_when_it_is_given_up() {
+    let (limiter, faults) = hanging();
+    let one_at_a_time = ConcurrencyLimitLayer::new(1).layer(Strict::new().0);
+    let outside = one_at_a_time.clone();
+    let mut service = limited(&limiter, one_at_a_time);
+    faults.hang();
+    let mut response = Box::pin(service.ready().await.unwrap().call(request()));
+    assert!(response.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    // The request has the one place that there is.
+    assert!(!becomes_ready(&service) && !becomes_ready(&outside));
+    drop(response);
+    assert!(becomes_ready(&service) && becomes_ready(&outside));
+}
+
+#[tokio::test]
+async fn what_a_request_was_ready_with_is_given_back_when_it_is_turned_away() {
+    for limiter in [limiter(window(1)), waiting_limiter(window(1))] {
+        let one_at_a_time = ConcurrencyLimitLayer::new(1).layer(Strict::new().0);
+        let outside = one_at_a_time.clone();
+        let service = limited(&limiter, one_at_a_time);
+        for status in [200, 429, 429] {
+            let response = service.clone().oneshot(request()).await.unwrap();
+            assert_eq!(response.status().as_u16(), status);
+            drop(response);
+            assert!(becomes_ready(&service) && becomes_ready(&outside), "{status}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn requests_of_one_service_wait_for_the_limits_at_the_same_time() {
+    let (limiter, faults) = hanging();
+    let (strict, calls) = Strict::new();
+    let mut service = limited(&limiter, strict);
+    faults.hang();
+    let mut responses = Vec::new();
+    for _ in 0..3 {
+        let mut response = Box::pin(service.ready().await.unwrap().call(request()));
+        assert!(response.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        responses.push(response);
+    }
+    assert_eq!(faults.held_calls(), 3);
+    faults.release();
+    for response in responses {
+        assert_eq!(response.await.unwrap().status().as_u16(), 200);
+    }
+    assert_eq!((calls.load(Ordering::SeqCst), left_of(&limiter, &faults).await), (3, 6));
+}
+
+async fn left_of(limiter: &Limiter, faults: &Faults) -> u64 {
+    faults.pass();
+    left(limiter, "api", ME).await
+}

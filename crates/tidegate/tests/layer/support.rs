@@ -1,0 +1,138 @@
+//! What the tests of every theme use: limits whose time stands still, and servers on loopback.
+
+use std::future::{Future, IntoFuture};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::Router;
+use tidegate::http::RateLimit;
+use tidegate::tower::RateLimitLayer;
+use tidegate::{
+    All, Capabilities, Decision, Key, Limiter, LimiterBuilder, ManualClock, MemoryStore, Quota, Request, Store,
+    StoreError, Timestamp,
+};
+use tokio::net::TcpListener;
+use tokio::task::{AbortHandle, yield_now};
+
+/// Who asks from loopback.
+pub(crate) const ME: &str = "127.0.0.1";
+
+/// A clock that stands at the beginning of a minute, far from the epoch.
+pub(crate) fn clock() -> ManualClock {
+    ManualClock::new(Timestamp::from_millis(1_800_000_000_000))
+}
+
+pub(crate) fn memory(clock: &ManualClock) -> MemoryStore {
+    MemoryStore::builder().max_keys(4_096).clock(clock.clone()).build()
+}
+
+/// A builder whose store follows `clock`.
+pub(crate) fn builder(clock: &ManualClock) -> LimiterBuilder {
+    Limiter::builder().store(memory(clock))
+}
+
+/// A limiter with the one limit `api`, whose time stands still.
+pub(crate) fn limiter(quota: Quota) -> Limiter {
+    builder(&clock()).limit("api", quota).build().unwrap()
+}
+
+/// The same on a store that does not answer at once.
+pub(crate) fn waiting_limiter(quota: Quota) -> Limiter {
+    Limiter::builder().limit("api", quota).store(Elsewhere(memory(&clock()))).build().unwrap()
+}
+
+/// `rate` in a minute, refilled continuously.
+pub(crate) fn bucket(rate: u64) -> Quota {
+    Quota::token_bucket(rate, Duration::from_secs(60)).unwrap()
+}
+
+/// `rate` in every minute.
+pub(crate) fn window(rate: u64) -> Quota {
+    Quota::fixed_window(rate, Duration::from_secs(60)).unwrap()
+}
+
+/// What a key has left.
+pub(crate) async fn left<'a>(limiter: &'a Limiter, limit: &'a str, key: impl Into<Key<'a>>) -> u64 {
+    limiter.check(limit, key).into_future().await.unwrap().remaining()
+}
+
+/// A server on loopback, until it is dropped.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    task: AbortHandle,
+}
+
+impl Server {
+    /// Serves whatever `serve` makes of a socket.
+    pub(crate) async fn start<F>(serve: impl FnOnce(TcpListener) -> F) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        Server { address, task: tokio::spawn(serve(listener)).abort_handle() }
+    }
+
+    /// Serves a router that is told its peers.
+    pub(crate) async fn router(router: Router) -> Self {
+        let service = router.into_make_service_with_connect_info::<SocketAddr>();
+        Self::start(|listener| async move { axum::serve(listener, service).await.unwrap() }).await
+    }
+
+    /// Answers `ok` to whatever the limits admit.
+    pub(crate) async fn behind(limits: impl Into<RateLimit>) -> Self {
+        Self::router(Router::new().fallback(|| async { "ok" }).layer(RateLimitLayer::new(limits))).await
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Comes back when `condition` holds.
+pub(crate) async fn until(condition: impl Fn() -> bool) {
+    let holds = async {
+        while !condition() {
+            yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), holds).await.expect("what was waited for does not happen");
+}
+
+/// A store that has to be waited for, as those are that do I/O.
+pub(crate) struct Elsewhere<S>(pub(crate) S);
+
+impl<S: Store> Store for Elsewhere<S> {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn apply_now(&self, _: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+        None
+    }
+
+    async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
+        yield_now().await;
+        self.0.apply(request).await
+    }
+
+    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
+        yield_now().await;
+        self.0.apply_all(requests).await
+    }
+
+    async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
+        yield_now().await;
+        self.0.apply_each(requests).await
+    }
+
+    async fn close(&self) {
+        self.0.close().await;
+    }
+}
