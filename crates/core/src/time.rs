@@ -77,11 +77,32 @@ pub const fn days(n: u64) -> Duration {
 }
 
 /// A span in milliseconds, rounded up: how a time leaves the program, so that it is never too early.
-pub const fn ceil_millis(span: Duration) -> u128 {
-    span.as_nanos().div_ceil(1_000_000)
+pub const fn ceil_millis(span: Duration) -> u64 {
+    span.as_secs().saturating_mul(1_000).saturating_add(span.subsec_nanos().div_ceil(1_000_000) as u64)
 }
 
 /// A span in seconds, rounded up.
-pub const fn ceil_seconds(span: Duration) -> u128 {
-    span.as_nanos().div_ceil(1_000_000_000)
+pub const fn ceil_seconds(span: Duration) -> u64 {
+    span.as_secs().saturating_add((span.subsec_nanos() > 0) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_leaves_the_program_is_rounded_up() {
+        for (nanos, ms, s) in [
+            (0, 0, 0),
+            (1, 1, 1),
+            (1_000_000, 1, 1),
+            (1_000_001, 2, 1),
+            (999_999_999, 1_000, 1),
+            (1_000_000_000, 1_000, 1),
+            (1_000_000_001, 1_001, 2),
+        ] {
+            assert_eq!((ceil_millis(Duration::from_nanos(nanos)), ceil_seconds(Duration::from_nanos(nanos))), (ms, s));
+        }
+        assert_eq!((ceil_millis(Duration::MAX), ceil_seconds(Duration::MAX)), (u64::MAX, u64::MAX));
+    }
 }

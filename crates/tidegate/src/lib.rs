@@ -37,11 +37,14 @@
 //! | `tower` | a layer for hyper, lambda_http and whatever else takes one; see [`tower`] |
 //! | `axum` | the layer's peer addresses, routes and extractors with axum |
 //! | `grpc` | the layer answering as gRPC does, for tonic; see [`grpc`] |
+//! | `macros` | `#[limit]` for async functions and handlers; see [`attribute`] |
 //! | `metrics` | counters, latencies and states through the `metrics` facade; see [`resilience`] |
 //! | `tracing` | a span for every call of a store; see [`resilience`] |
 //! | `testing` | the testing entry of the stores, through which a test passes the time |
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "macros")]
+pub mod attribute;
 mod clock;
 #[cfg(feature = "config")]
 pub mod config;
@@ -74,6 +77,8 @@ pub use store::sqlite;
 #[cfg(feature = "redis")]
 pub use store::{redis, rendezvous::Rendezvous, together::Together};
 pub use tidegate_core::*;
+#[cfg(feature = "macros")]
+pub use tidegate_macros::limit;
 #[cfg(feature = "grpc")]
 pub use transport::grpc;
 #[cfg(feature = "tower")]

@@ -40,7 +40,7 @@ pub fn headers(data: &[u8]) {
     }
 
     let response = RateLimit::new(enforcer).answer(&last);
-    let body: serde_json::Value = serde_json::from_slice(response.body()).expect("JSON");
+    let body: serde_json::Value = serde_json::from_str(response.body()).expect("JSON");
     assert_eq!(body["violated-policies"][0], *name);
     assert_eq!(body["retryable"], false, "more than the whole quota");
 }

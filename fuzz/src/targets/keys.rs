@@ -29,6 +29,9 @@ pub fn keys(data: &[u8]) {
         assert_ne!(key, apart, "{first:?} is set apart");
         assert_ne!(joined.to_text(), apart.to_text(), "{first:?} {second:?} is set apart");
     }
+    let chosen = Key::from_parts(["%a"]).and(&key).and(&other);
+    assert_ne!(key.set_apart().and(&other), chosen, "{first:?} was set apart, and is not any more");
+    assert_ne!(key.set_apart().and(&other).map_parts(|part| part.into()), chosen);
     assert_eq!(key.set_apart() == other.set_apart(), first == second, "{first:?} {second:?}");
     assert_ne!(key.set_apart(), other.with_shard(7));
 }

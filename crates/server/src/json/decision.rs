@@ -11,8 +11,8 @@ struct Fields {
     allowed: bool,
     limit: u64,
     remaining: u64,
-    retry_after_ms: Option<u128>,
-    reset_after_ms: u128,
+    retry_after_ms: Option<u64>,
+    reset_after_ms: u64,
     reason: Option<&'static str>,
 }
 

@@ -20,6 +20,8 @@ pub enum Step {
     /// To take what was looked at before, even when others have taken it since: that is debt then, which holds off later
     /// requests.
     Charge,
+    /// To give back what was taken.
+    GiveBack,
 }
 
 /// One limit or several that are enforced together, with what a service wants of them. Cheap to clone.
@@ -92,7 +94,8 @@ impl Enforcer {
         self
     }
 
-    /// Is told of every request that is [`Outcome::Limited`] or [`Outcome::Denied`]. A panic in it is contained.
+    /// Is told of every request that is [`Outcome::Limited`] or [`Outcome::Denied`], and of those that would be but for
+    /// [shadow mode](Outcome::is_shadowed). A panic in it is contained.
     #[must_use]
     pub fn on_limited(mut self, hook: impl Fn(&Caller<'_>, &Outcome) + Send + Sync + 'static) -> Self {
         self.change().hooks.on_limited = Some(Arc::new(hook));
@@ -104,6 +107,13 @@ impl Enforcer {
     #[must_use]
     pub fn on_error(mut self, hook: impl Fn(&Caller<'_>, &Outcome) + Send + Sync + 'static) -> Self {
         self.change().hooks.on_error = Some(Arc::new(hook));
+        self
+    }
+
+    /// Tells whom another enforcer tells.
+    #[cfg(feature = "macros")]
+    pub(crate) fn with_hooks_of(mut self, other: &Enforcer) -> Self {
+        self.change().hooks = other.inner.hooks.clone();
         self
     }
 
@@ -176,8 +186,8 @@ impl Enforcer {
             Ok(rulings) => Outcome::of(rulings),
             Err(error) => failed(limiter, rules, *shadow, error),
         };
-        // Nobody is turned away by a charge.
-        if step != Step::Charge || outcome.error().is_some() {
+        // Nobody is turned away by the others.
+        if matches!(step, Step::Take | Step::Look) || outcome.error().is_some() {
             hooks.tell(caller, &outcome);
         }
         outcome

@@ -20,6 +20,7 @@ impl Hooks {
             Outcome::Limited(_) | Outcome::Denied(_) => &self.on_limited,
             Outcome::Unavailable(_) | Outcome::Invalid(_) => &self.on_error,
             Outcome::Allowed(_) if self.on_error.is_some() && outcome.is_without_store() => &self.on_error,
+            Outcome::Allowed(_) if self.on_limited.is_some() && outcome.is_shadowed() => &self.on_limited,
             Outcome::Allowed(_) => return,
         };
         if let Some(hook) = hook {

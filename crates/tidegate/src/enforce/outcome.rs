@@ -56,6 +56,18 @@ impl Outcome {
         }
     }
 
+    /// Whether every limit has simply said yes: none was in shadow mode and would have denied it, and no store was broken.
+    /// Only then it is sure that everything was taken.
+    pub fn is_ordinary(&self) -> bool {
+        self.is_allowed() && self.rulings().iter().all(|ruling| ruling.decision.reason().is_none())
+    }
+
+    /// Whether it was admitted only because a limit is in shadow mode.
+    pub fn is_shadowed(&self) -> bool {
+        let shadowed = |ruling: &Ruling| !matches!(ruling.decision.reason(), None | Some(Reason::Store));
+        self.is_allowed() && self.rulings().iter().any(shadowed)
+    }
+
     /// Whether the store was broken and the request admitted all the same.
     pub fn is_without_store(&self) -> bool {
         self.is_allowed() && self.rulings().iter().any(|ruling| ruling.decision.reason() == Some(Reason::Store))

@@ -54,6 +54,7 @@ impl Rule {
             Step::Charge if self.outline(limiter)?.is_spread => limiter.limit(&self.limit, key),
             // All who were let through in the meantime count, and are made up for later.
             Step::Charge => limiter.reserve(&self.limit, key),
+            Step::GiveBack => limiter.refund(&self.limit, key),
         };
         let mut call = call.cost(cost);
         if let Some(tier) = &self.quota {

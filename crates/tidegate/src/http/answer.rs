@@ -1,6 +1,5 @@
 //! The response to a request that is turned away.
 
-use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
 
@@ -10,7 +9,7 @@ use crate::enforce::Outcome;
 const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 
 /// Status, headers and body of an outcome that is not an admission.
-pub(super) fn response(outcome: &Outcome, headers: &LimitHeaders) -> Response<Bytes> {
+pub(super) fn response(outcome: &Outcome, headers: &LimitHeaders) -> Response<String> {
     let status = problem::status(outcome);
     if status == StatusCode::INTERNAL_SERVER_ERROR {
         log(outcome);
@@ -22,6 +21,12 @@ pub(super) fn response(outcome: &Outcome, headers: &LimitHeaders) -> Response<By
     response.headers_mut().insert(CONTENT_TYPE, PROBLEM_JSON);
     headers.write(outcome, response.headers_mut());
     response
+}
+
+/// The same, where nobody has settled anything.
+#[cfg(feature = "macros")]
+pub(crate) fn response_with_defaults(outcome: &Outcome) -> Response<String> {
+    response(outcome, &LimitHeaders::default())
 }
 
 /// A mistake in the program is told to whoever runs it, and not to the client.

@@ -1,5 +1,8 @@
 //! A request on its way through its limits.
 
+#[cfg(all(feature = "macros", feature = "tower"))]
+use std::net::IpAddr;
+
 use http::{Extensions, HeaderMap, StatusCode};
 
 use super::RateLimit;
@@ -60,11 +63,25 @@ impl Asking {
         self.ask(Step::Charge).await
     }
 
+    /// Gives back what the request has taken by `outcome`, because something else decides about it.
+    pub async fn give_back(&self, outcome: &Outcome) {
+        if self.first_step() == Step::Take && outcome.is_ordinary() {
+            self.ask(Step::GiveBack).await;
+        }
+    }
+
+    /// The address of its client, if it is known.
+    #[cfg(all(feature = "macros", feature = "tower"))]
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        self.caller.as_ref()?.address().copied()
+    }
+
     fn first_step(&self) -> Step {
         if self.rate_limit.charges_later() { Step::Look } else { Step::Take }
     }
 
-    fn enforcer(&self) -> &Enforcer {
+    /// The limits that it meets.
+    pub(crate) fn enforcer(&self) -> &Enforcer {
         let enforcer = self.rate_limit.enforcer().or(self.picked.as_ref());
         enforcer.expect("what is not the same for all requests was picked for this one")
     }

@@ -30,6 +30,8 @@ pub mod keys;
 mod problem;
 mod rate_limit;
 
+#[cfg(feature = "macros")]
+pub(crate) use answer::response_with_defaults;
 pub use asking::Asking;
 pub use client::{Client, ClientAddress, ClientText, ForwardingWarning, UntrustedForwarding};
 pub use headers::LimitHeaders;

@@ -3,11 +3,9 @@
 //! Nothing but the names and the time differs from one denial to the next, so nothing else is worked out for each: who
 //! sends many requests too many should not cost more than who sends few.
 
-use std::time::Duration;
-
-use bytes::Bytes;
 use http::StatusCode;
 use serde::Serializer;
+use tidegate_core::ceil_millis;
 
 use crate::enforce::{Outcome, Ruling, Rulings};
 
@@ -23,39 +21,35 @@ pub(super) fn status(outcome: &Outcome) -> StatusCode {
 }
 
 /// The body of an outcome that is not an admission.
-pub(super) fn body(outcome: &Outcome) -> Bytes {
+pub(super) fn body(outcome: &Outcome) -> String {
     match outcome {
-        Outcome::Limited(rulings) => limited(rulings).into(),
-        Outcome::Denied(_) => Bytes::from_static(DENIED),
-        Outcome::Unavailable(_) => Bytes::from_static(UNAVAILABLE),
-        Outcome::Allowed(_) | Outcome::Invalid(_) => Bytes::from_static(BROKEN),
+        Outcome::Limited(rulings) => limited(rulings),
+        Outcome::Denied(_) => DENIED.to_owned(),
+        Outcome::Unavailable(_) => UNAVAILABLE.to_owned(),
+        Outcome::Allowed(_) | Outcome::Invalid(_) => BROKEN.to_owned(),
     }
 }
 
-fn limited(rulings: &Rulings) -> Vec<u8> {
-    let wait = rulings.retry_after().map(millis);
+fn limited(rulings: &Rulings) -> String {
+    let wait = rulings.retry_after().map(ceil_millis);
     let mut text = Vec::with_capacity(384);
-    text.extend_from_slice(if wait.is_some() { LATER } else { NEVER });
+    text.extend_from_slice(if wait.is_some() { LATER } else { NEVER }.as_bytes());
     let names = rulings.violated().map(Ruling::policy);
     serde_json::Serializer::new(&mut text).collect_seq(names).expect("memory takes everything");
-    text.extend_from_slice(br#","retry_after_ms":"#);
+    let mut text = String::from_utf8(text).expect("JSON is text");
+    text.push_str(r#","retry_after_ms":"#);
     match wait {
         Some(wait) => {
-            text.extend_from_slice(itoa::Buffer::new().format(wait).as_bytes());
-            text.extend_from_slice(br#","retryable":true}"#);
+            text.push_str(itoa::Buffer::new().format(wait));
+            text.push_str(r#","retryable":true}"#);
         }
-        None => text.extend_from_slice(br#"null,"retryable":false}"#),
+        None => text.push_str(r#"null,"retryable":false}"#),
     }
     text
 }
 
-/// Rounded up: who comes back that late is admitted.
-fn millis(wait: Duration) -> u64 {
-    u64::try_from(wait.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX)
-}
-
-const LATER: &[u8] = br#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"detail":"Too many requests: try again after the time that is given.","violated-policies":"#;
-const NEVER: &[u8] = br#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"detail":"The request costs more than the whole quota: it cannot be retried as it is.","violated-policies":"#;
-const DENIED: &[u8] = br#"{"type":"about:blank","title":"Forbidden","status":403,"detail":"This client is not admitted.","retry_after_ms":null,"retryable":false}"#;
-const UNAVAILABLE: &[u8] = br#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Request cannot be satisfied due to temporary server capacity constraints","status":503,"detail":"Whether this request is within its quota cannot be told at the moment: try again later.","retry_after_ms":null,"retryable":true}"#;
-const BROKEN: &[u8] = br#"{"type":"about:blank","title":"Internal Server Error","status":500,"detail":"The server could not apply a limit to this request. Its log says why.","retry_after_ms":null,"retryable":false}"#;
+const LATER: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"detail":"Too many requests: try again after the time that is given.","violated-policies":"#;
+const NEVER: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"detail":"The request costs more than the whole quota: it cannot be retried as it is.","violated-policies":"#;
+const DENIED: &str = r#"{"type":"about:blank","title":"Forbidden","status":403,"detail":"This client is not admitted.","retry_after_ms":null,"retryable":false}"#;
+const UNAVAILABLE: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Request cannot be satisfied due to temporary server capacity constraints","status":503,"detail":"Whether this request is within its quota cannot be told at the moment: try again later.","retry_after_ms":null,"retryable":true}"#;
+const BROKEN: &str = r#"{"type":"about:blank","title":"Internal Server Error","status":500,"detail":"The server could not apply a limit to this request. Its log says why.","retry_after_ms":null,"retryable":false}"#;

@@ -4,7 +4,6 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 use tidegate_core::Key;
 
@@ -14,7 +13,7 @@ use crate::enforce::{Caller, Enforcer, Outcome};
 
 type Of<T> = Arc<dyn Fn(&Incoming<'_>) -> T + Send + Sync>;
 type Charge = Arc<dyn Fn(StatusCode, &HeaderMap) -> bool + Send + Sync>;
-type Respond = Arc<dyn Fn(&Outcome, Response<Bytes>) -> Response<Bytes> + Send + Sync>;
+type Respond = Arc<dyn Fn(&Outcome, Response<String>) -> Response<String> + Send + Sync>;
 
 /// What a service wants of its limits: whom a request is counted under, what it costs, which requests are left alone,
 /// and what is answered. The same for every transport that speaks HTTP. Cheap to clone.
@@ -155,7 +154,7 @@ impl RateLimit {
     #[must_use]
     pub fn respond(
         self,
-        respond: impl Fn(&Outcome, Response<Bytes>) -> Response<Bytes> + Send + Sync + 'static,
+        respond: impl Fn(&Outcome, Response<String>) -> Response<String> + Send + Sync + 'static,
     ) -> Self {
         self.with(|inner| inner.respond = Some(Arc::new(respond)))
     }
@@ -192,7 +191,7 @@ impl RateLimit {
     }
 
     /// The response to a request that is turned away.
-    pub fn answer(&self, outcome: &Outcome) -> Response<Bytes> {
+    pub fn answer(&self, outcome: &Outcome) -> Response<String> {
         let response = answer::response(outcome, &self.inner.headers);
         match &self.inner.respond {
             Some(respond) => respond(outcome, response),
@@ -206,7 +205,7 @@ impl RateLimit {
     }
 
     /// The limits that every request meets; none when they are picked for each.
-    pub(super) fn enforcer(&self) -> Option<&Enforcer> {
+    pub(crate) fn enforcer(&self) -> Option<&Enforcer> {
         match &self.inner.enforcer {
             Which::One(enforcer) => Some(enforcer),
             Which::Picked(_) => None,

@@ -23,6 +23,12 @@ pub enum Error {
     /// Nobody knows who asks.
     #[error("the request has no key, and no address of a client to stand in for one")]
     NoKey,
+    /// An attribute has no limiter to ask.
+    #[error(
+        "there is no limiter to ask: give the attribute one (`limiter = ...`), call the function under a layer, or set \
+         a default (`tidegate::attribute::set_default_limiter`)"
+    )]
+    NoLimiter,
     /// `acquire` has nothing to wait with.
     #[error("acquire has nothing to wait with: give the builder a sleeper, or use the feature `tokio`")]
     NoSleeper,

@@ -17,10 +17,9 @@
 //! mends; `PERMISSION_DENIED` by a deny list; `UNAVAILABLE` when the store is broken and the limit is closed;
 //! `INVALID_ARGUMENT` for a cost that is none, and `INTERNAL` for any other mistake in the program.
 
-use std::time::Duration;
-
-use http::{HeaderMap, HeaderName, HeaderValue, Response};
-use tidegate_core::Reason;
+use http::{HeaderMap, Response};
+use tidegate_core::{Reason, ceil_millis};
+use tonic::metadata::AsciiMetadataValue;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, QuotaViolation, StatusExt};
 
@@ -29,7 +28,7 @@ use crate::enforce::{Outcome, Rulings};
 use crate::http::RateLimit;
 use crate::tower::Protocol;
 
-const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
+const PUSHBACK: &str = "grpc-retry-pushback-ms";
 
 /// Answers as gRPC does. What admitted calls are told is up to the service.
 #[derive(Debug, Clone, Copy, Default)]
@@ -37,13 +36,7 @@ pub struct Grpc;
 
 impl<B: Default> Protocol<B> for Grpc {
     fn answer(&self, _: &RateLimit, outcome: &Outcome) -> Response<B> {
-        let mut response = status(outcome).into_http();
-        if let Outcome::Limited(rulings) = outcome {
-            // A value that is not a number tells clients that retry by themselves not to.
-            let pushback = rulings.retry_after().map_or(HeaderValue::from_static("-1"), |wait| millis(wait).into());
-            response.headers_mut().insert(PUSHBACK, pushback);
-        }
-        response
+        status(outcome).into_http()
     }
 
     fn tell(&self, _: &RateLimit, _: &Outcome, _: &mut HeaderMap) {}
@@ -61,6 +54,14 @@ pub fn status(outcome: &Outcome) -> Status {
     }
 }
 
+/// For functions with `#[limit]` that answer with a status.
+#[cfg(feature = "macros")]
+impl From<crate::attribute::Refusal> for Status {
+    fn from(refusal: crate::attribute::Refusal) -> Self {
+        status(refusal.outcome())
+    }
+}
+
 fn limited(rulings: &Rulings) -> Status {
     let never = rulings.violated().any(|ruling| ruling.decision().reason() == Some(Reason::CostExceedsCapacity));
     let violations = rulings
@@ -74,10 +75,9 @@ fn limited(rulings: &Rulings) -> Status {
         true => (Code::FailedPrecondition, "the call costs more than its whole quota"),
         false => (Code::ResourceExhausted, "quota exceeded"),
     };
-    Status::with_error_details(code, message, details)
-}
-
-/// Rounded up: who comes back that late is admitted.
-fn millis(wait: Duration) -> u64 {
-    u64::try_from(wait.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX)
+    let mut status = Status::with_error_details(code, message, details);
+    // A value that is not a number tells clients that retry by themselves not to.
+    let pushback = rulings.retry_after().map_or(AsciiMetadataValue::from_static("-1"), |wait| ceil_millis(wait).into());
+    status.metadata_mut().insert(PUSHBACK, pushback);
+    status
 }

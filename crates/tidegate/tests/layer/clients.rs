@@ -25,10 +25,17 @@ impl Reply {
 
     /// The value of the one header of that name.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        let mut values = self.lines.iter().filter_map(|line| line.split_once(": ")).filter(|line| line.0 == name);
-        let value = values.next()?.1;
-        assert_eq!(values.next(), None, "{name} twice");
-        Some(value)
+        match self.headers(name)[..] {
+            [] => None,
+            [value] => Some(value),
+            _ => panic!("{name} twice: {self:?}"),
+        }
+    }
+
+    /// The values of all headers of that name, in order.
+    pub(crate) fn headers(&self, name: &str) -> Vec<&str> {
+        let headers = self.lines.iter().filter_map(|line| line.split_once(": "));
+        headers.filter(|(header, _)| *header == name).map(|(_, value)| value).collect()
     }
 
     /// The body of a response that is a problem.

@@ -189,13 +189,13 @@ async fn waits_are_rounded_up_and_never_none() {
 }
 
 #[tokio::test]
-async fn what_the_service_says_of_such_headers_is_replaced() {
-    let service = || async { ([("ratelimit", "mine"), ("x-ratelimit-limit", "9"), ("server", "mine")], "ok") };
+async fn what_the_service_says_of_limits_of_its_own_stays() {
+    let service = || async { ([("ratelimit", "\"mine\";r=7"), ("x-ratelimit-limit", "9"), ("server", "mine")], "ok") };
     let limiter = builder(&clock()).limit("api", bucket(2)).build().unwrap();
     let layer = RateLimitLayer::new((&limiter, "api"));
     let server = Server::router(Router::new().fallback(service).layer(layer)).await;
     let reply = clients::get(server.address).await;
-    assert_eq!(reply.header("ratelimit"), Some(r#""api";r=1;t=30"#));
+    assert_eq!(reply.headers("ratelimit"), [r#""mine";r=7"#, r#""api";r=1;t=30"#]);
     // Of a family that was not chosen the layer says nothing, and leaves alone what others say.
     assert_eq!((reply.header("x-ratelimit-limit"), reply.header("server")), (Some("9"), Some("mine")));
 }

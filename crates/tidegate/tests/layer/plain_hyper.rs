@@ -1,6 +1,5 @@
 //! hyper without a framework, and services that no server runs.
 
-use std::borrow::Cow;
 use std::convert::Infallible;
 use std::net::IpAddr;
 
@@ -11,9 +10,8 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
-use tidegate::enforce::Outcome;
-use tidegate::http::{HeaderMap, Peer, RateLimit};
-use tidegate::tower::{Protocol, RateLimitLayer};
+use tidegate::http::Peer;
+use tidegate::tower::RateLimitLayer;
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 
 use crate::clients::{self, Raw};
@@ -51,42 +49,24 @@ async fn hyper_is_told_the_peer_by_whoever_accepts_the_connection() {
     }
 }
 
-/// The body of `lambda_http`, as far as it matters here: it can be made of text and of vectors, and not of `Bytes`.
+/// The body of `lambda_http`, as far as it matters here: it can be made of text, and not of `Bytes`.
 #[derive(Debug, PartialEq)]
 enum LambdaBody {
     Text(String),
 }
 
-impl From<Cow<'static, str>> for LambdaBody {
-    fn from(text: Cow<'static, str>) -> Self {
-        LambdaBody::Text(text.into_owned())
-    }
-}
-
-/// What such a service answers with.
-#[derive(Clone)]
-struct Lambda;
-
-impl Protocol<LambdaBody> for Lambda {
-    fn answer(&self, rate_limit: &RateLimit, outcome: &Outcome) -> Response<LambdaBody> {
-        rate_limit
-            .answer(outcome)
-            .map(|body| String::from_utf8_lossy(&body).into_owned())
-            .map(Cow::Owned)
-            .map(Into::into)
-    }
-
-    fn tell(&self, rate_limit: &RateLimit, outcome: &Outcome, headers: &mut HeaderMap) {
-        rate_limit.write_headers(outcome, headers);
+impl From<String> for LambdaBody {
+    fn from(text: String) -> Self {
+        LambdaBody::Text(text)
     }
 }
 
 #[tokio::test]
-async fn a_body_that_cannot_be_made_of_bytes_takes_a_protocol_of_a_few_lines() {
+async fn a_body_that_can_be_made_of_text_is_enough() {
     let limiter = limiter(window(1));
-    let service = ServiceBuilder::new().layer(RateLimitLayer::new((&limiter, "api")).answered_by(Lambda)).service(
-        service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(LambdaBody::Text("ok".to_owned())))),
-    );
+    let service = ServiceBuilder::new().layer(RateLimitLayer::new((&limiter, "api"))).service(service_fn(
+        async |_: Request<()>| Ok::<_, Infallible>(Response::new(LambdaBody::Text("ok".to_owned()))),
+    ));
     let ask = || {
         let mut request = Request::new(());
         request.extensions_mut().insert(Peer(ME.parse::<IpAddr>().unwrap()));

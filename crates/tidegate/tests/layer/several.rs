@@ -1,8 +1,10 @@
 //! Several limits on one request.
 
+use axum::Router;
 use serde_json::json;
 use tidegate::enforce::Enforcer;
 use tidegate::http::{HeaderStyle, LimitHeaders, RateLimit};
+use tidegate::tower::RateLimitLayer;
 use tidegate::{Key, Limiter, Quota, days, minutes};
 
 use crate::clients::{self, Reply};
@@ -116,4 +118,26 @@ async fn each_limit_can_have_a_name_a_quota_and_a_key_of_its_own() {
     assert_eq!(reply.header("ratelimit"), Some(r#""short";r=1;t=30, "daily";r=4;t=600"#));
     let reply = clients::get_with(server.address, &["key: b"]).await;
     assert_eq!(reply.header("ratelimit"), Some(r#""short";r=1;t=30, "daily";r=3;t=600"#));
+}
+
+#[tokio::test]
+async fn one_layer_above_another_hides_nothing_of_it() {
+    let limiter = builder(&clock()).limit("inner", bucket(1)).limit("outer", bucket(9)).build().unwrap();
+    for (inside, outside) in [("inner", "outer"), ("outer", "inner")] {
+        limiter.reset("inner", ME).await.unwrap();
+        limiter.reset("outer", ME).await.unwrap();
+        let layer = |limit| RateLimitLayer::new(with_all_families(Enforcer::new(&limiter, limit)));
+        let router = Router::new().fallback(|| async { "ok" }).layer(layer(inside)).layer(layer(outside));
+        let server = Server::router(router).await;
+        let reply = clients::get(server.address).await;
+        let quotas = |name| if name == "inner" { r#""inner";r=0;t=60"# } else { r#""outer";r=8;t=7"# };
+        assert_eq!(reply.headers("ratelimit"), [inside, outside].map(quotas));
+        assert_eq!((binding(&reply, ""), binding(&reply, "x-")), (["1", "0", "60"], ["1", "0", "60"]));
+
+        // The denial of the one inside is not what the one outside says.
+        let reply = clients::get(server.address).await;
+        assert_eq!((reply.status, reply.header("retry-after")), (429, Some("60")));
+        assert_eq!(reply.headers("ratelimit")[0], quotas("inner"));
+        assert_eq!((binding(&reply, ""), binding(&reply, "x-")), (["1", "0", "60"], ["1", "0", "60"]));
+    }
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use sfv::{Integer, ItemSerializer, KeyRef, ListSerializer, StringRef, key_ref};
+use tidegate_core::ceil_seconds;
 
-use super::seconds::rounded_up;
 use crate::enforce::{Ruling, Rulings};
 
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -61,8 +61,8 @@ impl Fields {
     }
 
     pub(super) fn write(&self, rulings: &Rulings, headers: &mut HeaderMap) {
-        headers.insert(POLICY, self.policy.clone());
-        headers.insert(LIMIT, self.limit(rulings));
+        headers.append(POLICY, self.policy.clone());
+        headers.append(LIMIT, self.limit(rulings));
     }
 
     /// The value of `RateLimit`. Its parameters are numbers, which need no more than to be written, and it is as long as
@@ -116,7 +116,7 @@ const NEXT: &str = ", ";
 
 fn parameters(ruling: &Ruling) -> impl Iterator<Item = (&'static str, u64)> {
     let decision = ruling.decision();
-    let next = decision.next_after().map(|next| (";t=", rounded_up(next)));
+    let next = decision.next_after().map(|next| (";t=", ceil_seconds(next)));
     iter::once((";r=", decision.remaining())).chain(next)
 }
 

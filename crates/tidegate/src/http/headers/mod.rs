@@ -2,19 +2,18 @@
 
 mod ietf;
 mod number;
-mod seconds;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use http::header::{HeaderMap, HeaderName, RETRY_AFTER};
+use tidegate_core::ceil_seconds;
 
 use crate::clock::{Clock, SystemClock};
 use crate::enforce::{Outcome, Ruling, Rulings};
 use crate::header_style::{HeaderStyle, LegacyReset};
 use ietf::Fields;
 use number::number;
-use seconds::{rounded_up, to_wait};
 
 const DRAFT03: [HeaderName; 3] = [
     HeaderName::from_static("ratelimit-limit"),
@@ -71,7 +70,8 @@ impl LimitHeaders {
         self
     }
 
-    /// Writes what is to be said of an outcome, in place of what such headers said before.
+    /// Writes what is to be said of an outcome. What a layer further in has said stays: it is listed as well where headers
+    /// are lists, and counts where they are not unless there is less left here.
     pub fn write(&self, outcome: &Outcome, headers: &mut HeaderMap) {
         let (Outcome::Allowed(rulings) | Outcome::Limited(rulings) | Outcome::Denied(rulings)) = outcome else {
             return;
@@ -81,12 +81,13 @@ impl LimitHeaders {
             self.styles.iter().for_each(|style| self.write_style(*style, rulings, headers));
         }
         if let Some(wait) = rulings.retry_after() {
-            headers.insert(RETRY_AFTER, number(to_wait(wait)));
+            // A wait of none would be no wait.
+            headers.insert(RETRY_AFTER, number(ceil_seconds(wait).max(1)));
         }
     }
 
     fn write_style(&self, style: HeaderStyle, rulings: &Rulings, headers: &mut HeaderMap) {
-        let reset = |ruling: &Ruling| rounded_up(ruling.decision().reset_after());
+        let reset = |ruling: &Ruling| ceil_seconds(ruling.decision().reset_after());
         match style {
             HeaderStyle::Ietf => match self.fields.get_or_init(|| Fields::of(rulings)) {
                 fields if fields.fit(rulings) => fields.write(rulings, headers),
@@ -102,7 +103,7 @@ impl LimitHeaders {
     fn legacy_reset_of(&self, ruling: &Ruling) -> u64 {
         let reset_after = ruling.decision().reset_after();
         match self.legacy_reset {
-            LegacyReset::Delta => rounded_up(reset_after),
+            LegacyReset::Delta => ceil_seconds(reset_after),
             LegacyReset::Epoch => {
                 let reset = self.clock.now().saturating_add(reset_after);
                 reset.as_micros().div_ceil(1_000_000)
@@ -113,6 +114,10 @@ impl LimitHeaders {
 
 fn write_three(names: [HeaderName; 3], ruling: &Ruling, reset: impl Fn(&Ruling) -> u64, headers: &mut HeaderMap) {
     let decision = ruling.decision();
+    let said = headers.get(&names[1]).and_then(|remaining| remaining.to_str().ok()?.parse().ok());
+    if said.is_some_and(|remaining: u64| remaining <= decision.remaining()) {
+        return;
+    }
     for (name, value) in names.into_iter().zip([decision.limit(), decision.remaining(), reset(ruling)]) {
         headers.insert(name, number(value));
     }

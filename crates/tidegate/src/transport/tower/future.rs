@@ -1,6 +1,7 @@
 //! A response in the making.
 
 use std::future::Future;
+use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -10,6 +11,7 @@ use tidegate_core::BoxFuture;
 use tower_service::Service;
 
 use super::Protocol;
+use super::admitted::{Admitted, tell};
 use crate::enforce::Outcome;
 use crate::http::Asking;
 
@@ -35,7 +37,7 @@ pin_project! {
         /// The limits are asked. The request waits on the heap, so that one that need not wait is quicker to move.
         Waiting { decided: BoxFuture<'static, Decided>, waits: Option<Box<(S, Request<ReqBody>)>> },
         /// The request was admitted, or left alone.
-        Serving { #[pin] response: F, admitted: Option<Decided> },
+        Serving { #[pin] response: F, admitted: Admitted },
         /// The response is known, and charged for.
         Charging { charged: BoxFuture<'static, Decided>, response: Option<Response<ResBody>> },
         TurnedAway { response: Option<Response<ResBody>> },
@@ -46,7 +48,7 @@ impl<S, P, ReqBody, ResBody> ResponseFuture<S, P, ReqBody, ResBody>
 where
     S: Service<Request<ReqBody>>,
 {
-    pub(super) fn serving(response: S::Future, admitted: Option<Decided>, protocol: P) -> Self {
+    pub(super) fn serving(response: S::Future, admitted: Admitted, protocol: P) -> Self {
         ResponseFuture { state: State::Serving { response, admitted }, protocol }
     }
 
@@ -80,18 +82,28 @@ where
                     let (mut service, mut request) = *waits.take().expect(POLLED);
                     if outcome.is_allowed() {
                         asking.tell_handler(&outcome, request.extensions_mut());
-                        State::Serving { response: service.call(request), admitted: Some((asking, outcome)) }
+                        State::Serving { response: service.call(request), admitted: Admitted::ByLayer(asking, outcome) }
                     } else {
                         State::TurnedAway { response: Some(protocol.answer(asking.rate_limit(), &outcome)) }
                     }
                 }
                 StateProjection::Serving { response, admitted } => {
-                    let mut response = ready!(response.poll(context))?;
-                    let Some((asking, outcome)) = admitted.take() else { return Poll::Ready(Ok(response)) };
+                    let mut response = ready!(admitted.poll(response, context))?;
+                    let (asking, outcome) = match mem::take(admitted) {
+                        Admitted::ByLayer(asking, outcome) => (asking, outcome),
+                        #[cfg(feature = "macros")]
+                        Admitted::ByHandler(layer, told) => {
+                            if let Some(outcome) = told.get() {
+                                tell(protocol, &layer.rate_limit, outcome, &mut response);
+                            }
+                            return Poll::Ready(Ok(response));
+                        }
+                        _ => return Poll::Ready(Ok(response)),
+                    };
                     let is_charged = asking.is_charged(response.status(), response.headers());
                     match if is_charged { asking.charge_now() } else { Some(outcome) } {
                         Some(outcome) => {
-                            protocol.tell(asking.rate_limit(), &outcome, response.headers_mut());
+                            tell(protocol, asking.rate_limit(), &outcome, &mut response);
                             return Poll::Ready(Ok(response));
                         }
                         None => State::Charging { charged: charged(asking), response: Some(response) },
@@ -100,7 +112,7 @@ where
                 StateProjection::Charging { charged, response } => {
                     let (asking, outcome) = ready!(charged.as_mut().poll(context));
                     let mut response = response.take().expect(POLLED);
-                    protocol.tell(asking.rate_limit(), &outcome, response.headers_mut());
+                    tell(protocol, asking.rate_limit(), &outcome, &mut response);
                     return Poll::Ready(Ok(response));
                 }
                 StateProjection::TurnedAway { response } => {

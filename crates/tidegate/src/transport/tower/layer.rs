@@ -5,7 +5,7 @@ use tower_layer::Layer;
 use super::{Http, RateLimited};
 use crate::http::RateLimit;
 
-/// Puts limits in front of a service. See the [module](self) for how it is made.
+/// Puts limits in front of a service. See the [module](super) for how it is made.
 #[derive(Debug, Clone)]
 pub struct RateLimitLayer<P = Http> {
     rate_limit: RateLimit,
@@ -17,7 +17,7 @@ impl RateLimitLayer {
     /// whatever a [`RateLimit`] says.
     ///
     /// What is answered to a request that is turned away goes into the body of the service's responses, so that has to
-    /// be one that can be made of bytes, such as axum's or `Full<Bytes>`. For others, put
+    /// be one that can be made of text, such as axum's, `Full<Bytes>` or lambda_http's. For others, put
     /// `tower_http::map_response_body::MapResponseBodyLayer::new(axum::body::Body::new)` below this layer.
     pub fn new(limits: impl Into<RateLimit>) -> Self {
         RateLimitLayer { rate_limit: limits.into(), protocol: Http }

@@ -19,10 +19,15 @@
 //! The quota lives in the limiter, outside of the service: cloning a service does not multiply it. A request that is
 //! admitted is handed to the very service that was ready for it. One that is given up while the limits are asked may
 //! have been counted.
+//!
+//! With the feature `macros`, a handler's own `#[limit]` decides in the place of the layer; see `tidegate::attribute`.
 
+mod admitted;
 mod future;
 mod layer;
 mod protocol;
+#[cfg(feature = "macros")]
+pub(crate) mod scope;
 mod service;
 
 pub use future::ResponseFuture;

@@ -1,6 +1,5 @@
 //! How a request that is turned away is answered.
 
-use bytes::Bytes;
 use http::{HeaderMap, Response};
 
 use crate::enforce::Outcome;
@@ -19,7 +18,7 @@ pub trait Protocol<B>: Clone {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Http;
 
-impl<B: From<Bytes>> Protocol<B> for Http {
+impl<B: From<String>> Protocol<B> for Http {
     fn answer(&self, rate_limit: &RateLimit, outcome: &Outcome) -> Response<B> {
         rate_limit.answer(outcome).map(B::from)
     }

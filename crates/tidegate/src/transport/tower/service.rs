@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use http::{Request, Response};
 use tower_service::Service;
 
+use super::admitted::Admitted;
 use super::{Protocol, ResponseFuture};
 use crate::http::{Incoming, RateLimit};
 
@@ -40,12 +41,14 @@ where
     fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
         let protocol = self.protocol.clone();
         let Some(asking) = self.rate_limit.begin(&Incoming::of(&request)) else {
-            return ResponseFuture::serving(self.service.call(request), None, protocol);
+            let admitted = Admitted::skipped(&self.rate_limit);
+            return ResponseFuture::serving(self.service.call(request), admitted, protocol);
         };
         match asking.decide_now() {
             Some(outcome) if outcome.is_allowed() => {
                 asking.tell_handler(&outcome, request.extensions_mut());
-                ResponseFuture::serving(self.service.call(request), Some((asking, outcome)), protocol)
+                let admitted = Admitted::ByLayer(asking, outcome);
+                ResponseFuture::serving(self.service.call(request), admitted, protocol)
             }
             Some(outcome) => ResponseFuture::turned_away(protocol.answer(asking.rate_limit(), &outcome), protocol),
             None => {

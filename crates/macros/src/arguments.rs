@@ -1,0 +1,82 @@
+//! What the attribute says.
+
+use proc_macro2::{Ident, Span};
+use syn::ext::IdentExt;
+use syn::parse::{Parse, ParseStream};
+use syn::spanned::Spanned;
+use syn::{Error, Expr, ExprLit, ExprUnary, Lit, LitStr, Result, Token, UnOp};
+
+/// What the attribute says, with what can be wrong about it found out.
+pub(crate) struct Arguments {
+    pub(crate) limit: LitStr,
+    pub(crate) key: Expr,
+    pub(crate) cost: Option<Expr>,
+    pub(crate) limiter: Option<Expr>,
+    pub(crate) also: bool,
+}
+
+impl Parse for Arguments {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let limit = name(input)?;
+        let (mut key, mut cost, mut limiter, mut also) = (None, None, None, None);
+        while !input.is_empty() {
+            input.parse::<Token![,]>()?;
+            if input.is_empty() {
+                break;
+            }
+            let argument = input.call(Ident::parse_any)?;
+            match argument.to_string().as_str() {
+                "key" => once(&mut key, &argument, || value(input, &argument))?,
+                "cost" => once(&mut cost, &argument, || value(input, &argument).and_then(positive))?,
+                "limiter" => once(&mut limiter, &argument, || value(input, &argument))?,
+                "also" => once(&mut also, &argument, || Ok(()))?,
+                _ => return Err(Error::new(argument.span(), format!("there is no `{argument}` here: {KNOWN}"))),
+            }
+        }
+        let key = key.ok_or_else(|| Error::new(limit.span(), NO_KEY))?;
+        Ok(Arguments { limit, key, cost, limiter, also: also.is_some() })
+    }
+}
+
+fn name(input: ParseStream<'_>) -> Result<LitStr> {
+    if input.is_empty() {
+        return Err(Error::new(Span::call_site(), NO_NAME));
+    }
+    let limit: LitStr = input.parse().map_err(|error| Error::new(error.span(), NO_NAME))?;
+    if limit.value().is_empty() {
+        return Err(Error::new(limit.span(), "a limit's name cannot be empty"));
+    }
+    Ok(limit)
+}
+
+fn once<T>(place: &mut Option<T>, argument: &Ident, value: impl FnOnce() -> Result<T>) -> Result<()> {
+    if place.is_some() {
+        return Err(Error::new(argument.span(), format!("`{argument}` was given already")));
+    }
+    *place = Some(value()?);
+    Ok(())
+}
+
+fn value(input: ParseStream<'_>, argument: &Ident) -> Result<Expr> {
+    if !input.peek(Token![=]) {
+        return Err(Error::new(argument.span(), format!("`{argument}` needs a value: `{argument} = ...`")));
+    }
+    input.parse::<Token![=]>()?;
+    input.parse()
+}
+
+/// The cost, unless it can be seen from here that it is none.
+fn positive(cost: Expr) -> Result<Expr> {
+    let is_none = match &cost {
+        Expr::Unary(ExprUnary { op: UnOp::Neg(_), .. }) => true,
+        Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => number.base10_parse::<u128>().is_ok_and(|cost| cost == 0),
+        _ => false,
+    };
+    if is_none { Err(Error::new(cost.span(), NO_COST)) } else { Ok(cost) }
+}
+
+const KNOWN: &str = "expected `key`, `cost`, `limiter` or `also`";
+const NO_NAME: &str = "which limit? begin with its name in quotes: `#[limit(\"login\", key = user_id)]`";
+const NO_KEY: &str =
+    "who is counted? say it with `key = ...`; one budget for everyone is `key = tidegate::Key::GLOBAL`";
+const NO_COST: &str = "this is not a cost: expected a whole number, at least 1";

@@ -1,0 +1,9 @@
+use tidegate::attribute::Refusal;
+use tidegate::limit;
+
+#[limit("send", key = user, cost = "one")]
+async fn send(user: u64) -> Result<u64, Refusal> {
+    Ok(user)
+}
+
+fn main() {}

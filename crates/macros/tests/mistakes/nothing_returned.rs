@@ -1,0 +1,6 @@
+use tidegate::limit;
+
+#[limit("send", key = user)]
+async fn send(user: u64) {}
+
+fn main() {}

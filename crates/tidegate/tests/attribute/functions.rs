@@ -1,0 +1,171 @@
+//! What can be limited.
+
+use std::fmt::Display;
+use std::pin::pin;
+
+use tidegate::attribute::Refusal;
+use tidegate::{Limiter, limit};
+use tidegate_testkit::block_on;
+
+use crate::support::{left, limiter};
+
+#[limit("send", key = user, limiter = limiter)]
+async fn send(limiter: &Limiter, user: String, text: String) -> Result<String, Refusal> {
+    // Both by value: the attribute has only looked at them.
+    Ok(user + &text)
+}
+
+#[test]
+fn a_function_runs_until_its_limit_is_used_up_and_then_no_more() {
+    let limiter = limiter(&[("send", 2)]);
+    for _ in 0..2 {
+        assert_eq!(block_on(send(&limiter, "alice".into(), "!".into())).unwrap(), "alice!");
+    }
+    assert!(block_on(send(&limiter, "alice".into(), "!".into())).is_err());
+    assert!(block_on(send(&limiter, "bob".into(), "!".into())).is_ok());
+}
+
+#[test]
+fn nothing_is_taken_before_the_call_is_awaited() {
+    let limiter = limiter(&[("send", 2)]);
+    drop(send(&limiter, "alice".into(), String::new()));
+    assert_eq!(left(&limiter, "send", "alice"), 2);
+}
+
+struct Mailer {
+    limiter: Limiter,
+    domain: String,
+    sent: Vec<String>,
+}
+
+impl Mailer {
+    #[limit("send", key = (self.domain, to), limiter = self.limiter)]
+    async fn by_reference(&self, to: &str) -> Result<String, Refusal> {
+        Ok(format!("{to}@{}", self.domain))
+    }
+
+    #[limit("send", key = self.domain, limiter = self.limiter)]
+    async fn by_mutable_reference(&mut self, to: &str) -> Result<usize, Refusal> {
+        self.sent.push(to.to_owned());
+        Ok(self.sent.len())
+    }
+
+    #[limit("send", key = self.domain, limiter = self.limiter)]
+    async fn by_value(self) -> Result<Vec<String>, Refusal> {
+        Ok(self.sent)
+    }
+}
+
+#[test]
+fn methods_see_themselves() {
+    let limiter = limiter(&[("send", 2)]);
+    let mut mailer = Mailer { limiter: limiter.clone(), domain: "example.org".into(), sent: Vec::new() };
+    assert_eq!(block_on(mailer.by_reference("alice")).unwrap(), "alice@example.org");
+    assert_eq!(left(&limiter, "send", ("example.org", "alice")), 1);
+    assert_eq!(block_on(mailer.by_mutable_reference("bob")).unwrap(), 1);
+    assert_eq!(block_on(mailer.by_value()).unwrap(), ["bob"]);
+    assert_eq!(left(&limiter, "send", "example.org"), 0);
+}
+
+trait Sends {
+    async fn send(&self, to: u64) -> Result<u64, Refusal>;
+}
+
+impl Sends for Mailer {
+    #[limit("send", key = to, limiter = self.limiter)]
+    async fn send(&self, to: u64) -> Result<u64, Refusal> {
+        Ok(to)
+    }
+}
+
+#[test]
+fn methods_of_traits_can_be_limited() {
+    let limiter = limiter(&[("send", 1)]);
+    let mailer = Mailer { limiter, domain: String::new(), sent: Vec::new() };
+    assert_eq!(block_on(mailer.send(7)).unwrap(), 7);
+    assert!(block_on(mailer.send(7)).is_err());
+}
+
+#[limit("send", key = to.to_string(), limiter = limiter)]
+async fn generic<'a, T, const N: usize>(limiter: &Limiter, to: &'a T, texts: [&'a str; N]) -> Result<&'a str, Refusal>
+where
+    T: Display + ?Sized,
+{
+    Ok(texts[N - 1])
+}
+
+#[test]
+fn functions_can_be_generic_and_return_what_they_borrow() {
+    let limiter = limiter(&[("send", 1)]);
+    assert_eq!(block_on(generic(&limiter, "alice", ["a", "b"])).unwrap(), "b");
+    assert!(block_on(generic(&limiter, "alice", ["a"])).is_err());
+    assert!(block_on(generic(&limiter, &7, ["a"])).is_ok());
+}
+
+/// What may move to another thread, but not be seen from two.
+struct NotSync(std::cell::Cell<u64>);
+
+#[limit("send", key = number.0.get(), limiter = limiter)]
+async fn not_sync(limiter: Limiter, number: NotSync) -> Result<u64, Refusal> {
+    Ok(number.0.into_inner())
+}
+
+#[test]
+fn the_future_can_be_sent_whatever_the_key_looks_at() {
+    fn is_send<F: Future + Send>(future: F) -> F {
+        future
+    }
+    let limiter = limiter(&[("send", 1)]);
+    let future = pin!(is_send(not_sync(limiter, NotSync(std::cell::Cell::new(3)))));
+    assert_eq!(block_on(future).unwrap(), 3);
+}
+
+#[limit("send", key = "all", cost = texts.len() as u64, limiter = limiter)]
+async fn send_all(limiter: &Limiter, texts: Vec<&str>) -> Result<Vec<usize>, Refusal> {
+    Ok(texts.into_iter().map(str::len).collect())
+}
+
+#[test]
+fn the_cost_can_depend_on_the_arguments() {
+    let limiter = limiter(&[("send", 5)]);
+    assert_eq!(block_on(send_all(&limiter, vec!["a", "bc", "def"])).unwrap(), [1, 2, 3]);
+    assert_eq!(left(&limiter, "send", "all"), 2);
+    assert!(block_on(send_all(&limiter, vec!["a"; 3])).is_err());
+    assert_eq!(left(&limiter, "send", "all"), 2);
+}
+
+#[limit("send", key = user.ok_or(Why::NoUser)?, limiter = limiter)]
+async fn of_user(limiter: &Limiter, user: Option<&str>) -> Result<(), Why> {
+    let _ = user;
+    Ok(())
+}
+
+#[derive(Debug, PartialEq)]
+enum Why {
+    NoUser,
+    Refused,
+}
+
+impl From<Refusal> for Why {
+    fn from(_: Refusal) -> Self {
+        Why::Refused
+    }
+}
+
+#[test]
+fn a_key_that_is_not_there_is_an_error_of_the_function() {
+    let limiter = limiter(&[("send", 1)]);
+    assert_eq!(block_on(of_user(&limiter, None)), Err(Why::NoUser));
+    assert_eq!(block_on(of_user(&limiter, Some("alice"))), Ok(()));
+    assert_eq!(block_on(of_user(&limiter, Some("alice"))), Err(Why::Refused));
+}
+
+#[limit("send", key = asked, limiter = limiter)]
+async fn with_names_of_the_attribute(limiter: &Limiter, asked: u64, refusal: u64) -> Result<u64, Refusal> {
+    Ok(asked + refusal)
+}
+
+#[test]
+fn arguments_can_be_called_like_what_the_attribute_writes() {
+    assert_eq!(block_on(with_names_of_the_attribute(&limiter(&[("send", 1)]), 1, 2)).unwrap(), 3);
+}

@@ -1,0 +1,107 @@
+//! Handlers of axum, without a layer.
+
+use axum::Router;
+use axum::extract::{Path, Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get as on_get;
+use tidegate::attribute::Refusal;
+use tidegate::{Limiter, limit};
+
+use crate::layers::{get, header, text};
+use crate::support::limiter;
+
+#[limit("login", key = user, limiter = limiter)]
+async fn result(Path(user): Path<String>, State(limiter): State<Limiter>) -> Result<String, Refusal> {
+    Ok(user)
+}
+
+#[limit("login", key = user, limiter = limiter)]
+async fn response(Path(user): Path<String>, State(limiter): State<Limiter>) -> Response {
+    user.into_response()
+}
+
+#[limit("login", key = user, limiter = limiter)]
+async fn result_of_responses(
+    Path(user): Path<String>,
+    State(limiter): State<Limiter>,
+) -> Result<impl IntoResponse, Response> {
+    Ok((StatusCode::OK, user))
+}
+
+#[limit("login", key = user, limiter = limiter)]
+async fn something(Path(user): Path<String>, State(limiter): State<Limiter>) -> impl IntoResponse {
+    if user.is_empty() {
+        return (StatusCode::NOT_FOUND, user);
+    }
+    (StatusCode::OK, user)
+}
+
+enum AppError {
+    Refused(Refusal),
+}
+
+impl From<Refusal> for AppError {
+    fn from(refusal: Refusal) -> Self {
+        AppError::Refused(refusal)
+    }
+}
+
+impl IntoResponse for AppError {
+    fn into_response(self) -> Response {
+        let AppError::Refused(refusal) = self;
+        (StatusCode::IM_A_TEAPOT, refusal).into_response()
+    }
+}
+
+#[limit("login", key = user, limiter = limiter.0)]
+async fn own_error(Path(user): Path<String>, limiter: State<Limiter>) -> Result<String, AppError> {
+    let State(_) = limiter;
+    Ok(user)
+}
+
+/// A whole request may move to another thread but not be seen from two, and axum wants futures that may.
+#[limit("login", key = request.uri().path(), limiter = limiter)]
+async fn whole_request(State(limiter): State<Limiter>, request: Request) -> Result<String, Refusal> {
+    Ok(request.uri().path().trim_start_matches("/whole_request/").to_owned())
+}
+
+fn app(limiter: &Limiter) -> Router {
+    Router::new()
+        .route("/result/{user}", on_get(result))
+        .route("/response/{user}", on_get(response))
+        .route("/result_of_responses/{user}", on_get(result_of_responses))
+        .route("/something/{user}", on_get(something))
+        .route("/own_error/{user}", on_get(own_error))
+        .route("/whole_request/{user}", on_get(whole_request))
+        .with_state(limiter.clone())
+}
+
+#[test]
+fn a_handler_is_refused_as_a_layer_refuses() {
+    for path in ["result", "response", "result_of_responses", "something", "whole_request"] {
+        let limiter = limiter(&[("login", 1)]);
+        let (app, path) = (app(&limiter), format!("/{path}/alice"));
+        let admitted = get(&app, &path);
+        assert_eq!(admitted.status(), 200, "{path}");
+        assert_eq!(text(admitted), "alice", "{path}");
+
+        let refused = get(&app, &path);
+        assert_eq!(refused.status(), 429, "{path}");
+        assert_eq!(header(&refused, "content-type"), "application/problem+json", "{path}");
+        assert!(header(&refused, "ratelimit").starts_with("\"login\";r=0;"), "{path}");
+        let wait: u64 = header(&refused, "retry-after").parse().unwrap();
+        assert!((1..=60).contains(&wait), "{path}: {wait}");
+        assert!(text(refused).contains("\"violated-policies\":[\"login\"]"), "{path}");
+    }
+}
+
+#[test]
+fn an_error_of_ones_own_answers_as_it_likes() {
+    let limiter = limiter(&[("login", 1)]);
+    let app = app(&limiter);
+    assert_eq!(get(&app, "/own_error/alice").status(), 200);
+    let refused = get(&app, "/own_error/alice");
+    assert_eq!(refused.status(), 418);
+    assert!(header(&refused, "ratelimit").starts_with("\"login\";r=0;"));
+}

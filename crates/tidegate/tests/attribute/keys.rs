@@ -1,0 +1,71 @@
+//! What can be a key.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use tidegate::attribute::{AsKey, Refusal};
+use tidegate::{Key, Limiter, limit};
+use tidegate_testkit::block_on;
+
+use crate::support::{left, limiter};
+
+#[limit("send", key = key, limiter = limiter)]
+async fn keyed<K: AsKey>(limiter: &Limiter, key: K) -> Result<K, Refusal> {
+    Ok(key)
+}
+
+struct UserId(u64);
+
+impl AsKey for UserId {
+    fn as_key(&self) -> Key<'_> {
+        Key::from(("user", self.0))
+    }
+}
+
+#[test]
+#[allow(clippy::needless_borrows_for_generic_args)] // references are among what is tried
+fn whatever_can_be_a_key_is_the_key_it_would_be() {
+    fn is<K: AsKey>(key: K, expected: Key<'_>) {
+        let limiter = limiter(&[("send", 1)]);
+        assert!(block_on(keyed(&limiter, key)).is_ok());
+        assert_eq!(left(&limiter, "send", &expected), 0, "{expected:?}");
+    }
+    let address = IpAddr::from([192, 0, 2, 1]);
+    is("alice", Key::from("alice"));
+    is(&"alice", Key::from("alice"));
+    is(&String::from("alice"), Key::from("alice"));
+    is(Cow::Borrowed("alice"), Key::from("alice"));
+    is(Arc::<str>::from("alice"), Key::from("alice"));
+    is(7_u64, Key::from("7"));
+    is(&-7_i32, Key::from("-7"));
+    is(address, Key::from(address));
+    is(Key::from(("a", "b")), Key::from(("a", "b")));
+    is(&Key::GLOBAL, Key::GLOBAL);
+    is(&UserId(7), Key::from(("user", 7_u64)));
+}
+
+#[limit("send", key = (tenant, user.0, part), limiter = limiter)]
+async fn of_parts(limiter: &Limiter, tenant: String, user: UserId, part: &str) -> Result<String, Refusal> {
+    let UserId(id) = user;
+    Ok(format!("{tenant}{id}{part}"))
+}
+
+#[test]
+fn a_tuple_is_a_key_of_parts_and_takes_none_of_them() {
+    let limiter = limiter(&[("send", 1)]);
+    assert_eq!(block_on(of_parts(&limiter, "acme".into(), UserId(7), "x")).unwrap(), "acme7x");
+    assert_eq!(left(&limiter, "send", ("acme", 7_u64, "x")), 0);
+}
+
+#[limit("send", key = tidegate::Key::GLOBAL, limiter = limiter)]
+async fn for_everyone(limiter: &Limiter) -> Result<(), Refusal> {
+    Ok(())
+}
+
+#[test]
+fn one_budget_for_everyone_is_said_as_such() {
+    let limiter = limiter(&[("send", 1)]);
+    assert!(block_on(for_everyone(&limiter)).is_ok());
+    assert!(block_on(for_everyone(&limiter)).is_err());
+}

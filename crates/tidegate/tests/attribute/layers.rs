@@ -1,0 +1,289 @@
+//! Handlers under a layer.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::Path;
+use axum::http::Request;
+use axum::response::Response;
+use axum::routing::get as on_get;
+use tidegate::attribute::Refusal;
+use tidegate::enforce::Enforcer;
+use tidegate::http::{HeaderStyle, LimitHeaders, Peer, RateLimit};
+use tidegate::tower::RateLimitLayer;
+use tidegate::{Limit, Limiter, limit};
+use tidegate_testkit::block_on;
+use tokio::task::yield_now;
+use tower_service::Service;
+
+use crate::support::{builder, left, limiter, quota, waiting_limiter};
+
+const CLIENT: &str = "192.0.2.1";
+
+/// The router under a layer with that limit.
+pub(crate) fn under(limiter: &Limiter, limit: &str, router: Router) -> Router {
+    router.layer(RateLimitLayer::new((limiter, limit)))
+}
+
+pub(crate) fn get(app: &Router, path: &str) -> Response {
+    let mut request = Request::get(path).body(Body::empty()).unwrap();
+    request.extensions_mut().insert(Peer(CLIENT.parse().unwrap()));
+    block_on(app.clone().call(request)).unwrap()
+}
+
+pub(crate) fn header<'a>(response: &'a Response, name: &str) -> &'a str {
+    response.headers().get(name).map_or("", |value| value.to_str().unwrap())
+}
+
+pub(crate) fn text(response: Response) -> String {
+    String::from_utf8(block_on(to_bytes(response.into_body(), 10_000)).unwrap().into()).unwrap()
+}
+
+#[limit("login", key = user)]
+async fn login(Path(user): Path<String>) -> Result<String, Refusal> {
+    Ok(user)
+}
+
+#[limit("mail", key = to, also)]
+async fn mail(to: &str) -> Result<(), Refusal> {
+    let _ = to;
+    Ok(())
+}
+
+/// A handler without an attribute, which calls a function that has one.
+async fn remind(Path(user): Path<String>) -> Result<String, Refusal> {
+    mail(&user).await?;
+    Ok(user)
+}
+
+/// Both have one.
+#[limit("login", key = user)]
+async fn register(Path(user): Path<String>) -> Result<String, Refusal> {
+    mail(&user).await?;
+    charged_twice(&user).await?;
+    Ok(user)
+}
+
+#[limit("mail", key = user)]
+async fn charged_twice(user: &str) -> Result<(), Refusal> {
+    let _ = user;
+    Ok(())
+}
+
+/// Goes on although a limit has refused.
+async fn forgiving(Path(user): Path<String>) -> String {
+    let refused = mail(&user).await.is_err();
+    format!("{user} {refused}")
+}
+
+fn routes() -> Router {
+    Router::new()
+        .route("/login/{user}", on_get(login))
+        .route("/remind/{user}", on_get(remind))
+        .route("/register/{user}", on_get(register))
+        .route("/forgiving/{user}", on_get(forgiving))
+        .route("/plain", on_get(async || "plain"))
+}
+
+#[test]
+fn a_handlers_attribute_stands_in_the_place_of_the_layer() {
+    let limits = [("api", 5), ("login", 1)];
+    for limiter in [limiter(&limits), waiting_limiter(&limits)] {
+        let app = under(&limiter, "api", routes());
+        let admitted = get(&app, "/login/alice");
+        assert_eq!(admitted.status(), 200);
+        assert!(header(&admitted, "ratelimit").starts_with("\"login\";r=0;"));
+        assert_eq!([left(&limiter, "api", CLIENT), left(&limiter, "login", "alice")], [5, 0]);
+
+        let refused = get(&app, "/login/alice");
+        assert_eq!(refused.status(), 429);
+        assert!(header(&refused, "ratelimit").starts_with("\"login\";r=0;"));
+        assert!(text(refused).contains("\"violated-policies\":[\"login\"]"));
+        assert_eq!(left(&limiter, "api", CLIENT), 5);
+
+        // Others meet the layer, as before.
+        let plain = get(&app, "/plain");
+        assert!(header(&plain, "ratelimit").starts_with("\"api\";r=4;"));
+        assert_eq!(left(&limiter, "api", CLIENT), 4);
+    }
+}
+
+#[test]
+fn several_limits_of_a_layer_are_all_given_back() {
+    let limiter = limiter(&[("api", 5), ("daily", 9), ("login", 1)]);
+    let both = Enforcer::new(&limiter, "api").and("daily");
+    let app = routes().layer(RateLimitLayer::new(RateLimit::new(both).cost(2)));
+    assert_eq!(get(&app, "/login/alice").status(), 200);
+    assert_eq!([left(&limiter, "api", CLIENT), left(&limiter, "daily", CLIENT)], [5, 9]);
+    assert_eq!(get(&app, "/plain").status(), 200);
+    assert_eq!([left(&limiter, "api", CLIENT), left(&limiter, "daily", CLIENT)], [3, 7]);
+}
+
+#[test]
+fn what_a_layer_in_shadow_mode_has_not_taken_is_not_given_back() {
+    let shadow = Limit::new(quota(1)).shadow(true);
+    let limiter = builder().limit("api", shadow).limit("login", quota(9)).build().unwrap();
+    let app = under(&limiter, "api", routes());
+    assert_eq!(get(&app, "/plain").status(), 200);
+    assert_eq!(left(&limiter, "api", CLIENT), 0);
+    assert_eq!(get(&app, "/login/alice").status(), 200);
+    assert_eq!(left(&limiter, "api", CLIENT), 0);
+
+    // The same where the layer is in shadow mode, and not its limit.
+    let limiter = self::limiter(&[("api", 1), ("daily", 9), ("login", 9)]);
+    let both = Enforcer::new(&limiter, "daily").and("api").shadow(true);
+    let app = routes().layer(RateLimitLayer::new(both));
+    assert_eq!(get(&app, "/plain").status(), 200);
+    assert_eq!(get(&app, "/login/alice").status(), 200);
+    assert_eq!([left(&limiter, "api", CLIENT), left(&limiter, "daily", CLIENT)], [0, 8]);
+}
+
+#[test]
+fn a_layer_that_charges_by_outcome_has_nothing_to_charge() {
+    let limiter = limiter(&[("api", 5), ("login", 9)]);
+    let rate_limit = RateLimit::new((&limiter, "api")).charge_when(|_, _| true);
+    let app = routes().layer(RateLimitLayer::new(rate_limit));
+    assert_eq!(get(&app, "/plain").status(), 200);
+    assert_eq!(left(&limiter, "api", CLIENT), 4);
+    let admitted = get(&app, "/login/alice");
+    assert!(header(&admitted, "ratelimit").starts_with("\"login\";r=8;"));
+    assert_eq!(left(&limiter, "api", CLIENT), 4);
+}
+
+#[test]
+fn attribute_and_layer_may_name_the_same_limit_and_key() {
+    #[limit("api", key = CLIENT)]
+    async fn same() -> Result<(), Refusal> {
+        Ok(())
+    }
+    let limiter = limiter(&[("api", 1)]);
+    let app = under(&limiter, "api", Router::new().route("/", on_get(same)));
+    assert_eq!(get(&app, "/").status(), 200);
+    assert_eq!(left(&limiter, "api", CLIENT), 0);
+}
+
+#[test]
+fn a_skipped_handler_still_has_the_layers_limiter_and_settings() {
+    let limiter = limiter(&[("api", 1), ("login", 2)]);
+    let rate_limit = RateLimit::new((&limiter, "api"))
+        .headers(LimitHeaders::new([HeaderStyle::Draft03]))
+        .skip(|incoming| incoming.uri().path().starts_with("/login"));
+    let app = routes().layer(RateLimitLayer::new(rate_limit));
+    assert_eq!(get(&app, "/plain").status(), 200);
+    assert_eq!(get(&app, "/plain").status(), 429);
+    // The layer's limit is used up, and this handler is reached all the same.
+    assert_eq!(header(&get(&app, "/login/alice"), "ratelimit-remaining"), "1");
+    assert_eq!(header(&get(&app, "/login/alice"), "ratelimit-remaining"), "0");
+    let refused = get(&app, "/login/alice");
+    assert_eq!(refused.status(), 429);
+    assert_eq!(header(&refused, "ratelimit-remaining"), "0");
+    assert_eq!(header(&refused, "ratelimit"), "");
+}
+
+#[test]
+fn a_refusal_is_answered_as_the_layer_answers_and_told_to_its_hooks() {
+    let limiter = builder().limit("api", quota(9)).limit("login", quota(9)).build().unwrap();
+    // The address is not in the key, but the layer knows it.
+    limiter.replace("login", Limit::new(quota(9)).deny([CLIENT]).unwrap()).unwrap();
+    let told = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&told);
+    let enforcer = Enforcer::new(&limiter, "api").on_limited(move |_, _| {
+        count.fetch_add(1, Ordering::SeqCst);
+    });
+    let rate_limit = RateLimit::new(enforcer).respond(|_, mut response| {
+        response.headers_mut().insert("x-answered-by", "layer".parse().unwrap());
+        response
+    });
+    let app = routes().layer(RateLimitLayer::new(rate_limit));
+    let refused = get(&app, "/login/alice");
+    assert_eq!(refused.status(), 403);
+    assert_eq!(header(&refused, "x-answered-by"), "layer");
+    assert_eq!(told.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_function_that_says_also_counts_besides_the_layer() {
+    let limiter = limiter(&[("api", 9), ("mail", 1)]);
+    let app = under(&limiter, "api", routes());
+    let admitted = get(&app, "/remind/alice");
+    assert_eq!(admitted.status(), 200);
+    assert!(header(&admitted, "ratelimit").starts_with("\"api\";r=8;"));
+    assert_eq!([left(&limiter, "api", CLIENT), left(&limiter, "mail", "alice")], [8, 0]);
+
+    // What it refuses is what the client is told.
+    let refused = get(&app, "/remind/alice");
+    assert_eq!(refused.status(), 429);
+    assert!(header(&refused, "ratelimit").starts_with("\"mail\";r=0;"));
+    assert_eq!(left(&limiter, "api", CLIENT), 7);
+
+    // Unless the handler makes something else of it.
+    let forgiven = get(&app, "/forgiving/alice");
+    assert!(header(&forgiven, "ratelimit").starts_with("\"api\";r=6;"));
+    assert_eq!(header(&forgiven, "retry-after"), "");
+    assert_eq!(text(forgiven), "alice true");
+}
+
+#[test]
+fn the_first_attribute_is_the_handlers_and_others_count_besides() {
+    let limiter = limiter(&[("api", 9), ("login", 9), ("mail", 9)]);
+    let app = under(&limiter, "api", routes());
+    let admitted = get(&app, "/register/alice");
+    assert!(header(&admitted, "ratelimit").starts_with("\"login\";r=8;"));
+    assert_eq!(["login", "mail"].map(|limit| left(&limiter, limit, "alice")), [8, 7]);
+    assert_eq!(left(&limiter, "api", CLIENT), 9);
+}
+
+#[test]
+fn of_two_layers_the_nearer_one_gives_way() {
+    let limiter = limiter(&[("outer", 9), ("inner", 9), ("login", 9)]);
+    let app = under(&limiter, "outer", under(&limiter, "inner", routes()));
+    assert_eq!(get(&app, "/login/alice").status(), 200);
+    assert_eq!(["outer", "inner"].map(|limit| left(&limiter, limit, CLIENT)), [8, 9]);
+    assert_eq!(get(&app, "/plain").status(), 200);
+    assert_eq!(["outer", "inner"].map(|limit| left(&limiter, limit, CLIENT)), [7, 8]);
+}
+
+#[test]
+fn requests_in_the_same_thread_do_not_see_each_other() {
+    #[limit("login", key = user)]
+    async fn slow(Path(user): Path<String>) -> Result<String, Refusal> {
+        yield_now().await;
+        Ok(user)
+    }
+    let limiter = limiter(&[("api", 9), ("login", 9)]);
+    let routes = Router::new().route("/slow/{user}", on_get(slow)).route("/slow", on_get(yield_now));
+    let app = under(&limiter, "api", routes);
+    let ask = |path: &str| {
+        let mut request = Request::get(path).body(Body::empty()).unwrap();
+        request.extensions_mut().insert(Peer(CLIENT.parse().unwrap()));
+        app.clone().call(request)
+    };
+    let (first, second, third) = (ask("/slow/alice"), ask("/slow"), ask("/slow/bob"));
+    let all = block_on(async { tokio::join!(first, second, third) });
+    let said = [all.0, all.1, all.2].map(|response| header(&response.unwrap(), "ratelimit")[..11].to_owned());
+    assert_eq!(said, ["\"login\";r=8", "\"api\";r=8;t", "\"login\";r=8"]);
+    assert_eq!(left(&limiter, "api", CLIENT), 8);
+}
+
+#[test]
+fn a_panic_leaves_no_layer_behind() {
+    let limiter = limiter(&[("api", 9), ("login", 9), ("mail", 9)]);
+    async fn panics() -> &'static str {
+        panic!("on purpose")
+    }
+    let app = under(&limiter, "api", Router::new().route("/", on_get(panics)));
+    assert!(catch_unwind(AssertUnwindSafe(|| get(&app, "/"))).is_err());
+    // Had the layer stayed, this would give back what it took, and ask its limiter.
+    let refusal = block_on(orphan("alice")).unwrap_err();
+    assert!(refusal.outcome().error().is_some());
+    assert_eq!(left(&limiter, "api", CLIENT), 8);
+}
+
+#[limit("only the layer's limiter would know it", key = user)]
+async fn orphan(user: &str) -> Result<(), Refusal> {
+    let _ = user;
+    Ok(())
+}

@@ -1,0 +1,63 @@
+//! Which limiter is asked.
+
+use tidegate::attribute::{Refusal, set_default_limiter};
+use tidegate::enforce::Outcome;
+use tidegate::{Error, Limiter, limit};
+use tidegate_testkit::block_on;
+
+use crate::support::{left, limiter};
+
+#[limit("send", key = user)]
+async fn by_default(user: &str) -> Result<(), Refusal> {
+    let _ = user;
+    Ok(())
+}
+
+#[limit("send", key = user, limiter = limiter)]
+async fn by_attribute(limiter: &Limiter, user: &str) -> Result<(), Refusal> {
+    let _ = user;
+    Ok(())
+}
+
+/// One test, because a process has one default and it stays.
+#[test]
+fn the_attribute_beats_the_layer_which_beats_the_default() {
+    let refusal = block_on(by_default("alice")).unwrap_err();
+    assert!(matches!(refusal.outcome(), Outcome::Invalid(Error::NoLimiter)), "{refusal:?}");
+    assert!(refusal.to_string().contains("set_default_limiter"), "{refusal}");
+
+    let default = limiter(&[("send", 10)]);
+    set_default_limiter(default.clone()).unwrap();
+    set_default_limiter(limiter(&[])).unwrap_err();
+    block_on(by_default("alice")).unwrap();
+    assert_eq!(left(&default, "send", "alice"), 9);
+
+    let own = limiter(&[("send", 10)]);
+    block_on(by_attribute(&own, "alice")).unwrap();
+    assert_eq!([left(&own, "send", "alice"), left(&default, "send", "alice")], [9, 9]);
+
+    #[cfg(feature = "axum")]
+    {
+        use crate::layers::{get, under};
+        use axum::routing;
+
+        let scope = limiter(&[("api", 10), ("send", 10)]);
+        let attribute = own.clone();
+        let app = axum::Router::new()
+            .route("/scope", routing::get(|| by_default("alice")))
+            .route("/own", routing::get(|| async move { by_attribute(&attribute, "alice").await }));
+        let app = under(&scope, "api", app);
+        assert_eq!(get(&app, "/scope").status(), 200);
+        let all = [&own, &scope, &default].map(|limiter| left(limiter, "send", "alice"));
+        assert_eq!(all, [9, 9, 9]);
+        assert_eq!(get(&app, "/own").status(), 200);
+        let all = [&own, &scope, &default].map(|limiter| left(limiter, "send", "alice"));
+        assert_eq!(all, [8, 9, 9]);
+    }
+}
+
+#[test]
+fn a_limit_that_nobody_knows_is_a_mistake_in_the_program() {
+    let refusal = block_on(by_attribute(&limiter(&[("other", 1)]), "alice")).unwrap_err();
+    assert!(matches!(refusal.outcome(), Outcome::Invalid(Error::UnknownLimit(_))), "{refusal:?}");
+}

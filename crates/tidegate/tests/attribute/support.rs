@@ -1,0 +1,36 @@
+//! What the tests of every theme use.
+
+use tidegate::{Key, Limiter, LimiterBuilder, ManualClock, MemoryStore, Quota, Timestamp, minutes};
+#[cfg(feature = "axum")]
+use tidegate_testkit::MapStore;
+use tidegate_testkit::block_on;
+
+/// A limiter with these limits, each of so many in a minute.
+pub(crate) fn limiter(limits: &[(&str, u64)]) -> Limiter {
+    with_limits(builder(), limits)
+}
+
+/// The same on a store whose answers have to be waited for.
+#[cfg(feature = "axum")]
+pub(crate) fn waiting_limiter(limits: &[(&str, u64)]) -> Limiter {
+    with_limits(Limiter::builder().store(MapStore::new()), limits)
+}
+
+fn with_limits(builder: LimiterBuilder, limits: &[(&str, u64)]) -> Limiter {
+    limits.iter().fold(builder, |builder, (name, rate)| builder.limit(*name, quota(*rate))).build().unwrap()
+}
+
+/// In memory, on a clock that stands still.
+pub(crate) fn builder() -> LimiterBuilder {
+    let clock = ManualClock::new(Timestamp::from_millis(1_800_000_000_000));
+    Limiter::builder().store(MemoryStore::builder().max_keys(4_096).clock(clock).build())
+}
+
+pub(crate) fn quota(rate: u64) -> Quota {
+    Quota::fixed_window(rate, minutes(1)).unwrap()
+}
+
+/// What a key has left.
+pub(crate) fn left<'a>(limiter: &'a Limiter, limit: &'a str, key: impl Into<Key<'a>>) -> u64 {
+    block_on(limiter.check(limit, key).into_future()).unwrap().remaining()
+}
