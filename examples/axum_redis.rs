@@ -1,0 +1,85 @@
+//! axum with limits on Redis that a whole fleet shares: free and premium users, two limits at once, and a denial of
+//! one's own.
+//!
+//! `cargo run -p tidegate-examples --example axum_redis -- 127.0.0.1:3000 redis://127.0.0.1/`, or without the second
+//! argument on the server of `TIDEGATE_REDIS_URL`.
+
+use std::error::Error;
+use std::net::SocketAddr;
+
+use axum::extract::Request;
+use axum::http::{HeaderValue, header};
+use axum::middleware::{Next, from_fn};
+use axum::response::Response;
+use axum::{Router, routing::get};
+use tidegate::enforce::{Enforcer, Outcome};
+use tidegate::http::{RateLimit, keys};
+use tidegate::redis::RedisStore;
+use tidegate::resilience::Resilience;
+use tidegate::tower::RateLimitLayer;
+use tidegate::{Key, Limit, Limiter, OnStoreError, Quota, ceil_seconds, days, seconds};
+
+#[derive(Clone)]
+struct User {
+    name: &'static str,
+    premium: bool,
+}
+
+/// Who asks: in your service, whatever checks its tokens. Nothing else may put a `User` into a request.
+async fn authenticate(mut request: Request, next: Next) -> Response {
+    match request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes) {
+        Some(b"Bearer alices-token") => drop(request.extensions_mut().insert(User { name: "alice", premium: true })),
+        Some(b"Bearer bobs-token") => drop(request.extensions_mut().insert(User { name: "bob", premium: false })),
+        _ => {}
+    }
+    next.run(request).await
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let address = arguments.next().unwrap_or_else(|| "127.0.0.1:3000".to_owned());
+    let redis = arguments.next().or_else(|| std::env::var("TIDEGATE_REDIS_URL").ok());
+    let redis = redis.ok_or("which Redis? give an address as the second argument, such as redis://127.0.0.1/")?;
+
+    // While Redis is away, every process limits on its own, by its share of the whole.
+    let store = Resilience::default().expected_replicas(4).build(RedisStore::connect(redis).await?);
+    let limit = |quota| Limit::new(quota).on_store_error(OnStoreError::Local);
+    let limiter = Limiter::builder()
+        .prefix(format!("example-{}", std::process::id())) // so that every run starts anew
+        .limit("burst", limit(Quota::token_bucket(2, seconds(10))?))
+        .limit("daily", limit(Quota::fixed_window(1_000, days(1))?))
+        .store(store)
+        .build()?;
+
+    // Both limits are taken, or none of them. Premium users have the same limits with other numbers.
+    let free = Enforcer::new(&limiter, "burst").and("daily");
+    let premium = Enforcer::new(&limiter, "burst").quota(Quota::token_bucket(4, seconds(10))?);
+    let premium = premium.and("daily").quota(Quota::fixed_window(100_000, days(1))?);
+
+    let limits = RateLimit::pick(move |incoming| match incoming.extensions().get::<User>() {
+        Some(user) if user.premium => premium.clone(),
+        _ => free.clone(),
+    })
+    // The user, or else the client's address: nobody shares a budget with all who are not logged in.
+    .key(keys::either(keys::extension(|user: &User| Key::from(user.name)), keys::client()))
+    .skip(|incoming| incoming.is_preflight())
+    .respond(|outcome, mut response| {
+        if let Outcome::Limited(rulings) = outcome
+            && let Some(wait) = rulings.retry_after()
+        {
+            *response.body_mut() = format!("Slow down, please: {} s to go.\n", ceil_seconds(wait));
+            response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+        }
+        response
+    });
+
+    let app = Router::new()
+        .route("/", get(|| async { "Hello!\n" }))
+        .layer(RateLimitLayer::new(limits))
+        // Outside of the limits, so that it comes first.
+        .layer(from_fn(authenticate));
+    let listener = tokio::net::TcpListener::bind(address).await?;
+    println!("Try: curl -i -H 'authorization: Bearer alices-token' http://{}/", listener.local_addr()?);
+    Ok(axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?)
+}

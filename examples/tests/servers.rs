@@ -1,0 +1,73 @@
+//! The examples that serve until they are stopped, asked over a socket as their first line says.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+/// A running example, until it is dropped.
+struct Example {
+    child: Child,
+    address: String,
+}
+
+impl Example {
+    fn start(name: &str) -> Self {
+        // Examples are built beside the tests, and before them.
+        let program = std::env::current_exe().unwrap();
+        let program = program.ancestors().nth(2).unwrap().join("examples").join(name);
+        let mut child = Command::new(&program)
+            .arg("127.0.0.1:0")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{}: {error}; build the examples first", program.display()));
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().rsplit_once("http://").expect("how to try it").1.trim_end_matches('/').to_owned();
+        Example { child, address }
+    }
+
+    /// The status, the headers and the body of an answer.
+    fn get(&self, header: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        write!(stream, "GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{header}\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    /// Whether each of so many requests was admitted.
+    fn admitted(&self, header: &str, requests: usize) -> Vec<bool> {
+        (0..requests).map(|_| self.get(header).starts_with("HTTP/1.1 200")).collect()
+    }
+}
+
+impl Drop for Example {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn axum_memory_limits() {
+    let example = Example::start("axum_memory");
+    assert_eq!(example.admitted("", 4), [true, true, true, false]);
+    let answer = example.get("");
+    assert!(answer.starts_with("HTTP/1.1 429 Too Many Requests\r\n"), "{answer}");
+    assert!(answer.contains("\r\nretry-after: ") && answer.contains(r#""violated-policies":["default"]"#), "{answer}");
+}
+
+#[test]
+fn axum_redis_knows_its_users() {
+    let example = Example::start("axum_redis");
+    let (alice, bob) = ("authorization: Bearer alices-token\r\n", "authorization: Bearer bobs-token\r\n");
+    assert_eq!(example.admitted(alice, 5), [true, true, true, true, false]);
+    assert_eq!(example.admitted(bob, 3), [true, true, false]);
+    // Who says nothing, or lies, is its address.
+    assert_eq!(example.admitted("", 1), [true]);
+    assert_eq!(example.admitted("authorization: Bearer made-up\r\n", 2), [true, false]);
+    let answer = example.get(bob);
+    assert!(answer.starts_with("HTTP/1.1 429 ") && answer.contains("\r\n\r\nSlow down, please: "), "{answer}");
+    // What was denied by the one limit was not taken from the other.
+    assert!(answer.contains(r#""daily";r=998;"#), "{answer}");
+}
