@@ -13,9 +13,9 @@ pub(crate) use server::serve;
 /// Connections that are open at once, each with one request under way.
 const CONNECTIONS: usize = 64;
 /// How long each server is asked in each round.
-const SPAN: Duration = Duration::from_millis(700);
+const SPAN: Duration = Duration::from_millis(400);
 /// Rounds; the best counts, because what others do on the machine only ever adds.
-const ROUNDS: usize = 7;
+const ROUNDS: usize = 15;
 
 pub(crate) fn run() {
     println!(

@@ -3,8 +3,10 @@
 use std::io::{BufRead, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use axum::Router;
+use axum::extract::Request;
 use axum::routing::get;
 use rustix::time::{ClockId, clock_gettime};
 use tidegate::http::{LimitHeaders, RateLimit};
@@ -12,10 +14,12 @@ use tidegate::tower::RateLimitLayer;
 use tidegate::{MAX_COUNT, Quota, minutes, seconds};
 use tower_governor::GovernorLayer;
 use tower_governor::governor::GovernorConfigBuilder;
+use tower_service::Service;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Bare,
+    Layered,
     Tidegate,
     TidegateSilent,
     TidegateDenied,
@@ -26,8 +30,9 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// The yardstick first.
-    pub(super) const ALL: [Kind; 7] = [
+    pub(super) const ALL: [Kind; 8] = [
         Kind::Bare,
+        Kind::Layered,
         Kind::Tidegate,
         Kind::TidegateSilent,
         Kind::TidegateDenied,
@@ -39,6 +44,7 @@ impl Kind {
     pub(super) fn name(self) -> &'static str {
         match self {
             Kind::Bare => "bare axum",
+            Kind::Layered => "axum with a layer that does nothing",
             Kind::Tidegate => "tidegate, as it comes (with headers)",
             Kind::TidegateSilent => "tidegate, without headers",
             Kind::TidegateDenied => "tidegate, denied",
@@ -61,6 +67,7 @@ impl Kind {
         let plenty = || Quota::token_bucket(MAX_COUNT, seconds(1)).expect("a valid quota");
         match self {
             Kind::Bare => router,
+            Kind::Layered => router.layer(tower_layer::layer_fn(Passing)),
             Kind::Tidegate => router.layer(RateLimitLayer::new(plenty())),
             Kind::TidegateSilent => {
                 let silent = RateLimit::new(plenty()).headers(LimitHeaders::new([]));
@@ -84,6 +91,24 @@ impl Kind {
                 router.layer(GovernorLayer::new(Arc::new(one.expect("a valid quota"))))
             }
         }
+    }
+}
+
+/// Hands everything on: what a layer costs before it does anything.
+#[derive(Clone)]
+struct Passing<S>(S);
+
+impl<S: Service<Request>> Service<Request> for Passing<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.0.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request) -> S::Future {
+        self.0.call(request)
     }
 }
 

@@ -216,6 +216,13 @@ impl Decision {
         }
     }
 
+    /// What is left and when there is more: each of these has to be worked out, and together they take no longer than one
+    /// of them.
+    pub fn outlook(&self) -> Outlook {
+        let [remaining, next_after, reset_after] = self.worked_out();
+        Outlook { remaining, next_after: optional(next_after), reset_after: Duration::from_micros(reset_after) }
+    }
+
     /// What is left, when there is more, and when all of it is there.
     fn worked_out(&self) -> Details {
         if self.verdict & WORKED_OUT != 0 { self.details } else { bucket_details(self.limit(), self.details) }
@@ -230,6 +237,17 @@ impl Decision {
         }
         self
     }
+}
+
+/// What is left, and when there is more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outlook {
+    /// [`Decision::remaining`].
+    pub remaining: u64,
+    /// [`Decision::next_after`].
+    pub next_after: Option<Duration>,
+    /// [`Decision::reset_after`].
+    pub reset_after: Duration,
 }
 
 impl PartialEq for Decision {

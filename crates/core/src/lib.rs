@@ -34,7 +34,7 @@ mod time;
 
 pub use algorithm::{Counts, Entry, Log, NarrowBucket, Op, Outcome, State, check_all, step, step_all};
 pub use cost::{Cost, InvalidCost};
-pub use decision::{All, Decision, DecisionParts, Denied, Reason};
+pub use decision::{All, Decision, DecisionParts, Denied, Outlook, Reason};
 pub use key::Key;
 pub use quota::{Algorithm, MAX_COUNT, MAX_PERIOD, MAX_SHARDS, MIN_PERIOD, Quota, QuotaError, QuotaParts};
 pub use scope::Scope;

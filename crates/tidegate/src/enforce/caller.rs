@@ -20,12 +20,21 @@ enum Keys<'a> {
 impl<'a> Caller<'a> {
     /// Who is known by the same key to every limit.
     pub fn new(key: impl Into<Key<'a>>) -> Self {
-        Caller { keys: Keys::Same(key.into()), address: None }
+        Caller::of(key.into(), None)
     }
 
     /// Who is known by a key of its own to each limit, in the order in which the enforcer has them.
     pub fn each(keys: impl Into<Vec<Key<'a>>>) -> Self {
-        Caller { keys: Keys::Each(keys.into()), address: None }
+        Caller::of_each(keys.into(), None)
+    }
+
+    #[inline]
+    pub(crate) fn of(key: Key<'a>, address: Option<IpAddr>) -> Self {
+        Caller { keys: Keys::Same(key), address }
+    }
+
+    pub(crate) fn of_each(keys: Vec<Key<'a>>, address: Option<IpAddr>) -> Self {
+        Caller { keys: Keys::Each(keys), address }
     }
 
     /// The whole address, which deny lists look at beside the key.

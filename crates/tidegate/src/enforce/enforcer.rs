@@ -1,5 +1,6 @@
 //! Limits that are enforced together.
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
@@ -141,11 +142,18 @@ impl Enforcer {
     #[inline]
     pub fn ask_now(&self, caller: &Caller<'_>, cost: u64, step: Step) -> Option<Outcome> {
         let [rule] = &*self.inner.rules else { return None };
-        let answer = match rule.call(&self.inner.limiter, caller, 0, cost, step) {
-            Ok(call) => call.now_with_window()?,
+        let window = Cell::new(None);
+        let answer = match rule.question(&self.inner.limiter, caller, 0, cost, step) {
+            Ok(question) => question.now(&window)?,
             Err(error) => Err(error),
         };
-        let answer = answer.map(|(decision, window)| Rulings::one(rule.ruling_in(window, decision)));
+        let answer = match answer {
+            // Nearly always: a plain yes, about which nobody is told.
+            Ok(decision) if decision.allowed() && decision.reason().is_none() => {
+                return Some(Outcome::Allowed(Rulings::one(rule.ruling_in(window.get(), decision))));
+            }
+            answer => answer.map(|decision| Rulings::one(rule.ruling_in(window.get(), decision))),
+        };
         Some(self.finish(caller, step, answer))
     }
 
@@ -156,7 +164,7 @@ impl Enforcer {
 
     async fn ask_one(&self, rule: &Rule, caller: &Caller<'_>, cost: u64, step: Step) -> Result<Ruling, Error> {
         let limiter = &self.inner.limiter;
-        let decision = rule.call(limiter, caller, 0, cost, step)?.await?;
+        let decision = rule.question(limiter, caller, 0, cost, step)?.call().await?;
         rule.ruling(limiter, decision)
     }
 
@@ -165,8 +173,9 @@ impl Enforcer {
         if !caller.fits(rules.len()) {
             return Err(Error::NoKey);
         }
-        let calls = rules.iter().enumerate().map(|(index, rule)| rule.call(limiter, caller, index, cost, step));
-        let calls = calls.collect::<Result<Vec<_>, _>>()?;
+        let calls =
+            rules.iter().enumerate().map(|(index, rule)| Ok(rule.question(limiter, caller, index, cost, step)?.call()));
+        let calls = calls.collect::<Result<Vec<_>, Error>>()?;
         let mut decisions = Vec::with_capacity(calls.len());
         if step == Step::Take {
             decisions = limiter.all(calls).await?.into_decisions();

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tidegate_core::{Decision, OnStoreError, Quota};
 
 use super::{Caller, Outcome, Ruling, Rulings, Step};
-use crate::limiter::Outline;
-use crate::{Call, Error, Limiter};
+use crate::limiter::{Kind, Outline, Question, Terms};
+use crate::{Error, Limiter};
 
 /// One limit of an enforcer, and what is settled differently for it.
 #[derive(Clone)]
@@ -38,35 +38,27 @@ impl Rule {
 
     /// The question to the limiter, for the caller's key at that place.
     #[inline]
-    pub(super) fn call<'a>(
+    pub(super) fn question<'a>(
         &'a self,
         limiter: &'a Limiter,
         caller: &'a Caller<'_>,
         index: usize,
         cost: u64,
         step: Step,
-    ) -> Result<Call<'a>, Error> {
+    ) -> Result<Question<'a>, Error> {
         let Some(key) = caller.key(index) else { return Err(Error::NoKey) };
-        let call = match step {
-            Step::Take => limiter.limit(&self.limit, key),
-            Step::Look => limiter.check(&self.limit, key),
+        let kind = match step {
+            Step::Take => Kind::Limit,
+            Step::Look => Kind::Check,
             // A budget that is spread knows no debt.
-            Step::Charge if self.outline(limiter)?.is_spread => limiter.limit(&self.limit, key),
+            Step::Charge if self.outline(limiter)?.is_spread => Kind::Limit,
             // All who were let through in the meantime count, and are made up for later.
-            Step::Charge => limiter.reserve(&self.limit, key),
-            Step::GiveBack => limiter.refund(&self.limit, key),
+            Step::Charge => Kind::Reserve,
+            Step::GiveBack => Kind::Refund,
         };
-        let mut call = call.cost(cost);
-        if let Some(tier) = &self.quota {
-            call = call.quota(&tier.quota);
-        }
-        if let Some(policy) = self.on_store_error {
-            call = call.on_store_error(policy);
-        }
-        if let Some(address) = caller.address() {
-            call = call.address(address);
-        }
-        Ok(call)
+        let quota = self.quota.as_ref().map(|tier| &tier.quota);
+        let terms = Terms { quota, on_store_error: self.on_store_error, address: caller.address() };
+        Ok(Question { limiter, name: &self.limit, key, cost, kind, terms })
     }
 
     /// What the limit said, with the quota it was asked under.

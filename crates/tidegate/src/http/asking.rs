@@ -41,6 +41,7 @@ impl Asking {
     }
 
     /// Puts the outcome of an admitted request where its handler finds it, if that is wanted.
+    #[inline]
     pub fn tell_handler(&self, outcome: &Outcome, extensions: &mut Extensions) {
         if self.rate_limit.wants_extension() {
             extensions.insert(outcome.clone());
@@ -48,6 +49,7 @@ impl Asking {
     }
 
     /// Whether a response like this is to be charged for: [`charge`](Self::charge) is next then.
+    #[inline]
     pub fn is_charged(&self, status: StatusCode, headers: &HeaderMap) -> bool {
         self.rate_limit.charges(status, headers)
     }

@@ -4,10 +4,9 @@
 //! sends many requests too many should not cost more than who sends few.
 
 use http::StatusCode;
-use serde::Serializer;
 use tidegate_core::ceil_millis;
 
-use crate::enforce::{Outcome, Ruling, Rulings};
+use crate::enforce::{Outcome, Rulings};
 
 /// The status of an outcome that is not an admission.
 pub(super) fn status(outcome: &Outcome) -> StatusCode {
@@ -32,12 +31,13 @@ pub(super) fn body(outcome: &Outcome) -> String {
 
 fn limited(rulings: &Rulings) -> String {
     let wait = rulings.retry_after().map(ceil_millis);
-    let mut text = Vec::with_capacity(384);
-    text.extend_from_slice(if wait.is_some() { LATER } else { NEVER }.as_bytes());
-    let names = rulings.violated().map(Ruling::policy);
-    serde_json::Serializer::new(&mut text).collect_seq(names).expect("memory takes everything");
-    let mut text = String::from_utf8(text).expect("JSON is text");
-    text.push_str(r#","retry_after_ms":"#);
+    let mut text = String::with_capacity(384);
+    text.push_str(if wait.is_some() { LATER } else { NEVER });
+    for (index, ruling) in rulings.violated().enumerate() {
+        text.push_str(if index == 0 { "[" } else { "," });
+        push_quoted(&mut text, ruling.policy());
+    }
+    text.push_str(r#"],"retry_after_ms":"#);
     match wait {
         Some(wait) => {
             text.push_str(itoa::Buffer::new().format(wait));
@@ -46,6 +46,14 @@ fn limited(rulings: &Rulings) -> String {
         None => text.push_str(r#"null,"retryable":false}"#),
     }
     text
+}
+
+fn push_quoted(text: &mut String, name: &str) {
+    if name.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'"' && byte != b'\\') {
+        text.extend(["\"", name, "\""]);
+    } else {
+        text.push_str(&serde_json::to_string(name).expect("text is JSON"));
+    }
 }
 
 const LATER: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"detail":"Too many requests: try again after the time that is given.","violated-policies":"#;

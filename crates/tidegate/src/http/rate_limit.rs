@@ -177,15 +177,13 @@ impl RateLimit {
             Which::One(_) => None,
             Which::Picked(pick) => Some(pick(&incoming)),
         };
+        let address = client.map(|client| client.address());
         let caller = match &inner.keys {
-            Keys::Same(key) => key(&incoming).map(Caller::new),
-            Keys::Each(keys) => keys(&incoming).map(Caller::each),
+            Keys::Same(key) => key(&incoming).map(|key| Caller::of(key, address)),
+            Keys::Each(keys) => keys(&incoming).map(|keys| Caller::of_each(keys, address)),
         };
-        let stand_in = || client.map(|client| Caller::new(client.key().set_apart()));
-        let caller = caller.or_else(stand_in).map(|caller| match client {
-            Some(client) => caller.with_address(client.address()),
-            None => caller,
-        });
+        let stand_in = || client.map(|client| Caller::of(client.key().set_apart(), address));
+        let caller = caller.or_else(stand_in);
         let cost = inner.cost.as_ref().map_or(1, |cost| cost(&incoming));
         Some(Asking { rate_limit: self.clone(), picked, caller, cost })
     }
@@ -215,6 +213,12 @@ impl RateLimit {
     /// Whether the handler wants to know the outcome.
     pub(super) fn wants_extension(&self) -> bool {
         self.inner.extension
+    }
+
+    /// Whether there is anything to do when the response to an admitted request is known.
+    #[cfg(feature = "tower")]
+    pub(crate) fn has_last_word(&self) -> bool {
+        self.charges_later() || !self.inner.headers.is_silent()
     }
 
     /// Whether the charge waits for the response.

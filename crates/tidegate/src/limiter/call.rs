@@ -28,7 +28,7 @@ pub struct Call<'a> {
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Limit,
     Check,
     Reserve,
@@ -98,28 +98,6 @@ impl<'a> Call<'a> {
             inner.limits.with(|limits| now_under(limits, inner, name, key, *terms, checked_op(inner, *cost, *kind)));
     }
 
-    /// The same, with the window of the limit's quota.
-    #[inline]
-    pub(crate) fn now_with_window(&self) -> Option<Result<(Decision, Option<Duration>), Error>> {
-        match self.inner.limits.first() {
-            Some(limits) => self.with_window(limits, op_of(self.cost, self.kind)),
-            None => self.inner.limits.with(|limits| self.with_window(limits, self.checked_op())),
-        }
-    }
-
-    #[inline]
-    fn with_window(
-        &self,
-        limits: &Limits,
-        op: Result<Option<Op>, Error>,
-    ) -> Option<Result<(Decision, Option<Duration>), Error>> {
-        let (named, op) = match limits.get(self.name).and_then(|named| Ok((named, op?))) {
-            Ok((named, op)) => (named, op?),
-            Err(error) => return Some(Err(error)),
-        };
-        Some(self.asked(named, op).now(self.inner)?.map(|decision| (decision, named.window)))
-    }
-
     /// The operation, once nothing is wrong with it; none for an `acquire`.
     fn checked_op(&self) -> Result<Option<Op>, Error> {
         checked_op(self.inner, self.cost, self.kind)
@@ -182,7 +160,7 @@ fn now_under(
 }
 
 /// The operation; none for an `acquire`.
-fn checked_op(inner: &Inner, cost: u64, kind: Kind) -> Result<Option<Op>, Error> {
+pub(super) fn checked_op(inner: &Inner, cost: u64, kind: Kind) -> Result<Option<Op>, Error> {
     if inner.is_closed() {
         return Err(Error::Closed);
     }
@@ -190,7 +168,7 @@ fn checked_op(inner: &Inner, cost: u64, kind: Kind) -> Result<Option<Op>, Error>
 }
 
 #[inline(always)]
-fn op_of(cost: u64, kind: Kind) -> Result<Option<Op>, Error> {
+pub(super) fn op_of(cost: u64, kind: Kind) -> Result<Option<Op>, Error> {
     let cost = Cost::new(cost)?;
     Ok(match kind {
         Kind::Limit => Some(Op::Limit(cost)),

@@ -13,6 +13,7 @@ mod limits;
 mod look;
 mod normalize;
 mod outline;
+mod question;
 mod queue;
 mod route;
 mod spread;
@@ -32,11 +33,13 @@ pub use error::{BuildError, Error, UnknownLimit, Unsupported};
 pub use limit::{Limit, ShardBy};
 pub use normalize::Normalize;
 pub(crate) use outline::Outline;
+pub(crate) use question::Question;
+pub(crate) use terms::Terms;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) use {all::ask_all, decides::Decides};
 
 use crate::clock::Sleeper;
-use call::Kind;
+pub(crate) use call::Kind;
 use current::Current;
 use limits::Limits;
 use queue::Queues;

@@ -6,9 +6,9 @@ use tidegate_core::{OnStoreError, Quota};
 
 /// What one call has settled differently from its limit, or beside it.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Terms<'a> {
-    pub(super) quota: Option<&'a Quota>,
-    pub(super) on_store_error: Option<OnStoreError>,
+pub(crate) struct Terms<'a> {
+    pub(crate) quota: Option<&'a Quota>,
+    pub(crate) on_store_error: Option<OnStoreError>,
     /// Whom the deny lists look at as well as the key.
-    pub(super) address: Option<&'a IpAddr>,
+    pub(crate) address: Option<&'a IpAddr>,
 }

@@ -1,10 +1,12 @@
 //! Step by step beside the memory store, where the function has something special to do.
 
+use std::time::Duration;
+
 use tidegate::{
-    Cost, Key, MAX_COUNT, MemoryStore, OnStoreError, Op, Quota, Request, Scope, Testing, Timestamp, days, millis,
-    seconds,
+    Cost, Key, MAX_COUNT, MemoryStore, OnStoreError, Op, Quota, Request, Scope, Testing, Timestamp, days, hours,
+    millis, seconds,
 };
-use tidegate_testkit::oracle;
+use tidegate_testkit::{Random, oracle};
 
 use crate::support::{client, run, store_in, subject, unique};
 
@@ -66,6 +68,25 @@ fn numbers_whose_products_do_not_fit_in_64_bits() {
     }
 }
 
+/// A sliding window whose last bucket has more than can be multiplied by its length in 64 bits.
+#[test]
+fn a_weight_that_does_not_fit_in_64_bits() {
+    let (subject, memory) = (subject(&store_in(&unique("weight"))), MemoryStore::new());
+    let (length, quota) = (366 * 86_400_000_000, Quota::sliding_window(MAX_COUNT, days(366)).unwrap());
+    let (scope, key) = (subject.scope("weight", "a"), Key::from("u1"));
+    let begins = 1_700_000_000_000_000 / length * length;
+    // A tenth into the bucket nine tenths of the 200,000 count, which leaves no room for all but 145,000.
+    let asked = [(begins - 1, 200_000), (begins, 1), (begins + length / 10, MAX_COUNT - 145_000)];
+    let more = [(begins + length / 10, MAX_COUNT - 180_000), (begins + length / 10, MAX_COUNT - 180_002)];
+    for (at, cost) in asked.into_iter().chain(more) {
+        let (at, op) = (Timestamp::from_micros(at), Op::Limit(Cost::new(cost).unwrap()));
+        let request = Request { scope: &scope, key: &key, quota: &quota, op, on_store_error: OnStoreError::Closed };
+        let expected = run(memory.apply_at(&request, at)).unwrap().into_parts();
+        let found = run(subject.store().apply_at(&request, at)).unwrap().into_parts();
+        assert_eq!(found, expected, "{op:?} at {at:?}");
+    }
+}
+
 /// Windows begin at `start` plus whole periods, before the first of them too.
 #[test]
 fn times_before_the_start() {
@@ -80,5 +101,86 @@ fn times_before_the_start() {
             let found = run(subject.store().apply_at(&request, at)).unwrap().into_parts();
             assert_eq!(found, expected, "{at:?}");
         }
+    }
+}
+
+/// What is decided in one statement: at, before and after the end of a window, with a clock that goes back, and up to the
+/// last unit.
+#[test]
+fn one_statement_agrees_at_the_edges_of_windows() {
+    const PERIOD: u64 = 1_000;
+    let period = Duration::from_micros(PERIOD);
+    let start = Duration::from_micros(300);
+    let quotas = [
+        Quota::token_bucket(5, period).unwrap(),
+        Quota::token_bucket(7, period).unwrap().capacity(20).unwrap().max_debt(3).unwrap(),
+        Quota::fixed_window(5, period).unwrap(),
+        Quota::fixed_window(5, period).unwrap().capacity(12).unwrap().start(start).unwrap(),
+        Quota::sliding_window(5, period).unwrap(),
+        Quota::sliding_window(7, period).unwrap().start(start).unwrap().max_debt(3).unwrap(),
+        Quota::sliding_window(60, period).unwrap(),
+    ];
+    let store = store_in(&unique("edges"));
+    for (quota, seed) in quotas.iter().flat_map(|quota| (0..8).map(move |seed| (quota, seed))) {
+        let (subject, memory, mut random) = (subject(&store), MemoryStore::new(), Random::new(seed));
+        let (scope, key) = (subject.scope("edges", "a"), Key::from("u1"));
+        let most = u64::from(quota.parts().capacity);
+        let mut now = 1_700_000_000_000_000;
+        for step in 0..60 {
+            // To the last microsecond of a window, the first of the next, or one more; or anywhere, before what was too.
+            let shift = if random.below(2) == 0 { 0 } else { 300 };
+            now = match random.below(8) {
+                0..=3 => (now - shift) / PERIOD * PERIOD + shift + PERIOD * random.below(3) + random.below(3) - 1,
+                4 => now - random.below(PERIOD),
+                5 => now,
+                _ => now + random.below(PERIOD),
+            };
+            let cost = Cost::new(1 + random.below(if step % 4 == 0 { most + 2 } else { most.div_ceil(4) })).unwrap();
+            let op = match random.below(8) {
+                0 => Op::Check(cost),
+                1 => Op::Reserve(cost),
+                2 => Op::Refund(cost),
+                _ => Op::Limit(cost),
+            };
+            let request = Request { scope: &scope, key: &key, quota, op, on_store_error: OnStoreError::Closed };
+            let at = Timestamp::from_micros(now);
+            let expected = run(memory.apply_at(&request, at)).unwrap().into_parts();
+            let found = run(subject.store().apply_at(&request, at)).unwrap().into_parts();
+            assert_eq!(found, expected, "{quota:?}, seed {seed}, step {step} at {now}: {op:?}");
+        }
+    }
+}
+
+/// The step says by itself which way it went, so that nothing falls back to the slow one unseen.
+#[test]
+fn one_statement_is_enough_for_a_row_that_is_there_and_has_room() {
+    let (table, client) = (unique("once"), client());
+    let store = store_in(&table);
+    let (hour, at) = (3_600_000_000_i64, 1_700_000_000_000_000);
+    // What the step is told of each.
+    let told = [
+        (Quota::token_bucket(10, seconds(1)).unwrap(), [100_000, 1, 1 << 53, 0, 1]),
+        (Quota::fixed_window(10, hours(1)).unwrap(), [1 << 50, 10, hour, hour, 2]),
+        (Quota::sliding_window(10, hours(1)).unwrap(), [hour, hour, 1, 1 << 30, 3]),
+    ];
+    for (quota, [n1, n2, n3, n4, how]) in told {
+        let subject = subject(&store);
+        let (scope, key, op) = (subject.scope("once", "a"), Key::from("u1"), Op::Limit(Cost::ONE));
+        let request = Request { scope: &scope, key: &key, quota: &quota, op, on_store_error: OnStoreError::Closed };
+        assert!(run(subject.store().apply_at(&request, Timestamp::from_micros(at))).unwrap().allowed());
+        let ask = format!(
+            "SELECT (s).done FROM (SELECT {table}_step_v2(key, quota, $2, 10 - $2::bigint, {n1}, {n2}, {n3}, {n4}, {how}, $3, \
+             NULL, NULL, NULL) AS s FROM {table} WHERE key = $1) AS asked"
+        );
+        let name = format!("{}|u1", scope.as_str()).into_bytes();
+        let done = |units: i64, later: u64| -> i16 {
+            run(client.query_one(&ask, &[&name, &units, &((at + later) as i64)])).unwrap().get(0)
+        };
+        assert_eq!(done(2, 0), 3, "{quota:?}: room for it");
+        assert_eq!(done(7, 0), 3, "{quota:?}: all that is left");
+        assert_eq!(done(1, 0), 0, "{quota:?}: nothing is left");
+        // An hour later there is room again. A sliding window that enters its next bucket takes the other way.
+        assert_eq!(done(1, hour as u64), if how == 3 { 1 } else { 3 }, "{quota:?}: later");
+        assert_eq!(done(1, hour as u64), 3, "{quota:?}: and once more");
     }
 }

@@ -1,7 +1,7 @@
 //! Rows that are as good as new are forgotten, and no others.
 
 use tidegate::postgres::PostgresStore;
-use tidegate::{Limiter, Quota, hours, millis};
+use tidegate::{Algorithm, Limiter, Quota, days, hours, millis};
 use tidegate_servers::wait_until;
 
 use crate::support::{client, run, store_in, unique};
@@ -56,6 +56,49 @@ fn calls_sweep_a_little_now_and_then() {
     // The hundredth decision lets a batch be swept.
     take(&limiter, "long", 0..10);
     assert!(wait_until(|| rows(&table) == 10), "{} rows are left", rows(&table));
+}
+
+/// A row is kept until its key is as good as new, and not a microsecond less; when the clock is behind as well.
+#[test]
+fn a_row_is_kept_until_its_key_is_as_good_as_new() {
+    let (period, client) = (days(300), client());
+    let micros = period.as_micros() as i64;
+    // Where the time is in the state.
+    let quotas = [
+        (Quota::token_bucket(1, period).unwrap().capacity(9).unwrap(), 2),
+        (Quota::fixed_window(9, period).unwrap(), 2),
+        (Quota::sliding_window(9, period).unwrap(), 1),
+    ];
+    for (quota, place) in quotas {
+        let table = unique("kept");
+        let limiter = Limiter::builder().limit("l", quota).store(store_in(&table)).build().unwrap();
+        let take = || assert!(run(limiter.limit("l", "u").into_future()).unwrap().allowed());
+        take();
+        // A whole period behind.
+        let ahead = format!("UPDATE {table} SET state[{place}] = state[{place}] + $1");
+        let query = format!("SELECT state[{place}], expires_at FROM {table}");
+        let row = || run(client.query_one(&query, &[])).unwrap();
+        for behind in [0, micros] {
+            run(client.execute(&ahead, &[&behind])).unwrap();
+            let keep = |until: i64| {
+                run(client.execute(&format!("UPDATE {table} SET expires_at = $1"), &[&until])).unwrap();
+                take();
+                row().get::<_, i64>(1)
+            };
+            let (last, taken): (i64, i64) = (row().get(0), if behind == 0 { 1 } else { 3 });
+            let ends = last / micros * micros + micros;
+            // After the next two units, which are taken while this is looked at.
+            let good = match quota.algorithm() {
+                Algorithm::TokenBucket => last + (taken + 2) * micros,
+                Algorithm::FixedWindow => ends,
+                _ => ends + micros,
+            };
+            // A bucket gets something back while this goes on.
+            let about = if quota.algorithm() == Algorithm::TokenBucket { 60_000_000 } else { 0 };
+            assert_eq!(keep(good + about), good + about, "{quota:?}, {behind}: that is long enough");
+            assert!(keep(good - about - 1) > good, "{quota:?}, {behind}: that is not");
+        }
+    }
 }
 
 #[test]

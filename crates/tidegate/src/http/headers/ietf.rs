@@ -1,15 +1,14 @@
 //! `RateLimit-Policy` and `RateLimit` of draft-ietf-httpapi-ratelimit-headers-10.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::fmt::Write;
-use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use sfv::{Integer, ItemSerializer, KeyRef, ListSerializer, StringRef, key_ref};
-use tidegate_core::ceil_seconds;
+use tidegate_core::{Outlook, ceil_seconds};
 
 use crate::enforce::{Ruling, Rulings};
 
@@ -65,16 +64,34 @@ impl Fields {
         headers.append(LIMIT, self.limit(rulings));
     }
 
-    /// The value of `RateLimit`. Its parameters are numbers, which need no more than to be written, and it is as long as
-    /// its buffer, which becomes the value as it is: a request waits for this.
+    /// The value of `RateLimit`. Its parameters are numbers, which need no more than to be written; and the text is put
+    /// together in the same place every time, because a request waits for this.
     fn limit(&self, rulings: &Rulings) -> HeaderValue {
-        let limits = || self.limits.iter().zip(rulings.iter()).enumerate();
-        let room = limits().map(|(index, (limit, ruling))| limit.room(index, ruling)).sum();
-        let mut text = String::with_capacity(room);
-        limits().for_each(|(index, (limit, ruling))| limit.push(index, ruling, &mut text));
-        debug_assert_eq!(text.len(), room);
-        HeaderValue::from_maybe_shared(Bytes::from(text)).expect("a structured field is printable")
+        thread_local! {
+            static TEXT: Cell<String> = const { Cell::new(String::new()) };
+        }
+        let mut text = TEXT.take();
+        text.clear();
+        for (limit, ruling) in self.limits.iter().zip(rulings.iter()) {
+            if !text.is_empty() {
+                text.push_str(", ");
+            }
+            text.push_str(&limit.name);
+            let Outlook { remaining, next_after, .. } = ruling.decision().outlook();
+            push(&mut text, ";r=", remaining);
+            if let Some(next) = next_after {
+                push(&mut text, ";t=", ceil_seconds(next));
+            }
+        }
+        let value = HeaderValue::from_str(&text).expect("a structured field is printable");
+        TEXT.set(text);
+        value
     }
+}
+
+fn push(text: &mut String, key: &str, value: u64) {
+    text.push_str(key);
+    text.push_str(itoa::Buffer::new().format(value));
 }
 
 impl Limit {
@@ -90,34 +107,6 @@ impl Limit {
             && self.quantity == ruling.decision().limit()
             && self.window == ruling.window()
     }
-
-    /// Its part of `RateLimit`, the one at that place.
-    fn push(&self, index: usize, ruling: &Ruling, text: &mut String) {
-        if index > 0 {
-            text.push_str(NEXT);
-        }
-        text.push_str(&self.name);
-        for (key, value) in parameters(ruling) {
-            text.push_str(key);
-            text.push_str(itoa::Buffer::new().format(value));
-        }
-    }
-
-    /// How much [`push`](Self::push) writes.
-    fn room(&self, index: usize, ruling: &Ruling) -> usize {
-        let separator = if index > 0 { NEXT.len() } else { 0 };
-        let digits = |value: u64| value.checked_ilog10().unwrap_or(0) as usize + 1;
-        let parameters = parameters(ruling).map(|(key, value)| key.len() + digits(value));
-        separator + self.name.len() + parameters.sum::<usize>()
-    }
-}
-
-const NEXT: &str = ", ";
-
-fn parameters(ruling: &Ruling) -> impl Iterator<Item = (&'static str, u64)> {
-    let decision = ruling.decision();
-    let next = decision.next_after().map(|next| (";t=", ceil_seconds(next)));
-    iter::once((";r=", decision.remaining())).chain(next)
 }
 
 /// A name as a structured field can carry it: printable ASCII as it is, anything else percent-encoded.

@@ -70,6 +70,12 @@ impl LimitHeaders {
         self
     }
 
+    /// Whether nothing is ever said of an admitted request.
+    #[cfg(feature = "tower")]
+    pub(super) fn is_silent(&self) -> bool {
+        self.styles.is_empty()
+    }
+
     /// Writes what is to be said of an outcome. What a layer further in has said stays: it is listed as well where headers
     /// are lists, and counts where they are not unless there is less left here.
     pub fn write(&self, outcome: &Outcome, headers: &mut HeaderMap) {

@@ -9,6 +9,12 @@ const BRIEFLY: u64 = 0;
 const LOOKING: u64 = 1;
 const IN_FULL: u64 = 2;
 
+/// What the step takes in one statement when the row is there and has room: one of a token bucket, a fixed window, or a
+/// sliding window of one bucket.
+const BUCKET: i64 = 1;
+const FIXED: i64 = 2;
+const SLIDING: i64 = 3;
+
 /// A quota and an operation, as the function takes them.
 pub(super) struct Arguments {
     pub(super) quota: Vec<u8>,
@@ -38,17 +44,45 @@ impl Arguments {
     fn new(quota: &Quota, Taking { units, gives, room }: Taking, how: u64) -> Self {
         let parts = quota.parts();
         let (period, start) = (micros(parts.period), micros(parts.start));
+        let length = period / u64::from(parts.buckets);
+        // Added to a time, windows begin at multiples of their length.
+        let shift = |length: u64| length - start % length;
+        // The most that a state of one number says, and how often a grant is needed until that has come back.
+        let grants = |each: u64| NARROW as u64 / each + 1;
         // How much is compared, in sub-units.
         let most = u128::from(quota.unit()) * u128::from(units + room.unwrap_or(0));
-        let is_plain = |fits: bool| u64::from(fits && room.is_some() && !gives);
+        // How much times a length can still be compared.
+        let weighed = (1 << 62) / length;
+        let at_once = |how: i64, fits: bool| if fits && !gives && room.is_some() { how as u64 } else { 0 };
         let numbers = match parts.algorithm {
-            Algorithm::TokenBucket => [quota.unit(), quota.refill(), 1, 0, is_plain(most < NARROW)],
-            Algorithm::FixedWindow => [1, parts.rate.into(), period, start, is_plain(true)],
-            Algorithm::SlidingWindow => [period / u64::from(parts.buckets), start, parts.buckets.into(), 0, 0],
+            Algorithm::TokenBucket => {
+                [quota.unit(), quota.refill(), grants(quota.refill()), 0, at_once(BUCKET, most < NARROW)]
+            }
+            Algorithm::FixedWindow => {
+                let rate = parts.rate.into();
+                [grants(rate), rate, period, shift(period), at_once(FIXED, true)]
+            }
+            Algorithm::SlidingWindow => {
+                let fits = parts.buckets == 1 && room <= Some(weighed);
+                [length, shift(length), parts.buckets.into(), weighed, at_once(SLIDING, fits)]
+            }
             _ => [period, parts.rate.into(), how, 0, 0],
         };
         let units = if gives { -signed(units) } else { signed(units) };
         Arguments { quota: quota_bytes(quota), units, room: room.map_or(-1, signed), numbers: numbers.map(signed) }
+    }
+
+    /// Makes a state that was taken from in one statement what it was before, with what had come back until then.
+    pub(super) fn give_back(&self, state: &mut [i64]) {
+        let [unit, .., how] = self.numbers;
+        let (taken, from) = match how {
+            BUCKET => (self.units * unit, state.first_mut()),
+            SLIDING => (self.units, state.last_mut()),
+            _ => (self.units, state.first_mut()),
+        };
+        if let Some(from) = from {
+            *from -= taken;
+        }
     }
 }
 

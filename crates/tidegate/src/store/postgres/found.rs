@@ -6,7 +6,7 @@ use tidegate_core::{Quota, State, StoreError, StoreErrorKind, Timestamp};
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, Type};
 
-use super::arguments::signed;
+use super::arguments::{Arguments, signed};
 use crate::store::stored::{self, corrupt, read_quota};
 
 /// What became of an operation.
@@ -18,6 +18,8 @@ pub(super) enum Done {
     Written,
     /// Nothing: the state was written under another quota.
     Foreign,
+    /// The new state was written in one statement, and is what the answer has.
+    AtOnce,
 }
 
 impl Done {
@@ -26,6 +28,7 @@ impl Done {
             0 => Ok(Done::Nothing),
             1 => Ok(Done::Written),
             2 => Ok(Done::Foreign),
+            3 => Ok(Done::AtOnce),
             _ => Err(corrupt("the function's answer is not ours")),
         }
     }
@@ -47,9 +50,13 @@ impl Found {
     }
 
     /// The answer to a step: the time, what became of it, another quota and the state.
-    pub(super) fn step(row: &Row) -> Result<(Self, Done), StoreError> {
-        let Answer(now, done, quota, state) = read(row, 0)?;
-        Ok((Found { now: timestamp(now)?, quota, state }, Done::new(done)?))
+    pub(super) fn step(row: &Row, asked: &Arguments) -> Result<(Self, Done), StoreError> {
+        let Answer(now, done, quota, mut state): Answer<_, Option<Vec<i64>>> = read(row, 0)?;
+        let done = Done::new(done)?;
+        if let (Done::AtOnce, Some(state)) = (done, &mut state) {
+            asked.give_back(state);
+        }
+        Ok((Found { now: timestamp(now)?, quota, state }, done))
     }
 
     /// One of several answers.

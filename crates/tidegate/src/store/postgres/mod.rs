@@ -120,7 +120,8 @@ impl Asks {
         at: Option<Timestamp>,
     ) -> Result<Decision, StoreError> {
         let Request { quota, op, .. } = *request;
-        let Arguments { quota: under, units, room, numbers: told } = Arguments::one(quota, op);
+        let asked = Arguments::one(quota, op);
+        let [n1, n2, n3, n4, how] = &asked.numbers;
         let given = at.map(|at| signed(at.as_micros()));
         let mut carried = Carried::default();
         for _ in 0..ATTEMPTS {
@@ -129,10 +130,14 @@ impl Asks {
                     &self.statements.step,
                     &[
                         (&name, Type::BYTEA),
-                        (&under, Type::BYTEA),
-                        (&units, Type::INT8),
-                        (&room, Type::INT8),
-                        (&told.as_slice(), Type::INT8_ARRAY),
+                        (&asked.quota, Type::BYTEA),
+                        (&asked.units, Type::INT8),
+                        (&asked.room, Type::INT8),
+                        (n1, Type::INT8),
+                        (n2, Type::INT8),
+                        (n3, Type::INT8),
+                        (n4, Type::INT8),
+                        (how, Type::INT8),
                         (&given, Type::INT8),
                         (&carried.quota, Type::BYTEA),
                         (&carried.state, Type::INT8_ARRAY),
@@ -140,14 +145,14 @@ impl Asks {
                     ],
                 )
                 .await?;
-            let (found, done) = Found::step(&row)?;
+            let (found, done) = Found::step(&row, &asked)?;
             let mut state = found.state(quota, found.now)?;
             if done == Done::Foreign && !matches!(op, Op::Check(_)) {
                 carried = found.carried(&state);
                 continue;
             }
             let outcome = step(quota, &mut state, op, found.now);
-            return agreed(outcome.changed, done == Done::Written).map(|()| outcome.decision);
+            return agreed(outcome.changed, matches!(done, Done::Written | Done::AtOnce)).map(|()| outcome.decision);
         }
         Err(changing())
     }
@@ -213,7 +218,9 @@ impl Store for PostgresStore {
 impl tidegate_core::Testing for PostgresStore {
     async fn apply_at(&self, request: &Request<'_>, at: Timestamp) -> Result<Decision, StoreError> {
         let connection = self.connection().await?;
-        self.asks.decide(self.client(&connection), request, Some(at)).await
+        let decision = self.asks.decide(self.client(&connection), request, Some(at)).await;
+        connection.back();
+        decision
     }
 
     async fn apply_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<All, StoreError> {
@@ -221,7 +228,9 @@ impl tidegate_core::Testing for PostgresStore {
             return Ok(All::new(Vec::new()));
         }
         let connection = self.connection().await?;
-        self.asks.decide_all(self.client(&connection), requests, Some(at)).await
+        let all = self.asks.decide_all(self.client(&connection), requests, Some(at)).await;
+        connection.back();
+        all
     }
 
     async fn held_at(&self, at: Timestamp) -> Option<usize> {

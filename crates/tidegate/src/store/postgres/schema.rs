@@ -10,7 +10,7 @@ use super::found::read;
 use crate::store::table::TableName;
 
 /// The functions' version, in their names: a newer release makes its own beside them, and processes of both may run.
-const VERSION: &str = "v1";
+const VERSION: &str = "v2";
 
 /// The time, as the database tells it while a statement runs.
 const CLOCK: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
@@ -33,7 +33,7 @@ impl Statements {
         let fill = |text| fill(text, &table);
         Statements {
             look: fill(include_str!("sql/look.sql")),
-            step: fill("SELECT {step}($1, $2, $3, $4, $5, $6, $7, $8, $9)"),
+            step: fill("SELECT {step}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"),
             all: fill("SELECT {all}($1, $2, $3, $4, $5, $6, $7, $8, $9)"),
             forget: fill("SELECT {forget}($1)"),
             sweep: fill(include_str!("sql/sweep.sql")),

@@ -1,18 +1,23 @@
 //! A request that its service works on.
 
 use std::future::Future;
+use std::mem;
 use std::pin::Pin;
 #[cfg(feature = "macros")]
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use http::Response;
+use tidegate_core::BoxFuture;
 
 use super::Protocol;
 #[cfg(feature = "macros")]
 use super::scope::{self, Layer};
 use crate::enforce::Outcome;
 use crate::http::{Asking, RateLimit};
+
+/// A request that has been decided about.
+pub(super) type Decided = (Asking, Outcome);
 
 /// A request that its service works on, and what will have to be said of it.
 #[derive(Default)]
@@ -31,6 +36,16 @@ pub(super) enum Admitted {
 }
 
 impl Admitted {
+    /// A request that the layer's limits have admitted.
+    pub(super) fn by_layer(asking: Asking, outcome: Outcome) -> Self {
+        // An attribute may want to give back what was taken. Otherwise it is carried along only if there is something to say.
+        if cfg!(feature = "macros") || asking.rate_limit().has_last_word() {
+            Admitted::ByLayer(asking, outcome)
+        } else {
+            Admitted::Unasked
+        }
+    }
+
     /// A request that this layer leaves alone.
     pub(super) fn skipped(rate_limit: &RateLimit) -> Self {
         #[cfg(feature = "macros")]
@@ -47,6 +62,40 @@ impl Admitted {
         #[cfg(feature = "macros")]
         let _entered = scope::enter(self);
         response.poll(context)
+    }
+
+    /// Says in the response what is to be said of the request. False when it is to be [charged](Self::charge) for first.
+    pub(super) fn conclude<B>(&mut self, protocol: &impl Protocol<B>, response: &mut Response<B>) -> bool {
+        match self {
+            Admitted::Unasked => {}
+            Admitted::ByLayer(asking, outcome) => {
+                if asking.is_charged(response.status(), response.headers()) {
+                    match asking.charge_now() {
+                        Some(charged) => *outcome = charged,
+                        None => return false,
+                    }
+                }
+                tell(protocol, asking.rate_limit(), outcome, response);
+            }
+            #[cfg(feature = "macros")]
+            Admitted::Skipped(_) => {}
+            #[cfg(feature = "macros")]
+            Admitted::ByHandler(layer, told) => {
+                if let Some(outcome) = told.get() {
+                    tell(protocol, &layer.rate_limit, outcome, response);
+                }
+            }
+        }
+        true
+    }
+
+    /// Charges for it.
+    pub(super) fn charge(&mut self) -> BoxFuture<'static, Decided> {
+        let Admitted::ByLayer(asking, _) = mem::take(self) else { unreachable!("who was not asked is not charged") };
+        Box::pin(async move {
+            let outcome = asking.charge().await;
+            (asking, outcome)
+        })
     }
 }
 

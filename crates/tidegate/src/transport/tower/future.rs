@@ -1,7 +1,6 @@
 //! A response in the making.
 
 use std::future::Future;
-use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -11,8 +10,7 @@ use tidegate_core::BoxFuture;
 use tower_service::Service;
 
 use super::Protocol;
-use super::admitted::{Admitted, tell};
-use crate::enforce::Outcome;
+use super::admitted::{Admitted, Decided, tell};
 use crate::http::Asking;
 
 pin_project! {
@@ -27,9 +25,6 @@ pin_project! {
         protocol: P,
     }
 }
-
-/// A request that has been decided about.
-type Decided = (Asking, Outcome);
 
 pin_project! {
     #[project = StateProjection]
@@ -82,32 +77,20 @@ where
                     let (mut service, mut request) = *waits.take().expect(POLLED);
                     if outcome.is_allowed() {
                         asking.tell_handler(&outcome, request.extensions_mut());
-                        State::Serving { response: service.call(request), admitted: Admitted::ByLayer(asking, outcome) }
+                        State::Serving {
+                            response: service.call(request),
+                            admitted: Admitted::by_layer(asking, outcome),
+                        }
                     } else {
                         State::TurnedAway { response: Some(protocol.answer(asking.rate_limit(), &outcome)) }
                     }
                 }
                 StateProjection::Serving { response, admitted } => {
                     let mut response = ready!(admitted.poll(response, context))?;
-                    let (asking, outcome) = match mem::take(admitted) {
-                        Admitted::ByLayer(asking, outcome) => (asking, outcome),
-                        #[cfg(feature = "macros")]
-                        Admitted::ByHandler(layer, told) => {
-                            if let Some(outcome) = told.get() {
-                                tell(protocol, &layer.rate_limit, outcome, &mut response);
-                            }
-                            return Poll::Ready(Ok(response));
-                        }
-                        _ => return Poll::Ready(Ok(response)),
-                    };
-                    let is_charged = asking.is_charged(response.status(), response.headers());
-                    match if is_charged { asking.charge_now() } else { Some(outcome) } {
-                        Some(outcome) => {
-                            tell(protocol, asking.rate_limit(), &outcome, &mut response);
-                            return Poll::Ready(Ok(response));
-                        }
-                        None => State::Charging { charged: charged(asking), response: Some(response) },
+                    if admitted.conclude(protocol, &mut response) {
+                        return Poll::Ready(Ok(response));
                     }
+                    State::Charging { charged: admitted.charge(), response: Some(response) }
                 }
                 StateProjection::Charging { charged, response } => {
                     let (asking, outcome) = ready!(charged.as_mut().poll(context));
@@ -122,13 +105,6 @@ where
             this.state.set(next);
         }
     }
-}
-
-fn charged(asking: Asking) -> BoxFuture<'static, Decided> {
-    Box::pin(async move {
-        let outcome = asking.charge().await;
-        (asking, outcome)
-    })
 }
 
 const POLLED: &str = "polled after it was done";

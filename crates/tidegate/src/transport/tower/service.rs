@@ -47,7 +47,7 @@ where
         match asking.decide_now() {
             Some(outcome) if outcome.is_allowed() => {
                 asking.tell_handler(&outcome, request.extensions_mut());
-                let admitted = Admitted::ByLayer(asking, outcome);
+                let admitted = Admitted::by_layer(asking, outcome);
                 ResponseFuture::serving(self.service.call(request), admitted, protocol)
             }
             Some(outcome) => ResponseFuture::turned_away(protocol.answer(asking.rate_limit(), &outcome), protocol),

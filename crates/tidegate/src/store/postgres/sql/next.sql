@@ -41,8 +41,9 @@ BEGIN
   END IF;
   CASE get_byte(quota, 0) & 15
 
-  WHEN 0 THEN  -- token bucket: what is missing in sub-units, in one number or two; when. Told: unit, refill,
-            -- and fifth 1 when they are taken and one number is enough for all but what may be stored.
+  WHEN 0 THEN  -- token bucket: what is missing in sub-units, in one number or two; when. Told: unit, refill, after how long
+            -- one number's worth has come back, nothing, and 1 when units are taken and one number is enough for all but
+            -- what may be stored.
     IF numbers[5] = 1 AND coalesce(cardinality(state), 2) = 2 THEN
       missing := 0;
       IF state IS NOT NULL THEN
@@ -76,9 +77,10 @@ BEGIN
     END IF;
     span := least(div(wide, numbers[2]) + 1 + at - now, forever);
 
-  WHEN 1 THEN  -- fixed window: what is missing in units; when. Told: 1, rate, period, start.
+  WHEN 1 THEN  -- fixed window: what is missing in units; when. Told: after how many windows everything has come back, rate,
+            -- period, and what is added to a time so that windows begin at multiples of the period.
     at := greatest(now, state[2]);
-    inside := ((at - numbers[4]) % numbers[3] + numbers[3]) % numbers[3];
+    inside := (at + numbers[4]) % numbers[3];
     elapsed := at - coalesce(state[2], at);
     entered := CASE WHEN elapsed <= inside THEN 0 ELSE (elapsed - inside + numbers[3] - 1) / numbers[3] END;
     missing := coalesce(state[1], 0);
@@ -94,10 +96,11 @@ BEGIN
       span := least(((missing + numbers[2] - 1) / numbers[2])::numeric * numbers[3] - inside + at - now, forever);
     END IF;
 
-  WHEN 2 THEN  -- sliding window: when; what each bucket has seen, oldest first. Told: length of a bucket, start, buckets.
+  WHEN 2 THEN  -- sliding window: when; what each bucket has seen, oldest first. Told: length of a bucket, what is added to a
+            -- time so that buckets begin at multiples of that, buckets, and how much times the length fits in 62 bits.
     count := numbers[3] + 1;
     at := greatest(now, state[1]);
-    inside := ((at - numbers[2]) % numbers[1] + numbers[1]) % numbers[1];
+    inside := (at + numbers[2]) % numbers[1];
     elapsed := at - coalesce(state[1], at);
     entered := CASE WHEN elapsed <= inside THEN 0 ELSE (elapsed - inside + numbers[1] - 1) / numbers[1] END;
     IF state IS NULL OR entered >= count THEN

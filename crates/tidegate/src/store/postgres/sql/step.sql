@@ -1,43 +1,54 @@
 -- One operation on one key. Answers with the time, with what became of it (0 nothing was written, 1 it was, 2 nothing:
--- the state was written under another quota), and with what was found: null for a key that is as good as new, and the
--- quota only when it is another one.
+-- the state was written under another quota, 3 it was, and the state is what it is now), and with what was found: null
+-- for a key that is as good as new, and the quota only when it is another one.
 CREATE OR REPLACE FUNCTION {step}(
-  of_key bytea, under bytea, units bigint, room bigint, numbers bigint[], given bigint,
-  expected_quota bytea, expected bigint[], instead bigint[],
+  of_key bytea, under bytea, units bigint, room bigint, n1 bigint, n2 bigint, n3 bigint, n4 bigint, how bigint,
+  given bigint, expected_quota bytea, expected bigint[], instead bigint[],
   OUT now bigint, OUT done smallint, OUT found_quota bytea, OUT found_state bigint[]
 ) LANGUAGE plpgsql SET lock_timeout = '2s' AS $tidegate$
 DECLARE
+  ends bigint;  -- when the window ends that `now` is in, or the bucket of a sliding one
   stored_quota bytea;
   stored_state bigint[];
   stored_until bigint;
   is_stored boolean;
   result record;
 BEGIN
-  -- What nearly every decision on a bucket or a fixed window is, in one statement: it is there, has room, and is kept long
-  -- enough already. It is given back as it was at that time, with what had come back until then. Told: what a unit is,
-  -- what comes back in a step, how long a step is, where steps begin. (`numbers` of other algorithms are others.)
-  IF numbers[5] = 1 THEN
-    now := coalesce(given, {clock});
+  -- What nearly every decision is, in one statement: the row is there, has room, and is kept long enough already. Its
+  -- condition is the decision. Every expression costs more to set up than to work out, so there are as few as can be, and
+  -- the numbers are not in an array; what they are is said in the function above. No product passes 64 bits, in whatever
+  -- order the conditions are looked at.
+  now := coalesce(given, {clock});
+  IF how = 1 THEN  -- token bucket
     UPDATE {table} t SET state = ARRAY[
-        greatest(t.state[1] - least(
-          greatest((now - numbers[4]) / numbers[3] - (t.state[2] - numbers[4]) / numbers[3], 0),
-          t.state[1] / numbers[2] + 1
-        ) * numbers[2], 0) + units * numbers[1],
-        greatest(now, t.state[2])
+        greatest(t.state[1] - least(greatest(now - t.state[2], 0), n3) * n2, 0) + units * n1, greatest(now, t.state[2])
       ]
-      WHERE t.key = of_key AND t.quota = under AND cardinality(t.state) = 2 AND least(now, t.state[2]) >= numbers[4]
-        AND t.state[1] - least(
-          greatest((now - numbers[4]) / numbers[3] - (t.state[2] - numbers[4]) / numbers[3], 0),
-          t.state[1] / numbers[2] + 1
-        ) * numbers[2] <= room * numbers[1]
-        AND (given IS NOT NULL
-          OR (t.state[1] + units * numbers[1] + numbers[2] - 1) / numbers[2]
-            <= (t.expires_at - numbers[4]) / numbers[3] - (now - numbers[4]) / numbers[3])
-      RETURNING ARRAY[t.state[1] - units * numbers[1], t.state[2]] INTO found_state;
-    IF FOUND THEN
-      done := 1;
-      RETURN;
-    END IF;
+      WHERE t.key = of_key AND t.quota = under AND cardinality(t.state) = 2
+        AND t.state[1] - least(greatest(now - t.state[2], 0), n3) * n2 <= room * n1
+        AND (given IS NOT NULL OR (t.state[1] + units * n1) / n2 < t.expires_at - greatest(now, t.state[2]))
+      RETURNING t.state INTO found_state;
+  ELSIF how = 2 THEN  -- fixed window
+    ends := now - (now + n4) % n3 + n3;
+    UPDATE {table} t SET state = ARRAY[
+        greatest(t.state[1] - least(greatest(ends - 1 - t.state[2], 0) / n3, n1) * n2, 0) + units, greatest(now, t.state[2])
+      ]
+      WHERE t.key = of_key AND t.quota = under AND cardinality(t.state) = 2 AND t.state[2] < ends
+        AND t.state[1] - least(greatest(ends - 1 - t.state[2], 0) / n3, n1) * n2 <= room
+        AND (given IS NOT NULL OR (t.state[1] + units + n2 - 1) / n2 <= (t.expires_at - ends + n3) / n3)
+      RETURNING t.state INTO found_state;
+  ELSIF how = 3 THEN  -- sliding window of one bucket, still in the bucket in which it was written. When the clock is behind,
+                      -- a little too much is asked for, and what does not fit for that is looked at again below.
+    ends := now - (now + n2) % n1 + n1;
+    UPDATE {table} t SET state = ARRAY[greatest(now, t.state[1]), t.state[2], t.state[3] + units]
+      WHERE t.key = of_key AND t.quota = under AND cardinality(t.state) = 3
+        AND t.state[1] >= ends - n1 AND t.state[1] < ends AND t.state[2] <= n4
+        AND least(t.state[2], n4) * (ends - now) <= greatest(room - t.state[3], -1) * n1
+        AND (given IS NOT NULL OR ends + n1 <= t.expires_at)
+      RETURNING t.state INTO found_state;
+  END IF;
+  IF FOUND THEN
+    done := 3;
+    RETURN;
   END IF;
 
   -- What is found is read without a lock, and written only if it is still there. So a denial locks and writes nothing, and
@@ -62,7 +73,7 @@ BEGIN
       found_state := instead;
     END IF;
 
-    result := {next}(under, found_state, now, units, room, numbers);
+    result := {next}(under, found_state, now, units, room, ARRAY[n1, n2, n3, n4, how]);
     found_state := coalesce(result.shown, found_state);
     IF result.after IS NULL THEN
       done := 0;
