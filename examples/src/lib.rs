@@ -11,6 +11,9 @@ mod documents {
     #[doc = include_str!("../../CONTRIBUTING.md")]
     mod contributing {}
 
+    #[doc = include_str!("../../docs/http.md")]
+    mod http {}
+
     #[doc = include_str!("../../docs/redis.md")]
     mod redis {}
 

@@ -12,14 +12,8 @@ struct Example {
 
 impl Example {
     fn start(name: &str) -> Self {
-        // Examples are built beside the tests, and before them.
-        let program = std::env::current_exe().unwrap();
-        let program = program.ancestors().nth(2).unwrap().join("examples").join(name);
-        let mut child = Command::new(&program)
-            .arg("127.0.0.1:0")
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap_or_else(|error| panic!("{}: {error}; build the examples first", program.display()));
+        let run = ["run", "--quiet", "--package", "tidegate-examples", "--example", name, "--", "127.0.0.1:0"];
+        let mut child = Command::new(env!("CARGO")).args(run).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim().rsplit_once("http://").expect("how to try it").1.trim_end_matches('/').to_owned();

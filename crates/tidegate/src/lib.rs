@@ -83,23 +83,3 @@ pub use tidegate_macros::limit;
 pub use transport::grpc;
 #[cfg(feature = "tower")]
 pub use transport::tower;
-
-/// What the guides say compiles, where everything they speak of is there.
-#[cfg(all(doctest, feature = "axum", feature = "redis", feature = "sqlite", feature = "postgres", feature = "config"))]
-mod guides {
-    macro_rules! guides {
-        ($($name:ident $path:literal;)*) => { $(
-            #[doc = include_str!(concat!("../../../", $path))]
-            struct $name;
-        )* };
-    }
-
-    guides! {
-        Readme "README.md";
-        Clients "docs/clients.md";
-        Http "docs/http.md";
-        Postgres "docs/postgres.md";
-        Redis "docs/redis.md";
-        Sqlite "docs/sqlite.md";
-    }
-}

@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use sfv::{BareItem, List, ListEntry, Parser};
 use tidegate::enforce::{Caller, Enforcer, Outcome, Step};
@@ -24,9 +25,11 @@ pub fn headers(data: &[u8]) {
 
     let cost = 1 + u64::from(rate) / 2;
     let first = enforcer.ask_now(&caller, cost, Step::Take).expect("memory answers at once");
+    let denied = enforcer.ask_now(&caller, cost.max(1 + u64::from(rate) - cost), Step::Take);
     let last = enforcer.ask_now(&caller, 300, Step::Take).expect("memory answers at once");
     assert!(matches!(last, Outcome::Limited(_)), "{last:?}");
-    for outcome in [&first, &last] {
+    let denied = denied.expect("memory answers at once");
+    for outcome in [&first, &denied, &last] {
         let mut headers = HeaderMap::new();
         let styles = [HeaderStyle::Ietf, HeaderStyle::Draft03, HeaderStyle::Legacy];
         LimitHeaders::new(styles).write(outcome, &mut headers);
@@ -39,7 +42,18 @@ pub fn headers(data: &[u8]) {
         }
     }
 
-    let response = RateLimit::new(enforcer).answer(&last);
+    let limits = RateLimit::new(enforcer);
+    if let Outcome::Limited(rulings) = &denied
+        && let Some(wait) = rulings.retry_after()
+    {
+        let response = limits.answer(&denied);
+        let said = response.headers()["retry-after"].to_str().expect("digits").parse().expect("digits");
+        assert!(Duration::from_secs(said) >= wait && said >= 1 && said <= wait.as_secs() + 1, "{said} for {wait:?}");
+        let body: serde_json::Value = serde_json::from_str(response.body()).expect("JSON");
+        assert_eq!(body["retryable"], true);
+        assert!(Duration::from_millis(body["retry_after_ms"].as_u64().expect("a number")) >= wait);
+    }
+    let response = limits.answer(&last);
     let body: serde_json::Value = serde_json::from_str(response.body()).expect("JSON");
     assert_eq!(body["violated-policies"][0], *name);
     assert_eq!(body["retryable"], false, "more than the whole quota");

@@ -142,6 +142,9 @@ impl Enforcer {
     #[inline]
     pub fn ask_now(&self, caller: &Caller<'_>, cost: u64, step: Step) -> Option<Outcome> {
         let [rule] = &*self.inner.rules else { return None };
+        if !caller.fits(1) {
+            return Some(self.finish(caller, step, Err(Error::NoKey)));
+        }
         let window = Cell::new(None);
         let answer = match rule.question(&self.inner.limiter, caller, 0, cost, step) {
             Ok(question) => question.now(&window)?,
@@ -164,6 +167,9 @@ impl Enforcer {
 
     async fn ask_one(&self, rule: &Rule, caller: &Caller<'_>, cost: u64, step: Step) -> Result<Ruling, Error> {
         let limiter = &self.inner.limiter;
+        if !caller.fits(1) {
+            return Err(Error::NoKey);
+        }
         let decision = rule.question(limiter, caller, 0, cost, step)?.call().await?;
         rule.ruling(limiter, decision)
     }
@@ -176,15 +182,22 @@ impl Enforcer {
         let calls =
             rules.iter().enumerate().map(|(index, rule)| Ok(rule.question(limiter, caller, index, cost, step)?.call()));
         let calls = calls.collect::<Result<Vec<_>, Error>>()?;
-        let mut decisions = Vec::with_capacity(calls.len());
         if step == Step::Take {
-            decisions = limiter.all(calls).await?.into_decisions();
-        } else {
-            for call in calls {
-                decisions.push(call.await?);
+            let decisions = limiter.all(calls).await?.into_decisions();
+            return rules.iter().zip(decisions).map(|(rule, decision)| rule.ruling(limiter, decision)).collect();
+        }
+        let (mut rulings, mut failed) = (Vec::with_capacity(calls.len()), None);
+        for (rule, call) in rules.iter().zip(calls) {
+            match call.await {
+                Ok(decision) => rulings.push(rule.ruling(limiter, decision)?),
+                Err(error) => failed = failed.or(Some(error)),
             }
         }
-        rules.iter().zip(decisions).map(|(rule, decision)| rule.ruling(limiter, decision)).collect()
+        // A denial stands, whatever became of the other limits.
+        match failed {
+            Some(error) if rulings.iter().all(|ruling| ruling.decision().allowed()) => Err(error),
+            _ => Ok(rulings),
+        }
     }
 
     #[inline]
@@ -196,7 +209,8 @@ impl Enforcer {
             Err(error) => failed(limiter, rules, *shadow, error),
         };
         // Nobody is turned away by the others.
-        if matches!(step, Step::Take | Step::Look) || outcome.error().is_some() {
+        let is_asked = matches!(step, Step::Take | Step::Look);
+        if is_asked || outcome.error().is_some() || outcome.is_without_store() {
             hooks.tell(caller, &outcome);
         }
         outcome

@@ -88,12 +88,6 @@ impl Ruling {
         &self.policy
     }
 
-    /// The same, which all rulings of an enforcer on this limit share.
-    #[cfg(feature = "http")]
-    pub(crate) fn shared_policy(&self) -> &Arc<str> {
-        &self.policy
-    }
-
     /// In what time the quota it was decided by is full when it is empty. None when that is no whole number of
     /// microseconds.
     pub fn window(&self) -> Option<Duration> {

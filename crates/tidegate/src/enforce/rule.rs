@@ -96,12 +96,19 @@ impl Rule {
 #[cold]
 pub(super) fn failed(limiter: &Limiter, rules: &[Rule], shadow: bool, error: Error) -> Outcome {
     match error {
-        error if error.is_misuse() => Outcome::Invalid(error),
+        error if error.is_misuse() => invalid(error),
         Error::Store(_) => match rules.iter().map(|rule| rule.without_store(limiter, shadow)).collect() {
             Ok(Some(rulings)) => Outcome::of(Rulings::several(rulings)),
             Ok(None) => Outcome::Unavailable(error),
-            Err(error) => Outcome::Invalid(error),
+            Err(error) => invalid(error),
         },
         error => Outcome::Unavailable(error),
     }
+}
+
+/// A mistake in the program is told to whoever runs it, and not to the client.
+fn invalid(error: Error) -> Outcome {
+    #[cfg(feature = "tracing")]
+    tracing::error!(%error, "a limit could not be applied");
+    Outcome::Invalid(error)
 }

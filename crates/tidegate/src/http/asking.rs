@@ -4,8 +4,14 @@
 use std::net::IpAddr;
 
 use http::{Extensions, HeaderMap, StatusCode};
+#[cfg(all(feature = "macros", feature = "tower"))]
+use tidegate_core::Timestamp;
 
 use super::RateLimit;
+#[cfg(all(feature = "macros", feature = "tower"))]
+use crate::clock::{Clock, SystemClock};
+#[cfg(all(feature = "macros", feature = "tower"))]
+use crate::enforce::Ruling;
 use crate::enforce::{Caller, Enforcer, Outcome, Step};
 
 /// A request on its way through its limits: asked about before it goes on, and, where the charge waits for the response,
@@ -22,6 +28,9 @@ pub struct Asking {
     pub(super) picked: Option<Enforcer>,
     pub(super) caller: Option<Caller<'static>>,
     pub(super) cost: u64,
+    /// When it was begun with, for giving back.
+    #[cfg(all(feature = "macros", feature = "tower"))]
+    pub(super) begun: Timestamp,
 }
 
 impl Asking {
@@ -65,9 +74,13 @@ impl Asking {
         self.ask(Step::Charge).await
     }
 
-    /// Gives back what the request has taken by `outcome`, because something else decides about it.
-    pub async fn give_back(&self, outcome: &Outcome) {
-        if self.first_step() == Step::Take && outcome.is_ordinary() {
+    /// Gives back what the request has taken by `outcome`, because something else decides about it. Not when something
+    /// has come back by itself since then: together that could be more than the quota.
+    #[cfg(all(feature = "macros", feature = "tower"))]
+    pub(crate) async fn give_back(&self, outcome: &Outcome) {
+        let elapsed = SystemClock.now().since(self.begun);
+        let is_all_out = |ruling: &Ruling| ruling.decision().next_after().is_some_and(|next| elapsed < next);
+        if self.first_step() == Step::Take && outcome.is_ordinary() && outcome.rulings().iter().all(is_all_out) {
             self.ask(Step::GiveBack).await;
         }
     }

@@ -34,11 +34,11 @@ pub fn everybody() -> impl Fn(&Incoming<'_>) -> Option<Key<'static>> + Clone {
 }
 
 /// The value of a header, such as an API key that an outer layer has checked: a client can send any value it likes, and
-/// a new one for every request. None when there is not exactly one, and for one that is not text.
+/// a new one for every request. If there are several, the first, which is what `HeaderMap::get` has given to whoever
+/// checked it. None when there is none, and for one that is not text.
 pub fn header(name: HeaderName) -> impl Fn(&Incoming<'_>) -> Option<Key<'static>> + Clone {
     move |incoming| {
-        let mut values = incoming.headers().get_all(&name).iter();
-        let (Some(value), None) = (values.next(), values.next()) else { return None };
+        let value = incoming.headers().get(&name)?;
         Some(Key::from_parts([str::from_utf8(value.as_bytes()).ok()?]))
     }
 }

@@ -1,7 +1,6 @@
 //! What a service wants of its limits, for every transport that speaks HTTP.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::{HeaderMap, Response, StatusCode};
@@ -9,6 +8,8 @@ use tidegate_core::Key;
 
 use super::asking::Asking;
 use super::{Client, ClientAddress, ForwardingWarning, Incoming, LimitHeaders, answer, keys};
+#[cfg(all(feature = "macros", feature = "tower"))]
+use crate::clock::{Clock, SystemClock};
 use crate::enforce::{Caller, Enforcer, Outcome};
 
 type Of<T> = Arc<dyn Fn(&Incoming<'_>) -> T + Send + Sync>;
@@ -168,11 +169,11 @@ impl RateLimit {
     /// Begins with a request. None for one that is left alone.
     pub fn begin(&self, incoming: &Incoming<'_>) -> Option<Asking> {
         let inner = &*self.inner;
-        if inner.skip.as_ref().is_some_and(|skip| skip(incoming)) {
+        let client = self.client(incoming);
+        let incoming = incoming.with_client(client.as_ref());
+        if inner.skip.as_ref().is_some_and(|skip| skip(&incoming)) {
             return None;
         }
-        let client = incoming.peer().map(|peer| self.find(peer, incoming.headers()));
-        let incoming = incoming.with_client(client.as_ref());
         let picked = match &inner.enforcer {
             Which::One(_) => None,
             Which::Picked(pick) => Some(pick(&incoming)),
@@ -185,7 +186,14 @@ impl RateLimit {
         let stand_in = || client.map(|client| Caller::of(client.key().set_apart(), address));
         let caller = caller.or_else(stand_in);
         let cost = inner.cost.as_ref().map_or(1, |cost| cost(&incoming));
-        Some(Asking { rate_limit: self.clone(), picked, caller, cost })
+        Some(Asking {
+            rate_limit: self.clone(),
+            picked,
+            caller,
+            cost,
+            #[cfg(all(feature = "macros", feature = "tower"))]
+            begun: SystemClock.now(),
+        })
     }
 
     /// The response to a request that is turned away.
@@ -231,12 +239,15 @@ impl RateLimit {
         self.inner.charge_when.as_ref().is_some_and(|charge| charge(status, headers))
     }
 
-    fn find(&self, peer: IpAddr, headers: &HeaderMap) -> Client {
+    /// Who has sent a request, as far as that can be known.
+    #[inline]
+    pub(crate) fn client(&self, incoming: &Incoming<'_>) -> Option<Client> {
         let Inner { client_address, warning, .. } = &*self.inner;
+        let (peer, headers) = (incoming.peer()?, incoming.headers());
         if let Some(noticed) = warning.notice(client_address, peer, headers) {
             noticed.log();
         }
-        client_address.find(peer, headers)
+        Some(client_address.find(peer, headers))
     }
 
     fn with(mut self, change: impl FnOnce(&mut Inner)) -> Self {

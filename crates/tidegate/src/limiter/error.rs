@@ -20,8 +20,8 @@ pub enum Error {
     /// This limit cannot do that.
     #[error(transparent)]
     Unsupported(Box<Unsupported>),
-    /// Nobody knows who asks.
-    #[error("the request has no key, and no address of a client to stand in for one")]
+    /// Nobody knows who asks, or not every limit does.
+    #[error("the request has no key, or not one for each limit, and no address of a client to stand in for one")]
     NoKey,
     /// An attribute has no limiter to ask.
     #[error(

@@ -1,6 +1,8 @@
 //! What axum's handlers can ask for.
 
-use axum::extract::{FromRef, FromRequestParts};
+use std::convert::Infallible;
+
+use axum::extract::{FromRef, FromRequestParts, OptionalFromRequestParts};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 
@@ -12,8 +14,18 @@ impl<S: Sync> FromRequestParts<S> for Outcome {
     type Rejection = (StatusCode, &'static str);
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
-        const MISSING: &str = "No limit has handed over what it decided: the layer needs `RateLimit::extension`.";
+        const MISSING: &str = "No limit has handed over what it decided: the layer needs `RateLimit::extension`, and for \
+            requests that it skips the handler takes an `Option<Outcome>`.";
         parts.extensions.get::<Outcome>().cloned().ok_or((StatusCode::INTERNAL_SERVER_ERROR, MISSING))
+    }
+}
+
+/// None for a request that the layer has skipped.
+impl<S: Sync> OptionalFromRequestParts<S> for Outcome {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Infallible> {
+        Ok(parts.extensions.get::<Outcome>().cloned())
     }
 }
 
@@ -22,7 +34,7 @@ impl<S: Sync> FromRequestParts<S> for Limiter
 where
     Limiter: FromRef<S>,
 {
-    type Rejection = std::convert::Infallible;
+    type Rejection = Infallible;
 
     async fn from_request_parts(_: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
         Ok(Limiter::from_ref(state))

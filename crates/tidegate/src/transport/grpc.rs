@@ -76,7 +76,7 @@ fn limited(rulings: &Rulings) -> Status {
         false => (Code::ResourceExhausted, "quota exceeded"),
     };
     let mut status = Status::with_error_details(code, message, details);
-    // A value that is not a number tells clients that retry by themselves not to.
+    // A negative one tells clients that retry by themselves not to.
     let pushback = rulings.retry_after().map_or(AsciiMetadataValue::from_static("-1"), |wait| ceil_millis(wait).into());
     status.metadata_mut().insert(PUSHBACK, pushback);
     status

@@ -14,7 +14,7 @@ use tidegate::attribute::Refusal;
 use tidegate::enforce::Enforcer;
 use tidegate::http::{HeaderStyle, LimitHeaders, Peer, RateLimit};
 use tidegate::tower::RateLimitLayer;
-use tidegate::{Limit, Limiter, limit};
+use tidegate::{Clock, Limit, Limiter, Quota, SystemClock, limit, millis, minutes};
 use tidegate_testkit::block_on;
 use tokio::task::yield_now;
 use tower_service::Service;
@@ -181,6 +181,48 @@ fn a_skipped_handler_still_has_the_layers_limiter_and_settings() {
     assert_eq!(refused.status(), 429);
     assert_eq!(header(&refused, "ratelimit-remaining"), "0");
     assert_eq!(header(&refused, "ratelimit"), "");
+}
+
+#[test]
+fn a_skipped_handlers_deny_list_still_knows_the_client() {
+    let limiter = builder().limit("api", quota(9)).limit("login", quota(9)).deny("login", [CLIENT]).unwrap();
+    let limiter = limiter.build().unwrap();
+    let rate_limit = RateLimit::new((&limiter, "api")).skip(|incoming| incoming.uri().path().starts_with("/login"));
+    let app = routes().layer(RateLimitLayer::new(rate_limit));
+    assert_eq!(get(&app, "/login/alice").status(), 403);
+}
+
+#[test]
+fn nothing_is_given_back_once_something_has_come_back_by_itself() {
+    /// A handler that begins a while after the layer has taken, as one does that waits for a body.
+    async fn late(path: Path<String>) -> Result<String, Refusal> {
+        let start = SystemClock.now();
+        while SystemClock.now().since(start) < millis(2) {
+            yield_now().await;
+        }
+        login(path).await
+    }
+    let window = |period| Quota::fixed_window(9, period).unwrap();
+    let limits = builder().limit("short", window(millis(1))).limit("long", window(minutes(1)));
+    let limiter = limits.limit("login", quota(9)).build().unwrap();
+    for (limit, expected) in [("short", 8), ("long", 9)] {
+        let app = under(&limiter, limit, Router::new().route("/late/{user}", on_get(late)));
+        assert_eq!(get(&app, "/late/alice").status(), 200);
+        assert_eq!(left(&limiter, limit, CLIENT), expected, "{limit}");
+    }
+}
+
+#[test]
+fn a_refusal_under_two_layers_hides_only_the_nearer_one() {
+    let limiter = limiter(&[("outer", 9), ("inner", 9), ("login", 1)]);
+    let app = under(&limiter, "outer", under(&limiter, "inner", routes()));
+    get(&app, "/login/alice");
+    let refused = get(&app, "/login/alice");
+    let told: Vec<_> = refused.headers().get_all("ratelimit").iter().map(|value| value.to_str().unwrap()).collect();
+    assert!(
+        matches!(told[..], [login, outer] if login.starts_with("\"login\";r=0") && outer.starts_with("\"outer\";r=7")),
+        "{told:?}"
+    );
 }
 
 #[test]

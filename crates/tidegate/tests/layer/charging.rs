@@ -7,7 +7,8 @@ use axum::http::{HeaderMap, StatusCode};
 use tidegate::enforce::Enforcer;
 use tidegate::http::RateLimit;
 use tidegate::tower::RateLimitLayer;
-use tidegate::{Limit, Limiter, ManualClock, ShardBy, minutes, seconds};
+use tidegate::{Limit, Limiter, ManualClock, ShardBy, StoreError, StoreErrorKind, minutes, seconds};
+use tidegate_testkit::FaultyStore;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
@@ -138,4 +139,31 @@ async fn headers_can_say_what_is_charged() {
     assert_eq!(get_with(server.address, &[]).await.header("ratelimit"), Some(r#""api";r=2"#));
     assert_eq!(get_with(server.address, &["charge: 1"]).await.header("ratelimit"), Some(r#""api";r=0;t=60"#));
     assert_eq!(get_with(server.address, &[]).await.status, 429);
+}
+
+#[tokio::test]
+async fn a_deny_list_is_looked_at_although_the_store_of_another_limit_is_dead() {
+    let store = FaultyStore::new(memory(&clock()));
+    store.faults().fail(StoreError::new(StoreErrorKind::Unavailable, "unplugged"));
+    let limiter = Limiter::builder().limit("open", window(9)).limit("listed", window(9)).deny("listed", [ME]).unwrap();
+    let limiter = limiter.store(store).build().unwrap();
+    for enforcer in [Enforcer::new(&limiter, "open").and("listed"), Enforcer::new(&limiter, "listed").and("open")] {
+        assert_eq!(right(&login(enforcer).await).await.status, 403);
+    }
+}
+
+#[tokio::test]
+async fn a_charge_that_is_refused_says_nothing_about_coming_back() {
+    let limiter = limiter(window(1).max_debt(0).unwrap());
+    let barrier = Arc::new(Barrier::new(2));
+    let handler = || async move {
+        barrier.wait().await;
+        StatusCode::UNAUTHORIZED
+    };
+    let layer = RateLimitLayer::new(failed_logins(Enforcer::new(&limiter, "api")));
+    let server = Server::router(Router::new().fallback(handler).layer(layer)).await;
+    let (first, second) = tokio::join!(wrong(&server), wrong(&server));
+    for reply in [first, second] {
+        assert_eq!((reply.status, reply.header("retry-after")), (401, None), "{reply:?}");
+    }
 }

@@ -5,7 +5,7 @@ use axum::extract::FromRef;
 use axum::routing::get;
 use tidegate::Limiter;
 use tidegate::enforce::Outcome;
-use tidegate::http::RateLimit;
+use tidegate::http::{Incoming, RateLimit};
 use tidegate::tower::RateLimitLayer;
 
 use crate::clients;
@@ -37,7 +37,23 @@ async fn a_handler_to_which_nothing_was_handed_over_says_so() {
         let server = Server::router(router).await;
         let reply = clients::get(server.address).await;
         assert_eq!(reply.status, 500);
-        assert_eq!(reply.body, "No limit has handed over what it decided: the layer needs `RateLimit::extension`.");
+        assert!(reply.body.starts_with("No limit has handed over what it decided"), "{}", reply.body);
+    }
+}
+
+#[tokio::test]
+async fn a_handler_of_requests_that_are_skipped_takes_an_option() {
+    async fn remaining(outcome: Option<Outcome>) -> String {
+        outcome.map_or("skipped".to_owned(), |outcome| outcome.rulings()[0].decision().remaining().to_string())
+    }
+    // Who it is is known to `skip` as well.
+    let from_me = |incoming: &Incoming<'_>| incoming.client().is_some_and(|client| client.address().is_loopback());
+    let limiter = limiter(window(3));
+    for (skips, body) in [(false, "2"), (true, "skipped")] {
+        let limits = RateLimit::new((&limiter, "api")).extension().skip(move |incoming| skips && from_me(incoming));
+        let router = Router::new().route("/", get(remaining)).layer(RateLimitLayer::new(limits));
+        let server = Server::router(router).await;
+        assert_eq!(clients::get(server.address).await.body, body);
     }
 }
 

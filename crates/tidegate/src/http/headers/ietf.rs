@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::fmt::Write;
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
@@ -27,7 +26,7 @@ pub(super) struct Fields {
 
 #[derive(Debug)]
 struct Limit {
-    policy: Arc<str>,
+    policy: String,
     quantity: u64,
     window: Option<Duration>,
     /// Its name as the field has it, quoted and escaped.
@@ -98,14 +97,12 @@ impl Limit {
     fn of(ruling: &Ruling) -> Self {
         let name = printable(ruling.policy());
         let name = ItemSerializer::new().bare_item(StringRef::from_str(&name).expect("printable")).finish();
-        let (policy, quantity) = (Arc::clone(ruling.shared_policy()), ruling.decision().limit());
+        let (policy, quantity) = (ruling.policy().to_owned(), ruling.decision().limit());
         Limit { policy, quantity, window: ruling.window(), name }
     }
 
     fn is(&self, ruling: &Ruling) -> bool {
-        Arc::ptr_eq(&self.policy, ruling.shared_policy())
-            && self.quantity == ruling.decision().limit()
-            && self.window == ruling.window()
+        self.policy == ruling.policy() && self.quantity == ruling.decision().limit() && self.window == ruling.window()
     }
 }
 

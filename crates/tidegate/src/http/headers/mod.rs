@@ -2,6 +2,8 @@
 
 mod ietf;
 mod number;
+#[cfg(feature = "config")]
+mod settings;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -28,14 +30,15 @@ const LEGACY: [HeaderName; 3] = [
 
 /// Which headers tell clients about their limits: any number of families, [`HeaderStyle::Ietf`] unless said otherwise.
 ///
-/// Whatever is chosen, a denial that can be retried has a `Retry-After`.
+/// Whatever is chosen, a denial that can be retried has a `Retry-After`: [`RateLimit::answer`](super::RateLimit::answer)
+/// writes it.
 #[derive(Clone)]
 pub struct LimitHeaders {
     styles: Vec<HeaderStyle>,
     legacy_reset: LegacyReset,
     clock: Arc<dyn Clock>,
-    /// The fields of the first limits that were told of, which are all there are unless they are picked or replaced.
-    fields: Arc<OnceLock<Fields>>,
+    /// The fields of the first limits that were told of: more than one where limits are picked, replaced, or a handler's.
+    fields: Arc<[OnceLock<Fields>; 4]>,
 }
 
 impl Default for LimitHeaders {
@@ -86,19 +89,18 @@ impl LimitHeaders {
         if !matches!(outcome, Outcome::Denied(_)) && !outcome.is_without_store() {
             self.styles.iter().for_each(|style| self.write_style(*style, rulings, headers));
         }
-        if let Some(wait) = rulings.retry_after() {
-            // A wait of none would be no wait.
-            headers.insert(RETRY_AFTER, number(ceil_seconds(wait).max(1)));
-        }
     }
 
     fn write_style(&self, style: HeaderStyle, rulings: &Rulings, headers: &mut HeaderMap) {
         let reset = |ruling: &Ruling| ceil_seconds(ruling.decision().reset_after());
         match style {
-            HeaderStyle::Ietf => match self.fields.get_or_init(|| Fields::of(rulings)) {
-                fields if fields.fit(rulings) => fields.write(rulings, headers),
-                _ => Fields::of(rulings).write(rulings, headers),
-            },
+            HeaderStyle::Ietf => {
+                let mut kept = self.fields.iter().map(|fields| fields.get_or_init(|| Fields::of(rulings)));
+                match kept.find(|fields| fields.fit(rulings)) {
+                    Some(fields) => fields.write(rulings, headers),
+                    None => Fields::of(rulings).write(rulings, headers),
+                }
+            }
             HeaderStyle::Draft03 => write_three(DRAFT03, rulings.binding(), reset, headers),
             HeaderStyle::Legacy => {
                 write_three(LEGACY, rulings.binding(), |ruling| self.legacy_reset_of(ruling), headers)
@@ -115,6 +117,16 @@ impl LimitHeaders {
                 reset.as_micros().div_ceil(1_000_000)
             }
         }
+    }
+}
+
+/// When to come back, to a request that was denied and may.
+pub(super) fn write_retry_after(outcome: &Outcome, headers: &mut HeaderMap) {
+    if let Outcome::Limited(rulings) = outcome
+        && let Some(wait) = rulings.retry_after()
+    {
+        // A wait of none would be no wait.
+        headers.insert(RETRY_AFTER, number(ceil_seconds(wait).max(1)));
     }
 }
 

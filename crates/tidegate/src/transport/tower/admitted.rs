@@ -2,6 +2,8 @@
 
 use std::future::Future;
 use std::mem;
+#[cfg(feature = "macros")]
+use std::net::IpAddr;
 use std::pin::Pin;
 #[cfg(feature = "macros")]
 use std::sync::{Arc, OnceLock};
@@ -14,7 +16,7 @@ use super::Protocol;
 #[cfg(feature = "macros")]
 use super::scope::{self, Layer};
 use crate::enforce::Outcome;
-use crate::http::{Asking, RateLimit};
+use crate::http::{Asking, Incoming, RateLimit};
 
 /// A request that has been decided about.
 pub(super) type Decided = (Asking, Outcome);
@@ -27,7 +29,7 @@ pub(super) enum Admitted {
     Unasked,
     /// It was left alone by a layer whose settings are still good for a handler's attribute.
     #[cfg(feature = "macros")]
-    Skipped(RateLimit),
+    Skipped(RateLimit, Option<IpAddr>),
     /// The layer's limits have admitted it.
     ByLayer(Asking, Outcome),
     /// The handler's attribute decides in place of the layer, and writes down what.
@@ -47,12 +49,12 @@ impl Admitted {
     }
 
     /// A request that this layer leaves alone.
-    pub(super) fn skipped(rate_limit: &RateLimit) -> Self {
+    pub(super) fn skipped(rate_limit: &RateLimit, incoming: &Incoming<'_>) -> Self {
         #[cfg(feature = "macros")]
-        return Admitted::Skipped(rate_limit.clone());
+        return Admitted::Skipped(rate_limit.clone(), rate_limit.client(incoming).map(|client| client.address()));
         #[cfg(not(feature = "macros"))]
         {
-            let _ = rate_limit;
+            let _ = (rate_limit, incoming);
             Admitted::Unasked
         }
     }
@@ -78,7 +80,7 @@ impl Admitted {
                 tell(protocol, asking.rate_limit(), outcome, response);
             }
             #[cfg(feature = "macros")]
-            Admitted::Skipped(_) => {}
+            Admitted::Skipped(..) => {}
             #[cfg(feature = "macros")]
             Admitted::ByHandler(layer, told) => {
                 if let Some(outcome) = told.get() {
@@ -106,8 +108,9 @@ pub(super) fn tell<B>(
     outcome: &Outcome,
     response: &mut Response<B>,
 ) {
+    // The nearest layer leaves a refusal as it is; those above have limits of their own to tell of.
     #[cfg(feature = "macros")]
-    if response.extensions().get::<crate::attribute::IsRefusal>().is_some() {
+    if response.extensions_mut().remove::<crate::attribute::IsRefusal>().is_some() {
         return;
     }
     protocol.tell(rate_limit, outcome, response.headers_mut());

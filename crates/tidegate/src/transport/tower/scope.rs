@@ -65,8 +65,8 @@ impl Admitted {
     fn above(&mut self, replace: bool) -> Option<Above> {
         let layer = match self {
             Admitted::Unasked => return None,
-            Admitted::Skipped(rate_limit) => {
-                Layer { rate_limit: rate_limit.clone(), enforcer: rate_limit.enforcer().cloned(), address: None }
+            Admitted::Skipped(rate_limit, address) => {
+                Layer { rate_limit: rate_limit.clone(), enforcer: rate_limit.enforcer().cloned(), address: *address }
             }
             Admitted::ByLayer(asking, _) => Layer {
                 rate_limit: asking.rate_limit().clone(),

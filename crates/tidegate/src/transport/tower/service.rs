@@ -41,7 +41,7 @@ where
     fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
         let protocol = self.protocol.clone();
         let Some(asking) = self.rate_limit.begin(&Incoming::of(&request)) else {
-            let admitted = Admitted::skipped(&self.rate_limit);
+            let admitted = Admitted::skipped(&self.rate_limit, &Incoming::of(&request));
             return ResponseFuture::serving(self.service.call(request), admitted, protocol);
         };
         match asking.decide_now() {
