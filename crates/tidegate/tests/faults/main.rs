@@ -5,4 +5,5 @@
 mod load;
 mod on_postgres;
 mod on_redis;
+mod stalls;
 mod support;

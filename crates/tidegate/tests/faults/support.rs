@@ -11,6 +11,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 
 use crate::load::{Load, Log};
+use crate::stalls;
 
 /// What a key may have in a test: hardly anything comes back while it runs.
 pub(crate) const CAPACITY: u64 = 40;
@@ -48,6 +49,7 @@ pub(crate) struct Service<S> {
 
 impl<S: Store + 'static> Service<S> {
     pub(crate) fn over(store: S, timeout: Duration) -> Self {
+        stalls::watch();
         let resilience = Resilience::default().timeout(timeout).breaker(5, PAUSE).expected_replicas(REPLICAS);
         let store = Arc::new(resilience.build(store));
         let quota = Quota::token_bucket(1, days(300)).unwrap().capacity(CAPACITY).unwrap();
