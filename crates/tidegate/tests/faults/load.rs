@@ -48,6 +48,8 @@ struct Shared {
     stop: AtomicBool,
     /// How many calls a policy has answered so far.
     failed: AtomicU64,
+    /// How many calls the store has answered so far, under each policy.
+    served: [AtomicU64; OnStoreError::ALL.len()],
 }
 
 impl Load {
@@ -65,6 +67,17 @@ impl Load {
         let before = failed();
         fault();
         assert!(wait_until(|| failed() > before), "no call meets the fault");
+    }
+
+    /// Comes back when the store has decided about calls of every policy that began after this one.
+    pub(crate) fn is_served(&self) {
+        let served = || self.shared.served.iter().map(|served| served.load(Ordering::Relaxed));
+        // As many as there are callers may have begun before.
+        let enough: Vec<u64> = served().map(|served| served + CALLERS as u64 + 1).collect();
+        assert!(
+            wait_until(|| served().zip(&enough).all(|(served, enough)| served >= *enough)),
+            "the store does not decide"
+        );
     }
 
     /// What they have seen; none of them may have panicked, and no call may have hung.
@@ -89,6 +102,8 @@ async fn calls(limiter: Limiter, policy: OnStoreError, count: usize, from: usize
         let ended = Instant::now();
         let answer = Answer::of(policy, answer);
         shared.failed.fetch_add(matches!(answer, Answer::Policy { .. }).into(), Ordering::Relaxed);
+        let index = OnStoreError::ALL.iter().position(|other| *other == policy).expect("one of them");
+        shared.served[index].fetch_add(matches!(answer, Answer::Store { .. }).into(), Ordering::Relaxed);
         seen.push(Seen { policy, key, began, ended, answer });
         // Answers that need no waiting would keep everybody else from running.
         tokio::time::sleep(millis(4)).await;

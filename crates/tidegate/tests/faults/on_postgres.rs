@@ -62,7 +62,7 @@ fn connections_that_are_cut() {
     }
     service.resumes(&keys(1));
     let resumed = Instant::now();
-    pause(millis(200));
+    load.is_served();
     let log = load.stop();
     log.assert_served(resumed);
     log.assert_admitted_by_store(CAPACITY, |_| true);

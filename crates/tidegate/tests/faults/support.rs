@@ -83,7 +83,7 @@ impl<S: Store + 'static> Service<S> {
         come_back();
         self.resumes(&keys(1));
         let resumed = Instant::now();
-        pause(millis(200));
+        load.is_served();
         let log = load.stop();
         log.assert_away(noticed, away);
         log.assert_share(struck, away);

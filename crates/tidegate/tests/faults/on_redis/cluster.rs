@@ -2,11 +2,11 @@
 
 use std::future::IntoFuture;
 
-use tidegate::{OnStoreError, Reason, millis};
+use tidegate::{OnStoreError, Reason};
 use tokio::time::Instant;
 
 use super::server::{self, Cluster, wait_until};
-use crate::support::{CAPACITY, keys, pause, run};
+use crate::support::{CAPACITY, keys, run};
 
 const KEYS: usize = 12;
 
@@ -31,7 +31,7 @@ fn a_master_that_is_lost_and_failed_over() {
     let failed_over = Instant::now();
     service.resumes(&keys(KEYS));
     let resumed = Instant::now();
-    pause(millis(200));
+    load.is_served();
 
     let log = load.stop();
     for policy in OnStoreError::ALL {

@@ -10,7 +10,7 @@ use tidegate::{Cost, Key, OnStoreError, Op, Quota, Request, Scope, Store, hours,
 use tokio::time::Instant;
 
 use super::server::{self, Redis};
-use crate::support::{Answer, CAPACITY, pause, run, spawn};
+use crate::support::{Answer, CAPACITY, run, spawn};
 
 /// How many ask at once under each policy, and how often each of them.
 const CALLERS: usize = 8;
@@ -67,7 +67,7 @@ fn a_flush_keeps_nobody_waiting() {
     for _ in 0..100 {
         server.cli(&["SCRIPT", "FLUSH"]);
     }
-    pause(millis(200));
+    load.is_served();
     // Which also sees that no call has hung.
     let log = load.stop();
     assert!(stat(&server, "eval", "calls") > 0, "no call has met a flush");

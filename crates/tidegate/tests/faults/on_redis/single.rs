@@ -54,7 +54,7 @@ fn connections_that_are_cut() {
         service.resumes(&keys(1));
     }
     let resumed = Instant::now();
-    pause(millis(200));
+    load.is_served();
 
     let log = load.stop();
     log.assert_share(struck, resumed);
