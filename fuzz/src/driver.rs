@@ -5,6 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use tidegate_testkit::Random;
+
 /// How long, when nobody says otherwise.
 const SPAN: Duration = Duration::from_secs(5);
 /// The longest input.
@@ -53,7 +55,7 @@ pub fn drive(name: &str, target: fn(&[u8])) {
     let span = std::env::args().nth(1).map_or(SPAN, |seconds| Duration::from_secs(seconds.parse().expect("seconds")));
     let corpus = corpus(name);
     corpus.iter().for_each(|input| tried(name, target, input));
-    let (mut random, mut runs, start) = (Random(0), 0_u64, Instant::now());
+    let (mut random, mut runs, start) = (Random::new(0), 0_u64, Instant::now());
     while start.elapsed() < span {
         // The clock is read once in a while.
         for _ in 0..1_000 {
@@ -91,18 +93,18 @@ fn tried(name: &str, target: fn(&[u8]), input: &[u8]) {
 
 /// One of the inputs, changed here and there.
 fn changed(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
-    let mut input = corpus[random.below(corpus.len())].clone();
+    let mut input = corpus[below(random, corpus.len())].clone();
     for _ in 0..=random.below(6) {
-        let at = random.below(input.len() + 1);
-        let end = (at + random.below(8)).min(input.len());
+        let at = below(random, input.len() + 1);
+        let end = (at + below(random, 8)).min(input.len());
         match random.below(5) {
             0 => drop(input.drain(at..end)),
             1 => input.insert(at, random.next() as u8),
-            2 => drop(input.splice(at..end, WORDS[random.below(WORDS.len())].iter().copied())),
+            2 => drop(input.splice(at..end, WORDS[below(random, WORDS.len())].iter().copied())),
             3 => {
-                let other = &corpus[random.below(corpus.len())];
+                let other = &corpus[below(random, corpus.len())];
                 input.truncate(at);
-                input.extend_from_slice(&other[random.below(other.len() + 1)..]);
+                input.extend_from_slice(&other[below(random, other.len() + 1)..]);
             }
             _ => input.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 << random.below(8)),
         }
@@ -111,19 +113,6 @@ fn changed(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     input
 }
 
-/// splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound.max(1) as u64) as usize
-    }
+fn below(random: &mut Random, end: usize) -> usize {
+    random.below(end as u64) as usize
 }

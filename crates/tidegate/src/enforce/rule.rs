@@ -64,7 +64,7 @@ impl Rule {
     /// What the limit said, with the quota it was asked under.
     #[inline]
     pub(super) fn ruling(&self, limiter: &Limiter, decision: Decision) -> Result<Ruling, Error> {
-        Ok(self.ruling_in(limiter.outline(&self.limit)?.quota.window(), decision))
+        Ok(self.ruling_in(limiter.outline(&self.limit)?.window, decision))
     }
 
     /// The same, for a limit whose own quota has that window.
@@ -77,8 +77,8 @@ impl Rule {
     /// What would be said of a request that the broken store did not get to see. None when it is to be refused, which a
     /// limit in shadow mode never does.
     fn without_store(&self, limiter: &Limiter, shadow: bool) -> Result<Option<Ruling>, Error> {
-        let Outline { quota, on_store_error, shadow: is_shadow, .. } = self.outline(limiter)?;
-        let admitted = || self.ruling(limiter, Decision::admitted_without_store(quota.parts().capacity));
+        let Outline { capacity, on_store_error, shadow: is_shadow, .. } = self.outline(limiter)?;
+        let admitted = || self.ruling(limiter, Decision::admitted_without_store(capacity));
         // A store within `Resilience` has applied the policy already, and passes on the errors of limits that are closed. It
         // takes what is in there to limit in process, so without it only an open limit admits.
         (on_store_error == OnStoreError::Open || shadow || is_shadow).then(admitted).transpose()
@@ -86,7 +86,7 @@ impl Rule {
 
     fn outline(&self, limiter: &Limiter) -> Result<Outline, Error> {
         let mut outline = limiter.outline(&self.limit)?;
-        outline.quota = self.quota.map_or(outline.quota, |tier| tier.quota);
+        outline.capacity = self.quota.map_or(outline.capacity, |tier| tier.quota.parts().capacity);
         outline.on_store_error = self.on_store_error.unwrap_or(outline.on_store_error);
         Ok(outline)
     }

@@ -86,7 +86,7 @@ impl<'a> Call<'a> {
             return answer;
         };
         // Nobody has closed it, either.
-        now_under(limits, inner, name, &key, terms, op_of(cost, kind))
+        now_under(limits, inner, name, &key, terms, op_of(cost, kind), |_| {})
     }
 
     /// The rarer way, which writes its answer to a place of its own: were it to return it, the usual answer would have to
@@ -94,8 +94,8 @@ impl<'a> Call<'a> {
     #[inline(never)]
     fn now_replaced(&self, answer: &mut Option<Result<Decision, Error>>) {
         let Call { inner, name, key, cost, terms, kind } = self;
-        *answer =
-            inner.limits.with(|limits| now_under(limits, inner, name, key, *terms, checked_op(inner, *cost, *kind)));
+        let op = || checked_op(inner, *cost, *kind);
+        *answer = inner.limits.with(|limits| now_under(limits, inner, name, key, *terms, op(), |_| {}));
     }
 
     /// The operation, once nothing is wrong with it; none for an `acquire`.
@@ -103,7 +103,6 @@ impl<'a> Call<'a> {
         checked_op(self.inner, self.cost, self.kind)
     }
 
-    #[inline]
     pub(super) fn asked<'b>(&'b self, named: &'b Arc<Named>, op: Op) -> Asked<'b> {
         Asked { named, key: &self.key, terms: self.terms, op }
     }
@@ -140,19 +139,22 @@ impl<'a> Call<'a> {
     }
 }
 
+/// The answer without waiting, and to `found` the limit that gives it.
 #[inline(always)]
-fn now_under(
+pub(super) fn now_under(
     limits: &Limits,
     inner: &Arc<Inner>,
     name: &str,
     key: &Key<'_>,
     terms: Terms<'_>,
     op: Result<Option<Op>, Error>,
+    found: impl FnOnce(&Named),
 ) -> Option<Result<Decision, Error>> {
     let named = match limits.get(name) {
         Ok(named) => named,
         Err(error) => return Some(Err(error)),
     };
+    found(named);
     match op {
         Ok(op) => Asked { named, key, terms, op: op? }.now(inner),
         Err(error) => Some(Err(error)),

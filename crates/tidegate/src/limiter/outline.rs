@@ -1,6 +1,8 @@
 //! What others need to know of a limit to speak about it.
 
-use tidegate_core::{OnStoreError, Quota};
+use std::time::Duration;
+
+use tidegate_core::OnStoreError;
 
 use super::limits::Limits;
 use super::{Error, Limiter, ShardBy};
@@ -8,7 +10,8 @@ use super::{Error, Limiter, ShardBy};
 /// What others need to know of a limit to speak about it.
 #[derive(Clone, Copy)]
 pub(crate) struct Outline {
-    pub(crate) quota: Quota,
+    pub(crate) capacity: u32,
+    pub(crate) window: Option<Duration>,
     pub(crate) on_store_error: OnStoreError,
     pub(crate) is_spread: bool,
     pub(crate) shadow: bool,
@@ -16,9 +19,15 @@ pub(crate) struct Outline {
 
 impl Outline {
     fn of(limits: &Limits, name: &str) -> Result<Self, Error> {
-        let limit = &limits.get(name)?.limit;
-        let is_spread = limit.shards > 1 && limit.shard_by == ShardBy::Spread;
-        Ok(Outline { quota: limit.quota, on_store_error: limit.on_store_error, is_spread, shadow: limit.shadow })
+        let named = limits.get(name)?;
+        let limit = &named.limit;
+        Ok(Outline {
+            capacity: limit.quota.parts().capacity,
+            window: named.window,
+            on_store_error: limit.on_store_error,
+            is_spread: limit.shards > 1 && limit.shard_by == ShardBy::Spread,
+            shadow: limit.shadow,
+        })
     }
 }
 

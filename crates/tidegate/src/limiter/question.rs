@@ -3,11 +3,10 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use tidegate_core::{Decision, Key, Op};
+use tidegate_core::{Decision, Key};
 
-use super::call::{Kind, checked_op, op_of};
-use super::limits::Limits;
-use super::route::Asked;
+use super::call::{Kind, checked_op, now_under, op_of};
+use super::limits::Named;
 use super::terms::Terms;
 use super::{Call, Error, Limiter};
 
@@ -32,29 +31,15 @@ impl<'a> Question<'a> {
     /// [`Call::now`], which also leaves behind the window of the limit's quota.
     #[inline]
     pub(crate) fn now(&self, window: &Cell<Option<Duration>>) -> Option<Result<Decision, Error>> {
+        let Question { name, key, cost, kind, terms, .. } = *self;
         let inner = &self.limiter.inner;
+        let found = |named: &Named| window.set(named.window);
         match inner.limits.first() {
             // Nobody has closed it, either.
-            Some(limits) => self.under(limits, op_of(self.cost, self.kind), window),
-            None => inner.limits.with(|limits| self.under(limits, checked_op(inner, self.cost, self.kind), window)),
-        }
-    }
-
-    #[inline(always)]
-    fn under(
-        &self,
-        limits: &Limits,
-        op: Result<Option<Op>, Error>,
-        window: &Cell<Option<Duration>>,
-    ) -> Option<Result<Decision, Error>> {
-        let named = match limits.get(self.name) {
-            Ok(named) => named,
-            Err(error) => return Some(Err(error)),
-        };
-        window.set(named.window);
-        match op {
-            Ok(op) => Asked { named, key: self.key, terms: self.terms, op: op? }.now(&self.limiter.inner),
-            Err(error) => Some(Err(error)),
+            Some(limits) => now_under(limits, inner, name, key, terms, op_of(cost, kind), found),
+            None => inner
+                .limits
+                .with(|limits| now_under(limits, inner, name, key, terms, checked_op(inner, cost, kind), found)),
         }
     }
 }

@@ -7,13 +7,12 @@ use axum::http::{HeaderMap, StatusCode};
 use tidegate::enforce::Enforcer;
 use tidegate::http::RateLimit;
 use tidegate::tower::RateLimitLayer;
-use tidegate::{Limit, Limiter, ManualClock, ShardBy, StoreError, StoreErrorKind, minutes, seconds};
-use tidegate_testkit::FaultyStore;
+use tidegate::{Limit, Limiter, ManualClock, ShardBy, minutes, seconds};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use crate::clients::{Reply, get_with};
-use crate::support::{Elsewhere, ME, Server, builder, clock, left, limiter, memory, waiting_limiter, window};
+use crate::support::{Elsewhere, ME, Server, builder, clock, dead, left, limiter, memory, waiting_limiter, window};
 
 /// A login that succeeds for whoever knows the password, behind limits that count failed ones.
 async fn login(enforcer: Enforcer) -> Server {
@@ -143,10 +142,8 @@ async fn headers_can_say_what_is_charged() {
 
 #[tokio::test]
 async fn a_deny_list_is_looked_at_although_the_store_of_another_limit_is_dead() {
-    let store = FaultyStore::new(memory(&clock()));
-    store.faults().fail(StoreError::new(StoreErrorKind::Unavailable, "unplugged"));
     let limiter = Limiter::builder().limit("open", window(9)).limit("listed", window(9)).deny("listed", [ME]).unwrap();
-    let limiter = limiter.store(store).build().unwrap();
+    let limiter = limiter.store(dead()).build().unwrap();
     for enforcer in [Enforcer::new(&limiter, "open").and("listed"), Enforcer::new(&limiter, "listed").and("open")] {
         assert_eq!(right(&login(enforcer).await).await.status, 403);
     }

@@ -7,11 +7,10 @@ use axum::routing::get;
 use tidegate::enforce::{Caller, Enforcer, Outcome};
 use tidegate::http::RateLimit;
 use tidegate::tower::RateLimitLayer;
-use tidegate::{Limit, Limiter, OnStoreError, Reason, StoreError, StoreErrorKind};
-use tidegate_testkit::FaultyStore;
+use tidegate::{Limit, Limiter, OnStoreError, Reason};
 
 use crate::clients::{self, Reply};
-use crate::support::{ME, Server, builder, clock, left, limiter, memory, waiting_limiter, window};
+use crate::support::{ME, Server, builder, clock, dead, left, limiter, waiting_limiter, window};
 
 /// What the hooks were told, in order.
 #[derive(Clone, Default)]
@@ -44,9 +43,7 @@ impl Told {
 
 /// A limiter on a dead store.
 fn on_a_dead_store(limit: Limit) -> Limiter {
-    let store = FaultyStore::new(memory(&clock()));
-    store.faults().fail(StoreError::new(StoreErrorKind::Unavailable, "unplugged"));
-    Limiter::builder().limit("api", limit).store(store).build().unwrap()
+    Limiter::builder().limit("api", limit).store(dead()).build().unwrap()
 }
 
 fn limit(policy: OnStoreError) -> Limit {

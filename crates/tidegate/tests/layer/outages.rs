@@ -3,15 +3,12 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use tidegate::resilience::Resilience;
-use tidegate::{Limit, Limiter, ManualClock, OnStoreError, StoreError, StoreErrorKind, millis};
-use tidegate_testkit::{Faults, FaultyStore};
+use tidegate::{ManualClock, OnStoreError};
+use tidegate_testkit::Faults;
 use tokio::task::JoinHandle;
 
 use crate::clients::{self, Reply};
-use crate::support::{Server, clock, memory, until, window};
-
-const TIMEOUT: Duration = millis(20);
+use crate::support::{Server, TIMEOUT, breaking_limiter, unplugged, until};
 
 /// A limit of six a minute over a store that breaks on command; two replicas share it in an outage.
 struct Outage {
@@ -22,13 +19,7 @@ struct Outage {
 
 impl Outage {
     async fn new(policy: OnStoreError) -> Self {
-        let clock = clock();
-        let store = FaultyStore::new(memory(&clock));
-        let faults = store.faults();
-        // A breaker would soon leave the store alone; here every request meets it.
-        let resilience = Resilience::new(clock.clone()).timeout(TIMEOUT).breaker(1_000, millis(1)).expected_replicas(2);
-        let limit = Limit::new(window(6)).on_store_error(policy);
-        let limiter = Limiter::builder().limit("api", limit).store(resilience.build(store)).build().unwrap();
+        let (limiter, faults, clock) = breaking_limiter(policy);
         Outage { server: Server::behind((&limiter, "api")).await, faults, clock }
     }
 
@@ -55,7 +46,7 @@ impl Outage {
     }
 
     fn kill(&self) {
-        self.faults.fail(StoreError::new(StoreErrorKind::Unavailable, "unplugged"));
+        self.faults.fail(unplugged());
     }
 }
 

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use axum::Router;
 use tidegate::http::RateLimit;
+use tidegate::resilience::Resilience;
 use tidegate::tower::RateLimitLayer;
 use tidegate::{
-    All, Capabilities, Decision, Key, Limiter, LimiterBuilder, ManualClock, MemoryStore, Quota, Request, Store,
-    StoreError, Timestamp,
+    All, Capabilities, Decision, Key, Limit, Limiter, LimiterBuilder, ManualClock, MemoryStore, OnStoreError, Quota,
+    Request, Store, StoreError, StoreErrorKind, Timestamp, millis,
 };
+use tidegate_testkit::{Faults, FaultyStore};
 use tokio::net::TcpListener;
 use tokio::task::{AbortHandle, yield_now};
 
@@ -39,6 +41,33 @@ pub(crate) fn limiter(quota: Quota) -> Limiter {
 /// The same on a store that does not answer at once.
 pub(crate) fn waiting_limiter(quota: Quota) -> Limiter {
     Limiter::builder().limit("api", quota).store(Elsewhere(memory(&clock()))).build().unwrap()
+}
+
+/// A limiter with the one limit `api` of six a minute, over a store that breaks on command; two replicas share it in an
+/// outage. Time stands still but for what is advanced.
+pub(crate) fn breaking_limiter(policy: OnStoreError) -> (Limiter, Faults, ManualClock) {
+    let clock = clock();
+    let store = FaultyStore::new(memory(&clock));
+    let faults = store.faults();
+    // A breaker would soon leave the store alone; here every request meets it.
+    let resilience = Resilience::new(clock.clone()).timeout(TIMEOUT).breaker(1_000, millis(1)).expected_replicas(2);
+    let limit = Limit::new(window(6)).on_store_error(policy);
+    let limiter = Limiter::builder().limit("api", limit).store(resilience.build(store)).build().unwrap();
+    (limiter, faults, clock)
+}
+
+/// How long such a store is waited for.
+pub(crate) const TIMEOUT: Duration = millis(20);
+
+/// A store that is dead.
+pub(crate) fn dead() -> FaultyStore<MemoryStore> {
+    let store = FaultyStore::new(memory(&clock()));
+    store.faults().fail(unplugged());
+    store
+}
+
+pub(crate) fn unplugged() -> StoreError {
+    StoreError::new(StoreErrorKind::Unavailable, "unplugged")
 }
 
 /// `rate` in a minute, refilled continuously.

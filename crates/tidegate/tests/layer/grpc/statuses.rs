@@ -1,19 +1,14 @@
 //! Every outcome that is not an admission has a status of its own.
 
-use std::time::Duration;
-
 use tidegate::enforce::Enforcer;
 use tidegate::http::RateLimit;
-use tidegate::resilience::Resilience;
-use tidegate::{Limit, Limiter, ManualClock, OnStoreError, StoreError, StoreErrorKind, millis};
-use tidegate_testkit::{Faults, FaultyStore};
+use tidegate::{ManualClock, OnStoreError};
+use tidegate_testkit::Faults;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
 use super::{Client, is_serving, serve};
-use crate::support::{ME, Server, builder, clock, left, limiter, memory, until, window};
-
-const TIMEOUT: Duration = millis(20);
+use crate::support::{ME, Server, TIMEOUT, breaking_limiter, builder, clock, left, limiter, unplugged, until, window};
 
 /// The status of a call that says nothing about when to retry.
 async fn status(limits: impl Into<RateLimit>) -> Status {
@@ -59,17 +54,8 @@ async fn an_unknown_limit_is_internal_and_nothing_leaks() {
 
 /// The health service over a store that breaks on command.
 async fn breaking(policy: OnStoreError) -> (Server, Faults, ManualClock) {
-    let clock = clock();
-    let store = FaultyStore::new(memory(&clock));
-    let faults = store.faults();
-    let resilience = Resilience::new(clock.clone()).timeout(TIMEOUT).breaker(1_000, millis(1)).expected_replicas(2);
-    let limit = Limit::new(window(6)).on_store_error(policy);
-    let limiter = Limiter::builder().limit("api", limit).store(resilience.build(store)).build().unwrap();
+    let (limiter, faults, clock) = breaking_limiter(policy);
     (serve(Enforcer::new(&limiter, "api")).await, faults, clock)
-}
-
-fn unplugged() -> StoreError {
-    StoreError::new(StoreErrorKind::Unavailable, "unplugged")
 }
 
 #[tokio::test]
