@@ -79,11 +79,7 @@ impl Ask {
         if let Some(above) = above {
             enforcer = enforcer.with_hooks_of(above);
         }
-        let mut caller = Caller::new(self.key);
-        if let Some(address) = address {
-            caller = caller.with_address(address);
-        }
-        enforcer.ask(&caller, self.cost, Step::Take).await
+        enforcer.ask(&Caller::of(self.key, address), self.cost, Step::Take).await
     }
 }
 
