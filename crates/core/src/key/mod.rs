@@ -9,7 +9,7 @@ use std::hash::{Hash, Hasher};
 
 use crate::hash::stable_hash;
 use part::digits;
-use text::{SEPARATOR, Text, is_mark, is_plain, unescape};
+use text::{APART, SEPARATOR, Text, is_escaped, is_mark, is_plain, is_shard, unescape};
 
 /// How much fits in a key without a heap allocation, when it cannot be borrowed.
 const INLINE: usize = 62;
@@ -76,6 +76,43 @@ impl Key<'static> {
                 text.push_part(second.as_ref());
                 parts.for_each(|part| text.push_part(part.as_ref()));
                 text.finish(Shape::Text)
+            }
+        }
+    }
+
+    /// The key whose [text](Key::to_text) this is; none for a text that no key has.
+    ///
+    /// ```
+    /// # use tidegate_core::Key;
+    /// let key = Key::from(("tenant|a", 7_u64));
+    /// assert_eq!(Key::from_text(&key.to_text()), Some(key));
+    /// assert_eq!(Key::from_text("50%"), None);
+    /// ```
+    pub fn from_text(text: &str) -> Option<Self> {
+        if text.is_empty() {
+            return Some(Key::GLOBAL);
+        }
+        // A shard is a shard of whatever is before it, which may be of everybody: nothing.
+        let (key, shard) = match text.rsplit_once(SEPARATOR as char) {
+            Some((key, last)) if is_shard(last) => (Some(key), true),
+            _ if is_shard(text) => (None, true),
+            _ => (Some(text), false),
+        };
+        let pieces: Vec<&str> = key.filter(|key| !key.is_empty()).into_iter().flat_map(|key| key.split('|')).collect();
+        let is_well_formed = |(index, piece): (usize, &&str)| match *piece {
+            // Of everybody, set apart.
+            "" => index > 0 && pieces[index - 1] == APART,
+            piece => piece == APART || is_escaped(piece),
+        };
+        if !pieces.iter().enumerate().all(is_well_formed) || pieces.last() == Some(&APART) {
+            return None;
+        }
+        match (&*pieces, shard) {
+            ([only], false) => Some(Key::one(&unescape(only))),
+            _ => {
+                let mut whole = Text::new();
+                whole.push_raw(text.as_bytes());
+                Some(whole.finish(Shape::Text))
             }
         }
     }
@@ -148,7 +185,7 @@ impl<'a> Key<'a> {
     pub fn set_apart(&self) -> Key<'static> {
         let mut text = Text::new();
         // A user's `%` is written `%25`, and a shard is `%s`.
-        text.push_raw(b"%a");
+        text.push_raw(APART.as_bytes());
         text.push_raw(&[SEPARATOR]);
         text.push_key(self);
         text.finish(Shape::Text)
@@ -310,7 +347,27 @@ mod tests {
             let key = Key::from_parts(parts).set_apart();
             assert!(!seen.contains_key(&*key.to_text()), "{parts:?}");
             assert_eq!(key.parts().skip(1).collect::<Vec<_>>(), *parts);
+            assert_eq!(Key::from_text(&key.to_text()), Some(key.clone()));
             assert!(apart.insert(key), "{parts:?}");
+        }
+        let everybody = Key::GLOBAL.set_apart();
+        let special = [
+            Key::GLOBAL,
+            Key::shard(7),
+            Key::from("a").with_shard(0),
+            Key::GLOBAL.with_shard(0),
+            Key::from("").with_shard(1),
+            Key::from(("a", "b")).and(&Key::from("c").set_apart()).with_shard(2),
+            everybody.and(&Key::from("a")),
+            everybody.with_shard(3),
+            everybody,
+        ];
+        for key in seen.values().map(Key::from_parts).chain(special) {
+            assert_eq!(Key::from_text(&key.to_text()), Some(key));
+        }
+        for nobodys in ["%7", "%a", "%ax", "a|%a", "%s", "%s07", "%s1|b", "%s4294967296", "a||b", "|", "a|", "%%", "a%"]
+        {
+            assert_eq!(Key::from_text(nobodys), None, "{nobodys}");
         }
         assert!(!seen.contains_key(&*Key::GLOBAL.to_text()));
         for parts in seen.values() {

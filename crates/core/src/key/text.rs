@@ -8,6 +8,8 @@ use super::{Bytes, INLINE, Key, Shape};
 /// Between the parts of a key's text.
 pub(super) const SEPARATOR: u8 = b'|';
 const ESCAPE: u8 = b'%';
+/// Before a key that is set apart.
+pub(super) const APART: &str = "%a";
 
 /// Whether a part is its own escaped text.
 pub(super) fn is_plain(part: &str) -> bool {
@@ -22,10 +24,22 @@ pub(super) fn unescape(part: &str) -> Cow<'_, str> {
     }
 }
 
+/// Whether a piece of a text between two separators is what a part is written as.
+pub(super) fn is_escaped(piece: &str) -> bool {
+    let mut after_escapes = piece.split(ESCAPE as char).skip(1);
+    piece == "%" || (!piece.is_empty() && after_escapes.all(|after| after.starts_with("7c") || after.starts_with("25")))
+}
+
 /// Whether a piece of a text between two separators is a mark of this crate's: a user's `%` is written `%25`, and its `|`
 /// is written `%7c`.
 pub(super) fn is_mark(piece: &str) -> bool {
-    piece.starts_with("%a") || piece.starts_with("%s")
+    piece == APART || is_shard(piece)
+}
+
+/// Whether a piece of a text says which part of a budget is meant.
+pub(super) fn is_shard(piece: &str) -> bool {
+    let index = piece.strip_prefix("%s");
+    index.is_some_and(|index| index.parse::<u32>().is_ok_and(|number| number.to_string() == index))
 }
 
 /// A key being written: in place while it is short, on the heap when it grows.
