@@ -1,5 +1,6 @@
 //! How a limiter is made.
 
+use std::mem;
 use std::sync::Arc;
 
 use tidegate_core::{DynStore, Store};
@@ -80,14 +81,8 @@ impl LimiterBuilder {
     }
 
     /// The limiter, or what is wrong with it.
-    pub fn build(self) -> Result<Limiter, BuildError> {
-        let mut limits = Limits::new(Shared { prefix: self.prefix, deny: self.deny_all });
-        for (name, limit) in self.limits {
-            limits.add(name, limit)?;
-        }
-        for (name, list) in self.deny {
-            limits.deny(&name, list)?;
-        }
+    pub fn build(mut self) -> Result<Limiter, BuildError> {
+        let limits = self.take_limits()?;
         #[cfg(feature = "tokio")]
         let default_sleeper: Option<Arc<dyn Sleeper>> = Some(Arc::new(crate::clock::TokioSleeper));
         #[cfg(not(feature = "tokio"))]
@@ -98,5 +93,18 @@ impl LimiterBuilder {
             self.sleeper.or(default_sleeper),
             self.seed,
         ))
+    }
+
+    /// The limits, ready to be asked.
+    pub(super) fn take_limits(&mut self) -> Result<Limits, BuildError> {
+        let shared = Shared { prefix: mem::take(&mut self.prefix), deny: mem::take(&mut self.deny_all) };
+        let mut limits = Limits::new(shared);
+        for (name, limit) in self.limits.drain(..) {
+            limits.add(name, limit)?;
+        }
+        for (name, list) in self.deny.drain(..) {
+            limits.deny(&name, list)?;
+        }
+        Ok(limits)
     }
 }

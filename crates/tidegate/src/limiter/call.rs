@@ -99,7 +99,7 @@ impl<'a> Call<'a> {
     }
 
     /// The operation, once nothing is wrong with it; none for an `acquire`.
-    fn checked_op(&self) -> Result<Option<Op>, Error> {
+    pub(super) fn checked_op(&self) -> Result<Option<Op>, Error> {
         checked_op(self.inner, self.cost, self.kind)
     }
 

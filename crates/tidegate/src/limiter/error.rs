@@ -42,12 +42,14 @@ pub enum Error {
 
 /// There is no limit of that name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no limit named {name:?}: expected one of {}", known.join(", "))]
+#[error("there is no limit named {name:?}: expected one of {}{}", known.join(", "), if *more > 0 { ", ..." } else { "" })]
 pub struct UnknownLimit {
     /// The name that was asked for.
     pub name: String,
-    /// The names there are.
+    /// Names there are: all of them, or a few when there are many.
     pub known: Vec<String>,
+    /// How many there are beside those.
+    pub more: usize,
 }
 
 /// A limit was asked for something it cannot do.

@@ -67,6 +67,8 @@ pub(super) struct Limits {
     shared: Shared,
     /// A power of two of places, at most half of them taken: a name is in the first free one from its word's place on.
     places: Box<[Place]>,
+    /// How many of them are taken.
+    taken: usize,
 }
 
 /// The word of a name and the limit of that name, if there is one.
@@ -74,7 +76,7 @@ type Place = Option<(u64, Arc<Named>)>;
 
 impl Limits {
     pub(super) fn new(shared: Shared) -> Self {
-        Limits { shared, places: Box::default() }
+        Limits { shared, places: Box::default(), taken: 0 }
     }
 
     pub(super) fn add(&mut self, name: String, limit: Limit) -> Result<(), BuildError> {
@@ -138,47 +140,71 @@ impl Limits {
 
     /// Puts a limit in its place, or in the place of the one that had its name.
     fn put(&mut self, named: Named) {
-        let mut all: Vec<_> = self.all().filter(|known| known.name() != named.name()).cloned().collect();
-        all.push(Arc::new(named));
-        let mut places = vec![None; (all.len() * 2).next_power_of_two()];
-        let mask = places.len() - 1;
-        for named in all {
-            let word = word(named.name());
-            let mut place = place_of(word) & mask;
-            while places[place].is_some() {
-                place = (place + 1) & mask;
-            }
-            places[place] = Some((word, named));
+        if self.find(named.name()).is_none() {
+            self.taken += 1;
         }
-        self.places = places.into();
+        if self.taken * 2 > self.places.len() {
+            let places = vec![None; (self.taken * 2).next_power_of_two()];
+            let before = std::mem::replace(&mut self.places, places.into());
+            before.into_iter().flatten().for_each(|(_, named)| self.put_in_place(named));
+        }
+        self.put_in_place(Arc::new(named));
+    }
+
+    /// There is room.
+    fn put_in_place(&mut self, named: Arc<Named>) {
+        let word = word(named.name());
+        let mask = self.places.len() - 1;
+        let mut place = place_of(word) & mask;
+        while self.places[place].as_ref().is_some_and(|(_, known)| known.name() != named.name()) {
+            place = (place + 1) & mask;
+        }
+        self.places[place] = Some((word, named));
     }
 
     #[cold]
     fn unknown(&self, name: &str) -> Error {
-        Error::UnknownLimit(Box::new(UnknownLimit { name: name.to_owned(), known: self.names() }))
+        // Whoever asks for wrong names must not have thousands of right ones copied each time.
+        let mut known: Vec<_> = self.all().take(NAMED).map(|named| named.name().to_owned()).collect();
+        known.sort();
+        let more = self.taken - known.len();
+        Error::UnknownLimit(Box::new(UnknownLimit { name: name.to_owned(), known, more }))
     }
 }
+
+/// How many names are told to whoever asks for one that is not there.
+const NAMED: usize = 50;
 
 /// The longest name that is whole in its word.
 const WHOLE: usize = 7;
 
 /// A name as one word: all of it and its length when it is short, so that nothing else need be compared; else a plain,
-/// quick hash of both ends. The names here are the operator's, so nobody can fill the places with colliding ones, and
-/// names that are alike at both ends are only found a little later.
+/// quick hash. The names here are the operator's, so nobody can fill the places with colliding ones.
 #[inline]
 fn word(name: &str) -> u64 {
     let bytes = name.as_bytes();
     match (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
         (Some(first), Some(last)) => {
             let ends = u64::from_le_bytes(*first) ^ u64::from_le_bytes(*last).rotate_left(32);
+            // Thousands of names, made of one file's rules, may be alike at both ends.
+            let middle = if bytes.len() > 16 { folded(&bytes[8..bytes.len() - 8]) } else { 0 };
             // The highest byte of a short name's word is its length.
-            mixed(ends ^ bytes.len() as u64) | 0xff << 56
+            mixed(ends ^ middle ^ bytes.len() as u64) | 0xff << 56
         }
         _ => {
             bytes.iter().fold(bytes.len() as u64, |word, byte| word << 8 | u64::from(*byte))
                 << (8 * (WHOLE - bytes.len()))
         }
     }
+}
+
+/// What is between the ends of a long name, as one word.
+#[inline]
+fn folded(bytes: &[u8]) -> u64 {
+    bytes.chunks(8).fold(0, |folded, chunk| {
+        let word = chunk.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+        mixed(folded ^ word)
+    })
 }
 
 /// Where the search for a word begins, once it is cut down to how many places there are.
@@ -223,5 +249,12 @@ mod tests {
             assert_eq!(limits.add(name.clone(), Limit::new(quota)), Err(BuildError::DuplicateLimit(name.clone())));
         }
         assert_eq!(limits.names().len(), names.len());
+    }
+
+    #[test]
+    fn names_that_are_alike_at_both_ends_have_words_of_their_own() {
+        let names = (0..10_000).map(|n| format!("domain.tenant_{n:05}.path_/login"));
+        let words: std::collections::HashSet<_> = names.map(|name| word(&name)).collect();
+        assert_eq!(words.len(), 10_000);
     }
 }

@@ -7,6 +7,7 @@ mod call;
 mod current;
 mod decides;
 mod deny;
+mod each;
 mod error;
 mod limit;
 mod limits;
@@ -161,6 +162,22 @@ impl Limiter {
     /// (With another number of shards the parts are other keys, and begin anew.)
     pub fn replace(&self, name: &str, limit: Limit) -> Result<(), Error> {
         self.inner.limits.update(|limits| limits.with(name, |_| Ok(limit.clone())))
+    }
+
+    /// Replaces all limits by those of `with`: its limits, deny lists and prefix; its store is not looked at. From one
+    /// decision to the next everybody meets the new ones. What keys have used of a limit that stays is kept, as
+    /// [`Limiter::replace`] does; with another prefix all keys are others, and begin anew.
+    ///
+    /// ```
+    /// # use tidegate::{Limiter, Quota, seconds};
+    /// let limiter = Limiter::builder().limit("old", Quota::token_bucket(1, seconds(1))?).build()?;
+    /// limiter.replace_all(Limiter::builder().limit("new", Quota::token_bucket(2, seconds(1))?))?;
+    /// assert_eq!(limiter.names(), ["new"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn replace_all(&self, mut with: LimiterBuilder) -> Result<(), BuildError> {
+        let limits = with.take_limits()?;
+        self.inner.limits.update(|_| Ok(limits.clone()))
     }
 
     /// Replaces the quota of a limit and keeps its other settings, as [`Limiter::replace`] does.

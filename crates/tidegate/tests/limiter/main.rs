@@ -3,9 +3,11 @@
 mod acquire;
 mod all;
 mod deny;
+mod each;
 mod lifecycle;
 mod normalize;
 mod regressions;
+mod replace_all;
 mod shadow;
 mod shards;
 mod spread;
