@@ -26,6 +26,9 @@ mod documents {
     #[doc = include_str!("../../docs/clients.md")]
     mod clients {}
 
+    #[doc = include_str!("../../docs/envoy-config.md")]
+    mod envoy_config {}
+
     #[doc = include_str!("../../docs/choosing-an-algorithm.md")]
     mod choosing_an_algorithm {}
 }

@@ -69,7 +69,7 @@ pub use limiter::{
     BuildError, Call, CallFuture, Error, Limit, Limiter, LimiterBuilder, Normalize, ShardBy, UnknownLimit, Unsupported,
 };
 pub use net::{Network, NetworkError};
-pub use store::memory::{MemoryStats, MemoryStore, MemoryStoreBuilder};
+pub use store::memory::{MemoryStats, MemoryStore, MemoryStoreBuilder, SnapshotError};
 #[cfg(feature = "postgres")]
 pub use store::postgres;
 #[cfg(feature = "sqlite")]

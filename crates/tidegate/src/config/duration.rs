@@ -21,6 +21,15 @@ pub(crate) fn parse(text: &str) -> Option<Duration> {
     Some(Duration::from_micros(digits.parse::<u64>().ok()?.checked_mul(unit)?))
 }
 
+/// A time as configs write it, such as `10s`; or what is accepted.
+///
+/// ```
+/// assert_eq!(tidegate::config::parse_duration("1m"), Ok(tidegate::minutes(1)));
+/// ```
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    parse(text).ok_or_else(|| format!("found {text:?}, expected {TIME}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

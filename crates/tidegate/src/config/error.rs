@@ -75,6 +75,12 @@ impl ConfigErrors {
         ConfigErrors(errors)
     }
 
+    /// The errors of several files, each file's together; none when there are none.
+    pub(crate) fn of_files(files: impl IntoIterator<Item = Vec<ConfigError>>) -> Option<Self> {
+        let errors: Vec<_> = files.into_iter().flat_map(|errors| ConfigErrors::new(errors).0).collect();
+        if errors.is_empty() { None } else { Some(ConfigErrors(errors)) }
+    }
+
     /// The errors, at least one.
     pub fn iter(&self) -> std::slice::Iter<'_, ConfigError> {
         self.0.iter()

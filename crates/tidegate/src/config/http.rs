@@ -65,7 +65,7 @@ impl Http {
 fn trust_proxy(field: Field<'_>) -> Option<TrustProxy> {
     const TRUST: &str = "false, a number of hops from 1 to 255, or a list of networks such as [\"10.0.0.0/8\"]";
     match &field.node.value {
-        Value::Bool(false) => Some(TrustProxy::Nobody),
+        Value::Bool { value: false, .. } => Some(TrustProxy::Nobody),
         Value::Number { whole: Some(hops @ 1..=255), .. } => NonZeroU8::new(*hops as u8).map(TrustProxy::Hops),
         Value::List(_) => {
             let networks = field.list(TRUST)?.filter_map(|entry| {

@@ -23,7 +23,9 @@
 
 mod defaults;
 mod duration;
+pub mod envoy;
 mod error;
+mod file;
 mod http;
 mod limits;
 mod nearest;
@@ -39,6 +41,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use defaults::{Defaults, Envoy};
+pub use duration::parse_duration;
 pub use error::{ConfigError, ConfigErrors};
 pub use http::Http;
 
@@ -68,8 +71,8 @@ impl Syntax {
     }
 }
 
-/// A config that was read whole, with nothing wrong in it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A config that was read whole, with nothing wrong in it. The default one has no limits.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Config {
     limits: Vec<(String, Limit)>,
     defaults: Defaults,
@@ -82,26 +85,14 @@ impl Config {
     pub fn from_path(path: impl AsRef<Path>) -> Result<Self, ConfigErrors> {
         let path = path.as_ref();
         let file: Arc<str> = path.to_string_lossy().into();
-        let bytes = std::fs::read(path).map_err(|error| {
-            ConfigErrors::new(vec![ConfigError::of_file(&file, format!("cannot be read: {error}"))])
-        })?;
-        match str::from_utf8(&bytes) {
-            Ok(text) => Self::parse(text, Syntax::of_path(path), &file),
-            Err(error) => {
-                let before = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
-                let line = before.matches('\n').count() + 1;
-                let column = before.rsplit('\n').next().map_or(0, |line| line.chars().count()) + 1;
-                let error = ConfigError::new(&file, Position { line, column }, "", "not a text: expected UTF-8");
-                Err(ConfigErrors::new(vec![error]))
-            }
-        }
+        let text = file::read(path, &file).map_err(|error| ConfigErrors::new(vec![error]))?;
+        Self::parse(&text, Syntax::of_path(path), &file)
     }
 
     /// The config in a text; or everything that is wrong with it. Errors call the text `file`.
     pub fn parse(text: &str, syntax: Syntax, file: &str) -> Result<Self, ConfigErrors> {
         let file: Arc<str> = file.into();
-        // A byte order mark is no character of the first line.
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let text = file::without_mark(text);
         let mut errors = Vec::new();
         let tree = match syntax {
             Syntax::Toml => toml::parse(text, &file, &mut errors),

@@ -107,6 +107,11 @@ impl<'a> Field<'a> {
         self.reader.error(self.node.at, &self.path, format!("found {found}, expected {expected}"));
     }
 
+    /// Says what is wrong where it is not the value alone.
+    pub(crate) fn object(&self, message: impl Into<String>) {
+        self.reader.error(self.node.at, &self.path, message);
+    }
+
     /// Says that the name of this field cannot be one.
     pub(crate) fn refuse_name(&self, expected: &str) {
         self.reader.error(self.at, &self.path, format!("expected {expected}"));
@@ -159,7 +164,7 @@ impl<'a> Field<'a> {
 
     pub(crate) fn bool(&self) -> Option<bool> {
         match &self.node.value {
-            Value::Bool(value) => Some(*value),
+            Value::Bool { value, .. } => Some(*value),
             _ => self.refused("true or false"),
         }
     }

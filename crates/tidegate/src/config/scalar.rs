@@ -5,8 +5,8 @@ use super::tree::Value;
 pub(super) fn plain(text: &str) -> Value {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => Value::Null,
-        "true" | "True" | "TRUE" => Value::Bool(true),
-        "false" | "False" | "FALSE" => Value::Bool(false),
+        "true" | "True" | "TRUE" => Value::Bool { text: text.to_owned(), value: true },
+        "false" | "False" | "FALSE" => Value::Bool { text: text.to_owned(), value: false },
         _ if is_number(text) => Value::Number { text: text.to_owned(), whole: whole(text) },
         _ => Value::Text(text.to_owned()),
     }

@@ -76,7 +76,7 @@ impl Builder<'_> {
                 whole: u64::from_str_radix(number.as_str(), number.radix()).ok(),
             },
             DeValue::Float(number) => Value::Number { text: number.to_string(), whole: None },
-            DeValue::Boolean(value) => Value::Bool(*value),
+            DeValue::Boolean(value) => Value::Bool { text: value.to_string(), value: *value },
             DeValue::Datetime(date) => Value::Other(date.to_string()),
             DeValue::Array(values) => {
                 Value::List(values.iter().map(|value| self.node(value, depth + 1)).collect::<Option<_>>()?)

@@ -35,7 +35,11 @@ pub(crate) struct Entry {
 #[derive(Debug, Clone)]
 pub(crate) enum Value {
     Null,
-    Bool(bool),
+    /// True or false, and how that was written: where a text is expected, the word itself may be one.
+    Bool {
+        text: String,
+        value: bool,
+    },
     /// A number as it was written, and what it is when that is a whole number from 0 to 2^64 - 1. The others are
     /// kept as text only: nothing here is ever a floating point number, and an error can show what was found.
     Number {
@@ -54,8 +58,7 @@ impl Value {
     pub(crate) fn describe(&self) -> String {
         match self {
             Value::Null => "nothing".to_owned(),
-            Value::Bool(value) => value.to_string(),
-            Value::Number { text, .. } | Value::Other(text) => shorten(text),
+            Value::Bool { text, .. } | Value::Number { text, .. } | Value::Other(text) => shorten(text),
             Value::Text(text) => format!("{:?}", shorten(text)),
             Value::List(_) => "a list".to_owned(),
             Value::Table(_) => "a table".to_owned(),

@@ -11,7 +11,7 @@ use super::scalar;
 use super::tree::{Entry, MAX_DEPTH, Node, Position, Value};
 
 /// How many values aliases may repeat, so that a few lines cannot stand for a billion.
-const MAX_ALIASED: usize = 10_000;
+const MAX_ALIASED: usize = 100_000;
 
 /// The tree of a text, and what is wrong with it; as for TOML.
 pub(super) fn parse(text: &str, file: &Arc<str>, errors: &mut Vec<ConfigError>) -> Option<Node> {
@@ -24,6 +24,32 @@ pub(super) fn parse(text: &str, file: &Arc<str>, errors: &mut Vec<ConfigError>) 
             None
         }
     }
+}
+
+/// Whether one of these fields is at the top of a text, as far as it can be read. No tree is built.
+pub(super) fn has_field(text: &str, names: &[&str]) -> bool {
+    let mut parser = Parser::new_from_str(text);
+    // How many tables and lists are open, and whether a name comes next when it is only the first.
+    let (mut depth, mut is_name) = (0_usize, true);
+    while let Some(Ok((event, _))) = parser.next_event() {
+        match event {
+            Event::Scalar(name, ..) if depth == 1 && is_name && names.contains(&&*name) => return true,
+            Event::SequenceStart(..) if depth == 0 => return false,
+            Event::SequenceStart(..) | Event::MappingStart(..) if depth > MAX_DEPTH => return false,
+            Event::SequenceStart(..) | Event::MappingStart(..) => {
+                depth += 1;
+                continue;
+            }
+            Event::SequenceEnd | Event::MappingEnd => depth -= 1,
+            Event::Scalar(..) | Event::Alias(_) => {}
+            Event::DocumentEnd | Event::StreamEnd => return false,
+            _ => continue,
+        }
+        if depth == 1 {
+            is_name = !is_name;
+        }
+    }
+    false
 }
 
 /// The text is not well-formed, or nothing that can be read.

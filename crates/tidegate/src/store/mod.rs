@@ -11,7 +11,6 @@ pub(crate) mod rendezvous;
 mod secret;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
-#[cfg(any(feature = "redis", feature = "sqlite", feature = "postgres"))]
 mod stored;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod table;

@@ -72,13 +72,34 @@ impl Table {
     #[cold]
     #[inline(never)]
     pub(super) fn apply_locked(&self, target: Target<'_>, op: Op) -> Decision {
+        self.change(target, |state| {
+            let outcome = step(target.quota, state, op, target.now);
+            (outcome.decision, outcome.changed)
+        })
+    }
+
+    /// Gives a key the state it had in another table of the same size.
+    pub(super) fn put(&self, entry: &Entry, now: Timestamp) {
+        let Entry { fingerprint, line, quota, state } = entry;
+        let home = Home { first: *line, second: self.other(*line, *fingerprint), fingerprint: *fingerprint };
+        let is_new = state.is_new(quota, now);
+        self.change(Target { home, quota, now }, |known| {
+            let was_new = *known == State::New;
+            *known = if is_new { State::New } else { state.clone() };
+            ((), !(was_new && is_new))
+        });
+    }
+
+    /// Changes a key's state with its lines held. The step says whether there is something to be written; it may be
+    /// taken again from the beginning while room is made for a new key.
+    fn change<R>(&self, target: Target<'_>, mut step: impl FnMut(&mut State) -> (R, bool)) -> R {
         let Target { home, now, .. } = target;
         let mut search = Search::default();
         loop {
             let lines = Pair::lock(self, home);
             let mut loaded = self.load(&lines, target);
-            let outcome = step(target.quota, &mut loaded.state, op, now);
-            let is_new_key = outcome.changed && loaded.found.is_none();
+            let (result, changed) = step(&mut loaded.state);
+            let is_new_key = changed && loaded.found.is_none();
             if is_new_key && !search.is_over() && self.free_slot(&lines, home, now, &[], &[]).is_none() {
                 // Not while the lines are held: it takes others.
                 drop(lines);
@@ -86,13 +107,13 @@ impl Table {
                 continue;
             }
             let place = is_new_key.then(|| self.choose_slot(&lines, home, now, &[], &[])).flatten();
-            self.save(&lines, target, loaded, outcome.changed, place);
+            self.save(&lines, target, loaded, changed, place);
             drop(lines);
             if is_new_key {
                 self.sweep(1, now);
             }
             self.keep_within_bytes(now);
-            return outcome.decision;
+            return result;
         }
     }
 

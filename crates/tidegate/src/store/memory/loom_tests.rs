@@ -127,3 +127,22 @@ fn a_state_in_the_other_table_is_stepped_by_one_at_a_time() {
         race(&table, key, log);
     });
 }
+
+#[test]
+fn a_walk_never_misses_a_key_that_moves() {
+    model(|| {
+        let (table, quota) = table();
+        let fingerprint = fingerprint_to(1, &table);
+        assert!(take(&table, hash(fingerprint), &quota));
+        assert!(table.move_key(fingerprint, 0, 1, NOW));
+        // From the line that comes last to the one that comes first.
+        let mover = meanwhile(&table, move |table| table.move_key(fingerprint, 1, 0, NOW));
+        let mut shown = Vec::new();
+        let walked = table.walk(NOW, |entry| {
+            shown.push(entry.fingerprint);
+            Ok::<_, ()>(())
+        });
+        assert!(walked.is_ok() && mover.join().unwrap());
+        assert!(!shown.is_empty() && shown.iter().all(|known| *known == fingerprint), "{shown:?}");
+    });
+}

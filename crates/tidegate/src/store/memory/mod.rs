@@ -16,10 +16,12 @@ mod loom_tests;
 mod registry;
 mod room;
 mod slot;
+mod snapshot;
 mod sync;
 mod table;
 #[cfg(test)]
 mod tests;
+mod walk;
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -31,6 +33,7 @@ use tidegate_core::{
 
 use crate::clock::{Clock, Counter, SystemClock};
 use locked::Crowded;
+pub use snapshot::SnapshotError;
 use sync::Ordering;
 use table::Table;
 
@@ -46,6 +49,8 @@ pub struct MemoryStore {
     table: Table,
     /// Keyed with secrets of this store, so that nobody can choose keys that meet in one line.
     hash: KeyedHash,
+    /// What the hash is keyed with, for a snapshot.
+    secrets: [u64; 4],
     clock: Source,
 }
 
@@ -111,13 +116,19 @@ impl MemoryStoreBuilder {
     /// The store.
     pub fn build(self) -> MemoryStore {
         let random = RandomState::new();
-        let [a, b, c, d] = match self.seed {
+        let secrets = match self.seed {
             Some(seed) => [0, 1, 2, 3].map(|n| seed ^ n),
             None => [0, 1, 2, 3].map(|n: u64| random.hash_one(n)),
         };
+        self.build_with(secrets)
+    }
+
+    fn build_with(self, secrets: [u64; 4]) -> MemoryStore {
+        let [a, b, c, d] = secrets;
         MemoryStore {
             table: Table::for_keys(self.max_keys, self.max_bytes),
             hash: KeyedHash::with_seeds(a, b, c, d),
+            secrets,
             // Whoever asks for the counter first waits for it to be measured: better here than in a decision.
             clock: self.clock.map_or_else(|| Source::System(SystemClock.counter()), Source::Other),
         }
@@ -202,7 +213,7 @@ impl Default for MemoryStore {
 
 impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Never the seed.
+        // Never the seed or the secrets.
         f.debug_struct("MemoryStore").field("stats", &self.stats()).finish_non_exhaustive()
     }
 }

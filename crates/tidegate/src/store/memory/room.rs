@@ -122,7 +122,7 @@ impl Table {
             && self.distance(victim.slot, now) == distance
         {
             self.give_up(&lines, victim, now);
-            shift(&lines, moved, victim);
+            self.shift(&lines, moved, victim);
         }
     }
 
@@ -166,8 +166,15 @@ impl Table {
         if free.slot.fingerprint != 0 {
             self.forget(&lines, free);
         }
-        shift(&lines, moved, free);
+        self.shift(&lines, moved, free);
         true
+    }
+
+    /// Puts the key of one slot into another, which is free.
+    fn shift(&self, lines: &impl HeldLines, moved: Found, free: Found) {
+        lines.get(free.line).write(free.index, moved.slot);
+        self.walk.moved(moved.slot.fingerprint, moved.line, free.line);
+        lines.get(moved.line).clear(moved.index);
     }
 
     /// Whether a slot is empty, or as good as empty.
@@ -202,12 +209,6 @@ impl Table {
         let quota = self.registry.quota(slot.tag);
         slot.decode(quota).new_at(quota)
     }
-}
-
-/// Puts the key of one slot into another, which is free.
-fn shift(lines: &impl HeldLines, moved: Found, free: Found) {
-    lines.get(free.line).write(free.index, moved.slot);
-    lines.get(moved.line).clear(moved.index);
 }
 
 /// The slots of a key's lines but for those that are taken.

@@ -3,13 +3,13 @@
 #[cfg(not(loom))]
 pub(super) use std::sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicU64, AtomicUsize, Ordering},
+    atomic::{AtomicU64, AtomicUsize, Ordering, fence},
 };
 
 #[cfg(loom)]
 pub(super) use loom::sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicU64, AtomicUsize, Ordering},
+    atomic::{AtomicU64, AtomicUsize, Ordering, fence},
 };
 
 /// That many zeroed words. The pages are the system's until they are written to, so a large table costs nothing until

@@ -13,6 +13,7 @@ use super::locked::{Found, Target};
 use super::registry::Registry;
 use super::slot::{ELSEWHERE, FINGERPRINT_BITS, Slot};
 use super::sync::{AtomicU64, AtomicUsize, Ordering, back_off, zeroed_words};
+use super::walk::Walk;
 
 /// How full the table may be before a busy key is forgotten, in percent of its slots: two lines to choose from and
 /// three steps of moving fill it beyond that without fail.
@@ -40,6 +41,7 @@ pub(super) struct Table {
     pub(super) forgotten_busy: AtomicU64,
     /// The line that is swept next.
     hand: AtomicUsize,
+    pub(super) walk: Walk,
 }
 
 /// Where a key can be.
@@ -84,7 +86,13 @@ impl Table {
             keys: AtomicUsize::new(0),
             forgotten_busy: AtomicU64::new(0),
             hand: AtomicUsize::new(0),
+            walk: Walk::new(),
         }
+    }
+
+    /// How many keys a table of that many lines has room for: the largest number that makes one of that size.
+    pub(super) fn keys_for(lines: usize) -> usize {
+        usize::try_from(lines as u128 * (LOAD * SLOTS) as u128 / 100).unwrap_or(usize::MAX)
     }
 
     /// Where the key with this hash can be.

@@ -1,8 +1,10 @@
-//! What a store outside of this process keeps of a key, and how it is told what to do with it.
+//! What is kept of a key outside of this process, and how a store there is told what to do with it.
 //!
 //! A state is a few whole numbers below 2^53, and the quota it was written under is a few bytes: a store on Redis writes
-//! them as Lua has numbers, one on Postgres as an array, one on SQLite as bytes. What they mean is said here, once.
+//! them as Lua has numbers, one on Postgres as an array, one on SQLite as bytes, and so does a snapshot of the memory
+//! store. What they mean is said here, once.
 
+#[cfg(any(feature = "redis", feature = "sqlite", feature = "postgres"))]
 mod asked;
 #[cfg(any(feature = "redis", feature = "postgres"))]
 mod each;
@@ -11,19 +13,16 @@ mod state;
 #[cfg(any(feature = "redis", feature = "postgres"))]
 mod taking;
 
+#[cfg(any(feature = "redis", feature = "sqlite", feature = "postgres"))]
 pub(super) use asked::Asked;
 #[cfg(any(feature = "redis", feature = "postgres"))]
 pub(super) use each::each;
-pub(super) use quota::quota_bytes;
-#[cfg(feature = "postgres")]
-pub(super) use quota::read_quota;
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 pub(super) use quota::split;
+pub(super) use quota::{quota_bytes, read_quota};
 #[cfg(feature = "redis")]
 pub(super) use state::LIMB;
-#[cfg(any(feature = "redis", feature = "postgres"))]
-pub(super) use state::NARROW;
-pub(super) use state::{numbers, state};
+pub(super) use state::{NARROW, numbers, state};
 #[cfg(any(feature = "redis", feature = "postgres"))]
 pub(super) use taking::Taking;
 
@@ -39,6 +38,7 @@ pub(super) fn corrupt(why: &str) -> StoreError {
     StoreError::new(StoreErrorKind::Corrupt, format!("a value under our key is not ours: {why}"))
 }
 
+#[cfg(any(feature = "redis", feature = "sqlite", feature = "postgres"))]
 pub(super) fn unsupported(message: &str) -> StoreError {
     StoreError::new(StoreErrorKind::Unsupported, message)
 }

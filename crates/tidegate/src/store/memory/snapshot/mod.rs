@@ -1,0 +1,236 @@
+//! A memory store in a file: saved when a process ends, loaded when the next one starts.
+
+mod file;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+use std::collections::HashMap;
+use std::collections::hash_map;
+use std::io::{self, Read, Write};
+
+use tidegate_core::{Key, Quota, Scope};
+
+use super::elsewhere::Entry;
+use super::slot::FINGERPRINT_BITS;
+use super::table::Table;
+use super::{MemoryStore, MemoryStoreBuilder};
+use crate::store::stored::{NARROW, numbers, quota_bytes, read_quota, state};
+use file::{Reader, Sum, Writer};
+
+// Everything is a little-endian integer.
+//
+// head: MAGIC, VERSION (4 bytes), the four secrets of the hash (8 each), the witness of the hash (8), lines of the table (8)
+// key:  quota (4), fingerprint (5), line (8), how many numbers (4), the numbers of its state (8 each)
+// tail: END (4), how many keys (8), the checksum of all before it (8)
+//
+// Quotas are numbered as they come. A key whose quota is the next number is preceded, after that number, by the quota: how
+// many bytes (1), and the bytes. Quota and numbers are those that every store outside of this process keeps.
+const MAGIC: [u8; 16] = *b"tidegate memory\n";
+const VERSION: u32 = 1;
+const END: u32 = u32::MAX;
+
+const FINGERPRINT_BYTES: usize = FINGERPRINT_BITS as usize / 8;
+
+/// Why a snapshot was not loaded. Nothing of it was.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SnapshotError {
+    /// It could not be read.
+    #[error("the snapshot could not be read: {0}")]
+    Io(#[from] io::Error),
+    /// It is something else.
+    #[error("this is not a snapshot of a memory store: check the path")]
+    Foreign,
+    /// It is of a format that this version does not know.
+    #[error(
+        "the snapshot has format {0} and this version knows {VERSION}: use the version that saved it, or remove it, which \
+         forgets every key"
+    )]
+    Version(u32),
+    /// It ends too early, or what is in it is not what was written.
+    #[error("the snapshot is damaged, {0}: use a copy, or remove it, which forgets every key")]
+    Damaged(&'static str),
+    /// It is of a table of another size. Where a key goes in a table follows from its whole hash, of which a table keeps
+    /// only what it needs itself.
+    #[error(
+        "the snapshot is of a store with room for {saved} keys and this one has room for {wanted}: set max_keys to \
+         {saved}, or remove the snapshot, which forgets every key"
+    )]
+    Size {
+        /// A `max_keys` with which it can be loaded.
+        saved: usize,
+        /// What there would have been room for.
+        wanted: usize,
+    },
+    /// It was saved by a program that hashes keys in another way, so none of them would be found.
+    #[error(
+        "the snapshot was saved by a build that hashes keys in another way: use that build, or remove the snapshot, which \
+         forgets every key"
+    )]
+    Hash,
+}
+
+impl MemoryStore {
+    /// Writes down every key that is not as good as new, for [`MemoryStoreBuilder::load`], and says how many.
+    ///
+    /// **Keep the file private**, readable for its owner only: the secrets of the hash are in it, and whoever knows them
+    /// can choose keys that meet in one place, to be taken for each other or to push each other out. There is no key's
+    /// text in it. Write it under another name first and rename it when this has returned, so that a crash leaves the last
+    /// one whole.
+    ///
+    /// Nothing in the store is changed, and others may go on using it: every key that is there all the while is written
+    /// with a state that it has during the call, though not all at the same moment, so what is taken meanwhile may or may
+    /// not be in the file. A key that moves in the table meanwhile may be written, and counted, twice; the later one
+    /// counts.
+    ///
+    /// A token bucket or fixed window takes 37 bytes, a sliding window 37 and 8 for each bucket, a sliding log 37 and 16
+    /// for each request in the period, those of one microsecond together; each quota takes up to 40 bytes, once. A state of
+    /// a time after the year 2255 is left out.
+    ///
+    /// ```
+    /// use tidegate::MemoryStore;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut file = Vec::new();
+    /// MemoryStore::new().save(&mut file)?;
+    /// let store = MemoryStore::builder().load(&file[..])?;
+    /// # Ok(()) }
+    /// ```
+    pub fn save(&self, out: impl Write) -> io::Result<u64> {
+        let mut out = Writer::new(out);
+        out.bytes(&MAGIC)?;
+        out.bytes(&VERSION.to_le_bytes())?;
+        for number in self.secrets.into_iter().chain([self.witness(), self.table.lines as u64]) {
+            out.bytes(&number.to_le_bytes())?;
+        }
+        let mut quotas = HashMap::new();
+        let mut keys = 0;
+        self.table.walk(self.now(), |entry| {
+            if entry.state.last().is_some_and(|last| u128::from(last.as_micros()) < NARROW) {
+                keys += 1;
+                write_key(&mut out, &mut quotas, &entry)?;
+            }
+            io::Result::Ok(())
+        })?;
+        out.bytes(&END.to_le_bytes())?;
+        out.bytes(&u64::to_le_bytes(keys))?;
+        out.finish()?;
+        Ok(keys)
+    }
+
+    /// A hash of hashes: another one when keys are hashed in another way. How they are depends on the version of the hash
+    /// and on what the processor is known to be able to when the program is built.
+    fn witness(&self) -> u64 {
+        let scope = Scope::new("witness", "of the hash");
+        let text = "0123456789".repeat(20);
+        // Of every length, because the hash takes long and short ones in different ways.
+        let parts = (0..=text.len()).map(|length| Key::from(&text[..length]));
+        let keys = parts.chain([Key::GLOBAL, Key::from(7_u64), Key::from(("a", "b"))]);
+        let mut sum = Sum::default();
+        keys.for_each(|key| sum.add(&self.hash(&scope, &key).to_le_bytes()));
+        sum.get()
+    }
+}
+
+impl MemoryStoreBuilder {
+    /// A store that goes on where the one that was [saved](MemoryStore::save) stopped: every key has what it had, and
+    /// what has come back since.
+    ///
+    /// The snapshot's secrets take the place of [`seed`](MemoryStoreBuilder::seed), and
+    /// [`max_keys`](MemoryStoreBuilder::max_keys) has to be what it was: a store of another size is
+    /// [refused](SnapshotError::Size), because a table does not keep enough of a key's hash to find its place in another
+    /// one. `max_bytes` may change, and so may quotas: a key keeps what it used, as under a reload.
+    ///
+    /// What is read is a snapshot whole and unharmed, or an error. Memory is that of the store, whatever the file says.
+    /// Times are the system's, so they mean the same in the next process. If the system's clock went back in between, keys
+    /// wait for it as they would have in the process that saved them; if it had been far ahead by mistake, remove the
+    /// file.
+    pub fn load(self, input: impl Read) -> Result<MemoryStore, SnapshotError> {
+        let mut input = Reader::new(input);
+        if input.array()? != MAGIC {
+            return Err(SnapshotError::Foreign);
+        }
+        match u32::from_le_bytes(input.array()?) {
+            VERSION => {}
+            other => return Err(SnapshotError::Version(other)),
+        }
+        let [a, b, c, d, witness, lines] = input.numbers()?;
+        let store = self.build_with([a, b, c, d]);
+        let now = store.now();
+        let mut quotas = Vec::new();
+        let mut keys = 0;
+        let wanted = store.table.lines;
+        // A table of another size or another hash is told from damage by the checksum, which comes last.
+        let fits = lines == wanted as u64 && witness == store.witness();
+        while let Some(entry) = read_key(&mut input, &mut quotas, lines)? {
+            keys += 1;
+            if fits {
+                store.table.put(&entry, now);
+            }
+        }
+        if u64::from_le_bytes(input.array()?) != keys {
+            return Err(SnapshotError::Damaged("keys are missing"));
+        }
+        input.finish()?;
+        if lines != wanted as u64 {
+            let saved = Table::keys_for(usize::try_from(lines).unwrap_or(usize::MAX));
+            return Err(SnapshotError::Size { saved, wanted: Table::keys_for(wanted) });
+        }
+        if fits { Ok(store) } else { Err(SnapshotError::Hash) }
+    }
+}
+
+fn write_key(out: &mut Writer<impl Write>, quotas: &mut HashMap<Quota, u32>, entry: &Entry) -> io::Result<()> {
+    let next = quotas.len() as u32;
+    match quotas.entry(entry.quota) {
+        hash_map::Entry::Occupied(known) => out.bytes(&known.get().to_le_bytes())?,
+        hash_map::Entry::Vacant(unknown) => {
+            let bytes = quota_bytes(unknown.key());
+            unknown.insert(next);
+            out.bytes(&next.to_le_bytes())?;
+            out.bytes(&[bytes.len() as u8])?;
+            out.bytes(&bytes)?;
+        }
+    }
+    out.bytes(&entry.fingerprint.to_le_bytes()[..FINGERPRINT_BYTES])?;
+    out.bytes(&(entry.line as u64).to_le_bytes())?;
+    let numbers = numbers(&entry.state);
+    let count =
+        u32::try_from(numbers.len()).map_err(|_| io::Error::other("a sliding log with billions of requests"))?;
+    out.bytes(&count.to_le_bytes())?;
+    numbers.into_iter().try_for_each(|number| out.bytes(&number.to_le_bytes()))
+}
+
+/// The next key; none at the end.
+fn read_key(
+    input: &mut Reader<impl Read>,
+    quotas: &mut Vec<Quota>,
+    lines: u64,
+) -> Result<Option<Entry>, SnapshotError> {
+    let number = u32::from_le_bytes(input.array()?);
+    if number == END {
+        return Ok(None);
+    }
+    if number as usize == quotas.len() {
+        let [len] = input.array()?;
+        let bytes = input.bytes(len)?;
+        quotas.push(read_quota(&bytes).map_err(|_| SnapshotError::Damaged("a quota in it cannot be"))?);
+    }
+    let quota = *quotas.get(number as usize).ok_or(SnapshotError::Damaged("a quota is missing"))?;
+    let mut fingerprint = [0; 8];
+    fingerprint[..FINGERPRINT_BYTES].copy_from_slice(&input.array::<FINGERPRINT_BYTES>()?);
+    let fingerprint = u64::from_le_bytes(fingerprint);
+    let [line] = input.numbers()?;
+    if fingerprint == 0 || line >= lines {
+        return Err(SnapshotError::Damaged("a key in it cannot be"));
+    }
+    let count = u32::from_le_bytes(input.array()?);
+    // Grows with what is there, not with what is promised.
+    let mut numbers = Vec::new();
+    for _ in 0..count {
+        let [number] = input.numbers()?;
+        numbers.push(number);
+    }
+    let state = state(&quota, &numbers).map_err(|_| SnapshotError::Damaged("a state in it cannot be"))?;
+    Ok(Some(Entry { fingerprint, line: line as usize, quota, state }))
+}
