@@ -43,6 +43,11 @@ const WORDS: &[&[u8]] = &[
     b"256.1.1.1",
     "🌊".as_bytes(),
     b"\xff",
+    b"\r\n",
+    b"*1\r\n$4\r\nPING\r\n",
+    b"*5\r\n",
+    b"$8193\r\n",
+    b"TG.LIMIT",
 ];
 
 /// Replays the corpus of the target, and then changes of it until the time is over: as many seconds as the first

@@ -5,18 +5,23 @@
 #![forbid(unsafe_code)]
 
 mod disk;
+mod envoy;
 mod pgbouncer;
 mod ports;
 mod postgres;
 mod process;
+mod program;
 mod redis;
 mod user;
 mod variable;
 mod wait;
 
 pub use disk::{Rights, on_a_small_disk};
+pub use envoy::Envoy;
 pub use pgbouncer::PgBouncer;
+pub use ports::free_port;
 pub use postgres::Postgres;
+pub use program::Program;
 pub use redis::Redis;
 pub use variable::variable;
 pub use wait::wait_until;

@@ -7,7 +7,7 @@ use std::net::TcpListener;
 ///
 /// Both lie below the ports that systems give to outgoing connections: a client that looks for a server while that is
 /// down must not take its port.
-pub(crate) fn free_port() -> Result<u16, String> {
+pub fn free_port() -> Result<u16, String> {
     let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
     let random = || 12_000 + (RandomState::new().build_hasher().finish() % 10_000) as u16;
     let mut ports = std::iter::repeat_with(random).take(1_000);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::cargo::{Failed, cargo, step};
 
-const TARGETS: [&str; 3] = ["forwarding", "keys", "headers"];
+const TARGETS: [&str; 4] = ["forwarding", "keys", "headers", "resp"];
 
 /// What was kept, and changes of it for a few seconds each, in the same order every time.
 pub(crate) fn replay() -> Result<(), Failed> {

@@ -1,34 +1,53 @@
 //! `tidegate check`: what is wrong with configs.
 
+use std::fs;
 use std::io::{self, Write};
+use std::path::Path;
 
-use tidegate::config::Config;
+use tidegate::config::{Syntax, envoy};
 
 use crate::cli::Check;
 use crate::failure::Failure;
 use crate::say;
+use crate::serve::Served;
 
 pub(crate) fn run(check: &Check) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     let mut all_good = true;
     for file in &check.files {
-        match Config::from_path(file) {
-            Ok(config) => {
-                writeln!(out, "{}: ok, {}", file.display(), contents(&config)).map_err(Failure::of_output)?;
+        // As it would be served, the files that it names among it.
+        let loaded = Served::load(Some(file)).map_err(|errors| errors.to_string()).and_then(|served| {
+            let built = served.limiter().build();
+            built.map(|_| contents(file, &served)).map_err(|error| format!("{}: {error}", file.display()))
+        });
+        match loaded {
+            Ok(contents) => {
+                writeln!(out, "{}: ok, {contents}", file.display()).map_err(Failure::of_output)?;
             }
             Err(errors) => {
                 all_good = false;
-                say(&errors.to_string());
+                say(&errors);
             }
         }
     }
     if all_good { Ok(()) } else { Err(Failure::Told) }
 }
 
-fn contents(config: &Config) -> String {
-    let count = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
-    let limits = count(config.limits().len(), "limit");
-    match config.envoy().configs.len() {
+/// Whether a file is a config of envoyproxy/ratelimit's, which is YAML with a domain.
+pub(crate) fn is_envoys(path: &Path) -> bool {
+    Syntax::of_path(path) == Syntax::Yaml && fs::read_to_string(path).is_ok_and(|text| envoy::is_config(&text))
+}
+
+fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+fn contents(file: &Path, served: &Served) -> String {
+    if is_envoys(file) {
+        return count(served.limits().count(), "limit") + ", in Envoy's format";
+    }
+    let limits = count(served.config.limits().len(), "limit");
+    match served.files.len() {
         0 => limits,
         files => format!("{limits}, {}", count(files, "envoy config")),
     }

@@ -18,6 +18,12 @@ pub(crate) enum Failure {
     /// A store that cannot be used: what is wrong, and what to do next.
     #[error("{0}")]
     Store(String),
+    /// Why a server cannot start: what is wrong, and what to do next.
+    #[error("{0}")]
+    Start(String),
+    /// Why a load cannot be put on a server: what is wrong, and what to do next.
+    #[error("{0}")]
+    Load(String),
     /// Arguments that do not go together.
     #[error(transparent)]
     Usage(clap::Error),

@@ -1,18 +1,20 @@
 //! What the `tidegate` program does, one module for each verb.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod check;
 mod cli;
-mod demo;
 mod failure;
 mod json;
+mod serve;
 mod simulate;
 mod store;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-pub use cli::{Check, Cli, Simulate, Verb};
+pub use bench::Target;
+pub use cli::{Bench, Check, Cli, Distribution, Listen, LogFormat, Picture, Serve, Simulate, Verb};
 use failure::Failure;
 pub use store::StoreUrl;
 
@@ -20,9 +22,11 @@ pub use store::StoreUrl;
 /// of it is found before this.)
 pub fn run(cli: Cli) -> ExitCode {
     let done = match &cli.verb {
+        Some(Verb::Serve(serve)) => serve::run(serve),
         Some(Verb::Check(check)) => check::run(check),
         Some(Verb::Simulate(simulate)) => simulate::run(simulate),
-        None => demo::run(),
+        Some(Verb::Bench(bench)) => bench::run(bench),
+        None => serve::run(&Serve::default()),
     };
     match done {
         // Whoever read the output has had enough, as `head` does: that is no failure.

@@ -32,6 +32,21 @@ pub(crate) fn install_pgbouncer() -> Result<(), Failed> {
     install("PgBouncer", &["pgbouncer"], advice)
 }
 
+pub(crate) fn install_chromium() -> Result<(), Failed> {
+    let advice = "install Chromium, so that chromium and chromedriver are on PATH \
+                  (Debian: apt-get install chromium chromium-driver)";
+    install("Chromium", &["chromium", "chromium-driver"], advice)
+}
+
+/// Python's pip, where it is missing.
+pub(crate) fn install_pip(advice: &str) -> Result<(), Failed> {
+    let pip = Command::new("python3").args(["-m", "pip", "--version"]).output();
+    match pip.is_ok_and(|output| output.status.success()) {
+        true => Ok(()),
+        false => install("pip", &["python3", "python3-pip"], advice),
+    }
+}
+
 /// Installs packages, as root or with a sudo that asks nothing.
 pub(crate) fn install(what: &str, packages: &[&str], advice: &str) -> Result<(), Failed> {
     if on_path("apt-get").is_none() {

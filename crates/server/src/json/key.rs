@@ -25,7 +25,8 @@ impl Key<'_> {
         match self {
             Key::Global => 0,
             Key::One(part) => part.len(),
-            Key::Parts(parts) => parts.iter().map(|part| part.0.len()).sum(),
+            // What is between them is of the key, too: many empty parts are not nothing.
+            Key::Parts(parts) => parts.iter().map(|part| part.0.len() + 1).sum::<usize>() - 1,
         }
     }
 

@@ -3,7 +3,9 @@
 mod cost;
 mod decision;
 mod key;
+mod op;
 
 pub(crate) use cost::{Cost, Millis};
-pub(crate) use decision::write_decision;
+pub(crate) use decision::Reply;
 pub(crate) use key::{Key, MAX_KEY};
+pub(crate) use op::Op;

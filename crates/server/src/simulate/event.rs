@@ -1,13 +1,11 @@
 //! One line of a trace.
 
 use std::borrow::Cow;
-use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error, Visitor};
 use serde_json::error::Category;
 
-use crate::json::{Cost, Key, MAX_KEY, Millis};
+use crate::json::{Cost, Key, MAX_KEY, Millis, Op};
 
 const EXAMPLE: &str = r#"{"at_ms":0,"op":"limit","limit":"api","key":"u1","cost":1}"#;
 
@@ -25,52 +23,13 @@ pub(super) struct Event<'a> {
     pub(super) cost: Cost,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Op {
-    Limit,
-    Check,
-    Reserve,
-    Refund,
-    Reset,
-}
-
-impl<'de> Deserialize<'de> for Op {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(OpVisitor)
-    }
-}
-
-/// Only a text is an operation; what serde derives would take an object too.
-struct OpVisitor;
-
-impl Visitor<'_> for OpVisitor {
-    type Value = Op;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("limit, check, reserve, refund or reset for `op`")
-    }
-
-    fn visit_str<E: Error>(self, found: &str) -> Result<Op, E> {
-        match found {
-            "limit" => Ok(Op::Limit),
-            "check" => Ok(Op::Check),
-            "reserve" => Ok(Op::Reserve),
-            "refund" => Ok(Op::Refund),
-            "reset" => Ok(Op::Reset),
-            _ => Err(E::custom(format_args!("op: found {found:?}, expected limit, check, reserve, refund or reset"))),
-        }
-    }
-}
+/// In which column something is wrong, when that is known, and what.
+pub(super) type Wrong = (Option<usize>, String);
 
 impl<'a> Event<'a> {
-    /// Reads a line; or says in which column something is wrong, when that is known, and what.
-    pub(super) fn parse(line: &'a [u8]) -> Result<Self, (Option<usize>, String)> {
-        let line = line.trim_ascii_end();
-        // An array would do for serde, with the fields in order; not here.
-        if !line.trim_ascii_start().starts_with(b"{") {
-            return Err((None, format!("not a JSON object, expected a line such as {EXAMPLE}")));
-        }
-        let event: Event<'a> = serde_json::from_slice(line).map_err(|error| told(&error, line))?;
+    /// Reads a line; or says what is wrong with it.
+    pub(super) fn parse(line: &'a [u8]) -> Result<Self, Wrong> {
+        let event: Event<'a> = read(line, EXAMPLE)?;
         if event.key.len() > MAX_KEY {
             let found = event.key.len();
             return Err((None, format!("key: found {found} bytes, expected at most {MAX_KEY}")));
@@ -79,14 +38,24 @@ impl<'a> Event<'a> {
     }
 }
 
-fn told(error: &serde_json::Error, line: &[u8]) -> (Option<usize>, String) {
+/// Reads a line that should be like the example.
+pub(super) fn read<'a, T: Deserialize<'a>>(line: &'a [u8], example: &str) -> Result<T, Wrong> {
+    let line = line.trim_ascii_end();
+    // An array would do for serde, with the fields in order; not here.
+    if !line.trim_ascii_start().starts_with(b"{") {
+        return Err((None, format!("not a JSON object, expected a line such as {example}")));
+    }
+    serde_json::from_slice(line).map_err(|error| told(&error, line, example))
+}
+
+fn told(error: &serde_json::Error, line: &[u8], example: &str) -> Wrong {
     let text = error.to_string();
     // The place is told in front, as it is for configs.
     let message = text.rsplit_once(" at line ").map_or(text.as_str(), |(message, _)| message);
     // What is wrong with a value says what would be right; what is wrong with the line does not.
     let message = match error.classify() {
         Category::Data if message.contains("expected") => message.to_owned(),
-        _ => format!("{message}, expected a line such as {EXAMPLE}"),
+        _ => format!("{message}, expected a line such as {example}"),
     };
     // The parser counts bytes; people count characters.
     let before = &line[..error.column().min(line.len())];

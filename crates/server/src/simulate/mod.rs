@@ -1,5 +1,6 @@
 //! `tidegate simulate`: what a config would have decided about a trace.
 
+mod envoy;
 mod event;
 mod in_trace_time;
 mod leftovers;
@@ -17,24 +18,22 @@ use std::path::Path;
 
 use clap::error::ErrorKind;
 use tidegate::config::Config;
+use tidegate::config::envoy::Domains;
 
-use crate::cli::{MAX_KEYS, Simulate};
+use crate::check::is_envoys;
+use crate::cli::{MAX_KEYS, Simulate, wrong};
 use crate::failure::Failure;
 use crate::say;
 pub(crate) use place::Place;
 pub(crate) use progress::Progress;
-pub(crate) use replay::Replay;
+pub(crate) use replay::{Replay, Rules};
 
 /// Large enough that the system is asked seldom, small enough that nobody waits for the first decisions of a pipe.
 const OUTPUT_BUFFER: usize = 64 << 10;
 
 pub(crate) fn run(simulate: &Simulate) -> Result<(), Failure> {
     let max_keys = room(simulate)?;
-    let config = Config::from_path(&simulate.config)?;
-    if config.limits().is_empty() {
-        let file = simulate.config.display();
-        return Err(Failure::Input(format!("{file}: no limits: expected at least one, such as [limits.api]")));
-    }
+    let rules = rules(&simulate.config)?;
     let from_stdin = simulate.trace == Path::new("-");
     let name = if from_stdin { "stdin".to_owned() } else { simulate.trace.display().to_string() };
     let unreadable = |error: io::Error| Failure::Input(format!("{name}: cannot be read: {error}"));
@@ -50,7 +49,7 @@ pub(crate) fn run(simulate: &Simulate) -> Result<(), Failure> {
     // On a terminal the decisions themselves show how far it is.
     let quiet = !simulate.summary_only && stdout.is_terminal();
     let place = Place::open(&simulate.store, max_keys)?;
-    let mut replay = Replay::new(&config, place, Progress::new(size, quiet))?;
+    let mut replay = Replay::new(rules, place, Progress::new(size, quiet))?;
     let mut decisions = (!simulate.summary_only).then(|| BufWriter::with_capacity(OUTPUT_BUFFER, stdout.lock()));
     let replayed = replay.run(trace, &name, decisions.as_mut());
     // What was decided before a bad line stays decided, and is told before the complaint.
@@ -69,10 +68,24 @@ pub(crate) fn run(simulate: &Simulate) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What a config says, ours or Envoy's.
+fn rules(path: &Path) -> Result<Rules, Failure> {
+    if is_envoys(path) {
+        return Ok(Rules::Envoys(Domains::from_paths([path])?));
+    }
+    let config = Config::from_path(path)?;
+    if config.limits().is_empty() {
+        let file = path.display();
+        return Err(Failure::Input(format!("{file}: no limits: expected at least one, such as [limits.api]")));
+    }
+    Ok(Rules::Ours(config))
+}
+
 /// How many keys there is to be room for in memory.
 fn room(simulate: &Simulate) -> Result<usize, Failure> {
     match simulate.max_keys {
-        Some(_) if !simulate.store.is_memory() => Err(Failure::Usage(Simulate::wrong(
+        Some(_) if !simulate.store.is_memory() => Err(Failure::Usage(wrong(
+            "simulate",
             ErrorKind::ArgumentConflict,
             "--max-keys is for --store memory: another store has room for as many as there are",
         ))),

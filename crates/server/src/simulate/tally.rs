@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use tidegate::config::Config;
-use tidegate::{Decision, Reason};
+use tidegate::{Decision, Limit, Reason};
 
-use super::event::Op;
+use crate::json::Op;
 
 /// Counts decisions, for the summary at the end.
 pub(super) struct Tally {
@@ -32,9 +31,9 @@ const OTHERS: [(Op, &str); 4] =
     [(Op::Check, "check"), (Op::Reserve, "reserve"), (Op::Refund, "refund"), (Op::Reset, "reset")];
 
 impl Tally {
-    pub(super) fn new(config: &Config) -> Self {
-        let limits = config.limits().iter().map(|(name, limit)| Counts {
-            name: name.clone(),
+    pub(super) fn new(limits: impl IntoIterator<Item = (String, Limit)>) -> Self {
+        let limits = limits.into_iter().map(|(name, limit)| Counts {
+            name,
             shadow: limit.is_shadow(),
             allowed: 0,
             denied: [0; REASONS.len()],

@@ -38,7 +38,7 @@ fn a_bad_line_is_told_with_its_number_and_what_is_accepted() {
         ),
         (
             with(&format!("\"key\":[\"{0}\",\"{0}\"]", "é".repeat(1_025))),
-            "3: key: found 4100 bytes, expected at most 4096".to_owned(),
+            "3: key: found 4101 bytes, expected at most 4096".to_owned(),
         ),
         (
             with(&format!("\"key\":\"{}\"", "x".repeat(70_000))),
@@ -123,4 +123,31 @@ fn what_a_limit_cannot_do_is_told() {
     let ran = simulate(&file("spread.toml", config), r#"{"at_ms":0,"op":"reserve","limit":"a","key":"u"}"#);
     assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
     assert!(ran.stderr.starts_with("stdin:1: limit \"a\" cannot do that: "), "{}", ran.stderr);
+}
+
+#[test]
+fn a_line_that_is_no_request_of_envoys_is_told() {
+    let config = "domain: shop\ndescriptors: [{key: path, rate_limit: {unit: minute, requests_per_unit: 5}}]\n";
+    let config = file("bad-input-envoys.yaml", config);
+    let good = r#"{"at_ms":0,"domain":"shop","descriptors":[{"entries":[{"key":"path","value":"/login"}]}]}"#;
+    let like = format!("expected a line such as {good}");
+    for (line, expected) in [
+        ("x".to_owned(), format!("2: not a JSON object, {like}")),
+        (good.replace("\"at_ms\":0,", ""), format!("2:79: missing field `at_ms`, {like}")),
+        (good.replace("shop", ""), "2: rate limit domain must not be empty".to_owned()),
+        (good.replace("\"domain\":\"shop\",", ""), "2: rate limit domain must not be empty".to_owned()),
+        (
+            r#"{"at_ms":0,"domain":"shop","descriptors":[]}"#.to_owned(),
+            "2: rate limit descriptor list must not be empty".to_owned(),
+        ),
+        (
+            GOOD.to_owned(),
+            "2:15: unknown field `op`, expected one of `at_ms`, `domain`, `descriptors`, `hitsAddend`, `hits_addend`"
+                .to_owned(),
+        ),
+    ] {
+        let ran = simulate(&config, format!("{good}\n{line}\n"));
+        assert_eq!((ran.code, ran.stdout.lines().count()), (1, 1), "{line}");
+        assert_eq!(ran.stderr, format!("stdin:{expected}\n"));
+    }
 }

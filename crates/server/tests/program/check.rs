@@ -8,10 +8,32 @@ fn a_good_config_is_ok() {
 
     let yaml = "limits:\n  a: &a {algorithm: sliding_log, rate: 1, period: 1s}\n  b: *a\nenvoy: {configs: [x.yaml]}\n";
     let yaml = file("two.yaml", yaml);
+    for domain in ["x", "a", "b"] {
+        let rules = "descriptors: [{key: k, rate_limit: {unit: second, requests_per_unit: 1}}]";
+        file(&format!("{domain}.yaml"), format!("domain: {domain}\n{rules}\n"));
+    }
     let envoy = file("envoy.toml", "[envoy]\nconfigs = [\"a.yaml\", \"b.yaml\"]\n");
     let ran = run(&["check", &yaml, &envoy]);
     let expected = format!("{yaml}: ok, 2 limits, 1 envoy config\n{envoy}: ok, 0 limits, 2 envoy configs\n");
     assert_eq!((ran.code, ran.stdout), (0, expected));
+}
+
+#[test]
+fn the_files_that_a_config_names_are_checked_with_it() {
+    let rules = |key: &str| {
+        format!("domain: d\ndescriptors: [{{key: {key}, rate_limit: {{unit: eon, requests_per_unit: 1}}}}]\n")
+    };
+    let wrong = file("named-wrong.yaml", rules("k"));
+    let names_it = file("names-wrong.toml", "[envoy]\nconfigs = [\"named-wrong.yaml\"]\n");
+    let ran = run(&["check", &names_it]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
+    assert!(ran.stderr.starts_with(&format!("{wrong}:2:")), "{}", ran.stderr);
+
+    file("named-good.yaml", rules("k").replace("eon", "day"));
+    let limit = "[limits.\"d.k\"]\nalgorithm = \"sliding_log\"\nrate = 1\nperiod = \"1s\"\n";
+    let twice = file("names-twice.toml", format!("{limit}[envoy]\nconfigs = [\"named-good.yaml\"]\n"));
+    let ran = run(&["check", &twice]);
+    assert_eq!((ran.code, ran.stderr), (1, format!("{twice}: there are two limits named \"d.k\"\n")));
 }
 
 #[test]
@@ -28,4 +50,28 @@ fn everything_that_is_wrong_is_told_and_the_exit_code_is_1() {
          /nonexistent/limits.toml: cannot be read: No such file or directory (os error 2)\n"
     );
     assert_eq!(ran.stderr, expected);
+}
+
+#[test]
+fn a_config_of_envoys_is_checked_as_one() {
+    let good = "domain: shop\ndescriptors:\n  - key: path\n    rate_limit: {unit: minute, requests_per_unit: 5}\n    \
+                descriptors:\n      - {key: user, rate_limit: {unit: day, requests_per_unit: 9}}\n";
+    let good = file("check-shop.yaml", good);
+    let ours = api();
+    let ran = run(&["check", &good, &ours]);
+    let expected = format!("{good}: ok, 2 limits, in Envoy's format\n{ours}: ok, 1 limit\n");
+    assert_eq!((ran.code, ran.stdout, ran.stderr), (0, expected, String::new()));
+
+    let bad = "domain: shop\ndescriptors:\n  - key: path\n    rate_limit: {unit: eon, requests_per_unit: 5}\n  \
+               - key: path\n    ratelimit: {}\n";
+    let bad = file("check-bad.yaml", bad);
+    let ran = run(&["check", &bad, &good]);
+    assert_eq!((ran.code, ran.stdout), (1, format!("{good}: ok, 2 limits, in Envoy's format\n")));
+    let places: Vec<_> = ran.stderr.lines().filter_map(|line| line.strip_prefix(&bad)?.split_once(": ")).collect();
+    assert_eq!(
+        places.iter().map(|(place, _)| *place).collect::<Vec<_>>(),
+        [":4:24", ":5:10", ":6:5"],
+        "{}",
+        ran.stderr
+    );
 }

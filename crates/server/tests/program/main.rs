@@ -1,6 +1,7 @@
 //! The program as people meet it: the real binary, its two outputs and its exit code.
 
 mod bad_input;
+mod bench;
 mod check;
 mod golden;
 mod on_stores;

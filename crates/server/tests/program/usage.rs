@@ -1,25 +1,14 @@
 use crate::{GOOD, api, run, simulate};
 
 #[test]
-fn without_a_verb_it_shows_what_it_does() {
-    let ran = run(&[]);
-    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
-    for word in ["login", "api", "search", "export", "allowed", "denied", "would have denied", "tidegate simulate"] {
-        assert!(ran.stdout.contains(word), "{word} in {}", ran.stdout);
-    }
-    assert!(!ran.stdout.contains("warning"), "{}", ran.stdout);
-    assert_eq!(run(&[]).stdout, ran.stdout);
-}
-
-#[test]
-fn the_samples_are_what_the_demonstration_says() {
+fn the_samples_can_be_replayed() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/samples");
     let (config, trace) = (format!("{folder}/demo.toml"), format!("{folder}/demo.jsonl"));
     let ran = run(&["simulate", "--config", &config, "--trace", &trace]);
     assert_eq!(ran.code, 0);
     assert_eq!(ran.stdout.lines().count(), std::fs::read_to_string(trace).unwrap().lines().count());
-    for line in ran.stderr.lines() {
-        assert!(run(&[]).stdout.contains(line), "{line}");
+    for word in ["login", "api", "search", "export", "allowed", "denied", "would have denied"] {
+        assert!(ran.stderr.contains(word), "{word} in {}", ran.stderr);
     }
 }
 
@@ -46,7 +35,7 @@ fn wrong_usage_is_2_and_says_what_is_right() {
 
 #[test]
 fn help_has_examples() {
-    for arguments in [&["--help"][..], &["check", "--help"], &["simulate", "--help"]] {
+    for arguments in [&["--help"][..], &["check", "--help"], &["simulate", "--help"], &["bench", "--help"]] {
         let ran = run(arguments);
         assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
         assert!(ran.stdout.contains("Examples:\n  tidegate"), "{}", ran.stdout);

@@ -1,6 +1,7 @@
 //! Decisions worked out by hand, for every algorithm: the same on every store.
 
 mod cases;
+mod envoys;
 
 use crate::store::Store;
 use crate::{file, simulate, simulate_on};
@@ -8,7 +9,8 @@ use cases::Golden;
 
 fn assert_decisions(name: &str, golden: &Golden, store: Store) {
     // A file for each store: tests run at the same time.
-    let config = file(&format!("golden-{name}-{}.toml", store.name), golden.config);
+    let kind = if golden.config.starts_with("domain:") { "yaml" } else { "toml" };
+    let config = file(&format!("golden-{name}-{}.{kind}", store.name), golden.config);
     let trace: String = golden.cases.iter().map(|(line, _)| format!("{line}\n")).collect();
     let ran = simulate_on(&store, &config, trace);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
@@ -23,17 +25,19 @@ fn assert_decisions(name: &str, golden: &Golden, store: Store) {
 macro_rules! on {
     ($($store:ident)*) => {$(
         mod $store {
-            use super::{assert_decisions, cases};
+            use super::{assert_decisions, cases, envoys};
             use crate::store::Store;
 
-            on!($store: token_bucket TOKEN_BUCKET, fixed_window FIXED_WINDOW, sliding_window SLIDING_WINDOW,
-                sliding_log SLIDING_LOG, deny_lists_shadow_mode_and_shards DENY_LISTS_SHADOW_MODE_AND_SHARDS);
+            on!($store: token_bucket cases::TOKEN_BUCKET, fixed_window cases::FIXED_WINDOW,
+                sliding_window cases::SLIDING_WINDOW, sliding_log cases::SLIDING_LOG,
+                deny_lists_shadow_mode_and_shards cases::DENY_LISTS_SHADOW_MODE_AND_SHARDS,
+                envoys_requests envoys::REQUESTS);
         }
     )*};
-    ($store:ident: $($name:ident $golden:ident),*) => {$(
+    ($store:ident: $($name:ident $golden:path),*) => {$(
         #[test]
         fn $name() {
-            assert_decisions(stringify!($name), &cases::$golden, Store::$store());
+            assert_decisions(stringify!($name), &$golden, Store::$store());
         }
     )*};
 }
@@ -70,6 +74,24 @@ log              1           3  rate 1, deny 1, cost_exceeds_capacity 1; check x
 shadow           2           0  shadow: would have denied 1: rate 1; reset x1
 unused           0           0
 keys held at the end: 1
+";
+    assert_eq!(ran.stderr, expected);
+}
+
+#[test]
+fn the_summary_of_envoys_requests_counts_by_rule() {
+    let config = file("summary-envoys.yaml", envoys::REQUESTS.config);
+    let trace: String = envoys::REQUESTS.cases.iter().map(|(line, _)| format!("{line}\n")).collect();
+    let ran = simulate(&config, trace);
+    let expected = "\
+limit                allowed      denied
+shop.(override)            1           0
+shop.path_/login           3           3  rate 3; check x1
+shop.user                  2           1  rate 1; refund x1
+shop.watched               2           0  shadow: would have denied 1: rate 1
+shop.pool                  1           1  rate 1
+shop.reserve               2           0
+keys held at the end: 6
 ";
     assert_eq!(ran.stderr, expected);
 }

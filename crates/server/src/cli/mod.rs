@@ -1,15 +1,21 @@
 //! The command line.
 
+mod bench;
+mod serve;
+
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
+pub use bench::{Bench, Distribution, Picture};
+pub use serve::{Listen, LogFormat, Serve};
+
 use crate::store::StoreUrl;
 
 /// Rate limiting and admission control.
 ///
-/// Without a verb it replays a small bundled trace, to show what it does.
+/// Without a verb it serves a small built-in config, to show what it does.
 #[derive(Debug, Parser)]
 #[command(name = "tidegate", version, about, long_about, after_help = EXAMPLES, max_term_width = 100)]
 pub struct Cli {
@@ -20,29 +26,35 @@ pub struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  tidegate                                          a demonstration
+  tidegate                                          a demonstration, with a dashboard in the browser
+  tidegate serve --config limits.toml               answer a fleet: HTTP, Envoy's protocol, the Redis protocol
   tidegate check limits.toml                        is this config right?
   tidegate simulate --config limits.toml --trace requests.jsonl
                                                     what would it have decided?
   tidegate simulate --config limits.toml --trace requests.jsonl --store redis://127.0.0.1/
                                                     and does Redis decide the same?
+  tidegate bench http://127.0.0.1:8080              how much does it bear?
 
 Exit codes: 0 all went well, 1 bad input or a store that cannot be used, 2 wrong usage.";
 
 /// What the program can do.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
+    /// Answer over HTTP, gRPC and the Redis protocol
+    Serve(Box<Serve>),
     /// Say what is wrong with configs, with line and column
     Check(Check),
     /// Replay a trace against a config, in the trace's own time
     Simulate(Simulate),
+    /// Put a bounded load on servers over HTTP, gRPC or the Redis protocol, and draw how they bear it
+    Bench(Box<Bench>),
 }
 
 /// `tidegate check`.
 #[derive(Debug, Args)]
 #[command(after_help = CHECK_EXAMPLES)]
 pub struct Check {
-    /// Configs: TOML, or YAML when the name ends in .yaml or .yml
+    /// Configs: TOML, or YAML when the name ends in .yaml or .yml; YAML also in the format of envoyproxy/ratelimit
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
 }
@@ -64,7 +76,7 @@ Exit code 1 when something is wrong with any of them; everything that is wrong i
 #[derive(Debug, Args)]
 #[command(after_help = SIMULATE_EXAMPLES)]
 pub struct Simulate {
-    /// The config with the limits
+    /// The config with the limits, ours or in the format of envoyproxy/ratelimit
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
     /// The trace, one JSON object a line; - is standard input
@@ -84,15 +96,13 @@ pub struct Simulate {
 /// How many keys there is room for in memory, unless said otherwise.
 pub(crate) const MAX_KEYS: u64 = 1_000_000;
 
-impl Simulate {
-    /// What clap says of arguments that are wrong.
-    pub(crate) fn wrong(kind: ErrorKind, message: &str) -> clap::Error {
-        let mut command = Cli::command();
-        // Built, so that the verb's usage begins with the name of the program.
-        command.build();
-        let command = command.find_subcommand_mut("simulate").expect("it is a verb");
-        command.error(kind, message)
-    }
+/// What clap says of arguments of a verb that are wrong.
+pub(crate) fn wrong(verb: &str, kind: ErrorKind, message: &str) -> clap::Error {
+    let mut command = Cli::command();
+    // Built, so that the verb's usage begins with the name of the program.
+    command.build();
+    let command = command.find_subcommand_mut(verb).expect("it is a verb");
+    command.error(kind, message)
 }
 
 const SIMULATE_EXAMPLES: &str = "\
@@ -113,6 +123,11 @@ A line of the output, one for each line of the trace, in order:
   {\"allowed\":true,\"limit\":5,\"remaining\":4,\"retry_after_ms\":null,\"reset_after_ms\":60000,\"reason\":null}
 
 Decisions go to standard output, everything else to standard error.
+
+With a config in the format of envoyproxy/ratelimit, a line is a rate limit request of Envoy's, and when:
+  {\"at_ms\":0,\"domain\":\"shop\",\"descriptors\":[{\"entries\":[{\"key\":\"path\",\"value\":\"/login\"}]}],\"hits_addend\":1}
+Of its limits the one is told that binds: the one that holds it back longest, or else the one that leaves least. Where
+there is none, limit and remaining are 4294967295.
 
 A store, all of which give the same decisions:
   memory                                       this process's memory; by far the fastest

@@ -1,0 +1,184 @@
+//! The arguments of `tidegate serve`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::error::ErrorKind;
+use clap::{Args, Parser, ValueEnum};
+
+use super::wrong;
+use crate::failure::Failure;
+use crate::store::StoreUrl;
+
+/// `tidegate serve`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Serve {
+    /// The config: TOML, or YAML when the name ends in .yaml or .yml; read again when it changes and on SIGHUP
+    /// [default: a small built-in demonstration]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Where to listen for HTTP: the API, metrics and the dashboard; or off
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    pub http: Listen,
+    /// Where to listen for gRPC: Envoy's rate limit service; or off
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8081")]
+    pub grpc: Listen,
+    /// Where to listen for the Redis protocol; or off
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6380")]
+    pub resp: Listen,
+    /// Where the state of keys lives: memory, sqlite:PATH, redis://... or postgres://...
+    #[arg(long, value_name = "STORE", default_value = "memory")]
+    pub store: StoreUrl,
+    /// How many keys there is room for in memory, at about 29 bytes each [default: 1000000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub max_keys: Option<u64>,
+    /// Keep what memory holds in this file from shutdown to the next start
+    #[arg(long, value_name = "FILE")]
+    pub snapshot: Option<PathBuf>,
+    /// A file with the token that clients have to show: `Authorization: Bearer` over HTTP and gRPC, AUTH over the Redis
+    /// protocol. The variable TIDEGATE_TOKEN can hold the token instead
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// The certificates of this server, PEM: every port speaks TLS then
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// The private key of the first certificate, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// Who signs the certificates of gRPC clients, PEM: they have to show one then
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_client_ca: Option<PathBuf>,
+    /// Listen beyond this machine even where nobody has to show a token
+    #[arg(long)]
+    pub insecure: bool,
+    /// How long requests that are under way may take to finish after SIGTERM
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = tidegate::config::parse_duration)]
+    pub grace: Duration,
+    /// How many connections each port serves at once; further ones wait
+    #[arg(long, value_name = "N", default_value = "10000", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub max_connections: u32,
+    /// How to log, to standard error
+    #[arg(long, value_enum, default_value_t = LogFormat::Human)]
+    pub log: LogFormat,
+    /// Log the keys of denied requests as they are; a short hash stands for each otherwise
+    #[arg(long)]
+    pub log_keys: bool,
+    /// Show only a short hash of each key on the dashboard, too
+    #[arg(long)]
+    pub hide_keys: bool,
+    /// Send traces and metrics to the OpenTelemetry collector there, over gRPC: such as http://127.0.0.1:4317
+    #[cfg(feature = "otlp")]
+    #[arg(long, value_name = "URL", value_parser = collector)]
+    pub otlp: Option<String>,
+    /// Let /v1/apply pass the time (at_us), for tests of remote stores; never in production
+    #[arg(long)]
+    pub testing: bool,
+}
+
+/// What `tidegate serve` does without any arguments.
+impl Default for Serve {
+    fn default() -> Self {
+        /// Only the arguments.
+        #[derive(Debug, Parser)]
+        struct Alone {
+            #[command(flatten)]
+            serve: Serve,
+        }
+        Alone::parse_from(["tidegate"]).serve
+    }
+}
+
+impl Serve {
+    /// What does not go together.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        let for_memory = [
+            (
+                self.max_keys.is_some(),
+                "--max-keys is for --store memory: another store has room for as many as there are",
+            ),
+            (self.snapshot.is_some(), "--snapshot is for --store memory: another store keeps what it holds by itself"),
+            (self.testing, "--testing is for --store memory: only that takes the time from a test"),
+        ];
+        match for_memory.into_iter().find(|(given, _)| *given && !self.store.is_memory()) {
+            Some((_, message)) => Err(Failure::Usage(wrong("serve", ErrorKind::ArgumentConflict, message))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// An address to listen on, or none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listen {
+    /// Listen there.
+    At(SocketAddr),
+    /// Do not.
+    Off,
+}
+
+impl FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "off" {
+            return Ok(Listen::Off);
+        }
+        let expected = || format!("found {text:?}, expected an address such as 127.0.0.1:8080 or [::1]:8080, or off");
+        text.parse().map(Listen::At).map_err(|_| expected())
+    }
+}
+
+/// How to log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// Lines for people.
+    Human,
+    /// One JSON object a line.
+    Json,
+}
+
+/// The address of a collector.
+#[cfg(feature = "otlp")]
+fn collector(text: &str) -> Result<String, String> {
+    let parsed = text.parse().ok().filter(|url: &http::Uri| url.scheme_str() == Some("http") && url.host().is_some());
+    match parsed {
+        Some(_) => Ok(text.to_owned()),
+        None => Err(format!("found {text:?}, expected a URL such as http://127.0.0.1:4317, without TLS")),
+    }
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tidegate serve                                    a demonstration; the dashboard is at http://127.0.0.1:8080/
+  tidegate serve --config limits.toml --store redis://127.0.0.1/
+  tidegate serve --config limits.toml --snapshot /var/lib/tidegate/state
+  TIDEGATE_TOKEN=... tidegate serve --config limits.toml --http 0.0.0.0:8080 --tls-cert cert.pem --tls-key key.pem
+
+Then:
+  curl -d '{\"limit\":\"api\",\"key\":\"u1\"}' http://127.0.0.1:8080/v1/limit
+  redis-cli -p 6380 TG.LIMIT api u1
+  redis-cli -p 6380 CL.THROTTLE user123 15 30 60
+
+It listens on this machine only unless told otherwise, and beyond it only where clients have to show a token
+(--token-file, or TIDEGATE_TOKEN), or for gRPC a certificate (--tls-client-ca); --insecure lifts that.
+
+SIGHUP reads the config again, as does a change of the file; one that is wrong changes nothing. SIGTERM and Ctrl-C stop
+accepting, finish what is under way, and end with 0.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Verb};
+
+    #[test]
+    fn without_a_verb_it_serves_as_without_arguments() {
+        assert!(Cli::parse_from(["tidegate"]).verb.is_none());
+        let Some(Verb::Serve(plain)) = Cli::parse_from(["tidegate", "serve"]).verb else { panic!("it is that verb") };
+        let default = Serve::default();
+        assert_eq!(format!("{default:?}"), format!("{plain:?}"));
+        let listens = |listen: Listen| matches!(listen, Listen::At(address) if address.ip().is_loopback());
+        assert!([default.http, default.grpc, default.resp].into_iter().all(listens));
+    }
+}

@@ -1,0 +1,202 @@
+//! What becomes of a request.
+
+use std::time::Duration;
+
+use tidegate::config::envoy::{Descriptor, Domains, Found, Limited, Unit};
+use tidegate::{Decision, Error};
+
+use super::{Asked, Hits, Limits};
+use crate::json::Op;
+use crate::serve::gate::Ask;
+
+/// What becomes of a request.
+#[derive(Debug)]
+pub(crate) struct Verdict {
+    pub(crate) code: Code,
+    /// One for each descriptor, in order.
+    pub(crate) statuses: Vec<Status>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Code {
+    Ok,
+    OverLimit,
+}
+
+/// What becomes of one descriptor.
+#[derive(Debug)]
+pub(crate) struct Status {
+    pub(crate) code: Code,
+    pub(crate) limit: Option<Current>,
+    pub(crate) remaining: u32,
+    /// What the limit said; none when there was none to ask.
+    pub(crate) decision: Option<Decision>,
+}
+
+impl Status {
+    /// How long until the limit is as good as new.
+    pub(crate) fn until_reset(&self) -> Option<Duration> {
+        self.decision.map(|decision| decision.reset_after())
+    }
+}
+
+/// The limit that a descriptor met.
+#[derive(Debug)]
+pub(crate) struct Current {
+    pub(crate) name: String,
+    pub(crate) requests_per_unit: u32,
+    pub(crate) unit: Unit,
+}
+
+/// Decides about a request to one of the domains: its descriptors are taken all or nothing.
+///
+/// Rules in quota mode hold a request back only when all of them are over: as long as one is not, those that are are left
+/// out, and the others are taken.
+pub(crate) async fn decide(
+    limits: &impl Limits,
+    domains: &Domains,
+    domain: &str,
+    asked: &[Asked<'_>],
+) -> Result<Verdict, Error> {
+    let descriptors: Vec<_> =
+        asked.iter().map(|asked| Descriptor { entries: &asked.entries, limit: asked.limit }).collect();
+    let found = domains.find_all(domain, &descriptors);
+    let mut rules: Vec<Rule<'_>> = found.iter().zip(asked).map(|(found, asked)| Rule::new(found, asked.hits)).collect();
+
+    // First those that change nothing, for which they would have to be undone otherwise.
+    for rule in &mut rules {
+        if let Some(look) = rule.looks() {
+            rule.decision = Some(limits.ask(&look).await?);
+        }
+    }
+    take(limits, &mut rules).await?;
+    let code = overall(&rules);
+    if code == Code::Ok {
+        for rule in &mut rules {
+            if let Some(refund) = rule.gives_back() {
+                // What was taken stays taken: to fail now would have it asked for again.
+                rule.decision = limits.ask(&refund).await.ok();
+            }
+        }
+    }
+    Ok(Verdict { code, statuses: rules.iter().map(Rule::status).collect() })
+}
+
+/// Takes what is to be taken, all or nothing.
+async fn take(limits: &impl Limits, rules: &mut [Rule<'_>]) -> Result<(), Error> {
+    loop {
+        // Whoever is over already holds back the others: they are only looked at.
+        let passes = overall(rules) == Code::Ok;
+        let taking: Vec<usize> = (0..rules.len()).filter(|index| rules[*index].is_open()).collect();
+        let asks: Vec<_> = taking.iter().filter_map(|index| rules[*index].takes()).collect();
+        let decisions = match &*asks {
+            [] => return Ok(()),
+            asks if !passes => {
+                let mut looks = Vec::with_capacity(asks.len());
+                for ask in asks {
+                    looks.push(limits.ask(&Ask { op: Op::Check, ..ask.clone() }).await?);
+                }
+                looks
+            }
+            [ask] => vec![limits.ask(ask).await?],
+            several => limits.all(several).await?.into_decisions(),
+        };
+        drop(asks);
+        let taken = decisions.iter().all(Decision::allowed);
+        for (index, decision) in taking.iter().zip(&decisions).filter(|(_, decision)| !decision.allowed()) {
+            rules[*index].decision = Some(*decision);
+        }
+        // Unless only rules in quota mode are in the way: then the others are asked again, without those.
+        if taken || !passes || overall(rules) == Code::OverLimit {
+            for (index, decision) in taking.into_iter().zip(decisions) {
+                rules[index].decision = Some(decision);
+            }
+            return Ok(());
+        }
+    }
+}
+
+/// Whether a request passes, by what is known so far.
+fn overall(rules: &[Rule<'_>]) -> Code {
+    let (mut quota_mode, mut quota_mode_over) = (0, 0);
+    for rule in rules {
+        let over = rule.code() == Code::OverLimit;
+        if rule.is_quota_mode() {
+            quota_mode += 1;
+            quota_mode_over += usize::from(over);
+        } else if over {
+            return Code::OverLimit;
+        }
+    }
+    if quota_mode > 0 && quota_mode_over == quota_mode { Code::OverLimit } else { Code::Ok }
+}
+
+/// What is known of one descriptor.
+struct Rule<'a> {
+    found: &'a Found<'a>,
+    hits: Hits,
+    decision: Option<Decision>,
+}
+
+impl<'a> Rule<'a> {
+    fn new(found: &'a Found<'a>, hits: Hits) -> Self {
+        Rule { found, hits, decision: None }
+    }
+
+    /// The limit that is asked; none when there is none, or none of 0 requests.
+    fn limited(&self) -> Option<&'a Limited<'a>> {
+        match self.found {
+            Found::Limited(limited) if !limited.always_over() => Some(limited),
+            _ => None,
+        }
+    }
+
+    fn ask(&self, op: Op, cost: u64) -> Option<Ask<'a>> {
+        let limited = self.limited()?;
+        Some(Ask { op, limit: limited.limit, key: limited.key.borrow(), cost, quota: limited.quota.as_ref() })
+    }
+
+    fn looks(&self) -> Option<Ask<'a>> {
+        // Whether the next request would pass: nothing at all is never too much.
+        if self.hits == Hits::Look { self.ask(Op::Check, 1) } else { None }
+    }
+
+    fn takes(&self) -> Option<Ask<'a>> {
+        if let Hits::Take(hits) = self.hits { self.ask(Op::Limit, hits) } else { None }
+    }
+
+    fn gives_back(&self) -> Option<Ask<'a>> {
+        if let Hits::GiveBack(hits) = self.hits { self.ask(Op::Refund, hits) } else { None }
+    }
+
+    /// Whether it is still to be taken.
+    fn is_open(&self) -> bool {
+        self.decision.is_none() && self.takes().is_some()
+    }
+
+    fn is_quota_mode(&self) -> bool {
+        matches!(self.found, Found::Limited(limited) if limited.quota_mode)
+    }
+
+    fn code(&self) -> Code {
+        let over = match (self.found, &self.decision) {
+            (Found::Limited(limited), _) if limited.always_over() => {
+                !limited.shadow && matches!(self.hits, Hits::Take(_) | Hits::Look)
+            }
+            (_, Some(decision)) => !decision.allowed(),
+            _ => false,
+        };
+        if over { Code::OverLimit } else { Code::Ok }
+    }
+
+    fn status(&self) -> Status {
+        let Found::Limited(limited) = self.found else {
+            let remaining = if *self.found == Found::Unlimited { u32::MAX } else { 0 };
+            return Status { code: Code::Ok, limit: None, remaining, decision: None };
+        };
+        let Limited { name, requests_per_unit, unit, .. } = *limited;
+        let limit = Some(Current { name: name.to_owned(), requests_per_unit, unit });
+        let remaining = self.decision.map_or(0, |decision| u32::try_from(decision.remaining()).unwrap_or(u32::MAX));
+        Status { code: self.code(), limit, remaining, decision: self.decision }
+    }
+}

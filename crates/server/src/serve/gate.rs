@@ -1,0 +1,160 @@
+//! What every transport asks: the limits, and whoever watches them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::ArcSwap;
+use tidegate::{All, BuildError, Call, Decision, Error, Key, Limiter, Quota};
+use tracing::warn;
+
+use super::served::{Served, is_brought};
+use super::store::Backing;
+use super::watch::Watch;
+use crate::json::Op;
+
+/// One thing that is asked of one limit.
+#[derive(Debug, Clone)]
+pub(crate) struct Ask<'a> {
+    pub(crate) op: Op,
+    pub(crate) limit: &'a str,
+    pub(crate) key: Key<'a>,
+    pub(crate) cost: u64,
+    /// The quota that the request brings with it.
+    pub(crate) quota: Option<&'a Quota>,
+}
+
+impl<'a> Ask<'a> {
+    /// The question, to this limiter.
+    pub(crate) fn to(&'a self, limiter: &'a Limiter) -> Call<'a> {
+        let (name, key) = (self.limit, self.key.borrow());
+        let call = match self.op {
+            Op::Limit => limiter.limit(name, key),
+            Op::Check => limiter.check(name, key),
+            Op::Reserve => limiter.reserve(name, key),
+            Op::Refund => limiter.refund(name, key),
+            Op::Reset => limiter.reset(name, key),
+        };
+        let call = call.cost(self.cost);
+        match self.quota {
+            Some(quota) => call.quota(quota),
+            None => call,
+        }
+    }
+}
+
+/// What every transport asks. There is one in the process, behind an `Arc`.
+pub(crate) struct Gate {
+    pub(crate) limiter: Limiter,
+    /// For requests that bring their quota with them, on the same store.
+    brought: Limiter,
+    pub(crate) backing: Backing,
+    pub(crate) watch: Watch,
+    /// The config as it is now.
+    pub(crate) served: ArcSwap<Served>,
+    /// Whether tests may pass the time.
+    pub(crate) testing: bool,
+    draining: AtomicBool,
+}
+
+impl Gate {
+    /// Serves a config from a store.
+    pub(crate) fn new(backing: Backing, served: Served, testing: bool) -> Result<Self, BuildError> {
+        let limiter = backing.give(served.limiter()).build()?;
+        let brought = backing.give(served.brought()).build()?;
+        let watch = Watch::new(names(&limiter, &brought));
+        let (served, draining) = (ArcSwap::from_pointee(served), AtomicBool::new(false));
+        Ok(Gate { limiter, brought, backing, watch, served, testing, draining })
+    }
+
+    /// The same, watched in another way.
+    pub(crate) fn watching(mut self, change: impl FnOnce(Watch) -> Watch) -> Self {
+        self.watch = change(self.watch);
+        self
+    }
+
+    /// Serves another config from now on. What keys have used is kept.
+    pub(crate) fn adopt(&self, served: Served) -> Result<(), BuildError> {
+        self.limiter.replace_all(served.limiter())?;
+        self.brought.replace_all(served.brought())?;
+        self.watch.follow(names(&self.limiter, &self.brought));
+        self.watch.reloaded();
+        let (now, new) = (self.served.load(), served.config.defaults());
+        let settled = now.config.defaults();
+        if (settled.store_timeout, settled.expected_replicas) != (new.store_timeout, new.expected_replicas) {
+            warn!(
+                "store_timeout and expected_replicas are settled at the start: they change when the server is started again"
+            );
+        }
+        self.served.store(Arc::new(served));
+        Ok(())
+    }
+
+    /// Whether the server is about to end, so that nobody new should be sent here.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets the store give back what it holds. Nothing is answered any more.
+    pub(crate) async fn close(&self) {
+        self.limiter.close().await;
+        self.brought.close().await;
+    }
+
+    /// The answer without waiting; none when the store has to be waited for, and nothing was done then.
+    #[inline]
+    pub(crate) fn now(&self, ask: &Ask<'_>) -> Option<Result<Decision, Error>> {
+        let answer = self.call(ask).now()?;
+        self.watch.saw(ask, &answer);
+        Some(answer)
+    }
+
+    /// The answer, waited for where it has to be.
+    pub(crate) async fn ask(&self, ask: &Ask<'_>) -> Result<Decision, Error> {
+        let answer = self.call(ask).await;
+        self.watch.saw(ask, &answer);
+        answer
+    }
+
+    /// The answers to several, each on its own and in order.
+    pub(crate) async fn each(&self, asks: &[Ask<'_>]) -> Vec<Result<Decision, Error>> {
+        let mut answers = Vec::with_capacity(asks.len());
+        for run in asks.chunk_by(|one, next| std::ptr::eq(self.limiter_for(one), self.limiter_for(next))) {
+            answers.extend(self.limiter_for(&run[0]).each(run.iter().map(|ask| self.call(ask))).await);
+        }
+        asks.iter().zip(&answers).for_each(|(ask, answer)| self.watch.saw(ask, answer));
+        answers
+    }
+
+    /// Takes all or nothing; each has to be [`Op::Limit`].
+    pub(crate) async fn all(&self, asks: &[Ask<'_>]) -> Result<All, Error> {
+        let answer = self.limiter.all(asks.iter().map(|ask| self.call(ask))).await;
+        match &answer {
+            // Of several that were denied together, those are seen that denied it; the others took nothing.
+            Ok(all) => {
+                let seen = asks.iter().zip(all.decisions()).filter(|(_, one)| all.allowed() || !one.allowed());
+                seen.for_each(|(ask, decision)| self.watch.saw(ask, &Ok(*decision)));
+            }
+            Err(error) => asks.iter().for_each(|ask| self.watch.saw(ask, &Err(error.clone()))),
+        }
+        answer
+    }
+
+    fn limiter_for(&self, ask: &Ask<'_>) -> &Limiter {
+        if ask.quota.is_some() && is_brought(ask.limit) { &self.brought } else { &self.limiter }
+    }
+
+    fn call<'a>(&'a self, ask: &'a Ask<'a>) -> Call<'a> {
+        ask.to(self.limiter_for(ask))
+    }
+}
+
+/// Everything that can be asked for by name.
+fn names(limiter: &Limiter, brought: &Limiter) -> Vec<String> {
+    let mut names = limiter.names();
+    names.extend(brought.names());
+    names
+}

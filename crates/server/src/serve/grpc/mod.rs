@@ -1,0 +1,43 @@
+//! gRPC: Envoy's rate limit service, health and reflection.
+
+mod health;
+mod reflection;
+mod service;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_server::RateLimitServiceServer;
+use tonic::Status;
+use tonic::service::Routes;
+
+use super::auth::{Token, shown};
+use super::gate::Gate;
+use super::shutdown::Shutdown;
+use service::RateLimits;
+
+/// How large a message may be.
+const MAX_MESSAGE: usize = 1 << 20;
+
+/// Everything that is answered over gRPC. With a token, only to those who show it, but for whether the server serves.
+pub(crate) async fn router(gate: Arc<Gate>, token: Option<Token>, shutdown: Shutdown, last: Shutdown) -> Router {
+    let health = health::service(shutdown, last).await;
+    let service = RateLimitServiceServer::new(RateLimits::new(gate)).max_decoding_message_size(MAX_MESSAGE);
+    let routes = Routes::new(service).add_service(health).add_service(reflection::service());
+    let router = routes.prepare().into_axum_router();
+    match token {
+        None => router,
+        Some(token) => router.layer(from_fn(move |request: Request, next: Next| {
+            let may = request.uri().path().starts_with(health::PATH)
+                || shown(request.headers()).is_some_and(|shown| token.is(shown));
+            async move {
+                if may {
+                    return next.run(request).await;
+                }
+                Status::unauthenticated("expected the server's token as `authorization: Bearer TOKEN`").into_http()
+            }
+        })),
+    }
+}

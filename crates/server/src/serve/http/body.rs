@@ -1,0 +1,72 @@
+//! The body of a request: bounded in size and in time, and JSON.
+
+use std::error::Error;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
+
+use super::guard;
+use super::problem::Problem;
+
+/// How large the body of one question may be: a key of 4 KiB fits, however it is escaped.
+pub(super) const ONE: usize = 64 << 10;
+/// How large the body of several questions may be.
+pub(super) const SEVERAL: usize = 1 << 20;
+/// How long a client may take to send it.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Reads the body of a request that may ask, up to so many bytes.
+pub(super) async fn read(request: Request, most: usize) -> Result<Bytes, Problem> {
+    guard::same_site(request.headers())?;
+    match timeout(PATIENCE, whole(Limited::new(request.into_body(), most))).await {
+        Ok(Ok(body)) => Ok(body),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Problem::too_large(most)),
+        Ok(Err(error)) => Err(Problem::bad_request(format!("the body cannot be read: {error}"))),
+        Err(_) => Err(Problem::too_slow()),
+    }
+}
+
+/// All of a body. It comes in one piece nearly always, which is left as it is. Others are put together as they come: kept apart,
+/// pieces of a byte would take forty times as much as they hold.
+async fn whole(mut body: Limited<Body>) -> Result<Bytes, Box<dyn Error + Send + Sync>> {
+    let (mut first, mut all) = (Bytes::new(), Vec::new());
+    while let Some(frame) = body.frame().await {
+        let Ok(piece) = frame?.into_data() else { continue };
+        if first.is_empty() {
+            first = piece;
+            continue;
+        }
+        if all.is_empty() {
+            all.extend_from_slice(&first);
+        }
+        all.extend_from_slice(&piece);
+    }
+    Ok(if all.is_empty() { first } else { all.into() })
+}
+
+/// What a body says.
+pub(super) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8], example: &str) -> Result<T, Problem> {
+    // An array would do for serde, with the fields in order; not here.
+    if !body.trim_ascii_start().starts_with(b"{") {
+        return Err(Problem::bad_request(format!("not a JSON object, expected such as {example}")));
+    }
+    serde_json::from_slice(body).map_err(|error| Problem::bad_request(format!("{error}, expected such as {example}")))
+}
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// An answer as JSON.
+pub(super) fn answer(value: &impl Serialize) -> Response {
+    let mut text = Vec::with_capacity(128);
+    serde_json::to_writer(&mut text, value).expect("numbers and texts are JSON");
+    let mut response = Bytes::from(text).into_response();
+    response.headers_mut().insert(CONTENT_TYPE, JSON);
+    response
+}

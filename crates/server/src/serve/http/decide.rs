@@ -1,0 +1,52 @@
+//! One decision about one key.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use serde::Deserialize;
+
+use super::body;
+use super::problem::Problem;
+use crate::json::{Cost, Key, MAX_KEY, Op, Reply};
+use crate::serve::gate::{Ask, Gate};
+
+const EXAMPLE: &str = r#"{"limit":"login","key":"u1","cost":1}"#;
+
+/// What is asked.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "an object")]
+pub(super) struct Asked<'a> {
+    #[serde(borrow)]
+    limit: Cow<'a, str>,
+    #[serde(borrow)]
+    key: Key<'a>,
+    #[serde(default)]
+    cost: Cost,
+}
+
+impl Asked<'_> {
+    /// The question, once nothing is wrong with it.
+    pub(super) fn ask(&self, op: Op) -> Result<Ask<'_>, Problem> {
+        let found = self.key.len();
+        if found > MAX_KEY {
+            return Err(Problem::bad_request(format!("key: found {found} bytes, expected at most {MAX_KEY}")));
+        }
+        Ok(Ask { op, limit: &self.limit, key: self.key.as_key(), cost: self.cost.0, quota: None })
+    }
+}
+
+pub(super) async fn decide(op: Op, State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Problem> {
+    let body = body::read(request, body::ONE).await?;
+    let asked: Asked<'_> = body::parse(&body, EXAMPLE)?;
+    let ask = asked.ask(op)?;
+    let answer = match gate.now(&ask) {
+        Some(answer) => answer,
+        None => gate.ask(&ask).await,
+    };
+    match answer {
+        Ok(decision) => Ok(body::answer(&Reply::from(&decision))),
+        Err(error) => Err(Problem::from(&error)),
+    }
+}

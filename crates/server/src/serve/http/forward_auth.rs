@@ -1,0 +1,81 @@
+//! Whether a request may pass, for proxies that ask before they pass it on: Traefik's and Caddy's forward-auth.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{ConnectInfo, Query, State};
+use axum::response::Response;
+use http::{HeaderMap, StatusCode};
+use serde::Deserialize;
+use tidegate::enforce::{Caller, Enforcer, Outcome, Step};
+use tidegate::http::Client;
+use tidegate::{Cost, Error, Key};
+
+use super::guard::same_site_or_proxy;
+use super::problem::Problem;
+use crate::json::{MAX_KEY, Op};
+use crate::serve::gate::{Ask, Gate};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Asked {
+    limit: String,
+    key: Option<String>,
+    cost: Option<u64>,
+}
+
+/// 204, or the denial that the proxy hands on: with the headers of the limit. Without a key the client's address is it.
+pub(super) async fn auth(
+    State(gate): State<Arc<Gate>>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+    asked: Result<Query<Asked>, QueryRejection>,
+) -> Result<Response, Problem> {
+    same_site_or_proxy(&headers)?;
+    let Query(asked) = asked.map_err(|error| {
+        Problem::bad_request(format!("{}, expected such as /v1/auth?limit=api&key=u1", error.body_text()))
+    })?;
+    if asked.key.as_ref().is_some_and(|key| key.len() > MAX_KEY) {
+        return Err(Problem::bad_request(format!("key: expected at most {MAX_KEY} bytes")));
+    }
+    // Before a limit is asked, which would take it for a mistake of this program's.
+    gate.limiter.quota(&asked.limit).map_err(|error| Problem::from(&error))?;
+    let cost = Cost::new(asked.cost.unwrap_or(1)).map_err(|error| Problem::bad_request(error.to_string()))?;
+    let client = gate.served.load().client_address.find(peer.ip(), &headers);
+    let key = match &asked.key {
+        Some(key) => Key::from(key.as_str()),
+        None => client.key().set_apart(),
+    };
+    pass(&gate, &asked.limit, key, cost.get(), &client).await
+}
+
+/// 204 with the headers of the limit, or the denial.
+pub(super) async fn pass(
+    gate: &Gate,
+    limit: &str,
+    key: Key<'_>,
+    cost: u64,
+    client: &Client,
+) -> Result<Response, Problem> {
+    let caller = Caller::new(key.borrow()).with_address(client.address());
+    let outcome = Enforcer::new(&gate.limiter, limit).ask(&caller, cost, Step::Take).await;
+    let seen = match (&outcome, outcome.rulings()) {
+        (Outcome::Unavailable(error) | Outcome::Invalid(error), _) => Err(error.clone()),
+        (_, [ruling, ..]) => Ok(*ruling.decision()),
+        (_, []) => Err(Error::NoKey),
+    };
+    gate.watch.saw(&Ask { op: Op::Limit, limit, key, cost, quota: None }, &seen);
+    let answers = &gate.served.load().answers;
+    match &outcome {
+        Outcome::Invalid(error) => Err(Problem::from(error)),
+        Outcome::Allowed(_) => {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            answers.write_headers(&outcome, response.headers_mut());
+            Ok(response)
+        }
+        _ => Ok(answers.answer(&outcome).map(Body::from)),
+    }
+}

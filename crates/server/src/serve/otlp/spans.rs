@@ -1,0 +1,107 @@
+//! Spans: one around every request over HTTP and gRPC, and those of the library around calls of a store.
+
+use axum::Router;
+use axum::extract::{MatchedPath, Request};
+use axum::middleware::{Next, from_fn};
+use axum::response::Response;
+use http::{HeaderMap, Method};
+use opentelemetry::Context;
+use opentelemetry::propagation::{Extractor, TextMapPropagator};
+use opentelemetry::trace::TraceContextExt;
+use opentelemetry_sdk::propagation::TraceContextPropagator;
+use opentelemetry_sdk::trace::SdkTracer;
+use tracing::field::Empty;
+use tracing::{Instrument, Metadata, Span, debug_span};
+use tracing_opentelemetry::OpenTelemetrySpanExt;
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::{LevelFilter, filter_fn};
+
+use crate::serve::log::Also;
+
+/// How the route of a gRPC service ends.
+const ANY_METHOD: &str = "/{*rest}";
+
+/// Makes traces of our spans. Not of what is logged meanwhile, which can have keys in it; nor of the spans of others, among
+/// which are those of the connection to the collector.
+pub(super) fn layer(tracer: SdkTracer) -> Also {
+    let ours = |about: &Metadata<'_>| about.is_span() && about.target().starts_with("tidegate");
+    let layer = tracing_opentelemetry::layer().with_tracer(tracer);
+    let layer = layer.with_location(false).with_threads(false).with_target(false).with_tracked_inactivity(false);
+    layer.with_filter(filter_fn(ours).with_max_level_hint(LevelFilter::DEBUG)).boxed()
+}
+
+/// The same answers, each request with a span around it.
+pub(super) fn around(router: Router) -> Router {
+    router.layer(from_fn(async |request: Request, next: Next| {
+        let span = span(&request);
+        let answer = next.run(request).instrument(span.clone()).await;
+        record(&span, &answer);
+        answer
+    }))
+}
+
+/// The span of a request. It tells the route and never the path or the query, where keys can be.
+fn span(request: &Request) -> Span {
+    let span = debug_span!(
+        "request",
+        otel.name = Empty,
+        otel.kind = "server",
+        otel.status_code = Empty,
+        http.request.method = method(request.method()),
+        http.response.status_code = Empty,
+        http.route = Empty,
+        rpc.system = Empty,
+        rpc.service = Empty,
+    );
+    let name = method(request.method());
+    match request.extensions().get::<MatchedPath>().map(MatchedPath::as_str) {
+        None => span.record("otel.name", name),
+        Some(route) => match route.strip_suffix(ANY_METHOD) {
+            Some(service) => {
+                let service = service.trim_start_matches('/');
+                span.record("otel.name", service).record("rpc.system", "grpc").record("rpc.service", service)
+            }
+            None => span.record("otel.name", format!("{name} {route}")).record("http.route", route),
+        },
+    };
+    let parent = TraceContextPropagator::new().extract_with_context(&Context::new(), &Headers(request.headers()));
+    if parent.span().span_context().is_valid() {
+        // It fails where nobody makes traces, which then have no parents either.
+        let _ = span.set_parent(parent);
+    }
+    span
+}
+
+fn record(span: &Span, answer: &Response) {
+    span.record("http.response.status_code", answer.status().as_u16());
+    if answer.status().is_server_error() {
+        span.record("otel.status_code", "ERROR");
+    }
+}
+
+/// The method, by its name only where that is a usual one: a client can make up others.
+fn method(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        Method::OPTIONS => "OPTIONS",
+        _ => "_OTHER",
+    }
+}
+
+/// Where a client says which trace it is in.
+struct Headers<'a>(&'a HeaderMap);
+
+impl Extractor for Headers<'_> {
+    fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    fn keys(&self) -> Vec<&str> {
+        self.0.keys().map(http::HeaderName::as_str).collect()
+    }
+}

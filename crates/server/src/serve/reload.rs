@@ -1,0 +1,109 @@
+//! What is done about signals, and about a config that changes.
+
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{MissedTickBehavior, interval};
+use tracing::{error, info, warn};
+
+use super::gate::Gate;
+use super::served::Served;
+use crate::failure::Failure;
+
+/// How often the files of the config are looked at. What they say is compared and not when they were written: that
+/// is what works with links that are switched over, as Kubernetes does, and with every file system.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The signals that mean something.
+pub(super) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    pub(super) fn new() -> Result<Self, Failure> {
+        let listen = |kind| signal(kind).map_err(|error| Failure::Start(format!("no signals: {error}")));
+        Ok(Signals {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            hang_up: listen(SignalKind::hangup())?,
+        })
+    }
+}
+
+/// Waits until a signal says that it is over, and reads the config again meanwhile.
+pub(super) async fn until_told_to_end(mut signals: Signals, config: Option<&Path>, gate: &Gate) {
+    let mut looks = interval(LOOK);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // Of what was read, and not of what is there by now: a change in between is a change.
+    let mut known = gate.served.load().seen.clone();
+    loop {
+        tokio::select! {
+            _ = signals.terminate.recv() => return,
+            _ = signals.interrupt.recv() => return,
+            _ = signals.hang_up.recv() => {
+                info!("SIGHUP: the config is read again");
+                known = reload(config, gate).await;
+            }
+            _ = looks.tick(), if config.is_some() => {
+                if fingerprint(config, gate).await != known {
+                    info!("the config has changed: it is read again");
+                    known = reload(config, gate).await;
+                }
+            }
+        }
+    }
+}
+
+/// What the files of the config say, to tell whether that has changed.
+async fn fingerprint(config: Option<&Path>, gate: &Gate) -> Vec<Option<Vec<u8>>> {
+    let Some(config) = config else { return Vec::new() };
+    let (config, served) = (config.to_owned(), gate.served.load_full());
+    let read = move || {
+        let said = std::fs::read(&config).ok();
+        // One that has changed and is not served may name other files, for whose change it waits.
+        let files = match served.seen.first() {
+            Some(seen) if *seen == said => served.files.clone(),
+            _ => Served::files_of(&config).unwrap_or_else(|_| served.files.clone()),
+        };
+        let files = files.into_iter().map(|file| std::fs::read(file).ok());
+        std::iter::once(said).chain(files).collect()
+    };
+    tokio::task::spawn_blocking(read).await.unwrap_or_default()
+}
+
+/// Puts the config as it is now in the place of the one that is served; or says what is wrong with it and changes nothing.
+/// Returns what the files said.
+async fn reload(config: Option<&Path>, gate: &Gate) -> Vec<Option<Vec<u8>>> {
+    let Some(config) = config else {
+        warn!("there is no config to read: it is the built-in one");
+        return Vec::new();
+    };
+    let seen = fingerprint(Some(config), gate).await;
+    let path = config.to_owned();
+    let loaded = tokio::task::spawn_blocking(move || Served::load(Some(&path))).await;
+    let served = match loaded.map_err(|error| error.to_string()).and_then(|read| read.map_err(|e| e.to_string())) {
+        Ok(served) => served,
+        Err(errors) => {
+            refuse(gate, &errors);
+            return seen;
+        }
+    };
+    match gate.adopt(served) {
+        Ok(()) => {
+            info!(limits = gate.served.load().limits().count(), "the new config is served");
+            gate.served.load().seen.clone()
+        }
+        Err(error) => {
+            refuse(gate, &error.to_string());
+            seen
+        }
+    }
+}
+
+fn refuse(gate: &Gate, errors: &str) {
+    gate.watch.reload_failed(errors);
+    error!("the new config is wrong, and the old one stays:\n{errors}");
+}

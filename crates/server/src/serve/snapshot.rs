@@ -1,0 +1,75 @@
+//! What memory holds, kept in a file from one run to the next.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use tidegate::{MemoryStore, MemoryStoreBuilder};
+use tracing::info;
+
+use crate::failure::Failure;
+
+/// The store as the file has it; a new one when there is no file. One that is there and cannot be read is an error: to go
+/// on without it would be an amnesty.
+pub(super) fn load(path: &Path, builder: MemoryStoreBuilder) -> Result<MemoryStore, Failure> {
+    let place = path.display();
+    // Better now than when it ends, and all it holds would be lost.
+    open_beside(path).and_then(|(beside, _)| fs::remove_file(beside)).map_err(|error| {
+        Failure::Start(format!("{place}: the snapshot could not be written here when it ends: {error}"))
+    })?;
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            info!(file = %place, "there is no snapshot yet: every key is new");
+            return Ok(builder.build());
+        }
+        Err(error) => return Err(Failure::Start(format!("{place}: the snapshot cannot be opened: {error}"))),
+    };
+    match builder.load(BufReader::new(file)) {
+        Ok(store) => {
+            info!(file = %place, keys = store.stats().keys, "the snapshot is loaded");
+            Ok(store)
+        }
+        Err(error) => Err(Failure::Start(format!(
+            "{place}: {error}\nMove the file away to start without it: every key is as good as new then."
+        ))),
+    }
+}
+
+/// Puts what the store holds into the file, whole or not at all.
+pub(super) fn save(path: &Path, store: &MemoryStore) -> io::Result<u64> {
+    let (beside, file) = open_beside(path)?;
+    let written = write(file, store).and_then(|keys| fs::rename(&beside, path).map(|()| keys));
+    if written.is_err() {
+        // What is left of it is of no use to anybody.
+        let _ = fs::remove_file(&beside);
+    }
+    written
+}
+
+fn write(file: File, store: &MemoryStore) -> io::Result<u64> {
+    let mut out = BufWriter::new(file);
+    let keys = store.save(&mut out)?;
+    out.flush()?;
+    out.into_inner()?.sync_all()?;
+    Ok(keys)
+}
+
+/// A new file beside the one that is to be replaced.
+fn open_beside(path: &Path) -> io::Result<(PathBuf, File)> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    let beside = PathBuf::from(name);
+    // One that was left behind has whatever mode it had.
+    match fs::remove_file(&beside) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut options = File::options();
+    options.write(true).create_new(true);
+    // Who can read it can choose keys that meet in one place.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.open(&beside)?;
+    Ok((beside, file))
+}

@@ -1,0 +1,149 @@
+//! A browser that is driven over WebDriver, whose protocol is JSON over HTTP.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use reqwest::blocking::Client;
+use serde_json::{Value, json};
+use tidegate_servers::variable;
+
+/// What a browser needs in order to run without a screen and to leave everybody but us alone.
+const FLAGS: [&str; 8] = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-quic",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+];
+
+pub(crate) const TAB: char = '\u{E004}';
+pub(crate) const ENTER: char = '\u{E007}';
+
+/// A browser with one page. Dropping it ends it.
+pub(crate) struct Browser {
+    client: Client,
+    session: String,
+    driver: Child,
+}
+
+impl Browser {
+    /// A browser that shows this page.
+    pub(crate) fn open(url: &str) -> Self {
+        let mut command = Command::new(variable("TIDEGATE_CHROMEDRIVER"));
+        command.arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut driver = command.spawn().expect("chromedriver starts");
+        let mut lines = BufReader::new(driver.stdout.take().expect("piped"));
+        let port = port(&mut lines);
+        // Somebody has to read what it says, or it waits for that.
+        std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
+        let client = Client::builder().timeout(Duration::from_secs(120)).build().expect("a client");
+        let options = json!({ "binary": variable("TIDEGATE_CHROMIUM"), "args": FLAGS });
+        let wanted =
+            json!({ "browserName": "chrome", "goog:chromeOptions": options, "timeouts": { "script": 60_000 } });
+        let mut browser = Browser { client, session: format!("http://127.0.0.1:{port}/session"), driver };
+        let session = browser.post("", json!({ "capabilities": { "alwaysMatch": wanted } }));
+        browser.session += &format!("/{}", session["sessionId"].as_str().expect("a session"));
+        let listen = "window.violations = []; document.addEventListener('securitypolicyviolation', \
+                      (event) => window.violations.push(`${event.violatedDirective} ${event.blockedURI}`));";
+        browser.devtools("Page.addScriptToEvaluateOnNewDocument", json!({ "source": listen }));
+        browser.go(url);
+        browser
+    }
+
+    pub(crate) fn go(&self, url: &str) {
+        self.post("/url", json!({ "url": url }));
+    }
+
+    /// What an expression is in the page now.
+    pub(crate) fn now(&self, expression: &str) -> Value {
+        self.post("/execute/sync", json!({ "script": format!("return ({expression});"), "args": [] }))
+    }
+
+    pub(crate) fn text(&self, id: &str) -> String {
+        let found = self.now(&format!("document.getElementById('{id}').textContent"));
+        found.as_str().expect("a text").to_owned()
+    }
+
+    /// What an expression is in the page, once that is something true.
+    pub(crate) fn until(&self, expression: &str) -> Value {
+        let script = format!(
+            "const done = arguments[0];
+             const look = () => {{ const found = ({expression}); if (found) done(found); else setTimeout(look, 20); }};
+             look();"
+        );
+        let answer = self.send("/execute/async", json!({ "script": script, "args": [] }));
+        answer.unwrap_or_else(|error| {
+            panic!("it never came true: {expression}\n{error}\n{}", self.now("document.body.innerText"))
+        })
+    }
+
+    /// Presses keys, one after the other, wherever the focus is.
+    pub(crate) fn press(&self, keys: impl IntoIterator<Item = char>) {
+        let press = |key: char| ["keyDown", "keyUp"].map(|kind| json!({ "type": kind, "value": key.to_string() }));
+        let actions: Vec<Value> = keys.into_iter().flat_map(press).collect();
+        self.post("/actions", json!({ "actions": [{ "type": "key", "id": "keyboard", "actions": actions }] }));
+    }
+
+    /// Goes on by Tab until that element has the focus, which has to be seen on each on the way.
+    pub(crate) fn tab_to(&self, id: &str) {
+        for _ in 0..200 {
+            self.press([TAB]);
+            let [at, outline] = ["document.activeElement.id", "getComputedStyle(document.activeElement).outlineStyle"]
+                .map(|expression| self.now(expression));
+            // Between the last and the first it is not in the page.
+            let in_page = self.now("document.activeElement !== document.body") == true;
+            assert!(!in_page || outline != "none", "nobody sees that {at} has the focus");
+            if at == id {
+                return;
+            }
+        }
+        panic!("{id} cannot be reached by Tab");
+    }
+
+    /// Whether the system is said to want a dark page.
+    pub(crate) fn prefer(&self, colours: &str) {
+        let features = json!([{ "name": "prefers-color-scheme", "value": colours }]);
+        self.devtools("Emulation.setEmulatedMedia", json!({ "features": features }));
+    }
+
+    fn devtools(&self, command: &str, parameters: Value) -> Value {
+        self.post("/goog/cdp/execute", json!({ "cmd": command, "params": parameters }))
+    }
+
+    fn post(&self, path: &str, body: Value) -> Value {
+        self.send(path, body).unwrap_or_else(|error| panic!("{path}: {error}"))
+    }
+
+    fn send(&self, path: &str, body: Value) -> Result<Value, Value> {
+        let response =
+            self.client.post(format!("{}{path}", self.session)).json(&body).send().expect("chromedriver answers");
+        let good = response.status().is_success();
+        let mut answer: Value = response.json().expect("JSON");
+        if good { Ok(answer["value"].take()) } else { Err(answer["value"]["message"].take()) }
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // Its end takes the browser with it; without a session there is none.
+        let _ = self.client.delete(&self.session).send();
+        let _ = self.driver.kill();
+        let _ = self.driver.wait();
+    }
+}
+
+/// The port that the driver says it has chosen.
+fn port(lines: &mut impl BufRead) -> u16 {
+    let mut said = String::new();
+    while lines.read_line(&mut said).expect("text") > 0 {
+        let last = said.lines().last().unwrap_or_default();
+        if let Some((_, port)) = last.split_once("started successfully on port ") {
+            return port.trim_end_matches('.').parse().expect("a port");
+        }
+    }
+    panic!("chromedriver does not start:\n{said}")
+}

@@ -1,0 +1,119 @@
+//! A store that breaks and comes back, as every port tells it.
+
+use std::path::Path;
+
+use serde_json::Value;
+use tidegate_servers::{Redis, variable, wait_until};
+use tonic::Code;
+
+use crate::grpc::{channel, on, request};
+use crate::program::Program;
+use crate::resp::replies;
+use crate::{file, get, url};
+
+use super::{ends_well, metric};
+
+const RULES: &str = "
+domain: shop
+descriptors:
+  - key: user
+    rate_limit: {unit: year, requests_per_unit: 100}
+";
+
+fn serving(redis: &Redis, policy: &str) -> Program {
+    let rules = format!("faults-store-{policy}.yaml");
+    file(&rules, RULES);
+    // A store that works answers within that even on a busy machine.
+    let defaults = format!("[defaults]\non_store_error = \"{policy}\"\nstore_timeout = \"1s\"\n");
+    let config = file(&format!("faults-store-{policy}.toml"), format!("{defaults}[envoy]\nconfigs = [\"{rules}\"]\n"));
+    Program::start(&["--config", &config, "--store", &redis.url()])
+}
+
+fn redis() -> Redis {
+    let [server, cli] = ["TIDEGATE_REDIS_SERVER", "TIDEGATE_REDIS_CLI"].map(variable);
+    Redis::start(Path::new(&server), Path::new(&cli), &[]).expect("a server")
+}
+
+fn over_http(program: &Program) -> (u16, Value) {
+    let client = reqwest::blocking::Client::new();
+    let answer = client.post(url(program, "/v1/limit")).body(r#"{"limit":"shop.user","key":"u"}"#).send();
+    let answer = answer.expect("an answer");
+    (answer.status().as_u16(), answer.json().expect("JSON"))
+}
+
+fn over_resp(program: &Program) -> String {
+    replies(program, "TG.LIMIT shop.user u\r\n")
+}
+
+fn over_grpc(program: &Program) -> Result<i32, Code> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let mut client = Client::new(channel(program).await);
+        let answer = client.should_rate_limit(request("shop", &[on("user", "u")])).await;
+        answer.map(|answer| answer.into_inner().overall_code).map_err(|status| status.code())
+    })
+}
+
+type Client = envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient<
+    tonic::transport::Channel,
+>;
+
+fn breaker(program: &Program) -> f64 {
+    metric(program, "tidegate_breaker_state{store=\"redis\"}")
+}
+
+/// Breaks the store, asks until the breaker is open, and looks at what is told. Then the store is back, without what it held.
+fn breaks_and_comes_back(policy: &str, broken: impl Fn(&Program)) {
+    let mut redis = redis();
+    let program = serving(&redis, policy);
+    let works = |program: &Program, left: u64| {
+        let (status, decision) = over_http(program);
+        assert_eq!((status, &decision["reason"], decision["remaining"].as_u64()), (200, &Value::Null, Some(left)));
+        assert!(over_resp(program).starts_with(&format!("*5\r\n:1\r\n:100\r\n:{}\r\n", left - 1)));
+        assert_eq!(over_grpc(program), Ok(1));
+    };
+    works(&program, 99);
+    assert_eq!(breaker(&program), 0.0);
+
+    redis.kill();
+    // Before the breaker is open and after.
+    (0..5).for_each(|_| broken(&program));
+    assert_eq!(breaker(&program), 2.0, "it is open");
+    let page = get(&program, "/metrics");
+    let errors = page.lines().filter(|line| line.starts_with("tidegate_store_errors_total{"));
+    assert!(
+        errors.map(|line| line.rsplit(' ').next().and_then(|count| count.parse().ok()).unwrap_or(0)).sum::<u64>() >= 5
+    );
+
+    redis.restart();
+    // Whoever asks when the breaker tries again is the first to be answered by the store.
+    let works_again = |(status, decision): (u16, Value)| status == 200 && decision["reason"].is_null();
+    assert!(wait_until(|| works_again(over_http(&program))), "it goes on");
+    assert_eq!(breaker(&program), 0.0);
+    let (_, decision) = over_http(&program);
+    works(&program, decision["remaining"].as_u64().expect("a number") - 1);
+    ends_well(program);
+}
+
+#[test]
+fn a_broken_store_admits_under_open_and_says_so() {
+    breaks_and_comes_back("open", |program| {
+        let (status, decision) = over_http(program);
+        assert_eq!(
+            (status, &decision["allowed"], decision["reason"].as_str()),
+            (200, &Value::Bool(true), Some("store"))
+        );
+        assert_eq!(over_resp(program), "*5\r\n:1\r\n:100\r\n:0\r\n:-1\r\n:0\r\n");
+        assert_eq!(over_grpc(program), Ok(1));
+    });
+}
+
+#[test]
+fn a_broken_store_admits_nobody_under_closed() {
+    breaks_and_comes_back("closed", |program| {
+        let (status, problem) = over_http(program);
+        assert_eq!((status, problem["status"].as_u64()), (503, Some(503)), "{problem}");
+        assert!(over_resp(program).starts_with("-UNAVAILABLE "));
+        assert_eq!(over_grpc(program), Err(Code::Unavailable));
+    });
+}

@@ -1,0 +1,50 @@
+//! Whether it serves, as balancers and orchestrators ask it.
+
+use tonic::{Code, Status};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+
+use super::{Asked, channel};
+use crate::program::Program;
+
+const SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";
+
+fn about(service: &str) -> HealthCheckRequest {
+    HealthCheckRequest { service: service.to_owned() }
+}
+
+pub(super) async fn check(program: &Program, service: &str) -> Result<ServingStatus, Status> {
+    let mut client = HealthClient::new(channel(program).await);
+    Ok(client.check(about(service)).await?.into_inner().status())
+}
+
+#[tokio::test]
+async fn it_serves_as_a_whole_and_by_the_name_of_the_service() {
+    let asked = Asked::start("health").await;
+    for service in ["", SERVICE] {
+        assert_eq!(check(&asked.program, service).await.unwrap(), ServingStatus::Serving, "{service:?}");
+    }
+    assert_eq!(check(&asked.program, "nobody").await.unwrap_err().code(), Code::NotFound);
+}
+
+#[tokio::test]
+async fn it_is_not_serving_while_it_ends_and_who_watches_does_not_keep_it() {
+    let asked = Asked::start("health-end").await;
+    let mut client = HealthClient::new(channel(&asked.program).await);
+    let mut watches = Vec::new();
+    for service in ["", SERVICE] {
+        let mut watch = client.watch(about(service)).await.unwrap().into_inner();
+        assert_eq!(watch.message().await.unwrap().expect("a status").status(), ServingStatus::Serving);
+        watches.push(watch);
+    }
+    asked.program.signal("TERM");
+    for mut watch in watches {
+        assert_eq!(watch.message().await.unwrap().expect("a status").status(), ServingStatus::NotServing);
+        assert!(matches!(watch.message().await, Ok(None)), "the watch ends with the server");
+    }
+    drop(asked.client);
+    let (status, log) = asked.program.ended();
+    assert!(status.success(), "{status}");
+    assert!(!log.iter().any(|line| line.contains("not everything was finished")), "{log:?}");
+}

@@ -1,0 +1,63 @@
+use serde_json::{Value, json};
+
+use super::{post, serving};
+
+fn request(op: &str, cost: u64, quota: &Value) -> Value {
+    json!({"prefix": "p", "limit": "api", "key": "u|1", "op": op, "cost": cost, "quota": quota})
+}
+
+#[tokio::test]
+async fn the_contract_takes_the_quota_and_answers_in_microseconds() {
+    let (program, _config) = serving(&["--testing"]);
+    let quota = json!({"algorithm": "token_bucket", "rate": 2, "period_us": 3_000_000, "capacity": 2});
+    let body = json!({"mode": "each", "at_us": 1_000_000, "requests": [
+        request("limit", 1, &quota), request("limit", 1, &quota), request("limit", 1, &quota), request("check", 1, &quota),
+    ]});
+    let (status, answer) = post(&program, "/v1/apply", &body.to_string()).await;
+    assert_eq!(status, 200, "{answer}");
+    let expected = [
+        json!({"allowed": true, "limit": 2, "remaining": 1, "retry_after_us": null, "next_after_us": 1_500_000, "reset_after_us": 1_500_000, "reason": null}),
+        json!({"allowed": true, "limit": 2, "remaining": 0, "retry_after_us": null, "next_after_us": 1_500_000, "reset_after_us": 3_000_000, "reason": null}),
+        json!({"allowed": false, "limit": 2, "remaining": 0, "retry_after_us": 1_500_000, "next_after_us": 1_500_000, "reset_after_us": 3_000_000, "reason": "rate"}),
+        json!({"allowed": false, "limit": 2, "remaining": 0, "retry_after_us": 1_500_000, "next_after_us": 1_500_000, "reset_after_us": 3_000_000, "reason": "rate"}),
+    ];
+    assert_eq!(answer["decisions"], json!(expected));
+
+    // All or nothing, and the time is the test's.
+    let other = json!({"limit": "other", "key": "", "op": "limit", "quota": quota});
+    let all = json!({"mode": "all", "at_us": 2_499_999, "requests": [request("limit", 1, &quota), other]});
+    let (_, answer) = post(&program, "/v1/apply", &all.to_string()).await;
+    assert_eq!((&answer["decisions"][0]["allowed"], &answer["decisions"][1]["remaining"]), (&json!(false), &json!(2)));
+    let all = json!({"mode": "all", "at_us": 2_500_000, "requests": [request("limit", 1, &quota), other]});
+    let (_, answer) = post(&program, "/v1/apply", &all.to_string()).await;
+    assert_eq!((&answer["decisions"][0]["allowed"], &answer["decisions"][1]["remaining"]), (&json!(true), &json!(1)));
+}
+
+#[tokio::test]
+async fn what_is_no_key_quota_or_time_is_refused() {
+    let (program, _config) = serving(&[]);
+    let good = json!({"algorithm": "token_bucket", "rate": 2, "period_us": 3_000_000});
+    let zero = json!({"algorithm": "token_bucket", "rate": 0, "period_us": 3_000_000});
+    let leaky = json!({"algorithm": "leaky", "rate": 1, "period_us": 3_000_000});
+    let mut no_key = request("limit", 1, &good);
+    no_key["key"] = json!("50%");
+    let cases = [
+        (json!({"mode": "each", "at_us": 1, "requests": [request("limit", 1, &good)]}), "at_us: only a server"),
+        (json!({"mode": "each", "requests": [request("limit", 1, &zero)]}), "quota: rate"),
+        (json!({"mode": "each", "requests": [request("limit", 1, &leaky)]}), "quota: algorithm"),
+        (json!({"mode": "each", "requests": [no_key]}), "key: not the text of a key"),
+        (json!({"mode": "some", "requests": [request("limit", 1, &good)]}), "unknown variant"),
+        (json!({"mode": "each", "requests": []}), "requests: found 0"),
+        (json!({"mode": "each", "requests": [request("take", 1, &good)]}), "op: found"),
+    ];
+    for (body, said) in cases {
+        let (status, problem) = post(&program, "/v1/apply", &body.to_string()).await;
+        assert_eq!(status, 400, "{said}");
+        assert!(problem["detail"].as_str().expect("a text").contains(said), "{said}: {problem}");
+    }
+    // A store that cannot do it says so for each of them.
+    let (_, answer) =
+        post(&program, "/v1/apply", &json!({"mode": "all", "requests": [request("check", 1, &good)]}).to_string())
+            .await;
+    assert_eq!(answer["decisions"][0]["error"]["kind"], "unsupported");
+}

@@ -1,0 +1,65 @@
+use reqwest::{Client, Response, StatusCode};
+
+use super::{ConfigFile, LIMITS, serving, url};
+use crate::program::Program;
+
+async fn asked(program: &Program, query: &str, forwarded: Option<&str>) -> Response {
+    let mut request = Client::new().get(url(program, &format!("/v1/auth{query}")));
+    if let Some(forwarded) = forwarded {
+        request = request.header("x-forwarded-for", forwarded);
+    }
+    request.send().await.expect("an answer")
+}
+
+fn header<'a>(response: &'a Response, name: &str) -> &'a str {
+    response.headers().get(name).map_or("", |value| value.to_str().expect("text"))
+}
+
+#[tokio::test]
+async fn a_proxy_is_told_204_or_the_denial_to_hand_on() {
+    let (program, _config) = serving(&[]);
+    for remaining in [1, 0] {
+        let answer = asked(&program, "?limit=two&key=u1", None).await;
+        assert_eq!(answer.status(), StatusCode::NO_CONTENT);
+        assert_eq!(header(&answer, "ratelimit-policy"), r#""two";q=2;w=86400"#);
+        assert!(header(&answer, "ratelimit").starts_with(&format!(r#""two";r={remaining};t="#)));
+    }
+    let answer = asked(&program, "?limit=two&key=u1", None).await;
+    assert_eq!(
+        (answer.status(), header(&answer, "content-type")),
+        (StatusCode::TOO_MANY_REQUESTS, "application/problem+json")
+    );
+    let wait: u64 = header(&answer, "retry-after").parse().expect("seconds");
+    assert!((86_000..=86_400).contains(&wait), "{wait}");
+
+    let denied = asked(&program, "?limit=closed_to_some&key=mallory", None).await;
+    assert_eq!((denied.status(), header(&denied, "retry-after")), (StatusCode::FORBIDDEN, ""));
+    for (query, status) in [("", 400), ("?limit=tow", 404), ("?limit=two&cost=0", 400), ("?limit=two&kye=u", 400)] {
+        assert_eq!(asked(&program, query, None).await.status(), status, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn without_a_key_it_is_the_client_and_nobody_believes_what_that_says() {
+    let (program, _config) = serving(&[]);
+    for (forwarded, status) in [("192.0.2.1", 204), ("192.0.2.2", 204), ("192.0.2.3", 429)] {
+        assert_eq!(asked(&program, "?limit=two", Some(forwarded)).await.status(), status);
+    }
+    // Nor can a name be made that is an address.
+    assert_eq!(asked(&program, "?limit=two&key=127.0.0.1", None).await.status(), 204);
+}
+
+#[tokio::test]
+async fn a_proxy_that_is_trusted_says_who_the_client_is() {
+    let config =
+        ConfigFile::new(&format!("{LIMITS}\n[http]\ntrust_proxy = [\"127.0.0.0/8\"]\nheaders = [\"legacy\"]\n"));
+    let program = Program::start(&["--config", config.path()]);
+    for (forwarded, status) in [("192.0.2.1", 204), ("192.0.2.1", 204), ("192.0.2.1", 429), ("192.0.2.2", 204)] {
+        assert_eq!(asked(&program, "?limit=two", Some(forwarded)).await.status(), status);
+    }
+    let answer = asked(&program, "?limit=two", Some("192.0.2.2, 192.0.2.3")).await;
+    assert_eq!((header(&answer, "x-ratelimit-limit"), header(&answer, "x-ratelimit-remaining")), ("2", "1"));
+    // The deny list sees the address, whatever the key is.
+    let answer = asked(&program, "?limit=closed_to_some&key=ann", Some("203.0.113.9")).await;
+    assert_eq!(answer.status(), StatusCode::FORBIDDEN);
+}

@@ -1,0 +1,49 @@
+use std::process::Command;
+
+use super::{ConfigFile, LIMITS, post};
+use crate::program::Program;
+
+#[tokio::test]
+async fn a_restart_is_no_amnesty() {
+    let (config, state) = (ConfigFile::new(LIMITS), ConfigFile::new(""));
+    std::fs::remove_file(&state.0).expect("it was there");
+    let arguments = ["--config", config.path(), "--snapshot", state.path()];
+    for (round, expected) in [(0, "true"), (1, "true"), (2, "false")] {
+        let program = Program::start(&arguments);
+        let (_, answer) = post(&program, "/v1/limit", r#"{"limit":"two","key":"u"}"#).await;
+        assert_eq!(answer["allowed"].to_string(), expected, "{round}");
+        assert!(program.stop().0.success());
+    }
+}
+
+#[test]
+fn a_snapshot_that_is_damaged_is_not_taken_for_an_empty_one() {
+    let state = ConfigFile::new("not a snapshot");
+    let ports = ["--http", "127.0.0.1:0", "--grpc", "off", "--resp", "off"];
+    let ran =
+        Command::new(env!("CARGO_BIN_EXE_tidegate")).args(["serve", "--snapshot", state.path()]).args(ports).output();
+    let ran = ran.expect("the program");
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(1), "{said}");
+    assert!(said.contains(state.path()), "{said}");
+    assert_eq!(std::fs::read_to_string(&state.0).expect("it is still there"), "not a snapshot");
+}
+
+#[test]
+fn a_snapshot_is_of_memory_only() {
+    let ran = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args(["serve", "--snapshot", "x", "--store", "sqlite:/nowhere/x.db"])
+        .output()
+        .expect("the program");
+    assert_eq!(ran.status.code(), Some(2), "{}", String::from_utf8_lossy(&ran.stderr));
+}
+
+#[test]
+fn a_place_that_cannot_be_written_is_told_at_the_start() {
+    let ports = ["--http", "127.0.0.1:0", "--grpc", "off", "--resp", "off"];
+    let arguments = ["serve", "--snapshot", "/nonexistent/folder/state"];
+    let ran = Command::new(env!("CARGO_BIN_EXE_tidegate")).args(arguments).args(ports).output().expect("the program");
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(1), "{said}");
+    assert!(said.contains("/nonexistent/folder/state: the snapshot could not be written"), "{said}");
+}

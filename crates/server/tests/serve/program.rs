@@ -1,0 +1,113 @@
+//! The program, serving on ports of its own.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+/// How long a line of the log is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A `tidegate serve` that runs. Dropping it kills it.
+pub(crate) struct Program {
+    child: Child,
+    /// What it logs from when it began to serve, line by line, until it ends.
+    log: Mutex<Receiver<String>>,
+    pub(crate) http: Option<SocketAddr>,
+    pub(crate) grpc: Option<SocketAddr>,
+    pub(crate) resp: Option<SocketAddr>,
+}
+
+impl Program {
+    /// Starts it with these arguments, and comes back when it serves. It chooses free ports by itself where the arguments say
+    /// none.
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        Program::start_with(arguments, &[])
+    }
+
+    /// The same, with variables in its environment.
+    pub(crate) fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        command.args(["serve", "--log", "json"]).args(arguments);
+        for port in ["--http", "--grpc", "--resp"] {
+            if !arguments.contains(&port) {
+                command.args([port, "127.0.0.1:0"]);
+            }
+        }
+        command.env_remove("TIDEGATE_TOKEN").env_remove("RUST_LOG").envs(variables.iter().copied());
+        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program starts");
+        let mut lines = BufReader::new(child.stderr.take().expect("piped"));
+        let serving = serving(&mut lines).unwrap_or_else(|said| {
+            let _ = child.kill();
+            panic!("{arguments:?}: it does not serve:\n{said}")
+        });
+        // Somebody has to read what it says, or it waits for that.
+        let (sender, log) = channel();
+        std::thread::spawn(move || lines.lines().map_while(Result::ok).all(|line| sender.send(line).is_ok()));
+        let address = |port: &str| serving[port].as_str().and_then(|address| address.parse().ok());
+        Program { child, log: Mutex::new(log), http: address("http"), grpc: address("grpc"), resp: address("resp") }
+    }
+
+    /// Which process it is.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends it a signal, such as `TERM`.
+    pub(crate) fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.id().to_string()]).status();
+        assert!(sent.expect("the program kill").success(), "it is gone");
+    }
+
+    /// Waits until it logs a message that begins so, and returns that.
+    pub(crate) fn logged(&self, beginning: &str) -> String {
+        loop {
+            let line = self.log.lock().expect("nobody has failed").recv_timeout(PATIENCE);
+            let line = line.unwrap_or_else(|_| panic!("it never logs {beginning:?}"));
+            if let Ok(line) = serde_json::from_str::<serde_json::Value>(&line)
+                && let Some(message) = line["message"].as_str()
+                && message.starts_with(beginning)
+            {
+                return message.to_owned();
+            }
+        }
+    }
+
+    /// Waits until it has ended: how, and what it has logged that nobody has waited for.
+    pub(crate) fn ended(mut self) -> (ExitStatus, Vec<String>) {
+        let status = self.child.wait().expect("a child");
+        (status, self.log.get_mut().expect("nobody has failed").iter().collect())
+    }
+
+    /// Ends it as an operator would.
+    pub(crate) fn stop(self) -> (ExitStatus, Vec<String>) {
+        self.signal("TERM");
+        self.ended()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // One that has ended already is none to kill.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What it says when it serves; or, when it ends before that, all it has said.
+fn serving(lines: &mut BufReader<ChildStderr>) -> Result<serde_json::Value, String> {
+    let mut said = String::new();
+    loop {
+        let start = said.len();
+        if lines.read_line(&mut said).expect("text") == 0 {
+            return Err(said);
+        }
+        if let Ok(line) = serde_json::from_str::<serde_json::Value>(&said[start..])
+            && line["message"] == "serving"
+        {
+            return Ok(line);
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! How it starts, and when it refuses to.
+
+use std::net::TcpStream;
+use std::process::Command;
+
+use crate::program::Program;
+
+#[test]
+fn it_listens_where_it_says_and_nowhere_else() {
+    let program = Program::start(&["--grpc", "off"]);
+    assert_eq!(program.grpc, None);
+    for address in [program.http, program.resp] {
+        TcpStream::connect(address.expect("a port")).expect("it listens");
+    }
+    assert!(program.stop().0.success());
+}
+
+#[test]
+fn it_does_not_listen_beyond_this_machine_without_a_guard() {
+    let cases: [(&[&str], &str); 6] = [
+        (&["--http", "0.0.0.0:0"], "--http 0.0.0.0:0 is open to others"),
+        (&["--grpc", "[::]:0"], "--grpc [::]:0 is open to others"),
+        (&["--resp", "0.0.0.0:0"], "--resp 0.0.0.0:0 is open to others"),
+        (&["--http", "off", "--grpc", "off", "--resp", "off"], "every port is off"),
+        (&["--token-file", "no-such-file"], "no-such-file: cannot be read"),
+        (&["--tls-cert", "Cargo.toml", "--tls-key", "Cargo.toml"], "Cargo.toml: no certificate"),
+    ];
+    for (arguments, said) in cases {
+        let (code, stderr) = refused(arguments, None);
+        assert_eq!(code, Some(1), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(said), "{arguments:?}: {stderr}");
+    }
+    let (code, stderr) = refused(&["--http", "0.0.0.0:0"], Some("short"));
+    assert_eq!(code, Some(1));
+    assert!(stderr.contains("TIDEGATE_TOKEN: the token is too short"), "{stderr}");
+    assert!(!stderr.contains("short\""), "{stderr}");
+}
+
+#[test]
+fn a_token_or_insecure_opens_it() {
+    let token = [("TIDEGATE_TOKEN", "0123456789abcdef")];
+    let program = Program::start_with(&["--http", "0.0.0.0:0", "--grpc", "0.0.0.0:0", "--resp", "0.0.0.0:0"], &token);
+    assert!(program.stop().0.success());
+    let program = Program::start(&["--http", "0.0.0.0:0", "--insecure"]);
+    assert!(program.stop().0.success());
+}
+
+fn refused(arguments: &[&str], token: Option<&str>) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    command.args(["serve", "--log", "json"]).args(arguments).env_remove("TIDEGATE_TOKEN");
+    for port in ["--http", "--grpc", "--resp"] {
+        if !arguments.contains(&port) {
+            command.args([port, "127.0.0.1:0"]);
+        }
+    }
+    if let Some(token) = token {
+        command.env("TIDEGATE_TOKEN", token);
+    }
+    let ran = command.output().expect("the program");
+    (ran.status.code(), String::from_utf8(ran.stderr).expect("text"))
+}

@@ -1,0 +1,35 @@
+//! Any program that listens on one port.
+
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+
+use crate::process::{Process, a_few_times};
+
+/// A program that listens on one port. Dropping it kills it.
+pub struct Program(Process);
+
+impl Program {
+    /// Starts what `command` makes of a port and a folder, in that folder, and comes back when the port is listened on.
+    pub fn start(name: &str, command: impl Fn(u16, &Path) -> Command) -> Result<Self, String> {
+        a_few_times(|| {
+            let mut process = Process::new(name)?;
+            let mut command = command(process.port, process.folder());
+            process.start(&mut command)?;
+            if process.comes_up(|process| TcpStream::connect(("127.0.0.1", process.port)).is_ok()) {
+                return Ok(Program(process));
+            }
+            Err(format!("{:?} does not start:\n{}", command.get_program(), process.log()))
+        })
+    }
+
+    /// Its port.
+    pub fn port(&self) -> u16 {
+        self.0.port
+    }
+
+    /// The number of its process.
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
