@@ -1,16 +1,19 @@
 //! Tidegate side by side with its peers, measured in one run and printed as ratios.
 //!
 //! `cargo xtask bench` runs everything; `cargo xtask bench speed`, `footprint`, `pauses`, `redis`, `postgres`,
-//! `sqlite` or `http` one part of it.
+//! `sqlite`, `http` or `serve` one part of it.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::disallowed_methods)] // a bench prints, and measures time
 
+mod benchmark;
 mod footprint;
 mod http;
+mod machine;
 mod pauses;
 mod peers;
 mod postgres;
 mod redis;
+mod serve;
 mod servers;
 mod soak;
 mod speed;
@@ -29,6 +32,7 @@ fn main() {
             postgres::run();
             sqlite::run();
             http::run();
+            serve::run("");
         }
         ["speed"] => speed::run(""),
         ["speed", draw] => speed::run(draw),
@@ -42,10 +46,13 @@ fn main() {
         ["sqlite"] => sqlite::run(),
         ["http"] => http::run(),
         ["http", server] => http::serve(server),
+        ["serve"] => serve::run(""),
+        ["serve", "bare", port] => serve::bare(port),
+        ["serve", part] => serve::run(part),
         ["soak"] => soak::run(),
         unknown => {
             println!(
-                "unknown: {unknown:?}; expected nothing, speed, footprint, pauses, redis, postgres, sqlite, http or soak"
+                "unknown: {unknown:?}; expected nothing, speed, footprint, pauses, redis, postgres, sqlite, http, serve or soak"
             );
             std::process::exit(2);
         }

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 pub(crate) use server::serve;
 
+use crate::machine::pin;
+
 /// Connections that are open at once, each with one request under way.
 const CONNECTIONS: usize = 64;
 /// How long each server is asked in each round.
@@ -24,7 +26,8 @@ pub(crate) fn run() {
     println!(
         "one of them; the best of {ROUNDS} rounds. All servers are asked in turn, and answer `ok` when they admit."
     );
-    pin(1);
+    // On a core of its own, so that asking does not take from answering.
+    pin([1]);
     let mut servers: Vec<Server> = server::Kind::ALL.into_iter().map(Server::start).collect();
     for _ in 0..ROUNDS {
         servers.iter_mut().for_each(Server::measure);
@@ -87,11 +90,4 @@ fn read(answers: &mut impl BufRead) -> String {
     let mut line = String::new();
     answers.read_line(&mut line).expect("the server answers");
     line.trim().to_owned()
-}
-
-/// Keeps this process on one core, so that asking does not take from answering; without a second one it stays as it is.
-fn pin(core: usize) {
-    let mut cores = rustix::thread::CpuSet::new();
-    cores.set(core);
-    let _ = rustix::thread::sched_setaffinity(None, &cores);
 }

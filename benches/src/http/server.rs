@@ -16,6 +16,8 @@ use tower_governor::GovernorLayer;
 use tower_governor::governor::GovernorConfigBuilder;
 use tower_service::Service;
 
+use crate::machine::pin;
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Bare,
@@ -115,7 +117,7 @@ impl<S: Service<Request>> Service<Request> for Passing<S> {
 /// Serves until its standard input ends: an address, and then for each line how much CPU time was used.
 pub(crate) fn serve(name: &str) {
     let kind = Kind::ALL.into_iter().find(|kind| kind.name() == name).expect("a server");
-    super::pin(0);
+    pin([0]);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).expect("a free port");
     println!("{}", listener.local_addr().expect("bound"));

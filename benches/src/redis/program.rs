@@ -6,11 +6,11 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::process::Command;
 
 use redis::{Client, Cmd, Script};
 
 use super::{Server, arguments};
+use crate::benchmark::{Load, rate};
 use crate::servers::{KEYS, variable};
 
 /// What the script of a token bucket is put together from.
@@ -52,16 +52,7 @@ impl Program {
 
     /// How many a second: from so many connections, each with so many requests on their way at a time.
     pub(super) fn rate(&self, connections: u64, pipelined: u64, requests: u64) -> f64 {
-        let mut command = Command::new(&self.path);
-        command.args(["-u", &self.url, "--csv", "-r", &KEYS.to_string()]);
-        command.args(["-c", &connections.to_string(), "-P", &pipelined.to_string(), "-n", &requests.to_string()]);
-        command.args(self.arguments.iter().map(|argument| OsStr::from_bytes(argument)));
-        let output = command.output().expect("redis-benchmark starts");
-        // It ends with an error when the server answers with one.
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        // The command, which may have commas; requests a second; and six columns of latency.
-        let line = String::from_utf8_lossy(&output.stdout);
-        let rate = line.rsplit(',').nth(6).and_then(|rate| rate.trim_matches('"').parse().ok());
-        rate.unwrap_or_else(|| panic!("not what redis-benchmark prints: {line}"))
+        let load = Load { keys: KEYS, connections, pipelined, requests };
+        rate(&self.path, &self.url, load, self.arguments.iter().map(|argument| OsStr::from_bytes(argument)))
     }
 }

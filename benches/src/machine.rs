@@ -1,0 +1,41 @@
+//! The machine that is measured on: its cores, and who has used them.
+
+use std::fs;
+
+/// Keeps this thread, and what it starts, on these cores; where there are none such it stays as it is.
+pub(crate) fn pin(cores: impl IntoIterator<Item = usize>) {
+    let mut set = rustix::thread::CpuSet::new();
+    cores.into_iter().for_each(|core| set.set(core));
+    let _ = rustix::thread::sched_setaffinity(None, &set);
+}
+
+/// Seconds of CPU time that a process has used by now, its own and the kernel's for it.
+pub(crate) fn cpu_seconds(process: u32) -> f64 {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).expect("a process that runs");
+    // After the name, which is in parentheses and may be anything: the 12th and 13th field.
+    let fields = stat.rsplit(") ").next().expect("fields").split(' ').skip(11).take(2);
+    let ticks: u64 = fields.map(|ticks| ticks.parse::<u64>().expect("a number")).sum();
+    ticks as f64 / rustix::param::clock_ticks_per_second() as f64
+}
+
+/// What all cores have done so far.
+pub(crate) struct Cores {
+    all: u64,
+    stolen: u64,
+}
+
+impl Cores {
+    pub(crate) fn now() -> Self {
+        let stat = fs::read_to_string("/proc/stat").expect("Linux");
+        let fields = stat.lines().next().expect("all cores").split_whitespace().skip(1);
+        // user, nice, system, idle, iowait, irq, softirq, steal; what follows is in these already.
+        let ticks: Vec<u64> = fields.take(8).map(|ticks| ticks.parse().expect("a number")).collect();
+        Cores { all: ticks.iter().sum(), stolen: ticks[7] }
+    }
+
+    /// The part of the time since then that the host gave to others, in percent.
+    pub(crate) fn stolen_since(&self) -> f64 {
+        let now = Cores::now();
+        100.0 * (now.stolen - self.stolen) as f64 / (now.all - self.all).max(1) as f64
+    }
+}

@@ -1,0 +1,87 @@
+//! The HTTP API, asked by `wrk`.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+
+use tidegate_servers::Program;
+
+use super::contest::{Asked, Contestant, compare};
+use super::{PLENTY, throttlecrab, tidegate};
+use crate::servers::variable;
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/serve/post.lua");
+const CONNECTIONS: u32 = 50;
+const SECONDS: u32 = 3;
+
+pub(super) fn run() {
+    let config = format!("[limits.api]\nalgorithm = \"token_bucket\"\nrate = {PLENTY}\nperiod = \"1m\"\n");
+    let (ours, crab, bare) = (tidegate("http", &[("limits.toml", &config)]), throttlecrab("http"), bare());
+    let ask = Post { path: "/v1/limit", before: r#"{"limit":"api","key":""#.to_owned(), after: r#""}"#.to_owned() };
+    let numbers = format!(r#"","max_burst":{PLENTY},"count_per_period":{PLENTY},"period":60}}"#);
+    let throttle = Post { path: "/throttle", before: r#"{"key":""#.to_owned(), after: numbers };
+    println!("\nHTTP, wrk -t 1 -c {CONNECTIONS}; expected of throttlecrab's: 1.2x, of bare axum: 0.8x");
+    compare(&[
+        ask.to("tidegate, POST /v1/limit", &ours),
+        throttle.to("throttlecrab, POST /throttle", &crab),
+        ask.to("bare axum, which reads and does nothing", &bare),
+    ]);
+}
+
+/// What is posted: a body with a key in the middle.
+struct Post {
+    path: &'static str,
+    before: String,
+    after: String,
+}
+
+impl Post {
+    fn to<'a>(&'a self, name: &'a str, server: &'a Program) -> Contestant<'a> {
+        let answer = self.once(server);
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.contains(r#""allowed":true"#), "{name}: {answer}");
+        Contestant { name, server, ask: Box::new(|| self.wrk(server)) }
+    }
+
+    fn wrk(&self, server: &Program) -> Asked {
+        let mut command = Command::new(variable("TIDEGATE_WRK"));
+        command.args(["-t", "1", "-c", &CONNECTIONS.to_string(), "-d", &format!("{SECONDS}s"), "-s", SCRIPT]);
+        command.arg(format!("http://127.0.0.1:{}{}", server.port(), self.path));
+        let output = command.args(["--", &self.before, &self.after]).output().expect("wrk starts");
+        let said = String::from_utf8_lossy(&output.stdout);
+        let is_well = output.status.success() && !said.contains("Non-2xx") && !said.contains("Socket errors");
+        assert!(is_well, "{said}{}", String::from_utf8_lossy(&output.stderr));
+        // "  150000 requests in 3.00s, 20.00MB read" and "Requests/sec:  50000.00"
+        let requests = said.lines().find_map(|line| line.trim().split_once(" requests in ")?.0.parse().ok());
+        let per_second = said.lines().find_map(|line| line.strip_prefix("Requests/sec:")?.trim().parse().ok());
+        match (requests, per_second) {
+            (Some(requests), Some(per_second)) => Asked { requests, per_second },
+            _ => panic!("not what wrk prints: {said}"),
+        }
+    }
+
+    /// The whole answer to one of them.
+    fn once(&self, server: &Program) -> String {
+        let body = format!("{}000000{}", self.before, self.after);
+        let request = format!(
+            "POST {} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n\r\n{body}",
+            self.path,
+            body.len()
+        );
+        let mut stream = TcpStream::connect(("127.0.0.1", server.port())).expect("the server listens");
+        stream.write_all(request.as_bytes()).expect("the server reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("the server answers");
+        answer
+    }
+}
+
+fn bare() -> Program {
+    let command = |port: u16, _: &Path| {
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        command.args(["serve", "bare", &port.to_string()]);
+        command
+    };
+    Program::start("bare", command).expect("this program")
+}

@@ -1,0 +1,79 @@
+//! `tidegate serve` beside its peers: the same load tool, the same two cores, in turn.
+
+mod bare;
+mod contest;
+mod grpc;
+mod http;
+mod resp;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use tidegate_servers::Program;
+
+pub(crate) use bare::serve as bare;
+
+use crate::machine::{Cores, pin};
+use crate::servers::variable;
+
+/// How many keys are asked about, each as often as the others.
+const KEYS: u64 = 1_000_000;
+/// More than is asked for, so that everything is allowed: the capacity, which is also what a minute brings.
+const PLENTY: u32 = 1_000_000;
+
+/// All parts, or only those whose name begins like that.
+pub(crate) fn run(only: &str) {
+    // Servers and load tools share these two, however many there are.
+    pin([0, 1]);
+    let cores = Cores::now();
+    println!(
+        "\ntidegate serve and its peers in turn, over loopback, each on the two cores that its load tool runs on, too."
+    );
+    println!("{KEYS} keys, every request allowed, the state in memory. CPU is the server's own, user and system.");
+    if "resp".starts_with(only) {
+        resp::run();
+    }
+    if "http".starts_with(only) {
+        http::run();
+    }
+    if "grpc".starts_with(only) {
+        grpc::run();
+    }
+    println!("\nOf the time of all cores, the host gave {:.1} % to others meanwhile.", cores.stolen_since());
+}
+
+/// `tidegate serve`, listening for one protocol, with these files as its config, the first of them to begin with.
+fn tidegate(protocol: &str, config: &[(&str, &str)]) -> Program {
+    let program = std::env::current_exe().expect("this program").with_file_name("tidegate");
+    assert!(program.is_file(), "{} is missing: run `cargo xtask bench serve`", program.display());
+    let command = |port: u16, folder: &Path| {
+        let mut command = Command::new(&program);
+        command.arg("serve").args(["--max-keys", &(4 * KEYS).to_string()]);
+        for other in ["http", "grpc", "resp"] {
+            let address = if other == protocol { format!("127.0.0.1:{port}") } else { "off".to_owned() };
+            command.arg(format!("--{other}")).arg(address);
+        }
+        for (name, text) in config {
+            fs::write(folder.join(name), text).expect("a folder of its own");
+        }
+        if let Some((name, _)) = config.first() {
+            command.args(["--config", name]);
+        }
+        command
+    };
+    Program::start("serve", command).expect("tidegate serve")
+}
+
+/// throttlecrab's server, listening for one protocol.
+fn throttlecrab(protocol: &str) -> Program {
+    let program = variable("TIDEGATE_THROTTLECRAB");
+    let command = |port: u16, _: &Path| {
+        let mut command = Command::new(&program);
+        command.args([format!("--{protocol}"), format!("--{protocol}-host"), "127.0.0.1".to_owned()]);
+        command.args([format!("--{protocol}-port"), port.to_string()]);
+        command.args(["--store-capacity", &(4 * KEYS).to_string()]);
+        command
+    };
+    Program::start("throttlecrab", command).expect("throttlecrab-server")
+}

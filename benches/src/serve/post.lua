@@ -1,0 +1,18 @@
+-- Posts about one of a million keys, any of them: the arguments are what stands in the body before it and after it.
+
+function setup(thread)
+  seeds = (seeds or 0) + 1
+  thread:set("seed", seeds)
+end
+
+function init(arguments)
+  math.randomseed(seed)
+  local length = #arguments[1] + 6 + #arguments[2]
+  before = "POST " .. wrk.path .. " HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    .. "content-length: " .. length .. "\r\n\r\n" .. arguments[1]
+  after = arguments[2]
+end
+
+function request()
+  return before .. string.format("%06d", math.random(0, 999999)) .. after
+end

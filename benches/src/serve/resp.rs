@@ -1,0 +1,86 @@
+//! The Redis protocol, asked by `redis-benchmark`.
+
+use std::path::Path;
+use std::process::Command;
+
+use redis::Client;
+use tidegate_servers::Program;
+
+use super::contest::{Asked, Contestant, compare};
+use super::{KEYS, PLENTY, throttlecrab, tidegate};
+use crate::benchmark::{Load, rate};
+use crate::servers::variable;
+
+const SINGLE: Load = Load { keys: KEYS, connections: 50, pipelined: 1, requests: 300_000 };
+const PIPELINED: Load = Load { keys: KEYS, connections: 50, pipelined: 16, requests: 2_000_000 };
+
+pub(super) fn run() {
+    let program = variable("TIDEGATE_REDIS_BENCHMARK");
+    let (ours, crab, redis) = (tidegate("resp", &[]), throttlecrab("redis"), redis());
+    let [cl_throttle, throttle] = ["CL.THROTTLE", "THROTTLE"].map(throttling);
+    let range: Vec<String> = ["LRANGE", "five", "0", "-1"].map(str::to_owned).into();
+    // The first field means the opposite in the other program's command.
+    assert_eq!(first(&ours, &cl_throttle), 0, "tidegate allows it");
+    assert_eq!(first(&crab, &throttle), 1, "throttlecrab allows it");
+    fill(&redis);
+
+    let contestant = |name, server, load: Load, arguments| {
+        let (program, url) = (&program, url(server));
+        let ask = move || {
+            let per_second = rate(program, &url, load, arguments);
+            Asked { requests: load.requests as f64, per_second }
+        };
+        Contestant { name, server, ask: Box::new(ask) }
+    };
+    println!("\nThe Redis protocol, redis-benchmark -c {}; expected of throttlecrab's: 1.3x", SINGLE.connections);
+    compare(&[
+        contestant("tidegate, CL.THROTTLE", &ours, SINGLE, &cl_throttle),
+        contestant("throttlecrab, THROTTLE", &crab, SINGLE, &throttle),
+    ]);
+    let Load { connections, pipelined, .. } = PIPELINED;
+    println!(
+        "\nThe same pipelined, -c {connections} -P {pipelined}, beside replies of the same size; expected of Redis's: 0.6x"
+    );
+    compare(&[
+        contestant("tidegate, CL.THROTTLE", &ours, PIPELINED, &cl_throttle),
+        contestant("redis-server, LRANGE of five", &redis, PIPELINED, &range),
+    ]);
+}
+
+fn throttling(verb: &str) -> Vec<String> {
+    let plenty = PLENTY.to_string();
+    [verb, "key:__rand_int__", &plenty, &plenty, "60"].map(str::to_owned).into()
+}
+
+/// A Redis that keeps nothing on disk.
+fn redis() -> Program {
+    let program = variable("TIDEGATE_REDIS_SERVER");
+    let command = |port: u16, _: &Path| {
+        let mut command = Command::new(&program);
+        command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--appendonly", "no"]);
+        command
+    };
+    Program::start("redis", command).expect("redis-server")
+}
+
+/// Makes the list of five, whose reply is as long as a decision is.
+fn fill(redis: &Program) {
+    let mut connection = connection(redis);
+    redis::cmd("RPUSH").arg("five").arg(&[1, 2, 3, 4, 5]).exec(&mut connection).expect("redis-server answers");
+}
+
+/// The first number of the answer.
+fn first(server: &Program, arguments: &[String]) -> i64 {
+    let mut command = redis::Cmd::new();
+    command.arg(arguments);
+    let answer: Vec<i64> = command.query(&mut connection(server)).expect("an answer");
+    answer[0]
+}
+
+fn connection(server: &Program) -> redis::Connection {
+    Client::open(url(server)).and_then(|client| client.get_connection()).expect("a connection")
+}
+
+fn url(server: &Program) -> String {
+    format!("redis://127.0.0.1:{}", server.port())
+}
