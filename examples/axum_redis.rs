@@ -17,7 +17,7 @@ use tidegate::http::{RateLimit, keys};
 use tidegate::redis::RedisStore;
 use tidegate::resilience::Resilience;
 use tidegate::tower::RateLimitLayer;
-use tidegate::{Key, Limit, Limiter, OnStoreError, Quota, ceil_seconds, days, seconds};
+use tidegate::{Key, Limit, Limiter, OnStoreError, Quota, ceil_seconds, days, millis, seconds};
 
 #[derive(Clone)]
 struct User {
@@ -43,7 +43,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let redis = redis.ok_or("which Redis? give an address as the second argument, such as redis://127.0.0.1/")?;
 
     // While Redis is away, every process limits on its own, by its share of the whole.
-    let store = Resilience::default().expected_replicas(4).build(RedisStore::connect(redis).await?);
+    let store = Resilience::default().expected_replicas(4);
+    // Ten times as patient as it comes, for a machine that is busy with more than this.
+    let store = store.timeout(millis(500)).build(RedisStore::connect(redis).await?);
     let limit = |quota| Limit::new(quota).on_store_error(OnStoreError::Local);
     let limiter = Limiter::builder()
         .prefix(format!("example-{}", std::process::id())) // so that every run starts anew
