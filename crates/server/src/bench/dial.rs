@@ -1,7 +1,6 @@
 //! Connections to a server.
 
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +13,6 @@ use tokio_rustls::TlsConnector;
 
 use super::target::{Protocol, Target};
 use crate::failure::Failure;
-use crate::serve::certificates;
 
 /// How long a server may take to accept a connection, and to agree upon TLS and the token.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -26,16 +24,6 @@ pub(super) type Wire = Box<dyn Duplex>;
 pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
-
-/// Whom to trust, when a server speaks TLS.
-pub(super) fn trust(authorities: &Path) -> Result<Arc<RootCertStore>, Failure> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(authorities)? {
-        let wrong = |error| Failure::Load(format!("{}: cannot be trusted: {error}", authorities.display()));
-        roots.add(certificate).map_err(wrong)?;
-    }
-    Ok(Arc::new(roots))
-}
 
 /// Opens connections to one server.
 #[derive(Clone)]

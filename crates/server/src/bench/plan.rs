@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::dial::{Dial, trust};
+use super::dial::Dial;
 use super::keys::Keys;
 use super::target::Target;
 use crate::cli::{Bench, Distribution, Picture};
 use crate::failure::Failure;
-use crate::serve::Token;
+use crate::serve::{Token, trusted};
 
 /// How many keys there are, unless said otherwise.
 const KEYS: u64 = 1_000_000;
@@ -50,7 +50,7 @@ impl Plan {
     pub(super) fn of(bench: &Bench) -> Result<Self, Failure> {
         bench.check().map_err(Failure::Usage)?;
         let token = Token::find(bench.token_file.as_deref())?;
-        let roots = bench.tls_ca.as_deref().map(trust).transpose()?;
+        let roots = bench.tls_ca.as_deref().map(trusted).transpose()?;
         let server = |target: &Target| {
             let question = Question {
                 authority: target.authority(),

@@ -37,7 +37,7 @@ pub(crate) use served::Served;
 use shutdown::Ending;
 use store::Backing;
 use telemetry::Telemetry;
-pub(crate) use tls::certificates;
+pub(crate) use tls::trusted;
 
 use crate::cli::{LogFormat, Serve};
 use crate::failure::Failure;

@@ -48,7 +48,7 @@ impl Tls {
 }
 
 /// The certificates in a file, of which there is at least one.
-pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     match read {
         Ok(found) if found.is_empty() => Err(Failure::Start(format!("{}: no certificate in PEM", path.display()))),
@@ -57,13 +57,19 @@ pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
     }
 }
 
-fn verifier(path: &Path) -> Result<Arc<dyn rustls::server::danger::ClientCertVerifier>, Failure> {
+/// Whoever signs the certificates of those who are trusted.
+pub(crate) fn trusted(path: &Path) -> Result<Arc<RootCertStore>, Failure> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(path)? {
         roots.add(certificate).map_err(|error| wrong(path, "cannot be trusted", &error))?;
     }
+    Ok(Arc::new(roots))
+}
+
+fn verifier(path: &Path) -> Result<Arc<dyn rustls::server::danger::ClientCertVerifier>, Failure> {
+    let roots = trusted(path)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+    WebPkiClientVerifier::builder_with_provider(roots, provider)
         .build()
         .map_err(|error| wrong(path, "cannot be trusted", &error))
 }

@@ -24,9 +24,9 @@ use crate::check::is_envoys;
 use crate::cli::{MAX_KEYS, Simulate, wrong};
 use crate::failure::Failure;
 use crate::say;
-pub(crate) use place::Place;
-pub(crate) use progress::Progress;
-pub(crate) use replay::{Replay, Rules};
+use place::Place;
+use progress::Progress;
+use replay::{Replay, Rules};
 
 /// Large enough that the system is asked seldom, small enough that nobody waits for the first decisions of a pipe.
 const OUTPUT_BUFFER: usize = 64 << 10;

@@ -1,5 +1,7 @@
 //! `tidegate serve --otlp`, sending to a receiver that speaks OTLP.
 
+#[path = "../serve/asking.rs"]
+mod asking;
 mod collector;
 mod metrics;
 #[path = "../serve/program.rs"]
@@ -10,23 +12,8 @@ mod spans;
 use std::path::PathBuf;
 use std::{fs, process};
 
+use asking::{LIMITS, take, url};
 use program::Program;
-use serde_json::{Value, json};
-
-/// Two limits: `api` with 5 a day, and `login` with 2 a day and somebody on its deny list.
-const LIMITS: &str = r#"
-[limits.api]
-algorithm = "fixed_window"
-rate = 5
-period = "1d"
-
-[limits.login]
-algorithm = "fixed_window"
-rate = 2
-period = "1d"
-deny = ["mallory"]
-on_store_error = "closed"
-"#;
 
 /// A place for a file of this test run.
 fn place(name: &str) -> String {
@@ -39,15 +26,4 @@ fn config(name: &str) -> String {
     let path = place(name);
     fs::write(&path, LIMITS).expect("written");
     path
-}
-
-fn url(program: &Program, path: &str) -> String {
-    format!("http://{}{path}", program.http.expect("a port"))
-}
-
-/// Takes one.
-fn take(program: &Program, limit: &str, key: &str) -> Value {
-    let client = reqwest::blocking::Client::new();
-    let request = client.post(url(program, "/v1/limit")).json(&json!({ "limit": limit, "key": key }));
-    request.send().expect("sent").json().expect("a decision")
 }

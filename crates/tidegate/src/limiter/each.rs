@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use tidegate_core::{Decision, Key, Quota, Request};
+use tidegate_core::{Decision, Key, Op, Quota, Request};
 
 use super::call::Call;
+use super::decides::Decides;
 use super::limits::Named;
 use super::route::{Asked, Route};
 use super::{Error, Inner, Limiter};
-use crate::limiter::decides::Decides;
 
 impl Limiter {
     /// Answers several calls, each on its own and in order: as if each were awaited before the next, for the price of as
@@ -58,7 +58,7 @@ impl Limiter {
 struct Placed<'a> {
     named: Arc<Named>,
     call: &'a Call<'a>,
-    op: tidegate_core::Op,
+    op: Op,
 }
 
 /// The calls that go to the store together, and the answers before them.

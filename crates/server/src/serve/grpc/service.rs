@@ -13,7 +13,7 @@ use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimit
 use envoy_types::pb::envoy::r#type::v3::RateLimitUnit;
 use envoy_types::pb::google::protobuf::Duration;
 use tidegate::config::envoy::{Override, Unit};
-use tidegate::{Error, StoreErrorKind, ceil_seconds};
+use tidegate::{Error, ceil_seconds};
 use tonic::{Request, Response, Status as Refusal};
 
 use crate::serve::envoy::{Asked, Code, Hits, NO_DESCRIPTORS, NO_DOMAIN, Status, TOO_LONG, decide_served};
@@ -81,10 +81,9 @@ fn overriding(limit: &RateLimitOverride) -> Result<Override, Refusal> {
 /// Why nothing was decided: what Envoy then does is a setting of its own.
 fn refused(error: &Error) -> Refusal {
     match error {
-        Error::Closed => Refusal::unavailable(error.to_string()),
-        Error::Store(store) if store.kind() != StoreErrorKind::Unsupported => Refusal::unavailable(error.to_string()),
         Error::UnknownLimit(_) => Refusal::internal(error.to_string()),
-        _ => Refusal::invalid_argument(error.to_string()),
+        error if error.is_misuse() => Refusal::invalid_argument(error.to_string()),
+        error => Refusal::unavailable(error.to_string()),
     }
 }
 

@@ -20,8 +20,6 @@ use crate::serve::gate::{Ask, Gate};
 use crate::serve::served::{APPLY, apart};
 
 const EXAMPLE: &str = r#"{"mode":"each","requests":[{"limit":"api","key":"u1","op":"limit","cost":1,"quota":{"algorithm":"token_bucket","rate":10,"period_us":1000000}}]}"#;
-/// How many there may be in one request.
-const MOST: usize = 1_000;
 
 /// What is asked of the store.
 #[derive(Debug, Deserialize)]
@@ -132,10 +130,7 @@ struct Failed {
 pub(super) async fn apply(State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Problem> {
     let body = body::read(request, body::SEVERAL).await?;
     let applied: Applied<'_> = body::parse(&body, EXAMPLE)?;
-    if !(1..=MOST).contains(&applied.requests.len()) {
-        let found = applied.requests.len();
-        return Err(Problem::bad_request(format!("requests: found {found}, expected from 1 to {MOST}")));
-    }
+    body::check_count(applied.requests.len())?;
     let at = match applied.at_us {
         Some(_) if !gate.testing => {
             return Err(Problem::bad_request("at_us: only a server that was started with --testing takes the time"));

@@ -60,6 +60,17 @@ pub(super) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8], example: &str) -> Re
     serde_json::from_slice(body).map_err(|error| Problem::bad_request(format!("{error}, expected such as {example}")))
 }
 
+/// How many questions there may be in one request.
+const MOST: usize = 1_000;
+
+/// Whether a request has as many questions as it may have.
+pub(super) fn check_count(found: usize) -> Result<(), Problem> {
+    if (1..=MOST).contains(&found) {
+        return Ok(());
+    }
+    Err(Problem::bad_request(format!("requests: found {found}, expected from 1 to {MOST}")))
+}
+
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// An answer as JSON.

@@ -4,7 +4,7 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use serde::Serialize;
-use tidegate::{Error, StoreErrorKind};
+use tidegate::Error;
 
 /// What is wrong with a request, or with the server.
 #[derive(Debug, Serialize)]
@@ -63,9 +63,8 @@ impl From<&Error> for Problem {
     fn from(error: &Error) -> Self {
         let status = match error {
             Error::UnknownLimit(_) => StatusCode::NOT_FOUND,
-            Error::Closed => StatusCode::SERVICE_UNAVAILABLE,
-            Error::Store(error) if error.kind() != StoreErrorKind::Unsupported => StatusCode::SERVICE_UNAVAILABLE,
-            _ => StatusCode::BAD_REQUEST,
+            error if error.is_misuse() => StatusCode::BAD_REQUEST,
+            _ => StatusCode::SERVICE_UNAVAILABLE,
         };
         let mut problem = Problem::new(status, error.to_string());
         if status == StatusCode::SERVICE_UNAVAILABLE {

@@ -13,8 +13,6 @@ use crate::json::{Op, Reply};
 use crate::serve::gate::{Ask, Gate};
 
 const EXAMPLE: &str = r#"{"requests":[{"limit":"user","key":"u1"},{"limit":"api","key":["t1","u1"],"cost":2}]}"#;
-/// How many there may be in one request.
-const MOST: usize = 1_000;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object")]
@@ -26,10 +24,7 @@ struct Several<'a> {
 impl Several<'_> {
     /// The questions, once nothing is wrong with any of them.
     fn asks(&self, gate: &Gate) -> Result<Vec<Ask<'_>>, Problem> {
-        if !(1..=MOST).contains(&self.requests.len()) {
-            let found = self.requests.len();
-            return Err(Problem::bad_request(format!("requests: found {found}, expected from 1 to {MOST}")));
-        }
+        body::check_count(self.requests.len())?;
         let asks: Vec<_> = self.requests.iter().map(|asked| asked.ask(Op::Limit)).collect::<Result<_, _>>()?;
         for ask in &asks {
             gate.limiter.quota(ask.limit).map_err(|error| Problem::from(&error))?;

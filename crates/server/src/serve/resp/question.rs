@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate::{Decision, Error, Key, Quota, Reason, StoreErrorKind, ceil_millis, ceil_seconds};
+use tidegate::{Decision, Error, Key, Quota, Reason, ceil_millis, ceil_seconds};
 
 use super::refusal::{Refusal, quoted};
 use super::reply::Replies;
@@ -107,11 +107,9 @@ fn wait(span: Option<Duration>, ceil: fn(Duration) -> u64) -> i64 {
 fn refusal(error: &Error) -> Refusal {
     match error {
         Error::UnknownLimit(unknown) => unknown_limit(unknown.name.as_bytes()),
-        Error::Store(error) if error.kind() != StoreErrorKind::Unsupported => {
-            Refusal::from("UNAVAILABLE the store cannot be asked, and the limit admits nobody without it")
-        }
         Error::Closed => Refusal::from("UNAVAILABLE the server is about to end"),
-        error => Refusal::new(format!("ERR {error}")),
+        error if error.is_misuse() => Refusal::new(format!("ERR {error}")),
+        _ => Refusal::from("UNAVAILABLE the store cannot be asked, and the limit admits nobody without it"),
     }
 }
 

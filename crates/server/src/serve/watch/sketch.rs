@@ -103,21 +103,17 @@ impl Sketch {
 mod tests {
     use std::collections::HashMap;
 
-    use super::*;
+    use tidegate_testkit::Random;
 
-    /// A generator of its own, so that a run is the same every time.
-    fn random(state: &mut u64) -> u64 {
-        *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        *state >> 33
-    }
+    use super::*;
 
     /// Keys of which few are heavy (the product of two), many light ones between them, in bursts at times.
     fn stream(seed: u64, length: usize, keys: u64) -> Vec<u64> {
-        let mut state = seed;
+        let mut random = Random::new(seed);
         let mut stream = Vec::with_capacity(length);
         while stream.len() < length {
-            let key = (random(&mut state) % keys) * (random(&mut state) % keys) / keys;
-            let burst = if random(&mut state).is_multiple_of(50) { random(&mut state) % 40 } else { 1 };
+            let key = random.below(keys) * random.below(keys) / keys;
+            let burst = if random.one_in(50) { random.below(40) } else { 1 };
             stream.extend((0..burst).map(|_| key));
         }
         stream

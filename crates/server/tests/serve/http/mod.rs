@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use reqwest::{Client, StatusCode};
 use serde_json::Value;
 
+pub(crate) use crate::asking::url;
 use crate::program::Program;
 
 /// Limits whose windows do not end while a test runs.
@@ -69,10 +70,6 @@ pub(crate) fn serving(arguments: &[&str]) -> (Program, ConfigFile) {
     let mut all = vec!["--config", config.path()];
     all.extend(arguments);
     (Program::start(&all), config)
-}
-
-pub(crate) fn url(program: &Program, path: &str) -> String {
-    format!("http://{}{path}", program.http.expect("it listens for HTTP"))
 }
 
 /// Asks, and gives status and answer.

@@ -31,7 +31,7 @@ fn what_is_no_command_ends_the_connection_and_nothing_else() {
 /// Clients that send much and read nothing: the server stops reading from them, serves the others, and answers them when they
 /// read.
 #[test]
-fn clients_that_do_not_read_are_not_read_from() {
+fn clients_that_do_not_read_are_answered_once_they_do() {
     let program = serve(&[]);
     let before = memory(&program);
     let echo = format!("*2\r\n$4\r\nECHO\r\n$8000\r\n{}\r\n", "x".repeat(8_000));

@@ -38,7 +38,7 @@ impl Pattern {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::envoy::tests::Numbers;
+    use crate::config::tests::mutations::Numbers;
 
     /// Tries every way in which the stars could be filled.
     fn oracle(pattern: &[u8], value: &[u8]) -> bool {

@@ -1,7 +1,7 @@
 //! What configs say, in both syntaxes.
 
 mod accepted;
-mod mutations;
+pub(super) mod mutations;
 mod refused;
 mod syntax;
 

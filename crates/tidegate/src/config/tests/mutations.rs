@@ -3,10 +3,10 @@
 use super::{FULL, toml, yaml};
 
 /// The same numbers in every run.
-struct Numbers(u64);
+pub(in crate::config) struct Numbers(pub(in crate::config) u64);
 
 impl Numbers {
-    fn below(&mut self, range: usize) -> usize {
+    pub(in crate::config) fn below(&mut self, range: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % range
     }
@@ -43,7 +43,8 @@ const PIECES: [&str; 28] = [
     "[limits.login]\n",
 ];
 
-fn mutate(text: &str, numbers: &mut Numbers) -> String {
+/// A text that was cut, repeated and changed in a few places.
+pub(in crate::config) fn mutate(text: &str, pieces: &[&str], numbers: &mut Numbers) -> String {
     let mut letters: Vec<char> = text.chars().collect();
     for _ in 0..=numbers.below(4) {
         let from = numbers.below(letters.len() + 1);
@@ -55,7 +56,7 @@ fn mutate(text: &str, numbers: &mut Numbers) -> String {
                 let repeated: Vec<char> = letters[from..to].to_vec();
                 letters.splice(to..to, repeated);
             }
-            _ => drop(letters.splice(from..from, PIECES[numbers.below(PIECES.len())].chars())),
+            _ => drop(letters.splice(from..from, pieces[numbers.below(pieces.len())].chars())),
         }
     }
     letters.into_iter().collect()
@@ -70,9 +71,9 @@ fn no_mutation_of_a_config_panics() {
     let mut accepted = 0;
     for round in 0..6_000 {
         let results = match round % 3 {
-            0 => [toml(&mutate(FULL, &mut numbers)), yaml(&mutate(&yaml_text, &mut numbers))],
-            1 => [toml(&mutate(nested, &mut numbers)), yaml(&mutate(nested, &mut numbers))],
-            _ => [toml(&mutate("", &mut numbers)), yaml(&mutate(FULL, &mut numbers))],
+            0 => [toml(&mutate(FULL, &PIECES, &mut numbers)), yaml(&mutate(&yaml_text, &PIECES, &mut numbers))],
+            1 => [toml(&mutate(nested, &PIECES, &mut numbers)), yaml(&mutate(nested, &PIECES, &mut numbers))],
+            _ => [toml(&mutate("", &PIECES, &mut numbers)), yaml(&mutate(FULL, &PIECES, &mut numbers))],
         };
         for result in results {
             match result {

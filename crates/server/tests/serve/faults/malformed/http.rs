@@ -2,7 +2,7 @@
 
 use tidegate_testkit::Random;
 
-use super::{cut, http2, mutated, noise};
+use super::{damaged, http2, noise};
 
 const PATHS: [&str; 9] =
     ["/v1/limit", "/v1/check", "/v1/reserve", "/v1/refund", "/v1/reset", "/v1/all", "/v1/batch", "/v1/apply", "/json"];
@@ -18,13 +18,9 @@ const BODIES: [&str; 5] = [
 pub(super) fn input(random: &mut Random) -> Vec<u8> {
     match random.below(10) {
         0 => noise(random, 13),
-        1 => {
+        1..=3 => {
             let bytes = valid(random);
-            cut(random, bytes)
-        }
-        2 | 3 => {
-            let bytes = valid(random);
-            mutated(random, bytes)
+            damaged(random, bytes)
         }
         4 => huge(random),
         5 => deep(random),

@@ -3,7 +3,7 @@
 use prost::Message;
 use tidegate_testkit::Random;
 
-use super::{cut, mutated, noise};
+use super::{damaged, noise};
 use crate::grpc::{on, request};
 
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -51,13 +51,9 @@ pub(crate) fn message(user: &str) -> Vec<u8> {
 pub(super) fn input(random: &mut Random) -> Vec<u8> {
     match random.below(9) {
         0 => [start(), noise(random, 13)].concat(),
-        1 => {
+        1..=3 => {
             let bytes = valid(random);
-            cut(random, bytes)
-        }
-        2 | 3 => {
-            let bytes = valid(random);
-            mutated(random, bytes)
+            damaged(random, bytes)
         }
         4 => [start(), any_frames(random)].concat(),
         5 => [PREFACE.to_vec(), huge(random)].concat(),

@@ -112,6 +112,11 @@ fn noise(random: &mut Random, bits: u64) -> Vec<u8> {
     (0..random.of_bits(1, bits)).map(|_| random.next() as u8).collect()
 }
 
+/// What was right: broken off, or with other bytes in it.
+fn damaged(random: &mut Random, bytes: Vec<u8>) -> Vec<u8> {
+    if random.one_in(3) { cut(random, bytes) } else { mutated(random, bytes) }
+}
+
 /// What is there before it breaks off.
 fn cut(random: &mut Random, mut bytes: Vec<u8>) -> Vec<u8> {
     bytes.truncate(random.below(bytes.len() as u64) as usize);

@@ -2,19 +2,15 @@
 
 use tidegate_testkit::Random;
 
-use super::{cut, mutated, noise};
+use super::{damaged, noise};
 use crate::resp::command;
 
 pub(super) fn input(random: &mut Random) -> Vec<u8> {
     match random.below(8) {
         0 => noise(random, 14),
-        1 => {
+        1..=3 => {
             let bytes = valid(random);
-            cut(random, bytes)
-        }
-        2 | 3 => {
-            let bytes = valid(random);
-            mutated(random, bytes)
+            damaged(random, bytes)
         }
         4 | 5 => huge(random),
         6 => {

@@ -10,16 +10,6 @@ mod refused;
 
 use super::{Domains, Found, Limited};
 
-/// The same numbers in every run.
-pub(super) struct Numbers(pub(super) u64);
-
-impl Numbers {
-    pub(super) fn below(&mut self, range: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % range
-    }
-}
-
 #[track_caller]
 fn domains(text: &str) -> Domains {
     Domains::parse(text, "t.yaml").unwrap_or_else(|errors| panic!("{errors}\nin:\n{text}"))

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::Numbers;
 use crate::config::envoy::{Descriptor, Domains, is_config};
+use crate::config::tests::mutations::{Numbers, mutate};
 use crate::{Limiter, MemoryStore};
 
 const GOOD: &str = "
@@ -58,25 +58,6 @@ const PIECES: [&str; 24] = [
     "key: ",
 ];
 
-fn mutate(text: &str, numbers: &mut Numbers) -> Vec<u8> {
-    let mut bytes = text.as_bytes().to_vec();
-    for _ in 0..=numbers.below(3) {
-        let from = numbers.below(bytes.len() + 1);
-        let to = (from + numbers.below(12)).min(bytes.len());
-        match numbers.below(5) {
-            0 => drop(bytes.drain(from..to)),
-            1 => bytes.truncate(from),
-            2 => {
-                let repeated = bytes[from..to].to_vec();
-                bytes.splice(to..to, repeated);
-            }
-            3 if from < bytes.len() => bytes[from] = numbers.below(256) as u8,
-            _ => drop(bytes.splice(from..from, PIECES[numbers.below(PIECES.len())].bytes())),
-        }
-    }
-    bytes
-}
-
 #[test]
 fn no_mutation_of_a_file_panics() {
     Domains::parse(GOOD, "good.yaml").unwrap();
@@ -84,8 +65,7 @@ fn no_mutation_of_a_file_panics() {
     let store = Arc::new(MemoryStore::new());
     let mut accepted = 0;
     for _ in 0..6_000 {
-        let bytes = mutate(GOOD, &mut numbers);
-        let text = String::from_utf8_lossy(&bytes);
+        let text = mutate(GOOD, &PIECES, &mut numbers);
         is_config(&text);
         match Domains::parse(&text, "t.yaml") {
             Ok(domains) => {
