@@ -46,6 +46,7 @@
 #[cfg(feature = "macros")]
 pub mod attribute;
 mod clock;
+pub mod concurrency;
 #[cfg(feature = "config")]
 pub mod config;
 pub mod enforce;

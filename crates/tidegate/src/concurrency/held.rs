@@ -1,0 +1,29 @@
+//! How long permits are held.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tidegate_core::{Timestamp, seconds};
+
+/// How long permits are held of late, for those who are to try again. A race between two loses one of their times, which
+/// a hint can bear.
+#[derive(Debug, Default)]
+pub(super) struct Held(AtomicU64);
+
+impl Held {
+    /// A permit was held that long.
+    pub(super) fn learn(&self, from: Timestamp, to: Timestamp) {
+        let took = u64::try_from(to.since(from).as_micros()).unwrap_or(u64::MAX).max(1);
+        let usual = self.0.load(Ordering::Relaxed);
+        let usual = if usual == 0 { took } else { usual - usual / 8 + took / 8 };
+        self.0.store(usual.max(1), Ordering::Relaxed);
+    }
+
+    /// About how long: from a millisecond to a minute, and a second while nothing is known.
+    pub(super) fn usual(&self) -> Duration {
+        match self.0.load(Ordering::Relaxed) {
+            0 => seconds(1),
+            micros => Duration::from_micros(micros.clamp(1_000, 60_000_000)),
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! How many at once: permits that are given back exactly once, limits that find themselves, tenants that share.
+//!
+//! A rate says how often; a service dies of how many at once. A [`Concurrency`] hands out [`Permit`]s as long as fewer
+//! than its limit are out. The limit is a number, or what a [`Controller`] makes of the times it sees.
+//!
+//! ```
+//! use tidegate::concurrency::{Concurrency, Work};
+//!
+//! let pool = Concurrency::fixed(1);
+//! let permit = pool.try_acquire().unwrap();
+//!
+//! let refused = pool.try_acquire().unwrap_err();
+//! assert_eq!(refused.limit(), 1);
+//! println!("try again in {:?}", refused.retry_after()); // a hint: nobody knows when the work will end
+//!
+//! permit.release(Work::Done); // or dropped, whatever becomes of the work
+//! assert_eq!(pool.in_flight(), 0);
+//! ```
+
+pub mod controller;
+mod counter;
+mod held;
+mod keyed;
+mod permit;
+mod pool;
+mod priority;
+mod refused;
+mod work;
+
+pub use controller::{Controller, Sample};
+pub use keyed::PerKey;
+pub use permit::Permit;
+pub use pool::Concurrency;
+pub use priority::Priority;
+pub use refused::{Refused, Why};
+pub use work::Work;

@@ -1,0 +1,138 @@
+//! One limit for everybody.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::counter::Counter;
+use super::held::Held;
+use super::permit::{Source, Ticket};
+use super::{Controller, Permit, Priority, Refused, Sample, Why, Work};
+use crate::clock::{Clock, SystemClock};
+
+/// How many may be in flight at once, for everybody together. Cheap to clone: clones hand out the same permits.
+#[derive(Clone)]
+pub struct Concurrency {
+    pool: Arc<Pool>,
+}
+
+struct Pool {
+    in_flight: Counter,
+    /// What the controller last said, or the number it was built with.
+    limit: AtomicU32,
+    controller: Option<Mutex<Box<dyn Controller>>>,
+    /// Percent of the limit that each class of priority leaves to the next.
+    reserve: u8,
+    held: Held,
+    clock: Arc<dyn Clock>,
+}
+
+impl Concurrency {
+    /// At most `limit` at once; 0 counts as 1.
+    pub fn fixed(limit: u32) -> Self {
+        Concurrency::new(limit.max(1), None)
+    }
+
+    /// As many at once as a controller says.
+    pub fn adaptive(controller: impl Controller + 'static) -> Self {
+        Concurrency::new(controller.limit().max(1), Some(Mutex::new(Box::new(controller))))
+    }
+
+    fn new(limit: u32, controller: Option<Mutex<Box<dyn Controller>>>) -> Self {
+        let pool = Pool {
+            in_flight: Counter::default(),
+            limit: AtomicU32::new(limit),
+            controller,
+            reserve: 0,
+            held: Held::default(),
+            clock: Arc::new(SystemClock),
+        };
+        Concurrency { pool: Arc::new(pool) }
+    }
+
+    /// The same with a reserve: ordinary work leaves `percent` of the limit to critical work, and work that can be shed
+    /// leaves as much again to ordinary work. None unless said otherwise; more than 100 counts as 100.
+    ///
+    /// # Panics
+    ///
+    /// When it was cloned or has handed out a permit: this is part of making it.
+    #[must_use]
+    pub fn reserve(mut self, percent: u8) -> Self {
+        self.building().reserve = percent.min(100);
+        self
+    }
+
+    /// The same on another clock, for tests and simulations.
+    ///
+    /// # Panics
+    ///
+    /// When it was cloned or has handed out a permit: this is part of making it.
+    #[must_use]
+    pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
+        self.building().clock = Arc::new(clock);
+        self
+    }
+
+    /// A permit for ordinary work, if there is one.
+    #[inline]
+    pub fn try_acquire(&self) -> Result<Permit, Refused> {
+        self.try_acquire_as(Priority::Default)
+    }
+
+    /// A permit for work that matters that much, if there is one.
+    #[inline]
+    pub fn try_acquire_as(&self, priority: Priority) -> Result<Permit, Refused> {
+        let pool = &*self.pool;
+        let limit = self.limit();
+        match pool.in_flight.enter(priority.ceiling(limit, pool.reserve)) {
+            Ok(in_flight) => {
+                let ticket = Ticket { started: pool.clock.now(), in_flight };
+                Ok(Permit::new(Arc::clone(&self.pool) as Arc<dyn Source>, ticket))
+            }
+            Err(_) => Err(Refused { why: Why::Busy, limit, retry_after: pool.held.usual(), shared: true }),
+        }
+    }
+
+    /// How many are in flight.
+    pub fn in_flight(&self) -> u32 {
+        self.pool.in_flight.count()
+    }
+
+    /// How many may be.
+    #[inline]
+    pub fn limit(&self) -> u32 {
+        self.pool.limit.load(Ordering::Relaxed)
+    }
+
+    fn building(&mut self) -> &mut Pool {
+        Arc::get_mut(&mut self.pool).expect("it is not in use yet")
+    }
+}
+
+impl Source for Pool {
+    fn take_back(&self, ticket: &Ticket, work: Work) {
+        self.in_flight.leave();
+        if work == Work::Ignore {
+            return;
+        }
+        let ended = self.clock.now();
+        self.held.learn(ticket.started, ended);
+        if let Some(controller) = &self.controller {
+            let Ticket { started, in_flight } = *ticket;
+            let mut controller = controller.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            controller.observe(&Sample { started, ended, in_flight, dropped: work == Work::Dropped });
+            // Before the lock is let go, so that an older limit does not come after a newer one.
+            self.limit.store(controller.limit().max(1), Ordering::Relaxed);
+        }
+    }
+}
+
+impl fmt::Debug for Concurrency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Concurrency")
+            .field("limit", &self.limit())
+            .field("in_flight", &self.in_flight())
+            .field("adaptive", &self.pool.controller.is_some())
+            .finish_non_exhaustive()
+    }
+}
