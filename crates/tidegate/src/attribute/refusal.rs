@@ -48,10 +48,7 @@ impl Refusal {
 
     /// How long to wait before a retry. None when nobody knows, and when waiting cannot help.
     pub fn retry_after(&self) -> Option<Duration> {
-        match self.outcome() {
-            Outcome::Limited(rulings) => rulings.retry_after(),
-            _ => None,
-        }
+        self.outcome().retry_after()
     }
 
     fn ruling(&self) -> Option<&Ruling> {

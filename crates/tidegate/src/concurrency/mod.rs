@@ -21,6 +21,8 @@ pub mod controller;
 mod counter;
 mod held;
 mod keyed;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod permit;
 mod pool;
 mod priority;

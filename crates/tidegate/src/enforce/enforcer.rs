@@ -8,7 +8,7 @@ use tidegate_core::{Key, OnStoreError, Quota};
 
 use super::hooks::Hooks;
 use super::rule::{Rule, failed};
-use super::{Caller, Outcome, Ruling, Rulings};
+use super::{Axis, Caller, Outcome, Ruling, Rulings};
 use crate::{Error, Limiter};
 
 /// What is asked for.
@@ -35,6 +35,8 @@ pub struct Enforcer {
 struct Inner {
     limiter: Limiter,
     rules: Vec<Rule>,
+    /// Whether what a request costs is for the budgets among the rules, and the others count requests.
+    has_budget: bool,
     shadow: bool,
     hooks: Hooks,
 }
@@ -42,8 +44,16 @@ struct Inner {
 impl Enforcer {
     /// Enforces a limit. One that the limiter does not know makes every outcome [`Outcome::Invalid`].
     pub fn new(limiter: &Limiter, limit: impl Into<Arc<str>>) -> Self {
-        let limiter = limiter.clone();
-        let inner = Inner { limiter, rules: vec![Rule::new(limit)], shadow: false, hooks: Hooks::default() };
+        Self::with_rules(limiter.clone(), vec![Rule::new(limit, Axis::Rate)])
+    }
+
+    /// Enforces nothing: for an [`Admission`](super::Admission) that is only about how many are in flight.
+    pub fn unlimited() -> Self {
+        Self::with_rules(Limiter::builder().build().expect("nothing can be wrong with no limits"), Vec::new())
+    }
+
+    fn with_rules(limiter: Limiter, rules: Vec<Rule>) -> Self {
+        let inner = Inner { limiter, rules, has_budget: false, shadow: false, hooks: Hooks::default() };
         Enforcer { inner: Arc::new(inner) }
     }
 
@@ -57,7 +67,17 @@ impl Enforcer {
     /// Enforces a further limit of the same limiter: all of them are taken, or none.
     #[must_use]
     pub fn and(mut self, limit: impl Into<Arc<str>>) -> Self {
-        self.change().rules.push(Rule::new(limit));
+        self.change().rules.push(Rule::new(limit, Axis::Rate));
+        self
+    }
+
+    /// Enforces a further limit of the same limiter, on what requests cost: bytes, tokens, units of work. The limits that
+    /// are no budgets count requests then, each as 1, whatever it costs.
+    #[must_use]
+    pub fn and_budget(mut self, limit: impl Into<Arc<str>>) -> Self {
+        let inner = self.change();
+        inner.rules.push(Rule::new(limit, Axis::Cost));
+        inner.has_budget = true;
         self
     }
 
@@ -95,8 +115,8 @@ impl Enforcer {
         self
     }
 
-    /// Is told of every request that is [`Outcome::Limited`] or [`Outcome::Denied`], and of those that would be but for
-    /// [shadow mode](Outcome::is_shadowed). A panic in it is contained.
+    /// Is told of every request that is [`Outcome::Limited`], [`Outcome::Overloaded`] or [`Outcome::Denied`], and of those
+    /// that would be but for [shadow mode](Outcome::is_shadowed). A panic in it is contained.
     #[must_use]
     pub fn on_limited(mut self, hook: impl Fn(&Caller<'_>, &Outcome) + Send + Sync + 'static) -> Self {
         self.change().hooks.on_limited = Some(Arc::new(hook));
@@ -131,6 +151,7 @@ impl Enforcer {
     /// What becomes of a request, waited for.
     pub async fn ask(&self, caller: &Caller<'_>, cost: u64, step: Step) -> Outcome {
         let answer = match &*self.inner.rules {
+            [] => Ok(Rulings::several(Vec::new())),
             [rule] => self.ask_one(rule, caller, cost, step).await.map(Rulings::one),
             _ => self.ask_several(caller, cost, step).await.map(Rulings::several),
         };
@@ -141,12 +162,16 @@ impl Enforcer {
     /// several limits. Nothing was done then.
     #[inline]
     pub fn ask_now(&self, caller: &Caller<'_>, cost: u64, step: Step) -> Option<Outcome> {
-        let [rule] = &*self.inner.rules else { return None };
+        let rule = match &*self.inner.rules {
+            [] => return Some(Outcome::Allowed(Rulings::several(Vec::new()))),
+            [rule] => rule,
+            _ => return None,
+        };
         if !caller.fits(1) {
             return Some(self.finish(caller, step, Err(Error::NoKey)));
         }
         let window = Cell::new(None);
-        let answer = match rule.question(&self.inner.limiter, caller, 0, cost, step) {
+        let answer = match rule.question(&self.inner.limiter, caller, 0, self.cost_to(rule, cost), step) {
             Ok(question) => question.now(&window)?,
             Err(error) => Err(error),
         };
@@ -165,12 +190,23 @@ impl Enforcer {
         self.finish(&Caller::each([]), Step::Take, Err(Error::NoKey))
     }
 
+    /// Tells the hooks of a request that did not get as far as the limits.
+    pub(crate) fn tell(&self, caller: &Caller<'_>, outcome: &Outcome) {
+        self.inner.hooks.tell(caller, outcome);
+    }
+
+    /// What a request that costs so much takes from a limit.
+    #[inline]
+    fn cost_to(&self, rule: &Rule, cost: u64) -> u64 {
+        if self.inner.has_budget && rule.axis == Axis::Rate { 1 } else { cost }
+    }
+
     async fn ask_one(&self, rule: &Rule, caller: &Caller<'_>, cost: u64, step: Step) -> Result<Ruling, Error> {
         let limiter = &self.inner.limiter;
         if !caller.fits(1) {
             return Err(Error::NoKey);
         }
-        let decision = rule.question(limiter, caller, 0, cost, step)?.call().await?;
+        let decision = rule.question(limiter, caller, 0, self.cost_to(rule, cost), step)?.call().await?;
         rule.ruling(limiter, decision)
     }
 
@@ -179,9 +215,11 @@ impl Enforcer {
         if !caller.fits(rules.len()) {
             return Err(Error::NoKey);
         }
-        let calls =
-            rules.iter().enumerate().map(|(index, rule)| Ok(rule.question(limiter, caller, index, cost, step)?.call()));
-        let calls = calls.collect::<Result<Vec<_>, Error>>()?;
+        let call = |(index, rule)| {
+            let cost = self.cost_to(rule, cost);
+            Ok(Rule::question(rule, limiter, caller, index, cost, step)?.call())
+        };
+        let calls = rules.iter().enumerate().map(call).collect::<Result<Vec<_>, Error>>()?;
         if step == Step::Take {
             let decisions = limiter.all(calls).await?.into_decisions();
             return rules.iter().zip(decisions).map(|(rule, decision)| rule.ruling(limiter, decision)).collect();
@@ -202,7 +240,7 @@ impl Enforcer {
 
     #[inline]
     fn finish(&self, caller: &Caller<'_>, step: Step, answer: Result<Rulings, Error>) -> Outcome {
-        let Inner { limiter, rules, shadow, hooks } = &*self.inner;
+        let Inner { limiter, rules, shadow, hooks, .. } = &*self.inner;
         let outcome = match answer {
             Ok(rulings) if *shadow => Outcome::of(rulings.shadowed()),
             Ok(rulings) => Outcome::of(rulings),

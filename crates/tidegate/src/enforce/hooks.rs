@@ -17,7 +17,7 @@ pub(super) struct Hooks {
 impl Hooks {
     pub(super) fn tell(&self, caller: &Caller<'_>, outcome: &Outcome) {
         let hook = match outcome {
-            Outcome::Limited(_) | Outcome::Denied(_) => &self.on_limited,
+            Outcome::Limited(_) | Outcome::Overloaded(_) | Outcome::Denied(_) => &self.on_limited,
             Outcome::Unavailable(_) | Outcome::Invalid(_) => &self.on_error,
             Outcome::Allowed(_) if self.on_error.is_some() && outcome.is_without_store() => &self.on_error,
             Outcome::Allowed(_) if self.on_limited.is_some() && outcome.is_shadowed() => &self.on_limited,

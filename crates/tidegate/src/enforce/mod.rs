@@ -1,7 +1,7 @@
 //! One enforcer for every transport: a key and a cost in, an outcome out.
 //!
 //! An [`Enforcer`] never fails and never panics. What can go wrong is an [`Outcome`] too: a store that is broken, under
-//! the policy of the limit, and a mistake in the program, which no policy hides. A transport maps the five outcomes
+//! the policy of the limit, and a mistake in the program, which no policy hides. A transport maps the six outcomes
 //! onto what it speaks, and that is all it does.
 //!
 //! ```
@@ -16,8 +16,9 @@
 //! let enforcer = Enforcer::new(&limiter, "burst").and("daily"); // all or nothing
 //!
 //! match enforcer.enforce("alice", 1).await {
-//!     Outcome::Allowed(rulings) => println!("{} left", rulings.binding().decision().remaining()),
+//!     Outcome::Allowed(rulings) => println!("{:?}", rulings.binding().map(|ruling| ruling.decision().remaining())),
 //!     Outcome::Limited(rulings) => println!("try again in {:?}", rulings.retry_after()),
+//!     Outcome::Overloaded(refused) => println!("{refused}"), // only by an `Admission`
 //!     Outcome::Denied(_) => println!("never"),
 //!     Outcome::Unavailable(error) => println!("try again later: {error}"),
 //!     Outcome::Invalid(error) => println!("a bug: {error}"),
@@ -25,12 +26,18 @@
 //! # Ok(()) }
 //! ```
 
+mod admission;
+mod axis;
 mod caller;
 mod enforcer;
+mod guard;
 mod hooks;
 mod outcome;
 mod rule;
 
+pub use admission::{Admission, Admitted};
+pub use axis::Axis;
 pub use caller::Caller;
 pub use enforcer::{Enforcer, Step};
+pub use guard::{Guard, Guards, Permits};
 pub use outcome::{Outcome, Ruling, Rulings};

@@ -6,15 +6,19 @@ use std::time::Duration;
 
 use tidegate_core::{Decision, Reason};
 
+use super::Axis;
 use crate::Error;
+use crate::concurrency::Refused;
 
 /// What became of a request, with everything a transport needs to answer it.
 #[derive(Debug, Clone)]
 pub enum Outcome {
     /// It may go on.
     Allowed(Rulings),
-    /// A limit has not enough left.
+    /// A limit has not enough left, or too much of the caller's own is in flight.
     Limited(Rulings),
+    /// Too much is in flight, of everybody together: it is nothing that the caller has done.
+    Overloaded(Refused),
     /// It is on a deny list, and waiting does not help.
     Denied(Rulings),
     /// The store could not decide, and the limit refuses then.
@@ -44,7 +48,34 @@ impl Outcome {
     pub fn rulings(&self) -> &[Ruling] {
         match self {
             Outcome::Allowed(rulings) | Outcome::Limited(rulings) | Outcome::Denied(rulings) => rulings,
-            Outcome::Unavailable(_) | Outcome::Invalid(_) => &[],
+            Outcome::Overloaded(_) | Outcome::Unavailable(_) | Outcome::Invalid(_) => &[],
+        }
+    }
+
+    /// The outcome of a request that got no permit.
+    pub(crate) fn refused(refused: Refused) -> Self {
+        if refused.is_shared() {
+            return Outcome::Overloaded(refused);
+        }
+        let ruling = Ruling::new("concurrency".into(), None, refused.decision(), Axis::Concurrency);
+        Outcome::Limited(Rulings::one(ruling))
+    }
+
+    /// What there was too much of, when that is why the request may not go on.
+    pub fn axis(&self) -> Option<Axis> {
+        match self {
+            Outcome::Limited(rulings) => rulings.violated().map(|ruling| ruling.axis).min(),
+            Outcome::Overloaded(_) => Some(Axis::Concurrency),
+            _ => None,
+        }
+    }
+
+    /// When a request that may not go on may be worth another try; none when nobody knows, and when it never is.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Outcome::Limited(rulings) => rulings.retry_after(),
+            Outcome::Overloaded(refused) => Some(refused.retry_after()),
+            _ => None,
         }
     }
 
@@ -80,9 +111,15 @@ pub struct Ruling {
     pub(super) policy: Arc<str>,
     pub(super) window: Option<Duration>,
     pub(super) decision: Decision,
+    axis: Axis,
 }
 
 impl Ruling {
+    #[inline]
+    pub(super) fn new(policy: Arc<str>, window: Option<Duration>, decision: Decision, axis: Axis) -> Self {
+        Ruling { policy, window, decision, axis }
+    }
+
     /// The limit's name towards clients.
     pub fn policy(&self) -> &str {
         &self.policy
@@ -94,13 +131,18 @@ impl Ruling {
         self.window
     }
 
+    /// What the limit counts.
+    pub fn axis(&self) -> Axis {
+        self.axis
+    }
+
     /// The decision.
     pub fn decision(&self) -> &Decision {
         &self.decision
     }
 }
 
-/// What each limit of an enforcer said, in order. At least one.
+/// What each limit of an enforcer said, in order.
 #[derive(Debug, Clone)]
 pub struct Rulings(Kept);
 
@@ -117,15 +159,12 @@ impl Rulings {
     }
 
     pub(super) fn several(rulings: Vec<Ruling>) -> Self {
-        assert!(!rulings.is_empty(), "an enforcer has a limit");
         Rulings(Kept::Several(rulings))
     }
 
-    /// The one that binds: denied first, then the least remaining.
-    pub fn binding(&self) -> &Ruling {
-        self.iter()
-            .min_by_key(|ruling| (ruling.decision.allowed(), ruling.decision.remaining()))
-            .expect("at least one limit was asked")
+    /// The one that binds: denied first, then the least remaining. None without any limits.
+    pub fn binding(&self) -> Option<&Ruling> {
+        self.iter().min_by_key(|ruling| (ruling.decision.allowed(), ruling.decision.remaining()))
     }
 
     /// When all of them would pass; none when they do, and when one of them never can.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidegate_core::{Decision, OnStoreError, Quota};
 
-use super::{Caller, Outcome, Ruling, Rulings, Step};
+use super::{Axis, Caller, Outcome, Ruling, Rulings, Step};
 use crate::limiter::{Kind, Outline, Question, Terms};
 use crate::{Error, Limiter};
 
@@ -17,6 +17,8 @@ pub(super) struct Rule {
     pub(super) policy: Arc<str>,
     quota: Option<Tier>,
     pub(super) on_store_error: Option<OnStoreError>,
+    /// What it counts.
+    pub(super) axis: Axis,
 }
 
 /// Another quota than the limit's.
@@ -27,9 +29,9 @@ struct Tier {
 }
 
 impl Rule {
-    pub(super) fn new(limit: impl Into<Arc<str>>) -> Self {
+    pub(super) fn new(limit: impl Into<Arc<str>>, axis: Axis) -> Self {
         let limit = limit.into();
-        Rule { policy: Arc::clone(&limit), limit, quota: None, on_store_error: None }
+        Rule { policy: Arc::clone(&limit), limit, quota: None, on_store_error: None, axis }
     }
 
     pub(super) fn set_quota(&mut self, quota: Quota) {
@@ -71,7 +73,7 @@ impl Rule {
     #[inline]
     pub(super) fn ruling_in(&self, window: Option<Duration>, decision: Decision) -> Ruling {
         let window = self.quota.map_or(window, |tier| tier.window);
-        Ruling { policy: Arc::clone(&self.policy), window, decision }
+        Ruling::new(Arc::clone(&self.policy), window, decision, self.axis)
     }
 
     /// What would be said of a request that the broken store did not get to see. None when it is to be refused, which a

@@ -10,9 +10,10 @@ use tidegate_core::Timestamp;
 use super::RateLimit;
 #[cfg(all(feature = "macros", feature = "tower"))]
 use crate::clock::{Clock, SystemClock};
+use crate::concurrency::Priority;
 #[cfg(all(feature = "macros", feature = "tower"))]
 use crate::enforce::Ruling;
-use crate::enforce::{Caller, Enforcer, Outcome, Step};
+use crate::enforce::{Caller, Enforcer, Guards, Outcome, Permits, Step};
 
 /// A request on its way through its limits: asked about before it goes on, and, where the charge waits for the response,
 /// charged afterwards.
@@ -37,6 +38,25 @@ impl Asking {
     /// What the service wants of its limits.
     pub fn rate_limit(&self) -> &RateLimit {
         &self.rate_limit
+    }
+
+    /// Gets the request into what guards how many are in flight, without waiting. None when it has to be waited for;
+    /// nothing was done then.
+    pub fn enter_now(&self, guards: &Guards, priority: Priority) -> Option<Result<Permits, Outcome>> {
+        let entered = guards.enter_now(self.caller.as_ref(), priority)?;
+        Some(entered.inspect_err(|outcome| self.tell(outcome)))
+    }
+
+    /// Gets the request into what guards how many are in flight.
+    pub async fn enter(&self, guards: &Guards, priority: Priority) -> Result<Permits, Outcome> {
+        let entered = guards.enter(self.caller.as_ref(), priority).await;
+        entered.inspect_err(|outcome| self.tell(outcome))
+    }
+
+    fn tell(&self, outcome: &Outcome) {
+        if let Some(caller) = &self.caller {
+            self.enforcer().tell(caller, outcome);
+        }
     }
 
     /// Whether the request may go on, without waiting. None when it has to be waited for; nothing was done then.

@@ -6,6 +6,7 @@
 use http::StatusCode;
 use tidegate_core::ceil_millis;
 
+use crate::concurrency::Refused;
 use crate::enforce::{Outcome, Rulings};
 
 /// The status of an outcome that is not an admission.
@@ -14,7 +15,7 @@ pub(super) fn status(outcome: &Outcome) -> StatusCode {
         Outcome::Allowed(_) => StatusCode::OK,
         Outcome::Limited(_) => StatusCode::TOO_MANY_REQUESTS,
         Outcome::Denied(_) => StatusCode::FORBIDDEN,
-        Outcome::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+        Outcome::Overloaded(_) | Outcome::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
         Outcome::Invalid(_) => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
@@ -23,6 +24,7 @@ pub(super) fn status(outcome: &Outcome) -> StatusCode {
 pub(super) fn body(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Limited(rulings) => limited(rulings),
+        Outcome::Overloaded(refused) => overloaded(refused),
         Outcome::Denied(_) => DENIED.to_owned(),
         Outcome::Unavailable(_) => UNAVAILABLE.to_owned(),
         Outcome::Allowed(_) | Outcome::Invalid(_) => BROKEN.to_owned(),
@@ -48,6 +50,14 @@ fn limited(rulings: &Rulings) -> String {
     text
 }
 
+fn overloaded(refused: &Refused) -> String {
+    let mut text = String::with_capacity(384);
+    text.push_str(OVERLOADED);
+    text.push_str(itoa::Buffer::new().format(ceil_millis(refused.retry_after())));
+    text.push_str(r#","retryable":true}"#);
+    text
+}
+
 fn push_quoted(text: &mut String, name: &str) {
     if name.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'"' && byte != b'\\') {
         text.extend(["\"", name, "\""]);
@@ -60,4 +70,5 @@ const LATER: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#
 const NEVER: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"detail":"The request costs more than the whole quota: it cannot be retried as it is.","violated-policies":"#;
 const DENIED: &str = r#"{"type":"about:blank","title":"Forbidden","status":403,"detail":"This client is not admitted.","retry_after_ms":null,"retryable":false}"#;
 const UNAVAILABLE: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Request cannot be satisfied due to temporary server capacity constraints","status":503,"detail":"Whether this request is within its quota cannot be told at the moment: try again later.","retry_after_ms":null,"retryable":true}"#;
+const OVERLOADED: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Request cannot be satisfied due to temporary server capacity constraints","status":503,"detail":"The server works on as many requests as it can: try again after about the time that is given.","retry_after_ms":"#;
 const BROKEN: &str = r#"{"type":"about:blank","title":"Internal Server Error","status":500,"detail":"The server could not apply a limit to this request.","retry_after_ms":null,"retryable":false}"#;

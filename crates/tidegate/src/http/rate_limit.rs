@@ -83,6 +83,11 @@ impl RateLimit {
         Self::of(Which::Picked(Arc::new(pick)))
     }
 
+    /// Enforces no limit: for an admission that is only about how many requests are in flight.
+    pub fn unlimited() -> Self {
+        Self::new(Enforcer::unlimited())
+    }
+
     fn of(enforcer: Which) -> Self {
         let inner = Inner {
             enforcer,

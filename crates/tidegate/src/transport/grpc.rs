@@ -14,7 +14,8 @@
 //!
 //! A call that is turned away gets its status without a message (trailers only): `RESOURCE_EXHAUSTED` with `RetryInfo`,
 //! `QuotaFailure` and `grpc-retry-pushback-ms`; `FAILED_PRECONDITION` for a cost above the capacity, which no retry
-//! mends; `PERMISSION_DENIED` by a deny list; `UNAVAILABLE` when the store is broken and the limit is closed;
+//! mends; `PERMISSION_DENIED` by a deny list; `UNAVAILABLE` when the store is broken and the limit is closed, and with
+//! `RetryInfo` when too many calls are in flight;
 //! `INVALID_ARGUMENT` for a cost that is none, and `INTERNAL` for any other mistake in the program.
 
 use http::{HeaderMap, Response};
@@ -24,6 +25,7 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, QuotaViolation, StatusExt};
 
 use crate::Error;
+use crate::concurrency::Refused;
 use crate::enforce::{Outcome, Rulings};
 use crate::http::RateLimit;
 use crate::tower::Protocol;
@@ -47,6 +49,7 @@ pub fn status(outcome: &Outcome) -> Status {
     match outcome {
         Outcome::Allowed(_) => Status::ok(""),
         Outcome::Limited(rulings) => limited(rulings),
+        Outcome::Overloaded(refused) => overloaded(refused),
         Outcome::Denied(_) => Status::permission_denied("this client is not admitted"),
         Outcome::Unavailable(_) => Status::unavailable("the limit of this call cannot be asked at the moment"),
         Outcome::Invalid(Error::InvalidCost(error)) => Status::invalid_argument(error.to_string()),
@@ -60,6 +63,13 @@ impl From<crate::attribute::Refusal> for Status {
     fn from(refusal: crate::attribute::Refusal) -> Self {
         status(refusal.outcome())
     }
+}
+
+fn overloaded(refused: &Refused) -> Status {
+    let details = ErrorDetails::with_retry_info(Some(refused.retry_after()));
+    let mut status = Status::with_error_details(Code::Unavailable, "as many calls are worked on as can be", details);
+    status.metadata_mut().insert(PUSHBACK, ceil_millis(refused.retry_after()).into());
+    status
 }
 
 fn limited(rulings: &Rulings) -> Status {

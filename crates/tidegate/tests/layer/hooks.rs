@@ -24,6 +24,7 @@ impl Told {
             let what = match outcome {
                 Outcome::Allowed(_) => "allowed",
                 Outcome::Limited(_) => "limited",
+                Outcome::Overloaded(_) => "overloaded",
                 Outcome::Denied(_) => "denied",
                 Outcome::Unavailable(_) => "unavailable",
                 Outcome::Invalid(_) => "invalid",

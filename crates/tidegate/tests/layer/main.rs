@@ -1,5 +1,6 @@
 //! The layer over sockets, promise by promise: axum, hyper and tonic serve, and clients of other kinds ask.
 
+mod admission;
 mod charging;
 mod clients;
 mod cors;

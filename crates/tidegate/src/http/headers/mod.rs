@@ -86,12 +86,15 @@ impl LimitHeaders {
             return;
         };
         // Who is on a deny list has no quota to be told of, and for a store that is broken nobody knows one.
-        if !matches!(outcome, Outcome::Denied(_)) && !outcome.is_without_store() {
-            self.styles.iter().for_each(|style| self.write_style(*style, rulings, headers));
+        if let Some(binding) = rulings.binding()
+            && !matches!(outcome, Outcome::Denied(_))
+            && !outcome.is_without_store()
+        {
+            self.styles.iter().for_each(|style| self.write_style(*style, rulings, binding, headers));
         }
     }
 
-    fn write_style(&self, style: HeaderStyle, rulings: &Rulings, headers: &mut HeaderMap) {
+    fn write_style(&self, style: HeaderStyle, rulings: &Rulings, binding: &Ruling, headers: &mut HeaderMap) {
         let reset = |ruling: &Ruling| ceil_seconds(ruling.decision().reset_after());
         match style {
             HeaderStyle::Ietf => {
@@ -101,10 +104,8 @@ impl LimitHeaders {
                     None => Fields::of(rulings).write(rulings, headers),
                 }
             }
-            HeaderStyle::Draft03 => write_three(DRAFT03, rulings.binding(), reset, headers),
-            HeaderStyle::Legacy => {
-                write_three(LEGACY, rulings.binding(), |ruling| self.legacy_reset_of(ruling), headers)
-            }
+            HeaderStyle::Draft03 => write_three(DRAFT03, binding, reset, headers),
+            HeaderStyle::Legacy => write_three(LEGACY, binding, |ruling| self.legacy_reset_of(ruling), headers),
         }
     }
 
@@ -122,9 +123,7 @@ impl LimitHeaders {
 
 /// When to come back, to a request that was denied and may.
 pub(super) fn write_retry_after(outcome: &Outcome, headers: &mut HeaderMap) {
-    if let Outcome::Limited(rulings) = outcome
-        && let Some(wait) = rulings.retry_after()
-    {
+    if let Some(wait) = outcome.retry_after() {
         // A wait of none would be no wait.
         headers.insert(RETRY_AFTER, number(ceil_seconds(wait).max(1)));
     }

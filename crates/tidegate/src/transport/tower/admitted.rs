@@ -111,6 +111,7 @@ pub(super) fn tell<B>(
     // The nearest layer leaves a refusal as it is; those above have limits of their own to tell of.
     #[cfg(feature = "macros")]
     if response.extensions_mut().remove::<crate::attribute::IsRefusal>().is_some() {
+        protocol.show(response);
         return;
     }
     protocol.tell(rate_limit, outcome, response.headers_mut());

@@ -22,6 +22,7 @@
 //!
 //! With the feature `macros`, a handler's own `#[limit]` decides in the place of the layer; see `tidegate::attribute`.
 
+pub mod admission;
 mod admitted;
 mod future;
 mod layer;
@@ -30,6 +31,7 @@ mod protocol;
 pub(crate) mod scope;
 mod service;
 
+pub use admission::AdmissionLayer;
 pub use future::ResponseFuture;
 pub use layer::RateLimitLayer;
 pub use protocol::{Http, Protocol};

@@ -12,6 +12,9 @@ pub trait Protocol<B>: Clone {
 
     /// Writes what an admitted request is told into the headers of its response.
     fn tell(&self, rate_limit: &RateLimit, outcome: &Outcome, headers: &mut HeaderMap);
+
+    /// Is shown the response of a request that a handler's own attribute has turned away, which is answered already.
+    fn show(&self, _response: &mut Response<B>) {}
 }
 
 /// As HTTP does: a status, the chosen headers, and a problem as the body.

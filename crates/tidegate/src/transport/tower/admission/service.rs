@@ -1,0 +1,71 @@
+//! The service.
+
+use std::mem;
+use std::task::{Context, Poll};
+
+use http::{Request, Response};
+use http_body::Body;
+use tower_service::Service;
+
+use super::held::{Ends, Held};
+use super::layer::Settings;
+use super::{ResponseBody, ResponseFuture};
+use crate::concurrency::Priority;
+use crate::http::Incoming;
+use crate::tower::Protocol;
+
+/// A service that guards how many of its requests are in flight, from an [`AdmissionLayer`](super::AdmissionLayer). Clones
+/// share their permits.
+#[derive(Debug, Clone)]
+pub struct Admitting<S, P> {
+    service: S,
+    settings: Settings,
+    protocol: P,
+}
+
+impl<S, P> Admitting<S, P> {
+    pub(super) fn new(service: S, settings: Settings, protocol: P) -> Self {
+        Admitting { service, settings, protocol }
+    }
+}
+
+impl<S, P, ReqBody, ResBody> Service<Request<ReqBody>> for Admitting<S, P>
+where
+    S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
+    P: Protocol<ResBody>,
+    ResBody: Body,
+{
+    type Response = Response<ResponseBody<ResBody>>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S, P, ReqBody, ResBody>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.service.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
+        let Settings { guards, rate_limit, priority, dropped_if } = &self.settings;
+        let incoming = Incoming::of(&request);
+        let Some(asking) = rate_limit.begin(&incoming) else {
+            return ResponseFuture::serving(self.service.call(request), None, self.protocol.clone());
+        };
+        let priority = priority.as_ref().map_or(Priority::Default, |priority| priority(&incoming));
+        let ends = Ends::new(request.method(), dropped_if.clone());
+        match asking.enter_now(guards, priority) {
+            Some(Ok(permits)) => {
+                let held = Held::new(permits, ends);
+                ResponseFuture::serving(self.service.call(request), Some(held), self.protocol.clone())
+            }
+            Some(Err(outcome)) => {
+                ResponseFuture::turned_away(self.protocol.answer(rate_limit, &outcome), self.protocol.clone())
+            }
+            None => {
+                // The one that is ready goes with the request; what stays has to become ready first.
+                let next = self.service.clone();
+                let service = mem::replace(&mut self.service, next);
+                let waits = (service, request, ends);
+                ResponseFuture::waiting(asking, guards.clone(), priority, waits, self.protocol.clone())
+            }
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! How many, how often and how much: asked in that order, and nothing kept by whoever is refused.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tidegate::concurrency::{Concurrency, PerKey, Priority, Work};
+use tidegate::enforce::{Admission, Admitted, Axis, Caller, Enforcer, Guards, Outcome};
+use tidegate::{Limiter, ManualClock, MemoryStore, Quota, minutes};
+use tidegate_testkit::block_on;
+
+/// Three requests and a hundred tokens a minute, on a clock that stands still.
+fn limiter() -> Limiter {
+    Limiter::builder()
+        .store(MemoryStore::builder().max_keys(1_024).clock(ManualClock::default()).build())
+        .limit("requests", Quota::token_bucket(3, minutes(1)).unwrap())
+        .limit("tokens", Quota::token_bucket(100, minutes(1)).unwrap())
+        .build()
+        .unwrap()
+}
+
+fn left(limiter: &Limiter, limit: &str) -> u64 {
+    limiter.check(limit, "alice").now().unwrap().unwrap().remaining()
+}
+
+fn ask(admission: &Admission, cost: u64) -> Result<Admitted, Outcome> {
+    block_on(admission.admit(&Caller::new("alice"), cost, Priority::Default))
+}
+
+#[test]
+fn each_axis_binds_in_its_turn_and_the_others_keep_what_they_have() {
+    let (limiter, pool, keys) = (limiter(), Concurrency::fixed(2), PerKey::new(1));
+    let enforcer = Enforcer::new(&limiter, "requests").and_budget("tokens");
+    let admission = Admission::new(Guards::new().and(pool.clone()).and(keys.clone()), enforcer);
+    let in_flight = || (pool.in_flight(), keys.in_flight("alice"));
+
+    let first = ask(&admission, 40).unwrap();
+    assert!(first.outcome().is_ordinary());
+    assert_eq!((in_flight(), left(&limiter, "requests"), left(&limiter, "tokens")), ((1, 1), 2, 60));
+
+    // Too many at once for the key: what the pool gave is given back.
+    let refused = ask(&admission, 40).unwrap_err();
+    assert_eq!(refused.axis(), Some(Axis::Concurrency));
+    assert!(matches!(refused, Outcome::Limited(_)) && refused.retry_after().is_some());
+    assert_eq!((in_flight(), left(&limiter, "requests"), left(&limiter, "tokens")), ((1, 1), 2, 60));
+    first.release(Work::Done);
+    assert_eq!(in_flight(), (0, 0));
+
+    // Too many at once for everybody.
+    let others = [pool.try_acquire().unwrap(), pool.try_acquire().unwrap()];
+    let refused = ask(&admission, 1).unwrap_err();
+    assert!(matches!(refused, Outcome::Overloaded(_)) && refused.retry_after().is_some());
+    assert_eq!((refused.axis(), in_flight()), (Some(Axis::Concurrency), (2, 0)));
+    drop(others);
+
+    // Too much in all: the rate keeps its token, and nothing is in flight.
+    let refused = ask(&admission, 61).unwrap_err();
+    assert_eq!(refused.axis(), Some(Axis::Cost));
+    assert_eq!((in_flight(), left(&limiter, "requests"), left(&limiter, "tokens")), ((0, 0), 2, 60));
+
+    // Too often: the budget keeps its tokens. The rate counts requests, whatever they cost.
+    ask(&admission, 5).unwrap().release(Work::Done);
+    drop(ask(&admission, 5).unwrap());
+    let refused = ask(&admission, 5).unwrap_err();
+    assert_eq!(refused.axis(), Some(Axis::Rate));
+    assert_eq!((in_flight(), left(&limiter, "requests"), left(&limiter, "tokens")), ((0, 0), 0, 50));
+
+    // Both at once: the first is named.
+    assert_eq!(ask(&admission, 99).unwrap_err().axis(), Some(Axis::Rate));
+}
+
+#[test]
+fn without_limits_only_the_guards_decide() {
+    let admission = Admission::new(Concurrency::fixed(1), Enforcer::unlimited());
+    let held = ask(&admission, 1).unwrap();
+    assert!(held.outcome().rulings().is_empty());
+    assert!(ask(&admission, 1).is_err());
+    drop(held);
+    assert!(ask(&admission, 1).is_ok());
+}
+
+#[test]
+fn critical_work_gets_in_where_ordinary_work_does_not() {
+    let admission = Admission::new(Concurrency::fixed(2).reserve(50), Enforcer::unlimited());
+    let admit = |priority| block_on(admission.admit(&Caller::new("alice"), 1, priority));
+    let _held = admit(Priority::Default).unwrap();
+    assert!(admit(Priority::Default).is_err());
+    assert!(admit(Priority::Critical).is_ok());
+}
+
+#[test]
+fn who_is_turned_away_by_a_guard_is_told_of_as_well() {
+    let told = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&told);
+    let hooked = Enforcer::unlimited().on_limited(move |caller, outcome| {
+        assert_eq!(caller.key(0).unwrap().to_text(), "alice");
+        assert_eq!(outcome.axis(), Some(Axis::Concurrency));
+        counted.fetch_add(1, Ordering::Relaxed);
+    });
+    let admission = Admission::new(Concurrency::fixed(1), hooked);
+    let _held = ask(&admission, 1).unwrap();
+    assert!(ask(&admission, 1).is_err());
+    assert_eq!(told.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_guard_for_each_key_without_a_key_is_a_mistake_in_the_program() {
+    let admission = Admission::new(PerKey::new(1), Enforcer::unlimited());
+    let outcome = block_on(admission.admit(&Caller::each([]), 1, Priority::Default)).unwrap_err();
+    assert!(matches!(outcome, Outcome::Invalid(_)), "{outcome:?}");
+}

@@ -1,0 +1,7 @@
+//! How many at once, promise by promise.
+
+mod admission;
+mod hints;
+mod keyed;
+mod permits;
+mod priorities;

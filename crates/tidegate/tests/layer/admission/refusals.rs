@@ -1,0 +1,141 @@
+//! What is answered to whom there is no room for, and what teaches nobody anything.
+
+use axum::Router;
+use axum::routing::get;
+use tidegate::concurrency::{PerKey, Priority};
+use tidegate::enforce::Guards;
+use tidegate::http::{HeaderStyle, LimitHeaders, RateLimit};
+use tidegate::tower::AdmissionLayer;
+
+use super::{DONE, Watched};
+use crate::clients::{Raw, get as get_from};
+use crate::support::{ME, Server, bucket, builder, clock, left, limiter, waiting_limiter};
+
+async fn serve(layer: AdmissionLayer) -> Server {
+    Server::router(Router::new().fallback(|| async { "ok" }).layer(layer)).await
+}
+
+#[tokio::test]
+async fn too_many_of_everybody_is_503_with_a_hint() {
+    let watched = Watched::new(1);
+    let server = serve(AdmissionLayer::new(watched.pool.clone())).await;
+    let held = watched.pool.try_acquire().unwrap();
+    let reply = get_from(server.address).await;
+    assert_eq!(reply.status, 503);
+    assert_eq!(reply.header("retry-after"), Some("1"));
+    let problem = reply.problem();
+    assert_eq!(problem["type"], "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity");
+    assert_eq!((problem["status"].as_u64(), problem["retryable"].as_bool()), (Some(503), Some(true)));
+    assert_eq!(problem["retry_after_ms"], 1_000);
+    drop(held);
+    assert_eq!(get_from(server.address).await.status, 200);
+    assert_eq!(watched.told().await, [DONE], "who was turned away has done no work");
+}
+
+#[tokio::test]
+async fn too_many_of_one_client_is_429_with_a_hint() {
+    let keys = PerKey::new(1);
+    let settings = RateLimit::unlimited().headers(LimitHeaders::new([HeaderStyle::Ietf, HeaderStyle::Legacy]));
+    let server = serve(AdmissionLayer::new(keys.clone()).limits(settings)).await;
+    let held = keys.try_acquire(ME).unwrap();
+    let reply = get_from(server.address).await;
+    assert_eq!(reply.status, 429);
+    assert_eq!(
+        reply.told(),
+        [
+            "ratelimit-policy: \"concurrency\";q=1",
+            "ratelimit: \"concurrency\";r=0;t=1",
+            "x-ratelimit-limit: 1",
+            "x-ratelimit-remaining: 0",
+            "x-ratelimit-reset: 1",
+            "retry-after: 1",
+        ]
+    );
+    assert_eq!(reply.problem()["violated-policies"][0], "concurrency");
+    drop(held);
+    let reply = get_from(server.address).await;
+    assert_eq!((reply.status, reply.told().len()), (200, 0), "without limits there is nothing to tell of");
+    assert_eq!(keys.keys(), 0);
+}
+
+#[tokio::test]
+async fn a_limit_that_turns_away_gives_the_permit_back_and_teaches_nothing() {
+    for limiter in [limiter(bucket(1)), waiting_limiter(bucket(1))] {
+        let watched = Watched::new(5);
+        let layer = AdmissionLayer::new(watched.pool.clone()).limits((&limiter, "api"));
+        let server = serve(layer).await;
+        assert_eq!(get_from(server.address).await.status, 200);
+        let denied = get_from(server.address).await;
+        assert_eq!(denied.status, 429);
+        assert_eq!(denied.header("ratelimit"), Some("\"api\";r=0;t=60"));
+        assert_eq!(watched.told().await, [DONE]);
+    }
+}
+
+#[tokio::test]
+async fn who_does_not_get_in_spends_nothing_of_its_limits() {
+    let (watched, limiter) = (Watched::new(1), limiter(bucket(3)));
+    let server = serve(AdmissionLayer::new(watched.pool.clone()).limits((&limiter, "api"))).await;
+    let held = watched.pool.try_acquire().unwrap();
+    assert_eq!(get_from(server.address).await.status, 503);
+    assert_eq!(left(&limiter, "api", ME).await, 3);
+    drop(held);
+    assert_eq!(get_from(server.address).await.status, 200);
+    assert_eq!(left(&limiter, "api", ME).await, 2);
+}
+
+#[tokio::test]
+async fn critical_requests_get_in_where_others_do_not_and_some_are_left_alone() {
+    let watched = Watched::new(2);
+    let pool = tidegate::concurrency::Concurrency::fixed(2).reserve(50);
+    let layer = AdmissionLayer::new(Guards::new().and(pool.clone()).and(watched.pool.clone()))
+        .limits(RateLimit::unlimited().skip(|incoming| incoming.uri().path() == "/health"))
+        .priority(|incoming| match incoming.uri().path() {
+            "/login" => Priority::Critical,
+            _ => Priority::Default,
+        });
+    let server = serve(layer).await;
+    let held = pool.try_acquire().unwrap();
+    let mut connection = Raw::connect(server.address).await;
+    assert_eq!(connection.get("/", &[]).await.status, 503);
+    assert_eq!(connection.get("/login", &[]).await.status, 200);
+    let last = pool.try_acquire_as(Priority::Critical).unwrap();
+    assert_eq!(connection.get("/login", &[]).await.status, 503);
+    assert_eq!(connection.get("/health", &[]).await.status, 200, "left alone");
+    drop((held, last));
+    assert_eq!(watched.told().await, [DONE], "what the first guard refuses, the second does not see");
+    assert_eq!(pool.in_flight(), 0);
+}
+
+/// The attribute's own refusal is an answer of the handler, and still no work.
+#[cfg(feature = "macros")]
+#[tokio::test]
+async fn a_handler_whose_attribute_turns_away_teaches_nothing() {
+    #[tidegate::limit("own", key = "all")]
+    async fn limited() -> Result<&'static str, tidegate::attribute::Refusal> {
+        Ok("ok")
+    }
+    let limiter = builder(&clock()).limit("api", bucket(100)).limit("own", bucket(1)).build().unwrap();
+    let watched = Watched::new(5);
+    let layer = AdmissionLayer::new(watched.pool.clone()).limits((&limiter, "api"));
+    let server = Server::router(Router::new().route("/", get(limited)).layer(layer)).await;
+    assert_eq!(get_from(server.address).await.status, 200);
+    assert_eq!(get_from(server.address).await.status, 429);
+    assert_eq!(watched.told().await, [DONE]);
+}
+
+#[tokio::test]
+async fn cloned_services_share_their_permits() {
+    let watched = Watched::new(1);
+    let layer = AdmissionLayer::new(watched.pool.clone());
+    // Each route gets a clone of the layer, and each connection clones of the services.
+    let router = Router::new()
+        .route("/a", get(|| async { "a" }).layer(layer.clone()))
+        .route("/b", get(|| async { "b" }).layer(layer));
+    let server = Server::router(router).await;
+    let held = watched.pool.try_acquire().unwrap();
+    for path in ["/a", "/b"] {
+        assert_eq!(Raw::connect(server.address).await.get(path, &[]).await.status, 503);
+    }
+    drop(held);
+}
