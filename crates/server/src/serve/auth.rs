@@ -53,9 +53,14 @@ impl Token {
 }
 
 /// The token that a request shows: `Authorization: Bearer TOKEN`.
-pub(crate) fn shown(headers: &HeaderMap) -> Option<&[u8]> {
+fn shown(headers: &HeaderMap) -> Option<&[u8]> {
     let (scheme, token) = headers.get(AUTHORIZATION)?.as_bytes().split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then_some(token)
+}
+
+/// Whether a request with these headers may ask, where a token may have to be shown.
+pub(crate) fn may_ask(token: Option<&Token>, headers: &HeaderMap) -> bool {
+    token.is_none_or(|token| shown(headers).is_some_and(|shown| token.is(shown)))
 }
 
 impl fmt::Debug for Token {

@@ -1,5 +1,6 @@
 //! `tidegate serve`: the limits, for whoever asks.
 
+mod answer;
 mod auth;
 pub(crate) mod envoy;
 pub(crate) mod gate;
@@ -76,11 +77,15 @@ async fn until_the_end(serve: &Serve, telemetry: Telemetry) -> Result<(), Failur
     serving.spawn(watch::tick(Arc::clone(&gate), shutdown.clone()));
     if let Some(port) = ports.http {
         let router = telemetry.around(http::router(Arc::clone(&gate), token.clone()));
-        serving.spawn(requests::serve(port, router, Arc::clone(&gate), last.clone()));
+        let decisions = http::Decisions { gate: Arc::clone(&gate), token: token.clone() };
+        let at_once = (!telemetry.is_on()).then_some(decisions);
+        serving.spawn(requests::serve(port, at_once, router, Arc::clone(&gate), last.clone()));
     }
     if let Some(port) = ports.grpc {
         let router = grpc::router(Arc::clone(&gate), token.clone(), shutdown.clone(), last.clone()).await;
-        serving.spawn(requests::serve(port, telemetry.around(router), Arc::clone(&gate), last));
+        let calls = grpc::Calls { gate: Arc::clone(&gate), token: token.clone() };
+        let (at_once, router) = ((!telemetry.is_on()).then_some(calls), telemetry.around(router));
+        serving.spawn(requests::serve(port, at_once, router, Arc::clone(&gate), last));
     }
     if let Some(port) = ports.resp {
         serving.spawn(resp::serve(port, Arc::clone(&gate), token, shutdown));

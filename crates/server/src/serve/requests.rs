@@ -6,14 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::ConnectInfo;
 use http::header::{CONNECTION, HeaderValue};
+use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tower::ServiceExt;
 use tracing::debug;
 
+use super::answer::Answer;
 use super::gate::Gate;
 use super::patient::Patient;
 use super::port::Port;
@@ -30,20 +33,45 @@ const STREAMS: u32 = 200;
 const STREAM_WINDOW: u32 = 64 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
 
-/// Answers requests on `port` until it ends, and those that are under way then.
-pub(crate) async fn serve(port: Port, router: Router, gate: Arc<Gate>, shutdown: Shutdown) {
+/// What answers the requests that come so often that the way through a router would be felt.
+pub(crate) trait AtOnce: Clone + Send + Sync + 'static {
+    /// The answer, or the request again, which the router is to answer then.
+    fn answer(
+        &self,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Result<Response<Answer>, Request<Incoming>>> + Send;
+}
+
+/// Answers requests on `port` until it ends, and those that are under way then. Without anything that answers `at_once`
+/// all go through the router.
+pub(crate) async fn serve(
+    port: Port,
+    at_once: Option<impl AtOnce>,
+    router: Router,
+    gate: Arc<Gate>,
+    shutdown: Shutdown,
+) {
     let builder = builder();
     let name = port.name;
     port.run(shutdown.clone(), move |stream, peer: SocketAddr| {
-        let (router, builder, gate) = (router.clone(), builder.clone(), Arc::clone(&gate));
+        let (at_once, router, builder, gate) = (at_once.clone(), router.clone(), builder.clone(), Arc::clone(&gate));
         let mut shutdown = shutdown.clone();
         async move {
-            let service = hyper::service::service_fn(move |mut request: http::Request<Incoming>| {
-                request.extensions_mut().insert(ConnectInfo(peer));
-                let (gate, version) = (Arc::clone(&gate), request.version());
-                let answer = router.clone().oneshot(request.map(axum::body::Body::new));
+            let service = hyper::service::service_fn(move |request: Request<Incoming>| {
+                let (at_once, router, gate) = (at_once.clone(), router.clone(), Arc::clone(&gate));
                 async move {
-                    let mut answer = answer.await?;
+                    let version = request.version();
+                    let answered = match &at_once {
+                        Some(at_once) => at_once.answer(request).await,
+                        None => Err(request),
+                    };
+                    let mut answer = match answered {
+                        Ok(answer) => answer,
+                        Err(mut request) => {
+                            request.extensions_mut().insert(ConnectInfo(peer));
+                            router.oneshot(request.map(Body::new)).await?.map(Answer::Routed)
+                        }
+                    };
                     // So that a client in the middle of its requests does not send one into a connection that closes.
                     if gate.is_draining() && version < http::Version::HTTP_2 {
                         answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

@@ -32,6 +32,10 @@ mod nothing {
 
         pub(in crate::serve) fn observe(&self, _gate: &Arc<Gate>) {}
 
+        pub(in crate::serve) fn is_on(&self) -> bool {
+            false
+        }
+
         pub(in crate::serve) fn around(&self, router: Router) -> Router {
             router
         }

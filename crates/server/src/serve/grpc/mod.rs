@@ -1,5 +1,6 @@
 //! gRPC: Envoy's rate limit service, health and reflection.
 
+mod at_once;
 mod health;
 mod reflection;
 mod service;
@@ -13,9 +14,10 @@ use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_server::R
 use tonic::Status;
 use tonic::service::Routes;
 
-use super::auth::{Token, shown};
+use super::auth::{Token, may_ask};
 use super::gate::Gate;
 use super::shutdown::Shutdown;
+pub(crate) use at_once::Calls;
 use service::RateLimits;
 
 /// How large a message may be.
@@ -30,8 +32,7 @@ pub(crate) async fn router(gate: Arc<Gate>, token: Option<Token>, shutdown: Shut
     match token {
         None => router,
         Some(token) => router.layer(from_fn(move |request: Request, next: Next| {
-            let may = request.uri().path().starts_with(health::PATH)
-                || shown(request.headers()).is_some_and(|shown| token.is(shown));
+            let may = request.uri().path().starts_with(health::PATH) || may_ask(Some(&token), request.headers());
             async move {
                 if may {
                     return next.run(request).await;

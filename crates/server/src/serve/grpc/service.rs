@@ -35,25 +35,29 @@ impl RateLimitService for RateLimits {
         &self,
         request: Request<RateLimitRequest>,
     ) -> Result<Response<RateLimitResponse>, Refusal> {
-        let request = request.into_inner();
-        if request.domain.is_empty() {
-            return Err(Refusal::unknown(NO_DOMAIN));
-        }
-        if request.descriptors.is_empty() {
-            return Err(Refusal::unknown(NO_DESCRIPTORS));
-        }
-        let asked = request.descriptors.iter().map(|descriptor| asked(descriptor, request.hits_addend));
-        let asked = asked.collect::<Result<Vec<_>, _>>()?;
-        if asked.iter().any(Asked::is_too_long) {
-            return Err(Refusal::invalid_argument(TOO_LONG));
-        }
-        let verdict = decide_served(&self.gate, &request.domain, &asked).await.map_err(|error| refused(&error))?;
-        Ok(Response::new(RateLimitResponse {
-            overall_code: wire_code(verdict.code),
-            statuses: verdict.statuses.into_iter().map(wire_status).collect(),
-            ..RateLimitResponse::default()
-        }))
+        decide(&self.gate, request.get_ref()).await.map(Response::new)
     }
+}
+
+/// What becomes of a request.
+pub(super) async fn decide(gate: &Gate, request: &RateLimitRequest) -> Result<RateLimitResponse, Refusal> {
+    if request.domain.is_empty() {
+        return Err(Refusal::unknown(NO_DOMAIN));
+    }
+    if request.descriptors.is_empty() {
+        return Err(Refusal::unknown(NO_DESCRIPTORS));
+    }
+    let asked = request.descriptors.iter().map(|descriptor| asked(descriptor, request.hits_addend));
+    let asked = asked.collect::<Result<Vec<_>, _>>()?;
+    if asked.iter().any(Asked::is_too_long) {
+        return Err(Refusal::invalid_argument(TOO_LONG));
+    }
+    let verdict = decide_served(gate, &request.domain, &asked).await.map_err(|error| refused(&error))?;
+    Ok(RateLimitResponse {
+        overall_code: wire_code(verdict.code),
+        statuses: verdict.statuses.into_iter().map(wire_status).collect(),
+        ..RateLimitResponse::default()
+    })
 }
 
 fn asked(descriptor: &RateLimitDescriptor, hits: u32) -> Result<Asked<'_>, Refusal> {

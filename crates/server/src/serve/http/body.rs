@@ -1,13 +1,14 @@
 //! The body of a request: bounded in size and in time, and JSON.
 
 use std::error::Error;
+use std::pin::pin;
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use http::Request;
 use http::header::{CONTENT_TYPE, HeaderValue};
+use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
@@ -23,9 +24,12 @@ pub(super) const SEVERAL: usize = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Reads the body of a request that may ask, up to so many bytes.
-pub(super) async fn read(request: Request, most: usize) -> Result<Bytes, Problem> {
+pub(super) async fn read<B>(request: Request<B>, most: usize) -> Result<Bytes, Problem>
+where
+    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
+{
     guard::same_site(request.headers())?;
-    match timeout(PATIENCE, whole(Limited::new(request.into_body(), most))).await {
+    match timeout(PATIENCE, whole(request.into_body(), most)).await {
         Ok(Ok(body)) => Ok(body),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Problem::too_large(most)),
         Ok(Err(error)) => Err(Problem::bad_request(format!("the body cannot be read: {error}"))),
@@ -33,9 +37,13 @@ pub(super) async fn read(request: Request, most: usize) -> Result<Bytes, Problem
     }
 }
 
-/// All of a body. It comes in one piece nearly always, which is left as it is. Others are put together as they come: kept apart,
+/// All of a body, of so many bytes at most. It comes in one piece nearly always, which is left as it is. Others are put together as they come: kept apart,
 /// pieces of a byte would take forty times as much as they hold.
-async fn whole(mut body: Limited<Body>) -> Result<Bytes, Box<dyn Error + Send + Sync>> {
+pub(crate) async fn whole<B>(body: B, most: usize) -> Result<Bytes, Box<dyn Error + Send + Sync>>
+where
+    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
+{
+    let mut body = pin!(Limited::new(body, most));
     let (mut first, mut all) = (Bytes::new(), Vec::new());
     while let Some(frame) = body.frame().await {
         let Ok(piece) = frame?.into_data() else { continue };
@@ -71,7 +79,7 @@ pub(super) fn check_count(found: usize) -> Result<(), Problem> {
     Err(Problem::bad_request(format!("requests: found {found}, expected from 1 to {MOST}")))
 }
 
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// An answer as JSON.
 pub(super) fn answer(value: &impl Serialize) -> Response {

@@ -1,10 +1,13 @@
 //! One decision about one key.
 
 use std::borrow::Cow;
+use std::error::Error;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
+use bytes::Bytes;
+use http_body::Body;
 use serde::Deserialize;
 
 use super::body;
@@ -38,6 +41,14 @@ impl Asked<'_> {
 }
 
 pub(super) async fn decide(op: Op, State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Problem> {
+    Ok(body::answer(&decision(op, &gate, request).await?))
+}
+
+/// What is decided about a request.
+pub(super) async fn decision<B>(op: Op, gate: &Gate, request: http::Request<B>) -> Result<Reply, Problem>
+where
+    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
+{
     let body = body::read(request, body::ONE).await?;
     let asked: Asked<'_> = body::parse(&body, EXAMPLE)?;
     let ask = asked.ask(op)?;
@@ -46,7 +57,7 @@ pub(super) async fn decide(op: Op, State(gate): State<Arc<Gate>>, request: Reque
         None => gate.ask(&ask).await,
     };
     match answer {
-        Ok(decision) => Ok(body::answer(&Reply::from(&decision))),
+        Ok(decision) => Ok(Reply::from(&decision)),
         Err(error) => Err(Problem::from(&error)),
     }
 }

@@ -7,7 +7,7 @@ use axum::response::IntoResponse;
 use http::header::{FORWARDED, HOST, HeaderMap, HeaderName, ORIGIN};
 
 use super::problem::Problem;
-use crate::serve::auth::{Token, shown};
+use crate::serve::auth::{Token, may_ask};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -16,7 +16,7 @@ pub(super) fn guarded<S: Clone + Send + Sync + 'static>(router: Router<S>, token
     match token {
         None => router,
         Some(token) => router.layer(from_fn(move |request: Request, next: Next| {
-            let may = shown(request.headers()).is_some_and(|shown| token.is(shown));
+            let may = may_ask(Some(&token), request.headers());
             async move { if may { next.run(request).await } else { Problem::unauthorized().into_response() } }
         })),
     }

@@ -1,6 +1,7 @@
 //! The HTTP API.
 
 mod apply;
+mod at_once;
 mod body;
 mod dashboard;
 mod decide;
@@ -18,6 +19,9 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::{get, post};
+
+pub(crate) use at_once::Decisions;
+pub(crate) use body::whole;
 
 use super::auth::Token;
 use super::gate::Gate;

@@ -53,9 +53,14 @@ impl Telemetry {
         }
     }
 
+    /// Whether somebody wants to see every request.
+    pub(super) fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// The same answers, each request with a span around it.
     pub(super) fn around(&self, router: Router) -> Router {
-        if self.0.is_some() { spans::around(router) } else { router }
+        if self.is_on() { spans::around(router) } else { router }
     }
 
     /// Sends what is left, as far as that can be done in time.

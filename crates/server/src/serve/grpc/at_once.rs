@@ -1,0 +1,117 @@
+//! Envoy's question, without the way through a router and its codec: one message in, one message out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use http::{HeaderMap, Method, Request, Response};
+use http_body_util::LengthLimitError;
+use hyper::body::Incoming;
+use prost::Message;
+use tokio::time::timeout;
+use tonic::Status;
+
+use super::{MAX_MESSAGE, service};
+use crate::serve::answer::Answer;
+use crate::serve::auth::{Token, may_ask};
+use crate::serve::gate::Gate;
+use crate::serve::http::whole;
+use crate::serve::requests::AtOnce;
+
+const PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
+const STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const OK: HeaderValue = HeaderValue::from_static("0");
+/// What stands before a message: whether it is compressed, and its length.
+const PREFIX: usize = 5;
+/// How long a client may take to send its message.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Answers Envoy at once. Whatever is unusual about a call is left to the router.
+#[derive(Clone)]
+pub(crate) struct Calls {
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) token: Option<Token>,
+}
+
+impl AtOnce for Calls {
+    async fn answer(&self, request: Request<Incoming>) -> Result<Response<Answer>, Request<Incoming>> {
+        let (path, headers) = (request.uri().path(), request.headers());
+        let is_usual = path == PATH
+            && *request.method() == Method::POST
+            && headers.get(CONTENT_TYPE) == Some(&GRPC)
+            && headers.get(ENCODING).is_none_or(|encoding| encoding == "identity")
+            && may_ask(self.token.as_ref(), headers);
+        if !is_usual {
+            return Err(request);
+        }
+        Ok(match self.call(request.into_body()).await {
+            Ok(response) => answered(&response),
+            Err(status) => status.into_http::<axum::body::Body>().map(Answer::Routed),
+        })
+    }
+}
+
+impl Calls {
+    async fn call(&self, body: Incoming) -> Result<RateLimitResponse, Status> {
+        let body = match timeout(PATIENCE, whole(body, PREFIX + MAX_MESSAGE)).await {
+            Ok(Ok(body)) => body,
+            Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(too_large()),
+            Ok(Err(error)) => return Err(Status::internal(format!("the message cannot be read: {error}"))),
+            Err(_) => return Err(Status::deadline_exceeded("the message did not arrive in time")),
+        };
+        let request = RateLimitRequest::decode(message(body)?);
+        let request = request.map_err(|error| Status::internal(format!("the message cannot be read: {error}")))?;
+        service::decide(&self.gate, &request).await
+    }
+}
+
+/// The one message of a body.
+fn message(mut body: Bytes) -> Result<Bytes, Status> {
+    let Some(([compressed, length @ ..], _)) = body.split_first_chunk::<PREFIX>() else {
+        return Err(Status::internal("expected a message, found none that is whole"));
+    };
+    let length = u32::from_be_bytes(*length) as usize;
+    match *compressed {
+        0 if length > MAX_MESSAGE => Err(too_large()),
+        0 if length == body.len() - PREFIX => Ok(body.split_off(PREFIX)),
+        0 => Err(Status::internal("expected one whole message, found another number of bytes")),
+        _ => Err(Status::internal("found a compressed message, whose encoding the call does not name")),
+    }
+}
+
+fn too_large() -> Status {
+    Status::out_of_range(format!("expected a message of at most {MAX_MESSAGE} bytes"))
+}
+
+fn answered(response: &RateLimitResponse) -> Response<Answer> {
+    let length = response.encoded_len();
+    let mut bytes = BytesMut::with_capacity(PREFIX + length);
+    bytes.put_u8(0);
+    bytes.put_u32(length as u32);
+    response.encode_raw(&mut bytes);
+    let mut trailers = HeaderMap::with_capacity(1);
+    trailers.insert(STATUS, OK);
+    let mut response = Response::new(Answer::with_trailers(bytes, trailers));
+    response.headers_mut().insert(CONTENT_TYPE, GRPC);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_one_whole_message_is_one() {
+        let body = |text: &'static [u8]| message(Bytes::from_static(text)).map_err(|status| status.code());
+        assert_eq!(body(b"\0\0\0\0\x02ab").unwrap(), "ab");
+        assert_eq!(body(b"\0\0\0\0\0").unwrap(), "");
+        for broken in [&b""[..], b"\0\0\0\0", b"\0\0\0\0\x02a", b"\0\0\0\0\x02abc", b"\x01\0\0\0\x02ab"] {
+            assert_eq!(body(broken).unwrap_err(), tonic::Code::Internal);
+        }
+        assert_eq!(body(b"\0\xff\xff\xff\xff").unwrap_err(), tonic::Code::OutOfRange);
+    }
+}

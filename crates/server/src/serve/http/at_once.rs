@@ -1,0 +1,43 @@
+//! The decisions that are asked for most, without the way through the router.
+
+use std::sync::Arc;
+
+use axum::response::IntoResponse;
+use http::header::CONTENT_TYPE;
+use http::{Method, Request, Response};
+use hyper::body::Incoming;
+
+use super::{body, decide};
+use crate::json::Op;
+use crate::serve::answer::Answer;
+use crate::serve::auth::{Token, may_ask};
+use crate::serve::gate::Gate;
+use crate::serve::requests::AtOnce;
+
+/// Decides at once. Whatever is unusual about a request is left to the router.
+#[derive(Clone)]
+pub(crate) struct Decisions {
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) token: Option<Token>,
+}
+
+impl AtOnce for Decisions {
+    async fn answer(&self, request: Request<Incoming>) -> Result<Response<Answer>, Request<Incoming>> {
+        let op = match request.uri().path() {
+            "/v1/limit" => Op::Limit,
+            "/v1/check" => Op::Check,
+            _ => return Err(request),
+        };
+        if *request.method() != Method::POST || !may_ask(self.token.as_ref(), request.headers()) {
+            return Err(request);
+        }
+        Ok(match decide::decision(op, &self.gate, request).await {
+            Ok(reply) => {
+                let mut response = Response::new(Answer::whole(reply.to_json()));
+                response.headers_mut().insert(CONTENT_TYPE, body::JSON);
+                response
+            }
+            Err(problem) => problem.into_response().map(Answer::Routed),
+        })
+    }
+}
