@@ -13,6 +13,16 @@ use super::schema::Table;
 /// stands around this.
 pub(super) type Decided<T> = Result<Result<T, StoreError>, Error>;
 
+/// What is stored about a row.
+pub(super) fn stored(connection: &Connection, table: &Table, name: &[u8]) -> Result<Option<Stored>, Error> {
+    let mut select = connection.prepare_cached(&table.select)?;
+    let stored = select.query_row([name], |row| {
+        let until: Option<i64> = row.get(1)?;
+        Ok(Stored { value: row.get(0)?, until: until.map(|until| until.max(0) as u64) })
+    });
+    stored.optional()
+}
+
 /// The rows of one transaction.
 pub(super) struct Batch<'a> {
     connection: &'a Connection,
@@ -52,14 +62,7 @@ impl<'a> Batch<'a> {
     fn row(&mut self, name: &'a [u8], quota: &Quota) -> Result<&mut Row, Error> {
         match self.rows.entry(name) {
             Place::Occupied(known) => Ok(known.into_mut()),
-            Place::Vacant(place) => {
-                let mut select = self.connection.prepare_cached(&self.table.select)?;
-                let stored = select.query_row([name], |row| {
-                    let until: Option<i64> = row.get(1)?;
-                    Ok(Stored { value: row.get(0)?, until: until.map(|until| until.max(0) as u64) })
-                });
-                Ok(place.insert(Row::read(stored.optional()?, quota)))
-            }
+            Place::Vacant(place) => Ok(place.insert(Row::read(stored(self.connection, self.table, name)?, quota))),
         }
     }
 

@@ -110,7 +110,7 @@ impl Step {
     }
 }
 
-fn when(at: Option<Timestamp>, now: Timestamp) -> When {
+pub(super) fn when(at: Option<Timestamp>, now: Timestamp) -> When {
     When { at: at.unwrap_or(now), given: at.is_some() }
 }
 

@@ -7,6 +7,7 @@
 //! The decisions are worked out by [`step`](tidegate_core::step) between reading a row and writing it, the same as for
 //! every other store.
 
+mod alone;
 mod batch;
 mod builder;
 mod error;

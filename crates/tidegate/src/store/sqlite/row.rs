@@ -14,6 +14,7 @@ pub(super) struct When {
 }
 
 /// A row as it is in the database.
+#[derive(Clone)]
 pub(super) struct Stored {
     pub(super) value: Vec<u8>,
     /// None for ever.

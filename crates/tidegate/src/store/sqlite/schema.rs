@@ -50,6 +50,8 @@ pub(super) struct Table {
     pub(super) write: String,
     /// Writes a row that is kept as long as before: its place in the index stays.
     pub(super) write_value: String,
+    /// The same, if nobody else has written it since it was read.
+    pub(super) write_if_same: String,
     pub(super) delete: String,
     /// Deletes some of the rows that may go, those first that may longest.
     pub(super) sweep: String,
@@ -71,6 +73,7 @@ impl Table {
             select: format!("SELECT value, expires_at FROM {name} WHERE key = ?1"),
             write: format!("{insert} UPDATE SET value = excluded.value, expires_at = excluded.expires_at"),
             write_value: format!("UPDATE {name} SET value = ?2 WHERE key = ?1"),
+            write_if_same: format!("UPDATE {name} SET value = ?2 WHERE key = ?1 AND value = ?3"),
             delete: format!("DELETE FROM {name} WHERE key = ?1"),
             sweep: format!(
                 "DELETE FROM {name} WHERE key IN \
@@ -160,7 +163,8 @@ mod tests {
         let connection = database(&table);
         let sweep = plan(&connection, &table.sweep);
         assert!(sweep.contains("USING COVERING INDEX tidegate_expires (expires_at<?)"), "{sweep}");
-        for statement in [&table.sweep, &table.select, &table.write, &table.write_value, &table.delete] {
+        let Table { sweep, select, write, write_value, write_if_same, delete, .. } = &table;
+        for statement in [sweep, select, write, write_value, write_if_same, delete] {
             let plan = plan(&connection, statement);
             assert!(!plan.contains("SCAN") && !plan.contains("TEMP B-TREE"), "{statement}: {plan}");
         }

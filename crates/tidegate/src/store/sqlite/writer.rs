@@ -7,6 +7,7 @@ use std::time::Duration;
 use rusqlite::{Connection, Error, params};
 use tokio::sync::watch;
 
+use super::alone;
 use super::batch::Batch;
 use super::error::store_error;
 use super::job::{Answer, Job, Reply, Work};
@@ -91,6 +92,14 @@ impl Writer {
 
     /// Decides all of them in one transaction, and answers once it is committed.
     fn decide(&mut self, jobs: &mut Vec<Job>) {
+        if let [job] = &**jobs
+            && let Some(answer) = alone::decide(&self.connection, &self.table, &job.work, self.clock.now())
+        {
+            if let Some(job) = jobs.pop() {
+                job.answer(Ok(answer));
+            }
+            return;
+        }
         match self.transact(jobs) {
             Ok(replies) => jobs.drain(..).zip(replies).for_each(|(job, reply)| job.answer(reply)),
             Err(error) => {
