@@ -14,6 +14,9 @@ mod documents {
     #[doc = include_str!("../../docs/http.md")]
     mod http {}
 
+    #[doc = include_str!("../../docs/fairness.md")]
+    mod fairness {}
+
     #[doc = include_str!("../../docs/redis.md")]
     mod redis {}
 

@@ -56,6 +56,7 @@ mod header_style;
 pub mod http;
 mod limiter;
 mod net;
+mod random;
 pub mod resilience;
 mod store;
 #[cfg(feature = "tower")]

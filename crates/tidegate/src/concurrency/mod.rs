@@ -19,6 +19,7 @@
 
 pub mod controller;
 mod counter;
+mod fair;
 mod held;
 mod keyed;
 #[cfg(all(test, loom))]
@@ -27,12 +28,15 @@ mod permit;
 mod pool;
 mod priority;
 mod refused;
+mod throttle;
 mod work;
 
 pub use controller::{Controller, Sample};
+pub use fair::{Fair, FairBuilder, Share};
 pub use keyed::PerKey;
 pub use permit::Permit;
 pub use pool::Concurrency;
 pub use priority::Priority;
 pub use refused::{Refused, Why};
+pub use throttle::{Attempt, Throttle, ThrottleBuilder, Throttled};
 pub use work::Work;

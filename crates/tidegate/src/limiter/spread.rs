@@ -1,12 +1,12 @@
 //! A key's own budget, cut into parts: the power of two choices.
 
 use std::borrow::Cow;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_core::{Cost, Decision, DynStore, Key, Op, Quota, Reason, Store, StoreError};
 
 use super::decides::Decides;
 use super::route::Asked;
+use crate::random::Random;
 
 /// The parts of one key's budget.
 pub(super) struct Spread<'a> {
@@ -140,11 +140,11 @@ pub(super) fn with_limit(decision: Decision, limit: u32) -> Decision {
 }
 
 /// Picks parts; the same seed picks the same ones in the same order.
-pub(super) struct Generator(AtomicU64);
+pub(super) struct Generator(Random);
 
 impl Generator {
     pub(super) fn new(seed: u64) -> Self {
-        Generator(AtomicU64::new(seed))
+        Generator(Random::new(seed))
     }
 
     /// Two different parts of `parts`; the same one twice when there is only one.
@@ -152,10 +152,7 @@ impl Generator {
         if parts == 1 {
             return [0; 2];
         }
-        let mut bits = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^= bits >> 31;
+        let bits = self.0.next();
         let below = |bits: u32, range: u32| ((u64::from(bits) * u64::from(range)) >> 32) as u32;
         let first = below(bits as u32, parts);
         let step = 1 + below((bits >> 32) as u32, parts - 1);

@@ -1,0 +1,20 @@
+//! Chance that can be repeated.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A generator (SplitMix64) that threads can share: the same seed gives the same numbers in the same order.
+pub(crate) struct Random(AtomicU64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Random(AtomicU64::new(seed))
+    }
+
+    /// The next 64 bits.
+    pub(crate) fn next(&self) -> u64 {
+        let mut bits = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    }
+}

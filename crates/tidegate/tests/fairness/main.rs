@@ -1,0 +1,10 @@
+//! Tenants that share, and callers that hold back, promise by promise, on a clock that only moves when it is told to.
+
+mod crowd;
+mod model;
+mod random;
+mod sharing;
+mod steady;
+mod threads;
+mod throttle;
+mod waiting;

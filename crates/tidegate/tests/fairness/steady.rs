@@ -1,0 +1,123 @@
+//! What a steady demand comes to: work ends in the order in which it began, and everybody asks again at once.
+
+use std::collections::VecDeque;
+
+use tidegate::concurrency::{Fair, Permit};
+use tidegate::days;
+use tidegate_testkit::Random;
+
+use crate::crowd::{Crowd, clock, fair};
+
+struct Steady {
+    fair: Fair,
+    crowd: Crowd,
+    weights: Vec<u32>,
+    /// How many each tenant wants in flight at once.
+    wants: Vec<u32>,
+    /// How many of each are in flight or waiting.
+    asked: Vec<u32>,
+    /// Whose caller has which number.
+    callers: Vec<usize>,
+    permits: VecDeque<(usize, Permit)>,
+}
+
+impl Steady {
+    fn new(limit: u32, weights: Vec<u32>, wants: Vec<u32>) -> Self {
+        let mut builder = fair(limit, &clock()).queue(100);
+        for (tenant, weight) in weights.iter().enumerate() {
+            builder = builder.weight(tenant, *weight);
+        }
+        let asked = vec![0; weights.len()];
+        let (crowd, callers, permits) = Default::default();
+        let mut steady = Steady { fair: builder.build(), crowd, weights, wants, asked, callers, permits };
+        steady.ask();
+        steady
+    }
+
+    fn ask(&mut self) {
+        for tenant in 0..self.wants.len() {
+            while self.asked[tenant] < self.wants[tenant] {
+                self.asked[tenant] += 1;
+                self.callers.push(tenant);
+                self.crowd.join(&self.fair, &tenant.to_string(), days(1));
+            }
+        }
+    }
+
+    /// The tenant of the oldest work asks again, the work ends, and whoever has a slot by that begins. Says who.
+    fn turn(&mut self) -> Vec<usize> {
+        self.collect();
+        let (tenant, permit) = self.permits.pop_front().expect("something is in flight");
+        self.asked[tenant] -= 1;
+        self.ask();
+        drop(permit);
+        self.collect()
+    }
+
+    fn collect(&mut self) -> Vec<usize> {
+        self.crowd.run();
+        let permits: Vec<_> =
+            self.crowd.permits().into_iter().map(|(caller, permit)| (self.callers[caller], permit)).collect();
+        let served = permits.iter().map(|(tenant, _)| *tenant).collect();
+        self.permits.extend(permits);
+        served
+    }
+}
+
+#[test]
+fn a_steady_demand_is_shared_by_guarantee_and_the_rest_by_load() {
+    let mut random = Random::new(5);
+    for _ in 0..150 {
+        let limit = random.between(1, 12) as u32;
+        let weights: Vec<u32> = (0..random.between(1, 5)).map(|_| random.between(1, 9) as u32).collect();
+        let wants: Vec<u32> = weights.iter().map(|_| random.between(1, 12) as u32).collect();
+        let mut steady = Steady::new(limit, weights, wants);
+        for _ in 0..limit * 8 {
+            steady.turn();
+        }
+        let weights: u32 = steady.weights.iter().sum();
+        let tenants: Vec<_> = steady
+            .weights
+            .iter()
+            .zip(&steady.wants)
+            .enumerate()
+            .map(|(tenant, (weight, wants))| {
+                let has = steady.fair.share(tenant).unwrap().in_flight;
+                (*weight, *wants, weight * limit / weights, has)
+            })
+            .collect();
+        for (_, wants, guarantee, has) in &tenants {
+            assert!(has >= wants.min(guarantee), "below its guarantee: {limit}, {tenants:?}");
+        }
+        let set_apart: u32 = tenants.iter().map(|(.., guarantee, has)| guarantee.max(has)).sum();
+        let all_have_what_they_want = tenants.iter().all(|(_, wants, _, has)| has == wants);
+        assert!(set_apart == limit || all_have_what_they_want, "left unused: {limit}, {tenants:?}");
+        // Max-min: no slot that is borrowed would be better with somebody else.
+        for (weight, _, _, has) in tenants.iter().filter(|(_, wants, _, has)| has < wants) {
+            for (other_weight, _, _, other_has) in tenants.iter().filter(|(.., guarantee, has)| has > guarantee) {
+                assert!((other_has - 1) * weight <= has * other_weight, "{limit}, {tenants:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn nobody_starves_while_everybody_asks_all_the_time() {
+    let mut random = Random::new(6);
+    for _ in 0..100 {
+        let limit = random.between(1, 10) as u32;
+        // Often more tenants than slots: then most have a guarantee of nothing.
+        let weights: Vec<u32> = (0..random.between(2, 12)).map(|_| random.between(1, 9) as u32).collect();
+        let tenants = weights.len();
+        let mut steady = Steady::new(limit, weights, vec![limit + 1; tenants]);
+        let mut hungry = vec![0; tenants];
+        for _ in 0..limit as usize * (tenants + 1) * 3 {
+            let served = steady.turn();
+            hungry.iter_mut().for_each(|turns| *turns += 1);
+            served.into_iter().for_each(|tenant| hungry[tenant] = 0);
+            // In `limit` turns all that is in flight has ended once, and something of it was there to be borrowed.
+            let bound = limit as usize * (tenants + 1);
+            assert!(hungry.iter().all(|turns| *turns <= bound), "{limit}, {:?}: {hungry:?}", steady.weights);
+        }
+    }
+}
