@@ -1,6 +1,8 @@
 //! What the examples share, and the code in the documents, which is tested here.
 #![forbid(unsafe_code)]
 
+pub mod overload;
+mod svg;
 pub mod window_edge;
 
 #[cfg(doctest)]
@@ -13,6 +15,9 @@ mod documents {
 
     #[doc = include_str!("../../docs/http.md")]
     mod http {}
+
+    #[doc = include_str!("../../docs/concurrency.md")]
+    mod concurrency {}
 
     #[doc = include_str!("../../docs/fairness.md")]
     mod fairness {}

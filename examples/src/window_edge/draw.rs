@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::run::{PERIOD, RATE, Run};
+use crate::svg::{pixels, text};
 
 /// What the axis shows, in milliseconds from the edge.
 const FROM: i64 = -100;
@@ -119,22 +120,10 @@ fn summary(run: &Run) -> String {
     format!("at most {most} in one second, {} in all", run.admitted())
 }
 
-fn text(svg: &mut String, class: &str, x: i64, y: i64, text: &str) {
-    let _ = writeln!(svg, "<text class=\"{class}\" x=\"{}\" y=\"{}\">{text}</text>", pixels(x), pixels(y));
-}
-
 fn cross(x: i64, y: i64) -> String {
     format!("M{} {}l3 3m0-3l-3 3", pixels(x - 15), pixels(y - 15))
 }
 
 fn x(at: i64) -> i64 {
     LEFT + (at - FROM) * (RIGHT - LEFT) / (TO - FROM)
-}
-
-/// Tenths of a pixel as a number of pixels.
-fn pixels(tenths: i64) -> String {
-    match tenths % 10 {
-        0 => (tenths / 10).to_string(),
-        tenth => format!("{}.{tenth}", tenths / 10),
-    }
 }

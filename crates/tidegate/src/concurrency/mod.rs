@@ -31,7 +31,7 @@ mod refused;
 mod throttle;
 mod work;
 
-pub use controller::{Controller, Sample};
+pub use controller::{Aimd, Controller, Gradient2, Sample, Vegas};
 pub use fair::{Fair, FairBuilder, Share};
 pub use keyed::PerKey;
 pub use permit::Permit;

@@ -1,8 +1,21 @@
 //! Limits that find themselves: from how long work takes, how much of it there should be at once.
 
+mod aimd;
+mod gradient2;
+mod limit;
+mod no_load;
+mod rounds;
+#[cfg(test)]
+mod tests;
+mod vegas;
+
 use std::time::Duration;
 
 use tidegate_core::Timestamp;
+
+pub use aimd::Aimd;
+pub use gradient2::Gradient2;
+pub use vegas::Vegas;
 
 /// Finds the limit of a [`Concurrency`](super::Concurrency). Pure: it is given times, and reads no clock.
 ///

@@ -1,0 +1,186 @@
+//! What every controller promises, tried on all of them.
+
+use tidegate_core::{Timestamp, millis};
+use tidegate_testkit::Random;
+
+use super::{Aimd, Controller, Gradient2, Sample, Vegas};
+
+/// The time without load of the server that the controllers are tried on.
+const ALONE: u64 = 10_000;
+
+/// All controllers, each with these bounds.
+fn all(min: u32, initial: u32, max: u32) -> [(&'static str, Box<dyn Controller>); 3] {
+    [
+        ("aimd", Box::new(Aimd::default().min(min).initial(initial).max(max).target(millis(11)))),
+        ("gradient2", Box::new(Gradient2::default().min(min).initial(initial).max(max))),
+        ("vegas", Box::new(Vegas::default().min(min).initial(initial).max(max))),
+    ]
+}
+
+/// Work that ends one after the other, on a clock of its own.
+struct Bench {
+    now: u64,
+    random: Random,
+}
+
+impl Bench {
+    fn new(seed: u64) -> Self {
+        Bench { now: 1_000_000_000, random: Random::new(seed) }
+    }
+
+    fn sample(&mut self, controller: &mut dyn Controller, took: u64, in_flight: u32, dropped: bool) {
+        self.now += took / u64::from(in_flight.max(1)) + 1;
+        let (started, ended) = (Timestamp::from_micros(self.now - took), Timestamp::from_micros(self.now));
+        controller.observe(&Sample { started, ended, in_flight, dropped });
+    }
+
+    /// As much as the limit allows, on a server that does `knee` at once: whatever is more waits.
+    fn load(&mut self, controller: &mut dyn Controller, knee: u32, alone: u64, samples: u32) {
+        for _ in 0..samples {
+            let in_flight = controller.limit();
+            let took = alone * u64::from(in_flight.max(knee)) / u64::from(knee);
+            let noise = self.random.between(80, 120);
+            self.sample(controller, took * noise / 100, in_flight, false);
+        }
+    }
+}
+
+#[test]
+fn the_limit_stays_within_its_bounds() {
+    for seed in 0..50 {
+        let mut bench = Bench::new(seed);
+        let min = bench.random.between(0, 30) as u32;
+        let max = bench.random.between(0, 300) as u32;
+        let initial = bench.random.between(0, 400) as u32;
+        let (least, most) = (min.max(1), max.max(min).max(1));
+        for (name, mut controller) in all(min, initial, max) {
+            assert_eq!(controller.limit(), initial.min(max).max(least), "{name} begins at the bound that is nearest");
+            for _ in 0..5_000 {
+                let took = bench.random.of_bits(0, 40);
+                let in_flight = bench.random.between(0, 2 * u64::from(most)) as u32;
+                let dropped = bench.random.one_in(10);
+                bench.sample(&mut controller, took.min(bench.now / 2), in_flight, dropped);
+                assert!(
+                    (least..=most).contains(&controller.limit()),
+                    "{name} with seed {seed}: {}",
+                    controller.limit()
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_limit_does_not_grow_while_little_is_in_flight() {
+    for seed in 0..20 {
+        let mut bench = Bench::new(seed);
+        let initial = bench.random.between(4, 100) as u32;
+        for (name, mut controller) in all(1, initial, 1_000) {
+            for _ in 0..20_000 {
+                let in_flight = bench.random.between(1, u64::from(controller.limit() - 1) / 2) as u32;
+                let took = bench.random.between(ALONE / 2, ALONE * 3 / 2);
+                bench.sample(&mut controller, took, in_flight, false);
+                assert!(controller.limit() <= initial, "{name} with seed {seed}: {}", controller.limit());
+            }
+        }
+    }
+}
+
+#[test]
+fn the_limit_grows_while_work_is_quick_and_held_back() {
+    for (name, mut controller) in all(1, 1, 1_000) {
+        Bench::new(1).load(&mut controller, 1_000, ALONE, 40_000);
+        assert!(controller.limit() >= 50, "{name}: {}", controller.limit());
+    }
+}
+
+#[test]
+fn the_limit_comes_down_to_its_least_when_all_work_is_wasted() {
+    for (name, mut controller) in all(3, 100, 1_000) {
+        let mut bench = Bench::new(1);
+        for sample in 0..970 {
+            let in_flight = controller.limit();
+            bench.sample(&mut controller, 1_000_000, in_flight, true);
+            assert!(sample > 99 || controller.limit() >= 90, "{name}: a round of wasted work takes off a tenth");
+        }
+        assert_eq!(controller.limit(), 3, "{name}");
+    }
+}
+
+#[test]
+fn the_limit_recovers_after_an_outage() {
+    for (name, mut controller) in all(1, 20, 1_000) {
+        let mut bench = Bench::new(7);
+        bench.load(&mut controller, 40, ALONE, 20_000);
+        let before = controller.limit();
+        for _ in 0..2_000 {
+            bench.sample(&mut controller, 5_000_000, 10, true);
+        }
+        assert_eq!(controller.limit(), 1, "{name}");
+        bench.load(&mut controller, 40, ALONE, 8_000);
+        assert!(controller.limit() * 10 >= before * 8, "{name}: {} after {before}", controller.limit());
+    }
+}
+
+#[test]
+fn the_time_of_wasted_work_is_not_believed() {
+    for (name, mut controller) in all(1, 20, 1_000) {
+        let mut bench = Bench::new(7);
+        // Half of the work is lost at once, which says nothing about how quick the server is. Neither do those that hang.
+        for round in 0..20_000 {
+            let in_flight = controller.limit();
+            bench.sample(&mut controller, if round % 2 == 0 { 1 } else { 30_000_000 }, in_flight, true);
+        }
+        bench.load(&mut controller, 40, ALONE, 30_000);
+        assert!((32..=48).contains(&controller.limit()), "{name}: {}", controller.limit());
+    }
+}
+
+#[test]
+fn a_server_that_got_slower_for_good_is_learned_anew() {
+    let [_, gradient2, vegas] = all(1, 20, 1_000);
+    for (name, mut controller) in [gradient2, vegas] {
+        let mut bench = Bench::new(3);
+        bench.load(&mut controller, 40, ALONE, 20_000);
+        bench.load(&mut controller, 40, 3 * ALONE, 20_000);
+        assert!((32..=48).contains(&controller.limit()), "{name}, slower: {}", controller.limit());
+        bench.load(&mut controller, 40, ALONE, 20_000);
+        assert!((32..=48).contains(&controller.limit()), "{name}, quicker again: {}", controller.limit());
+    }
+}
+
+#[test]
+fn a_lasting_overload_is_not_taken_for_granted() {
+    for (name, mut controller) in all(1, 200, 1_000) {
+        let mut bench = Bench::new(5);
+        bench.load(&mut controller, 10, ALONE, 1_000_000);
+        assert!((8..=12).contains(&controller.limit()), "{name}: {}", controller.limit());
+    }
+}
+
+#[test]
+fn a_clock_that_is_set_back_does_not_stop_it() {
+    for (name, mut controller) in all(1, 5, 1_000) {
+        let mut bench = Bench::new(9);
+        bench.load(&mut controller, 10, ALONE, 2_000);
+        bench.now -= 900_000_000;
+        bench.load(&mut controller, 60, ALONE, 10_000);
+        assert!(controller.limit() >= 40, "{name}: {}", controller.limit());
+    }
+}
+
+#[test]
+fn numbers_that_make_no_sense_count_as_the_nearest_that_do() {
+    for odd in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, 0.0, 1e300] {
+        let gradient2 = Gradient2::default().smoothing(odd).tolerance(odd).headroom(odd).back_off(odd).long_window(0);
+        let vegas = Vegas::default().smoothing(odd).headroom(odd).back_off(odd).long_window(0);
+        let controllers: [Box<dyn Controller>; 3] =
+            [Box::new(Aimd::default().back_off(odd)), Box::new(gradient2), Box::new(vegas)];
+        for mut controller in controllers {
+            let mut bench = Bench::new(2);
+            bench.load(&mut controller, 30, ALONE, 5_000);
+            bench.sample(&mut controller, ALONE, 10, true);
+            assert!((1..=1_000).contains(&controller.limit()), "{odd}: {}", controller.limit());
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Draws what each controller does when a service gets more work than it can do: `docs/pictures/overload.svg`.
+//!
+//! `cargo run -p tidegate-examples --example overload > docs/pictures/overload.svg`; with `-- --check` to see whether the
+//! picture in the repository is what the code does, with `-- --table` for the figures in `docs/concurrency.md`.
+
+use std::error::Error;
+use std::{env, fs};
+
+use tidegate_examples::overload::{PICTURE, picture, table};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    match env::args().nth(1).as_deref() {
+        None => print!("{}", picture()),
+        Some("--table") => print!("{}", table()),
+        Some("--check") if fs::read_to_string(PICTURE)? == picture() => {
+            println!("docs/pictures/overload.svg is what the code does");
+        }
+        Some("--check") => return Err("docs/pictures/overload.svg is not what the code does: draw it anew".into()),
+        Some(other) => return Err(format!("{other} is not --check or --table").into()),
+    }
+    Ok(())
+}

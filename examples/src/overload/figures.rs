@@ -1,0 +1,75 @@
+//! How well a limit was found, as figures and as a table.
+
+use std::fmt::Write;
+
+use super::{Contender, Moment, Scene, Server};
+
+/// What became of a stretch of time, each as a multiple of what is best.
+#[derive(Debug, Clone, Copy)]
+pub struct Figures {
+    /// The limit, in the mean over time, of the knee.
+    pub limit: f64,
+    /// What was answered in time, of what the server can do.
+    pub answered: f64,
+    /// How long an answer took, in the mean, of the time without load.
+    pub took: f64,
+}
+
+impl Figures {
+    /// Those of some moments, of which there is at least one.
+    pub fn of(server: &Server, moments: &[Moment]) -> Self {
+        let sum = |what: fn(&Moment) -> u64| moments.iter().map(what).sum::<u64>() as f64;
+        let (count, answered) = (moments.len() as f64, sum(|moment| u64::from(moment.answered)));
+        Figures {
+            limit: sum(|moment| u64::from(moment.limit)) / count / server.knee(),
+            answered: answered / (count * Moment::SECONDS) / server.capacity(),
+            took: sum(|moment| moment.took) / answered.max(1.0) / server.alone() as f64,
+        }
+    }
+}
+
+/// The servers that are asked, with knees at 8, 32 and 120: those where all of the time is work, and those where most of
+/// it is waiting.
+pub const SERVERS: [Server; 5] = [
+    Server { workers: 8, work: 10_000, wait: 0 },
+    Server { workers: 2, work: 10_000, wait: 30_000 },
+    Server { workers: 8, work: 5_000, wait: 15_000 },
+    Server { workers: 30, work: 20_000, wait: 60_000 },
+    Server { workers: 120, work: 100_000, wait: 0 },
+];
+
+/// A minute in which three times as much is asked of a server as it can do, from the start.
+pub fn lasting_overload(server: Server, seed: u64) -> Scene {
+    Scene { server, load: vec![(3.0, 60)], outage: None, patience: 1_000_000, seed }
+}
+
+/// The last third of a run: what a limit has settled at.
+pub fn settled(moments: &[Moment]) -> &[Moment] {
+    &moments[moments.len() * 2 / 3..]
+}
+
+/// Everybody under a lasting overload, as a table in Markdown.
+pub fn table() -> String {
+    let mut table = String::from("| |");
+    for server in SERVERS {
+        let _ = write!(table, " best: {} · 100% · {} ms |", server.knee(), server.alone() / 1_000);
+    }
+    table.push_str("\n| --- |");
+    table.push_str(&" --- |".repeat(SERVERS.len()));
+    for contender in [Contender::OURS, Contender::PUBLISHED].concat() {
+        let _ = write!(table, "\n| {} |", contender.name());
+        for server in SERVERS {
+            let moments = lasting_overload(server, 1).play(contender.limit(&server));
+            let Figures { limit, answered, took } = Figures::of(&server, settled(&moments));
+            let _ = write!(
+                table,
+                " {:.0} · {:.0}% · {:.0} ms |",
+                limit * server.knee(),
+                answered * 100.0,
+                took * server.alone() as f64 / 1e3
+            );
+        }
+    }
+    table.push('\n');
+    table
+}

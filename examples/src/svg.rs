@@ -1,0 +1,15 @@
+//! What the pictures share. Coordinates are whole tenths of a pixel, so that a picture is the same everywhere.
+
+use std::fmt::Write;
+
+pub(crate) fn text(svg: &mut String, class: &str, x: i64, y: i64, text: &str) {
+    let _ = writeln!(svg, "<text class=\"{class}\" x=\"{}\" y=\"{}\">{text}</text>", pixels(x), pixels(y));
+}
+
+/// Tenths of a pixel as a number of pixels.
+pub(crate) fn pixels(tenths: i64) -> String {
+    match tenths % 10 {
+        0 => (tenths / 10).to_string(),
+        tenth => format!("{}.{tenth}", tenths / 10),
+    }
+}
