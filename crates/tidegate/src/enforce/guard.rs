@@ -1,9 +1,12 @@
 //! What a request has to get into before its limits are asked.
 
-use crate::concurrency::{Concurrency, PerKey, Permit, Priority, Work};
+use std::time::Duration;
+
+use tidegate_core::Key;
 
 use super::{Caller, Outcome};
 use crate::Error;
+use crate::concurrency::{Concurrency, Fair, PerKey, Permit, Priority, Work};
 
 /// Something that only lets so many be in flight.
 #[derive(Debug, Clone)]
@@ -13,6 +16,8 @@ pub enum Guard {
     Everybody(Concurrency),
     /// Each key on its own.
     PerKey(PerKey),
+    /// Everybody together, of which each key is a tenant that has its part. Who finds no room waits for so long, at most.
+    Fair(Fair, Duration),
 }
 
 impl From<Concurrency> for Guard {
@@ -27,21 +32,47 @@ impl From<PerKey> for Guard {
     }
 }
 
+/// Without waiting.
+impl From<Fair> for Guard {
+    fn from(fair: Fair) -> Self {
+        Guard::Fair(fair, Duration::ZERO)
+    }
+}
+
+impl From<(Fair, Duration)> for Guard {
+    fn from((fair, within): (Fair, Duration)) -> Self {
+        Guard::Fair(fair, within)
+    }
+}
+
 impl Guard {
     async fn enter(&self, caller: Option<&Caller<'_>>, priority: Priority) -> Result<Permit, Outcome> {
-        self.enter_now(caller, priority).expect("TODO")
+        if let Some(entered) = self.enter_now(caller, priority) {
+            return entered;
+        }
+        match self {
+            Guard::Fair(fair, within) => fair.acquire(key(caller)?, *within).await.map_err(Outcome::refused),
+            Guard::Everybody(_) | Guard::PerKey(_) => unreachable!("there is nothing to wait for"),
+        }
     }
 
+    /// None when it has to be waited for.
     fn enter_now(&self, caller: Option<&Caller<'_>>, priority: Priority) -> Option<Result<Permit, Outcome>> {
         let entered = match self {
-            Guard::Everybody(pool) => pool.try_acquire_as(priority),
-            Guard::PerKey(keys) => match caller.and_then(|caller| caller.key(0)) {
-                Some(key) => keys.try_acquire(key),
-                None => return Some(Err(Outcome::Invalid(Error::NoKey))),
+            Guard::Everybody(pool) => Ok(pool.try_acquire_as(priority)),
+            Guard::PerKey(keys) => key(caller).map(|key| keys.try_acquire(key)),
+            Guard::Fair(fair, within) => match key(caller).map(|key| fair.try_acquire(key)) {
+                Ok(Err(_)) if !within.is_zero() => return None,
+                entered => entered,
             },
         };
-        Some(entered.map_err(Outcome::refused))
+        Some(entered.and_then(|entered| entered.map_err(Outcome::refused)))
     }
+}
+
+/// Who is guarded: by the first of the keys, where there are several.
+fn key<'a>(caller: Option<&'a Caller<'_>>) -> Result<&'a Key<'a>, Outcome> {
+    caller.and_then(|caller| caller.key(0)).ok_or(Outcome::Invalid(Error::NoKey))
 }
 
 /// What a request has to get into, one after the other. Cheap to clone: clones are the same.

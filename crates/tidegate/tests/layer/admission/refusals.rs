@@ -2,14 +2,15 @@
 
 use axum::Router;
 use axum::routing::get;
-use tidegate::concurrency::{PerKey, Priority};
-use tidegate::enforce::Guards;
+use tidegate::concurrency::{Fair, PerKey, Priority};
+use tidegate::enforce::{Guard, Guards};
 use tidegate::http::{HeaderStyle, LimitHeaders, RateLimit};
+use tidegate::millis;
 use tidegate::tower::AdmissionLayer;
 
 use super::{DONE, Watched};
 use crate::clients::{Raw, get as get_from};
-use crate::support::{ME, Server, bucket, builder, clock, left, limiter, waiting_limiter};
+use crate::support::{ME, Server, bucket, builder, clock, left, limiter, until, waiting_limiter};
 
 async fn serve(layer: AdmissionLayer) -> Server {
     Server::router(Router::new().fallback(|| async { "ok" }).layer(layer)).await
@@ -138,4 +139,22 @@ async fn cloned_services_share_their_permits() {
         assert_eq!(Raw::connect(server.address).await.get(path, &[]).await.status, 503);
     }
     drop(held);
+}
+
+/// One slot: whoever finds it taken waits for it, for as long as the layer says.
+#[tokio::test]
+async fn tenants_wait_for_their_turn_and_no_longer_than_they_may() {
+    let fair = Fair::builder(1).build();
+    let layer = AdmissionLayer::new(Guard::from((fair.clone(), millis(50)))).limits(RateLimit::unlimited());
+    let server = serve(layer).await;
+    let held = fair.try_acquire("other").unwrap();
+    let reply = get_from(server.address).await;
+    assert_eq!((reply.status, reply.problem()["status"].as_u64()), (503, Some(503)));
+    assert!(reply.header("retry-after").is_some());
+
+    let waiting = tokio::spawn(get_from(server.address));
+    until(|| fair.waiting() == 1).await;
+    drop(held);
+    assert_eq!(waiting.await.unwrap().status, 200);
+    until(|| fair.in_flight() == 0).await;
 }
