@@ -1,6 +1,6 @@
 //! Tidegate side by side with its peers, measured in one run and printed as ratios.
 //!
-//! `cargo xtask bench` runs everything; `cargo xtask bench speed`, `footprint`, `pauses`, `redis`, `postgres`,
+//! `cargo xtask bench` runs everything; `cargo xtask bench speed`, `footprint`, `pauses`, `permits`, `redis`, `postgres`,
 //! `sqlite`, `http` or `serve` one part of it.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::disallowed_methods)] // a bench prints, and measures time
@@ -11,6 +11,7 @@ mod http;
 mod machine;
 mod pauses;
 mod peers;
+mod permits;
 mod postgres;
 mod redis;
 mod serve;
@@ -28,6 +29,7 @@ fn main() {
             speed::run("");
             footprint::run();
             pauses::run();
+            permits::run();
             redis::run("");
             postgres::run();
             sqlite::run();
@@ -40,6 +42,7 @@ fn main() {
         ["footprint", peer, keys] => footprint::measure(peer, keys),
         ["pauses"] => pauses::run(),
         ["pauses", peer] => pauses::measure(peer),
+        ["permits"] => permits::run(),
         ["redis"] => redis::run(""),
         ["redis", part] => redis::run(part),
         ["postgres"] => postgres::run(),
@@ -52,7 +55,7 @@ fn main() {
         ["soak"] => soak::run(),
         unknown => {
             println!(
-                "unknown: {unknown:?}; expected nothing, speed, footprint, pauses, redis, postgres, sqlite, http, serve or soak"
+                "unknown: {unknown:?}; expected nothing, speed, footprint, pauses, permits, redis, postgres, sqlite, http, serve or soak"
             );
             std::process::exit(2);
         }

@@ -173,6 +173,8 @@ impl Decision {
     /// How long to wait before a retry, honestly: if nobody else takes anything, a retry that late is allowed and
     /// one a microsecond earlier is not. After a reservation: when its debt has cleared and the work may start.
     ///
+    /// For leases it is a hint: it is when so many will have expired that a place is free, if nobody releases or renews.
+    ///
     /// None when the request was allowed without debt, and when waiting cannot help (see [`Decision::reason`]).
     pub fn retry_after(&self) -> Option<Duration> {
         optional(self.retry_after)

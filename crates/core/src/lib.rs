@@ -27,15 +27,19 @@ mod cost;
 mod decision;
 mod hash;
 mod key;
+mod lease;
 mod quota;
 mod scope;
 mod store;
 mod time;
 
-pub use algorithm::{Counts, Entry, Log, NarrowBucket, Op, Outcome, State, check_all, step, step_all};
+pub use algorithm::{
+    Counts, Entry, InFlight, Leases, Log, NarrowBucket, Op, Outcome, State, check_all, step, step_all,
+};
 pub use cost::{Cost, InvalidCost};
 pub use decision::{All, Decision, DecisionParts, Denied, Outlook, Reason};
 pub use key::Key;
+pub use lease::{InvalidLease, Lease};
 pub use quota::{Algorithm, MAX_COUNT, MAX_PERIOD, MAX_SHARDS, MIN_PERIOD, Quota, QuotaError, QuotaParts};
 pub use scope::Scope;
 pub use store::{BoxFuture, Capabilities, DynStore, OnStoreError, Request, Store, StoreError, StoreErrorKind, Testing};

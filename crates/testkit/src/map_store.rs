@@ -89,8 +89,11 @@ fn name(request: &Request<'_>) -> String {
 
 fn limit_cost(request: &Request<'_>) -> Result<Cost, StoreError> {
     match request.op {
-        Op::Limit(cost) => Ok(cost),
-        _ => Err(StoreError::new(StoreErrorKind::Unsupported, "only `limit` can be asked all or nothing")),
+        Op::Limit(cost) if request.quota.takes(request.op) => Ok(cost),
+        _ => Err(StoreError::new(
+            StoreErrorKind::Unsupported,
+            "only `limit` can be asked all or nothing, and not of leases",
+        )),
     }
 }
 

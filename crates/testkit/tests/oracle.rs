@@ -1,6 +1,6 @@
 //! The simplest store agrees with the model, and what it admits stays within the bounds.
 
-use tidegate_core::{Cost, Key, OnStoreError, Op, Request, Testing, Timestamp};
+use tidegate_core::{Algorithm, Cost, Key, OnStoreError, Op, Request, Testing, Timestamp};
 use tidegate_testkit::oracle::{self, Trace, admitted_within, random_quota};
 use tidegate_testkit::{MapStore, Random, Subject, block_on};
 
@@ -35,6 +35,9 @@ fn no_more_is_admitted_than_the_bound() {
     for seed in 0..seeds() * 4 {
         let mut random = Random::new(seed);
         let quota = random_quota(&mut random);
+        if quota.algorithm() == Algorithm::Concurrency {
+            continue;
+        }
         let capacity = u64::from(quota.parts().capacity);
         let scope = tidegate_core::Scope::new("bound", "limit");
         let (store, key) = (MapStore::new(), Key::GLOBAL);

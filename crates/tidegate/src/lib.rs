@@ -45,6 +45,7 @@
 
 #[cfg(feature = "macros")]
 pub mod attribute;
+pub mod budget;
 mod clock;
 pub mod concurrency;
 #[cfg(feature = "config")]
@@ -68,7 +69,8 @@ mod trust;
 pub use clock::TokioSleeper;
 pub use clock::{Clock, ManualClock, Sleeper, SystemClock};
 pub use limiter::{
-    BuildError, Call, CallFuture, Error, Limit, Limiter, LimiterBuilder, Normalize, ShardBy, UnknownLimit, Unsupported,
+    AdmitCall, AdmitFuture, Admitted, BuildError, Call, CallFuture, Error, Limit, Limiter, LimiterBuilder, Normalize,
+    ShardBy, UnknownLimit, Unsupported,
 };
 pub use net::{Network, NetworkError};
 pub use store::memory::{MemoryStats, MemoryStore, MemoryStoreBuilder, SnapshotError};

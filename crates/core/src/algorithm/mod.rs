@@ -1,11 +1,13 @@
 //! The step: `(quota, state, op, now) -> (state', decision)`.
 //!
 //! Each algorithm is a [`View`] of one key at one time: how much is left, when how much could be had, and how to
-//! record or take back. What the operations mean is written once, here, on top of that.
+//! record or take back. What the operations mean is written once, here, on top of that. Leases are no units, and have
+//! operations of their own: these are in `leases.rs`.
 
 mod all;
 mod arithmetic;
 mod fixed_window;
+mod leases;
 mod rebase;
 mod sliding_log;
 mod sliding_window;
@@ -13,6 +15,7 @@ mod token_bucket;
 
 pub use all::{Entry, check_all, step_all};
 use fixed_window::FixedWindow;
+pub use leases::{InFlight, Leases};
 pub use sliding_log::Log;
 use sliding_log::SlidingLog;
 pub use sliding_window::Counts;
@@ -21,9 +24,10 @@ use token_bucket::TokenBucket;
 pub(crate) use token_bucket::bucket_details;
 
 use crate::decision::{Details, NEVER};
-use crate::{Algorithm, Cost, Decision, DecisionParts, Quota, Reason, Timestamp};
+use crate::{Algorithm, Cost, Decision, DecisionParts, Lease, Quota, Reason, Timestamp};
 
-/// What is done to one key under one quota.
+/// What is done to one key under one quota. Which operations a quota has is said by [`Quota::takes`]: leases are for
+/// `concurrency`, and units for the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Op {
     /// Take, if the quota admits it.
@@ -36,6 +40,12 @@ pub enum Op {
     Refund(Cost),
     /// Forget the key.
     Reset,
+    /// Hold a place under this lease, if one is free; a lease that is held already is renewed.
+    Admit(Lease),
+    /// Hold on to the place: the lease expires as if it had been admitted now. Denied when it is gone.
+    Renew(Lease),
+    /// Give the place back. Denied when the lease is gone, whose place may be somebody else's by now.
+    Release(Lease),
 }
 
 /// What a key has used. [`State::New`] is the same as no state at all.
@@ -67,6 +77,8 @@ pub enum State {
     },
     /// Of a `sliding_log`.
     SlidingLog(Log),
+    /// Of a `concurrency`.
+    Leases(Leases),
 }
 
 /// What came of a [`step`].
@@ -83,6 +95,8 @@ pub struct Outcome {
 ///
 /// Time never goes backwards for a key: when `now` is earlier than the state, the state is taken as it was
 /// written, and the spans in the decision still count from `now`.
+///
+/// An operation that the quota does not [take](Quota::takes) is denied for good, and changes nothing.
 pub fn step(quota: &Quota, state: &mut State, op: Op, now: Timestamp) -> Outcome {
     let last = state.last().unwrap_or(now);
     let time = Time::new(last, now);
@@ -101,6 +115,7 @@ pub fn step(quota: &Quota, state: &mut State, op: Op, now: Timestamp) -> Outcome
                 None => apply(quota, TokenBucket::<u128>::new(quota, deficit, time), state, op),
             }
         }
+        Algorithm::Concurrency => leases::step(quota, state, op, time),
         _ => step_windows(quota, state, op, time),
     };
     // A key that had nothing to give back still has nothing to be written.
@@ -189,6 +204,7 @@ impl State {
                 Some(*last)
             }
             State::SlidingLog(log) => Some(log.last()),
+            State::Leases(leases) => Some(leases.last()),
         }
     }
 
@@ -210,6 +226,7 @@ impl State {
                 SlidingWindow::<ManyBuckets>::new(quota, Some(counts), time).wait(capacity, 0)
             }
             State::SlidingLog(log) => log.until_new(quota),
+            State::Leases(leases) => leases.until_new(),
         };
         Timestamp::from_micros(last.as_micros().saturating_add(wait))
     }
@@ -227,6 +244,7 @@ impl State {
                 SlidingWindow::<ManyBuckets>::new(quota, Some(counts), time).remaining()
             }
             State::SlidingLog(log) => log.remaining(quota, time),
+            State::Leases(leases) => leases.remaining(quota, time),
         };
         let capacity = u64::from(quota.capacity_u32());
         // Rounded up, so that only a key with everything left is at 0.
@@ -238,6 +256,7 @@ impl State {
         match self {
             State::SlidingWindow { counts, .. } => counts.heap_bytes(),
             State::SlidingLog(log) => log.heap_bytes(),
+            State::Leases(leases) => leases.heap_bytes(),
             _ => 0,
         }
     }
@@ -308,6 +327,9 @@ fn act(quota: &Quota, view: &mut impl View, op: Op) -> (Decision, bool) {
         Op::Reset => {
             view.refund(u64::MAX);
             (decide(quota, view, None, None), true)
+        }
+        Op::Admit(_) | Op::Renew(_) | Op::Release(_) => {
+            (decide(quota, view, None, Some(Reason::CostExceedsCapacity)), false)
         }
     }
 }

@@ -9,6 +9,9 @@ impl State {
     /// What was used when it was written counts as used under the new quota at that same time: available becomes
     /// the new capacity minus what was used, which may be debt, and the new quota's rule goes on from there. A key
     /// that is as good as new under its own quota stays so under any other, because a store may have forgotten it.
+    ///
+    /// Leases stay as they are and expire when they would have; more of them than the new capacity is debt. They are no
+    /// units of a rate, so between `concurrency` and any other algorithm a key begins anew.
     #[must_use]
     pub fn rebase(self, from: &Quota, to: &Quota, now: Timestamp) -> State {
         if from == to {
@@ -28,6 +31,7 @@ impl State {
                 State::SlidingWindow { counts, last }
             }
             (State::SlidingLog(log), Algorithm::SlidingLog) => State::SlidingLog(log),
+            (State::Leases(leases), Algorithm::Concurrency) => State::Leases(leases),
             (state, _) => {
                 let Some(last) = state.last() else {
                     return State::New;
@@ -40,7 +44,7 @@ impl State {
     /// Whole units used under `quota` when the state was written, rounded up.
     fn used(&self, quota: &Quota) -> u64 {
         match self {
-            State::New => 0,
+            State::New | State::Leases(_) => 0,
             State::TokenBucket { deficit, .. } => deficit.div_ceil(quota.unit().into()) as u64,
             State::FixedWindow { deficit, .. } => *deficit,
             State::SlidingWindow { counts, last } => {
@@ -67,6 +71,7 @@ impl Quota {
                 State::SlidingWindow { counts: Counts::from_slice(&counts), last }
             }
             Algorithm::SlidingLog => State::SlidingLog(Log::from_runs([(last, used)], last)),
+            Algorithm::Concurrency => State::New,
         }
     }
 }

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use super::*;
 use crate::{MAX_COUNT, MAX_PERIOD, seconds};
 
@@ -131,4 +133,132 @@ fn the_same_key_twice_is_judged_by_its_sum() {
     let all = step_all(&[entry(3), entry(4)], &mut states, at(0));
     assert_eq!(all.retry_after(), Some(seconds(4)));
     assert!(step_all(&[entry(3), entry(4)], &mut states, at(4_000_000)).allowed());
+}
+
+fn admit(bits: u64) -> Op {
+    Op::Admit(Lease::from_bits(bits))
+}
+
+fn renew(bits: u64) -> Op {
+    Op::Renew(Lease::from_bits(bits))
+}
+
+fn release(bits: u64) -> Op {
+    Op::Release(Lease::from_bits(bits))
+}
+
+/// Steps at a time and says what came of it: allowed, places left, and the retry hint in microseconds.
+fn said(quota: &Quota, state: &mut State, op: Op, micros: u64) -> (bool, u64, Option<u128>) {
+    let decision = step(quota, state, op, at(micros)).decision;
+    (decision.allowed(), decision.remaining(), decision.retry_after().map(|wait| wait.as_micros()))
+}
+
+#[test]
+fn a_lease_is_held_until_its_time_and_not_a_microsecond_longer() {
+    let quota = Quota::concurrency(2, seconds(1)).unwrap();
+    let mut state = State::New;
+    assert_eq!(said(&quota, &mut state, admit(1), 0), (true, 1, None));
+    assert_eq!(said(&quota, &mut state, admit(2), 400_000), (true, 0, None));
+    assert_eq!(said(&quota, &mut state, admit(3), 999_999), (false, 0, Some(1)));
+    assert_eq!(said(&quota, &mut state, renew(2), 999_999), (true, 0, None));
+    assert_eq!(said(&quota, &mut state, renew(1), 1_000_000), (false, 1, None), "it is gone");
+    assert_eq!(said(&quota, &mut state, admit(3), 1_000_000), (true, 0, None));
+    assert_eq!(said(&quota, &mut state, release(1), 1_000_001), (false, 0, None), "late: its place is another's");
+    let last = step(&quota, &mut state, release(2), at(1_000_001)).decision;
+    assert_eq!((last.next_after(), last.reset_after()), (Some(last.reset_after()), Duration::from_micros(999_999)));
+    assert_eq!(said(&quota, &mut state, release(3), 1_000_002), (true, 2, None));
+    assert_eq!(state, State::New);
+}
+
+#[test]
+fn a_lease_that_is_admitted_twice_has_one_place() {
+    let quota = Quota::concurrency(1, seconds(1)).unwrap();
+    let mut state = State::New;
+    assert!(said(&quota, &mut state, admit(1), 0).0);
+    assert_eq!(said(&quota, &mut state, admit(1), 600_000), (true, 0, None));
+    // Renewed by that.
+    assert_eq!(said(&quota, &mut state, admit(2), 600_000), (false, 0, Some(1_000_000)));
+}
+
+#[test]
+fn with_more_leases_than_the_capacity_a_retry_waits_for_all_that_are_too_many() {
+    let [many, few] = [5, 2].map(|capacity| Quota::concurrency(capacity, seconds(1)).unwrap());
+    let mut state = State::New;
+    for n in 0..5 {
+        step(&many, &mut state, admit(n), at(n * 10));
+    }
+    let mut state = state.rebase(&many, &few, at(50));
+    let denied = step(&few, &mut state, admit(9), at(50)).decision;
+    assert_eq!(denied.retry_after(), Some(Duration::from_micros(1_000_030 - 50)));
+    assert_eq!(denied.next_after(), denied.retry_after());
+    assert!(!said(&few, &mut state, admit(9), 1_000_029).0);
+    assert!(said(&few, &mut state, admit(9), 1_000_030).0);
+}
+
+#[test]
+fn a_shorter_time_to_live_is_for_leases_that_are_admitted_from_then_on() {
+    let [long, short] = [10, 1].map(|ttl| Quota::concurrency(2, seconds(ttl)).unwrap());
+    let mut state = State::New;
+    step(&long, &mut state, admit(1), at(0));
+    let mut state = state.rebase(&long, &short, at(0));
+    step(&short, &mut state, admit(2), at(0));
+    assert_eq!(said(&short, &mut state, admit(3), 0), (false, 0, Some(1_000_000)));
+    assert_eq!(said(&short, &mut state, admit(3), 1_000_000), (true, 0, None));
+    assert!(said(&short, &mut state, renew(1), 9_999_999).0);
+}
+
+#[test]
+fn leases_begin_anew_under_a_rate_and_rates_under_leases() {
+    let (leases, rate) = (Quota::concurrency(2, seconds(60)).unwrap(), Quota::sliding_log(2, seconds(60)).unwrap());
+    let mut state = State::New;
+    step(&leases, &mut state, admit(1), at(0));
+    assert_eq!(state.rebase(&leases, &rate, at(0)), State::New);
+    let mut state = State::New;
+    step(&rate, &mut state, Op::Limit(Cost::ONE), at(0));
+    assert_eq!(state.rebase(&rate, &leases, at(0)), State::New);
+}
+
+#[test]
+fn an_operation_that_a_quota_does_not_take_is_denied_for_good() {
+    let cost = Cost::ONE;
+    let of_units = [Op::Limit(cost), Op::Reserve(cost), Op::Refund(cost)];
+    let of_leases = [admit(1), renew(1), release(1)];
+    for algorithm in Algorithm::ALL {
+        let quota = Quota::new(algorithm, 5, seconds(1)).unwrap();
+        let (own, others) = match algorithm {
+            Algorithm::Concurrency => (of_leases, of_units),
+            _ => (of_units, of_leases),
+        };
+        let mut state = State::New;
+        step(&quota, &mut state, own[0], at(0));
+        for op in others {
+            let before = state.clone();
+            let outcome = step(&quota, &mut state, op, at(1));
+            assert!(!quota.takes(op) && !outcome.changed && state == before, "{algorithm} {op:?}");
+            let decision = outcome.decision;
+            assert_eq!((decision.allowed(), decision.remaining(), decision.retry_after()), (false, 4, None));
+            assert_eq!(decision.reason(), Some(Reason::CostExceedsCapacity));
+        }
+        for op in own.into_iter().chain([Op::Check(cost), Op::Reset]) {
+            assert!(quota.takes(op), "{algorithm} {op:?}");
+        }
+    }
+}
+
+#[test]
+fn leases_give_room_back_after_a_burst() {
+    let quota = Quota::concurrency(100_000, seconds(1)).unwrap();
+    let mut state = State::New;
+    for n in 0..10_000 {
+        step(&quota, &mut state, admit(n), at(n));
+    }
+    let busy = state.heap_bytes();
+    assert!(busy <= 10_000 * 16 * 2, "{busy}");
+    step(&quota, &mut state, admit(0), at(10_000_000));
+    assert!(state.heap_bytes() * 100 < busy, "{} after {busy}", state.heap_bytes());
+}
+
+#[test]
+fn an_operation_stays_two_words() {
+    assert_eq!(size_of::<Op>(), 16);
 }

@@ -14,11 +14,22 @@ pub enum Algorithm {
     SlidingWindow,
     /// Exact over the trailing period.
     SlidingLog,
+    /// Leases in flight, each of which expires when it is not renewed.
+    Concurrency,
 }
 
 impl Algorithm {
     /// Every algorithm.
-    pub const ALL: [Algorithm; 4] =
+    pub const ALL: [Algorithm; 5] = [
+        Algorithm::TokenBucket,
+        Algorithm::FixedWindow,
+        Algorithm::SlidingWindow,
+        Algorithm::SlidingLog,
+        Algorithm::Concurrency,
+    ];
+
+    /// The algorithms that count units: all but [`Algorithm::Concurrency`].
+    pub const RATES: [Algorithm; 4] =
         [Algorithm::TokenBucket, Algorithm::FixedWindow, Algorithm::SlidingWindow, Algorithm::SlidingLog];
 
     /// The name in configs.
@@ -28,6 +39,7 @@ impl Algorithm {
             Algorithm::FixedWindow => "fixed_window",
             Algorithm::SlidingWindow => "sliding_window",
             Algorithm::SlidingLog => "sliding_log",
+            Algorithm::Concurrency => "concurrency",
         }
     }
 }

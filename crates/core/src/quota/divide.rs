@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use super::{MAX_PERIOD, MAX_SHARDS, Quota, QuotaError};
+use super::{Algorithm, MAX_PERIOD, MAX_SHARDS, Quota, QuotaError};
 
 impl Quota {
     /// This quota cut into `parts` whose numbers add up to the whole exactly: 10 over 3 is 4 + 3 + 3. No part may get
@@ -27,10 +27,14 @@ impl Quota {
     /// rounded down, and never less than 1.
     ///
     /// A rate that is less than 1 for each becomes 1 in a period that is as many times longer, up to [`MAX_PERIOD`].
-    /// Where the capacity is less than 1 for each, the replicas can admit one each at once, which is more than it.
+    /// Where the capacity is less than 1 for each, the replicas can admit one each at once, which is more than it. Leases
+    /// live as long as before, whatever their number.
     pub fn share(&self, replicas: NonZeroU32) -> Quota {
         let replicas = replicas.get();
-        let longer = u64::from(replicas.div_ceil(self.rate)).min(MAX_PERIOD.as_micros() as u64 / self.period);
+        let longer = match self.algorithm {
+            Algorithm::Concurrency => 1,
+            _ => u64::from(replicas.div_ceil(self.rate)).min(MAX_PERIOD.as_micros() as u64 / self.period),
+        };
         let share = Quota {
             rate: (self.rate / replicas).max(1),
             period: self.period * longer,
@@ -45,7 +49,7 @@ impl Quota {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Algorithm, MAX_COUNT, days, minutes, seconds};
+    use crate::{MAX_COUNT, days, minutes, seconds};
 
     #[test]
     fn no_part_gets_less_than_one() {
@@ -82,7 +86,7 @@ mod tests {
 
     #[test]
     fn shares_of_all_replicas_keep_to_the_rate() {
-        for algorithm in Algorithm::ALL {
+        for algorithm in Algorithm::RATES {
             for rate in [1, 2, 7, 10, MAX_COUNT] {
                 let whole = Quota::new(algorithm, rate, minutes(1)).unwrap();
                 for replicas in [1, 2, 3, 7, 10, 11, 500] {
@@ -112,5 +116,8 @@ mod tests {
         assert_eq!(share(whole, 15), (1, minutes(2), 1, Some(0)));
         let yearly = Quota::sliding_window(1, days(100)).unwrap().buckets(5).unwrap();
         assert_eq!(share(yearly, 50), (1, days(300), 1, None));
+        let leases = Quota::concurrency(10, minutes(1)).unwrap();
+        assert_eq!(share(leases, 3), (3, minutes(1), 3, None));
+        assert_eq!(share(leases, 15), (1, minutes(1), 1, None));
     }
 }

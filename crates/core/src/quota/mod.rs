@@ -8,6 +8,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
+use crate::Op;
 use crate::hash::mix;
 pub use algorithm::Algorithm;
 pub use error::QuotaError;
@@ -79,13 +80,23 @@ impl Quota {
         Self::new(Algorithm::SlidingLog, rate, period)
     }
 
-    /// A quota of any algorithm, with the defaults for what `rate` and `period` leave open.
+    /// At most `capacity` at once: leases, of which each expires `ttl` after it was admitted or last renewed.
+    ///
+    /// In [`Quota::parts`] the capacity is the rate, too, and `ttl` is the period.
+    pub fn concurrency(capacity: u64, ttl: Duration) -> Result<Self, QuotaError> {
+        Ok(Self::built(Algorithm::Concurrency, count("capacity", capacity)?, period_micros("ttl", ttl)?))
+    }
+
+    /// A quota of any algorithm, with the defaults for what `rate` and `period` leave open. For `concurrency` they are
+    /// the capacity and the time a lease lives.
     pub fn new(algorithm: Algorithm, rate: u64, period: Duration) -> Result<Self, QuotaError> {
-        let rate = count("rate", rate)?;
-        let period = micros("period", period)?;
-        if period < MIN_PERIOD.as_micros() as u64 || period > MAX_PERIOD.as_micros() as u64 {
-            return Err(QuotaError::new("period", span_text(period), "a time from 1ms to 366d"));
+        if algorithm == Algorithm::Concurrency {
+            return Self::concurrency(rate, period);
         }
+        Ok(Self::built(algorithm, count("rate", rate)?, period_micros("period", period)?))
+    }
+
+    fn built(algorithm: Algorithm, rate: u32, period: u64) -> Self {
         let quota = Quota {
             algorithm,
             rate,
@@ -99,14 +110,16 @@ impl Quota {
             whole: 0,
             tag: 0,
         };
-        Ok(quota.completed())
+        quota.completed()
     }
 
-    /// The same quota with another capacity: the most that can be had at once. For `token_bucket` and
-    /// `fixed_window`.
+    /// The same quota with another capacity: the most that can be had at once. For `token_bucket`, `fixed_window` and
+    /// `concurrency`.
     pub fn capacity(self, capacity: u64) -> Result<Self, QuotaError> {
-        self.uses("capacity", capacity, &[Algorithm::TokenBucket, Algorithm::FixedWindow])?;
-        Ok(Quota { capacity: count("capacity", capacity)?, ..self }.completed())
+        self.uses("capacity", capacity, &[Algorithm::TokenBucket, Algorithm::FixedWindow, Algorithm::Concurrency])?;
+        let capacity = count("capacity", capacity)?;
+        let rate = if self.algorithm == Algorithm::Concurrency { capacity } else { self.rate };
+        Ok(Quota { rate, capacity, ..self }.completed())
     }
 
     /// The same quota with its windows moved: they begin at `start` plus whole periods. For `fixed_window` and
@@ -132,8 +145,9 @@ impl Quota {
 
     /// The same quota with a bound on what reservations may take beyond the capacity.
     ///
-    /// Without one, the bound is [`MAX_COUNT`].
+    /// Without one, the bound is [`MAX_COUNT`]. For all that have reservations: not for `concurrency`.
     pub fn max_debt(self, max_debt: u64) -> Result<Self, QuotaError> {
+        self.uses("max_debt", max_debt, &Algorithm::RATES)?;
         match u32::try_from(max_debt) {
             Ok(max_debt) => Ok(Quota { max_debt: Some(max_debt), ..self }.completed()),
             Err(_) => Err(QuotaError::new("max_debt", max_debt, "a whole number from 0 to 4294967295")),
@@ -143,6 +157,20 @@ impl Quota {
     /// How it counts.
     pub const fn algorithm(&self) -> Algorithm {
         self.algorithm
+    }
+
+    /// Whether the algorithm has this operation: `limit`, `reserve` and `refund` are about units, `admit`, `renew` and
+    /// `release` about leases, and only `concurrency` has leases. Every algorithm has `check` and `reset`.
+    ///
+    /// Whoever takes requests from outside refuses those that a quota does not take.
+    #[inline]
+    pub const fn takes(&self, op: Op) -> bool {
+        let has_leases = matches!(self.algorithm, Algorithm::Concurrency);
+        match op {
+            Op::Limit(_) | Op::Reserve(_) | Op::Refund(_) => !has_leases,
+            Op::Admit(_) | Op::Renew(_) | Op::Release(_) => has_leases,
+            Op::Check(_) | Op::Reset => true,
+        }
     }
 
     /// Everything the quota was built from.
@@ -159,13 +187,15 @@ impl Quota {
         }
     }
 
-    /// In what time an empty quota is full. None when that is no whole number of microseconds.
+    /// In what time an empty quota is full. None when that is no whole number of microseconds, and for `concurrency`,
+    /// where it is up to those who hold leases.
     pub fn window(&self) -> Option<Duration> {
         let (rate, capacity, period) = (u128::from(self.rate), u128::from(self.capacity), u128::from(self.period));
         let micros = match self.algorithm {
             Algorithm::TokenBucket if (capacity * period).is_multiple_of(rate) => capacity * period / rate,
             Algorithm::TokenBucket => return None,
             Algorithm::FixedWindow => capacity.div_ceil(rate) * period,
+            Algorithm::Concurrency => return None,
             _ => period,
         };
         u64::try_from(micros).ok().map(Duration::from_micros)
@@ -304,6 +334,14 @@ fn micros(field: &'static str, span: Duration) -> Result<u64, QuotaError> {
     micros.ok_or_else(|| QuotaError::new(field, format!("{span:?}"), "a whole number of microseconds"))
 }
 
+fn period_micros(field: &'static str, span: Duration) -> Result<u64, QuotaError> {
+    let period = micros(field, span)?;
+    if period < MIN_PERIOD.as_micros() as u64 || period > MAX_PERIOD.as_micros() as u64 {
+        return Err(QuotaError::new(field, span_text(period), "a time from 1ms to 366d"));
+    }
+    Ok(period)
+}
+
 fn span_text(micros: u64) -> String {
     format!("{:?}", Duration::from_micros(micros))
 }
@@ -325,6 +363,7 @@ mod tests {
         let bucket = || Quota::token_bucket(10, seconds(1)).unwrap();
         let window = || Quota::sliding_window(10, seconds(1)).unwrap();
         let log = || Quota::sliding_log(10, seconds(1)).unwrap();
+        let leases = || Quota::concurrency(10, seconds(1)).unwrap();
         let cases = [
             (
                 Quota::token_bucket(0, seconds(1)),
@@ -339,7 +378,7 @@ mod tests {
             (bucket().capacity(0), "capacity 0 is not"),
             (
                 log().capacity(20),
-                "expected no capacity, which sliding_log does not use (token_bucket or fixed_window does)",
+                "expected no capacity, which sliding_log does not use (token_bucket or fixed_window or concurrency does)",
             ),
             (window().capacity(20), "which sliding_window does not use"),
             (bucket().start(seconds(1)), "start 1s is not accepted: expected no start"),
@@ -348,6 +387,11 @@ mod tests {
             (window().buckets(65), "expected a whole number from 1 to 64"),
             (window().buckets(3), "expected a number that divides the period of 1000000 microseconds"),
             (bucket().max_debt(1 << 32), "max_debt 4294967296 is not"),
+            (Quota::concurrency(0, seconds(1)), "capacity 0 is not accepted: expected a whole number from 1 to"),
+            (Quota::concurrency(1, days(367)), "ttl 31708800s is not accepted: expected a time from 1ms to 366d"),
+            (leases().start(seconds(1)), "expected no start, which concurrency does not use"),
+            (leases().buckets(2), "expected no buckets, which concurrency does not use"),
+            (leases().max_debt(2), "expected no max_debt, which concurrency does not use"),
         ];
         for (result, message) in cases {
             let error = result.expect_err(message).to_string();
@@ -384,6 +428,7 @@ mod tests {
         );
         assert_eq!(window(Quota::sliding_window(5, micros(1_500_001))), Some(micros(1_500_001)));
         assert_eq!(window(Quota::sliding_log(5, days(1))), Some(days(1)));
+        assert_eq!(window(Quota::concurrency(5, days(1))), None);
         // Longer than microseconds of 64 bits can say.
         assert_eq!(window(Quota::token_bucket(1, MAX_PERIOD).and_then(|quota| quota.capacity(MAX_COUNT))), None);
     }

@@ -82,6 +82,10 @@ pub struct Capabilities {
 /// [rebased](crate::State::rebase) first. `check` and a denied request write nothing. A key that is as good as new
 /// is the same as no key: a store may forget it, and must in the end, so that idle keys cost nothing.
 ///
+/// Leases and units do not mix: a key that goes from `concurrency` to a rate, or back, begins anew. There is one corner in
+/// which stores may differ: one that keeps the leases of a key apart from what a rate has used finds either as it was when
+/// the key comes back to it, where another has forgotten it.
+///
 /// # Errors
 ///
 /// A denial is a decision. An error means that nobody knows what was decided, and says whether trying again can

@@ -114,10 +114,11 @@ Examples:
 A line of a trace:
   {\"at_ms\":0,\"op\":\"limit\",\"limit\":\"api\",\"key\":\"u1\",\"cost\":1}
     at_ms   when, in milliseconds; the trace has its own time, so a run is the same every time
-    op      limit, check, reserve, refund or reset
+    op      limit, check, reserve, refund or reset; admit, renew or release of a concurrency limit
     limit   a name from the config
     key     a text, a list of texts, or null for everybody together; at most 4 KiB
     cost    a whole number, at least 1; may be left out, and is 1 then
+    lease   for admit, renew and release: 16 lower-case hexadecimal digits of the trace's choice
 
 A line of the output, one for each line of the trace, in order:
   {\"allowed\":true,\"limit\":5,\"remaining\":4,\"retry_after_ms\":null,\"reset_after_ms\":60000,\"reason\":null}

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use tidegate::Lease;
 
 /// What is asked of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,39 +13,84 @@ pub(crate) enum Op {
     Reserve,
     Refund,
     Reset,
+    Admit(Lease),
+    Renew(Lease),
+    Release(Lease),
 }
 
 impl Op {
     /// Whether it asks to take: what is counted, logged and shown.
     pub(crate) fn takes(self) -> bool {
-        matches!(self, Op::Limit | Op::Reserve)
+        matches!(self, Op::Limit | Op::Reserve | Op::Admit(_))
     }
 }
 
-impl<'de> Deserialize<'de> for Op {
+/// The name of an operation, which for some is all there is to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OpName {
+    Limit,
+    Check,
+    Reserve,
+    Refund,
+    Reset,
+    Admit,
+    Renew,
+    Release,
+}
+
+const NAMES: [(&str, OpName); 8] = [
+    ("limit", OpName::Limit),
+    ("check", OpName::Check),
+    ("reserve", OpName::Reserve),
+    ("refund", OpName::Refund),
+    ("reset", OpName::Reset),
+    ("admit", OpName::Admit),
+    ("renew", OpName::Renew),
+    ("release", OpName::Release),
+];
+
+const EXPECTED: &str = "limit, check, reserve, refund, reset, admit, renew or release";
+
+impl OpName {
+    /// The operation, on the lease that was told beside it; or what is wrong with that.
+    pub(crate) fn on(self, lease: Option<Lease>) -> Result<Op, String> {
+        let (name, _) = NAMES.iter().find(|(_, op)| *op == self).expect("every operation has a name");
+        let needed = || lease.ok_or_else(|| format!("lease: missing, expected the lease to {name}"));
+        let op = match self {
+            OpName::Admit => return needed().map(Op::Admit),
+            OpName::Renew => return needed().map(Op::Renew),
+            OpName::Release => return needed().map(Op::Release),
+            OpName::Limit => Op::Limit,
+            OpName::Check => Op::Check,
+            OpName::Reserve => Op::Reserve,
+            OpName::Refund => Op::Refund,
+            OpName::Reset => Op::Reset,
+        };
+        match lease {
+            Some(lease) => Err(format!("lease: found {lease}, expected none beside {name}")),
+            None => Ok(op),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for OpName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(OpVisitor)
+        deserializer.deserialize_str(NameVisitor)
     }
 }
 
 /// Only a text is an operation; what serde derives would take an object too.
-struct OpVisitor;
+struct NameVisitor;
 
-impl Visitor<'_> for OpVisitor {
-    type Value = Op;
+impl Visitor<'_> for NameVisitor {
+    type Value = OpName;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("limit, check, reserve, refund or reset for `op`")
+        write!(f, "{EXPECTED} for `op`")
     }
 
-    fn visit_str<E: Error>(self, found: &str) -> Result<Op, E> {
-        match found {
-            "limit" => Ok(Op::Limit),
-            "check" => Ok(Op::Check),
-            "reserve" => Ok(Op::Reserve),
-            "refund" => Ok(Op::Refund),
-            "reset" => Ok(Op::Reset),
-            _ => Err(E::custom(format_args!("op: found {found:?}, expected limit, check, reserve, refund or reset"))),
-        }
+    fn visit_str<E: Error>(self, found: &str) -> Result<OpName, E> {
+        let known = NAMES.iter().find(|(name, _)| *name == found).map(|(_, op)| *op);
+        known.ok_or_else(|| E::custom(format_args!("op: found {found:?}, expected {EXPECTED}")))
     }
 }

@@ -33,6 +33,9 @@ impl<'a> Ask<'a> {
             Op::Reserve => limiter.reserve(name, key),
             Op::Refund => limiter.refund(name, key),
             Op::Reset => limiter.reset(name, key),
+            Op::Admit(lease) => limiter.admit(name, key).lease(lease).into(),
+            Op::Renew(lease) => limiter.renew(name, key, lease),
+            Op::Release(lease) => limiter.release(name, key, lease),
         };
         let call = call.cost(self.cost);
         match self.quota {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::error::Category;
 
-use crate::json::{Cost, Key, MAX_KEY, Millis, Op};
+use crate::json::{Cost, Key, Lease, MAX_KEY, Millis, Op, OpName};
 
 const EXAMPLE: &str = r#"{"at_ms":0,"op":"limit","limit":"api","key":"u1","cost":1}"#;
 
@@ -14,13 +14,14 @@ const EXAMPLE: &str = r#"{"at_ms":0,"op":"limit","limit":"api","key":"u1","cost"
 #[serde(deny_unknown_fields, expecting = "an object")]
 pub(super) struct Event<'a> {
     pub(super) at_ms: Millis,
-    pub(super) op: Op,
+    op: OpName,
     #[serde(borrow)]
     pub(super) limit: Cow<'a, str>,
     #[serde(borrow)]
     pub(super) key: Key<'a>,
     #[serde(default)]
     pub(super) cost: Cost,
+    lease: Option<Lease>,
 }
 
 /// In which column something is wrong, when that is known, and what.
@@ -35,6 +36,11 @@ impl<'a> Event<'a> {
             return Err((None, format!("key: found {found} bytes, expected at most {MAX_KEY}")));
         }
         Ok(event)
+    }
+
+    /// What is asked.
+    pub(super) fn op(&self) -> Result<Op, Wrong> {
+        self.op.on(self.lease.map(|lease| lease.0)).map_err(|message| (None, message))
     }
 }
 

@@ -106,10 +106,11 @@ impl Replay {
 
     fn decide_ours(&mut self, line: &[u8]) -> Result<Reply, Wrong> {
         let event = Event::parse(line)?;
+        let op = event.op()?;
         self.time.set(event.at_ms);
-        let ask = Ask { op: event.op, limit: &event.limit, key: event.key.as_key(), cost: event.cost.0, quota: None };
+        let ask = Ask { op, limit: &event.limit, key: event.key.as_key(), cost: event.cost.0, quota: None };
         let decision = answer(ask.to(&self.limiter)).map_err(told)?;
-        self.tally.count(&event.limit, event.op, &decision);
+        self.tally.count(&event.limit, op, &decision);
         Ok(Reply::from(&decision))
     }
 

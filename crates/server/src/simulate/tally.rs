@@ -27,8 +27,20 @@ const REASONS: [Reason; 5] =
     [Reason::Rate, Reason::Deny, Reason::CostExceedsCapacity, Reason::Concurrency, Reason::Store];
 
 /// Operations that are counted, but are neither allowed nor denied in the summary.
-const OTHERS: [(Op, &str); 4] =
-    [(Op::Check, "check"), (Op::Reserve, "reserve"), (Op::Refund, "refund"), (Op::Reset, "reset")];
+const OTHERS: [&str; 6] = ["check", "reserve", "refund", "reset", "renew", "release"];
+
+/// Which of [`OTHERS`] it is, if it is one.
+fn other(op: Op) -> Option<usize> {
+    match op {
+        Op::Limit | Op::Admit(_) => None,
+        Op::Check => Some(0),
+        Op::Reserve => Some(1),
+        Op::Refund => Some(2),
+        Op::Reset => Some(3),
+        Op::Renew(_) => Some(4),
+        Op::Release(_) => Some(5),
+    }
+}
 
 impl Tally {
     pub(super) fn new(limits: impl IntoIterator<Item = (String, Limit)>) -> Self {
@@ -46,9 +58,8 @@ impl Tally {
 
     pub(super) fn count(&mut self, limit: &str, op: Op, decision: &Decision) {
         let Some(counts) = self.index.get(limit).map(|index| &mut self.limits[*index]) else { return };
-        if op != Op::Limit {
-            let at = OTHERS.iter().position(|(other, _)| *other == op);
-            counts.others[at.expect("every operation but `limit` is there")] += 1;
+        if let Some(other) = other(op) {
+            counts.others[other] += 1;
             return;
         }
         counts.allowed += u64::from(decision.allowed());
@@ -72,7 +83,7 @@ impl Counts {
             (true, false) => vec![format!("shadow: would have denied {}: {reasons}", self.denied.iter().sum::<u64>())],
         };
         let others = OTHERS.iter().zip(self.others).filter(|(_, count)| *count > 0);
-        notes.extend(others.map(|((_, name), count)| format!("{name} x{count}")));
+        notes.extend(others.map(|(name, count)| format!("{name} x{count}")));
         notes.join("; ")
     }
 }

@@ -3,7 +3,8 @@ use crate::{GOOD, api, file, run, simulate};
 const LIKE: &str = r#"expected a line such as {"at_ms":0,"op":"limit","limit":"api","key":"u1","cost":1}"#;
 const COST: &str = "expected a whole number from 1 to 18446744073709551615";
 const KEY: &str = "expected a text, a list of texts or null for `key`";
-const OPS: &str = "expected limit, check, reserve, refund or reset";
+const OPS: &str = "expected limit, check, reserve, refund, reset, admit, renew or release";
+const LEASE: &str = "expected 16 lower-case hexadecimal digits";
 const MILLIS: &str = "expected a whole number of milliseconds from 0 to 9007199254740";
 
 /// Every bad line comes third, after a good one and a blank one.
@@ -48,7 +49,7 @@ fn a_bad_line_is_told_with_its_number_and_what_is_accepted() {
         // The column counts characters.
         (
             with("\"key\":\"é\",\"who\":1"),
-            "3:53: unknown field `who`, expected one of `at_ms`, `op`, `limit`, `key`, `cost`".to_owned(),
+            "3:53: unknown field `who`, expected one of `at_ms`, `op`, `limit`, `key`, `cost`, `lease`".to_owned(),
         ),
         (with("\"key\":\"u1\",\"key\":\"u2\""), format!("3:54: duplicate field `key`, {LIKE}")),
         (GOOD.replace("\"op\":\"limit\",", ""), format!("3:36: missing field `op`, {LIKE}")),
@@ -56,6 +57,22 @@ fn a_bad_line_is_told_with_its_number_and_what_is_accepted() {
         (
             GOOD.replace("\"op\":\"limit\"", "\"op\":{\"limit\":null}"),
             format!("3:16: invalid type: map, {OPS} for `op`"),
+        ),
+        (
+            GOOD.replace("\"op\":\"limit\"", "\"op\":\"admit\""),
+            "3: lease: missing, expected the lease to admit".to_owned(),
+        ),
+        (
+            with("\"key\":\"u1\",\"lease\":\"00000000000000ff\""),
+            "3: lease: found 00000000000000ff, expected none beside limit".to_owned(),
+        ),
+        (with("\"key\":\"u1\",\"lease\":\"FF\""), format!("3:61: lease: found \"FF\", {LEASE}")),
+        (with("\"key\":\"u1\",\"lease\":255"), format!("3:60: invalid type: integer `255`, {LEASE} for `lease`")),
+        (
+            GOOD.replace("\"op\":\"limit\"", "\"op\":\"renew\",\"lease\":\"00000000000000ff\""),
+            "3: limit \"api\" cannot do that: it counts units, and has no leases: `admit`, `renew` and `release` are for \
+             `concurrency`"
+                .to_owned(),
         ),
         (GOOD.replace("\"at_ms\":0", "\"at_ms\":-1"), format!("3:11: at_ms: found -1, {MILLIS}")),
         (GOOD.replace("\"at_ms\":0", "\"at_ms\":0.5"), format!("3:12: at_ms: found 0.5, {MILLIS}")),

@@ -42,7 +42,7 @@ fn everything_that_is_wrong_is_told_and_the_exit_code_is_1() {
     let bad = file("bad.toml", "[limits.api]\nalgoritm = \"token_bucket\"\nrate = 0\nperiod = \"1m\"\n");
     let ran = run(&["check", &bad, &good, "/nonexistent/limits.toml"]);
     assert_eq!((ran.code, ran.stdout), (1, format!("{good}: ok, 1 limit\n")));
-    let algorithms = r#"one of "token_bucket", "fixed_window", "sliding_window", "sliding_log""#;
+    let algorithms = r#"one of "token_bucket", "fixed_window", "sliding_window", "sliding_log", "concurrency""#;
     let expected = format!(
         "{bad}:1:9: limits.api.algorithm: missing, expected {algorithms}\n\
          {bad}:2:1: limits.api.algoritm: unknown field, did you mean `algorithm`?\n\

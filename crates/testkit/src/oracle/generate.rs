@@ -1,13 +1,17 @@
 //! Traces from a seed.
 
-use tidegate_core::{Algorithm, Cost, DecisionParts, MAX_COUNT, Op, Quota, QuotaError};
+use tidegate_core::{Algorithm, Cost, DecisionParts, Lease, MAX_COUNT, MAX_PERIOD, Op, Quota, QuotaError};
 
 use super::trace::{Ask, Step};
 use super::{Model, Trace, random_quota};
 use crate::Random;
 
-/// 2^53: the last microsecond that a store whose numbers are doubles can tell from the next.
-const END_OF_TIME: u64 = 1 << 53;
+/// 2^53 is the last microsecond that a store whose numbers are doubles can tell from the next, and a lease expires later
+/// than it is admitted.
+const END_OF_TIME: u64 = (1 << 53) - MAX_PERIOD.as_micros() as u64;
+
+/// The leases of a trace: few, so that they are met again, and with halves in common.
+const LEASES: [u64; 8] = [0, 1, 1 << 32, 1 << 32 | 1, 7 << 32 | 1, 7 << 32 | 9, u64::MAX, 0x0123_4567_89ab_cdef];
 
 impl Trace {
     /// The trace of `steps` calls that belongs to `seed`: the same every time.
@@ -37,21 +41,31 @@ fn tiers(random: &mut Random) -> Vec<Quota> {
             1 => at_another_rate(random, &first).unwrap_or(first),
             _ => random_quota(random),
         };
+        // A store may keep the leases of a key apart from what a rate has used.
+        let tier = if has_leases(&tier) == has_leases(&first) { tier } else { first };
         tiers.push(tier);
     }
     tiers
 }
 
-/// The same algorithm, period, start and buckets.
+/// The same algorithm, start and buckets; the same period, too, but for leases.
 fn at_another_rate(random: &mut Random, quota: &Quota) -> Result<Quota, QuotaError> {
     let parts = quota.parts();
     let rate = random.between(1, (u64::from(parts.rate) * 2).min(MAX_COUNT));
-    let other = Quota::new(parts.algorithm, rate, parts.period)?;
+    let period = match parts.algorithm {
+        Algorithm::Concurrency => random.pick(&[parts.period, parts.period / 3, parts.period * 2]),
+        _ => parts.period,
+    };
+    let other = Quota::new(parts.algorithm, rate, period)?;
     match parts.algorithm {
         Algorithm::FixedWindow => other.start(parts.start),
         Algorithm::SlidingWindow => other.start(parts.start)?.buckets(parts.buckets.into()),
         _ => Ok(other),
     }
+}
+
+fn has_leases(quota: &Quota) -> bool {
+    quota.algorithm() == Algorithm::Concurrency
 }
 
 struct Generator {
@@ -68,7 +82,7 @@ impl Generator {
     fn step(&mut self) -> (Step, Vec<DecisionParts>) {
         let at = self.time();
         let step = match self.random.below(6) {
-            0 => Step { at, all: true, asks: self.batch() },
+            0 if self.limits.iter().any(|tiers| !has_leases(&tiers[0])) => Step { at, all: true, asks: self.batch() },
             _ => Step { at, all: false, asks: vec![self.ask()] },
         };
         self.now = at;
@@ -107,20 +121,40 @@ impl Generator {
     fn ask(&mut self) -> Ask {
         let (limit, key, quota) = self.place();
         let cost = self.cost(&quota);
-        let op = match self.random.below(16) {
+        // Now and then what the quota does not have.
+        let is_about_leases = has_leases(&quota) != self.random.one_in(32);
+        let op = if is_about_leases { self.op_on_leases(cost) } else { self.op_on_units(cost) };
+        Ask { limit, key, quota, op }
+    }
+
+    fn op_on_units(&mut self, cost: Cost) -> Op {
+        match self.random.below(16) {
             0..=7 => Op::Limit(cost),
             8..=10 => Op::Check(cost),
             11..=12 => Op::Reserve(cost),
             13..=14 => Op::Refund(cost),
             _ => Op::Reset,
-        };
-        Ask { limit, key, quota, op }
+        }
+    }
+
+    fn op_on_leases(&mut self, cost: Cost) -> Op {
+        let lease = Lease::from_bits(self.random.pick(&LEASES));
+        match self.random.below(16) {
+            0..=7 => Op::Admit(lease),
+            8..=10 => Op::Renew(lease),
+            11..=13 => Op::Release(lease),
+            14 => Op::Check(cost),
+            _ => Op::Reset,
+        }
     }
 
     fn batch(&mut self) -> Vec<Ask> {
         let mut asks: Vec<Ask> = Vec::new();
         for _ in 0..self.random.between(1, 4) {
             let (limit, key, mut quota) = self.place();
+            if has_leases(&quota) {
+                continue;
+            }
             // One key under two quotas in one batch means nothing.
             if let Some(known) = asks.iter().find(|ask| ask.place() == (limit, key)) {
                 quota = known.quota;

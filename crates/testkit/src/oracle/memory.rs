@@ -7,6 +7,8 @@ use num_rational::BigRational;
 use num_traits::{One, Signed, Zero};
 use tidegate_core::{Algorithm, Quota};
 
+use super::held::Held;
+
 /// The numbers of a quota, as the model uses them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rule {
@@ -15,7 +17,8 @@ pub(super) struct Rule {
     pub(super) capacity: i128,
     /// How far beyond the capacity a reservation may go.
     pub(super) debt: i128,
-    period: i128,
+    /// Or how long a lease lives.
+    pub(super) period: i128,
     start: i128,
     buckets: i128,
 }
@@ -55,6 +58,8 @@ pub(super) enum Memory {
     Buckets(BTreeMap<i128, i128>),
     /// What was taken when, oldest first.
     Events(Vec<(i128, i128)>),
+    /// Who holds a place.
+    Leases(Held),
 }
 
 pub(super) fn whole(number: i128) -> BigRational {
@@ -70,6 +75,8 @@ impl Memory {
             Algorithm::SlidingWindow => {
                 Memory::Buckets(BTreeMap::from([(rule.window(at, rule.bucket_length()), used)]))
             }
+            // Units of a rate are no leases.
+            Algorithm::Concurrency => Memory::Leases(Held::default()),
             _ => Memory::Events(vec![(at, used)]),
         }
     }
@@ -93,6 +100,7 @@ impl Memory {
             Memory::Events(events) => {
                 Memory::Events(events.iter().copied().filter(|(then, _)| *then > at - rule.period).collect())
             }
+            Memory::Leases(held) => Memory::Leases(held.at(at)),
         }
     }
 
@@ -106,6 +114,7 @@ impl Memory {
                 buckets.iter().map(counted).fold(BigRational::zero(), |sum, counted| sum + counted)
             }
             Memory::Events(events) => whole(events.iter().map(|(_, units)| units).sum()),
+            Memory::Leases(held) => whole(held.count()),
         }
     }
 
@@ -116,6 +125,7 @@ impl Memory {
             Memory::Grants(left) => *left -= units,
             Memory::Buckets(buckets) => *buckets.entry(rule.window(at, rule.bucket_length())).or_default() += units,
             Memory::Events(events) => events.push((at, units)),
+            Memory::Leases(_) => unreachable!("units are not taken from leases"),
         }
     }
 
@@ -132,6 +142,8 @@ impl Memory {
                 newest_first(events.iter_mut().rev().map(|(_, units)| units), units);
                 events.retain(|(_, units)| *units > 0);
             }
+            // Only a reset does.
+            Memory::Leases(held) => *held = Held::default(),
         }
     }
 
@@ -149,7 +161,9 @@ impl Memory {
                 Memory::Tokens(whole(to.capacity) - missing)
             }
             (Memory::Buckets(_), Algorithm::SlidingWindow) if same_buckets => self.clone(),
-            (Memory::Events(_), Algorithm::SlidingLog) => self.clone(),
+            (Memory::Events(_), Algorithm::SlidingLog) | (Memory::Leases(_), Algorithm::Concurrency) => self.clone(),
+            // Nor are leases units of a rate.
+            (Memory::Leases(_), _) => Memory::with_used(to, 0, last).at(to, last, last),
             _ => Memory::with_used(to, integer(&self.used(from, last).ceil()), last),
         }
     }

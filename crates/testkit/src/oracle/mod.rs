@@ -15,6 +15,7 @@
 mod beside;
 mod bound;
 mod generate;
+mod held;
 mod memory;
 mod model;
 mod quotas;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use num_rational::BigRational;
 use num_traits::Zero;
-use tidegate_core::{DecisionParts, Op, Quota, Reason};
+use tidegate_core::{Algorithm, DecisionParts, Lease, Op, Quota, Reason};
 
 use super::memory::{Memory, Rule, integer, whole};
 use super::search::first;
@@ -80,12 +80,22 @@ impl Key {
 
     /// What comes of `op` at `now`, and the key afterwards when it is written.
     fn apply(&self, op: Op, now: i128) -> (DecisionParts, Option<Key>) {
+        let is_about_leases = matches!(op, Op::Admit(_) | Op::Renew(_) | Op::Release(_));
+        let has_leases = self.rule.algorithm == Algorithm::Concurrency;
+        if is_about_leases != has_leases && !matches!(op, Op::Check(_) | Op::Reset) {
+            return (self.decision(now, None, Some(Reason::CostExceedsCapacity)), None);
+        }
         match op {
             Op::Limit(cost) => self.take(cost.get().into(), 0, true, now),
             Op::Check(cost) => self.take(cost.get().into(), 0, false, now),
             Op::Reserve(cost) => self.take(cost.get().into(), self.rule.debt, true, now),
             Op::Refund(cost) => self.give_back(cost.get().into(), now),
             Op::Reset => self.give_back(i128::MAX >> 1, now),
+            Op::Admit(lease) if self.holds(lease, now) || self.admits(1, 0, now) => self.hold(lease, now),
+            Op::Admit(_) => self.take(1, 0, false, now),
+            Op::Renew(lease) if self.holds(lease, now) => self.hold(lease, now),
+            Op::Release(lease) if self.holds(lease, now) => self.let_go(lease, now),
+            Op::Renew(_) | Op::Release(_) => (self.decision(now, None, Some(Reason::Concurrency)), None),
         }
     }
 
@@ -95,7 +105,9 @@ impl Key {
         }
         if !self.admits(units, debt, now) {
             let retry = self.wait(now, |t| self.admits(units, debt, t));
-            return (self.decision(now, Some(retry), Some(Reason::Rate)), None);
+            let is_full = self.rule.algorithm == Algorithm::Concurrency;
+            let reason = if is_full { Reason::Concurrency } else { Reason::Rate };
+            return (self.decision(now, Some(retry), Some(reason)), None);
         }
         if !write {
             return (self.decision(now, None, None), None);
@@ -104,6 +116,32 @@ impl Key {
         // Only a reservation can go into debt, and the work may start when that has cleared.
         let cleared = (!key.admits(0, 0, now)).then(|| key.wait(now, |t| key.admits(0, 0, t)));
         (key.decision(now, cleared, None), Some(key))
+    }
+
+    /// Whether a place is held under that lease at `t`.
+    fn holds(&self, lease: Lease, t: i128) -> bool {
+        match self.memory.at(&self.rule, self.last, t.max(self.last)) {
+            Memory::Leases(held) => held.holds(lease),
+            _ => false,
+        }
+    }
+
+    fn hold(&self, lease: Lease, now: i128) -> (DecisionParts, Option<Key>) {
+        let key = self.changed(now, |memory, rule, at| {
+            if let Memory::Leases(held) = memory {
+                held.hold(lease, at + rule.period);
+            }
+        });
+        (key.decision(now, None, None), Some(key))
+    }
+
+    fn let_go(&self, lease: Lease, now: i128) -> (DecisionParts, Option<Key>) {
+        let key = self.changed(now, |memory, _, _| {
+            if let Memory::Leases(held) = memory {
+                held.release(lease);
+            }
+        });
+        (key.decision(now, None, None), Some(key))
     }
 
     fn give_back(&self, units: i128, now: i128) -> (DecisionParts, Option<Key>) {

@@ -19,6 +19,8 @@ pub fn random_quota(random: &mut Random) -> Quota {
             (rate, random.pick(&ends).as_micros() as u64)
         }
     };
+    // Few enough to be in flight in a short trace, but for a seldom one.
+    let rate = if algorithm == Algorithm::Concurrency && rate != MAX_COUNT { 1 + rate % 5 } else { rate };
     let quota = Quota::new(algorithm, rate, Duration::from_micros(period)).expect("numbers within the bounds");
     with_options(random, quota, rate, period).expect("options the algorithm uses, within the bounds")
 }
@@ -47,6 +49,9 @@ fn with_options(
         let divides = |buckets: &u64| period.is_multiple_of(*buckets);
         let buckets: Vec<u64> = [1, 2, 3, 5, 10, 60, 64].into_iter().filter(divides).collect();
         quota = quota.buckets(random.pick(&buckets))?;
+    }
+    if quota.algorithm() == Algorithm::Concurrency {
+        return Ok(quota);
     }
     match random.below(4) {
         0 => quota.max_debt(random.between(0, 10)),

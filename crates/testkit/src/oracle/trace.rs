@@ -29,7 +29,7 @@ impl Ask {
     pub(super) fn units(&self) -> u64 {
         match self.op {
             Op::Limit(cost) | Op::Check(cost) | Op::Reserve(cost) | Op::Refund(cost) => cost.get(),
-            Op::Reset => Cost::ONE.get(),
+            Op::Reset | Op::Admit(_) | Op::Renew(_) | Op::Release(_) => Cost::ONE.get(),
         }
     }
 }

@@ -80,13 +80,17 @@ impl Owned {
 
     /// Takes by the store's own clock, and says whether it was allowed.
     pub(super) async fn limit<S: Store>(&self, store: &S, units: u64) -> bool {
-        let decision = store.apply(&self.request(Op::Limit(cost(units)))).await;
-        decision.unwrap_or_else(|error| panic!("{:?}: the store failed: {error}", self.scope)).allowed()
+        self.apply(store, Op::Limit(cost(units))).await
     }
 
     /// Looks by the store's own clock, and says whether it would be allowed.
     pub(super) async fn check<S: Store>(&self, store: &S, units: u64) -> bool {
-        let decision = store.apply(&self.request(Op::Check(cost(units)))).await;
+        self.apply(store, Op::Check(cost(units))).await
+    }
+
+    /// Any operation by the store's own clock; says whether it was allowed.
+    pub(super) async fn apply<S: Store>(&self, store: &S, op: Op) -> bool {
+        let decision = store.apply(&self.request(op)).await;
         decision.unwrap_or_else(|error| panic!("{:?}: the store failed: {error}", self.scope)).allowed()
     }
 }

@@ -4,7 +4,7 @@
 //! says under which quota, at which step, what was expected and what came. A case that is about something the store
 //! does not claim says so with [`Applicability::NotApplicable`].
 //!
-//! Cases pass their own time in, but for those about concurrency and about `apply_now`, `apply` and `apply_each`
+//! Cases pass their own time in, but for those about many callers at once and about `apply_now`, `apply` and `apply_each`
 //! themselves: they run on the store's clock, with periods so long that nothing refills. The cases about forgetting
 //! count the keys of the whole store, so they need one that no other test uses at the same time.
 
@@ -16,6 +16,7 @@ mod deciding;
 mod forgetting;
 mod honesty;
 mod isolation;
+mod leases;
 mod numbers;
 mod operations;
 mod peers;
@@ -41,6 +42,13 @@ pub use forgetting::{busy_keys_are_not_forgotten, forgetting_changes_no_decision
 pub use honesty::{next_after_is_honest, reset_after_is_honest, retry_after_is_honest};
 pub use isolation::{
     equal_scopes_share, keys_do_not_meet, limits_do_not_meet, prefixes_do_not_meet, tricky_keys_stay_distinct,
+};
+pub use leases::{
+    admitting_twice_takes_one_place, between_leases_and_a_rate_a_key_begins_anew, changed_quotas_keep_leases,
+    idle_leases_are_forgotten, late_release_changes_nothing, lease_expires_at_its_time, leases_and_units_do_not_mix,
+    leases_of_keys_do_not_meet, leases_on_a_clock_that_goes_back, leases_up_to_the_capacity,
+    leases_with_alike_ids_are_different, looking_at_leases_writes_nothing, no_more_leases_than_the_capacity,
+    releasing_twice_frees_one_place, renewing_extends_a_lease, reset_forgets_leases,
 };
 pub use numbers::{fractional_rates_are_exact, very_large_numbers, very_small_numbers};
 pub use operations::{
@@ -147,6 +155,22 @@ macro_rules! __with_cases {
             burst_of_one_limits
             no_more_than_the_burst_after_idle
             check_then_add_does_not_over_admit
+            leases_up_to_the_capacity
+            lease_expires_at_its_time
+            renewing_extends_a_lease
+            late_release_changes_nothing
+            releasing_twice_frees_one_place
+            admitting_twice_takes_one_place
+            looking_at_leases_writes_nothing
+            reset_forgets_leases
+            changed_quotas_keep_leases
+            between_leases_and_a_rate_a_key_begins_anew
+            leases_of_keys_do_not_meet
+            leases_with_alike_ids_are_different
+            leases_on_a_clock_that_goes_back
+            idle_leases_are_forgotten
+            no_more_leases_than_the_capacity
+            leases_and_units_do_not_mix
         }
     };
 }

@@ -46,6 +46,15 @@ fn every_flaw_is_caught_by_the_case_that_names_it() {
         (Flaw::RefundsBeyondCapacity, "refund_gives_back"),
         (Flaw::LimitsDebtAway, "reserve_goes_into_debt"),
         (Flaw::LosesLargeNumbers, "very_large_numbers"),
+        (Flaw::RenewsWhatIsGone, "renewing_extends_a_lease"),
+        (Flaw::TakesHoldersForOthers, "admitting_twice_takes_one_place"),
+        (Flaw::ReleasesEverything, "releasing_twice_frees_one_place"),
+        (Flaw::ReleasesEverything, "late_release_changes_nothing"),
+        (Flaw::LosesHalfOfALease, "leases_with_alike_ids_are_different"),
+        (Flaw::ForgivesOnQuotaChange, "changed_quotas_keep_leases"),
+        (Flaw::NeverForgets, "idle_leases_are_forgotten"),
+        (Flaw::ChecksThenAdds, "no_more_leases_than_the_capacity"),
+        (Flaw::MovesTimeBack, "leases_on_a_clock_that_goes_back"),
     ];
     for (flaw, case) in caught_by {
         let message = failure(BrokenStore::new(flaw), case);
@@ -70,8 +79,17 @@ fn what_a_store_does_not_claim_is_listed_and_not_passed() {
 
 #[test]
 fn the_oracle_catches_flaws_and_shortens_the_history() {
-    for flaw in [Flaw::RetriesEarly, Flaw::MovesTimeBack, Flaw::WritesOnDenial, Flaw::ForgivesOnQuotaChange] {
-        let mismatch = (0..50)
+    let flaws = [
+        Flaw::RetriesEarly,
+        Flaw::MovesTimeBack,
+        Flaw::WritesOnDenial,
+        Flaw::ForgivesOnQuotaChange,
+        Flaw::RenewsWhatIsGone,
+        Flaw::TakesHoldersForOthers,
+        Flaw::LosesHalfOfALease,
+    ];
+    for flaw in flaws {
+        let mismatch = (0..200)
             .find_map(|seed| block_on(oracle::run(&Subject::new(BrokenStore::new(flaw)), seed, 40)).err())
             .unwrap_or_else(|| panic!("{flaw:?} is not found"));
         let text = mismatch.to_string();

@@ -1,12 +1,13 @@
 //! A store with one flaw.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use tidegate_core::{
-    All, Capabilities, Cost, Decision, Entry, Op, Quota, Request, State, Store, StoreError, StoreErrorKind, Testing,
-    Timestamp, step, step_all,
+    All, Capabilities, Cost, Decision, Entry, Lease, Leases, Op, Quota, Request, State, Store, StoreError,
+    StoreErrorKind, Testing, Timestamp, step, step_all,
 };
 
 /// What is wrong with a [`BrokenStore`].
@@ -34,6 +35,10 @@ pub(crate) enum Flaw {
     RefundsBeyondCapacity,
     LimitsDebtAway,
     LosesLargeNumbers,
+    RenewsWhatIsGone,
+    TakesHoldersForOthers,
+    ReleasesEverything,
+    LosesHalfOfALease,
 }
 
 /// A map store with one flaw.
@@ -41,6 +46,7 @@ pub(crate) struct BrokenStore {
     keys: Mutex<HashMap<String, (Quota, State)>>,
     /// Held from reading to writing, unless that is the flaw.
     turn: Mutex<()>,
+    admitted: AtomicU64,
     flaw: Flaw,
 }
 
@@ -48,7 +54,7 @@ const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
 impl BrokenStore {
     pub(crate) fn new(flaw: Flaw) -> Self {
-        BrokenStore { keys: Mutex::default(), turn: Mutex::default(), flaw }
+        BrokenStore { keys: Mutex::default(), turn: Mutex::default(), admitted: AtomicU64::new(1 << 40), flaw }
     }
 
     fn turn(&self) -> Option<MutexGuard<'_, ()>> {
@@ -80,6 +86,15 @@ impl BrokenStore {
             (Flaw::LosesLargeNumbers, Op::Limit(cost)) if cost.get() > 1 << 24 => {
                 Op::Limit(Cost::new(cost.get() as f32 as u64).unwrap())
             }
+            (Flaw::RenewsWhatIsGone, Op::Renew(lease)) => Op::Admit(lease),
+            // Whoever asks is somebody new.
+            (Flaw::TakesHoldersForOthers, Op::Admit(_)) => {
+                Op::Admit(Lease::from_bits(self.admitted.fetch_add(1, Ordering::Relaxed)))
+            }
+            (Flaw::ReleasesEverything, Op::Release(_)) => Op::Reset,
+            (Flaw::LosesHalfOfALease, Op::Admit(lease)) => Op::Admit(half(lease)),
+            (Flaw::LosesHalfOfALease, Op::Renew(lease)) => Op::Renew(half(lease)),
+            (Flaw::LosesHalfOfALease, Op::Release(lease)) => Op::Release(half(lease)),
             (_, op) => op,
         }
     }
@@ -145,7 +160,7 @@ impl BrokenStore {
         let (mut names, mut states, mut entries) = (Vec::new(), Vec::new(), Vec::new());
         for request in requests {
             let cost = match request.op {
-                Op::Limit(cost) => cost,
+                Op::Limit(cost) if request.quota.takes(request.op) => cost,
                 Op::Check(cost) if self.flaw == Flaw::LetsBatchesCheck => cost,
                 _ => return Err(StoreError::new(StoreErrorKind::Unsupported, "only `limit`")),
             };
@@ -189,6 +204,11 @@ fn moved(state: State, quota: &Quota, now: Timestamp, floor: bool) -> State {
     }
 }
 
+/// What a number of 32 bits keeps of a lease.
+fn half(lease: Lease) -> Lease {
+    Lease::from_bits(lease.to_bits() & 0xffff_ffff)
+}
+
 fn gcd(a: u128, b: u128) -> u128 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
@@ -199,6 +219,7 @@ fn at(state: State, now: Timestamp) -> State {
         State::TokenBucket { deficit, .. } => State::TokenBucket { deficit, last: now },
         State::FixedWindow { deficit, .. } => State::FixedWindow { deficit, last: now },
         State::SlidingWindow { counts, .. } => State::SlidingWindow { counts, last: now },
+        State::Leases(leases) => State::Leases(Leases::from_held(leases.held(), now)),
         state => state,
     }
 }

@@ -28,6 +28,8 @@ mod permit;
 mod pool;
 mod priority;
 mod refused;
+#[cfg(feature = "tokio")]
+mod shared;
 mod throttle;
 mod work;
 
@@ -38,5 +40,7 @@ pub use permit::Permit;
 pub use pool::Concurrency;
 pub use priority::Priority;
 pub use refused::{Refused, Why};
+#[cfg(feature = "tokio")]
+pub use shared::{NoPermit, Shared};
 pub use throttle::{Attempt, Throttle, ThrottleBuilder, Throttled};
 pub use work::Work;

@@ -42,7 +42,15 @@ fn limit(mut fields: Fields<'_>, shared: &Shared) -> Option<Limit> {
         },
     );
     let words = [("key", ShardBy::Key), ("spread", ShardBy::Spread)];
-    set(&mut limit, fields.get("shard_by"), |field| field.one_of(&words), |limit, by| Ok(limit.shard_by(by)));
+    set(
+        &mut limit,
+        fields.get("shard_by"),
+        |field| field.one_of(&words),
+        |limit, by| {
+            let limit = limit.shard_by(by);
+            limit.check_spread().map(|()| limit)
+        },
+    );
     set(
         &mut limit,
         fields.get("on_store_error"),
@@ -65,10 +73,12 @@ fn limit(mut fields: Fields<'_>, shared: &Shared) -> Option<Limit> {
     limit
 }
 
-/// The quota, and whether its rate is the file's own.
+/// The quota, and whether its rate or capacity, of which shards get a part each, is the file's own.
 fn quota(fields: &mut Fields<'_>) -> (Option<Quota>, bool) {
-    let count = || format!("a whole number from 1 to {MAX_COUNT}");
-    let algorithm = fields.need("algorithm", &one_of_the_algorithms()).and_then(algorithm);
+    let algorithm = fields.need("algorithm", &one_of_the_algorithms()).and_then(|field| algorithm(&field));
+    if algorithm == Some(Algorithm::Concurrency) {
+        return concurrency(fields);
+    }
     let rate = fields.need("rate", &count()).and_then(|field| field.whole_in(1, MAX_COUNT));
     let period = fields.need("period", PERIOD).and_then(|field| field.duration_in(MIN_PERIOD, MAX_PERIOD, PERIOD));
     // The other parameters are looked at even when rate or period was refused.
@@ -90,22 +100,39 @@ fn quota(fields: &mut Fields<'_>) -> (Option<Quota>, bool) {
     (quota, rate.is_some())
 }
 
+/// A quota of leases.
+fn concurrency(fields: &mut Fields<'_>) -> (Option<Quota>, bool) {
+    for (name, instead) in [("rate", "capacity"), ("period", "ttl")] {
+        if let Some(field) = fields.get(name) {
+            field.refuse(&format!("no {name}, which concurrency does not use: set its {instead}"));
+        }
+    }
+    let capacity = fields.need("capacity", &count()).and_then(|field| field.whole_in(1, MAX_COUNT));
+    let ttl = fields.need("ttl", PERIOD).and_then(|field| field.duration_in(MIN_PERIOD, MAX_PERIOD, PERIOD));
+    let mut quota = Quota::concurrency(capacity.unwrap_or(1), ttl.unwrap_or(seconds(1))).ok();
+    // These are refused, each in its own words.
+    set(&mut quota, fields.get("start"), Field::duration, Quota::start);
+    set(&mut quota, fields.get("buckets"), |field| field.whole_in(1, 64), Quota::buckets);
+    set(&mut quota, fields.get("max_debt"), |field| field.whole_in(0, MAX_COUNT), Quota::max_debt);
+    (quota, capacity.is_some())
+}
+
+fn count() -> String {
+    format!("a whole number from 1 to {MAX_COUNT}")
+}
+
 const PERIOD: &str = "a time from 1ms to 366d, such as \"500ms\", \"10s\", \"1m\", \"1h\" or \"1d\"";
 
 fn one_of_the_algorithms() -> String {
     format!("one of {}", Algorithm::ALL.map(|algorithm| format!("{:?}", algorithm.as_str())).join(", "))
 }
 
-fn algorithm(field: Field<'_>) -> Option<Algorithm> {
-    if field.is_text("concurrency") {
-        field.refuse(&format!("{} (concurrency is not available in this version yet)", one_of_the_algorithms()));
-        return None;
-    }
+fn algorithm(field: &Field<'_>) -> Option<Algorithm> {
     field.one_of(&Algorithm::ALL.map(|algorithm| (algorithm.as_str(), algorithm)))
 }
 
 fn no_ttl(quota: Quota, ttl: Duration) -> Result<Quota, QuotaError> {
-    let expected = format!("no ttl, which {} does not use", quota.algorithm());
+    let expected = format!("no ttl, which {} does not use (concurrency does)", quota.algorithm());
     Err(QuotaError::new("ttl", format!("{ttl:?}"), expected))
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tidegate_core::{BoxFuture, Cost, Decision, Key, OnStoreError, Op, Quota};
+use tidegate_core::{BoxFuture, Cost, Decision, Key, Lease, OnStoreError, Op, Quota};
 
 use super::decides::Decides;
 use super::limits::{Limits, Named};
@@ -35,6 +35,9 @@ pub(crate) enum Kind {
     Refund,
     Reset,
     Acquire { within: Duration },
+    Admit(Lease),
+    Renew(Lease),
+    Release(Lease),
 }
 
 impl<'a> Call<'a> {
@@ -179,6 +182,9 @@ pub(super) fn op_of(cost: u64, kind: Kind) -> Result<Option<Op>, Error> {
         Kind::Refund => Some(Op::Refund(cost)),
         Kind::Reset => Some(Op::Reset),
         Kind::Acquire { .. } => None,
+        Kind::Admit(lease) => Some(Op::Admit(lease)),
+        Kind::Renew(lease) => Some(Op::Renew(lease)),
+        Kind::Release(lease) => Some(Op::Release(lease)),
     })
 }
 

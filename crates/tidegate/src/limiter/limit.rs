@@ -1,6 +1,6 @@
 //! A quota with its settings.
 
-use tidegate_core::{OnStoreError, Quota, QuotaError};
+use tidegate_core::{Algorithm, OnStoreError, Quota, QuotaError};
 
 use super::{DenyList, Normalize};
 use crate::net::NetworkError;
@@ -14,9 +14,9 @@ pub enum ShardBy {
     Key,
     /// Every key has its own budget and asks the fuller of two parts picked at random, so that a hot key can reach
     /// its whole rate. `retry_after` is only a hint, `remaining` is what the part that was asked has left, and
-    /// `reserve` is refused. `limit` and `refund` look before they ask, so they take two calls of the store, and
-    /// may wait for it in both; when it turns out to be broken in the first, and the limit's policy admits, there is no
-    /// second.
+    /// `reserve` is refused, and so is a `concurrency` limit as a whole. `limit` and `refund` look before they ask, so
+    /// they take two calls of the store, and may wait for it in both; when it turns out to be broken in the first, and
+    /// the limit's policy admits, there is no second.
     Spread,
 }
 
@@ -106,6 +106,15 @@ impl Limit {
         quota.split(self.shards)?;
         self.quota = quota;
         Ok(self)
+    }
+
+    /// Whether the budget may be cut as it is: a lease is held in one place, and who renews it has to find that.
+    pub(crate) fn check_spread(&self) -> Result<(), QuotaError> {
+        let is_spread = self.shards > 1 && self.shard_by == ShardBy::Spread;
+        if is_spread && self.quota.algorithm() == Algorithm::Concurrency {
+            return Err(QuotaError::new("shard_by", "spread", "\"key\", because concurrency cannot be spread"));
+        }
+        Ok(())
     }
 
     /// The quota.

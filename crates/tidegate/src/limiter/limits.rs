@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{Key, Quota, Scope};
+use tidegate_core::{Algorithm, Key, Quota, Scope};
 
 use super::{BuildError, DenyList, Error, Limit, UnknownLimit};
 
@@ -23,6 +23,7 @@ pub(super) struct Named {
 
 impl Named {
     fn new(shared: &Shared, name: &str, limit: Limit) -> Result<Self, BuildError> {
+        limit.check_spread().map_err(|error| BuildError::Quota { name: name.to_owned(), error })?;
         let parts = match limit.shards {
             1 => Vec::new(),
             shards => limit.quota.split(shards).map_err(|error| BuildError::Quota { name: name.to_owned(), error })?,
@@ -32,7 +33,8 @@ impl Named {
         if let Some(normalize) = limit.normalize {
             deny.normalize(normalize);
         }
-        let plain = limit.shards == 1 && !limit.shadow && limit.normalize.is_none() && deny.is_empty();
+        let counts_units = limit.quota.algorithm() != Algorithm::Concurrency;
+        let plain = counts_units && limit.shards == 1 && !limit.shadow && limit.normalize.is_none() && deny.is_empty();
         let (scope, window) = (Scope::new(&shared.prefix, name), limit.quota.window());
         Ok(Named { scope, limit, deny, parts: parts.into(), window, plain })
     }
@@ -41,7 +43,7 @@ impl Named {
         self.scope.limit()
     }
 
-    /// Whether its keys go to the store as they are, and its decisions come back as they are.
+    /// Whether its keys go to the store as they are, and its decisions come back as they are. Leases take the longer way.
     #[inline]
     pub(super) fn is_plain(&self) -> bool {
         self.plain

@@ -1,6 +1,7 @@
 //! Named limits over one store.
 
 mod acquire;
+mod admit;
 mod all;
 mod builder;
 mod call;
@@ -27,6 +28,7 @@ use std::time::Duration;
 
 use tidegate_core::{DynStore, Key, Quota, Store};
 
+pub use admit::{AdmitCall, AdmitFuture, Admitted};
 pub use builder::LimiterBuilder;
 pub use call::{Call, CallFuture};
 pub(crate) use deny::DenyList;
@@ -40,6 +42,7 @@ pub(crate) use terms::Terms;
 pub(crate) use {all::ask_all, decides::Decides};
 
 use crate::clock::Sleeper;
+use admit::LeaseIds;
 pub(crate) use call::Kind;
 use current::Current;
 use limits::Limits;
@@ -76,6 +79,7 @@ struct Inner {
     sleeper: Option<Arc<dyn Sleeper>>,
     queues: Arc<Queues>,
     generator: Generator,
+    leases: LeaseIds,
     closed: AtomicBool,
     /// The store was closed, too.
     released: AtomicBool,
@@ -101,6 +105,7 @@ impl Limiter {
             sleeper,
             queues: Arc::default(),
             generator: Generator::new(seed),
+            leases: LeaseIds::default(),
             closed: AtomicBool::new(false),
             released: AtomicBool::new(false),
         };
@@ -159,7 +164,8 @@ impl Limiter {
     }
 
     /// Replaces a limit, settings and all. What keys have used is kept: available becomes the new capacity minus that.
-    /// (With another number of shards the parts are other keys, and begin anew.)
+    /// Leases in flight stay, too. (With another number of shards the parts are other keys, and begin anew; so does a key
+    /// that goes between leases and a rate.)
     pub fn replace(&self, name: &str, limit: Limit) -> Result<(), Error> {
         self.inner.limits.update(|limits| limits.with(name, |_| Ok(limit.clone())))
     }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use tidegate_core::{Decision, Key, Op, Quota, Request, Store};
+use tidegate_core::{Algorithm, Decision, Key, Op, Quota, Request, Store};
 
 use super::decides::Decides;
 use super::limits::Named;
@@ -35,7 +35,7 @@ impl<'a> Asked<'a> {
     #[inline(always)]
     pub(super) fn now(self, inner: &Inner) -> Option<Result<Decision, Error>> {
         // The plain case first: nothing about this limit needs a second look.
-        if self.named.is_plain() {
+        if self.named.is_plain() && self.is_plain() {
             let quota = self.terms.quota.unwrap_or(&self.named.limit.quota);
             return match inner.store.dyn_apply_now(&self.request(self.key, quota, self.op))? {
                 Ok(decision) => Some(Ok(decision)),
@@ -45,6 +45,15 @@ impl<'a> Asked<'a> {
         let mut answer = None;
         self.now_by_route(inner, &mut answer);
         answer
+    }
+
+    /// Whether a plain limit takes this operation for sure, as is known when the usual call is compiled.
+    #[inline(always)]
+    fn is_plain(&self) -> bool {
+        match self.terms.quota {
+            None => !matches!(self.op, Op::Admit(_) | Op::Renew(_) | Op::Release(_)),
+            Some(quota) => quota.takes(self.op),
+        }
     }
 
     /// The rarer way, which writes its answer to a place of its own, so that the usual one need not be copied.
@@ -75,15 +84,19 @@ impl<'a> Asked<'a> {
 
     pub(super) fn route(self, inner: &Inner) -> Result<Route<'a>, Error> {
         let limit = &self.named.limit;
+        let quota = self.terms.quota.unwrap_or(&limit.quota);
+        if !quota.takes(self.op) {
+            return Err(Error::unsupported(self.named.name(), does_not_take(quota)));
+        }
         let key = limit.normalize.map_or_else(|| self.key.borrow(), |normalize| normalize.apply(self.key));
-        let asks_to_pass = matches!(self.op, Op::Limit(_) | Op::Check(_) | Op::Reserve(_));
+        let asks_to_pass = matches!(self.op, Op::Limit(_) | Op::Check(_) | Op::Reserve(_) | Op::Admit(_));
         let denied = |key: &Key<'_>| self.named.deny.contains(key);
         let from_denied = || self.terms.address.is_some_and(|address| self.named.deny.contains_address(*address));
         if asks_to_pass && (denied(self.key) || (limit.normalize.is_some() && denied(&key)) || from_denied()) {
             return Ok(Route::Answer(Decision::denied_by_list(self.capacity())));
         }
         if limit.shards == 1 {
-            return Ok(Route::One(key, Cow::Borrowed(self.terms.quota.unwrap_or(&limit.quota))));
+            return Ok(Route::One(key, Cow::Borrowed(quota)));
         }
         let parts = match self.terms.quota {
             None => Cow::Borrowed(&*self.named.parts),
@@ -102,6 +115,10 @@ impl<'a> Asked<'a> {
                 let why = "a reservation is not possible when the budget is spread over shards";
                 Err(Error::unsupported(self.named.name(), why))
             }
+            ShardBy::Spread if quota.algorithm() == Algorithm::Concurrency => Err(Error::unsupported(
+                self.named.name(),
+                "leases are not possible when the budget is spread over shards",
+            )),
             ShardBy::Spread => {
                 let two = inner.generator.two_of(large_enough(&parts, self.op));
                 Ok(Route::Spread(Spread { key, parts, two, capacity: self.capacity() }))
@@ -121,5 +138,13 @@ impl<'a> Asked<'a> {
 
     pub(super) fn capacity(self) -> u32 {
         self.terms.quota.unwrap_or(&self.named.limit.quota).parts().capacity
+    }
+}
+
+/// Why a limit refuses an operation that its quota does not have.
+fn does_not_take(quota: &Quota) -> &'static str {
+    match quota.algorithm() {
+        Algorithm::Concurrency => "it counts leases in flight: use `admit`, `renew` and `release`",
+        _ => "it counts units, and has no leases: `admit`, `renew` and `release` are for `concurrency`",
     }
 }

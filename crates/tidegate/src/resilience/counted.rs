@@ -8,10 +8,10 @@ use super::telemetry;
 /// A store whose decisions are counted, by limit and outcome: [`tidegate_decisions_total`](super#metrics). Without the
 /// feature `metrics` nothing is.
 ///
-/// What asks to take is counted: `limit` and `reserve`. Of several requests that were denied all or nothing, those are
-/// counted that denied it; the others took nothing. What a limit does before it asks its store, such as its deny list,
-/// is not seen here; what a limit in shadow mode would have denied is. Nor is a spread limit seen that looked first, found
-/// the store broken and left it at that: `tidegate_fallback_total` has it.
+/// What asks to take is counted: `limit`, `reserve` and `admit`. Of several requests that were denied all or nothing,
+/// those are counted that denied it; the others took nothing. What a limit does before it asks its store, such as its
+/// deny list, is not seen here; what a limit in shadow mode would have denied is. Nor is a spread limit seen that looked
+/// first, found the store broken and left it at that: `tidegate_fallback_total` has it.
 #[derive(Debug)]
 pub struct Counted<S> {
     store: S,
@@ -31,7 +31,7 @@ impl<S> Counted<S> {
 }
 
 fn count(request: &Request<'_>, result: Result<&Decision, &StoreError>) {
-    if matches!(request.op, Op::Limit(_) | Op::Reserve(_)) {
+    if matches!(request.op, Op::Limit(_) | Op::Reserve(_) | Op::Admit(_)) {
         let reason = result.ok().and_then(Decision::reason);
         telemetry::decided(request.scope.limit(), outcome(result.map(Decision::allowed)), reason);
     }

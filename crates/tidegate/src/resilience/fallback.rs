@@ -5,7 +5,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use tidegate_core::{
-    All, Capabilities, Decision, OnStoreError, Op, Request, State, Store, StoreError, StoreErrorKind, Timestamp, step,
+    All, Capabilities, Decision, OnStoreError, Op, Reason, Request, State, Store, StoreError, StoreErrorKind,
+    Timestamp, step,
 };
 
 use super::local::Local;
@@ -21,6 +22,10 @@ use crate::store::memory::MemoryStats;
 ///   of [`Fallback::expected_replicas`]: see [`Quota::share`](tidegate_core::Quota::share). That store is made for the
 ///   first request that needs it. It is dropped when the store inside answers, no request has needed it for a second, and
 ///   every key in it is as good as new.
+///
+/// A lease that was admitted without the store is none: nobody holds a place, and nobody has to release it. Under `Local`
+/// leases are of this process alone: one that the store had given out takes a place of the share when it is renewed, and
+/// the store has it back at the end of its time to live, released or not.
 ///
 /// Of several requests at once the strictest policy decides about all: `Closed` over `Local` over `Open`.
 ///
@@ -90,7 +95,7 @@ impl<S> Fallback<S> {
             Err(error) if is_failure(&error) => error,
             result => return self.pass_on(result),
         };
-        if requests.iter().any(|request| !matches!(request.op, Op::Limit(_))) {
+        if requests.iter().any(|request| !matches!(request.op, Op::Limit(_)) || !request.quota.takes(request.op)) {
             // The store did not come to say so.
             return Err(StoreError::new(StoreErrorKind::Unsupported, "all-or-nothing is for `limit` only"));
         }
@@ -120,7 +125,8 @@ fn is_failure(error: &StoreError) -> bool {
 /// What can be said without knowing the key: it is admitted, unless nobody ever would be.
 fn admitted(request: &Request<'_>) -> Decision {
     let fresh = step(request.quota, &mut State::New, request.op, Timestamp::EPOCH).decision;
-    if fresh.allowed() { Decision::admitted_without_store(request.quota.parts().capacity) } else { fresh }
+    let never = fresh.reason() == Some(Reason::CostExceedsCapacity);
+    if never { fresh } else { Decision::admitted_without_store(request.quota.parts().capacity) }
 }
 
 impl<S: fmt::Debug> fmt::Debug for Fallback<S> {

@@ -48,8 +48,13 @@ impl Local {
 
     pub(super) fn decide(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
         let quota = request.quota.share(self.replicas);
+        let op = match request.op {
+            // The store may have given it out, and cannot say: whoever holds on to it is in flight here.
+            Op::Renew(lease) => Op::Admit(lease),
+            op => op,
+        };
         let outage = self.outage();
-        let decision = outage.store.apply_now(&Request { quota: &quota, ..*request });
+        let decision = outage.store.apply_now(&Request { quota: &quota, op, ..*request });
         let decision = decision.expect("the memory store never waits")?;
         self.keep(&outage, decision.reset_after());
         Ok(not_never(decision, request))

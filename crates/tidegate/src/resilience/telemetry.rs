@@ -138,6 +138,9 @@ mod spans {
             Op::Reserve(_) => "reserve",
             Op::Refund(_) => "refund",
             Op::Reset => "reset",
+            Op::Admit(_) => "admit",
+            Op::Renew(_) => "renew",
+            Op::Release(_) => "release",
         }
     }
 }

@@ -1,7 +1,10 @@
 //! How many at once, promise by promise.
 
 mod admission;
+mod budget;
 mod hints;
 mod keyed;
 mod permits;
 mod priorities;
+#[cfg(feature = "tokio")]
+mod shared;

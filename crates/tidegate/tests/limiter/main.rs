@@ -4,6 +4,7 @@ mod acquire;
 mod all;
 mod deny;
 mod each;
+mod leases;
 mod lifecycle;
 mod normalize;
 mod regressions;

@@ -2,6 +2,7 @@
 
 use tidegate::postgres::PostgresStore;
 
+use crate::crashed::{self, comes_back_when_it_expires, hold_for_ever};
 use crate::fleet::Fleet;
 use crate::killed::{KEY, gives_nothing_back, limits, take_for_ever};
 use crate::myself::myself;
@@ -41,4 +42,15 @@ fn a_killed_process_gives_nothing_back() {
         let limiter = limits().store(durable(&table)).build().unwrap();
         run(limiter.check(limit, KEY).into_future()).unwrap().remaining()
     });
+}
+
+#[test]
+fn the_place_of_a_killed_holder_comes_back_when_its_lease_expires() {
+    let limiter = |table: &str| crashed::limits().store(durable(table)).build().unwrap();
+    if let Ok(table) = std::env::var(CHILD) {
+        return run(hold_for_ever(&limiter(&table)));
+    }
+    let table = unique("holder");
+    let test = "processes::the_place_of_a_killed_holder_comes_back_when_its_lease_expires";
+    comes_back_when_it_expires(myself(test, CHILD, &table), &limiter(&table), |waited| run(waited));
 }

@@ -21,7 +21,8 @@ fn made(what: &str) -> Vec<String> {
 fn everything_is_made_once_and_nothing_else() {
     let table = unique("made");
     let first = limiter(store_in(&table));
-    let all = ["T", "T_all_v2", "T_expires", "T_forget_v2", "T_next_v2", "T_pkey", "T_step_v2", "T_until_v2"];
+    let all =
+        ["T", "T_all_v2", "T_expires", "T_forget_v2", "T_leases_v2", "T_next_v2", "T_pkey", "T_step_v2", "T_until_v2"];
     assert_eq!(made(&table), all);
     assert_eq!(run(first.limit("login", "u").into_future()).unwrap().remaining(), 4);
     // Whoever comes later finds it, and what is in it.

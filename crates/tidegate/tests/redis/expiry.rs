@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate::redis::RedisStore;
-use tidegate::{Decision, Limiter, Quota, days, minutes, seconds};
+use tidegate::{Decision, Lease, Limiter, Quota, days, minutes, seconds};
 
 use crate::support::{prefix, run, single};
 use tidegate_servers::variable;
@@ -133,4 +133,38 @@ fn idle_keys_vanish_by_themselves() {
 fn ask_again(url: &str, key: &str) -> bool {
     let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
     redis::cmd("EXISTS").arg(key).query::<i64>(&mut connection).unwrap() == 1
+}
+
+#[test]
+fn leases_live_under_a_name_of_their_own_until_the_last_expires() {
+    let (url, prefix) = (variable("TIDEGATE_REDIS_URL"), prefix());
+    let (leases, rate) = (Quota::concurrency(2, seconds(10)).unwrap(), Quota::sliding_log(2, seconds(10)).unwrap());
+    let (limiter, key) = (limiter(&prefix, leases, Duration::ZERO), format!("{prefix}|a|u1|%l"));
+    // A look, and what is denied for a lease that is gone, write nothing.
+    run(limiter.check("a", "u1").into_future()).unwrap();
+    run(limiter.release("a", "u1", Lease::from_bits(1)).into_future()).unwrap();
+    assert_eq!(ask(&url, "EXISTS", &key), 0);
+    let admitted = [(); 2].map(|()| run(limiter.admit("a", "u1").into_future()).unwrap());
+    covers(&url, &key, *admitted[1].decision());
+    // Two leases, and when they were written.
+    assert_eq!(ask(&url, "ZCARD", &key), 3);
+    assert!(run(limiter.admit("a", "u1").into_future()).unwrap().lease().is_none());
+    assert_eq!(ask(&url, "ZCARD", &key), 3);
+    let [first, second] = admitted.map(|admitted| admitted.lease().unwrap());
+    covers(&url, &key, run(limiter.renew("a", "u1", first).into_future()).unwrap());
+    covers(&url, &key, run(limiter.release("a", "u1", second).into_future()).unwrap());
+    // Under a rate the key begins anew, and the lease is still held.
+    assert_eq!(run(limiter.limit("a", "u1").quota(&rate).into_future()).unwrap().remaining(), 1);
+    assert_eq!(run(limiter.check("a", "u1").into_future()).unwrap().remaining(), 1);
+    run(limiter.release("a", "u1", first).into_future()).unwrap();
+    assert_eq!(ask(&url, "EXISTS", &key), 0, "as good as new: gone");
+}
+
+#[test]
+fn a_longer_life_can_be_asked_for_leases_too() {
+    let (url, prefix) = (variable("TIDEGATE_REDIS_URL"), prefix());
+    let limiter = limiter(&prefix, Quota::concurrency(2, seconds(1)).unwrap(), minutes(5));
+    run(limiter.admit("a", "u1").into_future()).unwrap();
+    let ttl = ask(&url, "PTTL", &format!("{prefix}|a|u1|%l"));
+    assert!((300_000..=longest(300_000)).contains(&ttl), "{ttl}");
 }

@@ -2,6 +2,8 @@
 //!
 //! `cargo xtask test` gets and starts them; by hand, `cargo xtask servers` does, and says what to export.
 
+#[path = "../common/crashed.rs"]
+mod crashed;
 #[path = "../common/fleet.rs"]
 mod fleet;
 #[path = "../common/myself.rs"]

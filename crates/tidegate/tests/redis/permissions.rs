@@ -8,22 +8,25 @@ use tidegate_servers::variable;
 
 /// What `docs/redis.md` says to grant.
 const GRANTED: &str = "+eval +evalsha +get +psetex +setrange +del +time";
+const FOR_LEASES: &str = "+zadd +zcount +zrangebyscore +zrem +zremrangebyscore +zrevrange +zscore +pexpire";
 
 #[test]
 fn the_permissions_in_the_guide_are_enough_and_all_needed_words_are_there() {
     let guide = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/redis.md")).unwrap();
-    assert!(guide.contains(GRANTED), "the guide says something else");
+    assert!(guide.contains(GRANTED) && guide.contains(FOR_LEASES), "the guide says something else");
 
     for url in ["TIDEGATE_REDIS_URL", "TIDEGATE_VALKEY_URL"].map(variable) {
         let (prefix, user) = (prefix(), prefix());
         let mut admin = redis::Client::open(&*url).unwrap().get_connection().unwrap();
         let mut command = redis::cmd("ACL");
         command.arg("SETUSER").arg(&user).arg("on").arg(">secret").arg(format!("~{prefix}*"));
-        command.arg(GRANTED.split(' ').collect::<Vec<_>>()).exec(&mut admin).unwrap();
+        let granted: Vec<_> = GRANTED.split(' ').chain(FOR_LEASES.split(' ')).collect();
+        command.arg(granted).exec(&mut admin).unwrap();
         let store = run(RedisStore::connect(url.replace("redis://", &format!("redis://{user}:secret@")))).unwrap();
 
         let limits = Limiter::builder().prefix(&prefix).limit("a", Quota::token_bucket(5, minutes(1)).unwrap());
         let limits = limits.limit("b", Quota::sliding_log(5, seconds(60)).unwrap());
+        let limits = limits.limit("c", Quota::concurrency(2, seconds(60)).unwrap());
         let limiter = limits.store(store).build().unwrap();
         run(async {
             for limit in ["a", "b"] {
@@ -35,6 +38,15 @@ fn the_permissions_in_the_guide_are_enough_and_all_needed_words_are_there() {
             }
             assert!(limiter.all([limiter.limit("a", "u1"), limiter.limit("b", "u1")]).await?.allowed());
             limiter.reset("a", "u1").await?;
+            for _ in 0..2 {
+                let lease = limiter.admit("c", "u1").await?.lease().expect("a place is free");
+                assert!(limiter.renew("c", "u1", lease).await?.allowed());
+                assert!(limiter.admit("c", "u1").await?.decision().allowed());
+                assert!(!limiter.admit("c", "u1").await?.decision().allowed());
+                limiter.check("c", "u1").await?;
+                assert!(limiter.release("c", "u1", lease).await?.allowed());
+                limiter.reset("c", "u1").await?;
+            }
             Ok::<_, tidegate::Error>(())
         })
         .unwrap();

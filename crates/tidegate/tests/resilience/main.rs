@@ -4,6 +4,7 @@
 mod breaker;
 mod conformance;
 mod fallback;
+mod leases;
 mod local;
 #[cfg(feature = "metrics")]
 mod metrics;

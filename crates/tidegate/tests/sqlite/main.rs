@@ -3,6 +3,8 @@
 //! The tests of a full disk and of a read-only one mount a small file system in a namespace of their own. That needs
 //! Linux, `unshare` and `mount`, and either root or user namespaces.
 
+#[path = "../common/crashed.rs"]
+mod crashed;
 #[path = "../common/fleet.rs"]
 mod fleet;
 #[path = "../common/killed.rs"]

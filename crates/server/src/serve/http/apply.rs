@@ -49,9 +49,10 @@ struct Asked<'a> {
     /// The key's text, which is escaped; empty for everybody's.
     #[serde(borrow)]
     key: Cow<'a, str>,
-    op: json::Op,
+    op: json::OpName,
     #[serde(default)]
     cost: json::Cost,
+    lease: Option<json::Lease>,
     quota: Numbers,
     #[serde(default)]
     on_store_error: Policy,
@@ -147,7 +148,7 @@ pub(super) async fn apply(State(gate): State<Arc<Gate>>, request: Request) -> Re
         },
     };
     for (asked, answer) in applied.requests.iter().zip(&answers) {
-        let ask = Ask { op: asked.op, limit: APPLY, key: Key::GLOBAL, cost: asked.cost.0, quota: None };
+        let ask = Ask { op: told_op(asked)?, limit: APPLY, key: Key::GLOBAL, cost: asked.cost.0, quota: None };
         gate.watch.saw(&ask, &answer.clone().map_err(Error::Store));
     }
     Ok(body::answer(&Answers { decisions: answers.iter().map(told).collect() }))
@@ -173,6 +174,10 @@ async fn all(gate: &Gate, requests: &[tidegate::Request<'_>], at: Option<Timesta
     }
 }
 
+fn told_op(asked: &Asked<'_>) -> Result<json::Op, Problem> {
+    asked.op.on(asked.lease.map(|lease| lease.0)).map_err(Problem::bad_request)
+}
+
 fn owned(asked: &Asked<'_>) -> Result<Owned, Problem> {
     for (name, text) in [("key", &asked.key), ("prefix", &asked.prefix), ("limit", &asked.limit)] {
         if text.len() > MAX_KEY {
@@ -185,12 +190,15 @@ fn owned(asked: &Asked<'_>) -> Result<Owned, Problem> {
     let key = Key::from_text(&asked.key)
         .ok_or_else(|| Problem::bad_request("key: not the text of a key, in which | and % are written %7c and %25"))?;
     let cost = Cost::new(asked.cost.0).map_err(|error| Problem::bad_request(error.to_string()))?;
-    let op = match asked.op {
+    let op = match told_op(asked)? {
         json::Op::Limit => Op::Limit(cost),
         json::Op::Check => Op::Check(cost),
         json::Op::Reserve => Op::Reserve(cost),
         json::Op::Refund => Op::Refund(cost),
         json::Op::Reset => Op::Reset,
+        json::Op::Admit(lease) => Op::Admit(lease),
+        json::Op::Renew(lease) => Op::Renew(lease),
+        json::Op::Release(lease) => Op::Release(lease),
     };
     let on_store_error = match asked.on_store_error {
         Policy::Closed => OnStoreError::Closed,

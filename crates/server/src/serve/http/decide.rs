@@ -32,11 +32,15 @@ pub(super) struct Asked<'a> {
 impl Asked<'_> {
     /// The question, once nothing is wrong with it.
     pub(super) fn ask(&self, op: Op) -> Result<Ask<'_>, Problem> {
-        let found = self.key.len();
-        if found > MAX_KEY {
-            return Err(Problem::bad_request(format!("key: found {found} bytes, expected at most {MAX_KEY}")));
-        }
-        Ok(Ask { op, limit: &self.limit, key: self.key.as_key(), cost: self.cost.0, quota: None })
+        Ok(Ask { op, limit: &self.limit, key: checked(&self.key)?, cost: self.cost.0, quota: None })
+    }
+}
+
+/// A key that is not too long.
+pub(super) fn checked<'a>(key: &'a Key<'_>) -> Result<tidegate::Key<'a>, Problem> {
+    match key.len() {
+        0..=MAX_KEY => Ok(key.as_key()),
+        found => Err(Problem::bad_request(format!("key: found {found} bytes, expected at most {MAX_KEY}"))),
     }
 }
 

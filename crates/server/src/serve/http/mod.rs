@@ -9,6 +9,7 @@ mod demo;
 mod envoy;
 mod forward_auth;
 mod guard;
+mod leases;
 mod limits;
 mod metrics;
 mod problem;
@@ -38,6 +39,9 @@ pub(crate) fn router(gate: Arc<Gate>, token: Option<Token>) -> Router {
         .route("/v1/reserve", decide(Op::Reserve))
         .route("/v1/refund", decide(Op::Refund))
         .route("/v1/reset", decide(Op::Reset))
+        .route("/v1/admit", post(leases::admit))
+        .route("/v1/renew", post(leases::renew))
+        .route("/v1/release", post(leases::release))
         .route("/v1/all", post(several::all))
         .route("/v1/batch", post(several::batch))
         .route("/v1/apply", post(apply::apply))

@@ -5,10 +5,12 @@ use std::sync::OnceLock;
 use metrics::{Label, Unit, counter, describe_counter, describe_gauge, gauge};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tidegate::Timestamp;
+use tidegate::concurrency::Work;
 
 use crate::serve::gate::Gate;
 
 const DECISIONS: &str = "tidegate_decisions_total";
+const RELEASES: &str = "tidegate_releases_total";
 const SKIPPED: &str = "tidegate_top_keys_skipped_total";
 const KEYS: &str = "tidegate_memory_keys";
 const BYTES: &str = "tidegate_memory_bytes";
@@ -42,6 +44,11 @@ pub(crate) fn connections(port: &'static str) -> metrics::Gauge {
     gauge!(CONNECTIONS, "port" => port)
 }
 
+/// A place of a limit was given back after work that ended like this.
+pub(crate) fn released(limit: &str, work: Work) {
+    counter!(RELEASES, "limit" => limit.to_owned(), "outcome" => work.as_str()).increment(1);
+}
+
 /// All metrics as they are now, in the text format of Prometheus.
 pub(crate) fn render(gate: &Gate) -> String {
     record(gate);
@@ -49,6 +56,7 @@ pub(crate) fn render(gate: &Gate) -> String {
 }
 
 fn describe() {
+    describe_counter!(RELEASES, "Places that were given back, by limit and how the work ended.");
     describe_counter!(SKIPPED, "Denials that the list of top keys missed, by limit.");
     describe_gauge!(KEYS, Unit::Count, "Keys in the memory store.");
     describe_gauge!(BYTES, Unit::Bytes, "Bytes that the memory store takes.");

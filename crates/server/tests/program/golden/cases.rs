@@ -148,6 +148,78 @@ pub(super) const SLIDING_LOG: Golden = Golden {
     ],
 };
 
+/// Two at once, each for a second.
+pub(super) const CONCURRENCY: Golden = Golden {
+    config: "\
+        [limits.a]\nalgorithm = 'concurrency'\ncapacity = 2\nttl = '1s'\n\
+        [limits.shadow]\nalgorithm = 'concurrency'\ncapacity = 1\nttl = '1m'\nshadow = true\n",
+    cases: &[
+        (
+            r#"{"at_ms":0,"op":"admit","limit":"a","key":"u","lease":"0000000000000001"}"#,
+            r#"{"allowed":true,"limit":2,"remaining":1,"retry_after_ms":null,"reset_after_ms":1000,"reason":null}"#,
+        ),
+        (
+            r#"{"at_ms":300,"op":"admit","limit":"a","key":"u","lease":"0000000000000002"}"#,
+            r#"{"allowed":true,"limit":2,"remaining":0,"retry_after_ms":null,"reset_after_ms":1000,"reason":null}"#,
+        ),
+        (
+            r#"{"at_ms":300,"op":"admit","limit":"a","key":"u","lease":"0000000000000003"}"#,
+            r#"{"allowed":false,"limit":2,"remaining":0,"retry_after_ms":700,"reset_after_ms":1000,"reason":"concurrency"}"#,
+        ),
+        // The answer was lost: the same place.
+        (
+            r#"{"at_ms":400,"op":"admit","limit":"a","key":"u","lease":"0000000000000002"}"#,
+            r#"{"allowed":true,"limit":2,"remaining":0,"retry_after_ms":null,"reset_after_ms":1000,"reason":null}"#,
+        ),
+        (
+            r#"{"at_ms":999,"op":"renew","limit":"a","key":"u","lease":"0000000000000001"}"#,
+            r#"{"allowed":true,"limit":2,"remaining":0,"retry_after_ms":null,"reset_after_ms":1000,"reason":null}"#,
+        ),
+        (
+            r#"{"at_ms":1400,"op":"renew","limit":"a","key":"u","lease":"0000000000000002"}"#,
+            r#"{"allowed":false,"limit":2,"remaining":1,"retry_after_ms":null,"reset_after_ms":599,"reason":"concurrency"}"#,
+        ),
+        (
+            r#"{"at_ms":1400,"op":"check","limit":"a","key":"u","cost":2}"#,
+            r#"{"allowed":false,"limit":2,"remaining":1,"retry_after_ms":599,"reset_after_ms":599,"reason":"concurrency"}"#,
+        ),
+        (
+            r#"{"at_ms":1400,"op":"admit","limit":"a","key":"u","lease":"0000000000000003"}"#,
+            r#"{"allowed":true,"limit":2,"remaining":0,"retry_after_ms":null,"reset_after_ms":1000,"reason":null}"#,
+        ),
+        // Late: its place is another's.
+        (
+            r#"{"at_ms":1400,"op":"release","limit":"a","key":"u","lease":"0000000000000002"}"#,
+            r#"{"allowed":false,"limit":2,"remaining":0,"retry_after_ms":null,"reset_after_ms":1000,"reason":"concurrency"}"#,
+        ),
+        (
+            r#"{"at_ms":1500,"op":"release","limit":"a","key":"u","lease":"0000000000000001"}"#,
+            r#"{"allowed":true,"limit":2,"remaining":1,"retry_after_ms":null,"reset_after_ms":900,"reason":null}"#,
+        ),
+        (
+            r#"{"at_ms":1500,"op":"release","limit":"a","key":"u","lease":"0000000000000001"}"#,
+            r#"{"allowed":false,"limit":2,"remaining":1,"retry_after_ms":null,"reset_after_ms":900,"reason":"concurrency"}"#,
+        ),
+        (
+            r#"{"at_ms":1500,"op":"reset","limit":"a","key":"u"}"#,
+            r#"{"allowed":true,"limit":2,"remaining":2,"retry_after_ms":null,"reset_after_ms":0,"reason":null}"#,
+        ),
+        (
+            r#"{"at_ms":1500,"op":"admit","limit":"shadow","key":"u","lease":"0000000000000001"}"#,
+            r#"{"allowed":true,"limit":1,"remaining":0,"retry_after_ms":null,"reset_after_ms":60000,"reason":null}"#,
+        ),
+        (
+            r#"{"at_ms":1500,"op":"admit","limit":"shadow","key":"u","lease":"0000000000000002"}"#,
+            r#"{"allowed":true,"limit":1,"remaining":0,"retry_after_ms":null,"reset_after_ms":60000,"reason":"concurrency"}"#,
+        ),
+        // In shadow mode nobody is denied, and nobody holds a place for that.
+        (
+            r#"{"at_ms":1500,"op":"release","limit":"shadow","key":"u","lease":"0000000000000002"}"#,
+            r#"{"allowed":true,"limit":1,"remaining":0,"retry_after_ms":null,"reset_after_ms":60000,"reason":"concurrency"}"#,
+        ),
+    ],
+};
+
 pub(super) const DENY_LISTS_SHADOW_MODE_AND_SHARDS: Golden = Golden {
     config: "\
         [limits.shadow]\nalgorithm = 'sliding_log'\nrate = 1\nperiod = '1s'\nshadow = true\n\

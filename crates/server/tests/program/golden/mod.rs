@@ -30,6 +30,7 @@ macro_rules! on {
 
             on!($store: token_bucket cases::TOKEN_BUCKET, fixed_window cases::FIXED_WINDOW,
                 sliding_window cases::SLIDING_WINDOW, sliding_log cases::SLIDING_LOG,
+                concurrency cases::CONCURRENCY,
                 deny_lists_shadow_mode_and_shards cases::DENY_LISTS_SHADOW_MODE_AND_SHARDS,
                 envoys_requests envoys::REQUESTS);
         }
@@ -51,7 +52,8 @@ fn the_summary_counts_what_was_decided() {
         "\
         [limits.log]\nalgorithm = 'sliding_log'\nrate = 1\nperiod = '1s'\ndeny = ['mallory']\n\
         [limits.shadow]\nalgorithm = 'sliding_log'\nrate = 1\nperiod = '1s'\nshadow = true\n\
-        [limits.unused]\nalgorithm = 'sliding_log'\nrate = 1\nperiod = '1s'\n",
+        [limits.unused]\nalgorithm = 'sliding_log'\nrate = 1\nperiod = '1s'\n\
+        [limits.work]\nalgorithm = 'concurrency'\ncapacity = 1\nttl = '1s'\n",
     );
     let mut trace = String::new();
     for (op, limit, key, cost) in [
@@ -67,12 +69,17 @@ fn the_summary_counts_what_was_decided() {
     ] {
         trace += &format!("{{\"at_ms\":0,\"op\":\"{op}\",\"limit\":\"{limit}\",\"key\":\"{key}\",\"cost\":{cost}}}\n");
     }
+    for (op, lease) in [("admit", 1), ("admit", 2), ("renew", 1), ("renew", 2), ("release", 1)] {
+        trace +=
+            &format!("{{\"at_ms\":0,\"op\":\"{op}\",\"limit\":\"work\",\"key\":\"u\",\"lease\":\"{lease:016x}\"}}\n");
+    }
     let ran = simulate(&config, &trace);
     let expected = "\
 limit      allowed      denied
 log              1           3  rate 1, deny 1, cost_exceeds_capacity 1; check x1; refund x1
 shadow           2           0  shadow: would have denied 1: rate 1; reset x1
 unused           0           0
+work             1           1  concurrency 1; renew x2; release x1
 keys held at the end: 1
 ";
     assert_eq!(ran.stderr, expected);

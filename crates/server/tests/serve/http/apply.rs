@@ -34,6 +34,34 @@ async fn the_contract_takes_the_quota_and_answers_in_microseconds() {
 }
 
 #[tokio::test]
+async fn leases_are_named_by_whoever_asks() {
+    let (program, _config) = serving(&["--testing"]);
+    let quota = json!({"algorithm": "concurrency", "rate": 1, "period_us": 1_000_000});
+    let on = |op: &str, lease: u64| {
+        let mut request = request(op, 1, &quota);
+        request["lease"] = json!(format!("{lease:016x}"));
+        request
+    };
+    let asked = [
+        on("admit", 1),
+        on("admit", 2),
+        on("renew", 1),
+        on("release", 2),
+        on("release", 1),
+        request("limit", 1, &quota),
+    ];
+    let body = json!({"mode": "each", "at_us": 1_000_000, "requests": asked});
+    let (status, answer) = post(&program, "/v1/apply", &body.to_string()).await;
+    assert_eq!(status, 200, "{answer}");
+    let decisions = answer["decisions"].as_array().expect("a list");
+    let said: Vec<_> =
+        decisions.iter().map(|one| (one["allowed"] == true, one["remaining"].as_u64().unwrap())).collect();
+    assert_eq!(said, [(true, 0), (false, 0), (true, 0), (false, 0), (true, 1), (false, 1)]);
+    assert_eq!((&decisions[1]["retry_after_us"], &decisions[1]["reason"]), (&json!(1_000_000), &json!("concurrency")));
+    assert_eq!(decisions[5]["reason"], "cost_exceeds_capacity", "the contract denies what an algorithm does not have");
+}
+
+#[tokio::test]
 async fn what_is_no_key_quota_or_time_is_refused() {
     let (program, _config) = serving(&[]);
     let good = json!({"algorithm": "token_bucket", "rate": 2, "period_us": 3_000_000});
@@ -49,6 +77,7 @@ async fn what_is_no_key_quota_or_time_is_refused() {
         (json!({"mode": "some", "requests": [request("limit", 1, &good)]}), "unknown variant"),
         (json!({"mode": "each", "requests": []}), "requests: found 0"),
         (json!({"mode": "each", "requests": [request("take", 1, &good)]}), "op: found"),
+        (json!({"mode": "each", "requests": [request("admit", 1, &good)]}), "lease: missing"),
     ];
     for (body, said) in cases {
         let (status, problem) = post(&program, "/v1/apply", &body.to_string()).await;

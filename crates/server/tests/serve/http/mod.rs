@@ -6,6 +6,7 @@ mod bad_input;
 mod ending;
 mod forward_auth;
 mod guard;
+mod leases;
 mod reload;
 mod snapshot;
 

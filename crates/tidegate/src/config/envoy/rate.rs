@@ -55,7 +55,8 @@ fn rate(fields: &mut Fields<'_>) -> Option<(Option<Rate>, Option<Quota>)> {
         None => Some(1),
     };
     let algorithm = match filled(fields, "algorithm") {
-        Some(field) => field.one_of(&Algorithm::ALL.map(|algorithm| (algorithm.as_str(), algorithm))),
+        // Envoy asks for units and releases nothing.
+        Some(field) => field.one_of(&Algorithm::RATES.map(|algorithm| (algorithm.as_str(), algorithm))),
         None => Some(Algorithm::FixedWindow),
     };
     let (unit, requests) = (unit?, requests?);

@@ -103,6 +103,13 @@ fn what_is_left_out_has_defaults() {
 }
 
 #[test]
+fn leases_are_a_capacity_and_a_time_to_live() {
+    let config = toml("[limits.a]\nalgorithm = \"concurrency\"\ncapacity = 10\nttl = \"30s\"\nshards = 2\n").unwrap();
+    let expected = Limit::new(Quota::concurrency(10, seconds(30)).unwrap()).shards(2).unwrap();
+    assert_eq!(config.limits(), [("a".to_owned(), expected)]);
+}
+
+#[test]
 fn a_config_of_envoy_files_alone_is_fine() {
     assert_eq!(toml("[envoy]\nconfigs = [\"a.yaml\"]").unwrap().limits().len(), 0);
     let config = toml("[http]\ntrust_proxy = 2\n[envoy]\nconfigs = [\"a.yaml\"]").unwrap();

@@ -3,7 +3,7 @@ use super::{refused, toml, yaml};
 const COUNT: &str = "a whole number from 1 to 4294967295";
 const TIME: &str = r#"a whole number and a unit (us, ms, s, m, h or d), such as "500ms", "10s" or "1m""#;
 const PERIOD: &str = r#"a time from 1ms to 366d, such as "500ms", "10s", "1m", "1h" or "1d""#;
-const ALGORITHMS: &str = r#"one of "token_bucket", "fixed_window", "sliding_window", "sliding_log""#;
+const ALGORITHMS: &str = r#"one of "token_bucket", "fixed_window", "sliding_window", "sliding_log", "concurrency""#;
 const ENTRY: &str = r#"a key, an address or a network such as "203.0.113.0/24""#;
 const FIELDS: &str = "algorithm, rate, period, capacity, start, buckets, max_debt, ttl, shards, shard_by, on_store_error, \
     deny, shadow, normalize";
@@ -50,7 +50,7 @@ fn settings_are_refused_with_what_is_accepted() {
     let cases = [
         ("start = '1s'", "5:9: limits.a.start: found \"1s\", expected no start, which token_bucket does not use (fixed_window or sliding_window does)".to_owned()),
         ("buckets = 2", "5:11: limits.a.buckets: found 2, expected no buckets, which token_bucket does not use (sliding_window does)".to_owned()),
-        ("ttl = '1s'", "5:7: limits.a.ttl: found \"1s\", expected no ttl, which token_bucket does not use".to_owned()),
+        ("ttl = '1s'", "5:7: limits.a.ttl: found \"1s\", expected no ttl, which token_bucket does not use (concurrency does)".to_owned()),
         ("capacity = 0", format!("5:12: limits.a.capacity: found 0, expected {COUNT}")),
         ("max_debt = -1", "5:12: limits.a.max_debt: found -1, expected a whole number from 0 to 4294967295".to_owned()),
         ("shards = 0", "5:10: limits.a.shards: found 0, expected a whole number from 1 to 1024".to_owned()),
@@ -96,19 +96,60 @@ fn an_algorithm_is_one_of_those_there_are() {
     let with = |name: &str| format!("[limits.a]\nalgorithm = \"{name}\"\nrate = 5\nperiod = \"1m\"\n");
     let expected = format!("t.toml:2:13: limits.a.algorithm: found \"leaky\", expected {ALGORITHMS}");
     assert_eq!(refused(toml(&with("leaky"))), expected);
-    let expected = format!(
-        "t.toml:2:13: limits.a.algorithm: found \"concurrency\", expected {ALGORITHMS} \
-         (concurrency is not available in this version yet)"
-    );
-    assert_eq!(refused(toml(&with("concurrency"))), expected);
     let text = format!("{}capacity = 9\n", with("sliding_log"));
     let expected = "t.toml:5:12: limits.a.capacity: found 9, expected no capacity, which sliding_log does not use \
-                    (token_bucket or fixed_window does)";
+                    (token_bucket or fixed_window or concurrency does)";
     assert_eq!(refused(toml(&text)), expected);
     let text = format!("{}buckets = 7\n", with("sliding_window"));
     let expected =
         "t.toml:5:11: limits.a.buckets: found 7, expected a number that divides the period of 60000000 microseconds";
     assert_eq!(refused(toml(&text)), expected);
+}
+
+/// Lines after those of a good limit of leases, beginning with line 5, and what is wrong with them.
+#[test]
+fn leases_have_a_capacity_and_a_time_to_live_and_no_rate() {
+    let none = "which concurrency does not use";
+    let cases = [
+        ("rate = 5", format!("5:8: limits.a.rate: found 5, expected no rate, {none}: set its capacity")),
+        ("period = '1m'", format!("5:10: limits.a.period: found \"1m\", expected no period, {none}: set its ttl")),
+        (
+            "start = '1s'",
+            format!(
+                "5:9: limits.a.start: found \"1s\", expected no start, {none} (fixed_window or sliding_window does)"
+            ),
+        ),
+        ("buckets = 2", format!("5:11: limits.a.buckets: found 2, expected no buckets, {none} (sliding_window does)")),
+        (
+            "max_debt = 2",
+            format!(
+                "5:12: limits.a.max_debt: found 2, expected no max_debt, {none} (token_bucket or fixed_window or sliding_window or sliding_log does)"
+            ),
+        ),
+        (
+            "shards = 6",
+            "5:10: limits.a.shards: found 6, expected a whole number from 1 to 5, so that every part gets at least 1"
+                .to_owned(),
+        ),
+        (
+            "shards = 2\nshard_by = 'spread'",
+            "6:12: limits.a.shard_by: found \"spread\", expected \"key\", because concurrency cannot be spread"
+                .to_owned(),
+        ),
+    ];
+    for (lines, expected) in cases {
+        let text = format!("[limits.a]\nalgorithm = \"concurrency\"\ncapacity = 5\nttl = \"30s\"\n{lines}\n");
+        assert_eq!(refused(toml(&text)), format!("t.toml:{expected}"));
+    }
+    let missing = format!(
+        "t.toml:1:9: limits.a.capacity: missing, expected {COUNT}\nt.toml:1:9: limits.a.ttl: missing, expected {PERIOD}"
+    );
+    assert_eq!(refused(toml("[limits.a]\nalgorithm = \"concurrency\"\n")), missing);
+    let text = "[limits.a]\nalgorithm = \"concurrency\"\ncapacity = 0\nttl = \"367d\"\n";
+    let expected = format!(
+        "t.toml:3:12: limits.a.capacity: found 0, expected {COUNT}\nt.toml:4:7: limits.a.ttl: found \"367d\", expected {PERIOD}"
+    );
+    assert_eq!(refused(toml(text)), expected);
 }
 
 #[test]
@@ -120,7 +161,7 @@ fn all_errors_are_told_in_the_order_of_the_file() {
          t.toml:4:9: limits.\"é\".period: missing, expected {PERIOD}\n\
          t.toml:6:8: limits.\"é\".rate: found 0, expected {COUNT}\n\
          t.toml:7:12: limits.\"é\".capacity: found 2, expected no capacity, which sliding_log does not use \
-         (token_bucket or fixed_window does)"
+         (token_bucket or fixed_window or concurrency does)"
     );
     assert_eq!(refused(toml(&text.replace("limits.é", "limits.\"é\""))), expected.replace("\"é\"", "é"));
     let text = "limits:\n  a: {algorithm: nope, rate: 0, period: 1s, x: 1}\n  b: 5\n";

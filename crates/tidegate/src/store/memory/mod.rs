@@ -2,7 +2,7 @@
 //!
 //! A key is a fingerprint of a keyed hash in one cache line; its text is not stored. A decision reads that line,
 //! steps, and writes it with one compare-and-swap; a denial and a check write nothing and take no lock. States that
-//! do not fit in a slot (sliding logs, sliding windows of several buckets, very large numbers) live in another table
+//! do not fit in a slot (sliding logs, leases, sliding windows of several buckets, very large numbers) live in another table
 //! behind small locks, which a denial takes there too. Nothing is ever rehashed or scanned: the table's size is decided when it is built, its pages
 //! are the system's until they are used, and keys that are as good as new are swept a line at a time by the calls
 //! that add new ones.
@@ -89,8 +89,8 @@ impl MemoryStoreBuilder {
         self
     }
 
-    /// How many bytes may go to states that need more than a slot of the table, such as sliding logs: 256 MiB unless
-    /// said otherwise.
+    /// How many bytes may go to states that need more than a slot of the table, such as sliding logs and leases: 256 MiB
+    /// unless said otherwise.
     #[must_use]
     pub fn max_bytes(mut self, max_bytes: usize) -> Self {
         self.max_bytes = max_bytes;
@@ -189,6 +189,9 @@ impl MemoryStore {
             let Op::Limit(cost) = request.op else {
                 return Err(unsupported("all-or-nothing is for `limit` only"));
             };
+            if !request.quota.takes(request.op) {
+                return Err(unsupported("all-or-nothing is not for leases"));
+            }
             let home = self.table.home(self.hash(request.scope, request.key));
             if targets.iter().any(|(known, quota, _)| *known == home && *quota != request.quota) {
                 return Err(unsupported("one key under two quotas in one all-or-nothing call"));

@@ -5,7 +5,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Barrier};
 
-use tidegate_core::{Cost, Key, OnStoreError, Quota, days, minutes, seconds};
+use tidegate_core::{Cost, Key, Lease, OnStoreError, Quota, days, minutes, seconds};
 
 use super::line::{SLOTS, WORDS};
 use super::table::Home;
@@ -205,6 +205,23 @@ fn states_that_do_not_fit_in_a_slot_stay_within_their_bytes() {
     }
     assert!(bench.store.stats().forgotten_busy > 0);
     assert!(!bench.take(0, &log, 1), "the exhausted key was forgotten before those that were used once");
+}
+
+#[test]
+fn a_key_that_is_full_of_leases_is_forgotten_after_those_with_few() {
+    let leases = Quota::concurrency(10, days(1)).unwrap();
+    let bench = Bench::new(MemoryStore::builder().max_keys(100_000).max_bytes(1 << 20));
+    let table = bench.store.stats().bytes;
+    let admit = |key, bits| bench.ask(key, &leases, Op::Admit(Lease::from_bits(bits))).allowed();
+    assert!((0..10).all(|bits| admit(0, bits)));
+    for key in 1..20_000 {
+        bench.clock.advance(seconds(1) / 1_000);
+        assert!(admit(key, 1));
+        let extra = bench.store.stats().bytes - table;
+        assert!(extra < (1 << 20) + 10_000, "{extra}");
+    }
+    assert!(bench.store.stats().forgotten_busy > 0);
+    assert!(!admit(0, 11), "the full key was forgotten before those with one lease");
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //! A decision is one call of a function in the database, in one round trip. The function reads the database's time and
 //! the key's row, steps, and writes; it answers with what it found, from which the decision is worked out here by
 //! [`step`](tidegate_core::step), the same as for every other store. So the function only decides whether something fits
-//! and what is left afterwards, and whether it agrees with the core is checked with every call.
+//! and what is left afterwards, and whether it agrees with the core is checked with every call. Leases, of which a key may
+//! have thousands, have a function of their own, which says what is in flight.
 
 mod all;
 mod arguments;
@@ -11,6 +12,7 @@ mod builder;
 mod client;
 mod error;
 mod found;
+mod leases;
 mod lent;
 mod schema;
 mod sweep;
@@ -20,7 +22,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use deadpool_postgres::{Object, Pool};
-use tidegate_core::{All, Capabilities, Decision, Op, Request, State, Store, StoreError, Timestamp, step};
+use tidegate_core::{Algorithm, All, Capabilities, Decision, Op, Request, State, Store, StoreError, Timestamp, step};
 use tokio_postgres::types::Type;
 
 use crate::store::stored::{ATTEMPTS, agreed, changing, each};
@@ -87,6 +89,9 @@ impl Asks {
         let name = self.rows.name(request);
         match request.op {
             Op::Reset => self.forget(client, &name, request).await,
+            _ if request.quota.algorithm() == Algorithm::Concurrency => {
+                self.decide_leases(client, &name, request, at).await
+            }
             Op::Check(_) if !arguments::is_log(request.quota) => self.look(client, &name, request, at).await,
             _ => self.step(client, &name, request, at).await,
         }

@@ -24,6 +24,7 @@ pub(super) struct Statements {
     pub(super) look: String,
     pub(super) step: String,
     pub(super) all: String,
+    pub(super) leases: String,
     pub(super) forget: String,
     pub(super) sweep: String,
 }
@@ -35,6 +36,7 @@ impl Statements {
             look: fill(include_str!("sql/look.sql")),
             step: fill("SELECT {step}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"),
             all: fill("SELECT {all}($1, $2, $3, $4, $5, $6, $7, $8, $9)"),
+            leases: fill("SELECT {leases}($1, $2, $3, $4, $5, $6, $7, $8, $9)"),
             forget: fill("SELECT {forget}($1)"),
             sweep: fill(include_str!("sql/sweep.sql")),
             table,
@@ -61,7 +63,8 @@ impl Statements {
     /// Whether all of it is there.
     async fn is_there(&self, connection: &Object) -> Result<bool, StoreError> {
         let (table, index) = (fill("{table}", &self.table), fill("{index_in_schema}", &self.table));
-        let functions = ["{until}", "{next}", "{step}", "{all}", "{forget}"].map(|name| fill(name, &self.table));
+        let functions =
+            ["{until}", "{next}", "{step}", "{all}", "{leases}", "{forget}"].map(|name| fill(name, &self.table));
         let row = Client::Pooled(connection)
             .row(
                 include_str!("sql/shape.sql"),
@@ -97,6 +100,7 @@ fn text(table: &TableName) -> String {
         include_str!("sql/next.sql"),
         include_str!("sql/step.sql"),
         include_str!("sql/all.sql"),
+        include_str!("sql/leases.sql"),
         include_str!("sql/forget.sql"),
     ];
     fill(&parts.join("\n"), table)
@@ -112,6 +116,7 @@ fn fill(text: &str, table: &TableName) -> String {
         .replace("{next}", &function("next"))
         .replace("{step}", &function("step"))
         .replace("{all}", &function("all"))
+        .replace("{leases}", &function("leases"))
         .replace("{forget}", &function("forget"))
         .replace("{clock}", CLOCK)
 }

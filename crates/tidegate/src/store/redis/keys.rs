@@ -28,6 +28,11 @@ impl Names {
         format!("{tag}{}|{key}", scope.as_str())
     }
 
+    /// The name of a key's leases, which are of another kind than the states of rates: no key's text has a `%l`.
+    pub(super) fn leases(&self, scope: &Scope, key: &Key<'_>) -> String {
+        format!("{}|%l", self.name(scope, key))
+    }
+
     /// What keys that live together have in common.
     pub(super) fn place(&self, scope: &Scope, key: &Key<'_>) -> String {
         self.tag(scope, &self.key(key)).unwrap_or_else(|| self.name(scope, key))
@@ -69,6 +74,10 @@ mod tests {
             name("a", "b", Key::from("c|d")),
             name("a", "b", Key::GLOBAL),
             name("a", "b", Key::from("")),
+            names.leases(&Scope::new("a", "b"), &Key::from("c")),
+            names.leases(&Scope::new("a", "b"), &Key::GLOBAL),
+            name("a", "b", Key::from(("c", "%l"))),
+            name("a", "b", Key::from("%l")),
         ];
         let distinct: std::collections::HashSet<_> = all.iter().collect();
         assert_eq!(distinct.len(), all.len(), "{all:?}");

@@ -3,7 +3,8 @@
 //! A decision is one script call. The script reads the server's time and what is stored under the key, steps, and
 //! writes; it answers with what it found, from which the decision is worked out here by [`step`](tidegate_core::step),
 //! the same as for every other store. So the scripts only decide whether something fits and what is left afterwards,
-//! and whether they agree with the core is checked with every call.
+//! and whether they agree with the core is checked with every call. Leases, of which a key may have thousands, are kept in
+//! a form of their own, and their script says what is in flight.
 
 mod all;
 mod answer;
@@ -14,6 +15,7 @@ mod codec;
 mod connection;
 mod error;
 mod keys;
+mod leases;
 mod script;
 
 use std::fmt;
@@ -62,6 +64,13 @@ impl<C: Connection> RedisStore<C> {
     /// One operation on one key.
     async fn decide(&self, request: &Request<'_>, at: Option<Timestamp>) -> Result<Decision, StoreError> {
         let Request { quota, op, .. } = *request;
+        if quota.algorithm() == Algorithm::Concurrency {
+            let name = self.names.leases(request.scope, request.key);
+            return match op {
+                Op::Reset => self.forget(&name, quota).await,
+                _ => self.decide_leases(&name, request, at).await,
+            };
+        }
         let name = self.names.name(request.scope, request.key);
         match op {
             Op::Reset => self.forget(&name, quota).await,

@@ -31,6 +31,9 @@ pub(super) static ALL: LazyLock<Script> = LazyLock::new(|| {
     Script::new(&[&[COMMON], &algorithms[..], &[include_str!("lua/all.lua")]].concat())
 });
 
+/// One operation on the leases of one key.
+pub(super) static LEASES: LazyLock<Script> = LazyLock::new(|| Script::new(&[COMMON, include_str!("lua/leases.lua")]));
+
 pub(super) fn step(algorithm: Algorithm) -> &'static Script {
     match algorithm {
         Algorithm::TokenBucket => &TOKEN_BUCKET_STEP,

@@ -148,14 +148,14 @@ fn state(quota: &Quota, bytes: &[u8]) -> Result<State, StoreError> {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_core::{Cost, MAX_COUNT, days, seconds};
+    use tidegate_core::{Cost, Lease, MAX_COUNT, days, seconds};
     use tidegate_testkit::Random;
 
     use super::*;
 
     const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
-    fn quotas() -> [Quota; 6] {
+    fn quotas() -> [Quota; 7] {
         [
             Quota::token_bucket(10, seconds(1)).unwrap(),
             Quota::token_bucket(4_294_967_291, days(366)).unwrap().capacity(MAX_COUNT).unwrap(),
@@ -163,6 +163,7 @@ mod tests {
             Quota::sliding_window(10, seconds(1)).unwrap(),
             Quota::sliding_window(10, seconds(64)).unwrap().buckets(64).unwrap().max_debt(9).unwrap(),
             Quota::sliding_log(10, seconds(1)).unwrap(),
+            Quota::concurrency(10, seconds(1)).unwrap(),
         ]
     }
 
@@ -171,6 +172,7 @@ mod tests {
         for micros in [0, 1_000, 1_001, 70_000] {
             let at = Timestamp::from_micros(NOW.as_micros() + micros);
             step(quota, &mut state, Op::Reserve(Cost::new(2).unwrap()), at);
+            step(quota, &mut state, Op::Admit(Lease::from_bits(micros << 40 | micros)), at);
         }
         state
     }
@@ -189,7 +191,7 @@ mod tests {
     fn whatever_is_stored_nothing_panics() {
         let mut random = Random::new(1);
         for round in 0..5_000 {
-            let quota = quotas()[round % 6];
+            let quota = quotas()[round % 7];
             let mut bytes = encode(&used(&quota), &quota);
             for _ in 0..1 + random.below(6) {
                 let place = random.below(bytes.len() as u64) as usize;
@@ -201,7 +203,10 @@ mod tests {
             }
             for asked in quotas() {
                 let mut row = Row::read(Some(Stored { value: bytes.clone(), until: Some(0) }), &asked);
-                for op in [Op::Limit(Cost::ONE), Op::Reserve(Cost::ONE), Op::Refund(Cost::ONE), Op::Reset] {
+                let lease = Lease::from_bits(0);
+                let of_units = [Op::Limit(Cost::ONE), Op::Reserve(Cost::ONE), Op::Refund(Cost::ONE)];
+                let of_leases = [Op::Admit(lease), Op::Renew(lease), Op::Release(lease), Op::Reset];
+                for op in of_units.into_iter().chain(of_leases) {
                     let _ = row.step(&asked, op, When { at: NOW, given: false });
                 }
                 row.into_change();

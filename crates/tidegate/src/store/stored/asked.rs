@@ -17,6 +17,9 @@ impl<'a, N: PartialEq> Asked<'a, N> {
             let Op::Limit(cost) = request.op else {
                 return Err(unsupported("all-or-nothing is for `limit` only"));
             };
+            if !request.quota.takes(request.op) {
+                return Err(unsupported("all-or-nothing is not for leases"));
+            }
             let name = name(request);
             let state = asked.names.iter().position(|known| *known == name).unwrap_or(asked.names.len());
             if state == asked.names.len() {

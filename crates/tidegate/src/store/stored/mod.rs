@@ -8,6 +8,8 @@
 mod asked;
 #[cfg(any(feature = "redis", feature = "postgres"))]
 mod each;
+#[cfg(any(feature = "redis", feature = "postgres"))]
+mod leases;
 mod quota;
 mod state;
 #[cfg(any(feature = "redis", feature = "postgres"))]
@@ -17,11 +19,15 @@ mod taking;
 pub(super) use asked::Asked;
 #[cfg(any(feature = "redis", feature = "postgres"))]
 pub(super) use each::each;
+#[cfg(any(feature = "redis", feature = "postgres"))]
+pub(super) use leases::{Asking, LeaseOp};
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 pub(super) use quota::split;
 pub(super) use quota::{quota_bytes, read_quota};
 #[cfg(feature = "redis")]
 pub(super) use state::LIMB;
+#[cfg(feature = "postgres")]
+pub(super) use state::halves;
 pub(super) use state::{NARROW, numbers, state};
 #[cfg(any(feature = "redis", feature = "postgres"))]
 pub(super) use taking::Taking;

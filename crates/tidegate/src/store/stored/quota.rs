@@ -55,8 +55,9 @@ fn build(algorithm: Algorithm, [rate, period, capacity, start, buckets, debt]: [
         Algorithm::TokenBucket => Quota::token_bucket(rate, period)?.capacity(capacity)?,
         Algorithm::FixedWindow => Quota::fixed_window(rate, period)?.capacity(capacity)?.start(start)?,
         Algorithm::SlidingWindow => Quota::sliding_window(rate, period)?.start(start)?.buckets(buckets)?,
+        Algorithm::SlidingLog => Quota::sliding_log(rate, period)?,
         // The last there is in this version of the format.
-        _ => Quota::sliding_log(rate, period)?,
+        _ => Quota::concurrency(capacity, period)?,
     };
     if debt > 0 {
         quota = quota.max_debt((debt - 1).min(MAX_COUNT))?;

@@ -1,6 +1,8 @@
 //! A state as whole numbers below 2^53, which every store can hold exactly.
 
-use tidegate_core::{Algorithm, Counts, Log, MAX_COUNT, Quota, State, StoreError, Timestamp};
+use tidegate_core::{
+    Algorithm, Counts, Lease, Leases, Log, MAX_COUNT, MAX_PERIOD, Quota, State, StoreError, Timestamp,
+};
 
 use super::corrupt;
 
@@ -8,6 +10,9 @@ use super::corrupt;
 pub(crate) const NARROW: u128 = 1 << 53;
 /// Larger ones are stored in two, of which the high one counts this many.
 pub(crate) const LIMB: u128 = 1 << 36;
+
+/// Half of a lease's id, which is stored in two.
+const HALF: u64 = u32::MAX as u64;
 
 /// The most units that are ever used: a capacity and the debt beyond it.
 const MOST: u64 = 2 * MAX_COUNT;
@@ -20,6 +25,7 @@ const MOST: u64 = 2 * MAX_COUNT;
 /// | fixed window | what is missing in units; when it was written |
 /// | sliding window | when it was written; what each bucket has seen, oldest first |
 /// | sliding log | when it was written; the running total before the first run; the time of each run and the total after it |
+/// | concurrency | when it was written; when each lease expires, the earliest first; the high halves of their ids; the low halves |
 pub(crate) fn numbers(state: &State) -> Vec<u64> {
     match state {
         State::New => Vec::new(),
@@ -40,12 +46,20 @@ pub(crate) fn numbers(state: &State) -> Vec<u64> {
             let last = state.last().unwrap_or(Timestamp::EPOCH).as_micros();
             [last, 0].into_iter().chain(runs).collect()
         }
+        State::Leases(leases) => {
+            let last = state.last().unwrap_or(Timestamp::EPOCH).as_micros();
+            let expiries = leases.held().map(|(expires, _)| expires.as_micros());
+            let half = |which: usize| leases.held().map(move |(_, lease)| halves(lease)[which]);
+            [last].into_iter().chain(expiries).chain(half(0)).chain(half(1)).collect()
+        }
     }
 }
 
 /// The state of `quota` with these numbers.
 pub(crate) fn state(quota: &Quota, numbers: &[u64]) -> Result<State, StoreError> {
-    if numbers.iter().any(|number| u128::from(*number) >= NARROW) {
+    // A lease expires later than it was written, and only by as much.
+    let later = if quota.algorithm() == Algorithm::Concurrency { MAX_PERIOD.as_micros() } else { 0 };
+    if numbers.iter().any(|number| u128::from(*number) >= NARROW + later) {
         return Err(corrupt("a number in it is too large"));
     }
     let time = Timestamp::from_micros;
@@ -62,6 +76,10 @@ pub(crate) fn state(quota: &Quota, numbers: &[u64]) -> Result<State, StoreError>
             let runs = log_runs(*before, *last, runs).ok_or_else(|| corrupt("its runs are not in order"))?;
             State::SlidingLog(Log::from_runs(runs, time(*last)))
         }
+        (Algorithm::Concurrency, [last, leases @ ..]) if leases.len().is_multiple_of(3) && !leases.is_empty() => {
+            let held = leases_held(leases).ok_or_else(|| corrupt("its leases are not in order"))?;
+            State::Leases(Leases::from_held(held, time(*last)))
+        }
         _ => return Err(corrupt("it has another number of numbers than its quota needs")),
     };
     // The arithmetic counts on this, and no quota lets it happen.
@@ -72,6 +90,20 @@ pub(crate) fn state(quota: &Quota, numbers: &[u64]) -> Result<State, StoreError>
         _ => false,
     };
     if is_too_much { Err(corrupt("more was used than can be")) } else { Ok(state) }
+}
+
+/// The two halves of a lease's id.
+pub(crate) fn halves(lease: Lease) -> [u64; 2] {
+    [lease.to_bits() >> 32, lease.to_bits() & HALF]
+}
+
+/// The leases and when they expire, when that is in order and their ids are of two halves.
+fn leases_held(numbers: &[u64]) -> Option<Vec<(Timestamp, Lease)>> {
+    let (expiries, ids) = numbers.split_at(numbers.len() / 3);
+    let (high, low) = ids.split_at(expiries.len());
+    let is_ours = expiries.is_sorted() && ids.iter().all(|half| *half <= HALF);
+    let ids = high.iter().zip(low).map(|(high, low)| Lease::from_bits(high << 32 | low));
+    is_ours.then(|| expiries.iter().map(|expires| Timestamp::from_micros(*expires)).zip(ids).collect())
 }
 
 /// The runs of a log, when their times and totals grow.

@@ -18,6 +18,8 @@ impl Taking {
             Op::Reserve(cost) => Self::units(cost.get(), quota, quota.slack()),
             Op::Refund(cost) => Taking { gives: true, ..Self::units(cost.get(), quota, 0) },
             Op::Reset => Taking { gives: true, ..Self::units(u64::MAX, quota, 0) },
+            // Leases are no units of a rate, so they never fit.
+            Op::Admit(_) | Op::Renew(_) | Op::Release(_) => Taking { units: 0, gives: false, room: None },
         }
     }
 

@@ -181,6 +181,9 @@ class Card {
 }
 
 function words(quota) {
+  if (quota.algorithm === "concurrency") {
+    return `concurrency, ${whole.format(quota.capacity)} at once, a lease for ${span(quota.period_ms)}`;
+  }
   const burst = quota.capacity === quota.rate ? "" : `, capacity ${whole.format(quota.capacity)}`;
   return `${quota.algorithm.replace("_", " ")}, ${rateOf(quota)}${burst}`;
 }

@@ -84,8 +84,8 @@ impl MemoryStore {
     /// counts.
     ///
     /// A token bucket or fixed window takes 37 bytes, a sliding window 37 and 8 for each bucket, a sliding log 37 and 16
-    /// for each request in the period, those of one microsecond together; each quota takes up to 40 bytes, once. A state of
-    /// a time after the year 2255 is left out.
+    /// for each request in the period, those of one microsecond together, leases 29 and 24 for each; each quota takes up to
+    /// 40 bytes, once. A state of a time after the year 2255 is left out.
     ///
     /// ```
     /// use tidegate::MemoryStore;

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tidegate_core::{
-    Cost, Decision, MAX_COUNT, MAX_PERIOD, OnStoreError, Op, Request, State, Store, Timestamp, days, hours, millis,
-    minutes, seconds,
+    Algorithm, Cost, Decision, Lease, MAX_COUNT, MAX_PERIOD, OnStoreError, Op, Request, State, Store, Timestamp, days,
+    hours, millis, minutes, seconds,
 };
 use tidegate_testkit::Random;
 
@@ -63,6 +63,10 @@ fn quotas() -> Vec<Quota> {
 }
 
 fn random_op(random: &mut Random, quota: &Quota) -> Op {
+    if quota.algorithm() == Algorithm::Concurrency {
+        let lease = Lease::from_bits(random.below(8) << 32 | 5);
+        return random.pick(&[Op::Admit(lease), Op::Admit(lease), Op::Renew(lease), Op::Release(lease)]);
+    }
     let most = u64::from(quota.parts().capacity);
     let cost = Cost::new(if random.one_in(3) { random.between(1, most) } else { random.between(1, 3) }).unwrap();
     match random.below(20) {
@@ -90,7 +94,9 @@ fn with_number(mut file: Vec<u8>, at: usize, number: u64) -> Vec<u8> {
 
 #[test]
 fn a_loaded_store_goes_on_like_one_that_was_never_saved() {
-    let quotas = quotas();
+    let mut quotas = quotas();
+    quotas
+        .extend([(3, seconds(20)), (5, minutes(10))].map(|(capacity, ttl)| Quota::concurrency(capacity, ttl).unwrap()));
     let (mut reloads, mut held) = (0, 0);
     for seed in 0..6 {
         let mut random = Random::new(seed);
@@ -246,9 +252,32 @@ fn the_size_of_a_key_in_the_file_is_what_the_docs_say() {
     assert_eq!(sizes.collect::<Vec<_>>(), expected);
 }
 
+#[test]
+fn leases_are_held_in_the_loaded_store_too() {
+    let (quota, clock) = (Quota::concurrency(3, minutes(1)).unwrap(), ManualClock::new(START));
+    let store = small(&clock).build();
+    let sizes: Vec<_> = [1, u64::MAX, 1 << 63]
+        .into_iter()
+        .map(|bits| {
+            clock.advance(seconds(1));
+            assert!(ask(&store, 1, &quota, Op::Admit(Lease::from_bits(bits))).allowed());
+            saved(&store).len()
+        })
+        .collect();
+    assert_eq!(sizes[1] - sizes[0], 24, "as the docs say");
+    assert!(sizes[0] - HEAD - 20 <= 29 + 24 + 40);
+    let loaded = small(&clock).load(&saved(&store)[..]).unwrap();
+    assert_eq!(look(&loaded, 1, &quota), look(&store, 1, &quota));
+    assert!(!ask(&loaded, 1, &quota, Op::Admit(Lease::from_bits(2))).allowed());
+    assert!(ask(&loaded, 1, &quota, Op::Release(Lease::from_bits(1 << 63))).allowed());
+    clock.advance(seconds(58));
+    assert_eq!(look(&loaded, 1, &quota).remaining(), 2, "the first has expired, and the last was released");
+}
+
 /// A small file with a key of every kind.
 fn sample(clock: &ManualClock) -> Vec<u8> {
-    let store = small(clock).build();
+    // The same every time: whoever looks for a number in it finds the same one.
+    let store = small(clock).seed(1).build();
     for (quota, key) in quotas().iter().zip(0..) {
         assert!(take(&store, key, quota, 3));
         clock.advance(millis(1));

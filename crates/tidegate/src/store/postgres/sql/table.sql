@@ -6,4 +6,8 @@ CREATE TABLE IF NOT EXISTS {table} (
   expires_at bigint            -- when the row may be swept, in microseconds since 1970; null for never
 ) WITH (fillfactor = 70);      -- room for a row's next version on its own page, where no index has to know of it
 
+-- A long state, of a log or of many leases, is not compressed: with every write that took several times longer than all the
+-- rest.
+ALTER TABLE {table} ALTER COLUMN state SET STORAGE EXTERNAL;
+
 CREATE INDEX IF NOT EXISTS {index} ON {table} (expires_at);

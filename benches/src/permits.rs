@@ -1,0 +1,81 @@
+//! Time to take a permit and give it back, beside tokio's semaphore.
+
+use std::hint::black_box;
+use std::sync::{Arc, Barrier};
+use std::time::Instant;
+
+use tidegate::concurrency::{Aimd, Concurrency, Fair, Gradient2, PerKey, Vegas, Work};
+use tokio::sync::Semaphore;
+
+/// How often a thread takes one in a round.
+const TIMES: u32 = 1_000_000;
+/// Rounds; the best counts, because what others do on the machine only ever adds.
+const ROUNDS: usize = 9;
+/// More than anybody takes at once.
+const PLENTY: u32 = 1_000;
+
+pub(crate) fn run() {
+    println!(
+        "\nNanoseconds to take a permit and give it back, the best of {ROUNDS} rounds of {TIMES}, and how many times as long as\n\
+         tokio's semaphore takes, owned as a permit has to be that goes into a response. Expected: below 100 in one thread."
+    );
+    println!("\n{:<48} {:>10} {:>8} {:>12} {:>8}", "", "one thread", "of it", "two threads", "of it");
+    let semaphore = Arc::new(Semaphore::new(PLENTY as usize));
+    let yardstick =
+        [1, 2].map(|threads| best(threads, || black_box(Arc::clone(&semaphore).try_acquire_owned().is_ok())));
+    let row = |name: &str, times: [f64; 2]| {
+        println!(
+            "{name:<48} {:>10.0} {:>7.2}x {:>12.0} {:>7.2}x",
+            times[0],
+            times[0] / yardstick[0],
+            times[1],
+            times[1] / yardstick[1]
+        );
+    };
+    row("tokio's semaphore, owned", yardstick);
+    row("tokio's semaphore, borrowed", times(|| semaphore.try_acquire().is_ok()));
+    let fixed = Concurrency::fixed(PLENTY);
+    row("tidegate, fixed, dropped", times(|| fixed.try_acquire().is_ok()));
+    row("tidegate, fixed, released", times(|| fixed.try_acquire().map(|permit| permit.release(Work::Done)).is_ok()));
+    let adaptive = [
+        ("tidegate, AIMD", Concurrency::adaptive(Aimd::default())),
+        ("tidegate, Gradient2", Concurrency::adaptive(Gradient2::default())),
+        ("tidegate, Vegas", Concurrency::adaptive(Vegas::default())),
+    ];
+    for (name, pool) in &adaptive {
+        row(name, times(|| pool.try_acquire().map(|permit| permit.release(Work::Done)).is_ok()));
+    }
+    let keys = PerKey::new(PLENTY);
+    let _held = keys.try_acquire("alice");
+    row("tidegate, per key", times(|| keys.try_acquire("alice").is_ok()));
+    let fair = Fair::builder(PLENTY).build();
+    row("tidegate, fair", times(|| fair.try_acquire("alice").is_ok()));
+}
+
+fn times(take: impl Fn() -> bool + Sync) -> [f64; 2] {
+    [1, 2].map(|threads| best(threads, &take))
+}
+
+/// Nanoseconds for one, with so many threads that all take.
+fn best(threads: usize, take: impl Fn() -> bool + Sync) -> f64 {
+    let round = || {
+        let barrier = Barrier::new(threads + 1);
+        let took = std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    barrier.wait();
+                    for _ in 0..TIMES {
+                        assert!(take(), "there are plenty");
+                    }
+                    barrier.wait();
+                });
+            }
+            barrier.wait();
+            let begun = Instant::now();
+            barrier.wait();
+            begun.elapsed()
+        });
+        took.as_nanos() as f64 / f64::from(TIMES)
+    };
+    (0..ROUNDS).map(|_| round()).fold(f64::MAX, f64::min)
+}

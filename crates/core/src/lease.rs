@@ -1,0 +1,79 @@
+//! Who holds one of the places of a concurrency limit.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The id of a lease: one place of a `concurrency` limit, held by whoever knows this.
+///
+/// 64 bits that nobody can guess. As text it is 16 lower-case hexadecimal digits.
+///
+/// ```
+/// use tidegate_core::Lease;
+///
+/// let lease: Lease = "00c0ffee00c0ffee".parse()?;
+/// assert_eq!(lease.to_string(), "00c0ffee00c0ffee");
+/// assert_eq!(lease, Lease::from_bits(0x00c0_ffee_00c0_ffee));
+/// # Ok::<(), tidegate_core::InvalidLease>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lease(u64);
+
+impl Lease {
+    /// The lease with this id. Whoever makes ids up sees to it that they are unique and cannot be guessed.
+    pub const fn from_bits(bits: u64) -> Self {
+        Lease(bits)
+    }
+
+    /// The id.
+    pub const fn to_bits(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// A text is not the id of a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("this is not the id of a lease: expected 16 lower-case hexadecimal digits, as `admit` answered")]
+pub struct InvalidLease;
+
+impl FromStr for Lease {
+    type Err = InvalidLease;
+
+    fn from_str(text: &str) -> Result<Self, InvalidLease> {
+        // Exactly what is written, so that no lease has two texts: `from_str_radix` alone takes a sign and capitals.
+        let is_ours = text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        let bits = is_ours.then(|| u64::from_str_radix(text, 16).ok()).flatten();
+        bits.map(Lease).ok_or(InvalidLease)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_has_one_text() {
+        for bits in [0, 1, 0xffff_ffff, u64::MAX, 0x0123_4567_89ab_cdef] {
+            let text = Lease(bits).to_string();
+            assert_eq!((text.len(), text.parse()), (16, Ok(Lease(bits))));
+        }
+        let wrong = [
+            "",
+            "1",
+            "0123456789abcdeF",
+            "+123456789abcdef",
+            "0123456789abcdef0",
+            "0123456789abcde ",
+            "é23456789abcdef",
+        ];
+        for text in wrong {
+            let error = text.parse::<Lease>().unwrap_err().to_string();
+            assert!(error.contains("16 lower-case hexadecimal digits"), "{text:?}: {error}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Budgets for costs that are known only afterwards: the tokens of a language model, the bytes of a response.
+//!
+//! A [`Budget`] holds an estimate before the work begins and settles the real cost when it has ended:
+//!
+//! ```
+//! use tidegate::budget::Budget;
+//! use tidegate::{Limiter, Quota, minutes};
+//!
+//! # async fn ask_the_model() -> u64 { 742 }
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let limiter = Limiter::builder()
+//!     .limit("tokens", Quota::token_bucket(100_000, minutes(1))?)
+//!     .limit("holds", Quota::concurrency(10, minutes(2))?) // so many open at once, and for so long
+//!     .build()?;
+//! let budget = Budget::new(&limiter, "tokens", "holds");
+//!
+//! let held = budget.hold("alice", 1_000).await?;
+//! if held.decision().allowed() {
+//!     let cost = ask_the_model().await;
+//!     if let Some(hold) = held.hold() {
+//!         hold.settle(cost).await?; // 258 are given back
+//!     }
+//! }
+//! # Ok(()) }
+//! ```
+//!
+//! A hold is a lease of a `concurrency` limit, which makes three promises:
+//!
+//! - **Once.** Whoever settles or cancels first does so; to do it again, from whatever process, changes nothing.
+//! - **In time.** A hold ends after that limit's `ttl`. Then the estimate stands as the cost: work that nobody has heard of
+//!   again may have cost that much.
+//! - **Bounded.** No more than the limit's capacity of holds are open for a key. So what is spent beyond the quota is at most
+//!   as many times what a piece of work costs more than its estimate, and it is debt: later requests wait for it.
+//!
+//! What is settled below its estimate is given back, but for what has come back by itself since: together that could be
+//! more than the quota.
+
+mod comes_back;
+mod hold;
+
+use std::fmt;
+use std::sync::Arc;
+
+use tidegate_core::{Decision, Key};
+
+use crate::clock::{Clock, SystemClock};
+use crate::{Error, Limiter};
+pub use hold::{Hold, Settled};
+
+/// A limit on costs that are known only afterwards. Cheap to clone. See the [module](self).
+#[derive(Clone)]
+pub struct Budget {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    limiter: Limiter,
+    limit: Arc<str>,
+    holds: Arc<str>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Budget {
+    /// Spends from `limit`; `holds` is a `concurrency` limit of the same limiter, which says how many holds a key may have
+    /// open and for how long.
+    ///
+    /// The limit is charged by [`reserve`](Limiter::reserve) where the cost was more than the estimate, so it cannot be one
+    /// whose shards are spread.
+    pub fn new(limiter: &Limiter, limit: impl Into<Arc<str>>, holds: impl Into<Arc<str>>) -> Self {
+        Budget::on(limiter, limit, holds, SystemClock)
+    }
+
+    /// The same by another clock, for tests: the store's.
+    pub fn on(
+        limiter: &Limiter,
+        limit: impl Into<Arc<str>>,
+        holds: impl Into<Arc<str>>,
+        clock: impl Clock + 'static,
+    ) -> Self {
+        let (limiter, limit, holds) = (limiter.clone(), limit.into(), holds.into());
+        Budget { inner: Arc::new(Inner { limiter, limit, holds, clock: Arc::new(clock) }) }
+    }
+
+    /// Takes an estimate of at least 1, to be settled later. Nothing is taken when it is denied: too much is spent, or too
+    /// many holds are open.
+    pub async fn hold<'a>(&self, key: impl Into<Key<'a>>, estimate: u64) -> Result<Held, Error> {
+        let (key, Inner { limiter, limit, holds, clock }) = (key.into(), &*self.inner);
+        let quota = limiter.quota(limit)?;
+        let place = limiter.admit(holds, &key).await?;
+        if !place.decision().allowed() {
+            return Ok(Held { decision: *place.decision(), hold: None });
+        }
+        let since = clock.now();
+        let taken = limiter.limit(limit, &key).cost(estimate).await;
+        // A yes for a reason has taken nothing: the store was broken, or the limit is in shadow mode and used up.
+        let is_taken = taken.as_ref().is_ok_and(|decision| decision.allowed() && decision.reason().is_none());
+        match (place.lease(), taken) {
+            (Some(lease), Ok(decision)) if is_taken => {
+                let next_after = decision.next_after();
+                let (budget, key) = (self.clone(), key.borrow().into_owned());
+                Ok(Held { decision, hold: Some(Hold { budget, key, lease, estimate, quota, since, next_after }) })
+            }
+            (lease, taken) => {
+                if let Some(lease) = lease {
+                    // If that fails, the place comes back by itself.
+                    let _ = limiter.release(holds, &key, lease).await;
+                }
+                Ok(Held { decision: taken?, hold: None })
+            }
+        }
+    }
+}
+
+/// What became of a question for a hold.
+#[derive(Debug, Clone)]
+pub struct Held {
+    decision: Decision,
+    hold: Option<Hold>,
+}
+
+impl Held {
+    /// Whether the work may begin, and what the limit says beside that.
+    pub fn decision(&self) -> &Decision {
+        &self.decision
+    }
+
+    /// What to settle. None when it was denied, and when nothing was taken although the work may begin: the store was broken
+    /// and the limit admits then, or it is in shadow mode.
+    pub fn hold(&self) -> Option<&Hold> {
+        self.hold.as_ref()
+    }
+}
+
+impl fmt::Debug for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { limit, holds, .. } = &*self.inner;
+        f.debug_struct("Budget").field("limit", limit).field("holds", holds).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,109 @@
+-- One operation on the leases of one key: 0 looks whether `need` places are free, 1 admits, 2 renews, 3 releases. A state is
+-- when it was written, when each lease expires, earliest first, the high halves of their ids, and the low halves. Answers
+-- with the time, with 1 when it is allowed, with how many are in flight then, and with when so many will have expired that
+-- what was denied fits, that another place is free, and that all are.
+CREATE OR REPLACE FUNCTION {leases}(
+  of_key bytea, under bytea, what bigint, high bigint, low bigint, capacity bigint, ttl bigint, need bigint, given bigint,
+  OUT now bigint, OUT done smallint, OUT in_flight bigint, OUT times bigint[]
+) LANGUAGE plpgsql SET lock_timeout = '2s' AS $tidegate$
+DECLARE
+  stored_quota bytea;
+  stored_state bigint[];
+  stored_until bigint;
+  is_stored boolean;
+  at bigint;            -- the time that counts: not before the state was written
+  count int;
+  first int;            -- the first lease that has not expired
+  last int;
+  middle int;
+  place int;            -- of the lease that is asked for
+  expiries bigint[];
+  highs bigint[];
+  lows bigint[];
+BEGIN
+  -- As the step does: read without a lock, and written only if it is still there.
+  FOR attempt IN 1..100 LOOP
+    IF attempt = 1 THEN
+      SELECT t.quota, t.state, t.expires_at INTO stored_quota, stored_state, stored_until
+        FROM {table} t WHERE t.key = of_key;
+    ELSE
+      SELECT t.quota, t.state, t.expires_at INTO stored_quota, stored_state, stored_until
+        FROM {table} t WHERE t.key = of_key FOR UPDATE;
+    END IF;
+    is_stored := FOUND;
+    now := coalesce(given, {clock});
+
+    -- What another algorithm has written is as good as nothing: units of a rate are no leases.
+    at := now;
+    count := 0;
+    expiries := '{}';
+    highs := '{}';
+    lows := '{}';
+    IF is_stored AND get_byte(stored_quota, 0) & 15 = 4 THEN
+      at := greatest(now, stored_state[1]);
+      count := (cardinality(stored_state) - 1) / 3;
+      first := 1;
+      last := count + 1;
+      WHILE first < last LOOP
+        middle := (first + last) / 2;
+        IF stored_state[1 + middle] <= at THEN first := middle + 1; ELSE last := middle; END IF;
+      END LOOP;
+      expiries := stored_state[1 + first : 1 + count];
+      highs := stored_state[1 + count + first : 1 + 2 * count];
+      lows := stored_state[1 + 2 * count + first : 1 + 3 * count];
+      count := count - first + 1;
+    END IF;
+    place := NULL;
+    IF what > 0 THEN
+      place := array_position(lows, low);
+      WHILE highs[place] <> high LOOP
+        place := array_position(lows, low, place + 1);
+      END LOOP;
+    END IF;
+
+    done := 0;
+    IF what = 0 THEN
+      IF count + need <= capacity THEN done := 1; END IF;
+    ELSIF place IS NOT NULL OR (what = 1 AND count < capacity) THEN
+      done := 1;
+      IF place IS NOT NULL THEN
+        expiries := expiries[: place - 1] || expiries[place + 1 :];
+        highs := highs[: place - 1] || highs[place + 1 :];
+        lows := lows[: place - 1] || lows[place + 1 :];
+        count := count - 1;
+      END IF;
+      IF what < 3 THEN
+        -- Nearly always the last: only a shorter time to live than before puts it elsewhere.
+        place := count + 1;
+        WHILE expiries[place - 1] > at + ttl LOOP
+          place := place - 1;
+        END LOOP;
+        expiries := expiries[: place - 1] || (at + ttl) || expiries[place :];
+        highs := highs[: place - 1] || high || highs[place :];
+        lows := lows[: place - 1] || low || lows[place :];
+        count := count + 1;
+      END IF;
+      IF count = 0 THEN
+        DELETE FROM {table} t WHERE t.key = of_key AND t.state = stored_state AND t.quota = stored_quota;
+      ELSIF is_stored THEN
+        UPDATE {table} t SET quota = under, state = at || expiries || highs || lows,
+            expires_at = {until}(given, stored_until, now, expiries[count] - now)
+          WHERE t.key = of_key AND t.state = stored_state AND t.quota = stored_quota;
+      ELSE
+        INSERT INTO {table} AS t (key, quota, state, expires_at)
+          VALUES (of_key, under, at || expiries || highs || lows, {until}(given, NULL, now, expiries[count] - now))
+          ON CONFLICT DO NOTHING;
+      END IF;
+      CONTINUE WHEN NOT FOUND;
+    END IF;
+
+    in_flight := count;
+    times := ARRAY[NULL, expiries[greatest(count - capacity, 0) + 1], expiries[count]];
+    IF done = 0 AND need BETWEEN 1 AND capacity THEN
+      times[1] := expiries[count + need - capacity];
+    END IF;
+    RETURN;
+  END LOOP;
+  RAISE EXCEPTION 'tidegate: the key changes faster than it can be written' USING ERRCODE = 'serialization_failure';
+END
+$tidegate$;
