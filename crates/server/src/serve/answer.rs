@@ -52,7 +52,11 @@ impl Body for Answer {
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Answer::Whole { bytes, .. } => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Answer::Whole { bytes, trailers: None } => {
+                SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+            }
+            // A length that is known would be told, which gRPC's answers do not do.
+            Answer::Whole { .. } => SizeHint::default(),
             Answer::Routed(body) => body.size_hint(),
         }
     }

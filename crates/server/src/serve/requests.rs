@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use http::header::{CONNECTION, HeaderValue};
-use http::{Request, Response};
+use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -35,11 +36,19 @@ const CONNECTION_WINDOW: u32 = 1 << 20;
 
 /// What answers the requests that come so often that the way through a router would be felt.
 pub(crate) trait AtOnce: Clone + Send + Sync + 'static {
-    /// The answer, or the request again, which the router is to answer then.
+    /// What is known of a request by its head.
+    type Known: Send;
+
+    /// Whether it answers this one; the router does otherwise.
+    fn knows(&self, request: &Request<Incoming>) -> Option<Self::Known>;
+
+    /// The answer.
     fn answer(
         &self,
-        request: Request<Incoming>,
-    ) -> impl Future<Output = Result<Response<Answer>, Request<Incoming>>> + Send;
+        known: Self::Known,
+        body: Incoming,
+        headers: HeaderMap,
+    ) -> impl Future<Output = Response<Answer>> + Send;
 }
 
 /// Answers requests on `port` until it ends, and those that are under way then. Without anything that answers `at_once`
@@ -58,19 +67,24 @@ pub(crate) async fn serve(
         let mut shutdown = shutdown.clone();
         async move {
             let service = hyper::service::service_fn(move |request: Request<Incoming>| {
-                let (at_once, router, gate) = (at_once.clone(), router.clone(), Arc::clone(&gate));
+                let (gate, version) = (Arc::clone(&gate), request.version());
+                let known = at_once.as_ref().and_then(|at_once| Some((at_once.clone(), at_once.knows(&request)?)));
+                let asked = match known {
+                    Some((at_once, known)) => {
+                        let (head, body) = request.into_parts();
+                        Asked::AtOnce(at_once, known, body, head.headers)
+                    }
+                    None => {
+                        let mut request = request.map(Body::new);
+                        request.extensions_mut().insert(ConnectInfo(peer));
+                        Asked::Router(Box::pin(router.clone().oneshot(request)))
+                    }
+                };
                 async move {
-                    let version = request.version();
-                    let answered = match &at_once {
-                        Some(at_once) => at_once.answer(request).await,
-                        None => Err(request),
-                    };
-                    let mut answer = match answered {
-                        Ok(answer) => answer,
-                        Err(mut request) => {
-                            request.extensions_mut().insert(ConnectInfo(peer));
-                            router.oneshot(request.map(Body::new)).await?.map(Answer::Routed)
-                        }
+                    let mut answer = match asked {
+                        Asked::AtOnce(at_once, known, body, headers) => at_once.answer(known, body, headers).await,
+                        // On the heap, so that the others are quicker to move.
+                        Asked::Router(answer) => answer.await?.map(Answer::Routed),
                     };
                     // So that a client in the middle of its requests does not send one into a connection that closes.
                     if gate.is_draining() && version < http::Version::HTTP_2 {
@@ -94,6 +108,12 @@ pub(crate) async fn serve(
         }
     })
     .await;
+}
+
+/// Who answers a request.
+enum Asked<A: AtOnce, F> {
+    AtOnce(A, A::Known, Incoming, HeaderMap),
+    Router(Pin<Box<F>>),
 }
 
 fn builder() -> auto::Builder<TokioExecutor> {

@@ -298,6 +298,13 @@ pub async fn leases_on_a_clock_that_goes_back<S: Testing + 'static>(subject: &Su
     assert_eq!(denied.retry_after, Some(TTL + 5 * SECOND), "{caller}: {denied:?}");
     caller.has(0, BASE + TTL - 1, "all are held").await;
     caller.has(3, BASE + TTL, "all have expired").await;
+    // A release is written, too.
+    let caller = Caller::new(subject, "leases_released_on_a_clock_that_goes_back", leases(3));
+    caller.admitted(1, BASE).await;
+    caller.admitted(2, BASE).await;
+    assert!(caller.release(1, BASE + SECOND).await.allowed, "{caller}: it is held");
+    let third = caller.admitted(3, BASE).await;
+    assert_eq!(third.reset_after, TTL + SECOND, "{caller}: admitted when the release was written: {third:?}");
     Applicability::Ran
 }
 

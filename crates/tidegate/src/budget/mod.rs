@@ -18,7 +18,7 @@
 //! if held.decision().allowed() {
 //!     let cost = ask_the_model().await;
 //!     if let Some(hold) = held.hold() {
-//!         hold.settle(cost).await?; // 258 are given back
+//!         hold.settle(cost).await?; // up to 258 are given back
 //!     }
 //! }
 //! # Ok(()) }
@@ -32,10 +32,11 @@
 //! - **Bounded.** No more than the limit's capacity of holds are open for a key. So what is spent beyond the quota is at most
 //!   as many times what a piece of work costs more than its estimate, and it is debt: later requests wait for it.
 //!
-//! What is settled below its estimate is given back, but for what has come back by itself since: together that could be
-//! more than the quota.
+//! What is settled below its estimate is given back as far as it is still missing: a bucket that was full again in the
+//! meantime would otherwise hold it twice. A hold can know that of itself only; what other holds of the key have given back
+//! since may add as much as that to a burst.
 
-mod comes_back;
+mod gives_back;
 mod hold;
 
 use std::fmt;
@@ -96,9 +97,8 @@ impl Budget {
         let is_taken = taken.as_ref().is_ok_and(|decision| decision.allowed() && decision.reason().is_none());
         match (place.lease(), taken) {
             (Some(lease), Ok(decision)) if is_taken => {
-                let next_after = decision.next_after();
                 let (budget, key) = (self.clone(), key.borrow().into_owned());
-                Ok(Held { decision, hold: Some(Hold { budget, key, lease, estimate, quota, since, next_after }) })
+                Ok(Held { decision, hold: Some(Hold { budget, key, lease, estimate, quota, since, decision }) })
             }
             (lease, taken) => {
                 if let Some(lease) = lease {
@@ -124,8 +124,8 @@ impl Held {
         &self.decision
     }
 
-    /// What to settle. None when it was denied, and when nothing was taken although the work may begin: the store was broken
-    /// and the limit admits then, or it is in shadow mode.
+    /// What to settle. None when it was denied, and when there is nothing that could be settled although the work may begin:
+    /// the store was broken and a limit admits then, or it is in shadow mode. If anything was taken, it stands.
     pub fn hold(&self) -> Option<&Hold> {
         self.hold.as_ref()
     }

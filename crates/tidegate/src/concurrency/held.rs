@@ -19,11 +19,16 @@ impl Held {
         self.0.store(usual.max(1), Ordering::Relaxed);
     }
 
-    /// About how long: from a millisecond to a minute, and a second while nothing is known.
+    /// About how long, and a second while nothing is known.
     pub(super) fn usual(&self) -> Duration {
+        self.known().unwrap_or(seconds(1))
+    }
+
+    /// About how long, from a millisecond to a minute; none while nothing is known.
+    pub(super) fn known(&self) -> Option<Duration> {
         match self.0.load(Ordering::Relaxed) {
-            0 => seconds(1),
-            micros => Duration::from_micros(micros.clamp(1_000, 60_000_000)),
+            0 => None,
+            micros => Some(Duration::from_micros(micros.clamp(1_000, 60_000_000))),
         }
     }
 }

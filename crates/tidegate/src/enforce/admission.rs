@@ -43,8 +43,12 @@ impl Admission {
         Admission { guards: guards.into(), enforcer }
     }
 
-    /// Admits a request that costs so much, or says why not; nothing is taken then.
+    /// Admits a request that costs so much, or says why not; nothing is taken then. Who is on a deny list does not get as
+    /// far as the guards.
     pub async fn admit(&self, caller: &Caller<'_>, cost: u64, priority: Priority) -> Result<Admitted, Outcome> {
+        if self.enforcer.denies(caller) {
+            return Err(self.enforcer.ask(caller, cost, Step::Look).await);
+        }
         let entered = self.guards.enter(Some(caller), priority).await;
         let permits = entered.inspect_err(|outcome| self.enforcer.tell(caller, outcome))?;
         let outcome = self.enforcer.ask(caller, cost, Step::Take).await;

@@ -47,7 +47,8 @@ impl Enforcer {
         Self::with_rules(limiter.clone(), vec![Rule::new(limit, Axis::Rate)])
     }
 
-    /// Enforces nothing: for an [`Admission`](super::Admission) that is only about how many are in flight.
+    /// Enforces nothing: for an [`Admission`](super::Admission) that is only about how many are in flight. There is no limit
+    /// whose [`policy`](Self::policy) or [`quota`](Self::quota) could be set, and to try is a panic.
     pub fn unlimited() -> Self {
         Self::with_rules(Limiter::builder().build().expect("nothing can be wrong with no limits"), Vec::new())
     }
@@ -108,7 +109,8 @@ impl Enforcer {
         self
     }
 
-    /// Decides and counts, and never denies. What would have been denied is allowed with its reason.
+    /// Decides and counts, and never denies. What would have been denied is allowed with its reason. The guards of an
+    /// [`Admission`](super::Admission) know no shadow: what they guard against is real.
     #[must_use]
     pub fn shadow(mut self, shadow: bool) -> Self {
         self.change().shadow = shadow;
@@ -190,6 +192,12 @@ impl Enforcer {
         self.finish(&Caller::each([]), Step::Take, Err(Error::NoKey))
     }
 
+    /// Whether a deny list turns the caller away, so that nothing should be spent on it.
+    pub(crate) fn denies(&self, caller: &Caller<'_>) -> bool {
+        let Inner { limiter, rules, shadow, .. } = &*self.inner;
+        !shadow && rules.iter().enumerate().any(|(index, rule)| rule.denies(limiter, caller, index))
+    }
+
     /// Tells the hooks of a request that did not get as far as the limits.
     pub(crate) fn tell(&self, caller: &Caller<'_>, outcome: &Outcome) {
         self.inner.hooks.tell(caller, outcome);
@@ -259,7 +267,7 @@ impl Enforcer {
     }
 
     fn last(&mut self) -> &mut Rule {
-        self.change().rules.last_mut().expect("an enforcer has a limit")
+        self.change().rules.last_mut().expect("a limit was given before")
     }
 }
 

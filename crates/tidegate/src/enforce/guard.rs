@@ -1,11 +1,14 @@
 //! What a request has to get into before its limits are asked.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::Key;
 
 use super::{Caller, Outcome};
 use crate::Error;
+#[cfg(feature = "tokio")]
+use crate::concurrency::Shared;
 use crate::concurrency::{Concurrency, Fair, PerKey, Permit, Priority, Work};
 
 /// Something that only lets so many be in flight.
@@ -18,6 +21,9 @@ pub enum Guard {
     PerKey(PerKey),
     /// Everybody together, of which each key is a tenant that has its part. Who finds no room waits for so long, at most.
     Fair(Fair, Duration),
+    /// Each key on its own, in all processes together.
+    #[cfg(feature = "tokio")]
+    Shared(Shared),
 }
 
 impl From<Concurrency> for Guard {
@@ -45,6 +51,13 @@ impl From<(Fair, Duration)> for Guard {
     }
 }
 
+#[cfg(feature = "tokio")]
+impl From<Shared> for Guard {
+    fn from(shared: Shared) -> Self {
+        Guard::Shared(shared)
+    }
+}
+
 impl Guard {
     async fn enter(&self, caller: Option<&Caller<'_>>, priority: Priority) -> Result<Permit, Outcome> {
         if let Some(entered) = self.enter_now(caller, priority) {
@@ -52,6 +65,8 @@ impl Guard {
         }
         match self {
             Guard::Fair(fair, within) => fair.acquire(key(caller)?, *within).await.map_err(Outcome::refused),
+            #[cfg(feature = "tokio")]
+            Guard::Shared(shared) => shared.try_acquire(key(caller)?).await.map_err(Outcome::without_permit),
             Guard::Everybody(_) | Guard::PerKey(_) => unreachable!("there is nothing to wait for"),
         }
     }
@@ -65,6 +80,8 @@ impl Guard {
                 Ok(Err(_)) if !within.is_zero() => return None,
                 entered => entered,
             },
+            #[cfg(feature = "tokio")]
+            Guard::Shared(_) => return None,
         };
         Some(entered.and_then(|entered| entered.map_err(Outcome::refused)))
     }
@@ -76,8 +93,10 @@ fn key<'a>(caller: Option<&'a Caller<'_>>) -> Result<&'a Key<'a>, Outcome> {
 }
 
 /// What a request has to get into, one after the other. Cheap to clone: clones are the same.
+///
+/// Those that are waited for belong first: what a request has got into it holds while it waits for the next.
 #[derive(Debug, Clone, Default)]
-pub struct Guards(Vec<Guard>);
+pub struct Guards(Arc<Vec<Guard>>);
 
 impl Guards {
     /// None: everybody gets in.
@@ -88,14 +107,14 @@ impl Guards {
     /// These, and then a further one.
     #[must_use]
     pub fn and(mut self, guard: impl Into<Guard>) -> Self {
-        self.0.push(guard.into());
+        Arc::make_mut(&mut self.0).push(guard.into());
         self
     }
 
     /// Gets into all of them, or none: the first that refuses gives back what was taken.
     pub async fn enter(&self, caller: Option<&Caller<'_>>, priority: Priority) -> Result<Permits, Outcome> {
         let mut permits = Vec::with_capacity(self.0.len());
-        for guard in &self.0 {
+        for guard in &*self.0 {
             permits.push(guard.enter(caller, priority).await?);
         }
         Ok(Permits(Kept::Several(permits)))
@@ -104,7 +123,7 @@ impl Guards {
     /// The same without waiting. None when one of them may have to be waited for; nothing was done then.
     #[inline]
     pub fn enter_now(&self, caller: Option<&Caller<'_>>, priority: Priority) -> Option<Result<Permits, Outcome>> {
-        match &*self.0 {
+        match &**self.0 {
             [guard] => {
                 guard.enter_now(caller, priority).map(|entered| entered.map(|permit| Permits(Kept::One(permit))))
             }

@@ -8,6 +8,8 @@ use tidegate_core::{Decision, Reason};
 
 use super::Axis;
 use crate::Error;
+#[cfg(feature = "tokio")]
+use crate::concurrency::NoPermit;
 use crate::concurrency::Refused;
 
 /// What became of a request, with everything a transport needs to answer it.
@@ -59,6 +61,20 @@ impl Outcome {
         }
         let ruling = Ruling::new("concurrency".into(), None, refused.decision(), Axis::Concurrency);
         Outcome::Limited(Rulings::one(ruling))
+    }
+
+    /// The outcome of a request that got no lease.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn without_permit(why: NoPermit) -> Self {
+        match why {
+            NoPermit::Refused(refused) => Outcome::refused(refused),
+            NoPermit::Denied(decision) => {
+                let ruling = Ruling::new("concurrency".into(), None, decision, Axis::Concurrency);
+                Outcome::Denied(Rulings::one(ruling))
+            }
+            NoPermit::Failed(error) if error.is_misuse() => Outcome::Invalid(error),
+            NoPermit::Failed(error) => Outcome::Unavailable(error),
+        }
     }
 
     /// What there was too much of, when that is why the request may not go on.

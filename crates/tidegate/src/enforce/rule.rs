@@ -34,6 +34,11 @@ impl Rule {
         Rule { policy: Arc::clone(&limit), limit, quota: None, on_store_error: None, axis }
     }
 
+    /// Whether the limit turns the caller away by its deny list, whatever is asked.
+    pub(super) fn denies(&self, limiter: &Limiter, caller: &Caller<'_>, index: usize) -> bool {
+        caller.key(index).is_some_and(|key| limiter.denies(&self.limit, key, caller.address()))
+    }
+
     pub(super) fn set_quota(&mut self, quota: Quota) {
         self.quota = Some(Tier { quota, window: quota.window() });
     }

@@ -53,9 +53,15 @@ impl Asking {
         entered.inspect_err(|outcome| self.tell(outcome))
     }
 
+    /// Whether a deny list turns the request away, so that nothing should be spent on it.
+    pub fn is_denied(&self) -> bool {
+        self.caller.as_ref().is_some_and(|caller| self.enforcer().denies(caller))
+    }
+
     fn tell(&self, outcome: &Outcome) {
-        if let Some(caller) = &self.caller {
-            self.enforcer().tell(caller, outcome);
+        match &self.caller {
+            Some(caller) => self.enforcer().tell(caller, outcome),
+            None => self.enforcer().tell(&Caller::each([]), outcome),
         }
     }
 

@@ -6,7 +6,7 @@
 use http::StatusCode;
 use tidegate_core::ceil_millis;
 
-use crate::concurrency::Refused;
+use crate::concurrency::{Refused, Why};
 use crate::enforce::{Outcome, Rulings};
 
 /// The status of an outcome that is not an admission.
@@ -53,6 +53,12 @@ fn limited(rulings: &Rulings) -> String {
 fn overloaded(refused: &Refused) -> String {
     let mut text = String::with_capacity(384);
     text.push_str(OVERLOADED);
+    text.push_str(match refused.why() {
+        Why::Busy => "The server works on as many requests as it can",
+        Why::QueueFull => "The server works on as many requests as it can, and as many wait as may",
+        Why::TooLong => "The server works on as many requests as it can, and the turn of this one did not come in time",
+    });
+    text.push_str(r#": try again after about the time that is given.","retry_after_ms":"#);
     text.push_str(itoa::Buffer::new().format(ceil_millis(refused.retry_after())));
     text.push_str(r#","retryable":true}"#);
     text
@@ -70,5 +76,5 @@ const LATER: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#
 const NEVER: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"detail":"The request costs more than the whole quota: it cannot be retried as it is.","violated-policies":"#;
 const DENIED: &str = r#"{"type":"about:blank","title":"Forbidden","status":403,"detail":"This client is not admitted.","retry_after_ms":null,"retryable":false}"#;
 const UNAVAILABLE: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Request cannot be satisfied due to temporary server capacity constraints","status":503,"detail":"Whether this request is within its quota cannot be told at the moment: try again later.","retry_after_ms":null,"retryable":true}"#;
-const OVERLOADED: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Request cannot be satisfied due to temporary server capacity constraints","status":503,"detail":"The server works on as many requests as it can: try again after about the time that is given.","retry_after_ms":"#;
+const OVERLOADED: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Request cannot be satisfied due to temporary server capacity constraints","status":503,"detail":""#;
 const BROKEN: &str = r#"{"type":"about:blank","title":"Internal Server Error","status":500,"detail":"The server could not apply a limit to this request.","retry_after_ms":null,"retryable":false}"#;

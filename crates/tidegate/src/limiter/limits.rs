@@ -1,5 +1,6 @@
 //! The named limits of a limiter, ready to be asked.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +23,13 @@ pub(super) struct Named {
 }
 
 impl Named {
+    /// Whether a key, as it is or made alike, or the address of who asks is on the deny list.
+    pub(super) fn denies(&self, key: &Key<'_>, alike: &Key<'_>, address: Option<&IpAddr>) -> bool {
+        self.deny.contains(key)
+            || (self.limit.normalize.is_some() && self.deny.contains(alike))
+            || address.is_some_and(|address| self.deny.contains_address(*address))
+    }
+
     fn new(shared: &Shared, name: &str, limit: Limit) -> Result<Self, BuildError> {
         limit.check_spread().map_err(|error| BuildError::Quota { name: name.to_owned(), error })?;
         let parts = match limit.shards {

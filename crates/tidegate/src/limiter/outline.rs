@@ -1,8 +1,9 @@
 //! What others need to know of a limit to speak about it.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
-use tidegate_core::OnStoreError;
+use tidegate_core::{Key, OnStoreError};
 
 use super::limits::Limits;
 use super::{Error, Limiter, ShardBy};
@@ -11,6 +12,8 @@ use super::{Error, Limiter, ShardBy};
 #[derive(Clone, Copy)]
 pub(crate) struct Outline {
     pub(crate) capacity: u32,
+    /// The most that can be had at once of its smallest shard.
+    pub(crate) part_capacity: u32,
     pub(crate) window: Option<Duration>,
     pub(crate) on_store_error: OnStoreError,
     pub(crate) is_spread: bool,
@@ -21,8 +24,10 @@ impl Outline {
     fn of(limits: &Limits, name: &str) -> Result<Self, Error> {
         let named = limits.get(name)?;
         let limit = &named.limit;
+        let capacity = limit.quota.parts().capacity;
         Ok(Outline {
-            capacity: limit.quota.parts().capacity,
+            capacity,
+            part_capacity: capacity / limit.shards,
             window: named.window,
             on_store_error: limit.on_store_error,
             is_spread: limit.shards > 1 && limit.shard_by == ShardBy::Spread,
@@ -32,6 +37,16 @@ impl Outline {
 }
 
 impl Limiter {
+    /// Whether a limit turns this key or address away by its deny list, whatever is asked. Not in shadow mode.
+    pub(crate) fn denies(&self, name: &str, key: &Key<'_>, address: Option<&IpAddr>) -> bool {
+        self.inner.limits.with(|limits| {
+            limits.get(name).is_ok_and(|named| {
+                let alike = named.limit.normalize.map_or_else(|| key.borrow(), |normalize| normalize.apply(key));
+                !named.limit.shadow && named.denies(key, &alike, address)
+            })
+        })
+    }
+
     /// A limit as it is now.
     pub(crate) fn outline(&self, name: &str) -> Result<Outline, Error> {
         match self.inner.limits.first() {

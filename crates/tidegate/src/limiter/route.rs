@@ -90,9 +90,7 @@ impl<'a> Asked<'a> {
         }
         let key = limit.normalize.map_or_else(|| self.key.borrow(), |normalize| normalize.apply(self.key));
         let asks_to_pass = matches!(self.op, Op::Limit(_) | Op::Check(_) | Op::Reserve(_) | Op::Admit(_));
-        let denied = |key: &Key<'_>| self.named.deny.contains(key);
-        let from_denied = || self.terms.address.is_some_and(|address| self.named.deny.contains_address(*address));
-        if asks_to_pass && (denied(self.key) || (limit.normalize.is_some() && denied(&key)) || from_denied()) {
+        if asks_to_pass && self.named.denies(self.key, &key, self.terms.address) {
             return Ok(Route::Answer(Decision::denied_by_list(self.capacity())));
         }
         if limit.shards == 1 {

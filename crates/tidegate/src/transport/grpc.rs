@@ -25,7 +25,7 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, QuotaViolation, StatusExt};
 
 use crate::Error;
-use crate::concurrency::Refused;
+use crate::concurrency::{Refused, Why};
 use crate::enforce::{Outcome, Rulings};
 use crate::http::RateLimit;
 use crate::tower::Protocol;
@@ -67,7 +67,12 @@ impl From<crate::attribute::Refusal> for Status {
 
 fn overloaded(refused: &Refused) -> Status {
     let details = ErrorDetails::with_retry_info(Some(refused.retry_after()));
-    let mut status = Status::with_error_details(Code::Unavailable, "as many calls are worked on as can be", details);
+    let message = match refused.why() {
+        Why::Busy => "as many calls are worked on as can be",
+        Why::QueueFull => "as many calls are worked on as can be, and as many wait as may",
+        Why::TooLong => "as many calls are worked on as can be, and the turn of this one did not come in time",
+    };
+    let mut status = Status::with_error_details(Code::Unavailable, message, details);
     status.metadata_mut().insert(PUSHBACK, ceil_millis(refused.retry_after()).into());
     status
 }

@@ -5,9 +5,10 @@ use std::task::Poll;
 
 use tidegate::concurrency::{NoPermit, Shared, Work};
 use tidegate::{
-    All, Capabilities, Decision, Key, Limiter, ManualClock, MemoryStore, Quota, Request, Store, StoreError, Timestamp,
-    millis, seconds,
+    All, Capabilities, Decision, Key, Limit, Limiter, ManualClock, MemoryStore, OnStoreError, Quota, Request, Store,
+    StoreError, StoreErrorKind, Timestamp, millis, seconds,
 };
+use tidegate_testkit::FaultyStore;
 use tokio::task::yield_now;
 
 const TTL: std::time::Duration = seconds(30);
@@ -29,6 +30,17 @@ fn memory(clock: &ManualClock) -> MemoryStore {
 
 fn free(limiter: &Limiter, key: &str) -> u64 {
     limiter.check("work", key).now().unwrap().unwrap().remaining()
+}
+
+/// A limiter over a store whose answers take a moment.
+fn slow(capacity: u64) -> (Limiter, ManualClock) {
+    let clock = ManualClock::new(Timestamp::from_millis(1_800_000_000_000));
+    let limit = Quota::concurrency(capacity, TTL).unwrap();
+    (Limiter::builder().limit("work", limit).store(Slow(memory(&clock))).build().unwrap(), clock)
+}
+
+async fn free_in(limiter: &Limiter) -> u64 {
+    limiter.check("work", "a").await.unwrap().remaining()
 }
 
 /// A store whose answers take a moment after it has decided.
@@ -54,7 +66,9 @@ impl Store for Slow {
     }
 
     async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
-        self.0.apply_each(requests).await
+        let answers = self.0.apply_each(requests).await;
+        yield_now().await;
+        answers
     }
 
     async fn close(&self) {
@@ -74,10 +88,10 @@ async fn until(condition: impl Fn() -> bool) {
 #[tokio::test]
 async fn a_permit_is_a_lease_that_is_released_with_it() {
     let (shared, limiter, _) = shared(2);
-    let first = shared.acquire("a").await.unwrap();
-    let second = shared.acquire("a").await.unwrap();
+    let first = shared.try_acquire("a").await.unwrap();
+    let second = shared.try_acquire("a").await.unwrap();
     assert_eq!((first.in_flight(), second.in_flight(), free(&limiter, "a")), (1, 2, 0));
-    let Err(NoPermit::Refused(refused)) = shared.acquire("a").await else { panic!("there is none") };
+    let Err(NoPermit::Refused(refused)) = shared.try_acquire("a").await else { panic!("there is none") };
     assert_eq!((refused.limit(), refused.retry_after(), refused.is_shared()), (2, TTL, false));
     first.release(Work::Done);
     drop(second);
@@ -87,7 +101,7 @@ async fn a_permit_is_a_lease_that_is_released_with_it() {
 #[tokio::test]
 async fn a_permit_that_is_held_for_long_keeps_its_place() {
     let (shared, limiter, clock) = shared(1);
-    let permit = shared.acquire("a").await.unwrap();
+    let permit = shared.try_acquire("a").await.unwrap();
     for _ in 0..30 {
         until(|| clock.sleepers() == 1).await; // the keeper waits for the next renewal
         clock.advance(seconds(10));
@@ -100,34 +114,32 @@ async fn a_permit_that_is_held_for_long_keeps_its_place() {
 
 #[tokio::test]
 async fn a_call_that_is_given_up_holds_nothing() {
-    let (_, limiter, clock) = shared(1);
-    let slow = Limiter::builder().limit("work", limiter.quota("work").unwrap()).store(Slow(memory(&clock)));
-    let limiter = slow.build().unwrap();
+    let (limiter, clock) = slow(1);
     let shared = Shared::on(&limiter, "work", clock);
-    let free = || async { limiter.check("work", "a").await.unwrap().remaining() };
-    let mut call = Box::pin(shared.acquire("a"));
+    let mut call = Box::pin(shared.try_acquire("a"));
     poll_fn(|context| {
         assert!(call.as_mut().poll(context).is_pending(), "the store has given a place, and its answer is on the way");
         Poll::Ready(())
     })
     .await;
-    assert_eq!(free().await, 0);
+    assert_eq!(free_in(&limiter).await, 0);
     drop(call);
-    tokio::time::timeout(seconds(30), async { while free().await == 0 {} }).await.expect("it is released");
+    shared.settled().await;
+    assert_eq!(free_in(&limiter).await, 1);
 }
 
 #[tokio::test]
 async fn one_place_for_everybody_is_nobodys_fault() {
     let (shared, ..) = shared(1);
-    let _held = shared.acquire(Key::GLOBAL).await.unwrap();
-    let Err(NoPermit::Refused(refused)) = shared.acquire(Key::GLOBAL).await else { panic!("there is none") };
+    let _held = shared.try_acquire(Key::GLOBAL).await.unwrap();
+    let Err(NoPermit::Refused(refused)) = shared.try_acquire(Key::GLOBAL).await else { panic!("there is none") };
     assert!(refused.is_shared());
 }
 
 #[tokio::test]
 async fn a_limit_of_another_kind_is_a_mistake() {
     let (_, limiter, clock) = shared(1);
-    let Err(NoPermit::Failed(error)) = Shared::on(&limiter, "rate", clock).acquire("a").await else { panic!("no") };
+    let Err(NoPermit::Failed(error)) = Shared::on(&limiter, "rate", clock).try_acquire("a").await else { panic!("no") };
     assert!(error.is_misuse(), "{error}");
 }
 
@@ -137,7 +149,7 @@ async fn a_runtime_that_ends_leaves_leases_that_expire() {
     let other = shared.clone();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let permit = runtime.block_on(other.acquire("a")).unwrap();
+        let permit = runtime.block_on(other.try_acquire("a")).unwrap();
         drop(runtime);
         drop(permit); // nobody is there to release it
     })
@@ -147,4 +159,84 @@ async fn a_runtime_that_ends_leaves_leases_that_expire() {
     assert_eq!(free(&limiter, "a"), 0);
     clock.advance(millis(1));
     assert_eq!(free(&limiter, "a"), 1);
+    // Whoever asks next has somebody again who renews and releases.
+    let permit = shared.try_acquire("a").await.unwrap();
+    until(|| clock.sleepers() == 1).await;
+    clock.advance(TTL / 2);
+    until(|| clock.sleepers() == 1).await;
+    clock.advance(TTL / 2);
+    shared.settled().await;
+    assert_eq!(free(&limiter, "a"), 0, "it was renewed");
+    drop(permit);
+    shared.settled().await;
+    assert_eq!(free(&limiter, "a"), 1);
+}
+
+/// Orders never end on a busy server, and renewals must not wait for that.
+#[tokio::test]
+async fn orders_that_never_end_keep_no_lease_from_being_renewed() {
+    let (limiter, clock) = slow(1_000);
+    let shared = Shared::on(&limiter, "work", clock.clone());
+    let long = shared.try_acquire("a").await.unwrap();
+    for _ in 0..400 {
+        // While the store is asked about one order the next comes in, and time passes.
+        drop(shared.try_acquire("a").await.unwrap());
+        clock.advance(TTL / 100);
+    }
+    shared.settled().await;
+    assert_eq!(free_in(&limiter).await, 999, "the one that is held is held");
+    drop(long);
+    shared.settled().await;
+    assert_eq!(free_in(&limiter).await, 1_000);
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_loses_no_lease() {
+    let (shared, limiter, clock) = shared(1);
+    let _held = shared.try_acquire("a").await.unwrap();
+    until(|| clock.sleepers() == 1).await;
+    clock.set(Timestamp::from_millis(1_799_999_000_000));
+    shared.settled().await;
+    for _ in 0..20 {
+        until(|| clock.sleepers() == 1).await;
+        clock.advance(TTL / 4);
+    }
+    shared.settled().await;
+    assert_eq!(free(&limiter, "a"), 0);
+}
+
+#[tokio::test]
+async fn a_broken_store_is_bridged_if_the_limit_is_open_and_is_an_error_if_not() {
+    for policy in [OnStoreError::Open, OnStoreError::Closed] {
+        let clock = ManualClock::default();
+        let store = FaultyStore::new(memory(&clock));
+        let faults = store.faults();
+        let limit = Limit::new(Quota::concurrency(1, TTL).unwrap()).on_store_error(policy);
+        let limiter = Limiter::builder().limit("work", limit).store(store).build().unwrap();
+        let shared = Shared::on(&limiter, "work", clock);
+        faults.fail(StoreError::new(StoreErrorKind::Unavailable, "unplugged"));
+        match (policy, shared.try_acquire("a").await) {
+            (OnStoreError::Open, Ok(permit)) => permit.release(Work::Done),
+            (OnStoreError::Closed, Err(NoPermit::Failed(_))) => {}
+            (policy, answer) => panic!("{policy:?}: {answer:?}"),
+        }
+        shared.settled().await;
+    }
+}
+
+/// The hint is what work takes where that is known, and the first lease to expire where it is not.
+#[tokio::test]
+async fn the_hint_is_the_sooner_of_what_work_takes_and_the_first_expiry() {
+    let (shared, _, clock) = shared(1);
+    let hint = |refused: Result<_, NoPermit>| match refused {
+        Err(NoPermit::Refused(refused)) => refused.retry_after(),
+        other => panic!("{other:?}"),
+    };
+    let permit = shared.try_acquire("a").await.unwrap();
+    assert_eq!(hint(shared.try_acquire("a").await.map(|_| ())), TTL);
+    clock.advance(millis(50));
+    permit.release(Work::Done);
+    shared.settled().await;
+    let _held = shared.try_acquire("a").await.unwrap();
+    assert_eq!(hint(shared.try_acquire("a").await.map(|_| ())), millis(50));
 }

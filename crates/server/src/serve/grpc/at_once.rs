@@ -1,23 +1,20 @@
 //! Envoy's question, without the way through a router and its codec: one message in, one message out.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
-use http::{HeaderMap, Method, Request, Response};
-use http_body_util::LengthLimitError;
+use http::{HeaderMap, Method, Request, Response, Version};
 use hyper::body::Incoming;
 use prost::Message;
-use tokio::time::timeout;
 use tonic::Status;
 
 use super::{MAX_MESSAGE, service};
 use crate::serve::answer::Answer;
 use crate::serve::auth::{Token, may_ask};
 use crate::serve::gate::Gate;
-use crate::serve::http::whole;
+use crate::serve::http::{Broken, in_time};
 use crate::serve::requests::AtOnce;
 
 const PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
@@ -27,8 +24,6 @@ const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const OK: HeaderValue = HeaderValue::from_static("0");
 /// What stands before a message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
-/// How long a client may take to send its message.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Answers Envoy at once. Whatever is unusual about a call is left to the router.
 #[derive(Clone)]
@@ -38,31 +33,34 @@ pub(crate) struct Calls {
 }
 
 impl AtOnce for Calls {
-    async fn answer(&self, request: Request<Incoming>) -> Result<Response<Answer>, Request<Incoming>> {
-        let (path, headers) = (request.uri().path(), request.headers());
-        let is_usual = path == PATH
+    type Known = ();
+
+    fn knows(&self, request: &Request<Incoming>) -> Option<()> {
+        let headers = request.headers();
+        let is_usual = request.uri().path() == PATH
             && *request.method() == Method::POST
+            && request.version() == Version::HTTP_2
             && headers.get(CONTENT_TYPE) == Some(&GRPC)
             && headers.get(ENCODING).is_none_or(|encoding| encoding == "identity")
             && may_ask(self.token.as_ref(), headers);
-        if !is_usual {
-            return Err(request);
-        }
-        Ok(match self.call(request.into_body()).await {
+        is_usual.then_some(())
+    }
+
+    async fn answer(&self, (): (), body: Incoming, _: HeaderMap) -> Response<Answer> {
+        match self.call(body).await {
             Ok(response) => answered(&response),
             Err(status) => status.into_http::<axum::body::Body>().map(Answer::Routed),
-        })
+        }
     }
 }
 
 impl Calls {
     async fn call(&self, body: Incoming) -> Result<RateLimitResponse, Status> {
-        let body = match timeout(PATIENCE, whole(body, PREFIX + MAX_MESSAGE)).await {
-            Ok(Ok(body)) => body,
-            Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(too_large()),
-            Ok(Err(error)) => return Err(Status::internal(format!("the message cannot be read: {error}"))),
-            Err(_) => return Err(Status::deadline_exceeded("the message did not arrive in time")),
-        };
+        let body = in_time(body, PREFIX + MAX_MESSAGE).await.map_err(|broken| match broken {
+            Broken::TooLarge => too_large(),
+            Broken::TooSlow => Status::deadline_exceeded("the message did not arrive in time"),
+            Broken::Cut(error) => Status::internal(format!("the message cannot be read: {error}")),
+        })?;
         let request = RateLimitRequest::decode(message(body)?);
         let request = request.map_err(|error| Status::internal(format!("the message cannot be read: {error}")))?;
         service::decide(&self.gate, &request).await

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::response::IntoResponse;
 use http::header::CONTENT_TYPE;
-use http::{Method, Request, Response};
+use http::{HeaderMap, Method, Request, Response};
 use hyper::body::Incoming;
 
 use super::{body, decide};
@@ -22,22 +22,25 @@ pub(crate) struct Decisions {
 }
 
 impl AtOnce for Decisions {
-    async fn answer(&self, request: Request<Incoming>) -> Result<Response<Answer>, Request<Incoming>> {
+    type Known = Op;
+
+    fn knows(&self, request: &Request<Incoming>) -> Option<Op> {
         let op = match request.uri().path() {
             "/v1/limit" => Op::Limit,
             "/v1/check" => Op::Check,
-            _ => return Err(request),
+            _ => return None,
         };
-        if *request.method() != Method::POST || !may_ask(self.token.as_ref(), request.headers()) {
-            return Err(request);
-        }
-        Ok(match decide::decision(op, &self.gate, request).await {
+        (*request.method() == Method::POST && may_ask(self.token.as_ref(), request.headers())).then_some(op)
+    }
+
+    async fn answer(&self, op: Op, body: Incoming, headers: HeaderMap) -> Response<Answer> {
+        match decide::decision(op, &self.gate, &headers, body).await {
             Ok(reply) => {
                 let mut response = Response::new(Answer::whole(reply.to_json()));
                 response.headers_mut().insert(CONTENT_TYPE, body::JSON);
                 response
             }
             Err(problem) => problem.into_response().map(Answer::Routed),
-        })
+        }
     }
 }

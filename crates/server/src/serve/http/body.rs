@@ -4,10 +4,10 @@ use std::error::Error;
 use std::pin::pin;
 use std::time::Duration;
 
+use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use http::Request;
-use http::header::{CONTENT_TYPE, HeaderValue};
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::{Deserialize, Serialize};
@@ -24,22 +24,47 @@ pub(super) const SEVERAL: usize = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Reads the body of a request that may ask, up to so many bytes.
-pub(super) async fn read<B>(request: Request<B>, most: usize) -> Result<Bytes, Problem>
+pub(super) async fn read(request: Request, most: usize) -> Result<Bytes, Problem> {
+    let (head, body) = request.into_parts();
+    read_of(&head.headers, body, most).await
+}
+
+/// The same of a request that was taken apart.
+pub(super) async fn read_of<B>(headers: &HeaderMap, body: B, most: usize) -> Result<Bytes, Problem>
 where
     B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
 {
-    guard::same_site(request.headers())?;
-    match timeout(PATIENCE, whole(request.into_body(), most)).await {
+    guard::same_site(headers)?;
+    in_time(body, most).await.map_err(|broken| match broken {
+        Broken::TooLarge => Problem::too_large(most),
+        Broken::TooSlow => Problem::too_slow(),
+        Broken::Cut(error) => Problem::bad_request(format!("the body cannot be read: {error}")),
+    })
+}
+
+/// Why a body cannot be had.
+pub(crate) enum Broken {
+    TooLarge,
+    TooSlow,
+    Cut(Box<dyn Error + Send + Sync>),
+}
+
+/// A body of so many bytes at most, that is sent in time.
+pub(crate) async fn in_time<B>(body: B, most: usize) -> Result<Bytes, Broken>
+where
+    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
+{
+    match timeout(PATIENCE, whole(body, most)).await {
         Ok(Ok(body)) => Ok(body),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Problem::too_large(most)),
-        Ok(Err(error)) => Err(Problem::bad_request(format!("the body cannot be read: {error}"))),
-        Err(_) => Err(Problem::too_slow()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Broken::TooLarge),
+        Ok(Err(error)) => Err(Broken::Cut(error)),
+        Err(_) => Err(Broken::TooSlow),
     }
 }
 
-/// All of a body, of so many bytes at most. It comes in one piece nearly always, which is left as it is. Others are put together as they come: kept apart,
-/// pieces of a byte would take forty times as much as they hold.
-pub(crate) async fn whole<B>(body: B, most: usize) -> Result<Bytes, Box<dyn Error + Send + Sync>>
+/// All of a body, of so many bytes at most. It comes in one piece nearly always, which is left as it is. Others are put
+/// together as they come: kept apart, pieces of a byte would take forty times as much as they hold.
+async fn whole<B>(body: B, most: usize) -> Result<Bytes, Box<dyn Error + Send + Sync>>
 where
     B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
 {
@@ -83,8 +108,11 @@ pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json"
 
 /// An answer as JSON.
 pub(super) fn answer(value: &impl Serialize) -> Response {
-    let mut text = Vec::with_capacity(128);
-    serde_json::to_writer(&mut text, value).expect("numbers and texts are JSON");
+    answer_text(serde_json::to_vec(value).expect("numbers and texts are JSON"))
+}
+
+/// An answer that is JSON already.
+pub(super) fn answer_text(text: Vec<u8>) -> Response {
     let mut response = Bytes::from(text).into_response();
     response.headers_mut().insert(CONTENT_TYPE, JSON);
     response

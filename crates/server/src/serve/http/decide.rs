@@ -7,6 +7,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use bytes::Bytes;
+use http::HeaderMap;
 use http_body::Body;
 use serde::Deserialize;
 
@@ -45,15 +46,16 @@ pub(super) fn checked<'a>(key: &'a Key<'_>) -> Result<tidegate::Key<'a>, Problem
 }
 
 pub(super) async fn decide(op: Op, State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Problem> {
-    Ok(body::answer(&decision(op, &gate, request).await?))
+    let (head, body) = request.into_parts();
+    Ok(body::answer_text(decision(op, &gate, &head.headers, body).await?.to_json()))
 }
 
 /// What is decided about a request.
-pub(super) async fn decision<B>(op: Op, gate: &Gate, request: http::Request<B>) -> Result<Reply, Problem>
+pub(super) async fn decision<B>(op: Op, gate: &Gate, headers: &HeaderMap, body: B) -> Result<Reply, Problem>
 where
     B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
 {
-    let body = body::read(request, body::ONE).await?;
+    let body = body::read_of(headers, body, body::ONE).await?;
     let asked: Asked<'_> = body::parse(&body, EXAMPLE)?;
     let ask = asked.ask(op)?;
     let answer = match gate.now(&ask) {

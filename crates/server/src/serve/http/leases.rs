@@ -46,8 +46,7 @@ pub(super) async fn admit(State(gate): State<Arc<Gate>>, request: Request) -> Re
     let (limit, key) = (&*place.limit, checked(&place.key)?);
     let lease = gate.limiter.admit(limit, &key).asked_for();
     let decision = ask(&gate, Op::Admit(lease), limit, key.borrow()).await?;
-    // A yes for a reason is not the store's: nothing is held.
-    let is_held = decision.allowed() && decision.reason().is_none();
+    let is_held = is_the_stores(&decision);
     let held = is_held.then(|| Held { lease, limit: limit.into(), key: key.to_text() }.to_string());
     let expires_in_ms = if is_held { lifetime(&gate, limit) } else { None };
     Ok(body::answer(&Admitted { decision: Reply::from(&decision), lease: held, expires_in_ms }))
@@ -73,7 +72,7 @@ pub(super) async fn renew(State(gate): State<Arc<Gate>>, request: Request) -> Re
     let Renewed { lease } = body::parse(&body, HELD)?;
     let (held, key) = Held::read(&lease)?;
     let decision = ask(&gate, Op::Renew(held.lease), &held.limit, key).await?;
-    let expires_in_ms = if decision.allowed() { lifetime(&gate, &held.limit) } else { None };
+    let expires_in_ms = if is_the_stores(&decision) { lifetime(&gate, &held.limit) } else { None };
     Ok(body::answer(&Kept { decision: Reply::from(&decision), expires_in_ms }))
 }
 
@@ -93,10 +92,10 @@ pub(super) async fn release(State(gate): State<Arc<Gate>>, request: Request) -> 
     let Released { lease, outcome } = body::parse(&body, HELD)?;
     let ((held, key), work) = (Held::read(&lease)?, work(outcome.as_deref())?);
     let decision = ask(&gate, Op::Release(held.lease), &held.limit, key).await?;
-    if decision.allowed() {
+    if is_the_stores(&decision) {
         recorder::released(&held.limit, work);
     }
-    Ok(body::answer(&Reply::from(&decision)))
+    Ok(body::answer_text(Reply::from(&decision).to_json()))
 }
 
 fn work(outcome: Option<&str>) -> Result<Work, Problem> {
@@ -108,6 +107,12 @@ fn work(outcome: Option<&str>) -> Result<Work, Problem> {
 async fn ask(gate: &Gate, op: Op, limit: &str, key: Key<'_>) -> Result<Decision, Problem> {
     let ask = Ask { op, limit, key, cost: 1, quota: None };
     gate.ask(&ask).await.map_err(|error| Problem::from(&error))
+}
+
+/// Whether it is a yes of the store's own, so that something was done. It is not when the store was broken or a limit in
+/// shadow mode would have denied it.
+fn is_the_stores(decision: &Decision) -> bool {
+    decision.allowed() && decision.reason().is_none()
 }
 
 /// How long a lease lasts. Rounded down, unlike other times: nobody should believe in it for too long.
@@ -135,11 +140,10 @@ impl fmt::Display for Held<'_> {
 
 impl<'a> Held<'a> {
     fn read(text: &'a str) -> Result<(Self, Key<'static>), Problem> {
-        let held = Held::parse(text).and_then(|held| Some((Key::from_text(&held.key)?, held)));
-        let Some((key, held)) = held else {
-            return Err(Problem::bad_request(format!(
-                "lease: found {text:?}, expected what /v1/admit has answered as `lease`"
-            )));
+        // A part of 4 KiB is at most three times as long when it is escaped.
+        let held = Held::parse(text).filter(|held| held.key.len() <= 3 * json::MAX_KEY);
+        let Some((key, held)) = held.and_then(|held| Some((Key::from_text(&held.key)?, held))) else {
+            return Err(Problem::bad_request("lease: expected what /v1/admit has answered as `lease`"));
         };
         Ok((held, key))
     }

@@ -22,7 +22,7 @@ use axum::Router;
 use axum::routing::{get, post};
 
 pub(crate) use at_once::Decisions;
-pub(crate) use body::whole;
+pub(crate) use body::{Broken, in_time};
 
 use super::auth::Token;
 use super::gate::Gate;

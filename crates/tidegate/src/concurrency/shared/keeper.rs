@@ -2,24 +2,28 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_core::{Key, Lease, Timestamp};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
 
 use crate::Limiter;
 use crate::clock::{Sleeper, before};
 
-/// What is to become of a lease.
+/// What is to be done.
 #[derive(Debug)]
 pub(super) enum Order {
-    /// Renew it from now on.
+    /// Renew a lease from now on.
     Keep(Key<'static>, Lease),
     /// Renew it no longer, and release it.
     Release(Key<'static>, Lease),
+    /// Say when everything before this is done.
+    Tell(oneshot::Sender<()>),
 }
 
 /// A lease is renewed after that part of its time, so that two renewals may fail before it is lost.
-const PART: u32 = 3;
+const PART: u32 = 4;
 /// How many orders are carried out together, at most.
 const TOGETHER: usize = 256;
 
@@ -32,13 +36,16 @@ pub(super) struct Keeper {
     held: HashMap<Lease, Timestamp>,
     /// The same by when they are to be renewed.
     due: BTreeMap<(Timestamp, Lease), Key<'static>>,
+    /// The time when it was looked at last.
+    last: Timestamp,
 }
 
 impl Keeper {
     /// Starts one, on a task that ends when nobody can give orders any more.
     pub(super) fn start(limiter: Limiter, limit: Arc<str>, sleeper: Arc<dyn Sleeper>) -> UnboundedSender<Order> {
         let (orders, received) = unbounded_channel();
-        let keeper = Keeper { limiter, limit, sleeper, held: HashMap::new(), due: BTreeMap::new() };
+        let last = sleeper.now();
+        let keeper = Keeper { limiter, limit, sleeper, held: HashMap::new(), due: BTreeMap::new(), last };
         tokio::spawn(keeper.run(received));
         orders
     }
@@ -46,24 +53,39 @@ impl Keeper {
     async fn run(mut self, mut received: UnboundedReceiver<Order>) {
         let mut orders = Vec::with_capacity(TOGETHER);
         loop {
-            let next = self.due.first_key_value().map(|((at, _), _)| at.since(self.sleeper.now()));
+            // Before any order, of which there may always be another.
+            let wait = match self.until_due() {
+                Some(Duration::ZERO) => {
+                    self.renew().await;
+                    continue;
+                }
+                wait => wait,
+            };
+            // Who waits for orders takes none before it is done, so none is lost when the time is up.
             let receive = received.recv_many(&mut orders, TOGETHER);
-            let count = match next {
+            let count = match wait {
                 None => Some(receive.await),
-                // An order that is lost when the time is up would be a lease that nobody releases: none is, because
-                // `recv_many` takes none before it is done.
                 Some(wait) => before(self.sleeper.sleep(wait), receive).await,
             };
             match count {
                 Some(0) => return,
                 Some(_) => self.carry_out(&mut orders).await,
-                None => self.renew().await,
+                None => {}
             }
         }
     }
 
+    /// How long until a lease is to be renewed; none when there is none.
+    fn until_due(&mut self) -> Option<Duration> {
+        let now = self.sleeper.now();
+        let was = std::mem::replace(&mut self.last, now);
+        let (at, _) = *self.due.first_key_value()?.0;
+        // When the clock was set back, nobody knows how long it has been.
+        Some(if now < was { Duration::ZERO } else { at.since(now).min(self.interval()) })
+    }
+
     async fn carry_out(&mut self, orders: &mut Vec<Order>) {
-        let mut released = Vec::new();
+        let (mut released, mut told) = (Vec::new(), Vec::new());
         for order in orders.drain(..) {
             match order {
                 Order::Keep(key, lease) => self.keep(key, lease),
@@ -73,19 +95,24 @@ impl Keeper {
                     }
                     released.push((key, lease));
                 }
+                Order::Tell(when) => told.push(when),
             }
         }
         // What fails expires.
         let calls = released.iter().map(|(key, lease)| self.limiter.release(&self.limit, key, *lease));
         self.limiter.each(calls).await;
+        for when in told {
+            // Whoever has gone away in the meantime is not told.
+            let _ = when.send(());
+        }
     }
 
-    /// Renews those whose time has come.
+    /// Renews those that are due first.
     async fn renew(&mut self) {
-        let now = self.sleeper.now();
-        let mut due = Vec::new();
-        while let Some(first) = self.due.first_entry().filter(|first| first.key().0 <= now && due.len() < TOGETHER) {
-            let ((_, lease), key) = first.remove_entry();
+        let mut due = Vec::with_capacity(TOGETHER.min(self.due.len()));
+        while due.len() < TOGETHER
+            && let Some(((_, lease), key)) = self.due.pop_first()
+        {
             due.push((key, lease));
         }
         let calls = due.iter().map(|(key, lease)| self.limiter.renew(&self.limit, key, *lease));
@@ -104,11 +131,15 @@ impl Keeper {
     }
 
     fn keep(&mut self, key: Key<'static>, lease: Lease) {
-        // A limit that is gone has no leases to renew; it may come back.
-        let ttl =
-            self.limiter.quota(&self.limit).map_or(std::time::Duration::from_secs(1), |quota| quota.parts().period);
-        let at = self.sleeper.now().saturating_add(ttl / PART);
+        let at = self.sleeper.now().saturating_add(self.interval());
         self.held.insert(lease, at);
         self.due.insert((at, lease), key);
+    }
+
+    /// After what time a lease is renewed.
+    fn interval(&self) -> Duration {
+        // A limit that is gone has no leases to renew; it may come back.
+        let ttl = self.limiter.quota(&self.limit).map_or(Duration::from_secs(1), |quota| quota.parts().period);
+        ttl / PART
     }
 }

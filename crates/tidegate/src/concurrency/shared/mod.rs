@@ -3,11 +3,13 @@
 mod keeper;
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use tidegate_core::{Decision, Key, Lease, Reason};
+use tidegate_core::{Decision, Key, Lease, OnStoreError, Reason};
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
 
+use super::held::Held;
 use super::permit::{Source, Ticket};
 use super::{Permit, Refused, Why, Work};
 use crate::clock::{Sleeper, TokioSleeper};
@@ -29,13 +31,16 @@ use keeper::{Keeper, Order};
 /// let limiter = Limiter::builder().limit("exports", Quota::concurrency(10, seconds(30))?).build()?;
 /// let exports = Shared::new(&limiter, "exports");
 ///
-/// let permit = exports.acquire("tenant-1").await?;
+/// let permit = exports.try_acquire("tenant-1").await?;
 /// // The work, however long.
 /// permit.release(Work::Done);
+///
+/// exports.settled().await; // before the program ends, so that what was given back is
 /// # Ok(()) }
 /// ```
 ///
-/// What renews and releases is a task of tokio's, begun by the first `acquire`.
+/// What renews and releases is a task of tokio's, on the runtime that first asks for a permit; when that has ended, on the
+/// one that asks next.
 #[derive(Clone)]
 pub struct Shared {
     inner: Arc<Inner>,
@@ -45,7 +50,9 @@ struct Inner {
     limiter: Limiter,
     limit: Arc<str>,
     sleeper: Arc<dyn Sleeper>,
-    orders: OnceLock<UnboundedSender<Order>>,
+    /// None before anybody has asked.
+    orders: Mutex<Option<UnboundedSender<Order>>>,
+    held: Held,
 }
 
 /// Why there is no permit.
@@ -72,67 +79,97 @@ impl Shared {
     /// The same, renewed by another clock, for tests.
     pub fn on(limiter: &Limiter, limit: impl Into<Arc<str>>, sleeper: impl Sleeper + 'static) -> Self {
         let (limiter, limit, sleeper) = (limiter.clone(), limit.into(), Arc::new(sleeper));
-        Shared { inner: Arc::new(Inner { limiter, limit, sleeper, orders: OnceLock::new() }) }
+        let (orders, held) = (Mutex::default(), Held::default());
+        Shared { inner: Arc::new(Inner { limiter, limit, sleeper, orders, held }) }
     }
 
-    /// A permit for a key, if there is one.
+    /// A permit for a key, if there is one; only the store is waited for.
     ///
-    /// Where the store is broken and the limit is open, the permit is held under no lease. A call that is given up in the
-    /// middle takes no place: what it may have got is released.
+    /// Where the store is broken and the limit is open, the permit is held under no lease. What a call that is given up in
+    /// the middle may have got is released, and expires where that cannot be done.
     ///
     /// # Panics
     ///
     /// Outside of a runtime of tokio's.
-    pub async fn acquire<'a>(&self, key: impl Into<Key<'a>>) -> Result<Permit, NoPermit> {
+    pub async fn try_acquire<'a>(&self, key: impl Into<Key<'a>>) -> Result<Permit, NoPermit> {
         let Inner { limiter, limit, sleeper, .. } = &*self.inner;
         let key = key.into();
         let call = limiter.admit(limit, &key);
-        let mut leased =
-            Leased { orders: self.orders().clone(), key: key.borrow().into_owned(), lease: Some(call.asked_for()) };
-        // Given up here, it is released by whoever drops it.
-        let answer = call.await;
-        let admitted = match answer {
-            Ok(admitted) => admitted,
-            Err(error) => {
-                // Nobody knows whether a broken store has heard it, but for a mistake that it was never asked about.
-                if error.is_misuse() {
-                    leased.lease = None;
-                }
-                return Err(error.into());
-            }
+        // Until the answer is there, it may be held or not: whoever gives up releases it.
+        let leased = Leased {
+            shared: Arc::clone(&self.inner),
+            orders: self.orders(),
+            key: key.borrow().into_owned(),
+            lease: Some(call.asked_for()),
         };
-        let decision = *admitted.decision();
-        leased.lease = admitted.lease();
-        if !decision.allowed() {
-            return Err(refused(&decision, key == Key::GLOBAL));
+        match call.await {
+            Ok(admitted) if admitted.decision().allowed() => {
+                if let Some(lease) = admitted.lease() {
+                    leased.order(Order::Keep(leased.key.clone(), lease));
+                }
+                let decision = admitted.decision();
+                let in_flight = u32::try_from(decision.limit() - decision.remaining()).unwrap_or(u32::MAX);
+                Ok(Permit::new(Arc::new(leased), Ticket { started: sleeper.now(), in_flight }))
+            }
+            Ok(admitted) => {
+                leased.never_held();
+                Err(self.refused(admitted.decision(), key == Key::GLOBAL))
+            }
+            Err(error) if error.is_misuse() => {
+                leased.never_held();
+                Err(error.into())
+            }
+            // A store within `Resilience` has applied the policy already. A bare one leaves that to who asks.
+            Err(Error::Store(_)) if self.is_open() => {
+                Ok(Permit::new(Arc::new(leased), Ticket { started: sleeper.now(), in_flight: 0 }))
+            }
+            Err(error) => Err(error.into()),
         }
-        if let Some(lease) = leased.lease {
-            leased.order(Order::Keep(leased.key.clone(), lease));
-        }
-        let in_flight = u32::try_from(decision.limit() - decision.remaining()).unwrap_or(u32::MAX);
-        Ok(Permit::new(Arc::new(leased), Ticket { started: sleeper.now(), in_flight }))
     }
 
-    fn orders(&self) -> &UnboundedSender<Order> {
-        let Inner { limiter, limit, sleeper, orders } = &*self.inner;
-        orders.get_or_init(|| Keeper::start(limiter.clone(), Arc::clone(limit), Arc::clone(sleeper)))
+    /// Comes back when everything that has been given back by now is released, as far as the store can be asked.
+    pub async fn settled(&self) {
+        let orders = self.inner.orders.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (when, told) = oneshot::channel();
+        if orders.is_some_and(|orders| orders.send(Order::Tell(when)).is_ok()) {
+            // An error means that nobody is there any more who could release anything.
+            let _ = told.await;
+        }
     }
-}
 
-fn refused(decision: &Decision, shared: bool) -> NoPermit {
-    if decision.reason() == Some(Reason::Deny) {
-        return NoPermit::Denied(*decision);
+    fn is_open(&self) -> bool {
+        let outline = self.inner.limiter.outline(&self.inner.limit);
+        outline.is_ok_and(|outline| outline.on_store_error == OnStoreError::Open || outline.shadow)
     }
-    let limit = u32::try_from(decision.limit()).unwrap_or(u32::MAX);
-    let retry_after = decision.retry_after().unwrap_or_default();
-    NoPermit::Refused(Refused { why: Why::Busy, limit, retry_after, shared })
+
+    /// Who takes orders: another one when the runtime of the last has ended.
+    fn orders(&self) -> UnboundedSender<Order> {
+        let Inner { limiter, limit, sleeper, orders, .. } = &*self.inner;
+        let mut orders = orders.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*orders {
+            Some(orders) if !orders.is_closed() => orders.clone(),
+            _ => orders.insert(Keeper::start(limiter.clone(), Arc::clone(limit), Arc::clone(sleeper))).clone(),
+        }
+    }
+
+    fn refused(&self, decision: &Decision, shared: bool) -> NoPermit {
+        if decision.reason() == Some(Reason::Deny) {
+            return NoPermit::Denied(*decision);
+        }
+        let limit = u32::try_from(decision.limit()).unwrap_or(u32::MAX);
+        // The first lease to expire, or what work takes, if that is sooner.
+        let expires = decision.retry_after().unwrap_or(self.inner.held.usual());
+        let retry_after = self.inner.held.known().map_or(expires, |usual| usual.min(expires));
+        NoPermit::Refused(Refused { why: Why::Busy, limit, retry_after, shared })
+    }
 }
 
 /// A lease that is held, or may be. Released when it is dropped.
 struct Leased {
+    shared: Arc<Inner>,
     orders: UnboundedSender<Order>,
     key: Key<'static>,
-    /// None once it is given back, and when the store has none for it.
+    /// None when it is certain that the store has none for it.
     lease: Option<Lease>,
 }
 
@@ -140,6 +177,10 @@ impl Leased {
     fn order(&self, order: Order) {
         // Nobody is there any more when the runtime has ended: then the lease expires.
         let _ = self.orders.send(order);
+    }
+
+    fn never_held(mut self) {
+        self.lease = None;
     }
 }
 
@@ -152,8 +193,11 @@ impl Drop for Leased {
 }
 
 impl Source for Leased {
-    fn take_back(&self, _: &Ticket, _: Work) {
-        // The permit was the last to hold on to it: what is left to do is done when it is dropped.
+    fn take_back(&self, ticket: &Ticket, work: Work) {
+        // The lease itself goes when this is dropped: the permit was the last to hold on to it.
+        if work != Work::Ignore {
+            self.shared.held.learn(ticket.started, self.shared.sleeper.now());
+        }
     }
 }
 

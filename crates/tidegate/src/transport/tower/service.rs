@@ -8,7 +8,7 @@ use tower_service::Service;
 
 use super::admitted::Admitted;
 use super::{Protocol, ResponseFuture};
-use crate::http::{Incoming, RateLimit};
+use crate::http::{Asking, Incoming, RateLimit};
 
 /// A service with limits in front of it, from a [`RateLimitLayer`](super::RateLimitLayer). Clones share their limits.
 #[derive(Debug, Clone)]
@@ -38,12 +38,29 @@ where
         self.service.poll_ready(context)
     }
 
-    fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
+    fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
+        match self.rate_limit.begin(&Incoming::of(&request)) {
+            Some(asking) => self.call_asking(asking, request),
+            None => {
+                let admitted = Admitted::skipped(&self.rate_limit, &Incoming::of(&request));
+                ResponseFuture::serving(self.service.call(request), admitted, self.protocol.clone())
+            }
+        }
+    }
+}
+
+impl<S, P> RateLimited<S, P> {
+    /// Goes on with a request that was begun with.
+    pub(super) fn call_asking<ReqBody, ResBody>(
+        &mut self,
+        asking: Asking,
+        mut request: Request<ReqBody>,
+    ) -> ResponseFuture<S, P, ReqBody, ResBody>
+    where
+        S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
+        P: Protocol<ResBody>,
+    {
         let protocol = self.protocol.clone();
-        let Some(asking) = self.rate_limit.begin(&Incoming::of(&request)) else {
-            let admitted = Admitted::skipped(&self.rate_limit, &Incoming::of(&request));
-            return ResponseFuture::serving(self.service.call(request), admitted, protocol);
-        };
         match asking.decide_now() {
             Some(outcome) if outcome.is_allowed() => {
                 asking.tell_handler(&outcome, request.extensions_mut());

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 
 use super::{DONE, DROPPED, Watched, Written, written};
 use crate::clients::{Raw, http1, http2, send};
-use crate::support::Server;
+use crate::support::{Server, until};
 
 /// A server whose one answer is given by the test.
 async fn answering(watched: &Watched, response: Response<Body>) -> Server {
@@ -69,10 +69,11 @@ async fn a_client_that_hangs_up_in_the_middle_of_a_stream_has_wasted_the_work() 
         assert_eq!(watched.in_flight(), 1);
         drop((response, client)); // a reset with HTTP/2, the end of the connection without
         // HTTP/1.1 has to write something to notice.
-        while watched.in_flight() > 0 {
+        until(|| {
             let _ = writer.send("more");
-            tokio::task::yield_now().await;
-        }
+            watched.in_flight() == 0
+        })
+        .await;
         assert_eq!(watched.told().await, [DROPPED]);
     }
 }
@@ -133,11 +134,36 @@ async fn a_response_whose_body_is_never_read_to_its_end_is_done_all_the_same() {
         std::mem::forget(writer);
         Response::builder().header(header::CONTENT_LENGTH, 4).body(body).unwrap()
     };
+    // A body that does not know that it has ended, as one that streams a file does not.
+    let streamed = |pieces: &[&'static str], length: Option<u64>| {
+        let (writer, body) = written();
+        pieces.iter().for_each(|piece| writer.send(piece).unwrap());
+        drop(writer);
+        let response = Response::builder();
+        match length {
+            Some(length) => response.header(header::CONTENT_LENGTH, length),
+            None => response,
+        }
+        .body(body)
+        .unwrap()
+    };
+    let (writer, pieces) = tokio::sync::mpsc::unbounded_channel();
+    writer.send("four").unwrap();
+    std::mem::forget(writer);
+    let sized = Response::new(Body::new(Sized(Written(pieces), 4)));
+    let trailed = Response::new(Body::new(http_body_util::BodyExt::with_trailers(
+        http_body_util::Full::<axum::body::Bytes>::from("four"),
+        async { Some(Ok(Default::default())) },
+    )));
     let with = |status: StatusCode, body: Body| Response::builder().status(status).body(body).unwrap();
     let cases = [
         ("GET / HTTP/1.1", Response::new(Body::empty())),
         ("GET / HTTP/1.1", Response::new("text".into())),
         ("GET / HTTP/1.1", promised()),
+        ("GET / HTTP/1.1", streamed(&[], Some(0))),
+        ("GET / HTTP/1.1", streamed(&["four"], None)),
+        ("GET / HTTP/1.1", sized),
+        ("GET / HTTP/1.1", trailed),
         ("HEAD / HTTP/1.1", promised()),
         ("HEAD / HTTP/1.1", Response::new("text".into())),
         ("GET / HTTP/1.1", with(StatusCode::NO_CONTENT, "nobody reads this".into())),
@@ -152,6 +178,25 @@ async fn a_response_whose_body_is_never_read_to_its_end_is_done_all_the_same() {
         let read = socket.read(&mut answer).await.unwrap();
         assert!(read > 0);
         assert_eq!(watched.told().await, [DONE], "case {index}");
+    }
+}
+
+/// A body that knows how long it is, and not when it has ended.
+struct Sized(Written, u64);
+
+impl axum::body::HttpBody for Sized {
+    type Data = axum::body::Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<hyper::body::Frame<Self::Data>, Self::Error>>> {
+        std::pin::Pin::new(&mut self.0).poll_frame(context)
+    }
+
+    fn size_hint(&self) -> hyper::body::SizeHint {
+        hyper::body::SizeHint::with_exact(self.1)
     }
 }
 

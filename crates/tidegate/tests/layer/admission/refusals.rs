@@ -1,12 +1,15 @@
 //! What is answered to whom there is no room for, and what teaches nobody anything.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use axum::Router;
 use axum::routing::get;
-use tidegate::concurrency::{Fair, PerKey, Priority};
+use tidegate::concurrency::{Fair, PerKey, Priority, Shared};
 use tidegate::enforce::{Guard, Guards};
 use tidegate::http::{HeaderStyle, LimitHeaders, RateLimit};
-use tidegate::millis;
 use tidegate::tower::AdmissionLayer;
+use tidegate::{Limit, Quota, millis, seconds};
 
 use super::{DONE, Watched};
 use crate::clients::{Raw, get as get_from};
@@ -145,11 +148,12 @@ async fn cloned_services_share_their_permits() {
 #[tokio::test]
 async fn tenants_wait_for_their_turn_and_no_longer_than_they_may() {
     let fair = Fair::builder(1).build();
-    let layer = AdmissionLayer::new(Guard::from((fair.clone(), millis(50)))).limits(RateLimit::unlimited());
-    let server = serve(layer).await;
+    let within = |within| AdmissionLayer::new(Guard::from((fair.clone(), within)));
+    let (hasty, server) = (serve(within(millis(20))).await, serve(within(seconds(30))).await);
     let held = fair.try_acquire("other").unwrap();
-    let reply = get_from(server.address).await;
-    assert_eq!((reply.status, reply.problem()["status"].as_u64()), (503, Some(503)));
+    let reply = get_from(hasty.address).await;
+    assert_eq!(reply.status, 503);
+    assert!(reply.problem()["detail"].as_str().unwrap().contains("did not come in time"), "{}", reply.body);
     assert!(reply.header("retry-after").is_some());
 
     let waiting = tokio::spawn(get_from(server.address));
@@ -157,4 +161,63 @@ async fn tenants_wait_for_their_turn_and_no_longer_than_they_may() {
     drop(held);
     assert_eq!(waiting.await.unwrap().status, 200);
     until(|| fair.in_flight() == 0).await;
+}
+
+/// Whom no limit would admit takes no place, and is told so however busy it is.
+#[tokio::test]
+async fn who_is_on_a_deny_list_does_not_get_as_far_as_the_guards() {
+    let limit = Limit::new(bucket(3)).deny([ME]).unwrap();
+    let limiter = builder(&clock()).limit("api", limit).build().unwrap();
+    let watched = Watched::new(1);
+    let server = serve(AdmissionLayer::new(watched.pool.clone()).limits((&limiter, "api"))).await;
+    let held = watched.pool.try_acquire().unwrap();
+    assert_eq!(get_from(server.address).await.status, 403);
+    drop(held);
+    assert_eq!(get_from(server.address).await.status, 403);
+    assert!(watched.told().await.is_empty());
+}
+
+#[tokio::test]
+async fn an_admission_further_in_that_turns_away_teaches_nothing_either() {
+    let (outer, inner) = (Watched::new(5), Watched::new(1));
+    let router = Router::new().fallback(|| async { "ok" }).layer(AdmissionLayer::new(inner.pool.clone()));
+    let server = Server::router(router.layer(AdmissionLayer::new(outer.pool.clone()))).await;
+    let held = inner.pool.try_acquire().unwrap();
+    assert_eq!(get_from(server.address).await.status, 503);
+    assert!(outer.told().await.is_empty());
+    drop(held);
+    assert_eq!(get_from(server.address).await.status, 200);
+    assert_eq!(outer.told().await, [DONE]);
+}
+
+/// The key of a request is worked out once, however many look at it.
+#[tokio::test]
+async fn a_request_is_looked_at_once() {
+    let asked = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&asked);
+    let limiter = limiter(bucket(3));
+    let settings = RateLimit::new((&limiter, "api")).key(move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        Some("somebody".into())
+    });
+    let server = serve(AdmissionLayer::new(PerKey::new(1)).limits(settings)).await;
+    assert_eq!(get_from(server.address).await.status, 200);
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+}
+
+/// Leases of a limit, in front of a service.
+#[tokio::test]
+async fn places_that_processes_share_are_given_back_with_the_body() {
+    let limiter = builder(&clock()).limit("work", Quota::concurrency(1, seconds(30)).unwrap()).build().unwrap();
+    let shared = Shared::new(&limiter, "work");
+    let server = serve(AdmissionLayer::new(shared.clone())).await;
+    let held = shared.try_acquire(ME).await.unwrap();
+    let reply = get_from(server.address).await;
+    assert_eq!((reply.status, reply.header("retry-after")), (429, Some("30")));
+    drop(held);
+    shared.settled().await;
+    for _ in 0..3 {
+        assert_eq!(get_from(server.address).await.status, 200);
+        until(|| limiter.check("work", ME).now().unwrap().unwrap().remaining() == 1).await;
+    }
 }

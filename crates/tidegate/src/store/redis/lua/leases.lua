@@ -25,6 +25,7 @@ else
     redis.call('ZREMRANGEBYSCORE', key, 0, gone)
     if what == 3 then
       redis.call('ZREM', key, lease)
+      redis.call('ZADD', key, -at, '')
       count = count - 1
     else
       redis.call('ZADD', key, at + ttl, lease, -at, '')

@@ -41,11 +41,12 @@ impl<B: Body> ResponseBody<B> {
     pub(super) fn guarded(response: Response<B>, held: Held) -> Response<Self> {
         let status = response.status();
         let work = held.ends().work(status);
-        if held.ends().at_head(status) || response.body().is_end_stream() {
+        // Told in the head, or by the server to itself.
+        let left = content_length(response.headers()).or(response.body().size_hint().exact());
+        if held.ends().at_head(status) || response.body().is_end_stream() || left == Some(0) {
             held.end(work);
             return Self::unguarded(response);
         }
-        let left = content_length(response.headers());
         response.map(|body| ResponseBody { body, in_flight: Some(InFlight { held, work, left }) })
     }
 }
@@ -64,8 +65,8 @@ impl<B: Body> Body for ResponseBody<B> {
         if let Some(in_flight) = this.in_flight.as_mut() {
             let has_ended = match &frame {
                 None => true,
-                // Nobody will ask for more.
-                Some(Ok(frame)) => in_flight.hand_over(frame) || this.body.is_end_stream(),
+                // Nobody will ask for more, not even after trailers.
+                Some(Ok(frame)) => in_flight.hand_over(frame) || frame.is_trailers() || this.body.is_end_stream(),
                 Some(Err(_)) => {
                     *this.in_flight = None;
                     false

@@ -12,11 +12,12 @@ use tower_service::Service;
 
 use super::ResponseBody;
 use super::held::{Ends, Held};
-use super::marking::IsTurnedAway;
+use super::marking::{IsTurnedAway, Marking};
 use crate::concurrency::{Priority, Work};
 use crate::enforce::{Guards, Outcome, Permits};
 use crate::http::Asking;
-use crate::tower::Protocol;
+use crate::tower as limits;
+use crate::tower::{Protocol, RateLimited};
 
 pin_project! {
     /// The response of an [`Admitting`](super::Admitting) service.
@@ -25,8 +26,8 @@ pin_project! {
         S: Service<Request<ReqBody>>,
     {
         #[pin]
-        state: State<S, S::Future, ReqBody, ResBody>,
-        protocol: P,
+        state: State<RateLimited<S, Marking<P>>, limits::ResponseFuture<S, Marking<P>, ReqBody, ResBody>, ReqBody, ResBody>,
+        protocol: Marking<P>,
     }
 }
 
@@ -48,11 +49,15 @@ impl<S, P, ReqBody, ResBody> ResponseFuture<S, P, ReqBody, ResBody>
 where
     S: Service<Request<ReqBody>>,
 {
-    pub(super) fn serving(response: S::Future, held: Option<Held>, protocol: P) -> Self {
+    pub(super) fn serving(
+        response: limits::ResponseFuture<S, Marking<P>, ReqBody, ResBody>,
+        held: Option<Held>,
+        protocol: Marking<P>,
+    ) -> Self {
         ResponseFuture { state: State::Serving { response, held }, protocol }
     }
 
-    pub(super) fn turned_away(response: Response<ResBody>, protocol: P) -> Self {
+    pub(super) fn turned_away(response: Response<ResBody>, protocol: Marking<P>) -> Self {
         ResponseFuture { state: State::TurnedAway { response: Some(response) }, protocol }
     }
 
@@ -60,8 +65,8 @@ where
         asking: Asking,
         guards: Guards,
         priority: Priority,
-        waits: (S, Request<ReqBody>, Ends),
-        protocol: P,
+        waits: (RateLimited<S, Marking<P>>, Request<ReqBody>, Ends),
+        protocol: Marking<P>,
     ) -> Self {
         let entered = Box::pin(async move {
             let entered = asking.enter(&guards, priority).await;
@@ -73,7 +78,7 @@ where
 
 impl<S, P, ReqBody, ResBody> Future for ResponseFuture<S, P, ReqBody, ResBody>
 where
-    S: Service<Request<ReqBody>, Response = Response<ResBody>>,
+    S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
     P: Protocol<ResBody>,
     ResBody: Body,
 {
@@ -96,8 +101,9 @@ where
                     }
                 }
                 StateProjection::Serving { response, held } => {
-                    let mut response = ready!(response.poll(context))?;
-                    let turned_away = response.extensions_mut().remove::<IsTurnedAway>().is_some();
+                    let response = ready!(response.poll(context))?;
+                    // The mark stays, for an admission further out.
+                    let turned_away = response.extensions().get::<IsTurnedAway>().is_some();
                     return Poll::Ready(Ok(match held.take() {
                         Some(held) if turned_away => {
                             held.end(Work::Ignore);

@@ -8,11 +8,10 @@ use tower_layer::Layer;
 
 use super::Admitting;
 use super::held::DroppedIf;
-use super::marking::Marking;
 use crate::concurrency::Priority;
 use crate::enforce::Guards;
 use crate::http::{Incoming, RateLimit};
-use crate::tower::{Http, RateLimited};
+use crate::tower::Http;
 
 /// Guards how many requests of a service are in flight, and then enforces limits. See the [module](super) for how it is
 /// made.
@@ -36,7 +35,7 @@ type PriorityOf = Arc<dyn Fn(&Incoming<'_>) -> Priority + Send + Sync>;
 
 impl AdmissionLayer {
     /// Guards how many requests are in flight: a [`Concurrency`](crate::concurrency::Concurrency), one
-    /// [`PerKey`](crate::concurrency::PerKey), or several of them.
+    /// [`PerKey`](crate::concurrency::PerKey), tenants that [share it](crate::concurrency::Fair), or several of them.
     ///
     /// What is answered to a request that is turned away goes into the body of the service's responses, as with a
     /// [`RateLimitLayer`](crate::tower::RateLimitLayer).
@@ -65,7 +64,7 @@ impl<P> AdmissionLayer<P> {
     }
 
     /// Which responses say that the work was wasted, such as `504`: none unless said otherwise, because a quick error uses
-    /// capacity like any other answer.
+    /// capacity like any other answer. It sees statuses of HTTP, which are `200` for every call of gRPC.
     #[must_use]
     pub fn dropped_if(mut self, dropped: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
         self.settings.dropped_if = Some(Arc::new(dropped));
@@ -79,11 +78,10 @@ impl<P> AdmissionLayer<P> {
 }
 
 impl<S, P: Clone> Layer<S> for AdmissionLayer<P> {
-    type Service = Admitting<RateLimited<S, Marking<P>>, P>;
+    type Service = Admitting<S, P>;
 
     fn layer(&self, service: S) -> Self::Service {
-        let limited = RateLimited::new(service, self.settings.rate_limit.clone(), Marking(self.protocol.clone()));
-        Admitting::new(limited, self.settings.clone(), self.protocol.clone())
+        Admitting::new(service, self.settings.clone(), self.protocol.clone())
     }
 }
 

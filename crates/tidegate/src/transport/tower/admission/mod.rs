@@ -17,7 +17,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A request is in flight from when it gets in until the last byte of its response's body has been handed over, so
+//! A request is in flight from when it gets in until the last piece of its response's body has been handed to the server, so
 //! streams, server-sent events and gRPC's streams count for as long as they run. The permit travels in the future of the
 //! response and then in its body, and comes back exactly once:
 //!
@@ -25,7 +25,10 @@
 //! | --- | --- |
 //! | the body ends, whatever the status | [done](crate::concurrency::Work::Done), or dropped if [`AdmissionLayer::dropped_if`] says so |
 //! | the service or the body fails, the client hangs up, the stream is reset, the handler panics | [dropped](crate::concurrency::Work::Dropped) |
-//! | a limit below turns it away | [ignored](crate::concurrency::Work::Ignore): no work was done |
+//! | its limits turn it away, or a handler's `#[limit]`, or an admission further in | [ignored](crate::concurrency::Work::Ignore): no work was done |
+//!
+//! A [`RateLimitLayer`](super::RateLimitLayer) of its own below this one is work like any other: give its limits to
+//! [`AdmissionLayer::limits`] instead.
 //!
 //! A request that switches protocols (`101`, `CONNECT`) is no longer in flight once that is answered.
 

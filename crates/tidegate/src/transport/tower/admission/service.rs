@@ -9,22 +9,26 @@ use tower_service::Service;
 
 use super::held::{Ends, Held};
 use super::layer::Settings;
+use super::marking::Marking;
 use super::{ResponseBody, ResponseFuture};
 use crate::concurrency::Priority;
 use crate::http::Incoming;
-use crate::tower::Protocol;
+use crate::tower::{Protocol, RateLimited};
 
 /// A service that guards how many of its requests are in flight, from an [`AdmissionLayer`](super::AdmissionLayer). Clones
 /// share their permits.
 #[derive(Debug, Clone)]
 pub struct Admitting<S, P> {
-    service: S,
+    /// Its limits, which mark what they turn away.
+    service: RateLimited<S, Marking<P>>,
     settings: Settings,
-    protocol: P,
+    protocol: Marking<P>,
 }
 
-impl<S, P> Admitting<S, P> {
+impl<S, P: Clone> Admitting<S, P> {
     pub(super) fn new(service: S, settings: Settings, protocol: P) -> Self {
+        let protocol = Marking(protocol);
+        let service = RateLimited::new(service, settings.rate_limit.clone(), protocol.clone());
         Admitting { service, settings, protocol }
     }
 }
@@ -49,12 +53,18 @@ where
         let Some(asking) = rate_limit.begin(&incoming) else {
             return ResponseFuture::serving(self.service.call(request), None, self.protocol.clone());
         };
+        if asking.is_denied() {
+            // Whom no limit admits does not get as far as the guards.
+            let answer = self.service.call_asking(asking, request);
+            return ResponseFuture::serving(answer, None, self.protocol.clone());
+        }
         let priority = priority.as_ref().map_or(Priority::Default, |priority| priority(&incoming));
         let ends = Ends::new(request.method(), dropped_if.clone());
         match asking.enter_now(guards, priority) {
             Some(Ok(permits)) => {
                 let held = Held::new(permits, ends);
-                ResponseFuture::serving(self.service.call(request), Some(held), self.protocol.clone())
+                let answer = self.service.call_asking(asking, request);
+                ResponseFuture::serving(answer, Some(held), self.protocol.clone())
             }
             Some(Err(outcome)) => {
                 ResponseFuture::turned_away(self.protocol.answer(rate_limit, &outcome), self.protocol.clone())
@@ -62,8 +72,7 @@ where
             None => {
                 // The one that is ready goes with the request; what stays has to become ready first.
                 let next = self.service.clone();
-                let service = mem::replace(&mut self.service, next);
-                let waits = (service, request, ends);
+                let waits = (mem::replace(&mut self.service, next), request, ends);
                 ResponseFuture::waiting(asking, guards.clone(), priority, waits, self.protocol.clone())
             }
         }
