@@ -78,7 +78,7 @@ fn examples(servers: &Servers) -> Result<(), Failed> {
     names.sort();
     for name in names {
         let mut command = cargo(["run", "--quiet", "--package", "tidegate-examples", "--example", &name]);
-        if name == "window_edge" {
+        if ["overload", "window_edge"].contains(&name.as_str()) {
             command.args(["--", "--check"]);
         }
         step(&format!("example {name}"), command.envs(servers.environment()))?;
