@@ -73,14 +73,18 @@ fn more_than_can_wait(limiter: &Limiter) -> Vec<Started<'_, Result<Decision, Err
 fn the_time_is_read_when_the_lock_is_there() {
     let (folder, clock) = (Folder::new(), ManualClock::new(Timestamp::from_millis(1_700_000_000_000)));
     let store = folder.store_with(SqliteStore::builder().clock(clock.clone()));
-    let limiter = limiter_of(&store, Quota::token_bucket(1, seconds(1)).unwrap());
-    assert!(ask(limiter.limit("a", "alice")).unwrap().allowed());
-    let lock = folder.lock();
-    let calls = more_than_can_wait(&limiter);
+    let limiter = limiter_of(&store, Quota::token_bucket(10, seconds(10)).unwrap());
+    assert!(ask(limiter.limit("a", "bob").cost(10)).unwrap().allowed());
     clock.advance(seconds(1));
+    let lock = folder.lock();
+    // All or nothing takes a transaction, and with it the lock.
+    let first = start(limiter.all([limiter.limit("a", "bob")]));
+    let others = more_than_can_wait(&limiter);
+    clock.advance(seconds(4));
     drop(lock);
-    let allowed: Vec<bool> = calls.into_iter().map(|call| run(call).unwrap().allowed()).collect();
-    assert!(allowed[0] && !allowed[1..].contains(&true), "the first gets what that second has brought");
+    let decision = run(first).unwrap().into_decisions()[0];
+    assert_eq!((decision.allowed(), decision.remaining()), (true, 4), "five seconds have brought five");
+    drop(others);
 }
 
 #[test]

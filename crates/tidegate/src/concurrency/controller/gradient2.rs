@@ -10,8 +10,9 @@ use super::{Controller, Sample};
 /// known.
 ///
 /// It is Netflix's rule of that name, with other numbers and three changes, for the reasons in `docs/concurrency.md` in the
-/// repository: the time without load is measured by lowering the limit for a round now and then, as long as the limit holds work back; wasted work lowers the
-/// limit, and its time is not believed; and a round that is as quick as without load lets the limit grow at once.
+/// repository: the time without load is measured by lowering the limit for a round now and then, as long as the limit holds
+/// work back; wasted work lowers the limit, and its time is not believed; and a round that is as quick as without load lets
+/// the limit grow at once.
 ///
 /// On a server that can do `n` at once without a queue, it settles near `tolerance * n + headroom * sqrt(n)`.
 ///

@@ -8,10 +8,10 @@ use super::{Controller, Sample};
 /// Estimates how many of those in flight wait in the server's queue, and keeps that between two small numbers. It moves in
 /// small steps: quicker than [`Gradient2`](super::Gradient2) to find a high limit, and slower to leave one that is too high.
 ///
-/// The estimate is `limit * (1 - tolerance * time without load / time of late)`, as in TCP Vegas. The queue is kept from once to twice
-/// [`headroom`](Vegas::headroom) times the square root of the limit; when there is next to none, the limit grows by the upper
-/// of the two at once, and when more than half of it wait, it falls by as much as if they were wasted. The time without load is measured by lowering the limit for a round now and then, as long as the limit
-/// holds work back.
+/// The estimate is `limit * (1 - tolerance * time without load / time of late)`, as in TCP Vegas. The queue is kept from
+/// once to twice [`headroom`](Vegas::headroom) times the square root of the limit; when there is next to none, the limit
+/// grows by the upper of the two at once, and when more than half of it wait, it falls by as much as if they were wasted.
+/// The time without load is measured by lowering the limit for a round now and then, as long as the limit holds work back.
 ///
 /// ```
 /// use tidegate::concurrency::{Concurrency, Vegas};

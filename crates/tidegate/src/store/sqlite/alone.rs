@@ -4,7 +4,7 @@ use rusqlite::{Connection, params};
 use tidegate_core::Timestamp;
 
 use super::batch::stored;
-use super::job::{Answer, Step, Work, when};
+use super::job::{Answer, Job, Step, Work, when};
 use super::row::{Change, Row, Stored};
 use super::schema::Table;
 
@@ -13,14 +13,18 @@ use super::schema::Table;
 /// how many rows were added.
 ///
 /// None when it is not enough, and when anything is wrong: nothing was done then, and the transaction will say what it is.
-pub(super) fn decide(connection: &Connection, table: &Table, work: &Work, now: Timestamp) -> Option<(Answer, usize)> {
-    let Work::One(Step { name, quota, op, at }) = work else { return None };
+pub(super) fn decide(connection: &Connection, table: &Table, job: &Job, now: Timestamp) -> Option<(Answer, usize)> {
+    let Work::One(Step { name, quota, op, at }) = &job.work else { return None };
     if !connection.is_autocommit() {
         return None;
     }
     let found = stored(connection, table, name).ok()?;
     let mut row = Row::read(found.clone(), quota);
     let outcome = row.step(quota, *op, when(*at, now)).ok()?;
+    // A call that was given up meanwhile spends nothing.
+    if !job.is_wanted() {
+        return None;
+    }
     let added = write(connection, table, name, row.into_change(), found)?;
     Some((Answer::One(outcome.decision), added))
 }

@@ -93,7 +93,7 @@ impl Writer {
     /// Decides all of them in one transaction, and answers once it is committed.
     fn decide(&mut self, jobs: &mut Vec<Job>) {
         if let [job] = &**jobs
-            && let Some((answer, added)) = alone::decide(&self.connection, &self.table, &job.work, self.clock.now())
+            && let Some((answer, added)) = alone::decide(&self.connection, &self.table, job, self.clock.now())
         {
             self.owed += 2 * added;
             if let Some(job) = jobs.pop() {
