@@ -69,27 +69,27 @@ impl Limit {
     }
 }
 
-/// The setters that every controller has.
+/// The setters that every controller has, for one that keeps its limit at that place.
 macro_rules! bounds {
-    () => {
+    ($($at:ident)?) => {
         /// The least the limit can be: 1 unless said otherwise, and never less.
         #[must_use]
         pub fn min(mut self, min: u32) -> Self {
-            self.limit.set_min(min);
+            self$(.$at)?.limit.set_min(min);
             self
         }
 
         /// The most the limit can be: 1,000 unless said otherwise. One below the least counts as the least.
         #[must_use]
         pub fn max(mut self, max: u32) -> Self {
-            self.limit.set_max(max);
+            self$(.$at)?.limit.set_max(max);
             self
         }
 
         /// Where the limit begins: at 20 unless said otherwise, or at the bound that is nearest.
         #[must_use]
         pub fn initial(mut self, initial: u32) -> Self {
-            self.limit.set_initial(initial);
+            self$(.$at)?.limit.set_initial(initial);
             self
         }
 
@@ -97,7 +97,7 @@ macro_rules! bounds {
         /// from 0 to 0.99: 0.9 unless said otherwise. When only some of it was, the limit falls by that share of the rest.
         #[must_use]
         pub fn back_off(mut self, ratio: f64) -> Self {
-            self.back_off = super::limit::within(ratio, 0.0, 0.99);
+            self$(.$at)?.back_off = super::limit::within(ratio, 0.0, 0.99);
             self
         }
     };

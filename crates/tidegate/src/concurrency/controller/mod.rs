@@ -4,6 +4,7 @@ mod aimd;
 mod gradient2;
 mod limit;
 mod no_load;
+mod probe;
 mod rounds;
 #[cfg(test)]
 mod tests;

@@ -14,7 +14,8 @@ const MUCH_QUICKER: f64 = 0.875;
 /// How long work takes without load, in microseconds.
 ///
 /// Under a lasting overload every time that is seen has a queue in it. Whoever learns from those takes the queue for granted,
-/// and lets it grow. So every now and then there is a look: for a round the limit is so low that the queue goes away. That costs about a hundredth of what the server can do, and only while work is turned away anyway.
+/// and lets it grow. So every now and then there is a look: for a round the limit is so low that the queue goes away. That
+/// costs about a hundredth of what the server can do, and only while work is turned away anyway.
 #[derive(Debug, Clone)]
 pub(super) struct NoLoad {
     /// 0 while nothing is known.

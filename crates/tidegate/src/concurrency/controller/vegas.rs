@@ -1,8 +1,7 @@
 //! How many of those in flight wait in a queue.
 
-use super::limit::{Limit, bounds, within};
-use super::no_load::NoLoad;
-use super::rounds::Rounds;
+use super::limit::bounds;
+use super::probe::{Probe, Tried, probing};
 use super::{Controller, Sample};
 
 /// Estimates how many of those in flight wait in the server's queue, and keeps that between two small numbers. It moves in
@@ -21,93 +20,42 @@ use super::{Controller, Sample};
 /// ```
 #[derive(Debug, Clone)]
 pub struct Vegas {
-    limit: Limit,
-    rounds: Rounds,
-    no_load: NoLoad,
-    back_off: f64,
-    smoothing: f64,
-    tolerance: f64,
-    headroom: f64,
+    probe: Probe,
 }
 
+/// A smoothing of 1, a tolerance of 1.03 and a headroom of 0.15. Without any tolerance even a small error in the time without
+/// load would look like a long queue to a high limit.
 impl Default for Vegas {
     fn default() -> Self {
-        Vegas {
-            limit: Limit::default(),
-            rounds: Rounds::default(),
-            no_load: NoLoad::default(),
-            back_off: 0.9,
-            smoothing: 1.0,
-            tolerance: 1.03,
-            headroom: 0.15,
-        }
+        Vegas { probe: Probe::new(1.0, 1.03, 0.15) }
     }
 }
 
 impl Vegas {
-    bounds!();
-
-    /// How much of a step the limit takes, from 0.01 to 1: all of it unless said otherwise. Less is steadier and slower.
-    #[must_use]
-    pub fn smoothing(mut self, share: f64) -> Self {
-        self.smoothing = within(share, 0.01, 1.0);
-        self
-    }
-
-    /// How many times longer than without load work may take before anybody is thought to wait, from 1 to 10: 1.03 unless said
-    /// otherwise. For a high limit even a small error in the time without load would look like a long queue.
-    #[must_use]
-    pub fn tolerance(mut self, factor: f64) -> Self {
-        self.tolerance = within(factor, 1.0, 10.0);
-        self
-    }
-
-    /// How long a queue is wanted, as a multiple of the square root of the limit, from 0.01 to 10: 0.15 unless said
-    /// otherwise.
-    #[must_use]
-    pub fn headroom(mut self, factor: f64) -> Self {
-        self.headroom = within(factor, 0.01, 10.0);
-        self
-    }
-
-    /// Over how many rounds the time without load is averaged while the limit holds nothing back, at least 10: 600 unless
-    /// said otherwise.
-    #[must_use]
-    pub fn long_window(mut self, rounds: u32) -> Self {
-        self.no_load.set_window(rounds);
-        self
-    }
+    bounds!(probe);
+    probing!();
 }
 
 impl Controller for Vegas {
     fn limit(&self) -> u32 {
-        self.no_load.lower(self.limit.whole())
+        self.probe.limit()
     }
 
     fn observe(&mut self, sample: &Sample) {
-        if sample.dropped {
-            return self.limit.back_off(self.back_off);
-        }
-        let Some(round) = self.rounds.add(sample, self.limit()) else { return };
-        let Some(no_load) = self.no_load.learn(&round, &self.limit) else { return };
-        if !self.limit.is_tried_by(round.in_flight) {
-            return;
-        }
-        let limit = self.limit.value();
-        let least = self.headroom * limit.sqrt();
-        let step = f64::from(self.limit.whole().ilog10().max(1));
-        let queue = limit * (1.0 - self.tolerance * no_load / round.micros);
+        let Some(Tried { limit, headroom: least, micros, no_load }) = self.probe.observe(sample) else { return };
+        let step = f64::from(self.probe.limit.whole().ilog10().max(1));
+        let queue = limit * (1.0 - self.probe.tolerance * no_load / micros);
         let change = if queue <= least / 3.0 {
             step.max(2.0 * least)
         } else if queue < least {
             step
         } else if queue > limit / 2.0 {
-            limit * (self.back_off - 1.0)
+            limit * (self.probe.back_off - 1.0)
         } else if queue > 2.0 * least {
             -step
         } else {
             0.0
         };
-        self.limit.move_to(limit + change * self.smoothing);
+        self.probe.go_towards(limit + change);
     }
 }
