@@ -108,7 +108,8 @@ fn text(table: &TableName) -> String {
 
 fn fill(text: &str, table: &TableName) -> String {
     let function = |name| table.with(&format!("_{name}_{VERSION}"));
-    text.replace("{table}", &table.with(""))
+    text.replace("{read}", include_str!("sql/read.sql").trim_end())
+        .replace("{table}", &table.with(""))
         // An index is made in its table's schema, and is not told which.
         .replace("{index}", &format!("\"{}_expires\"", table.bare()))
         .replace("{index_in_schema}", &table.with("_expires"))

@@ -23,15 +23,7 @@ DECLARE
 BEGIN
   -- As the step does: read without a lock, and written only if it is still there.
   FOR attempt IN 1..100 LOOP
-    IF attempt = 1 THEN
-      SELECT t.quota, t.state, t.expires_at INTO stored_quota, stored_state, stored_until
-        FROM {table} t WHERE t.key = of_key;
-    ELSE
-      SELECT t.quota, t.state, t.expires_at INTO stored_quota, stored_state, stored_until
-        FROM {table} t WHERE t.key = of_key FOR UPDATE;
-    END IF;
-    is_stored := FOUND;
-    now := coalesce(given, {clock});
+    {read};
 
     -- What another algorithm has written is as good as nothing: units of a rate are no leases.
     at := now;

@@ -54,15 +54,7 @@ BEGIN
   -- What is found is read without a lock, and written only if it is still there. So a denial locks and writes nothing, and
   -- whoever was overtaken looks again, this time under the row's lock.
   FOR attempt IN 1..100 LOOP
-    IF attempt = 1 THEN
-      SELECT t.quota, t.state, t.expires_at INTO stored_quota, stored_state, stored_until
-        FROM {table} t WHERE t.key = of_key;
-    ELSE
-      SELECT t.quota, t.state, t.expires_at INTO stored_quota, stored_state, stored_until
-        FROM {table} t WHERE t.key = of_key FOR UPDATE;
-    END IF;
-    is_stored := FOUND;
-    now := coalesce(given, {clock});
+    {read};
     found_state := stored_state;
     IF stored_quota <> under THEN
       IF stored_quota <> expected_quota OR stored_state <> expected OR expected IS NULL THEN
