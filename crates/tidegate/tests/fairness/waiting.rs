@@ -309,3 +309,35 @@ async fn tokio_brings_a_sleeper() {
     drop(permit);
     assert!(waits.await.unwrap());
 }
+
+/// A clock that is set back by an hour whenever somebody looks, and on which every sleep is over at once.
+#[derive(Clone, Default)]
+struct SetBack {
+    looks: Arc<AtomicU32>,
+    slept: Arc<Mutex<Duration>>,
+}
+
+impl Clock for SetBack {
+    fn now(&self) -> Timestamp {
+        let looks = self.looks.fetch_add(1, Ordering::SeqCst);
+        Timestamp::from_millis(1_800_000_000_000).saturating_sub(seconds(3_600) * looks)
+    }
+}
+
+impl Sleeper for SetBack {
+    fn sleep(&self, span: Duration) -> BoxFuture<'static, ()> {
+        let mut slept = self.slept.lock().unwrap();
+        *slept += span;
+        assert!(*slept <= seconds(60), "it waits for ever");
+        Box::pin(async {})
+    }
+}
+
+#[test]
+fn a_clock_that_is_set_back_makes_nobody_wait_for_longer() {
+    let clock = SetBack::default();
+    let fair = Fair::builder(1).sleeper(clock.clone()).idle_after(seconds(1)).build();
+    let _held = fair.try_acquire("a").unwrap();
+    let refused = block_on(fair.acquire("b", seconds(5))).unwrap_err();
+    assert_eq!((refused.why(), *clock.slept.lock().unwrap()), (Why::TooLong, seconds(5)));
+}

@@ -2,6 +2,8 @@
 
 mod acquire;
 mod all;
+#[path = "../common/crowd.rs"]
+mod common_crowd;
 mod deny;
 mod each;
 mod leases;

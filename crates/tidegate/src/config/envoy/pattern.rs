@@ -37,8 +37,9 @@ impl Pattern {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_testkit::Random;
+
     use super::*;
-    use crate::config::tests::mutations::Numbers;
 
     /// Tries every way in which the stars could be filled.
     fn oracle(pattern: &[u8], value: &[u8]) -> bool {
@@ -76,9 +77,9 @@ mod tests {
 
     #[test]
     fn they_agree_with_trying_everything() {
-        let mut numbers = Numbers(11);
-        let mut word = |letters: &[u8], most: usize| -> String {
-            (0..numbers.below(most + 1)).map(|_| letters[numbers.below(letters.len())] as char).collect()
+        let mut random = Random::new(11);
+        let mut word = |letters: &[u8], most: u64| -> String {
+            (0..random.between(0, most)).map(|_| random.pick(letters) as char).collect()
         };
         let (mut matched, mut stars) = (0, 0);
         for _ in 0..50_000 {

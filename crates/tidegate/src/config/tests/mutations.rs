@@ -1,16 +1,8 @@
 //! No text, however broken, does more than be refused.
 
+use tidegate_testkit::Random;
+
 use super::{FULL, toml, yaml};
-
-/// The same numbers in every run.
-pub(in crate::config) struct Numbers(pub(in crate::config) u64);
-
-impl Numbers {
-    pub(in crate::config) fn below(&mut self, range: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % range
-    }
-}
 
 const PIECES: [&str; 28] = [
     "\"",
@@ -44,19 +36,19 @@ const PIECES: [&str; 28] = [
 ];
 
 /// A text that was cut, repeated and changed in a few places.
-pub(in crate::config) fn mutate(text: &str, pieces: &[&str], numbers: &mut Numbers) -> String {
+pub(in crate::config) fn mutate(text: &str, pieces: &[&str], random: &mut Random) -> String {
     let mut letters: Vec<char> = text.chars().collect();
-    for _ in 0..=numbers.below(4) {
-        let from = numbers.below(letters.len() + 1);
-        let to = (from + numbers.below(12)).min(letters.len());
-        match numbers.below(4) {
+    for _ in 0..=random.below(4) {
+        let from = random.below(letters.len() as u64 + 1) as usize;
+        let to = (from + random.below(12) as usize).min(letters.len());
+        match random.below(4) {
             0 => drop(letters.drain(from..to)),
             1 => letters.truncate(from),
             2 => {
                 let repeated: Vec<char> = letters[from..to].to_vec();
                 letters.splice(to..to, repeated);
             }
-            _ => drop(letters.splice(from..from, pieces[numbers.below(pieces.len())].chars())),
+            _ => drop(letters.splice(from..from, random.pick(pieces).chars())),
         }
     }
     letters.into_iter().collect()
@@ -67,13 +59,13 @@ fn no_mutation_of_a_config_panics() {
     let yaml_text = FULL.replace("[limits.", "limits_").replace(" = ", ": ");
     let nested =
         "limits:\n  a: &a {algorithm: sliding_log, rate: 2, period: 1s}\n  b: *a\n  c:\n    - 'x'\n    - |\n      y\n";
-    let mut numbers = Numbers(7);
+    let mut random = Random::new(7);
     let mut accepted = 0;
     for round in 0..6_000 {
         let results = match round % 3 {
-            0 => [toml(&mutate(FULL, &PIECES, &mut numbers)), yaml(&mutate(&yaml_text, &PIECES, &mut numbers))],
-            1 => [toml(&mutate(nested, &PIECES, &mut numbers)), yaml(&mutate(nested, &PIECES, &mut numbers))],
-            _ => [toml(&mutate("", &PIECES, &mut numbers)), yaml(&mutate(FULL, &PIECES, &mut numbers))],
+            0 => [toml(&mutate(FULL, &PIECES, &mut random)), yaml(&mutate(&yaml_text, &PIECES, &mut random))],
+            1 => [toml(&mutate(nested, &PIECES, &mut random)), yaml(&mutate(nested, &PIECES, &mut random))],
+            _ => [toml(&mutate("", &PIECES, &mut random)), yaml(&mutate(FULL, &PIECES, &mut random))],
         };
         for result in results {
             match result {

