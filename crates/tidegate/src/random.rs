@@ -1,5 +1,6 @@
-//! Chance that can be repeated.
+//! Chance: that can be repeated, and that nobody can guess.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A generator (SplitMix64) that threads can share: the same seed gives the same numbers in the same order.
@@ -17,4 +18,10 @@ impl Random {
         bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         bits ^ (bits >> 31)
     }
+}
+
+/// Numbers that nobody can guess, to key a hash with.
+pub(crate) fn secrets() -> [u64; 4] {
+    let random = RandomState::new();
+    [0_u64, 1, 2, 3].map(|number| random.hash_one(number))
 }

@@ -2,15 +2,16 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use ahash::RandomState;
 use tidegate_core::Key;
 
 use super::held::Held;
 use super::permit::{Source, Ticket};
 use super::{Permit, Refused, Why, Work};
 use crate::clock::{Clock, SystemClock};
+use crate::random::secrets;
 
 /// How many may be in flight at once for each key. Cheap to clone: clones hand out the same permits.
 ///
@@ -33,7 +34,8 @@ struct Keys {
     limit: u32,
     /// Several, so that those who ask for different keys seldom meet.
     parts: [Mutex<Part>; PARTS],
-    choice: RandomState,
+    /// Keyed with secrets, so that nobody can choose keys that meet in one place.
+    hash: RandomState,
     held: Held,
     clock: Arc<dyn Clock>,
 }
@@ -41,7 +43,10 @@ struct Keys {
 const PARTS: usize = 16;
 
 /// By the text of the key, which tells keys apart.
-type Part = HashMap<Arc<str>, InFlight>;
+type Part = HashMap<Arc<str>, InFlight, RandomState>;
+
+/// A map that was larger than this and is empty gives its room back.
+const ROOMY: usize = 1_024;
 
 /// The permits of a key that are out. There are some, or the key is not in the map.
 struct InFlight {
@@ -52,6 +57,7 @@ struct InFlight {
 /// Where the permits of a key go back to.
 struct OfKey {
     keys: Arc<Keys>,
+    part: usize,
     key: Arc<str>,
 }
 
@@ -63,14 +69,10 @@ impl PerKey {
 
     /// The same on another clock, for tests and simulations.
     pub fn on(limit: u32, clock: impl Clock + 'static) -> Self {
-        let parts = std::array::from_fn(|_| Mutex::default());
-        let keys = Keys {
-            limit: limit.max(1),
-            parts,
-            choice: RandomState::new(),
-            held: Held::default(),
-            clock: Arc::new(clock),
-        };
+        let [a, b, c, d] = secrets();
+        let hash = RandomState::with_seeds(a, b, c, d);
+        let parts = std::array::from_fn(|_| Mutex::new(HashMap::with_hasher(hash.clone())));
+        let keys = Keys { limit: limit.max(1), parts, hash, held: Held::default(), clock: Arc::new(clock) };
         PerKey { keys: Arc::new(keys) }
     }
 
@@ -79,7 +81,8 @@ impl PerKey {
         let (key, keys) = (key.into(), &self.keys);
         let key = key.to_text();
         let started = keys.clock.now();
-        let mut part = keys.part(&key);
+        let number = keys.part_of(&key);
+        let mut part = keys.lock(number);
         if let Some(of_key) = part.get_mut(&*key) {
             if of_key.count >= keys.limit {
                 let retry_after = keys.held.usual();
@@ -90,7 +93,7 @@ impl PerKey {
             return Ok(Permit::new(Arc::clone(&of_key.returns_to) as Arc<dyn Source>, ticket));
         }
         let key = Arc::<str>::from(key);
-        let returns_to = Arc::new(OfKey { keys: Arc::clone(keys), key: Arc::clone(&key) });
+        let returns_to = Arc::new(OfKey { keys: Arc::clone(keys), part: number, key: Arc::clone(&key) });
         part.insert(key, InFlight { count: 1, returns_to: Arc::clone(&returns_to) });
         Ok(Permit::new(returns_to, Ticket { started, in_flight: 1 }))
     }
@@ -99,12 +102,12 @@ impl PerKey {
     pub fn in_flight<'a>(&self, key: impl Into<Key<'a>>) -> u32 {
         let key = key.into();
         let key = key.to_text();
-        self.keys.part(&key).get(&*key).map_or(0, |of_key| of_key.count)
+        self.keys.lock(self.keys.part_of(&key)).get(&*key).map_or(0, |of_key| of_key.count)
     }
 
     /// How many keys have something in flight.
     pub fn keys(&self) -> usize {
-        self.keys.parts.iter().map(|part| lock(part).len()).sum()
+        (0..PARTS).map(|part| self.keys.lock(part).len()).sum()
     }
 
     /// How many may be in flight for a key.
@@ -114,24 +117,28 @@ impl PerKey {
 }
 
 impl Keys {
-    fn part(&self, key: &str) -> MutexGuard<'_, Part> {
-        lock(&self.parts[self.choice.hash_one(key) as usize % PARTS])
+    fn part_of(&self, key: &str) -> usize {
+        // Not by the bits that the maps look at.
+        (self.hash.hash_one(key) >> 32) as usize % PARTS
     }
-}
 
-fn lock(part: &Mutex<Part>) -> MutexGuard<'_, Part> {
-    part.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn lock(&self, part: usize) -> MutexGuard<'_, Part> {
+        self.parts[part].lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
 }
 
 impl Source for OfKey {
     fn take_back(&self, ticket: &Ticket, work: Work) {
-        let OfKey { keys, key } = self;
+        let OfKey { keys, part, key } = self;
         {
-            let mut part = keys.part(key);
+            let mut part = keys.lock(*part);
             let of_key = part.get_mut(key).expect("a key is there while one of its permits is out");
             of_key.count -= 1;
             if of_key.count == 0 {
                 part.remove(key);
+                if part.is_empty() && part.capacity() > ROOMY {
+                    part.shrink_to_fit();
+                }
             }
         }
         if work != Work::Ignore {

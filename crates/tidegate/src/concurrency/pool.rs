@@ -115,15 +115,17 @@ impl Source for Pool {
         if work == Work::Ignore {
             return;
         }
+        let Ticket { started, in_flight } = *ticket;
+        let Some(controller) = &self.controller else {
+            return self.held.learn(started, self.clock.now());
+        };
+        let mut controller = controller.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        // Under the lock: a controller is told in the order of these times.
         let ended = self.clock.now();
-        self.held.learn(ticket.started, ended);
-        if let Some(controller) = &self.controller {
-            let Ticket { started, in_flight } = *ticket;
-            let mut controller = controller.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            controller.observe(&Sample { started, ended, in_flight, dropped: work == Work::Dropped });
-            // Before the lock is let go, so that an older limit does not come after a newer one.
-            self.limit.store(controller.limit().max(1), Ordering::Relaxed);
-        }
+        self.held.learn(started, ended);
+        controller.observe(&Sample { started, ended, in_flight, dropped: work == Work::Dropped });
+        // Before the lock is let go, so that an older limit does not come after a newer one.
+        self.limit.store(controller.limit().max(1), Ordering::Relaxed);
     }
 }
 

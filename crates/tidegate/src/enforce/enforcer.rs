@@ -9,7 +9,7 @@ use tidegate_core::{Key, OnStoreError, Quota};
 use super::hooks::Hooks;
 use super::rule::{Rule, failed};
 use super::{Axis, Caller, Outcome, Ruling, Rulings};
-use crate::{Error, Limiter};
+use crate::{Error, Limiter, MemoryStore};
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +50,9 @@ impl Enforcer {
     /// Enforces nothing: for an [`Admission`](super::Admission) that is only about how many are in flight. There is no limit
     /// whose [`policy`](Self::policy) or [`quota`](Self::quota) could be set, and to try is a panic.
     pub fn unlimited() -> Self {
-        Self::with_rules(Limiter::builder().build().expect("nothing can be wrong with no limits"), Vec::new())
+        // There is nothing to count, so a table of the least size will do.
+        let limiter = Limiter::builder().store(MemoryStore::builder().max_keys(1).build()).build();
+        Self::with_rules(limiter.expect("nothing can be wrong with no limits"), Vec::new())
     }
 
     fn with_rules(limiter: Limiter, rules: Vec<Rule>) -> Self {

@@ -45,8 +45,12 @@ impl From<Fair> for Guard {
     }
 }
 
+/// # Panics
+///
+/// When the tenants have nothing to wait with: see [`Fair::acquire`]. Better here than with the first request that has to.
 impl From<(Fair, Duration)> for Guard {
     fn from((fair, within): (Fair, Duration)) -> Self {
+        assert!(within.is_zero() || fair.can_wait(), "a sleeper to wait with: the feature `tokio`, or the builder's");
         Guard::Fair(fair, within)
     }
 }

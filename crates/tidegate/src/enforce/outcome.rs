@@ -1,7 +1,7 @@
 //! What became of a request.
 
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use tidegate_core::{Decision, Reason};
@@ -59,8 +59,7 @@ impl Outcome {
         if refused.is_shared() {
             return Outcome::Overloaded(refused);
         }
-        let ruling = Ruling::new("concurrency".into(), None, refused.decision(), Axis::Concurrency);
-        Outcome::Limited(Rulings::one(ruling))
+        Outcome::Limited(Rulings::one(Ruling::of_concurrency(refused.decision())))
     }
 
     /// The outcome of a request that got no lease.
@@ -68,10 +67,7 @@ impl Outcome {
     pub(crate) fn without_permit(why: NoPermit) -> Self {
         match why {
             NoPermit::Refused(refused) => Outcome::refused(refused),
-            NoPermit::Denied(decision) => {
-                let ruling = Ruling::new("concurrency".into(), None, decision, Axis::Concurrency);
-                Outcome::Denied(Rulings::one(ruling))
-            }
+            NoPermit::Denied(decision) => Outcome::Denied(Rulings::one(Ruling::of_concurrency(decision))),
             NoPermit::Failed(error) if error.is_misuse() => Outcome::Invalid(error),
             NoPermit::Failed(error) => Outcome::Unavailable(error),
         }
@@ -134,6 +130,13 @@ impl Ruling {
     #[inline]
     pub(super) fn new(policy: Arc<str>, window: Option<Duration>, decision: Decision, axis: Axis) -> Self {
         Ruling { policy, window, decision, axis }
+    }
+
+    /// What a guard said, which has no name of its own.
+    fn of_concurrency(decision: Decision) -> Self {
+        // Made once: whoever is turned away often should not cost more for it.
+        static POLICY: LazyLock<Arc<str>> = LazyLock::new(|| "concurrency".into());
+        Ruling::new(Arc::clone(&POLICY), None, decision, Axis::Concurrency)
     }
 
     /// The limit's name towards clients.

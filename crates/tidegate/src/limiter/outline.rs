@@ -41,6 +41,10 @@ impl Limiter {
     pub(crate) fn denies(&self, name: &str, key: &Key<'_>, address: Option<&IpAddr>) -> bool {
         self.inner.limits.with(|limits| {
             limits.get(name).is_ok_and(|named| {
+                // Nearly always: nobody is on it, and nothing has to be made alike.
+                if named.deny.is_empty() {
+                    return false;
+                }
                 let alike = named.limit.normalize.map_or_else(|| key.borrow(), |normalize| normalize.apply(key));
                 !named.limit.shadow && named.denies(key, &alike, address)
             })

@@ -118,6 +118,11 @@ impl Fair {
         self.shared.lock().waiting
     }
 
+    /// Whether there is something to wait with.
+    pub(crate) fn can_wait(&self) -> bool {
+        self.shared.sleeper.is_some()
+    }
+
     /// How many may be in flight.
     pub fn limit(&self) -> u32 {
         self.shared.lock().limit

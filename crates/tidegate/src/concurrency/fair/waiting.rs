@@ -34,15 +34,17 @@ impl Fair {
             Entry::Permit(permit) => return Ok(permit),
             Entry::Place(place) => place,
         };
+        let mut left = within;
         loop {
-            let now = sleeper.now();
-            let (left, next_look) = (deadline.since(now), self.shared.lock().next_look(now));
             // A tenant that goes leaves its reserve, and nobody else may be there to notice.
-            let in_time = before(sleeper.sleep(left.min(next_look)), place.turn()).await.is_some();
+            let span = left.min(self.shared.lock().next_look(sleeper.now()));
+            let in_time = before(sleeper.sleep(span), place.turn()).await.is_some();
             if in_time || self.shared.has_turn(&place) {
                 return Ok(place.into_permit());
             }
-            if left <= next_look {
+            // What was slept counts, too: a clock that is set back makes nobody wait for longer.
+            left = (left - span).min(deadline.since(sleeper.now()));
+            if left.is_zero() {
                 return Err(self.shared.with(|state, _| self.shared.refused(state, place.id, Why::TooLong)));
             }
         }

@@ -24,7 +24,7 @@ mod tests;
 mod walk;
 
 use std::fmt;
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::hash::{BuildHasher, Hasher};
 
 use ahash::RandomState as KeyedHash;
 use tidegate_core::{
@@ -32,6 +32,7 @@ use tidegate_core::{
 };
 
 use crate::clock::{Clock, Counter, SystemClock};
+use crate::random::secrets;
 use locked::Crowded;
 pub use snapshot::SnapshotError;
 use sync::Ordering;
@@ -115,11 +116,7 @@ impl MemoryStoreBuilder {
 
     /// The store.
     pub fn build(self) -> MemoryStore {
-        let random = RandomState::new();
-        let secrets = match self.seed {
-            Some(seed) => [0, 1, 2, 3].map(|n| seed ^ n),
-            None => [0, 1, 2, 3].map(|n: u64| random.hash_one(n)),
-        };
+        let secrets = self.seed.map_or_else(secrets, |seed| [0, 1, 2, 3].map(|n| seed ^ n));
         self.build_with(secrets)
     }
 
