@@ -37,6 +37,7 @@
 //! | `tower` | a layer for hyper, lambda_http and whatever else takes one; see [`tower`] |
 //! | `axum` | the layer's peer addresses, routes and extractors with axum |
 //! | `grpc` | the layer answering as gRPC does, for tonic; see [`grpc`] |
+//! | `ws` | a router for WebSocket messages, whose limits run before anything costs memory; see [`ws`] |
 //! | `macros` | `#[limit]` for async functions and handlers; see [`attribute`] |
 //! | `metrics` | counters, latencies and states through the `metrics` facade; see [`resilience`] |
 //! | `tracing` | a span for every call of a store; see [`resilience`] |
@@ -64,6 +65,8 @@ mod store;
 mod transport;
 #[cfg(any(feature = "config", feature = "http"))]
 mod trust;
+#[cfg(feature = "ws")]
+pub mod ws;
 
 #[cfg(feature = "tokio")]
 pub use clock::TokioSleeper;

@@ -142,6 +142,26 @@ impl Enforcer {
         self
     }
 
+    /// How many limits there are.
+    #[cfg(feature = "ws")]
+    pub(crate) fn len(&self) -> usize {
+        self.inner.rules.len()
+    }
+
+    /// What tells enforcers apart, while they are there.
+    #[cfg(feature = "ws")]
+    pub(crate) fn identity(&self) -> usize {
+        Arc::as_ptr(&self.inner).addr()
+    }
+
+    /// Has the limit at that place forget a key that nobody will come with again.
+    #[cfg(feature = "ws")]
+    pub(crate) async fn forget(&self, place: usize, key: &Key<'_>) {
+        if let Some(rule) = self.inner.rules.get(place) {
+            rule.forget(&self.inner.limiter, key).await;
+        }
+    }
+
     /// The limiter whose limits these are.
     pub fn limiter(&self) -> &Limiter {
         &self.inner.limiter

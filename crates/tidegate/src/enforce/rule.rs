@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "ws")]
+use tidegate_core::Key;
 use tidegate_core::{Decision, OnStoreError, Quota};
 
 use super::{Axis, Caller, Outcome, Ruling, Rulings, Step};
@@ -37,6 +39,15 @@ impl Rule {
     /// Whether the limit turns the caller away by its deny list, whatever is asked.
     pub(super) fn denies(&self, limiter: &Limiter, caller: &Caller<'_>, index: usize) -> bool {
         caller.key(index).is_some_and(|key| limiter.denies(&self.limit, key, caller.address()))
+    }
+
+    /// Has the limit forget a key. Not where a key has no budget of its own: that of the others is not its to give back.
+    #[cfg(feature = "ws")]
+    pub(super) async fn forget(&self, limiter: &Limiter, key: &Key<'_>) {
+        if limiter.outline(&self.limit).is_ok_and(|outline| !outline.is_common) {
+            // What cannot be forgotten now is forgotten when it is as good as new.
+            let _ = limiter.reset(&self.limit, key.borrow()).await;
+        }
     }
 
     pub(super) fn set_quota(&mut self, quota: Quota) {

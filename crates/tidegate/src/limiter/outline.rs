@@ -17,6 +17,9 @@ pub(crate) struct Outline {
     pub(crate) window: Option<Duration>,
     pub(crate) on_store_error: OnStoreError,
     pub(crate) is_spread: bool,
+    /// Whether it is one budget, cut into parts that several keys share.
+    #[cfg(feature = "ws")]
+    pub(crate) is_common: bool,
     pub(crate) shadow: bool,
 }
 
@@ -31,6 +34,8 @@ impl Outline {
             window: named.window,
             on_store_error: limit.on_store_error,
             is_spread: limit.shards > 1 && limit.shard_by == ShardBy::Spread,
+            #[cfg(feature = "ws")]
+            is_common: limit.shards > 1 && limit.shard_by == ShardBy::Key,
             shadow: limit.shadow,
         })
     }

@@ -1,0 +1,78 @@
+//! The calls of a connection that are worked on.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::oneshot;
+
+use super::super::lock::lock;
+use super::super::{Code, Error};
+use crate::concurrency::{Concurrency, Permit, Refused};
+
+/// The calls of a connection that are worked on: so many at once, and none twice.
+pub(super) struct Calls {
+    permits: Concurrency,
+    running: Arc<Mutex<HashMap<Box<str>, oneshot::Sender<()>>>>,
+}
+
+/// Why a call does not get in.
+pub(super) enum NoSlot {
+    Busy(Refused),
+    /// Another call with that id is worked on.
+    Taken,
+}
+
+impl Calls {
+    pub(super) fn new(limit: u32) -> Self {
+        Calls { permits: Concurrency::fixed(limit), running: Arc::default() }
+    }
+
+    /// Lets a call in.
+    pub(super) fn enter(&self, id: &str) -> Result<Slot, NoSlot> {
+        let mut running = lock(&self.running);
+        if running.contains_key(id) {
+            return Err(NoSlot::Taken);
+        }
+        let permit = self.permits.try_acquire().map_err(NoSlot::Busy)?;
+        let (abort, aborted) = oneshot::channel();
+        running.insert(id.into(), abort);
+        Ok(Slot { id: id.into(), running: Arc::clone(&self.running), aborted, _permit: permit })
+    }
+
+    /// Ends a call, and says whether there was one.
+    pub(super) fn abort(&self, id: &str) -> bool {
+        // The slot may be given back at this moment: then it was answered just in time.
+        lock(&self.running).remove(id).is_some_and(|abort| abort.send(()).is_ok())
+    }
+
+    pub(super) fn limit(&self) -> u32 {
+        self.permits.limit()
+    }
+
+    pub(super) fn in_flight(&self) -> u32 {
+        self.permits.in_flight()
+    }
+}
+
+/// A call's place. Dropping it gives it back.
+pub(super) struct Slot {
+    id: Box<str>,
+    running: Arc<Mutex<HashMap<Box<str>, oneshot::Sender<()>>>>,
+    aborted: oneshot::Receiver<()>,
+    _permit: Permit,
+}
+
+impl Slot {
+    /// Ends when the client gives the call up.
+    pub(super) async fn aborted(&mut self) -> Error {
+        // It cannot be dropped without being sent: the slot is what takes it out.
+        let _ = (&mut self.aborted).await;
+        Error::new(Code::Cancelled, "The call was given up")
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        lock(&self.running).remove(&self.id);
+    }
+}

@@ -1,0 +1,100 @@
+//! What is sent to a peer.
+
+use std::future::poll_fn;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{Sink, SinkExt};
+use tokio::time::timeout;
+
+use super::super::close;
+use super::super::queue::{Next, Queue};
+use super::super::socket::{Broken, Sent};
+use super::Ending;
+use super::heartbeat::Pulse;
+
+/// Sends what waits in the queue, and pings when they are due.
+pub(super) struct Writer<'a, S> {
+    sink: S,
+    queue: &'a Queue,
+    pulse: &'a Pulse,
+    send_timeout: Duration,
+    /// Out of the queue, and not in the socket yet: sending may be given up at any point, and gone on with.
+    next: Option<Bytes>,
+}
+
+impl<'a, S: Sink<Sent, Error = Broken> + Unpin> Writer<'a, S> {
+    pub(super) fn new(sink: S, queue: &'a Queue, pulse: &'a Pulse, send_timeout: Duration) -> Self {
+        Writer { sink, queue, pulse, send_timeout, next: None }
+    }
+
+    /// Sends until there is a reason to end.
+    pub(super) async fn run(&mut self) -> Ending {
+        loop {
+            // A peer that does not read costs its own connection, and nobody else anything.
+            let Ok(sent) = timeout(self.send_timeout, self.step()).await else {
+                return Ending::Lost("the peer does not read");
+            };
+            match sent {
+                Ok(Sending::More) => {}
+                Ok(Sending::Done) => tokio::select! {
+                    () = self.queue.filled() => {}
+                    () = self.pulse.due() => {
+                        if let Err(ending) = self.ping().await {
+                            return ending;
+                        }
+                    }
+                },
+                Ok(Sending::Overflown) => {
+                    return Ending::close(close::POLICY, "The client does not read what it is sent");
+                }
+                Err(_) => return Ending::gone(),
+            }
+        }
+    }
+
+    async fn ping(&mut self) -> Result<(), Ending> {
+        match timeout(self.send_timeout, self.sink.send(Sent::Ping)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(Ending::gone()),
+            Err(_) => Err(Ending::Lost("the peer does not read")),
+        }
+    }
+
+    /// Sends one message, or makes sure that all that were sent are on their way.
+    async fn step(&mut self) -> Result<Sending, Broken> {
+        if self.next.is_none() {
+            match self.queue.pop() {
+                Next::Message(message) => self.next = Some(message),
+                Next::Empty | Next::End => {
+                    self.sink.flush().await?;
+                    return Ok(Sending::Done);
+                }
+                Next::Overflown => return Ok(Sending::Overflown),
+            }
+        }
+        poll_fn(|context| self.sink.poll_ready_unpin(context)).await?;
+        if let Some(message) = self.next.take() {
+            self.sink.start_send_unpin(Sent::Text(message))?;
+        }
+        Ok(Sending::More)
+    }
+
+    /// Sends what is left, and a goodbye.
+    pub(super) async fn say_goodbye(&mut self, code: u16, reason: &str) -> Result<(), Broken> {
+        while let Sending::More = self.step().await? {}
+        self.sink.send(Sent::close(code, reason)).await
+    }
+
+    /// Sends what the socket has to say by itself.
+    pub(super) async fn close(&mut self) -> Result<(), Broken> {
+        self.sink.close().await
+    }
+}
+
+/// How far sending has come.
+enum Sending {
+    More,
+    Done,
+    Overflown,
+}
