@@ -162,8 +162,8 @@ impl<D: Data> RouterBuilder<D> {
     }
 
     /// How many messages and bytes may wait to be sent to a client: 256 and 1 MiB unless said otherwise. A client for
-    /// which more would wait is disconnected. When half of it is full, nothing is read from the client, and no progress is
-    /// sent.
+    /// which more would wait is disconnected. When half of it is full, nothing is read from the client, no event is begun
+    /// with, and no progress is sent; the other half is for the answers to calls that are worked on.
     #[must_use]
     pub fn outgoing(mut self, messages: usize, bytes: usize) -> Self {
         self.settings.outgoing = Bounds { messages, bytes };

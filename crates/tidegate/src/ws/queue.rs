@@ -23,6 +23,8 @@ pub(super) struct Queue {
     filled: Notify,
     /// There is room again.
     eased: Notify,
+    /// Too much was there.
+    overflown: Notify,
 }
 
 #[derive(Default)]
@@ -59,12 +61,17 @@ pub(super) enum Next {
     Empty,
     /// Nothing any more.
     End,
-    Overflown,
 }
 
 impl Queue {
     pub(super) fn new(bounds: Bounds) -> Self {
-        Queue { bounds, waiting: Mutex::default(), filled: Notify::new(), eased: Notify::new() }
+        Queue {
+            bounds,
+            waiting: Mutex::default(),
+            filled: Notify::new(),
+            eased: Notify::new(),
+            overflown: Notify::new(),
+        }
     }
 
     /// Puts a message in that has to arrive. When there is no room for it, the client is disconnected.
@@ -80,6 +87,7 @@ impl Queue {
         let is_too_much = bytes > self.bounds.bytes && !waiting.messages.is_empty();
         let pushed = if waiting.messages.len() >= self.bounds.messages || is_too_much {
             *waiting = Waiting { state: State::Overflown, ..Waiting::default() };
+            self.overflown.notify_one();
             Err(Refused::Overflown)
         } else {
             waiting.bytes = bytes;
@@ -109,6 +117,11 @@ impl Queue {
         }
     }
 
+    /// Ends when too much was there.
+    pub(super) async fn overflown(&self) {
+        self.overflown.notified().await;
+    }
+
     /// Whether messages still go in.
     pub(super) fn is_open(&self) -> bool {
         self.lock().state == State::Open
@@ -134,8 +147,7 @@ impl Queue {
             }
             None => match waiting.state {
                 State::Open => Next::Empty,
-                State::Closed => Next::End,
-                State::Overflown => Next::Overflown,
+                State::Closed | State::Overflown => Next::End,
             },
         };
         drop(waiting);
@@ -185,7 +197,7 @@ mod tests {
         queue.push(message(1)).unwrap();
         queue.push(message(1)).unwrap();
         assert_eq!(queue.push(message(1)), Err(Refused::Overflown));
-        assert_eq!(queue.pop(), Next::Overflown, "nobody reads it anyway");
+        assert_eq!(queue.pop(), Next::End, "nobody reads it anyway");
         assert_eq!(queue.push(message(1)), Err(Refused::Overflown));
     }
 

@@ -126,7 +126,7 @@ mod tests {
             b.pop();
             assert_eq!(topics.publish("x", &Bytes::from_static(b"."), None), if number < 2 { 2 } else { 1 });
         }
-        assert_eq!(a.pop(), Next::Overflown);
+        assert_eq!(a.pop(), Next::End);
     }
 
     #[test]

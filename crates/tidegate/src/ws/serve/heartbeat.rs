@@ -1,6 +1,7 @@
 //! Whether the peer is still there.
 
 use std::future::pending;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::sync::Notify;
@@ -8,6 +9,7 @@ use tokio::time::sleep;
 
 use super::super::settings::Heartbeat;
 use super::Ending;
+use crate::clock::before;
 
 /// What is known of the peer's life.
 #[derive(Default)]
@@ -16,6 +18,7 @@ pub(super) struct Pulse {
     signs: AtomicU64,
     /// Whether anybody listens: a peer that is not read is not silent.
     listening: AtomicBool,
+    sign: Notify,
     due: Notify,
 }
 
@@ -30,6 +33,7 @@ impl Pulse {
     pub(super) fn heard(&self) {
         self.listening.store(false, Ordering::Relaxed);
         self.signs.fetch_add(1, Ordering::Relaxed);
+        self.sign.notify_waiters();
     }
 
     /// Ends when a ping is due.
@@ -44,10 +48,20 @@ impl Pulse {
             sleep(interval).await;
             let signs = self.signs.load(Ordering::Relaxed);
             self.due.notify_one();
-            sleep(timeout).await;
-            if self.listening.load(Ordering::Relaxed) && self.signs.load(Ordering::Relaxed) == signs {
+            let answered = before(sleep(timeout), self.sign_after(signs)).await.is_some();
+            if !answered && self.listening.load(Ordering::Relaxed) {
                 return Ending::Lost("the peer does not answer");
             }
+        }
+    }
+
+    /// Ends when there was another sign of life.
+    async fn sign_after(&self, signs: u64) {
+        let mut sign = pin!(self.sign.notified());
+        // Waited for before it is looked for, so that none slips through in between.
+        sign.as_mut().enable();
+        if self.signs.load(Ordering::Relaxed) == signs {
+            sign.await;
         }
     }
 }

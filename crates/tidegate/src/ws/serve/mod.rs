@@ -55,6 +55,7 @@ pub(super) async fn serve<D: Data, S: Socket>(router: &Router<D>, socket: S, dat
         ending = read(&mut stream, &mut pipeline, &pulse) => ending,
         ending = writer.run() => ending,
         ending = pulse.watch(settings.heartbeat) => ending,
+        () = connection.queue().overflown() => Ending::close(close::POLICY, "The client does not read what it is sent"),
         (code, reason) = connection.asked_to_close() => Ending::close(code, reason),
     };
 

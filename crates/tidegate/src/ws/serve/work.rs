@@ -37,6 +37,8 @@ impl Work {
     pub(super) async fn event<D: Data>(&self, router: &Router<D>, context: Context<D>, next: Next<D>) {
         let router = router.clone();
         let event = async move {
+            // What it sends should find room.
+            context.queue().eased().await;
             if let Err(error) = run(&router, &context, next).await {
                 context.connection().send_error(None, &error);
             }

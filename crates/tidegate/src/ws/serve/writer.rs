@@ -7,7 +7,6 @@ use bytes::Bytes;
 use futures_util::{Sink, SinkExt};
 use tokio::time::timeout;
 
-use super::super::close;
 use super::super::queue::{Next, Queue};
 use super::super::socket::{Broken, Sent};
 use super::Ending;
@@ -36,8 +35,8 @@ impl<'a, S: Sink<Sent, Error = Broken> + Unpin> Writer<'a, S> {
                 return Ending::Lost("the peer does not read");
             };
             match sent {
-                Ok(Sending::More) => {}
-                Ok(Sending::Done) => tokio::select! {
+                Ok(true) => {}
+                Ok(false) => tokio::select! {
                     () = self.queue.filled() => {}
                     () = self.pulse.due() => {
                         if let Err(ending) = self.ping().await {
@@ -45,9 +44,6 @@ impl<'a, S: Sink<Sent, Error = Broken> + Unpin> Writer<'a, S> {
                         }
                     }
                 },
-                Ok(Sending::Overflown) => {
-                    return Ending::close(close::POLICY, "The client does not read what it is sent");
-                }
                 Err(_) => return Ending::gone(),
             }
         }
@@ -61,28 +57,27 @@ impl<'a, S: Sink<Sent, Error = Broken> + Unpin> Writer<'a, S> {
         }
     }
 
-    /// Sends one message, or makes sure that all that were sent are on their way.
-    async fn step(&mut self) -> Result<Sending, Broken> {
+    /// Sends one message, or makes sure that all that were sent are on their way. Says whether there was one.
+    async fn step(&mut self) -> Result<bool, Broken> {
         if self.next.is_none() {
             match self.queue.pop() {
                 Next::Message(message) => self.next = Some(message),
                 Next::Empty | Next::End => {
                     self.sink.flush().await?;
-                    return Ok(Sending::Done);
+                    return Ok(false);
                 }
-                Next::Overflown => return Ok(Sending::Overflown),
             }
         }
         poll_fn(|context| self.sink.poll_ready_unpin(context)).await?;
         if let Some(message) = self.next.take() {
             self.sink.start_send_unpin(Sent::Text(message))?;
         }
-        Ok(Sending::More)
+        Ok(true)
     }
 
     /// Sends what is left, and a goodbye.
     pub(super) async fn say_goodbye(&mut self, code: u16, reason: &str) -> Result<(), Broken> {
-        while let Sending::More = self.step().await? {}
+        while self.step().await? {}
         self.sink.send(Sent::close(code, reason)).await
     }
 
@@ -90,11 +85,4 @@ impl<'a, S: Sink<Sent, Error = Broken> + Unpin> Writer<'a, S> {
     pub(super) async fn close(&mut self) -> Result<(), Broken> {
         self.sink.close().await
     }
-}
-
-/// How far sending has come.
-enum Sending {
-    More,
-    Done,
-    Overflown,
 }

@@ -1,0 +1,228 @@
+//! Calls: one answer each, whatever happens.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tidegate::ws::{CallContext, Code, Context, Error, Router, RouterBuilder};
+use tokio::sync::Semaphore;
+
+use crate::support::{Add, Client, Counter, Over, Sum, over_both, serve, until};
+
+over_both!(
+    a_call_gets_its_answer,
+    an_error_is_the_answer_too,
+    calls_are_worked_on_side_by_side,
+    progress_comes_before_the_answer_and_never_after,
+    a_call_that_is_given_up_is_dropped_and_answered_once,
+    a_call_that_takes_too_long_is_dropped,
+    the_client_may_give_it_less_time,
+    an_id_is_used_once_at_a_time,
+    calls_end_with_their_connection,
+);
+
+fn rpc_error(id: &str, code: &str, message: &Value) {
+    assert_eq!(message["type"], "RPC_ERROR", "{message}");
+    assert_eq!(message["meta"], json!({ "correlationId": id }));
+    assert_eq!(message["payload"]["code"], code);
+}
+
+/// Calls that add when the gate lets them. They count when they begin, and when they are dropped.
+#[derive(Clone)]
+struct Gate {
+    gate: Arc<Semaphore>,
+    begun: Counter,
+    ended: Counter,
+}
+
+impl Gate {
+    fn new() -> Self {
+        Gate { gate: Arc::new(Semaphore::new(0)), begun: Counter::default(), ended: Counter::default() }
+    }
+
+    fn open(&self, calls: usize) {
+        self.gate.add_permits(calls);
+    }
+
+    fn router(&self) -> RouterBuilder<()> {
+        let gate = self.clone();
+        Router::builder().max_calls(3).rpc(move |_: CallContext<()>, Add(a, b): Add| {
+            gate.begun.count();
+            let (gate, ended) = (Arc::clone(&gate.gate), OnDrop(gate.ended.clone()));
+            async move {
+                gate.acquire().await.unwrap().forget();
+                drop(ended);
+                Ok(Sum(a + b))
+            }
+        })
+    }
+}
+
+struct OnDrop(Counter);
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        self.0.count();
+    }
+}
+
+async fn a_call_gets_its_answer(over: Over) {
+    let router: Router<()> =
+        Router::builder().rpc(|_: CallContext<()>, Add(a, b): Add| async move { Ok(Sum(a + b)) }).build();
+    let mut client = Client::connect(serve(over, &router).await).await;
+    client.call("é\"1", "ADD", json!([2, 3])).await;
+    assert_eq!(client.next().await, json!({ "type": "SUM", "meta": { "correlationId": "é\"1" }, "payload": 5 }));
+    client.send(json!({ "type": "ADD", "payload": [2, 3] })).await;
+    assert_eq!(client.error().await, "INVALID_ARGUMENT", "a call has an id");
+}
+
+async fn an_error_is_the_answer_too(over: Over) {
+    let router: Router<()> = Router::builder()
+        .rpc(|_: CallContext<()>, Add(a, b): Add| async move {
+            assert!(a < 100, "too much for anybody");
+            a.checked_sub(b)
+                .map(Sum)
+                .ok_or_else(|| Error::new(Code::Unavailable, "not now").with_retry_after(Duration::from_micros(1_500)))
+        })
+        .build();
+    let mut client = Client::connect(serve(over, &router).await).await;
+    client.call("1", "ADD", json!([2, 3])).await;
+    let message = client.next().await;
+    rpc_error("1", "UNAVAILABLE", &message);
+    assert_eq!((&message["payload"]["retryable"], &message["payload"]["retryAfterMs"]), (&json!(true), &json!(2)));
+    client.call("2", "ADD", json!([100, 1])).await;
+    rpc_error("2", "INTERNAL", &client.next().await);
+    client.call("3", "ADD", json!("x")).await;
+    rpc_error("3", "INVALID_ARGUMENT", &client.next().await);
+}
+
+async fn calls_are_worked_on_side_by_side(over: Over) {
+    let gate = Gate::new();
+    let router = gate.router().build();
+    let mut client = Client::connect(serve(over, &router).await).await;
+    for id in ["1", "2", "3", "4"] {
+        client.call(id, "ADD", json!([1, 1])).await;
+    }
+    // Three are at work, so the fourth is turned away, and the first to be heard of.
+    let message = client.next().await;
+    rpc_error("4", "RESOURCE_EXHAUSTED", &message);
+    assert_eq!(message["payload"]["details"], json!({ "observed": 4, "limit": 3 }));
+    assert!(message["payload"]["retryAfterMs"].as_u64().unwrap() > 0);
+    gate.open(3);
+    let mut answered = Vec::new();
+    for _ in 0..3 {
+        answered.push(client.next().await["meta"]["correlationId"].as_str().unwrap().to_owned());
+    }
+    answered.sort();
+    assert_eq!(answered, ["1", "2", "3"]);
+    // Whoever has an answer has its place too.
+    gate.open(50);
+    for id in 0..50 {
+        client.call(&id.to_string(), "ADD", json!([id, 0])).await;
+        assert_eq!(client.next().await["payload"], id);
+    }
+}
+
+async fn progress_comes_before_the_answer_and_never_after(over: Over) {
+    let late = Counter::default();
+    let late_by = late.clone();
+    let router: Router<()> = Router::builder()
+        .rpc(move |context: CallContext<()>, Add(a, b): Add| {
+            let late = late_by.clone();
+            async move {
+                for step in 0..3 {
+                    assert_eq!(context.progress(&json!({ "step": step })), Ok(true));
+                }
+                tokio::spawn(async move {
+                    // Somebody who does not know that it is over.
+                    while context.progress(&json!("late")) != Ok(false) {
+                        tokio::task::yield_now().await;
+                    }
+                    late.count();
+                });
+                Ok(Sum(a + b))
+            }
+        })
+        .on(|context: Context<()>, say: crate::support::Say| async move { context.send(&say) })
+        .build();
+    let mut client = Client::connect(serve(over, &router).await).await;
+    client.call("1", "ADD", json!([2, 3])).await;
+    for step in 0..3 {
+        let expected =
+            json!({ "type": "$ws:rpc-progress", "meta": { "correlationId": "1" }, "payload": { "step": step } });
+        assert_eq!(client.next().await, expected);
+    }
+    loop {
+        let message = client.next().await;
+        if message["type"] == "SUM" {
+            break;
+        }
+        assert_eq!(message["payload"], "late", "while it was not over");
+    }
+    until(|| late.get() == 1).await;
+    client.send(crate::support::say("next")).await;
+    assert_eq!(client.next().await["type"], "SAY", "nothing comes after the answer");
+}
+
+async fn a_call_that_is_given_up_is_dropped_and_answered_once(over: Over) {
+    let gate = Gate::new();
+    let router = gate.router().build();
+    let mut client = Client::connect(serve(over, &router).await).await;
+    let abort = |id: &str| json!({ "type": "$ws:abort", "meta": { "correlationId": id } });
+    client.call("1", "ADD", json!([1, 1])).await;
+    client.call("2", "ADD", json!([1, 1])).await;
+    until(|| gate.begun.get() == 2).await;
+    client.send(abort("1")).await;
+    rpc_error("1", "CANCELLED", &client.next().await);
+    assert_eq!(gate.ended.get(), 1);
+    // Neither the one that is over nor one that never was.
+    client.send(abort("1")).await;
+    client.send(abort("7")).await;
+    client.send(json!({ "type": "$ws:abort" })).await;
+    gate.open(1);
+    assert_eq!(client.next().await["meta"]["correlationId"], "2");
+}
+
+async fn a_call_that_takes_too_long_is_dropped(over: Over) {
+    let gate = Gate::new();
+    let router = gate.router().call_timeout(Duration::from_millis(1)).build();
+    let mut client = Client::connect(serve(over, &router).await).await;
+    client.call("1", "ADD", json!([1, 1])).await;
+    rpc_error("1", "DEADLINE_EXCEEDED", &client.next().await);
+    assert_eq!(gate.ended.get(), gate.begun.get());
+}
+
+async fn the_client_may_give_it_less_time(over: Over) {
+    let router = Gate::new().router().build();
+    let mut client = Client::connect(serve(over, &router).await).await;
+    let meta = json!({ "correlationId": "1", "timeoutMs": 1 });
+    client.send(json!({ "type": "ADD", "meta": meta, "payload": [1, 1] })).await;
+    rpc_error("1", "DEADLINE_EXCEEDED", &client.next().await);
+}
+
+async fn an_id_is_used_once_at_a_time(over: Over) {
+    let gate = Gate::new();
+    let router = gate.router().build();
+    let mut client = Client::connect(serve(over, &router).await).await;
+    client.call("1", "ADD", json!([1, 1])).await;
+    client.call("1", "ADD", json!([2, 2])).await;
+    // By its id the client would take it for the answer to the first.
+    assert_eq!(client.error().await, "ALREADY_EXISTS");
+    gate.open(2);
+    assert_eq!(client.next().await["payload"], 2);
+    client.call("1", "ADD", json!([2, 2])).await;
+    assert_eq!(client.next().await["payload"], 4, "the id is free again");
+}
+
+async fn calls_end_with_their_connection(over: Over) {
+    let gate = Gate::new();
+    let router = gate.router().build();
+    let mut client = Client::connect(serve(over, &router).await).await;
+    for id in ["1", "2"] {
+        client.call(id, "ADD", json!([1, 1])).await;
+    }
+    until(|| gate.begun.get() == 2).await;
+    drop(client);
+    until(|| gate.ended.get() == 2).await;
+    until(|| router.connections() == 0).await;
+}

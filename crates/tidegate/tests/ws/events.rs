@@ -1,0 +1,162 @@
+//! Events, handlers and what is around them.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::json;
+use tidegate::ws::{Code, Context, Error, Next, Router};
+
+use crate::support::{Client, Counter, Over, Say, over_both, say, serve, until};
+
+over_both!(
+    events_of_a_connection_are_handled_in_order,
+    an_error_goes_to_the_client,
+    a_panic_is_internal_and_the_connection_goes_on,
+    what_no_handler_knows_is_unimplemented,
+    what_is_no_message_is_invalid,
+    middleware_runs_in_order_and_can_stop_it,
+    events_that_were_received_are_handled_though_the_client_has_gone,
+);
+
+async fn events_of_a_connection_are_handled_in_order(over: Over) {
+    let router: Router<()> = Router::builder()
+        .on(|context: Context<()>, say: Say| async move {
+            // The first is the slowest.
+            for _ in 0..(100 - say.text.parse::<u32>().unwrap()) {
+                tokio::task::yield_now().await;
+            }
+            context.send(&say)
+        })
+        .build();
+    let mut client = Client::connect(serve(over, &router).await).await;
+    for number in 0..100 {
+        client.send(say(&number.to_string())).await;
+    }
+    for number in 0..100 {
+        assert_eq!(client.next().await["payload"]["text"], number.to_string());
+    }
+}
+
+async fn an_error_goes_to_the_client(over: Over) {
+    let told = Counter::default();
+    let told_by = told.clone();
+    let router: Router<()> = Router::builder()
+        .on(|_: Context<()>, _: Say| async { Err(Error::new(Code::NotFound, "no such room").with_detail("room", 7)) })
+        .on_error(move |_, error| {
+            assert_eq!(error.code(), Code::NotFound);
+            told_by.count();
+        })
+        .build();
+    let mut client = Client::connect(serve(over, &router).await).await;
+    // An id does not make it a call.
+    client.send(json!({ "type": "SAY", "meta": { "correlationId": "1" }, "payload": { "text": "" } })).await;
+    let payload =
+        json!({ "code": "NOT_FOUND", "message": "no such room", "details": { "room": 7 }, "retryable": false });
+    assert_eq!(client.next().await, json!({ "type": "ERROR", "meta": {}, "payload": payload }));
+    assert_eq!(told.get(), 1);
+}
+
+async fn a_panic_is_internal_and_the_connection_goes_on(over: Over) {
+    let told = Counter::default();
+    let told_by = told.clone();
+    let router: Router<()> = Router::builder()
+        .on(|context: Context<()>, say: Say| async move {
+            assert_ne!(say.text, "panic");
+            context.send(&say)
+        })
+        .on_error(move |_, error| {
+            told_by.count();
+            panic!("{error}");
+        })
+        .build();
+    let mut client = Client::connect(serve(over, &router).await).await;
+    client.send(say("panic")).await;
+    assert_eq!(client.error().await, "INTERNAL");
+    client.send(say("on")).await;
+    assert_eq!(client.next().await["payload"]["text"], "on");
+    assert_eq!(told.get(), 1);
+}
+
+async fn what_no_handler_knows_is_unimplemented(over: Over) {
+    let router: Router<()> = Router::builder().build();
+    let mut client = Client::connect(serve(over, &router).await).await;
+    client.send(say("")).await;
+    assert_eq!(client.error().await, "UNIMPLEMENTED");
+    // It might be a call, and then somebody waits for an answer.
+    client.call("7", "NOBODY", json!(null)).await;
+    let message = client.next().await;
+    assert_eq!((&message["type"], &message["meta"]["correlationId"]), (&json!("RPC_ERROR"), &json!("7")));
+    client.send(json!({ "type": "$ws:open" })).await;
+    assert_eq!(client.error().await, "INVALID_ARGUMENT");
+}
+
+async fn what_is_no_message_is_invalid(over: Over) {
+    let router: Router<()> = Router::builder().on(|_: Context<()>, _: Say| async {}).build();
+    let mut client = Client::connect(serve(over, &router).await).await;
+    for text in ["", "[]", "{\"type\":7}", "{\"type\":\"SAY\"", "\u{0}"] {
+        client.send_frame(text.into()).await;
+        assert_eq!(client.error().await, "INVALID_ARGUMENT", "{text}");
+    }
+    client.send_frame(vec![1, 2, 3].into()).await;
+    assert_eq!(client.error().await, "INVALID_ARGUMENT", "a binary frame");
+    client.send(json!({ "type": "SAY" })).await;
+    assert_eq!(client.error().await, "INVALID_ARGUMENT", "no payload");
+    client.send(json!({ "type": "SAY", "payload": { "text": 7 } })).await;
+    assert_eq!(client.error().await, "INVALID_ARGUMENT", "another payload");
+    client.send(say("no")).await;
+    let message = client.next().await;
+    assert_eq!(message["payload"]["message"], "not that", "what the type itself refuses");
+}
+
+async fn middleware_runs_in_order_and_can_stop_it(over: Over) {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let note = |name: &'static str| {
+        let seen = Arc::clone(&seen);
+        move |context: Context<()>, next: Next<()>| {
+            let seen = Arc::clone(&seen);
+            async move {
+                seen.lock().unwrap().push(format!("{name} {}", context.message_type()));
+                let answer = next.run(context).await;
+                seen.lock().unwrap().push(format!("{name} {}", if answer.is_ok() { "ok" } else { "error" }));
+                answer
+            }
+        }
+    };
+    let handled = Counter::default();
+    let handled_by = handled.clone();
+    let router: Router<()> = Router::builder()
+        .wrap(note("first"))
+        .wrap_type::<Say, _, _>(note("of SAY"))
+        .wrap_type::<crate::support::Sum, _, _>(note("of another"))
+        .wrap(|_, _| async { Err(Error::new(Code::PermissionDenied, "not you")) })
+        .on(move |_: Context<()>, _: Say| {
+            handled_by.count();
+            async {}
+        })
+        .build();
+    let mut client = Client::connect(serve(over, &router).await).await;
+    client.send(say("")).await;
+    assert_eq!(client.error().await, "PERMISSION_DENIED");
+    assert_eq!(*seen.lock().unwrap(), ["first SAY", "of SAY SAY", "of SAY error", "first error"]);
+    assert_eq!(handled.get(), 0);
+}
+
+async fn events_that_were_received_are_handled_though_the_client_has_gone(over: Over) {
+    let handled = Counter::default();
+    let handled_by = handled.clone();
+    let router: Router<()> = Router::builder()
+        .on(move |_: Context<()>, _: Say| {
+            let handled = handled_by.clone();
+            async move {
+                tokio::task::yield_now().await;
+                handled.count();
+            }
+        })
+        .build();
+    let mut client = Client::connect(serve(over, &router).await).await;
+    for _ in 0..20 {
+        client.send(say("")).await;
+    }
+    client.0.close(None).await.unwrap();
+    until(|| handled.get() == 20).await;
+    until(|| router.connections() == 0).await;
+}
