@@ -1,7 +1,7 @@
 //! Tidegate side by side with its peers, measured in one run and printed as ratios.
 //!
 //! `cargo xtask bench` runs everything; `cargo xtask bench speed`, `footprint`, `pauses`, `permits`, `redis`, `postgres`,
-//! `sqlite`, `http` or `serve` one part of it.
+//! `sqlite`, `http`, `serve` or `ws` one part of it.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::disallowed_methods)] // a bench prints, and measures time
 
@@ -20,6 +20,7 @@ mod soak;
 mod speed;
 mod sqlite;
 mod workload;
+mod ws;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -35,6 +36,7 @@ fn main() {
             sqlite::run();
             http::run();
             serve::run("");
+            ws::run();
         }
         ["speed"] => speed::run(""),
         ["speed", draw] => speed::run(draw),
@@ -52,10 +54,13 @@ fn main() {
         ["serve"] => serve::run(""),
         ["serve", "bare", port] => serve::bare(port),
         ["serve", part] => serve::run(part),
+        ["ws"] => ws::run(),
+        ["ws", "serve"] => ws::serve(),
+        ["ws", "flood", address, kind] => ws::flood(address, kind),
         ["soak"] => soak::run(),
         unknown => {
             println!(
-                "unknown: {unknown:?}; expected nothing, speed, footprint, pauses, permits, redis, postgres, sqlite, http, serve or soak"
+                "unknown: {unknown:?}; expected nothing, speed, footprint, pauses, permits, redis, postgres, sqlite, http, serve, ws or soak"
             );
             std::process::exit(2);
         }

@@ -48,6 +48,11 @@ const WORDS: &[&[u8]] = &[
     b"*5\r\n",
     b"$8193\r\n",
     b"TG.LIMIT",
+    b"\x81\x8e\0\0\0\0{\"type\":\"ASK\"}",
+    b"\x01\x80\0\0\0\0",
+    b"\x80\x80\0\0\0\0",
+    b"\x89\x80\0\0\0\0",
+    b"\xfe\x7e",
 ];
 
 /// Replays the corpus of the target, and then changes of it until the time is over: as many seconds as the first

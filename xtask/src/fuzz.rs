@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::cargo::{Failed, cargo, step};
 
-const TARGETS: [&str; 4] = ["forwarding", "keys", "headers", "resp"];
+const TARGETS: [&str; 5] = ["forwarding", "keys", "headers", "resp", "frames"];
 
 /// What was kept, and changes of it for a few seconds each, in the same order every time.
 pub(crate) fn replay() -> Result<(), Failed> {

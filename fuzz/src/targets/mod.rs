@@ -1,11 +1,13 @@
 //! The targets.
 
 mod forwarding;
+mod frames;
 mod headers;
 mod keys;
 mod resp;
 
 pub use forwarding::forwarding;
+pub use frames::frames;
 pub use headers::headers;
 pub use keys::keys;
 pub use resp::resp;

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use tidegate_core::Timestamp;
+use tokio::time::sleep;
 
 use super::super::context::CallState;
 use super::super::handler::Handler;
@@ -35,6 +36,8 @@ pub(super) struct Pipeline<'a, D: Data> {
     connection: &'a Connection<D>,
     /// How many messages there were.
     messages: u64,
+    /// How many of the last ones were turned away, one after the other.
+    refused: u32,
     noise: Noise,
     used: Used,
     calls: Calls,
@@ -63,6 +66,7 @@ impl<'a, D: Data> Pipeline<'a, D> {
             router,
             connection,
             messages: 0,
+            refused: 0,
             noise: Noise::new(),
             used: Used::default(),
             calls: Calls::new(router.inner().settings.max_calls),
@@ -73,7 +77,10 @@ impl<'a, D: Data> Pipeline<'a, D> {
     /// Takes a message through the steps.
     pub(super) async fn message(&mut self, text: &str) -> Result<(), Ending> {
         match self.steps(text).await {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                self.refused = 0;
+                Ok(())
+            }
             Err(refusal) => self.refuse(refusal),
         }
     }
@@ -208,6 +215,7 @@ impl<'a, D: Data> Pipeline<'a, D> {
 
     /// The one place where a message is turned away.
     fn refuse(&mut self, refusal: Refusal) -> Result<(), Ending> {
+        self.refused = self.refused.saturating_add(1);
         let to = refusal.to.as_deref();
         match refusal.why {
             Why::Error(error) => self.connection.send_error(to, &error),
@@ -251,8 +259,14 @@ impl<D: Data> Pipeline<'_, D> {
         })
     }
 
-    /// Ends when the client is not behind with reading.
+    /// Ends when more may be read: when the client is not behind with reading, and, for one that sends nothing but what is
+    /// turned away, after a moment. So a flood waits at its own end of the connection, and costs the others little.
     pub(super) async fn eased(&self) {
+        const BORNE: u32 = 16;
+        const MOMENT: Duration = Duration::from_millis(1);
+        if self.refused > BORNE {
+            sleep(MOMENT).await;
+        }
         self.connection.queue().eased().await;
     }
 

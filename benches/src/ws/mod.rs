@@ -1,0 +1,63 @@
+//! What a flood on one WebSocket does to another, measured beside the same connection without the flood.
+
+mod clients;
+mod server;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+pub(crate) use clients::flood;
+use clients::{Latency, measure};
+pub(crate) use server::serve;
+
+/// Rounds; the best counts, because what others do on the machine only ever adds.
+const ROUNDS: usize = 9;
+
+/// What goes on beside the connection that is measured.
+const BESIDE: [(&str, Option<&str>); 4] = [
+    ("alone", None),
+    ("a flood that reads what it is told", Some("reads")),
+    ("a flood that does not read", Some("deaf")),
+    ("a flood of what is no message", Some("noise")),
+];
+
+pub(crate) fn run() {
+    println!(
+        "\nHow long a call takes over a WebSocket, from sending it to its answer, in microseconds: on a connection of its"
+    );
+    println!(
+        "own beside another that sends as fast as it can to a limit of 10 a second. The best of {ROUNDS} rounds of each."
+    );
+    let (_server, address) = start(&["ws", "serve"]);
+    let mut best = [Latency::WORST; BESIDE.len()];
+    for _ in 0..ROUNDS {
+        for ((_, kind), best) in BESIDE.iter().zip(&mut best) {
+            // Ends with the round.
+            let _flood = kind.map(|kind| start(&["ws", "flood", &address, kind]));
+            *best = best.min(measure(&address));
+        }
+    }
+    println!("\n{:<42} {:>9} {:>9} {:>9} {:>9}", "", "median", "of alone", "p99", "of alone");
+    for ((name, _), Latency { median, p99 }) in BESIDE.iter().zip(best) {
+        let alone = best[0];
+        println!("{name:<42} {median:>9.1} {:>8.2}x {p99:>9.1} {:>8.2}x", median / alone.median, p99 / alone.p99);
+    }
+}
+
+/// A process of this program, until it is dropped, and the line that it begins with.
+fn start(arguments: &[&str]) -> (Ended, String) {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    let mut child = command.args(arguments).stdout(Stdio::piped()).spawn().expect("a process");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+    (Ended(child), line.trim().to_owned())
+}
+
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

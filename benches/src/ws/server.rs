@@ -1,0 +1,57 @@
+//! The server: calls that are answered at once.
+
+use serde::{Deserialize, Serialize};
+use tidegate::ws::{Call, CallContext, Data, Handshake, Message, RateLimit, Router, keys};
+use tidegate::{Key, Limiter, Quota, seconds};
+
+#[derive(Deserialize)]
+struct Echo(u64);
+
+impl Message for Echo {
+    const TYPE: &'static str = "ECHO";
+}
+
+#[derive(Serialize)]
+struct Echoed(u64);
+
+impl Message for Echoed {
+    const TYPE: &'static str = "ECHOED";
+}
+
+impl Call for Echo {
+    type Reply = Echoed;
+}
+
+/// Who it is: the path.
+struct User(String);
+
+impl Data for User {
+    fn user(&self) -> Option<Key<'static>> {
+        Some(Key::from_parts([&self.0]))
+    }
+}
+
+/// Serves until the process ends.
+pub(crate) fn serve() {
+    let (many, few) = (Quota::token_bucket(1_000_000, seconds(1)), Quota::token_bucket(10, seconds(1)));
+    let limiter = Limiter::builder().limit("quiet", many.expect("a quota")).limit("flood", few.expect("a quota"));
+    let limiter = limiter.build().expect("two limits");
+    let limits = ["quiet", "flood"].map(|name| tidegate::enforce::Enforcer::new(&limiter, name));
+    let pick =
+        move |ingress: &tidegate::ws::Ingress<'_, User>| limits[usize::from(ingress.data().0 != "/quiet")].clone();
+    let router = Router::<User>::builder()
+        .rate_limit(RateLimit::pick(pick).key(keys::user()))
+        .rpc(|_: CallContext<User>, Echo(number): Echo| async move { Ok(Echoed(number)) })
+        .authenticate(|handshake: Handshake| async move { Ok(User(handshake.uri().path().to_owned())) });
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        println!("{}", listener.local_addr().expect("an address"));
+        loop {
+            let (stream, peer) = listener.accept().await.expect("a connection");
+            stream.set_nodelay(true).expect("a socket");
+            let router = router.clone();
+            tokio::spawn(async move { router.accept(stream, Some(peer.ip())).await });
+        }
+    });
+}

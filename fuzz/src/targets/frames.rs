@@ -1,0 +1,132 @@
+//! Frames of a WebSocket, and messages in them.
+
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tidegate::ws::{Call, CallContext, Context, Message, OnExceeded, RateLimit, Router, keys};
+use tidegate::{Limiter, ManualClock, MemoryStore, Quota, Timestamp, minutes};
+use tokio::io::{AsyncWriteExt, duplex, split};
+use tokio::runtime::{Builder, Runtime};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message as Frame;
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+
+use super::take;
+
+/// Whatever a client sends after the handshake and however it is cut into reads: nothing panics, the connection ends when
+/// the client has, no more messages are handled than the limit admits, the same ones in the same order, and everything
+/// that is answered is a message of the protocol.
+///
+/// A byte for how it is cut, and what is sent.
+pub fn frames(data: &[u8]) {
+    let (cut, data) = take(data);
+    let whole = handled(data, data.len().max(1));
+    assert_eq!(handled(data, usize::from(cut).max(1)), whole, "it matters how it is cut");
+}
+
+const ADMITTED: u64 = 3;
+const LONGEST: usize = 100;
+
+#[derive(Debug, Deserialize)]
+struct Say {
+    text: String,
+}
+
+impl Message for Say {
+    const TYPE: &'static str = "SAY";
+}
+
+#[derive(Debug, Deserialize)]
+struct Ask;
+
+impl Message for Ask {
+    const TYPE: &'static str = "ASK";
+}
+
+#[derive(Serialize)]
+struct Answer;
+
+impl Message for Answer {
+    const TYPE: &'static str = "ANSWER";
+}
+
+impl Call for Ask {
+    type Reply = Answer;
+}
+
+/// What the handler of an event got, when so many bytes are sent at a time.
+fn handled(data: &[u8], step: usize) -> Vec<String> {
+    static RUNTIME: LazyLock<Runtime> =
+        LazyLock::new(|| Builder::new_current_thread().enable_time().build().expect("a runtime"));
+    RUNTIME.block_on(async {
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let router = router(&said);
+        let (ours, theirs) = duplex(1 << 16);
+        let config = WebSocketConfig::default().max_message_size(Some(4 * LONGEST)).max_frame_size(Some(4 * LONGEST));
+        let socket = WebSocketStream::from_raw_socket(theirs, Role::Server, Some(config)).await;
+        let (reads, mut writes) = split(ours);
+        let sending = async {
+            for part in data.chunks(step) {
+                // Whoever is cut off has nothing more to say.
+                let _ = writes.write_all(part).await;
+                tokio::task::yield_now().await;
+            }
+            let _ = writes.shutdown().await;
+        };
+        let reading = async {
+            let reads = tokio::io::join(reads, tokio::io::sink());
+            let mut answers = WebSocketStream::from_raw_socket(reads, Role::Client, None).await;
+            while let Some(Ok(frame)) = answers.next().await {
+                if let Frame::Text(text) = frame {
+                    is_message(&text);
+                }
+            }
+        };
+        tokio::join!(router.serve_tungstenite(socket, (), None), sending, reading);
+        // Events that were received are worked on to their end, also when nobody waits for that any more.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        let said = said.lock().expect("nobody panics").clone();
+        assert!(said.len() as u64 <= ADMITTED, "{said:?}");
+        said
+    })
+}
+
+fn router(said: &Arc<Mutex<Vec<String>>>) -> Router<()> {
+    let clock = ManualClock::new(Timestamp::from_millis(1_700_000_000_000));
+    let store = MemoryStore::builder().max_keys(16).clock(clock.clone()).build();
+    let quota = Quota::fixed_window(ADMITTED, minutes(1)).expect("two numbers above 0");
+    let limiter = Limiter::builder().limit("send", quota).store(store).build().expect("one limit");
+    let said = Arc::clone(said);
+    Router::builder()
+        .clock(clock)
+        .rate_limit(RateLimit::new((&limiter, "send")).key(keys::global()))
+        .max_message(LONGEST)
+        .on_payload_exceeded(OnExceeded::Send)
+        .close_timeout(Duration::from_millis(1))
+        .no_heartbeat()
+        .on(move |_: Context<()>, say: Say| {
+            said.lock().expect("nobody panics").push(say.text);
+            async {}
+        })
+        .rpc(|_: CallContext<()>, _: Ask| async { Ok(Answer) })
+        .build()
+}
+
+fn is_message(text: &str) {
+    let message: Value = serde_json::from_str(text).expect("JSON");
+    let has_id = message["meta"]["correlationId"].is_string();
+    assert!(message["meta"]["timestamp"].is_u64(), "{text}");
+    match message["type"].as_str() {
+        Some("ANSWER") => assert!(has_id, "{text}"),
+        Some(error @ ("ERROR" | "RPC_ERROR")) => {
+            assert_eq!(has_id, error == "RPC_ERROR", "{text}");
+            assert!(message["payload"]["code"].is_string(), "{text}");
+        }
+        _ => panic!("{text}"),
+    }
+}
