@@ -56,7 +56,7 @@ fn main() {
         ["serve", part] => serve::run(part),
         ["ws"] => ws::run(),
         ["ws", "serve"] => ws::serve(),
-        ["ws", "flood", address, kind] => ws::flood(address, kind),
+        ["ws", "flood", address, kind, connections] => ws::flood(address, kind, connections),
         ["soak"] => soak::run(),
         unknown => {
             println!(

@@ -12,7 +12,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failed> {
         step("tidegate", &mut cargo(["build", "--release", "--package", "tidegate-server"]))?;
         command.envs(peers::environment()?);
     }
-    if has("redis") || has("postgres") {
+    if has("redis") || has("postgres") || has("ws") {
         let servers = Servers::start()?;
         return step("bench", command.envs(servers.environment()));
     }

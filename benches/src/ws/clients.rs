@@ -54,33 +54,45 @@ pub(super) fn measure(address: &str) -> Latency {
     Latency { median: took[CALLS / 2], p99: took[CALLS * 99 / 100] }
 }
 
-/// Sends as fast as it can until the process ends, and opens the connection again when it is closed.
-pub(crate) fn flood(address: &str, kind: &str) {
+/// Sends as fast as it can over so many connections, until the process ends.
+pub(crate) fn flood(address: &str, kind: &str, connections: &str) {
     // What a flood takes from this machine is not what it takes from a server.
     let _ = rustix::process::nice(19);
-    println!("ready");
+    let connections: usize = connections.parse().expect("a number");
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        loop {
-            let (mut sink, mut stream) = connect(address, "flood").await.split();
-            let sending = async {
-                for number in 0.. {
-                    let frame = if kind == "noise" { Frame::text("{") } else { call(number) };
-                    if sink.feed(frame).await.is_err() {
-                        break;
-                    }
-                }
-            };
-            let reading = async {
-                if kind == "deaf" {
-                    std::future::pending::<()>().await;
-                }
-                while let Some(Ok(_)) = stream.next().await {}
-            };
-            tokio::select! {
-                () = sending => {}
-                () = reading => {}
-            }
+        let mut floods = tokio::task::JoinSet::new();
+        for _ in 0..connections {
+            let socket = connect(address, "flood").await;
+            floods.spawn(flood_one(socket, address.to_owned(), kind.to_owned()));
         }
+        println!("ready");
+        floods.join_all().await;
     });
+}
+
+/// Floods a connection, and opens another when it is closed.
+async fn flood_one(mut socket: WebSocketStream<TcpStream>, address: String, kind: String) {
+    loop {
+        let (mut sink, mut stream) = socket.split();
+        let sending = async {
+            for number in 0.. {
+                let frame = if kind == "noise" { Frame::text("{") } else { call(number) };
+                if sink.feed(frame).await.is_err() {
+                    break;
+                }
+            }
+        };
+        let reading = async {
+            if kind == "deaf" {
+                std::future::pending::<()>().await;
+            }
+            while let Some(Ok(_)) = stream.next().await {}
+        };
+        tokio::select! {
+            () = sending => {}
+            () = reading => {}
+        }
+        socket = connect(&address, "flood").await;
+    }
 }

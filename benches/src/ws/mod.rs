@@ -5,6 +5,7 @@ mod server;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 pub(crate) use clients::flood;
 use clients::{Latency, measure};
@@ -26,14 +27,14 @@ pub(crate) fn run() {
         "\nHow long a call takes over a WebSocket, from sending it to its answer, in microseconds: on a connection of its"
     );
     println!(
-        "own beside another that sends as fast as it can to a limit of 10 a second. The best of {ROUNDS} rounds of each."
+        "own beside another that sends as fast as it can to a limit of 10 a second on Redis. The best of {ROUNDS} rounds of each."
     );
-    let (_server, address) = start(&["ws", "serve"]);
+    let (server, address) = start(&["ws", "serve"]);
     let mut best = [Latency::WORST; BESIDE.len()];
     for _ in 0..ROUNDS {
         for ((_, kind), best) in BESIDE.iter().zip(&mut best) {
             // Ends with the round.
-            let _flood = kind.map(|kind| start(&["ws", "flood", &address, kind]));
+            let _flood = kind.map(|kind| start(&["ws", "flood", &address, kind, "1"]));
             *best = best.min(measure(&address));
         }
     }
@@ -42,6 +43,27 @@ pub(crate) fn run() {
         let alone = best[0];
         println!("{name:<42} {median:>9.1} {:>8.2}x {p99:>9.1} {:>8.2}x", median / alone.median, p99 / alone.p99);
     }
+    memory(&server, &address);
+}
+
+/// What the server takes while 200 connections send as fast as they can.
+fn memory(server: &Ended, address: &str) {
+    println!("\nMemory of that server while 200 connections send as fast as they can:");
+    println!("{:<42} {:>9.1} MiB", "nobody is connected", resident(server));
+    let _flood = start(&["ws", "flood", address, "reads", "200"]);
+    for second in 1..=8_u32 {
+        std::thread::sleep(Duration::from_secs(1));
+        if second.is_power_of_two() {
+            println!("{:<42} {:>9.1} MiB", format!("after {second} s"), resident(server));
+        }
+    }
+}
+
+/// Resident memory, in MiB.
+fn resident(Ended(child): &Ended) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).expect("Linux");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("resident memory");
+    line.trim().trim_end_matches(" kB").parse::<f64>().expect("a number") / 1024.0
 }
 
 /// A process of this program, until it is dropped, and the line that it begins with.

@@ -1,8 +1,11 @@
 //! The server: calls that are answered at once.
 
 use serde::{Deserialize, Serialize};
-use tidegate::ws::{Call, CallContext, Data, Handshake, Message, RateLimit, Router, keys};
+use tidegate::enforce::Enforcer;
+use tidegate::redis::RedisStore;
+use tidegate::ws::{Call, CallContext, Data, Handshake, Ingress, Message, RateLimit, Router, keys};
 use tidegate::{Key, Limiter, Quota, seconds};
+use tidegate_servers::variable;
 
 #[derive(Deserialize)]
 struct Echo(u64);
@@ -31,20 +34,22 @@ impl Data for User {
     }
 }
 
-/// Serves until the process ends.
+/// Serves until the process ends. What floods is limited on Redis, as it would be for many such processes.
 pub(crate) fn serve() {
-    let (many, few) = (Quota::token_bucket(1_000_000, seconds(1)), Quota::token_bucket(10, seconds(1)));
-    let limiter = Limiter::builder().limit("quiet", many.expect("a quota")).limit("flood", few.expect("a quota"));
-    let limiter = limiter.build().expect("two limits");
-    let limits = ["quiet", "flood"].map(|name| tidegate::enforce::Enforcer::new(&limiter, name));
-    let pick =
-        move |ingress: &tidegate::ws::Ingress<'_, User>| limits[usize::from(ingress.data().0 != "/quiet")].clone();
-    let router = Router::<User>::builder()
-        .rate_limit(RateLimit::pick(pick).key(keys::user()))
-        .rpc(|_: CallContext<User>, Echo(number): Echo| async move { Ok(Echoed(number)) })
-        .authenticate(|handshake: Handshake| async move { Ok(User(handshake.uri().path().to_owned())) });
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
+        let redis = RedisStore::builder().connect(variable("TIDEGATE_REDIS_URL")).await.expect("a Redis");
+        let quiet = Enforcer::of(Quota::token_bucket(1_000_000, seconds(1)).expect("a quota"));
+        let few = Quota::token_bucket(10, seconds(1)).expect("a quota");
+        let flood = Limiter::builder().prefix("bench-ws-").limit("flood", few).store(redis).build().expect("a limit");
+        let flood = Enforcer::new(&flood, "flood");
+        let pick = move |ingress: &Ingress<'_, User>| {
+            if ingress.data().0 == "/quiet" { quiet.clone() } else { flood.clone() }
+        };
+        let router = Router::<User>::builder()
+            .rate_limit(RateLimit::pick(pick).key(keys::user()))
+            .rpc(|_: CallContext<User>, Echo(number): Echo| async move { Ok(Echoed(number)) })
+            .authenticate(|handshake: Handshake| async move { Ok(User(handshake.uri().path().to_owned())) });
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         println!("{}", listener.local_addr().expect("an address"));
         loop {
