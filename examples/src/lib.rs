@@ -16,6 +16,9 @@ mod documents {
     #[doc = include_str!("../../docs/http.md")]
     mod http {}
 
+    #[doc = include_str!("../../docs/websockets.md")]
+    mod websockets {}
+
     #[doc = include_str!("../../docs/admission.md")]
     mod admission {}
 

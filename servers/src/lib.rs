@@ -4,6 +4,8 @@
 //! Where the programs are is for the caller to say; `cargo xtask` gets them.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "browser")]
+pub mod browser;
 mod disk;
 mod envoy;
 mod pgbouncer;

@@ -21,6 +21,8 @@ pub(crate) struct Programs {
     pub(crate) redis_py: PathBuf,
     /// The folder of the Node package.
     pub(crate) ioredis: PathBuf,
+    /// The folder of the Node packages.
+    pub(crate) ws_kit: PathBuf,
     pub(crate) chromium: PathBuf,
     pub(crate) chromedriver: PathBuf,
     /// The folder of the Python package, which reads what Prometheus reads.
@@ -67,6 +69,7 @@ pub(crate) fn programs() -> Result<Programs, Failed> {
         pgbouncer: installed("pgbouncer")?,
         redis_py: python("redis", "8.1.0")?,
         ioredis: node::ioredis()?,
+        ws_kit: node::ws_kit()?,
         chromium: installed("chromium")?,
         chromedriver: installed("chromedriver")?,
         prometheus_client: python("prometheus-client", "0.26.0")?,

@@ -60,6 +60,7 @@ impl Servers {
             ("TIDEGATE_REDIS_BENCHMARK", path(&self.programs.redis_benchmark)),
             ("TIDEGATE_REDIS_PY", path(&self.programs.redis_py)),
             ("TIDEGATE_IOREDIS", path(&self.programs.ioredis)),
+            ("TIDEGATE_WS_KIT", path(&self.programs.ws_kit)),
             ("TIDEGATE_CHROMIUM", path(&self.programs.chromium)),
             ("TIDEGATE_CHROMEDRIVER", path(&self.programs.chromedriver)),
             ("TIDEGATE_PROMETHEUS_CLIENT", path(&self.programs.prometheus_client)),

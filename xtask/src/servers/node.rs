@@ -1,4 +1,4 @@
-//! A package from npm that the tests run. Kept in the user's cache folder.
+//! Packages from npm that the tests run. Kept in the user's cache folder.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,20 +8,48 @@ use super::get::on_path;
 use super::{cache, debian};
 use crate::cargo::{Failed, step};
 
-const IOREDIS: &str = "6.0.0";
+/// Packages that belong together, each with its version; the first is what they are called by.
+struct Packages(&'static [(&'static str, &'static str)]);
+
+const IOREDIS: Packages = Packages(&[("ioredis", "6.0.0")]);
+
+/// What ws-kit has of a client, and a socket to use it on. What it needs is here too, so that it stays the same.
+const WS_KIT: Packages = Packages(&[
+    ("@ws-kit/zod", "0.10.2"),
+    ("@ws-kit/core", "0.10.1"),
+    ("@ws-kit/plugins", "0.10.1"),
+    ("@ws-kit/pubsub", "0.10.2"),
+    ("zod", "4.6.7"),
+    ("ws", "8.22.2"),
+]);
 
 /// The folder to be on `NODE_PATH`.
 pub(crate) fn ioredis() -> Result<PathBuf, Failed> {
-    if ["node", "npm"].into_iter().any(|name| on_path(name).is_none()) {
-        debian::install("Node.js", &["nodejs", "npm"], "install Node.js 20 or newer, with npm, which gets ioredis")?;
+    IOREDIS.folder()
+}
+
+/// The folder of the packages.
+pub(crate) fn ws_kit() -> Result<PathBuf, Failed> {
+    WS_KIT.folder()
+}
+
+impl Packages {
+    fn folder(&self) -> Result<PathBuf, Failed> {
+        if ["node", "npm"].into_iter().any(|name| on_path(name).is_none()) {
+            let advice = "install Node.js 20 or newer, with npm, which gets ioredis and ws-kit";
+            debian::install("Node.js", &["nodejs", "npm"], advice)?;
+        }
+        let (name, version) = self.0[0];
+        let name = name.trim_start_matches('@').replace('/', "-");
+        let folder = cache::folder(&format!("{name}-{version}"), |folder| {
+            fs::create_dir_all(folder).map_err(|error| Failed(format!("{}: {error}", folder.display())))?;
+            let packages: Vec<String> =
+                self.0.iter().map(|(package, version)| format!("{package}@{version}")).collect();
+            let mut npm = Command::new("npm");
+            npm.args(["install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts"]);
+            npm.args(&packages).arg("--prefix").arg(folder);
+            step(&format!("{name}: npm install {}", packages.join(" ")), &mut npm)
+        })?;
+        Ok(folder.join("node_modules"))
     }
-    let folder = cache::folder(&format!("ioredis-{IOREDIS}"), |folder| {
-        fs::create_dir_all(folder).map_err(|error| Failed(format!("{}: {error}", folder.display())))?;
-        let package = format!("ioredis@{IOREDIS}");
-        let mut npm = Command::new("npm");
-        npm.args(["install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", &package, "--prefix"])
-            .arg(folder);
-        step(&format!("ioredis: npm install {package}"), &mut npm)
-    })?;
-    Ok(folder.join("node_modules"))
 }

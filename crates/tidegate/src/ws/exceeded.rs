@@ -1,6 +1,7 @@
 //! What happens when there is too much of something.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Code, ConnectionId, Error};
@@ -31,6 +32,8 @@ pub struct Exceeded {
     pub limit: u64,
     /// When it may be worth another try; none when it never is.
     pub retry_after: Option<Duration>,
+    /// The name of the limit towards clients, of a rate.
+    pub policy: Option<Arc<str>>,
     /// Whose message it was.
     pub connection: ConnectionId,
     /// The type of the message, if it got as far as that and a handler knows it.
@@ -48,7 +51,11 @@ impl Exceeded {
         };
         // Only what may go through later is worth another try.
         let code = if self.retry_after.is_some() { Code::ResourceExhausted } else { Code::FailedPrecondition };
-        let error = Error::new(code, message).with_detail("observed", self.observed).with_detail("limit", self.limit);
+        let mut error =
+            Error::new(code, message).with_detail("observed", self.observed).with_detail("limit", self.limit);
+        if let Some(policy) = &self.policy {
+            error = error.with_detail("policy", &**policy);
+        }
         match self.retry_after {
             Some(span) => error.with_retry_after(span),
             None => error,

@@ -88,7 +88,12 @@ struct OutgoingMeta<'a> {
     correlation_id: Option<&'a str>,
 }
 
-/// Writes a message. What serde cannot write as JSON is a mistake in the program.
+/// How a message ends whose payload is `null`, and no other: an object or an array in there has a bracket of its own at the
+/// end.
+const NO_PAYLOAD: &str = r#","payload":null}"#;
+
+/// Writes a message. A payload that is `null` is left out, because clients that check messages strictly take one without a
+/// payload to be without the word too. What serde cannot write as JSON is a mistake in the program.
 pub(super) fn write(
     message_type: &str,
     correlation_id: Option<&str>,
@@ -96,7 +101,13 @@ pub(super) fn write(
     now: Timestamp,
 ) -> Result<String, Error> {
     let meta = OutgoingMeta { timestamp: now.as_micros() / 1_000, correlation_id };
-    serde_json::to_string(&Outgoing { message_type, meta, payload }).map_err(|_| Error::internal())
+    let mut written =
+        serde_json::to_string(&Outgoing { message_type, meta, payload }).map_err(|_| Error::internal())?;
+    if written.ends_with(NO_PAYLOAD) {
+        written.truncate(written.len() - NO_PAYLOAD.len());
+        written.push('}');
+    }
+    Ok(written)
 }
 
 /// Writes an error: as the answer to a call, if it is one.
@@ -155,5 +166,15 @@ mod tests {
         let written = write("SAID", Some("a\"b"), &[1, 2], now).unwrap();
         let expected = r#"{"type":"SAID","meta":{"timestamp":1699123456789,"correlationId":"a\"b"},"payload":[1,2]}"#;
         assert_eq!(written, expected);
+    }
+
+    #[test]
+    fn a_message_without_a_payload_is_written_without_one() {
+        let written = |payload: &serde_json::Value| write("A", None, payload, Timestamp::from_micros(1_000)).unwrap();
+        assert_eq!(written(&serde_json::Value::Null), r#"{"type":"A","meta":{"timestamp":1}}"#);
+        for payload in [r#"{"payload":null}"#, r#"[null]"#, r#"",\"payload\":null}""#, r#"{"a":1,"payload":null}"#] {
+            let expected = format!(r#"{{"type":"A","meta":{{"timestamp":1}},"payload":{payload}}}"#);
+            assert_eq!(written(&serde_json::from_str(payload).unwrap()), expected);
+        }
     }
 }

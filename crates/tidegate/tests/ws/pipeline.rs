@@ -55,8 +55,9 @@ async fn an_oversized_message_costs_no_token(over: Over) {
     client.send_frame(vec![0; 1_001].into()).await;
     assert_eq!(client.error().await, "FAILED_PRECONDITION", "binary or not");
     assert_eq!(left(&limiter).await, 5);
-    // The connection is as good as before.
-    client.send(json!({ "type": "NOBODY" })).await;
+    // The connection is as good as before, and a message of the longest length is not too long.
+    let longest = format!("{:<1$}", json!({ "type": "NOBODY" }).to_string(), 1_000);
+    client.send_frame(longest.into()).await;
     assert_eq!(client.error().await, "UNIMPLEMENTED");
     assert_eq!(left(&limiter).await, 4);
 }

@@ -126,7 +126,7 @@ impl<'a, D: Data> Pipeline<'a, D> {
 
     fn too_big(&self, observed: usize, on_exceeded: OnExceeded) -> Refusal {
         let limit = self.router.inner().settings.max_message;
-        let exceeded = self.exceeded(Kind::Payload, observed as u64, limit as u64, None, None);
+        let exceeded = self.exceeded(Kind::Payload, observed as u64, limit as u64);
         Refusal { to: None, why: Why::Exceeded(exceeded, on_exceeded) }
     }
 
@@ -134,7 +134,7 @@ impl<'a, D: Data> Pipeline<'a, D> {
         self.messages += 1;
         match self.router.inner().settings.max_messages {
             Some(most) if self.messages > most => {
-                let exceeded = self.exceeded(Kind::Messages, self.messages, most, None, None);
+                let exceeded = self.exceeded(Kind::Messages, self.messages, most);
                 Err(Refusal { to: None, why: Why::Exceeded(exceeded, OnExceeded::Close(close::TRY_AGAIN_LATER)) })
             }
             _ => Ok(()),
@@ -163,9 +163,14 @@ impl<'a, D: Data> Pipeline<'a, D> {
         match &outcome {
             Outcome::Allowed(_) => Ok(Some(outcome)),
             Outcome::Limited(rulings) => {
-                let limit = rulings.binding().map_or(0, |ruling| ruling.decision().limit());
-                let message_type = ingress.message_type;
-                let exceeded = self.exceeded(Kind::Rate, cost, limit, outcome.retry_after(), message_type);
+                let binding = rulings.binding();
+                let limit = binding.map_or(0, |ruling| ruling.decision().limit());
+                let exceeded = Exceeded {
+                    retry_after: outcome.retry_after(),
+                    policy: binding.map(|ruling| ruling.policy().into()),
+                    message_type: ingress.message_type,
+                    ..self.exceeded(Kind::Rate, cost, limit)
+                };
                 Err(Why::Exceeded(exceeded, self.router.inner().settings.on_rate))
             }
             Outcome::Overloaded(refused) => {
@@ -190,8 +195,11 @@ impl<'a, D: Data> Pipeline<'a, D> {
             Ok(slot) => Ok(Some(slot)),
             Err(NoSlot::Busy(refused)) => {
                 let (observed, limit) = (u64::from(self.calls.in_flight()) + 1, u64::from(self.calls.limit()));
-                let retry_after = Some(refused.retry_after());
-                let exceeded = self.exceeded(Kind::Calls, observed, limit, retry_after, Some(handler.message_type));
+                let exceeded = Exceeded {
+                    retry_after: Some(refused.retry_after()),
+                    message_type: Some(handler.message_type),
+                    ..self.exceeded(Kind::Calls, observed, limit)
+                };
                 Err((true, Why::Exceeded(exceeded, OnExceeded::Send)))
             }
             // By its id the client would take it for the end of the call that has it.
@@ -235,15 +243,10 @@ impl<'a, D: Data> Pipeline<'a, D> {
         Ok(())
     }
 
-    fn exceeded(
-        &self,
-        kind: Kind,
-        observed: u64,
-        limit: u64,
-        retry_after: Option<Duration>,
-        message_type: Option<&'static str>,
-    ) -> Exceeded {
-        Exceeded { kind, observed, limit, retry_after, connection: self.connection.id().clone(), message_type }
+    /// What there was too much of, for good.
+    fn exceeded(&self, kind: Kind, observed: u64, limit: u64) -> Exceeded {
+        let connection = self.connection.id().clone();
+        Exceeded { kind, observed, limit, retry_after: None, policy: None, connection, message_type: None }
     }
 }
 

@@ -1,5 +1,7 @@
 //! The examples that serve until they are stopped, asked over a socket as their first line says.
 
+mod chat;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
@@ -12,7 +14,11 @@ struct Example {
 
 impl Example {
     fn start(name: &str) -> Self {
-        let run = ["run", "--quiet", "--package", "tidegate-examples", "--example", name, "--", "127.0.0.1:0"];
+        Self::start_of("tidegate-examples", name)
+    }
+
+    fn start_of(package: &str, name: &str) -> Self {
+        let run = ["run", "--quiet", "--package", package, "--example", name, "--", "127.0.0.1:0"];
         let mut child = Command::new(env!("CARGO")).args(run).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();

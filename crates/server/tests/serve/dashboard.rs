@@ -1,11 +1,9 @@
 //! The dashboard, in a browser.
 
-mod browser;
-
+use tidegate_servers::browser::{Browser, ENTER};
 use tidegate_servers::wait_until;
 
 use super::{LIMITS, Program, file, get, take, url};
-use browser::{Browser, ENTER};
 
 fn serve(name: &str, arguments: &[&str]) -> Program {
     let config = file(&format!("dashboard-{name}.toml"), LIMITS);

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use reqwest::blocking::Client;
 use serde_json::{Value, json};
-use tidegate_servers::variable;
+
+use crate::variable;
 
 /// What a browser needs in order to run without a screen and to leave everybody but us alone.
 const FLAGS: [&str; 8] = [
@@ -20,11 +21,13 @@ const FLAGS: [&str; 8] = [
     "--disable-sync",
 ];
 
-pub(crate) const TAB: char = '\u{E004}';
-pub(crate) const ENTER: char = '\u{E007}';
+/// The key Tab, for [`Browser::press`].
+pub const TAB: char = '\u{E004}';
+/// The key Enter, for [`Browser::press`].
+pub const ENTER: char = '\u{E007}';
 
 /// A browser with one page. Dropping it ends it.
-pub(crate) struct Browser {
+pub struct Browser {
     client: Client,
     session: String,
     driver: Child,
@@ -32,7 +35,7 @@ pub(crate) struct Browser {
 
 impl Browser {
     /// A browser that shows this page.
-    pub(crate) fn open(url: &str) -> Self {
+    pub fn open(url: &str) -> Self {
         let mut command = Command::new(variable("TIDEGATE_CHROMEDRIVER"));
         command.arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut driver = command.spawn().expect("chromedriver starts");
@@ -54,22 +57,24 @@ impl Browser {
         browser
     }
 
-    pub(crate) fn go(&self, url: &str) {
+    /// Goes to another page.
+    pub fn go(&self, url: &str) {
         self.post("/url", json!({ "url": url }));
     }
 
     /// What an expression is in the page now.
-    pub(crate) fn now(&self, expression: &str) -> Value {
+    pub fn now(&self, expression: &str) -> Value {
         self.post("/execute/sync", json!({ "script": format!("return ({expression});"), "args": [] }))
     }
 
-    pub(crate) fn text(&self, id: &str) -> String {
+    /// The text of an element.
+    pub fn text(&self, id: &str) -> String {
         let found = self.now(&format!("document.getElementById('{id}').textContent"));
         found.as_str().expect("a text").to_owned()
     }
 
     /// What an expression is in the page, once that is something true.
-    pub(crate) fn until(&self, expression: &str) -> Value {
+    pub fn until(&self, expression: &str) -> Value {
         let script = format!(
             "const done = arguments[0];
              const look = () => {{ const found = ({expression}); if (found) done(found); else setTimeout(look, 20); }};
@@ -82,14 +87,14 @@ impl Browser {
     }
 
     /// Presses keys, one after the other, wherever the focus is.
-    pub(crate) fn press(&self, keys: impl IntoIterator<Item = char>) {
+    pub fn press(&self, keys: impl IntoIterator<Item = char>) {
         let press = |key: char| ["keyDown", "keyUp"].map(|kind| json!({ "type": kind, "value": key.to_string() }));
         let actions: Vec<Value> = keys.into_iter().flat_map(press).collect();
         self.post("/actions", json!({ "actions": [{ "type": "key", "id": "keyboard", "actions": actions }] }));
     }
 
     /// Goes on by Tab until that element has the focus, which has to be seen on each on the way.
-    pub(crate) fn tab_to(&self, id: &str) {
+    pub fn tab_to(&self, id: &str) {
         for _ in 0..200 {
             self.press([TAB]);
             let [at, outline] = ["document.activeElement.id", "getComputedStyle(document.activeElement).outlineStyle"]
@@ -105,7 +110,7 @@ impl Browser {
     }
 
     /// Whether the system is said to want a dark page.
-    pub(crate) fn prefer(&self, colours: &str) {
+    pub fn prefer(&self, colours: &str) {
         let features = json!([{ "name": "prefers-color-scheme", "value": colours }]);
         self.devtools("Emulation.setEmulatedMedia", json!({ "features": features }));
     }

@@ -1,0 +1,142 @@
+//! A chat with rooms, for a browser: `cargo run --example chat`, and then look at <http://127.0.0.1:8090/> in two windows.
+//!
+//! A message counts against three limits, of its user, its room and its address, and is taken by all of them or by none.
+//! After each message the page is told what is left.
+
+#![allow(clippy::print_stdout, reason = "it says where it is")]
+
+mod messages;
+
+use std::error::Error as StdError;
+use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
+
+use axum::extract::Query;
+use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use axum::routing::get;
+use messages::{Came, Gone, Join, Joined, Left, Remaining, Said, Say, has_length};
+use serde::Deserialize;
+use tidegate::enforce::Enforcer;
+use tidegate::ws::{
+    self, CallContext, Closed, Code, Connection, Context, Data, Error, Handshake, RateLimit, Router, keys,
+};
+use tidegate::{Key, Limiter, Quota, seconds};
+
+/// Who is connected, and in which room.
+struct Person {
+    name: String,
+    room: Mutex<Option<String>>,
+}
+
+impl Person {
+    fn room(&self) -> Option<String> {
+        self.room.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn room_key(&self) -> Option<Key<'static>> {
+        self.room().map(|room| Key::from_parts([room]))
+    }
+}
+
+impl Data for Person {
+    fn user(&self) -> Option<Key<'static>> {
+        Some(Key::from_parts([&self.name]))
+    }
+}
+
+#[derive(Deserialize)]
+struct Who {
+    name: String,
+}
+
+/// Whoever says a name has it: a real program would know its users, by a cookie or a token.
+async fn authenticate(handshake: Handshake) -> Result<Person, Error> {
+    let Ok(Query(Who { name })) = Query::try_from_uri(handshake.uri()) else {
+        return Err(Error::new(Code::Unauthenticated, "Who are you? Connect to /ws?name=..."));
+    };
+    has_length("a name", &name, 30).map_err(|why| Error::new(Code::InvalidArgument, why))?;
+    Ok(Person { name, room: Mutex::default() })
+}
+
+async fn join(limiter: Limiter, context: CallContext<Person>, join: Join) -> Result<Joined, Error> {
+    let Person { name, room } = context.data();
+    let members = {
+        // Calls of one connection run side by side, and nobody is in two rooms.
+        let mut room = room.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(old) = room.replace(join.room.clone()) {
+            context.unsubscribe(&old);
+            context.publish(&old, &Gone { name })?;
+        }
+        context.subscribe(&join.room)?;
+        context.publish(&join.room, &Came { name })? + 1
+    };
+    // The message was not counted for the room that it asks for, but looking at that costs nothing.
+    let decision = limiter.check("room", Key::from_parts([join.room])).await;
+    let decision = decision.map_err(|_| Error::new(Code::Unavailable, "Limits cannot be checked now"))?;
+    let others = Left::of(&context).filter(|left| left.limit != "room");
+    context.send(&Remaining { limits: others.chain([Left::new("room", &decision)]).collect() })?;
+    Ok(Joined { members })
+}
+
+async fn say(context: Context<Person>, Say { text }: Say) -> Result<(), Error> {
+    let Some(room) = context.data().room() else {
+        return Err(Error::new(Code::FailedPrecondition, "Join a room first"));
+    };
+    let said = Said { name: &context.data().name, text: &text };
+    context.send(&said)?;
+    context.publish(&room, &said)?;
+    // What is left goes to who has said it, and of the room to all who are in it.
+    context.send(&Remaining { limits: Left::of(&context).collect() })?;
+    context.publish(&room, &Remaining { limits: Left::of(&context).filter(|left| left.limit == "room").collect() })?;
+    Ok(())
+}
+
+async fn leave(connection: Connection<Person>, _: Closed) {
+    let Person { name, .. } = connection.data();
+    if let Some(room) = connection.data().room() {
+        let _ = connection.publish(&room, &Gone { name });
+    }
+}
+
+/// The page. It may use the script and the style that are in it and nothing else: the hashes are of the two, and the console
+/// of a browser says the right ones when they have changed.
+const PAGE: &str = include_str!("page.html");
+const POLICY: &str = "default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
+    frame-ancestors 'none'; \
+    script-src 'sha256-7R1MK7Pa60Hz5RQw5hON6FUmwxta5W+ntgJswOae7vU='; \
+    style-src 'sha256-ylzrtXbGxMSNPnvVBJSO5Gk5HqMIrj9KZxGrZeE1Vww='";
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn StdError>> {
+    let limiter = Limiter::builder()
+        .limit("user", Quota::token_bucket(1, seconds(2))?.capacity(5)?)
+        .limit("room", Quota::token_bucket(2, seconds(1))?.capacity(20)?)
+        .limit("address", Quota::token_bucket(5, seconds(1))?.capacity(40)?)
+        .build()?;
+    // Who is in no room yet is counted under its address instead.
+    let limits = RateLimit::new(Enforcer::new(&limiter, "user").and("room").and("address")).key_each([
+        keys::user(),
+        keys::room(Person::room_key),
+        keys::address(),
+    ]);
+    let router = Router::builder()
+        .rate_limit(limits)
+        .max_message(4 * 1024)
+        .rpc(move |context, message: Join| join(limiter.clone(), context, message))
+        .on(say)
+        .on_close(leave)
+        .authenticate(authenticate);
+
+    let headers = [
+        (CONTENT_TYPE, "text/html; charset=utf-8"),
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    let app =
+        axum::Router::new().route("/", get(move || async move { (headers, PAGE) })).route("/ws", ws::route(router));
+
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8090".to_owned());
+    let listener = tokio::net::TcpListener::bind(address).await?;
+    println!("Chat at http://{}/", listener.local_addr()?);
+    Ok(axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?)
+}

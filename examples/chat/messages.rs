@@ -1,0 +1,121 @@
+//! What is said, in both directions.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tidegate::Decision;
+use tidegate::enforce::Outcome;
+use tidegate::ws::{Call, Context, Data, Message};
+
+/// Goes to a room. A call, because it has an answer.
+#[derive(Deserialize)]
+pub(crate) struct Join {
+    pub(crate) room: String,
+}
+
+#[derive(Serialize)]
+pub(crate) struct Joined {
+    pub(crate) members: usize,
+}
+
+/// Says something in the room. An event: those of one connection are handled in order.
+#[derive(Deserialize)]
+pub(crate) struct Say {
+    pub(crate) text: String,
+}
+
+#[derive(Serialize)]
+pub(crate) struct Said<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) text: &'a str,
+}
+
+#[derive(Serialize)]
+pub(crate) struct Came<'a> {
+    pub(crate) name: &'a str,
+}
+
+#[derive(Serialize)]
+pub(crate) struct Gone<'a> {
+    pub(crate) name: &'a str,
+}
+
+/// What is left of each limit.
+#[derive(Serialize)]
+pub(crate) struct Remaining<'a> {
+    pub(crate) limits: Vec<Left<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Left<'a> {
+    pub(crate) limit: &'a str,
+    remaining: u64,
+    capacity: u64,
+    /// When there is one more.
+    next_ms: Option<u128>,
+    /// When everything is back.
+    full_ms: u128,
+}
+
+impl<'a> Left<'a> {
+    pub(crate) fn of(context: &'a Context<impl Data>) -> impl Iterator<Item = Self> {
+        let rulings = context.outcome().map_or(&[][..], Outcome::rulings);
+        rulings.iter().map(|ruling| Left::new(ruling.policy(), ruling.decision()))
+    }
+
+    pub(crate) fn new(limit: &'a str, decision: &Decision) -> Self {
+        Left {
+            limit,
+            remaining: decision.remaining(),
+            capacity: decision.limit(),
+            next_ms: decision.next_after().as_ref().map(Duration::as_millis),
+            full_ms: decision.reset_after().as_millis(),
+        }
+    }
+}
+
+impl Message for Join {
+    const TYPE: &'static str = "JOIN";
+
+    fn validate(&self) -> Result<(), String> {
+        has_length("a room", &self.room, 30)
+    }
+}
+
+impl Call for Join {
+    type Reply = Joined;
+}
+
+impl Message for Joined {
+    const TYPE: &'static str = "JOINED";
+}
+
+impl Message for Say {
+    const TYPE: &'static str = "SAY";
+
+    fn validate(&self) -> Result<(), String> {
+        has_length("a message", &self.text, 300)
+    }
+}
+
+impl Message for Said<'_> {
+    const TYPE: &'static str = "SAID";
+}
+
+impl Message for Came<'_> {
+    const TYPE: &'static str = "CAME";
+}
+
+impl Message for Gone<'_> {
+    const TYPE: &'static str = "GONE";
+}
+
+impl Message for Remaining<'_> {
+    const TYPE: &'static str = "QUOTA";
+}
+
+pub(crate) fn has_length(what: &str, text: &str, most: usize) -> Result<(), String> {
+    let is_good = !text.trim().is_empty() && text.chars().count() <= most;
+    if is_good { Ok(()) } else { Err(format!("{what} has 1 to {most} characters")) }
+}
