@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::json;
-use tidegate::ws::{CallContext, Context, Exceeded, Kind, OnExceeded, Router, close};
+use tidegate::ws::{Call, CallContext, Context, Exceeded, Kind, Message, OnExceeded, Router, close};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message as Frame;
@@ -22,6 +22,7 @@ over_both!(
     fragments_that_are_too_much_together,
     a_header_that_promises_too_much_is_enough,
     a_message_that_is_far_too_big_gets_its_goodbye,
+    what_is_too_big_is_not_read,
     one_that_is_read_past_has_a_bound_too,
     text_that_is_not_utf_8,
     frames_against_the_protocol,
@@ -160,28 +161,55 @@ async fn who_does_not_read_is_disconnected_in_time(over: Over) {
     until(|| router.connections() == 0).await;
 }
 
+/// A call that is answered with what it says.
+#[derive(serde::Deserialize)]
+struct Repeat {
+    text: String,
+}
+
+impl Message for Repeat {
+    const TYPE: &'static str = "REPEAT";
+}
+
+impl Call for Repeat {
+    type Reply = Say;
+}
+
 async fn who_sends_without_reading_is_not_read(over: Over) {
-    let router = echo().outgoing(16, 1 << 20).send_timeout(Duration::from_secs(3_600)).build();
-    let mut client = Client::connect(serve(over, &router).await).await;
-    // Far more than may wait to be sent: the server stops reading before it would have to disconnect.
-    let (mut sink, mut stream) = futures_util::StreamExt::split(client.0);
-    let sending = tokio::spawn(async move {
-        for _ in 0..2_000 {
-            futures_util::SinkExt::send(&mut sink, Frame::text(say(&"x".repeat(1_000)).to_string())).await.unwrap();
+    const MESSAGES: usize = 600;
+    let router = echo()
+        .outgoing(16, usize::MAX)
+        .max_calls(4)
+        .rpc(|_: CallContext<()>, Repeat { text }: Repeat| async move { Ok(Say { text }) })
+        .send_timeout(Duration::from_secs(3_600))
+        .build();
+    let address = serve(over, &router).await;
+    for message_type in ["SAY", "REPEAT"] {
+        // Far more than may wait to be sent: the server stops reading before it would have to disconnect.
+        let (mut sink, mut stream) = futures_util::StreamExt::split(Client::connect(address).await.0);
+        let sending = tokio::spawn(async move {
+            for id in 0..MESSAGES {
+                let payload = json!({ "text": "x".repeat(30_000) });
+                let meta = json!({ "correlationId": id.to_string() });
+                let message = json!({ "type": message_type, "meta": meta, "payload": payload });
+                futures_util::SinkExt::send(&mut sink, Frame::text(message.to_string())).await.unwrap();
+            }
+            sink
+        });
+        // Long enough for the server to be stuck; if it is not yet, the test only asks less of it.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let mut answered = 0;
+        while answered < MESSAGES {
+            match soon(futures_util::StreamExt::next(&mut stream)).await {
+                Some(Ok(Frame::Text(_))) => answered += 1,
+                Some(Ok(Frame::Ping(_))) => {}
+                other => panic!("after {answered} of {message_type}: {other:?}"),
+            }
         }
-        sink
-    });
-    let mut echoed = 0;
-    while echoed < 2_000 {
-        match soon(futures_util::StreamExt::next(&mut stream)).await {
-            Some(Ok(Frame::Text(_))) => echoed += 1,
-            Some(Ok(Frame::Ping(_))) => {}
-            other => panic!("after {echoed}: {other:?}"),
-        }
+        let mut client = Client(sending.await.unwrap().reunite(stream).unwrap());
+        client.send(say("on")).await;
+        assert_eq!(client.next().await["payload"]["text"], "on");
     }
-    client = Client(sending.await.unwrap().reunite(stream).unwrap());
-    client.send(say("on")).await;
-    assert_eq!(client.next().await["payload"]["text"], "on");
 }
 
 async fn progress_is_dropped_and_the_answer_is_not(over: Over) {
@@ -279,6 +307,17 @@ async fn a_message_that_is_far_too_big_gets_its_goodbye(over: Over) {
     client.frame(FIN | TEXT, &vec![b'x'; 20 << 20]).await;
     assert_eq!(client.closed().await, Some(4_009));
     assert_eq!(seen.lock().unwrap().len(), 1);
+}
+
+async fn what_is_too_big_is_not_read(over: Over) {
+    let router = echo().max_message(1_000).close_timeout(Duration::from_secs(3_600)).build();
+    let mut client = Raw::connect(serve(over, &router).await).await;
+    client.header(FIN | TEXT, 1 << 40).await;
+    assert_eq!(client.closed().await, Some(1_009));
+    // More than all systems in between take in. A server that reads it has it within this time, on most machines.
+    let rest = vec![b'x'; 100 << 20];
+    let sent = client.0.write_all(&rest);
+    assert!(tokio::time::timeout(Duration::from_secs(1), sent).await.is_err(), "somebody reads it");
 }
 
 async fn one_that_is_read_past_has_a_bound_too(over: Over) {

