@@ -16,6 +16,9 @@ mod documents {
     #[doc = include_str!("../../docs/http.md")]
     mod http {}
 
+    #[doc = include_str!("../../docs/frameworks.md")]
+    mod frameworks {}
+
     #[doc = include_str!("../../docs/websockets.md")]
     mod websockets {}
 

@@ -6,9 +6,11 @@ mod bench;
 mod cargo;
 mod deep;
 mod features;
+mod frameworks;
 mod fuzz;
 mod servers;
 mod test;
+mod tree;
 
 use std::process::ExitCode;
 

@@ -1,7 +1,8 @@
-//! What a Tidegate store is tried with, ours and other people's.
+//! What Tidegate's stores and adapters are tried with, ours and other people's.
 //!
 //! - [`suite`]: the conformance suite, one plain async function for each named case. [`conformance_tests!`] makes one
 //!   `#[test]` of each.
+//! - `adapters`, with the feature of that name: the suite for adapters of web frameworks.
 //! - [`oracle`]: random traces, decided by the store and by a slow model written from the rules alone.
 //! - [`FaultyStore`]: a store that fails, hangs or answers late on command, for what is built around stores.
 //! - [`MapStore`]: the simplest store there is, and a pattern for new ones.
@@ -15,6 +16,8 @@
 //! ```
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "adapters")]
+pub mod adapters;
 mod block_on;
 mod faulty;
 mod map_store;

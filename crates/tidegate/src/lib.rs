@@ -37,6 +37,11 @@
 //! | `tower` | a layer for hyper, lambda_http and whatever else takes one; see [`tower`] |
 //! | `axum` | the layer's peer addresses, routes and extractors with axum |
 //! | `grpc` | the layer answering as gRPC does, for tonic; see [`grpc`] |
+//! | `actix`, `ntex`, `poem`, `rocket`, `salvo`, `warp` | a [gate](http::Gate) as what each framework calls a middleware; see `docs/frameworks.md` in the repository |
+//! | `lambda` | the layer's clients and routes in events of AWS Lambda; see [`lambda`] |
+//! | `jsonrpsee` | limits for each method of jsonrpsee's servers; see [`jsonrpsee`] |
+//! | `graphql` | limits for fields of async-graphql, and for what a query costs; see [`graphql`] |
+//! | `outgoing`, `reqwest` | a client's layer that keeps to limits, its own and those it is told; see [`outgoing`] |
 //! | `ws` | a router for WebSocket messages, whose limits run before anything costs memory; see [`ws`] |
 //! | `macros` | `#[limit]` for async functions and handlers; see [`attribute`] |
 //! | `metrics` | counters, latencies and states through the `metrics` facade; see [`resilience`] |
@@ -61,7 +66,7 @@ mod net;
 mod random;
 pub mod resilience;
 mod store;
-#[cfg(feature = "tower")]
+#[cfg(any(feature = "graphql", feature = "http"))]
 mod transport;
 #[cfg(any(feature = "config", feature = "http"))]
 mod trust;
@@ -86,7 +91,27 @@ pub use store::{redis, rendezvous::Rendezvous, together::Together};
 pub use tidegate_core::*;
 #[cfg(feature = "macros")]
 pub use tidegate_macros::limit;
+#[cfg(feature = "actix")]
+pub use transport::actix;
+#[cfg(feature = "graphql")]
+pub use transport::graphql;
 #[cfg(feature = "grpc")]
 pub use transport::grpc;
+#[cfg(feature = "jsonrpsee")]
+pub use transport::jsonrpsee;
+#[cfg(feature = "lambda")]
+pub use transport::lambda;
+#[cfg(feature = "ntex")]
+pub use transport::ntex;
+#[cfg(feature = "outgoing")]
+pub use transport::outgoing;
+#[cfg(feature = "poem")]
+pub use transport::poem;
+#[cfg(feature = "rocket")]
+pub use transport::rocket;
+#[cfg(feature = "salvo")]
+pub use transport::salvo;
 #[cfg(feature = "tower")]
 pub use transport::tower;
+#[cfg(feature = "warp")]
+pub use transport::warp;

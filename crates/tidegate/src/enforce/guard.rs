@@ -115,6 +115,12 @@ impl Guards {
         self
     }
 
+    /// Whether everybody gets in.
+    #[cfg(feature = "http")]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Gets into all of them, or none: the first that refuses gives back what was taken.
     pub async fn enter(&self, caller: Option<&Caller<'_>>, priority: Priority) -> Result<Permits, Outcome> {
         let mut permits = Vec::with_capacity(self.0.len());

@@ -14,6 +14,8 @@ pub struct Incoming<'a> {
     uri: &'a Uri,
     headers: &'a HeaderMap,
     extensions: &'a Extensions,
+    peer: Option<IpAddr>,
+    route: Option<&'a str>,
     client: Option<&'a Client>,
 }
 
@@ -30,8 +32,26 @@ pub struct Route(pub Arc<str>);
 impl<'a> Incoming<'a> {
     /// What of `request` decides about it.
     pub fn of<B>(request: &'a Request<B>) -> Self {
-        let (method, uri) = (request.method(), request.uri());
-        Incoming { method, uri, headers: request.headers(), extensions: request.extensions(), client: None }
+        Incoming::new(request.method(), request.uri(), request.headers(), request.extensions())
+    }
+
+    /// A request of a framework that has a type of its own for them.
+    pub fn new(method: &'a Method, uri: &'a Uri, headers: &'a HeaderMap, extensions: &'a Extensions) -> Self {
+        Incoming { method, uri, headers, extensions, peer: None, route: None, client: None }
+    }
+
+    /// The same, with the address at the other end of the connection, by a framework that knows it.
+    #[must_use]
+    pub fn with_peer(mut self, peer: impl Into<Option<IpAddr>>) -> Self {
+        self.peer = peer.into();
+        self
+    }
+
+    /// The same, with the template of the route that it has taken, by a framework that knows it.
+    #[must_use]
+    pub fn with_route(mut self, route: Option<&'a str>) -> Self {
+        self.route = route;
+        self
     }
 
     /// The method.
@@ -62,9 +82,16 @@ impl<'a> Incoming<'a> {
     /// The template of the route, such as `/users/{id}`. None for a request that no route takes, and outside of a
     /// router.
     pub fn route(&self) -> Option<&'a str> {
+        if self.route.is_some() {
+            return self.route;
+        }
         #[cfg(feature = "axum")]
         if let Some(path) = self.extensions.get::<axum::extract::MatchedPath>() {
             return Some(path.as_str());
+        }
+        #[cfg(feature = "lambda")]
+        if let Some(route) = crate::lambda::route(self.extensions) {
+            return Some(route);
         }
         self.extensions.get::<Route>().map(|route| &*route.0)
     }
@@ -78,6 +105,9 @@ impl<'a> Incoming<'a> {
     /// The address at the other end of the connection.
     #[inline]
     pub fn peer(&self) -> Option<IpAddr> {
+        if self.peer.is_some() {
+            return self.peer;
+        }
         #[cfg(feature = "axum")]
         if let Some(info) = self.extensions.get::<axum::extract::ConnectInfo<std::net::SocketAddr>>() {
             return Some(info.0.ip());
@@ -85,6 +115,10 @@ impl<'a> Incoming<'a> {
         #[cfg(feature = "grpc")]
         if let Some(info) = self.extensions.get::<tonic::transport::server::TcpConnectInfo>() {
             return info.remote_addr().map(|address| address.ip());
+        }
+        #[cfg(feature = "lambda")]
+        if let Some(source) = crate::lambda::source(self.extensions) {
+            return Some(source);
         }
         self.extensions.get::<Peer>().map(|peer| peer.0)
     }

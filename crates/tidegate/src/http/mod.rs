@@ -24,9 +24,14 @@
 mod answer;
 mod asking;
 mod client;
+#[cfg(any(feature = "actix", feature = "ntex", feature = "rocket"))]
+pub(crate) mod foreign;
+mod gate;
 mod headers;
+pub(crate) mod in_flight;
 mod incoming;
 pub mod keys;
+mod passage;
 mod problem;
 mod rate_limit;
 
@@ -34,10 +39,13 @@ mod rate_limit;
 pub(crate) use answer::response_with_defaults;
 pub use asking::Asking;
 pub use client::{Client, ClientAddress, ClientText, ForwardingWarning, UntrustedForwarding};
+pub use gate::Gate;
 pub use headers::LimitHeaders;
+pub use in_flight::InFlight;
 pub use incoming::{Incoming, Peer, Route};
+pub use passage::Passage;
 pub use rate_limit::RateLimit;
 
 pub use crate::header_style::{HeaderStyle, LegacyReset};
 pub use crate::trust::TrustProxy;
-pub use http::{HeaderMap, HeaderName};
+pub use http::{Extensions, HeaderMap, HeaderName};

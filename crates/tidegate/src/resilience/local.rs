@@ -108,7 +108,7 @@ impl Local {
 /// for ever.
 fn not_never(decision: Decision, request: &Request<'_>) -> Decision {
     let (Op::Limit(cost) | Op::Check(cost) | Op::Reserve(cost)) = request.op else { return decision };
-    let fits = cost.get() <= request.quota.parts().capacity.into();
+    let fits = cost.get() <= u64::from(request.quota.parts().capacity);
     if !fits || decision.reason() != Some(Reason::CostExceedsCapacity) {
         return decision;
     }

@@ -14,9 +14,8 @@ impl<S: Sync> FromRequestParts<S> for Outcome {
     type Rejection = (StatusCode, &'static str);
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
-        const MISSING: &str = "No limit has handed over what it decided: the layer needs `RateLimit::extension`, and for \
-            requests that it skips the handler takes an `Option<Outcome>`.";
-        parts.extensions.get::<Outcome>().cloned().ok_or((StatusCode::INTERNAL_SERVER_ERROR, MISSING))
+        let missing = (StatusCode::INTERNAL_SERVER_ERROR, super::NOT_HANDED_OVER);
+        parts.extensions.get::<Outcome>().cloned().ok_or(missing)
     }
 }
 

@@ -20,7 +20,7 @@ fn part_of(prefix: &str, name: &str, limit: Limit, key: Key<'_>) -> u32 {
     let is_used = |part: &u32| {
         let (key, quota, op) = (Key::shard(*part), &parts[*part as usize], Op::Check(Cost::ONE));
         let request = Request { scope: &scope, key: &key, quota, op, on_store_error: OnStoreError::Open };
-        block_on(store.apply(&request)).unwrap().remaining() < quota.parts().capacity.into()
+        block_on(store.apply(&request)).unwrap().remaining() < u64::from(quota.parts().capacity)
     };
     let used: Vec<u32> = (0..8).filter(is_used).collect();
     let [part] = used.as_slice() else { panic!("{key:?} used {used:?}") };

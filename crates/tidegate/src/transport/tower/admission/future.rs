@@ -11,11 +11,11 @@ use tidegate_core::BoxFuture;
 use tower_service::Service;
 
 use super::ResponseBody;
-use super::held::{Ends, Held};
 use super::marking::{IsTurnedAway, Marking};
 use crate::concurrency::{Priority, Work};
 use crate::enforce::{Guards, Outcome, Permits};
 use crate::http::Asking;
+use crate::http::in_flight::{Ends, Held};
 use crate::tower as limits;
 use crate::tower::{Protocol, RateLimited};
 

@@ -1,37 +1,21 @@
 //! The layer.
 
-use std::fmt;
-use std::sync::Arc;
-
 use http::StatusCode;
 use tower_layer::Layer;
 
 use super::Admitting;
-use super::held::DroppedIf;
 use crate::concurrency::Priority;
 use crate::enforce::Guards;
-use crate::http::{Incoming, RateLimit};
+use crate::http::{Gate, Incoming, RateLimit};
 use crate::tower::Http;
 
 /// Guards how many requests of a service are in flight, and then enforces limits. See the [module](super) for how it is
 /// made.
 #[derive(Debug, Clone)]
 pub struct AdmissionLayer<P = Http> {
-    settings: Settings,
+    gate: Gate,
     protocol: P,
 }
-
-/// What a service wants of its admission. Cheap to clone.
-#[derive(Clone)]
-pub(super) struct Settings {
-    pub(super) guards: Guards,
-    /// Who asks, who is left alone and what is answered, for the guards as well as for the limits.
-    pub(super) rate_limit: RateLimit,
-    pub(super) priority: Option<PriorityOf>,
-    pub(super) dropped_if: Option<DroppedIf>,
-}
-
-type PriorityOf = Arc<dyn Fn(&Incoming<'_>) -> Priority + Send + Sync>;
 
 impl AdmissionLayer {
     /// Guards how many requests are in flight: a [`Concurrency`](crate::concurrency::Concurrency), one
@@ -40,9 +24,7 @@ impl AdmissionLayer {
     /// What is answered to a request that is turned away goes into the body of the service's responses, as with a
     /// [`RateLimitLayer`](crate::tower::RateLimitLayer).
     pub fn new(guards: impl Into<Guards>) -> Self {
-        let settings =
-            Settings { guards: guards.into(), rate_limit: RateLimit::unlimited(), priority: None, dropped_if: None };
-        AdmissionLayer { settings, protocol: Http }
+        AdmissionLayer { gate: Gate::new(RateLimit::unlimited()).guards(guards), protocol: Http }
     }
 }
 
@@ -52,14 +34,14 @@ impl<P> AdmissionLayer<P> {
     /// too: a guard for each key has the key of the first limit.
     #[must_use]
     pub fn limits(mut self, limits: impl Into<RateLimit>) -> Self {
-        self.settings.rate_limit = limits.into();
+        self.gate = self.gate.limits(limits);
         self
     }
 
     /// How much a request matters. Never let a client choose that.
     #[must_use]
     pub fn priority(mut self, priority: impl Fn(&Incoming<'_>) -> Priority + Send + Sync + 'static) -> Self {
-        self.settings.priority = Some(Arc::new(priority));
+        self.gate = self.gate.priority(priority);
         self
     }
 
@@ -67,13 +49,20 @@ impl<P> AdmissionLayer<P> {
     /// capacity like any other answer. It sees statuses of HTTP, which are `200` for every call of gRPC.
     #[must_use]
     pub fn dropped_if(mut self, dropped: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
-        self.settings.dropped_if = Some(Arc::new(dropped));
+        self.gate = self.gate.dropped_if(dropped);
         self
     }
 
     /// The same, answered in another way: by gRPC's statuses, for instance.
     pub fn answered_by<Q>(self, protocol: Q) -> AdmissionLayer<Q> {
-        AdmissionLayer { settings: self.settings, protocol }
+        AdmissionLayer { gate: self.gate, protocol }
+    }
+}
+
+/// The gate of other frameworks, as a layer.
+impl From<Gate> for AdmissionLayer {
+    fn from(gate: Gate) -> Self {
+        AdmissionLayer { gate, protocol: Http }
     }
 }
 
@@ -81,13 +70,6 @@ impl<S, P: Clone> Layer<S> for AdmissionLayer<P> {
     type Service = Admitting<S, P>;
 
     fn layer(&self, service: S) -> Self::Service {
-        Admitting::new(service, self.settings.clone(), self.protocol.clone())
-    }
-}
-
-impl fmt::Debug for Settings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Settings { guards, rate_limit, .. } = self;
-        f.debug_struct("Settings").field("guards", guards).field("rate_limit", rate_limit).finish_non_exhaustive()
+        Admitting::new(service, self.gate.clone(), self.protocol.clone())
     }
 }

@@ -34,7 +34,6 @@
 
 mod body;
 mod future;
-mod held;
 mod layer;
 mod marking;
 mod service;

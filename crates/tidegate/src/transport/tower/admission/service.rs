@@ -7,12 +7,10 @@ use http::{Request, Response};
 use http_body::Body;
 use tower_service::Service;
 
-use super::held::{Ends, Held};
-use super::layer::Settings;
 use super::marking::Marking;
 use super::{ResponseBody, ResponseFuture};
-use crate::concurrency::Priority;
-use crate::http::Incoming;
+use crate::http::in_flight::Held;
+use crate::http::{Gate, Incoming};
 use crate::tower::{Protocol, RateLimited};
 
 /// A service that guards how many of its requests are in flight, from an [`AdmissionLayer`](super::AdmissionLayer). Clones
@@ -21,15 +19,15 @@ use crate::tower::{Protocol, RateLimited};
 pub struct Admitting<S, P> {
     /// Its limits, which mark what they turn away.
     service: RateLimited<S, Marking<P>>,
-    settings: Settings,
+    gate: Gate,
     protocol: Marking<P>,
 }
 
 impl<S, P: Clone> Admitting<S, P> {
-    pub(super) fn new(service: S, settings: Settings, protocol: P) -> Self {
+    pub(super) fn new(service: S, gate: Gate, protocol: P) -> Self {
         let protocol = Marking(protocol);
-        let service = RateLimited::new(service, settings.rate_limit.clone(), protocol.clone());
-        Admitting { service, settings, protocol }
+        let service = RateLimited::new(service, gate.rate_limit.clone(), protocol.clone());
+        Admitting { service, gate, protocol }
     }
 }
 
@@ -48,7 +46,7 @@ where
     }
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
-        let Settings { guards, rate_limit, priority, dropped_if } = &self.settings;
+        let Gate { guards, rate_limit, .. } = &self.gate;
         let incoming = Incoming::of(&request);
         let Some(asking) = rate_limit.begin(&incoming) else {
             return ResponseFuture::serving(self.service.call(request), None, self.protocol.clone());
@@ -58,8 +56,7 @@ where
             let answer = self.service.call_asking(asking, request);
             return ResponseFuture::serving(answer, None, self.protocol.clone());
         }
-        let priority = priority.as_ref().map_or(Priority::Default, |priority| priority(&incoming));
-        let ends = Ends::new(request.method(), dropped_if.clone());
+        let (priority, ends) = (self.gate.priority_of(&incoming), self.gate.ends_of(&incoming));
         match asking.enter_now(guards, priority) {
             Some(Ok(permits)) => {
                 let held = Held::new(permits, ends);

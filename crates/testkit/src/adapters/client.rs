@@ -1,0 +1,108 @@
+//! A client of HTTP/1.1 that does nothing by itself.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// A connection.
+pub(super) struct Client(BufReader<TcpStream>);
+
+/// What came back.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) status: u16,
+    /// By lower-case names.
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) body: String,
+}
+
+impl Reply {
+    /// The value of a header; several joined, as HTTP has it.
+    pub(super) fn header(&self, name: &str) -> Option<String> {
+        let values: Vec<_> =
+            self.headers.iter().filter(|(other, _)| other == name).map(|(_, value)| &**value).collect();
+        if values.is_empty() { None } else { Some(values.join(", ")) }
+    }
+
+    /// The headers that tell of limits, sorted.
+    pub(super) fn told(&self) -> Vec<(&str, &str)> {
+        let tells = |name: &str| name.contains("ratelimit") || name == "retry-after";
+        let mut told: Vec<_> = self.headers.iter().map(|(name, value)| (&**name, &**value)).collect();
+        told.retain(|(name, _)| tells(name));
+        told.sort_unstable();
+        told
+    }
+
+    /// The body as a problem.
+    pub(super) fn problem(&self) -> serde_json::Value {
+        assert_eq!(self.header("content-type").as_deref(), Some("application/problem+json"), "{self:?}");
+        serde_json::from_str(&self.body).expect("a problem")
+    }
+}
+
+/// One request on a connection of its own.
+pub(super) fn get(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Reply {
+    Client::connect(address).get(path, headers)
+}
+
+impl Client {
+    pub(super) fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).expect("a connection");
+        // So that a case that does not hold fails, and does not hang.
+        stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
+        Client(BufReader::new(stream))
+    }
+
+    /// A request and its whole reply; the connection stays.
+    pub(super) fn get(&mut self, path: &str, headers: &[(&str, &str)]) -> Reply {
+        let mut reply = self.begin(path, headers);
+        let length = reply.header("content-length").map(|length| length.parse().expect("a length"));
+        match length {
+            Some(length) => {
+                let mut body = vec![0; length];
+                self.0.read_exact(&mut body).expect("the body");
+                reply.body = String::from_utf8(body).expect("text");
+            }
+            None => {
+                while let Some(piece) = self.piece() {
+                    reply.body.push_str(&piece);
+                }
+            }
+        }
+        reply
+    }
+
+    /// A request, and only the head of its reply.
+    pub(super) fn begin(&mut self, path: &str, headers: &[(&str, &str)]) -> Reply {
+        let mut request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n");
+        headers.iter().for_each(|(name, value)| request.push_str(&format!("{name}: {value}\r\n")));
+        request.push_str("\r\n");
+        self.0.get_mut().write_all(request.as_bytes()).expect("the request");
+        let line = self.line();
+        let status = line.split(' ').nth(1).and_then(|status| status.parse().ok());
+        let status = status.unwrap_or_else(|| panic!("no status: {line:?}"));
+        let mut headers = Vec::new();
+        loop {
+            let line = self.line();
+            let Some((name, value)) = line.split_once(':') else { break };
+            headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+        }
+        Reply { status, headers, body: String::new() }
+    }
+
+    /// The next piece of a body that comes in pieces; none at its end.
+    pub(super) fn piece(&mut self) -> Option<String> {
+        let length = usize::from_str_radix(&self.line(), 16).expect("a body in pieces");
+        let mut piece = vec![0; length + 2];
+        self.0.read_exact(&mut piece).expect("a piece");
+        piece.truncate(length);
+        if piece.is_empty() { None } else { Some(String::from_utf8(piece).expect("text")) }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).expect("a line");
+        line.truncate(line.trim_end().len());
+        line
+    }
+}

@@ -1,0 +1,105 @@
+//! What is counted, and what becomes of it.
+
+use tidegate::enforce::Enforcer;
+use tidegate::http::{Incoming, RateLimit, keys};
+
+use super::client::get;
+use super::setting::{Notes, builder, limiter, window};
+use super::{Adapter, App};
+use crate::Applicability;
+
+fn cost(incoming: &Incoming<'_>) -> u64 {
+    let cost = incoming.headers().get("x-cost").and_then(|cost| cost.to_str().ok()?.parse().ok());
+    cost.unwrap_or(1)
+}
+
+/// A request takes what it costs.
+pub fn each_request_costs_what_it_says<A: Adapter>() -> Applicability {
+    let address = App::new(RateLimit::new((&limiter(10), "api")).cost_of(cost).into()).start::<A>();
+    for (cost, status, left) in [("4", 200, 6), ("7", 429, 6), ("6", 200, 0)] {
+        let reply = get(address, "/", &[("x-cost", cost)]);
+        assert_eq!(
+            (reply.status, reply.header("ratelimit")),
+            (status, Some(format!(r#""api";r={left};t=60"#))),
+            "{cost}"
+        );
+    }
+    Applicability::Ran
+}
+
+/// What costs more than there ever is need not come back.
+pub fn a_cost_above_the_capacity_cannot_be_retried<A: Adapter>() -> Applicability {
+    let address = App::new(RateLimit::new((&limiter(10), "api")).cost_of(cost).into()).start::<A>();
+    let reply = get(address, "/", &[("x-cost", "11")]);
+    assert_eq!((reply.status, reply.header("retry-after")), (429, None));
+    assert_eq!(reply.problem()["retryable"], false);
+    Applicability::Ran
+}
+
+/// Only some responses count, by their status and their headers.
+pub fn a_response_is_charged_for_when_it_is_one_of_those<A: Adapter>() -> Applicability {
+    let limits = RateLimit::new((&limiter(2), "api"))
+        .charge_when(|status, headers| status == 401 && headers.get("x-app").is_some_and(|value| value == "mine"));
+    let address = App::new(limits.into()).start::<A>();
+    for (path, status, left) in
+        [("/", 200, 2), ("/fails", 401, 1), ("/", 200, 1), ("/fails", 401, 0), ("/", 429, 0), ("/fails", 429, 0)]
+    {
+        let reply = get(address, path, &[]);
+        let told = reply.header("ratelimit").unwrap_or_default();
+        assert!(reply.status == status && told.starts_with(&format!(r#""api";r={left}"#)), "{path}: {reply:?}");
+    }
+    Applicability::Ran
+}
+
+/// What one limit denies is not taken from the other.
+pub fn two_limits_are_taken_together_or_not<A: Adapter>() -> Applicability {
+    let limiter = builder().limit("burst", window(1)).limit("daily", window(5)).build().expect("a limiter");
+    let limits = RateLimit::new(Enforcer::new(&limiter, "burst").and("daily"));
+    let user = keys::header(tidegate::http::HeaderName::from_static("x-user"));
+    // The bursts are each user's, the day is everybody's.
+    let limits = limits.key_each(move |incoming| Some(vec![user(incoming)?, tidegate::Key::GLOBAL]));
+    let address = App::new(limits.into()).start::<A>();
+    for (user, status, daily) in [("alice", 200, 4), ("alice", 429, 4), ("alice", 429, 4), ("bob", 200, 3)] {
+        let reply = get(address, "/", &[("x-user", user)]);
+        let told = reply.header("ratelimit").unwrap_or_default();
+        assert_eq!(reply.status, status, "{user}");
+        assert!(told.contains(r#""burst";r=0;t=60"#) && told.contains(&format!(r#""daily";r={daily};t=60"#)), "{told}");
+    }
+    Applicability::Ran
+}
+
+/// In shadow mode everything is decided and nobody is denied.
+pub fn shadow_mode_denies_nobody<A: Adapter>() -> Applicability {
+    let app = App::new(RateLimit::new(Enforcer::new(&limiter(1), "api").shadow(true)).into());
+    let address = app.start::<A>();
+    for _ in 0..3 {
+        let reply = get(address, "/", &[]);
+        assert_eq!((reply.status, reply.header("retry-after")), (200, None));
+        assert_eq!(reply.header("ratelimit").as_deref(), Some(r#""api";r=0;t=60"#));
+    }
+    assert_eq!(app.served(), 3);
+    Applicability::Ran
+}
+
+/// The hook for requests that are limited is told of each of them, and of no other.
+pub fn hooks_are_told<A: Adapter>() -> Applicability {
+    let (limited, failed) = (Notes::default(), Notes::default());
+    let (on_limited, on_error) = (limited.clone(), failed.clone());
+    let enforcer = Enforcer::new(&limiter(1), "api")
+        .on_limited(move |caller, outcome| {
+            on_limited.add(format!(
+                "{:?} {:?}",
+                caller.address(),
+                outcome.rulings().first().map(|ruling| ruling.policy())
+            ))
+        })
+        .on_error(move |_, outcome| on_error.add(format!("{:?}", outcome.error())));
+    let address = App::new(RateLimit::new(enforcer).into()).start::<A>();
+    assert_eq!((get(address, "/", &[]).status, limited.take()), (200, vec![]));
+    for _ in 0..2 {
+        assert_eq!(get(address, "/", &[]).status, 429);
+        assert_eq!(limited.take(), [r#"Some(127.0.0.1) Some("api")"#]);
+    }
+    assert_eq!(failed.take(), [""; 0]);
+    Applicability::Ran
+}

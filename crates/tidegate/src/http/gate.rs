@@ -1,0 +1,137 @@
+//! What stands in front of a service, whatever framework it is written with.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use http::{Response, StatusCode};
+
+use super::in_flight::{DroppedIf, Ends, Held};
+use super::{Incoming, Passage, RateLimit};
+use crate::concurrency::{Priority, Work};
+use crate::enforce::{Guards, Outcome};
+
+type PriorityOf = Arc<dyn Fn(&Incoming<'_>) -> Priority + Send + Sync>;
+
+/// What stands in front of a service, whatever framework it is written with: how many requests may be in flight, and their
+/// limits. Each framework takes it as what it calls a middleware, and the tower layers are made of the same parts. Cheap to
+/// clone: clones share their permits and their limits.
+///
+/// ```
+/// use tidegate::concurrency::Concurrency;
+/// use tidegate::http::Gate;
+/// use tidegate::{Limiter, Quota, seconds};
+///
+/// let limiter = Limiter::builder().limit("api", Quota::token_bucket(10, seconds(1))?).build()?;
+/// let gate = Gate::new((&limiter, "api")).guards(Concurrency::fixed(100));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// For a framework that is not among the features, this is the whole life of a request:
+///
+/// ```text
+/// gate.enter(&incoming) -> turned away: the response
+///                       -> passage: the service -> passage.conclude(status, headers) -> in_flight, kept with the body
+/// ```
+///
+/// A gate within another is work like any other to the outer one.
+#[derive(Clone)]
+pub struct Gate {
+    pub(crate) guards: Guards,
+    /// Who asks, who is left alone and what is answered, for the guards as well as for the limits.
+    pub(crate) rate_limit: RateLimit,
+    priority: Option<PriorityOf>,
+    dropped_if: Option<DroppedIf>,
+}
+
+impl Gate {
+    /// Enforces a limit of a limiter (`(&limiter, "api")`), a bare quota, an [`Enforcer`](crate::enforce::Enforcer), or
+    /// whatever a [`RateLimit`] says.
+    pub fn new(limits: impl Into<RateLimit>) -> Self {
+        Gate { guards: Guards::new(), rate_limit: limits.into(), priority: None, dropped_if: None }
+    }
+
+    /// Guards how many requests are in flight, before their limits are asked: a
+    /// [`Concurrency`](crate::concurrency::Concurrency), one [`PerKey`](crate::concurrency::PerKey), tenants that
+    /// [share it](crate::concurrency::Fair), or several of them. A guard for each key has the key of the first limit.
+    #[must_use]
+    pub fn guards(mut self, guards: impl Into<Guards>) -> Self {
+        self.guards = guards.into();
+        self
+    }
+
+    /// Other limits for the same guards.
+    #[must_use]
+    pub fn limits(mut self, limits: impl Into<RateLimit>) -> Self {
+        self.rate_limit = limits.into();
+        self
+    }
+
+    /// How much a request matters to the guards. Never let a client choose that.
+    #[must_use]
+    pub fn priority(mut self, priority: impl Fn(&Incoming<'_>) -> Priority + Send + Sync + 'static) -> Self {
+        self.priority = Some(Arc::new(priority));
+        self
+    }
+
+    /// Which responses say that the work was wasted, such as `504`: none unless said otherwise, because a quick error uses
+    /// capacity like any other answer.
+    #[must_use]
+    pub fn dropped_if(mut self, dropped: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
+        self.dropped_if = Some(Arc::new(dropped));
+        self
+    }
+
+    /// Lets a request in, or says what is answered to it. The future has nothing of the request in it. Dropped before it
+    /// is done, it gives back what is in flight; the limits may have counted the request by then.
+    pub fn enter(
+        &self,
+        incoming: &Incoming<'_>,
+    ) -> impl Future<Output = Result<Passage, Response<String>>> + Send + use<> {
+        let begun = self.rate_limit.begin(incoming).map(|asking| (asking, self.priority_of(incoming)));
+        let (guards, ends) = (self.guards.clone(), self.ends_of(incoming));
+        async move {
+            let Some((asking, priority)) = begun else { return Ok(Passage::unasked()) };
+            let answer = |outcome: &Outcome| asking.rate_limit().answer(outcome);
+            // Whom no limit admits does not get as far as the guards.
+            let held = if guards.is_empty() || asking.is_denied() {
+                None
+            } else {
+                let permits = asking.enter(&guards, priority).await.map_err(|outcome| answer(&outcome))?;
+                Some(Held::new(permits, ends))
+            };
+            let outcome = asking.decide().await;
+            if outcome.is_allowed() {
+                return Ok(Passage::new(asking, outcome, held));
+            }
+            if let Some(held) = held {
+                // No work was done, and how quickly that went teaches nobody anything.
+                held.end(Work::Ignore);
+            }
+            Err(answer(&outcome))
+        }
+    }
+
+    /// How much a request matters.
+    pub(crate) fn priority_of(&self, incoming: &Incoming<'_>) -> Priority {
+        self.priority.as_ref().map_or(Priority::Default, |priority| priority(incoming))
+    }
+
+    /// When a request will have ended, and how.
+    pub(crate) fn ends_of(&self, incoming: &Incoming<'_>) -> Ends {
+        Ends::new(incoming.method(), self.dropped_if.clone())
+    }
+}
+
+impl<L: Into<RateLimit>> From<L> for Gate {
+    fn from(limits: L) -> Self {
+        Gate::new(limits)
+    }
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Gate { guards, rate_limit, .. } = self;
+        f.debug_struct("Gate").field("guards", guards).field("rate_limit", rate_limit).finish_non_exhaustive()
+    }
+}

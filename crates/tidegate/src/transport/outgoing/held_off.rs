@@ -1,0 +1,70 @@
+//! Which hosts are left alone, and until when.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tidegate_core::Timestamp;
+
+/// How many hosts are remembered, at most: of more, those that may be asked again the soonest are forgotten.
+const HOSTS: usize = 1_024;
+
+/// Which hosts are left alone, and until when.
+#[derive(Debug, Default)]
+pub(super) struct HeldOff(Mutex<HashMap<String, Timestamp>>);
+
+impl HeldOff {
+    /// How long a host is still left alone.
+    pub(super) fn wait(&self, host: &str, now: Timestamp) -> Option<Duration> {
+        let until = *self.0.lock().unwrap_or_else(PoisonError::into_inner).get(host)?;
+        Some(until.since(now)).filter(|wait| !wait.is_zero())
+    }
+
+    /// Leaves a host alone for so long, if it is not for longer already.
+    pub(super) fn hold_off(&self, host: &str, now: Timestamp, wait: Duration) {
+        if wait.is_zero() {
+            return;
+        }
+        let until = now.saturating_add(wait);
+        let mut hosts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kept) = hosts.get_mut(host) {
+            *kept = until.max(*kept);
+            return;
+        }
+        if hosts.len() >= HOSTS {
+            hosts.retain(|_, until| *until > now);
+        }
+        if hosts.len() >= HOSTS
+            && let Some(soonest) = hosts.iter().min_by_key(|(_, until)| **until).map(|(host, _)| host.clone())
+        {
+            hosts.remove(&soonest);
+        }
+        hosts.insert(host.to_owned(), until);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_that_may_be_asked_the_soonest_is_forgotten_for_one_too_many() {
+        let (held, now) = (HeldOff::default(), Timestamp::from_millis(1_000));
+        for host in 0..HOSTS as u64 {
+            held.hold_off(&host.to_string(), now, Duration::from_secs(10 + host));
+        }
+        held.hold_off("one too many", now, Duration::from_secs(5));
+        assert_eq!(held.wait("0", now), None);
+        assert_eq!(held.wait("1", now), Some(Duration::from_secs(11)));
+        assert_eq!(held.wait("one too many", now), Some(Duration::from_secs(5)));
+    }
+
+    #[test]
+    fn a_shorter_wait_does_not_shorten_a_longer_one() {
+        let (held, now) = (HeldOff::default(), Timestamp::from_millis(1_000));
+        held.hold_off("a", now, Duration::from_secs(10));
+        held.hold_off("a", now, Duration::from_secs(2));
+        assert_eq!(held.wait("a", now), Some(Duration::from_secs(10)));
+        assert_eq!(held.wait("a", now.saturating_add(Duration::from_secs(10))), None);
+    }
+}

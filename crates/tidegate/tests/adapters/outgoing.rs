@@ -1,0 +1,232 @@
+//! The other side: a client that keeps to limits, against a server that says what it was told to.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use tidegate::outgoing::{Outgoing, OutgoingError, OutgoingLayer};
+use tidegate::{Limiter, ManualClock, MemoryStore, Quota, Timestamp, minutes, seconds};
+use tokio::net::TcpListener;
+use tokio::task::yield_now;
+use tower::{Layer, ServiceExt};
+
+type Headers = &'static [(&'static str, &'static str)];
+type Said = (u16, Headers);
+
+/// A server that answers one after the other what it was told to, and `200` afterwards; and how often it was asked.
+#[derive(Clone)]
+struct Told {
+    address: SocketAddr,
+    says: Arc<Mutex<VecDeque<Said>>>,
+    asked: Arc<Mutex<usize>>,
+}
+
+impl Told {
+    async fn start(says: &[Said]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let says = Arc::new(Mutex::new(says.iter().copied().collect()));
+        let told = Told { address: listener.local_addr().unwrap(), says, asked: Arc::default() };
+        let answers = told.clone();
+        let router = Router::new().fallback(move || {
+            let (status, headers) = answers.next();
+            async move { (status, headers) }
+        });
+        tokio::spawn(async { axum::serve(listener, router).await.unwrap() });
+        told
+    }
+
+    fn next(&self) -> (StatusCode, HeaderMap) {
+        *self.asked.lock().unwrap() += 1;
+        let (status, headers) = self.says.lock().unwrap().pop_front().unwrap_or((200, &[]));
+        let header = |(name, value): &(&'static str, &'static str)| {
+            (HeaderName::from_static(name), HeaderValue::from_static(value))
+        };
+        (StatusCode::from_u16(status).unwrap(), headers.iter().map(header).collect())
+    }
+
+    fn asked(&self) -> usize {
+        *self.asked.lock().unwrap()
+    }
+}
+
+type Client = Outgoing<reqwest::Client>;
+
+async fn send(client: &Client, host: &str, port: u16) -> Result<u16, OutgoingError<reqwest::Error>> {
+    let request = reqwest::Client::new().get(format!("http://{host}:{port}/")).build().unwrap();
+    client.clone().oneshot(request).await.map(|response| response.status().as_u16())
+}
+
+async fn get(client: &Client, server: &Told) -> Result<u16, OutgoingError<reqwest::Error>> {
+    send(client, "127.0.0.1", server.address.port()).await
+}
+
+fn clock() -> ManualClock {
+    // Fri, 15 Jan 2027 08:00:00 GMT
+    ManualClock::new(Timestamp::from_millis(1_800_000_000_000))
+}
+
+fn obedient(clock: &ManualClock) -> OutgoingLayer {
+    OutgoingLayer::obedient().sleeper(clock.clone())
+}
+
+/// Two a minute.
+fn limited(clock: &ManualClock) -> OutgoingLayer {
+    let store = MemoryStore::builder().clock(clock.clone()).build();
+    let quota = Quota::fixed_window(2, minutes(1)).unwrap();
+    let limiter = Limiter::builder().store(store).sleeper(clock.clone()).limit("calls", quota).build().unwrap();
+    OutgoingLayer::new(&limiter, "calls").sleeper(clock.clone())
+}
+
+/// Comes back when somebody waits on the clock.
+async fn until_it_waits(clock: &ManualClock) {
+    let waits = async {
+        while clock.sleepers() == 0 {
+            yield_now().await;
+        }
+    };
+    tokio::time::timeout(seconds(30), waits).await.expect("nobody waits");
+}
+
+/// How long the next request would have to wait, which is not sent.
+async fn held_off(client: &Client, server: &Told) -> Duration {
+    let asked = server.asked();
+    let error = get(client, server).await.unwrap_err();
+    assert_eq!(server.asked(), asked, "it was sent");
+    assert!(matches!(error, OutgoingError::HeldOff(_)), "{error:?}");
+    error.retry_after().unwrap()
+}
+
+#[tokio::test]
+async fn beyond_its_own_limit_a_request_fails_before_it_is_sent() {
+    let (clock, server) = (clock(), Told::start(&[]).await);
+    let client = limited(&clock).layer(reqwest::Client::new());
+    for _ in 0..2 {
+        assert_eq!(get(&client, &server).await.unwrap(), 200);
+    }
+    let error = get(&client, &server).await.unwrap_err();
+    assert!(matches!(error, OutgoingError::Limited(_)), "{error:?}");
+    assert_eq!((error.retry_after(), server.asked()), (Some(minutes(1)), 2));
+    // Another host has its own.
+    assert_eq!(send(&client, "localhost", server.address.port()).await.unwrap(), 200);
+}
+
+#[tokio::test]
+async fn or_it_waits_for_its_turn_if_that_comes_in_time() {
+    let (clock, server) = (clock(), Told::start(&[]).await);
+    let client = limited(&clock).within(minutes(2)).layer(reqwest::Client::new());
+    for _ in 0..2 {
+        assert_eq!(get(&client, &server).await.unwrap(), 200);
+    }
+    let third = tokio::spawn({
+        let (client, server) = (client.clone(), server.clone());
+        async move { get(&client, &server).await }
+    });
+    until_it_waits(&clock).await;
+    assert_eq!(server.asked(), 2);
+    clock.advance(minutes(1));
+    assert_eq!((third.await.unwrap().unwrap(), server.asked()), (200, 3));
+}
+
+#[tokio::test]
+async fn retry_after_in_seconds_holds_off_the_next() {
+    let (clock, server) = (clock(), Told::start(&[(429, &[("retry-after", "30")])]).await);
+    let client = obedient(&clock).layer(reqwest::Client::new());
+    assert_eq!(get(&client, &server).await.unwrap(), 429);
+    assert_eq!(held_off(&client, &server).await, seconds(30));
+    clock.advance(seconds(29));
+    assert_eq!(held_off(&client, &server).await, seconds(1));
+    clock.advance(seconds(1));
+    assert_eq!(get(&client, &server).await.unwrap(), 200);
+}
+
+#[tokio::test]
+async fn retry_after_as_a_date_holds_off_until_then() {
+    let says = [
+        (503, &[("retry-after", "Fri, 15 Jan 2027 08:02:00 GMT")][..]),
+        (503, &[("retry-after", "Fri, 15 Jan 2027 07:00:00 GMT")]),
+    ];
+    let (clock, server) = (clock(), Told::start(&says).await);
+    let client = obedient(&clock).layer(reqwest::Client::new());
+    assert_eq!(get(&client, &server).await.unwrap(), 503);
+    assert_eq!(held_off(&client, &server).await, minutes(2));
+    clock.advance(minutes(2));
+    // The second date has passed: nothing to wait for.
+    assert_eq!(get(&client, &server).await.unwrap(), 503);
+    assert_eq!(get(&client, &server).await.unwrap(), 200);
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_say_until_when_is_left_alone_for_a_while() {
+    for (status, is_left_alone) in [(503, true), (429, true), (500, false), (200, false)] {
+        let (clock, server) = (clock(), Told::start(&[(status, &[])]).await);
+        let client = obedient(&clock).back_off(seconds(5)).layer(reqwest::Client::new());
+        assert_eq!(get(&client, &server).await.unwrap(), status);
+        match is_left_alone {
+            true => assert_eq!(held_off(&client, &server).await, seconds(5)),
+            false => assert_eq!(get(&client, &server).await.unwrap(), 200),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_rate_limit_of_which_nothing_remains_holds_off_even_after_a_success() {
+    let cases: [(Headers, Option<u64>); 6] = [
+        (&[("ratelimit", r#""api";r=0;t=30"#)], Some(30)),
+        (&[("ratelimit", r#""api";r=1;t=30"#)], None),
+        (&[("ratelimit", r#""burst";r=0;t=2, "daily";r=0;t=90, "other";r=5;t=900"#)], Some(90)),
+        (&[("ratelimit", r#""burst";r=0;t=2"#), ("ratelimit", r#""daily";r=0;t=7"#)], Some(7)),
+        (&[("ratelimit", "not; a = list")], None),
+        (&[("ratelimit", r#""api";r=0;t=-5"#)], None),
+    ];
+    for (headers, wait) in cases {
+        let (clock, server) = (clock(), Told::start(&[(200, headers)]).await);
+        let client = obedient(&clock).layer(reqwest::Client::new());
+        assert_eq!(get(&client, &server).await.unwrap(), 200);
+        match wait {
+            Some(wait) => assert_eq!(held_off(&client, &server).await, seconds(wait), "{headers:?}"),
+            None => assert_eq!(get(&client, &server).await.unwrap(), 200, "{headers:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn one_that_may_wait_is_sent_when_the_server_lets_it() {
+    let (clock, server) = (clock(), Told::start(&[(429, &[("retry-after", "30")])]).await);
+    let client = obedient(&clock).within(seconds(30)).layer(reqwest::Client::new());
+    assert_eq!(get(&client, &server).await.unwrap(), 429);
+    let next = tokio::spawn({
+        let (client, server) = (client.clone(), server.clone());
+        async move { get(&client, &server).await }
+    });
+    until_it_waits(&clock).await;
+    assert_eq!(server.asked(), 1);
+    clock.advance(seconds(30));
+    assert_eq!((next.await.unwrap().unwrap(), server.asked()), (200, 2));
+}
+
+#[tokio::test]
+async fn what_one_host_says_is_not_for_another() {
+    let (clock, server) = (clock(), Told::start(&[(429, &[("retry-after", "30")])]).await);
+    let client = obedient(&clock).layer(reqwest::Client::new());
+    assert_eq!(get(&client, &server).await.unwrap(), 429);
+    assert_eq!(send(&client, "localhost", server.address.port()).await.unwrap(), 200);
+    assert_eq!(held_off(&client, &server).await, seconds(30));
+}
+
+#[tokio::test]
+async fn any_tower_service_of_http_requests_will_do() {
+    let clock = clock();
+    let service = tower::service_fn(async |request: axum::http::Request<()>| {
+        let status = if request.uri().path() == "/busy" { 503 } else { 200 };
+        Ok::<_, std::io::Error>(axum::http::Response::builder().status(status).body(()).unwrap())
+    });
+    let client = obedient(&clock).layer(service);
+    let ask = |uri: &str| client.clone().oneshot(axum::http::Request::get(uri).body(()).unwrap());
+    assert_eq!(ask("http://one.test/busy").await.unwrap().status(), 503);
+    // Whoever one is to the host, and however it is written.
+    assert_eq!(ask("http://me@ONE.test/").await.unwrap_err().retry_after(), Some(seconds(1)));
+    assert_eq!(ask("http://two.test/").await.unwrap().status(), 200);
+}

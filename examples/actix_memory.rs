@@ -1,0 +1,18 @@
+//! actix-web with a limit in this process's memory: `cargo run -p tidegate-examples --example actix_memory`
+
+use std::error::Error;
+
+use actix_web::{App, HttpServer, rt, web};
+use tidegate::http::Gate;
+use tidegate::{Quota, seconds};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    // Three at once for each client, and then one every ten seconds. All workers share it.
+    let gate = Gate::new(Quota::token_bucket(1, seconds(10))?.capacity(3)?);
+    let app = move || App::new().wrap(gate.clone()).route("/", web::get().to(async || "Hello!\n"));
+
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:3000".to_owned());
+    let server = HttpServer::new(app).bind(address)?;
+    println!("Try: curl -i http://{}/", server.addrs()[0]);
+    Ok(rt::System::new().block_on(server.run())?)
+}

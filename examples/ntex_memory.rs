@@ -1,0 +1,23 @@
+//! ntex with a limit in this process's memory: `cargo run -p tidegate-examples --example ntex_memory`
+
+use std::error::Error;
+use std::net::TcpListener;
+
+use ntex::web::{self, App, HttpResponse, HttpServer};
+use tidegate::http::Gate;
+use tidegate::{Quota, seconds};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    // Three at once for each client, and then one every ten seconds. All workers share it.
+    let gate = Gate::new(Quota::token_bucket(1, seconds(10))?.capacity(3)?);
+    let app = async move || {
+        App::new().middleware(gate.clone()).route("/", web::get().to(async || HttpResponse::Ok().body("Hello!\n")))
+    };
+
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:3000".to_owned());
+    let listener = TcpListener::bind(address)?;
+    println!("Try: curl -i http://{}/", listener.local_addr()?);
+    ntex::rt::System::new("example", ntex::rt::DefaultRuntime)
+        .block_on(async move { HttpServer::new(app).listen(listener)?.run().await })?;
+    Ok(())
+}

@@ -1,0 +1,21 @@
+//! poem with a limit in this process's memory: `cargo run -p tidegate-examples --example poem_memory`
+
+use std::error::Error;
+
+use poem::endpoint::make_sync;
+use poem::listener::TcpAcceptor;
+use poem::{EndpointExt, Route, Server};
+use tidegate::http::Gate;
+use tidegate::{Quota, seconds};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    // Three at once for each client, and then one every ten seconds.
+    let gate = Gate::new(Quota::token_bucket(1, seconds(10))?.capacity(3)?);
+    let app = Route::new().at("/", make_sync(|_| "Hello!\n")).with(gate);
+
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:3000".to_owned());
+    let listener = tokio::net::TcpListener::bind(address).await?;
+    println!("Try: curl -i http://{}/", listener.local_addr()?);
+    Ok(Server::new_with_acceptor(TcpAcceptor::from_tokio(listener)?).run(app).await?)
+}
