@@ -56,7 +56,7 @@ pub(crate) fn serve() {
             let (stream, peer) = listener.accept().await.expect("a connection");
             stream.set_nodelay(true).expect("a socket");
             let router = router.clone();
-            tokio::spawn(async move { router.accept(stream, Some(peer.ip())).await });
+            tokio::spawn(async move { drop(router.accept(stream, Some(peer.ip())).await) });
         }
     });
 }

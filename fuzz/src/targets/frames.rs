@@ -85,7 +85,7 @@ fn handled(data: &[u8], step: usize) -> Vec<String> {
                 }
             }
         };
-        tokio::join!(router.serve_tungstenite(socket, (), None), sending, reading);
+        tokio::join!(router.serve(socket, (), None), sending, reading);
         // Events that were received are worked on to their end, also when nobody waits for that any more.
         for _ in 0..100 {
             tokio::task::yield_now().await;

@@ -139,7 +139,7 @@ impl<D: Data> RouterBuilder<D> {
         self
     }
 
-    /// How many calls of one connection are worked on at once: 64 unless said otherwise.
+    /// How many calls of one connection are worked on at once, at least 1: 64 unless said otherwise.
     #[must_use]
     pub fn max_calls(mut self, calls: u32) -> Self {
         self.settings.max_calls = calls;
@@ -163,10 +163,10 @@ impl<D: Data> RouterBuilder<D> {
 
     /// How many messages and bytes may wait to be sent to a client: 256 and 1 MiB unless said otherwise. A client for
     /// which more would wait is disconnected. When half of it is full, nothing is read from the client, no event is begun
-    /// with, and no progress is sent; the other half is for the answers to calls that are worked on.
+    /// with, and no progress is sent; the other half is for what is published and for what handlers send.
     #[must_use]
     pub fn outgoing(mut self, messages: usize, bytes: usize) -> Self {
-        self.settings.outgoing = Bounds { messages, bytes };
+        self.settings.outgoing = Bounds { messages: messages.max(1), bytes };
         self
     }
 
@@ -245,7 +245,8 @@ impl<D: Data> RouterBuilder<D> {
         self
     }
 
-    /// Runs when a connection has ended, however it did.
+    /// Runs when a connection has ended, however it did. Not when the future that serves it is dropped, as at the end of a
+    /// runtime.
     #[must_use]
     pub fn on_close<F, Fut>(mut self, hook: F) -> Self
     where
@@ -263,8 +264,8 @@ impl<D: Data> RouterBuilder<D> {
         self
     }
 
-    /// Is told once of each message of which there was too much, before anything is sent about it. Nothing waits for it, and
-    /// a panic in it is contained.
+    /// Is told once of each message of which there was too much, before anything is sent about it. It is called in passing: what
+    /// takes time belongs into a task of its own. A panic in it is contained.
     #[must_use]
     pub fn on_limit_exceeded(mut self, hook: impl Fn(&Exceeded) + Send + Sync + 'static) -> Self {
         self.hooks.on_limit_exceeded = Some(Arc::new(hook));

@@ -119,9 +119,9 @@ impl<D> Connection<D> {
         self.push(self.write(M::TYPE, None, message)?)
     }
 
-    /// Subscribes to a topic, and says whether that is new.
+    /// Subscribes to a topic, of 256 bytes at most, and says whether that is new.
     pub fn subscribe(&self, topic: &str) -> Result<bool, Error> {
-        match &*lock(&self.inner.subscriptions) {
+        match &mut *lock(&self.inner.subscriptions) {
             Some(subscriptions) => subscriptions.add(topic),
             None => Err(gone(Refused::Closed)),
         }
@@ -129,8 +129,8 @@ impl<D> Connection<D> {
 
     /// Unsubscribes from a topic, and says whether it was subscribed.
     pub fn unsubscribe(&self, topic: &str) -> bool {
-        let subscriptions = lock(&self.inner.subscriptions);
-        subscriptions.as_ref().is_some_and(|subscriptions| subscriptions.remove(topic))
+        let mut subscriptions = lock(&self.inner.subscriptions);
+        subscriptions.as_mut().is_some_and(|subscriptions| subscriptions.remove(topic))
     }
 
     /// Sends a message to all who are subscribed to a topic in this process but this connection, and says to how many.
@@ -139,8 +139,8 @@ impl<D> Connection<D> {
         Ok(self.inner.topics.publish(topic, &message, Some(&self.inner.id)))
     }
 
-    /// Closes the connection, after what waits to be sent. The first code counts. A reason is cut to the 123 bytes that
-    /// there is room for.
+    /// Closes the connection, after what waits to be sent. The first code counts; one that may not be sent is sent as 1011. A
+    /// reason is cut to the 123 bytes that there is room for.
     pub fn close(&self, code: u16, reason: &str) {
         let mut closing = lock(&self.inner.closing);
         closing.get_or_insert_with(|| (code, reason.to_owned()));
@@ -166,9 +166,8 @@ impl<D> Connection<D> {
         }
     }
 
-    /// Sends nothing any more but what is there, and gets nothing that is published.
-    pub(super) fn end(&self) {
-        self.inner.queue.close();
+    /// Gets nothing any more that is published.
+    pub(super) fn leave_topics(&self) {
         drop(lock(&self.inner.subscriptions).take());
     }
 
@@ -185,10 +184,13 @@ impl<D> Connection<D> {
         self.inner.queue.push(message).map_err(gone)
     }
 
+    pub(super) fn write_error(&self, correlation_id: Option<&str>, error: &Error) -> Bytes {
+        wire::write_error(correlation_id, error, self.inner.clock.now()).into()
+    }
+
     pub(super) fn send_error(&self, correlation_id: Option<&str>, error: &Error) {
-        let message = wire::write_error(correlation_id, error, self.inner.clock.now());
         // Nobody is left to be told that nobody is there.
-        let _ = self.push(message.into());
+        let _ = self.push(self.write_error(correlation_id, error));
     }
 }
 

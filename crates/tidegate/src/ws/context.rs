@@ -9,7 +9,7 @@ use tidegate_core::Timestamp;
 
 use super::connection::gone;
 use super::lock::lock;
-use super::{Connection, Error, wire};
+use super::{Answer, Connection, Error, Message, wire};
 use crate::enforce::Outcome;
 
 /// What a handler has beside its message. Dereferences to the [`Connection`].
@@ -35,6 +35,12 @@ impl<D> Context<D> {
     /// When the message was received.
     pub fn received(&self) -> Timestamp {
         self.received
+    }
+
+    /// An answer of middleware's own, in place of the handler's: from a cache, for instance. Nothing for an event.
+    pub fn answer<M: Message + Serialize>(&self, reply: &M) -> Result<Answer, Error> {
+        let Some(call) = &self.call else { return Ok(Answer::NONE) };
+        Ok(Answer { reply: Some(self.connection.write(M::TYPE, Some(&call.correlation_id), reply)?) })
     }
 
     /// What the limits said of the message: how much is left, for instance. None when nothing limits it.
@@ -84,7 +90,7 @@ impl<D> CallContext<D> {
     pub fn progress(&self, progress: &impl Serialize) -> Result<bool, Error> {
         let message = self.connection.write(wire::PROGRESS, Some(self.correlation_id()), progress)?;
         let answered = lock(&self.call.answered);
-        if *answered { Ok(false) } else { self.connection.queue().offer(message).map_err(gone) }
+        if *answered { Ok(false) } else { self.connection.queue().offer(message, || ()).map_err(gone) }
     }
 }
 
@@ -101,6 +107,12 @@ impl<D> Deref for CallContext<D> {
 
     fn deref(&self) -> &Context<D> {
         &self.context
+    }
+}
+
+impl<D> Clone for CallContext<D> {
+    fn clone(&self) -> Self {
+        CallContext { context: self.context.clone(), call: Arc::clone(&self.call) }
     }
 }
 

@@ -74,6 +74,11 @@ pub enum OnExceeded {
     Custom,
 }
 
+impl OnExceeded {
+    /// The connection is closed with 1013: try again later.
+    pub const CLOSE: OnExceeded = OnExceeded::Close(close::TRY_AGAIN_LATER);
+}
+
 /// The close codes that this crate uses.
 pub mod close {
     /// The program ends, or the server goes away.

@@ -1,5 +1,6 @@
 //! What is done with a message, whatever its type.
 
+use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -13,6 +14,11 @@ use super::{Call, CallContext, Context, Data, Error, Message};
 #[derive(Debug)]
 pub struct Answer {
     pub(super) reply: Option<Bytes>,
+}
+
+impl Answer {
+    /// Nothing: what events end with. A call that ends so is answered as INTERNAL; see [`Context::answer`].
+    pub const NONE: Answer = Answer { reply: None };
 }
 
 /// What a handler of events may end with: nothing, or an error for the client.
@@ -76,6 +82,13 @@ impl<D> Next<D> {
     }
 }
 
+impl<D> fmt::Debug for Next<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let left = self.wraps.len().saturating_sub(self.done);
+        f.debug_struct("Next").field("middleware", &left).finish_non_exhaustive()
+    }
+}
+
 /// What is done with messages of one type.
 pub(super) struct Handler<D> {
     pub(super) message_type: &'static str,
@@ -95,7 +108,7 @@ impl<D: Data> Handler<D> {
     {
         Self::new::<M, _>(false, handler, |handler, context, message| {
             let handled = handler(context, message);
-            Box::pin(async { handled.await.into_result().map(|()| Answer { reply: None }) })
+            Box::pin(async { handled.await.into_result().map(|()| Answer::NONE) })
         })
     }
 
@@ -110,11 +123,7 @@ impl<D: Data> Handler<D> {
                 return Box::pin(async { Err(Error::internal()) });
             };
             let handled = handler(call, message);
-            Box::pin(async move {
-                let reply = handled.await?;
-                let id = context.call.as_ref().map(|call| &*call.correlation_id);
-                Ok(Answer { reply: Some(context.connection.write(M::Reply::TYPE, id, &reply)?) })
-            })
+            Box::pin(async move { context.answer(&handled.await?) })
         })
     }
 

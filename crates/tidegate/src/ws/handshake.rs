@@ -1,7 +1,9 @@
 //! Who opens a connection.
 
 use std::net::IpAddr;
+use std::panic::AssertUnwindSafe;
 
+use futures_util::FutureExt;
 use http::{HeaderMap, Request, Uri};
 
 use super::{Code, Data, Error, Router};
@@ -49,10 +51,12 @@ impl<D: Data> Router<D> {
     ) -> Result<(D, Option<Client>), Error> {
         let inner = self.inner();
         let client = peer.map(|peer| inner.client_address.find(peer, request.headers()));
-        let authenticated = (inner.authenticate)(Handshake { request, client });
+        let authenticated = async { (inner.authenticate)(Handshake { request, client }).await };
+        let authenticated = AssertUnwindSafe(authenticated).catch_unwind();
         let late = tokio::time::sleep(inner.settings.handshake_timeout);
         let too_late = || Err(Error::new(Code::DeadlineExceeded, "Authentication took too long"));
-        let data = before(late, authenticated).await.unwrap_or_else(too_late)?;
+        let panicked = |_| Err(Error::internal());
+        let data = before(late, authenticated).await.map_or_else(too_late, |known| known.unwrap_or_else(panicked))?;
         Ok((data, client))
     }
 }

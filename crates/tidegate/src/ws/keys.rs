@@ -29,14 +29,18 @@ impl<D> KeyOf<D> {
         KeyOf { find: Arc::new(find), is_connection: false }
     }
 
-    /// The key, or what stands in for it.
-    pub(super) fn find(&self, ingress: &Ingress<'_, D>) -> Option<Key<'static>> {
-        (self.find)(ingress).or_else(|| ingress.client().map(|client| client.key().set_apart()))
+    /// The key, or what stands in for it, and whether it ends with the connection.
+    pub(super) fn find(&self, ingress: &Ingress<'_, D>) -> Option<(Key<'static>, bool)> {
+        match (self.find)(ingress) {
+            Some(key) => Some((key, self.is_connection)),
+            None => Some((stand_in(ingress)?, false)),
+        }
     }
+}
 
-    pub(super) fn is_connection(&self) -> bool {
-        self.is_connection
-    }
+/// What stands in for a key: the address of the client, as nobody else can be called.
+fn stand_in<D>(ingress: &Ingress<'_, D>) -> Option<Key<'static>> {
+    ingress.client().map(|client| client.key().set_apart())
 }
 
 /// Each user and each type of message on its own: what messages are counted under unless said otherwise.
@@ -46,10 +50,7 @@ pub fn user_and_type<D: Data>() -> KeyOf<D> {
 
 /// Each user, as [`Data::user`] says; who is not known, by the address of the client.
 pub fn user<D: Data>() -> KeyOf<D> {
-    KeyOf::new(|ingress: &Ingress<'_, D>| {
-        let stand_in = || ingress.client().map(|client| client.key().set_apart());
-        ingress.data().user().or_else(stand_in)
-    })
+    KeyOf::new(|ingress: &Ingress<'_, D>| ingress.data().user().or_else(|| stand_in(ingress)))
 }
 
 /// Each connection. The limit forgets it when the connection closes. Whoever can open many connections has many budgets:

@@ -42,8 +42,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A router is served by [`Router::accept`] on any connection, with tokio-tungstenite, and, with the feature `axum`, by
-//! `ws::route` on axum's.
+//! A router is served by [`Router::accept`] on any connection, with tokio-tungstenite; by [`Router::upgrade`] from a request to
+//! hyper; and, with the feature `axum`, by `ws::route` as a route of axum's.
 //!
 //! # What a message goes through
 //!

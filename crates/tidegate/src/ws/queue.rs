@@ -1,6 +1,7 @@
 //! What waits to be sent to a client.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::{Mutex, MutexGuard};
 
 use bytes::Bytes;
@@ -42,6 +43,17 @@ enum State {
     Closed,
     /// The client does not read: what was there is gone.
     Overflown,
+}
+
+impl Waiting {
+    fn put(&mut self, message: Bytes) {
+        self.bytes = self.bytes.saturating_add(message.len());
+        self.messages.push_back(message);
+    }
+
+    fn is_pressed(&self, bounds: Bounds) -> bool {
+        self.messages.len() > bounds.messages / 2 || self.bytes > bounds.bytes / 2
+    }
 }
 
 /// A message could not be put in.
@@ -88,10 +100,10 @@ impl Queue {
         let pushed = if waiting.messages.len() >= self.bounds.messages || is_too_much {
             *waiting = Waiting { state: State::Overflown, ..Waiting::default() };
             self.overflown.notify_one();
+            self.eased.notify_waiters();
             Err(Refused::Overflown)
         } else {
-            waiting.bytes = bytes;
-            waiting.messages.push_back(message);
+            waiting.put(message);
             Ok(())
         };
         drop(waiting);
@@ -99,21 +111,52 @@ impl Queue {
         pushed
     }
 
-    /// Puts a message in that may be dropped, unless the client is behind already.
-    pub(super) fn offer(&self, message: Bytes) -> Result<bool, Refused> {
-        if self.is_pressed() { Ok(false) } else { self.push(message).map(|()| true) }
+    /// Puts a message in, unless the client is behind already, and says whether it did. `first` is done right before that.
+    pub(super) fn offer(&self, message: Bytes, first: impl FnOnce()) -> Result<bool, Refused> {
+        let mut waiting = self.lock();
+        match waiting.state {
+            State::Open if waiting.is_pressed(self.bounds) => return Ok(false),
+            State::Open => {}
+            State::Closed => return Err(Refused::Closed),
+            State::Overflown => return Err(Refused::Overflown),
+        }
+        first();
+        waiting.put(message);
+        drop(waiting);
+        self.filled.notify_one();
+        Ok(true)
     }
 
-    /// Whether more than half of it is full: time to stop asking for more work.
-    pub(super) fn is_pressed(&self) -> bool {
+    /// Puts a message in as soon as the client is not behind: for answers that come when they come, and many at once.
+    pub(super) async fn deliver(&self, message: Bytes, first: impl FnOnce()) {
+        let mut first = Some(first);
+        loop {
+            let mut eased = pin!(self.eased.notified());
+            // Waited for before it is looked at, so that nothing slips through in between.
+            eased.as_mut().enable();
+            match self.offer(message.clone(), || first.take().into_iter().for_each(|first| first())) {
+                Ok(false) => eased.await,
+                // Nobody is left to be told that nobody is there.
+                Ok(true) | Err(_) => return,
+            }
+        }
+    }
+
+    /// Whether more than half of it is full: time to stop asking for more work. Not when nothing is sent any more.
+    fn is_pressed(&self) -> bool {
         let waiting = self.lock();
-        waiting.messages.len() > self.bounds.messages / 2 || waiting.bytes > self.bounds.bytes / 2
+        waiting.state == State::Open && waiting.is_pressed(self.bounds)
     }
 
-    /// Ends when no more than half of it is full.
+    /// Ends when no more than half of it is full, or nothing is sent any more.
     pub(super) async fn eased(&self) {
-        while self.is_pressed() {
-            self.eased.notified().await;
+        loop {
+            let mut eased = pin!(self.eased.notified());
+            eased.as_mut().enable();
+            if !self.is_pressed() {
+                return;
+            }
+            eased.await;
         }
     }
 
@@ -127,13 +170,25 @@ impl Queue {
         self.lock().state == State::Open
     }
 
-    /// Nothing goes in from now on.
+    /// Nothing goes in from now on. What is there is still sent.
     pub(super) fn close(&self) {
         let mut waiting = self.lock();
         if waiting.state == State::Open {
             waiting.state = State::Closed;
         }
         drop(waiting);
+        self.filled.notify_one();
+        self.eased.notify_waiters();
+    }
+
+    /// Nothing goes in from now on, and what is there is sent to nobody.
+    pub(super) fn abandon(&self) {
+        self.close();
+        *self.lock() = Waiting { state: State::Closed, ..Waiting::default() };
+    }
+
+    /// Has what the socket itself has to say sent as well.
+    pub(super) fn nudge(&self) {
         self.filled.notify_one();
     }
 
@@ -151,7 +206,7 @@ impl Queue {
             },
         };
         drop(waiting);
-        self.eased.notify_one();
+        self.eased.notify_waiters();
         next
     }
 
@@ -214,13 +269,16 @@ mod tests {
     #[test]
     fn what_may_be_dropped_takes_half_the_room_at_most() {
         let queue = queue(4, 100);
-        let taken: Vec<_> = (0..5).map(|_| queue.offer(message(1)).unwrap()).collect();
+        let taken: Vec<_> = (0..5).map(|_| queue.offer(message(1), || ()).unwrap()).collect();
         assert_eq!(taken, [true, true, true, false, false]);
         queue.push(message(1)).unwrap();
         assert!(queue.is_pressed());
+        assert_eq!(queue.offer(message(90), || panic!("not put in")), Ok(false), "however long it is");
         queue.pop();
         queue.pop();
         assert!(!queue.is_pressed());
-        assert_eq!(queue.offer(message(1)), Ok(true));
+        assert_eq!(queue.offer(message(1), || ()), Ok(true));
+        queue.close();
+        assert!(!queue.is_pressed(), "nobody waits for a queue that nobody empties");
     }
 }

@@ -105,8 +105,7 @@ impl<D: Data> RateLimit<D> {
             }
         };
         let cost = self.cost.as_ref().map_or(1, |cost| cost(ingress));
-        let Some(caller) = self.caller(ingress) else { return Some((enforcer.without_key(), cost)) };
-        self.note(enforcer, &caller, used);
+        let Some(caller) = self.caller(enforcer, ingress, used) else { return Some((enforcer.without_key(), cost)) };
         let outcome = match enforcer.ask_now(&caller, cost, Step::Take) {
             Some(outcome) => outcome,
             None => enforcer.ask(&caller, cost, Step::Take).await,
@@ -114,30 +113,23 @@ impl<D: Data> RateLimit<D> {
         Some((outcome, cost))
     }
 
-    fn caller(&self, ingress: &Ingress<'_, D>) -> Option<Caller<'static>> {
-        let caller = match &*self.keys {
-            [key] => Caller::new(key.find(ingress)?),
-            keys => Caller::each(keys.iter().map(|key| key.find(ingress)).collect::<Option<Vec<_>>>()?),
-        };
+    /// Who sends a message. Keys that end with the connection are noted.
+    fn caller(&self, enforcer: &Enforcer, ingress: &Ingress<'_, D>, used: &mut Used) -> Option<Caller<'static>> {
+        let mut keys = Vec::with_capacity(self.keys.len());
+        for (place, key_of) in self.keys.iter().enumerate() {
+            let (key, is_connection) = key_of.find(ingress)?;
+            if is_connection {
+                // One key that is the same for all limits is known to each of them.
+                let places = if self.keys.len() == 1 { 0..enforcer.len() } else { place..place + 1 };
+                places.for_each(|place| used.note(enforcer, place, &key));
+            }
+            keys.push(key);
+        }
+        let caller = if keys.len() == 1 { Caller::new(keys.remove(0)) } else { Caller::each(keys) };
         Some(match ingress.client() {
             Some(client) => caller.with_address(client.address()),
             None => caller,
         })
-    }
-
-    /// Notes the keys that end with the connection.
-    fn note(&self, enforcer: &Enforcer, caller: &Caller<'static>, used: &mut Used) {
-        for (place, key) in self
-            .keys
-            .iter()
-            .enumerate()
-            .filter(|(_, key)| key.is_connection())
-            .map(|(place, _)| (place, caller.key(place).expect("one for each")))
-        {
-            // One key that is the same for all limits is known to each of them.
-            let places = if self.keys.len() == 1 { 0..enforcer.len() } else { place..place + 1 };
-            places.for_each(|place| used.note(enforcer, place, key));
-        }
     }
 }
 

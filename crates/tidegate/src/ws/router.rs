@@ -98,7 +98,8 @@ pub(super) struct Entered<D: Data> {
 
 impl<D: Data> Drop for Entered<D> {
     fn drop(&mut self) {
-        self.connection.end();
+        self.connection.leave_topics();
+        self.connection.queue().abandon();
         self.router.lock().remove(self.connection.id());
     }
 }

@@ -9,6 +9,9 @@ use super::lock::lock;
 use super::queue::Queue;
 use super::{Code, ConnectionId, Error};
 
+/// The longest name of a topic. Names come from clients more often than not.
+const LONGEST: usize = 256;
+
 /// The queues of those who are subscribed to a topic.
 type Subscribers = HashMap<ConnectionId, Arc<Queue>>;
 
@@ -22,7 +25,10 @@ impl Topics {
     pub(super) fn publish(&self, topic: &str, message: &Bytes, except: Option<&ConnectionId>) -> usize {
         let topics = self.lock();
         let subscribers = topics.get(topic).into_iter().flatten().filter(|(id, _)| Some(*id) != except);
-        subscribers.filter(|(_, queue)| queue.push(message.clone()).is_ok()).count()
+        let queues: Vec<_> = subscribers.map(|(_, queue)| Arc::clone(queue)).collect();
+        // A large topic holds up nobody but its own.
+        drop(topics);
+        queues.iter().filter(|queue| queue.push(message.clone()).is_ok()).count()
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Subscribers>> {
@@ -36,59 +42,57 @@ pub(super) struct Subscriptions {
     connection: ConnectionId,
     queue: Arc<Queue>,
     most: usize,
-    names: Mutex<HashSet<Arc<str>>>,
+    names: HashSet<Arc<str>>,
 }
 
 impl Subscriptions {
     pub(super) fn new(topics: Arc<Topics>, connection: ConnectionId, queue: Arc<Queue>, most: usize) -> Self {
-        Subscriptions { topics, connection, queue, most, names: Mutex::default() }
+        Subscriptions { topics, connection, queue, most, names: HashSet::new() }
     }
 
     /// Subscribes, and says whether that is new.
-    pub(super) fn add(&self, topic: &str) -> Result<bool, Error> {
-        let mut names = self.names();
-        if names.contains(topic) {
+    pub(super) fn add(&mut self, topic: &str) -> Result<bool, Error> {
+        if self.names.contains(topic) {
             return Ok(false);
         }
-        if names.len() >= self.most {
+        if topic.len() > LONGEST {
+            return Err(Error::invalid(format!("A topic has {LONGEST} bytes at most")));
+        }
+        if self.names.len() >= self.most {
             return Err(Error::new(Code::FailedPrecondition, "Too many topics").with_detail("limit", self.most));
         }
         let name: Arc<str> = topic.into();
-        names.insert(Arc::clone(&name));
+        self.names.insert(Arc::clone(&name));
         let queue = Arc::clone(&self.queue);
         self.topics.lock().entry(name).or_default().insert(self.connection.clone(), queue);
         Ok(true)
     }
 
     /// Unsubscribes, and says whether it was subscribed.
-    pub(super) fn remove(&self, topic: &str) -> bool {
-        let was_there = self.names().remove(topic);
+    pub(super) fn remove(&mut self, topic: &str) -> bool {
+        let was_there = self.names.remove(topic);
         if was_there {
-            self.leave(&mut self.topics.lock(), topic);
+            leave(&mut self.topics.lock(), &self.connection, topic);
         }
         was_there
-    }
-
-    fn leave(&self, topics: &mut HashMap<Arc<str>, Subscribers>, topic: &str) {
-        let Some(subscribers) = topics.get_mut(topic) else { return };
-        subscribers.remove(&self.connection);
-        // A topic without anybody costs nothing.
-        if subscribers.is_empty() {
-            topics.remove(topic);
-        }
-    }
-
-    fn names(&self) -> MutexGuard<'_, HashSet<Arc<str>>> {
-        lock(&self.names)
     }
 }
 
 impl Drop for Subscriptions {
     fn drop(&mut self) {
         let mut topics = self.topics.lock();
-        for topic in self.names().drain() {
-            self.leave(&mut topics, &topic);
+        for topic in self.names.drain() {
+            leave(&mut topics, &self.connection, &topic);
         }
+    }
+}
+
+fn leave(topics: &mut HashMap<Arc<str>, Subscribers>, connection: &ConnectionId, topic: &str) {
+    let Some(subscribers) = topics.get_mut(topic) else { return };
+    subscribers.remove(connection);
+    // A topic without anybody costs nothing.
+    if subscribers.is_empty() {
+        topics.remove(topic);
     }
 }
 
@@ -106,7 +110,7 @@ mod tests {
     #[test]
     fn all_who_are_subscribed_get_it_once() {
         let topics = Arc::new(Topics::default());
-        let ((a, of_a), (b, of_b)) = (subscriber(&topics, "a"), subscriber(&topics, "b"));
+        let ((a, mut of_a), (b, mut of_b)) = (subscriber(&topics, "a"), subscriber(&topics, "b"));
         assert_eq!((of_a.add("x"), of_a.add("x"), of_b.add("x")), (Ok(true), Ok(false), Ok(true)));
         let message = Bytes::from_static(b"hello");
         assert_eq!(topics.publish("x", &message, None), 2);
@@ -119,7 +123,7 @@ mod tests {
     #[test]
     fn who_does_not_read_is_let_go_and_the_others_get_it() {
         let topics = Arc::new(Topics::default());
-        let ((a, of_a), (b, of_b)) = (subscriber(&topics, "a"), subscriber(&topics, "b"));
+        let ((a, mut of_a), (b, mut of_b)) = (subscriber(&topics, "a"), subscriber(&topics, "b"));
         of_a.add("x").unwrap();
         of_b.add("x").unwrap();
         for number in 0..5 {
@@ -132,9 +136,10 @@ mod tests {
     #[test]
     fn nothing_is_left_of_who_has_gone() {
         let topics = Arc::new(Topics::default());
-        let (_, of_a) = subscriber(&topics, "a");
+        let (_, mut of_a) = subscriber(&topics, "a");
         of_a.add("x").unwrap();
         of_a.add("y").unwrap();
+        assert_eq!(of_a.add(&"x".repeat(LONGEST + 1)).unwrap_err().code(), Code::InvalidArgument);
         assert_eq!(of_a.add("z").unwrap_err().code(), Code::FailedPrecondition, "there is a bound");
         assert!(of_a.remove("x"));
         assert!(!of_a.remove("x"));

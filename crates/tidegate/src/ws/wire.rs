@@ -39,26 +39,36 @@ struct Envelope<'a> {
     #[serde(borrow, rename = "type")]
     message_type: Cow<'a, str>,
     #[serde(borrow)]
-    meta: Option<Meta<'a>>,
+    meta: Option<&'a RawValue>,
     #[serde(borrow)]
     payload: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Meta<'a> {
     #[serde(borrow)]
-    correlation_id: Option<Cow<'a, str>>,
+    correlation_id: Option<Text<'a>>,
     timeout_ms: Option<u64>,
+}
+
+/// Text that is borrowed where it can be, which serde does not do within an `Option` by itself.
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// Reads an object: serde would take an array of its fields as well.
+fn read_object<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
+    text.trim_ascii_start().starts_with('{').then(|| serde_json::from_str(text).ok())?
 }
 
 impl<'a> Head<'a> {
     /// Reads a message's head. What is wrong is said without a word of what was sent.
     pub(super) fn read(text: &'a str) -> Result<Self, Error> {
-        let envelope: Envelope<'a> =
-            serde_json::from_str(text).map_err(|_| Error::invalid("This is no message: {\"type\":\"...\", ...}"))?;
-        let Meta { correlation_id, timeout_ms } =
-            envelope.meta.unwrap_or(Meta { correlation_id: None, timeout_ms: None });
+        let no_message = || Error::invalid("This is no message: {\"type\":\"...\", ...}");
+        let envelope: Envelope<'a> = read_object(text).ok_or_else(no_message)?;
+        let meta = envelope.meta.map_or_else(|| Some(Meta::default()), |meta| read_object(meta.get()));
+        let Meta { correlation_id, timeout_ms } = meta.ok_or_else(no_message)?;
+        let correlation_id = correlation_id.map(|Text(id)| id);
         if correlation_id.as_ref().is_some_and(|id| id.is_empty() || id.len() > LONGEST_ID) {
             return Err(Error::invalid(format!("A correlation id has 1 to {LONGEST_ID} bytes")));
         }
@@ -127,7 +137,7 @@ mod tests {
         let head = Head::read(text).unwrap();
         assert_eq!(head.message_type, "SAY");
         assert!(matches!(head.message_type, Cow::Borrowed(_)), "nothing was copied");
-        assert_eq!(head.correlation_id.as_deref(), Some("7"));
+        assert!(matches!(head.correlation_id, Some(Cow::Borrowed("7"))));
         assert_eq!(head.timeout, Some(Duration::from_millis(250)));
         assert_eq!(head.payload, r#"{"a": [1, {"b": "\u0000"}]}"#);
         assert_eq!(Head::read(r#"{"type":"A"}"#).unwrap().payload, "null");
@@ -144,6 +154,8 @@ mod tests {
             "null",
             "[]",
             "{}",
+            r#"["A",null,{}]"#,
+            r#"{"type":"A","meta":["7",250]}"#,
             r#"{"type":1}"#,
             r#"{"type":"A","type":"B"}"#,
             r#"{"type":"A","meta":7}"#,

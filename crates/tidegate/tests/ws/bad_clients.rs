@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tidegate::ws::{Call, CallContext, Context, Exceeded, Kind, Message, OnExceeded, Router, close};
+use tidegate::{ManualClock, Timestamp};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message as Frame;
@@ -26,7 +27,11 @@ over_both!(
     one_that_is_read_past_has_a_bound_too,
     text_that_is_not_utf_8,
     frames_against_the_protocol,
+    a_message_whose_fragments_never_end,
+    a_message_of_single_letters_is_one_message,
     a_flood_of_pings,
+    a_flood_of_what_is_too_big,
+    nothing_is_left_of_events_that_wait_for_somebody_who_has_gone,
     a_flood_of_what_is_no_message,
     half_a_message,
 );
@@ -133,16 +138,16 @@ async fn who_does_not_read_is_disconnected_when_too_much_waits(over: Over) {
     let address = serve(over, &router).await;
     let _does_not_read = Raw::connect(address).await;
     let mut reads = Client::connect(address).await;
-    until(|| router.connections() == 2).await;
+    until(|| router.publish("all", &Say { text: String::new() }) == Ok(2)).await;
     // What the system itself takes in between is bounded too.
     let text = "x".repeat(60_000);
     let mut published = 0;
-    while router.connections() == 2 {
-        until(|| router.connections() == 1 || router.publish("all", &Say { text: text.clone() }) != Ok(0)).await;
-        assert_eq!(reads.next().await["payload"]["text"], text);
+    while router.publish("all", &Say { text: text.clone() }) == Ok(2) {
+        while reads.next().await["payload"]["text"] != text {}
         published += 1;
         assert!(published < 10_000, "there is no bound");
     }
+    until(|| router.connections() == 1).await;
     reads.send(say("still there")).await;
     while reads.next().await["payload"]["text"] != "still there" {}
 }
@@ -354,8 +359,75 @@ async fn frames_against_the_protocol(over: Over) {
     until(|| router.connections() == 0).await;
 }
 
+fn standing_still() -> ManualClock {
+    ManualClock::new(Timestamp::from_millis(1_700_000_000_000))
+}
+
+async fn a_flood_of_what_is_too_big(over: Over) {
+    let router = echo().clock(standing_still()).max_message(10).on_payload_exceeded(OnExceeded::Send).build();
+    let mut client = Raw::connect(serve(over, &router).await).await;
+    for number in 0..300 {
+        client.frame(FIN | if number % 2 == 0 { TEXT } else { 0x2 }, &[b'x'; 100]).await;
+    }
+    assert_eq!(client.closed().await, Some(1_008));
+}
+
+async fn a_message_whose_fragments_never_end(over: Over) {
+    let router = echo().max_message(1_000).build();
+    let mut client = Raw::connect(serve(over, &router).await).await;
+    client.frame(TEXT, b"{").await;
+    // Each of them is nothing, so no length ever is too much.
+    let empty = [0, 0x80, 0, 0, 0, 0].repeat(100_000);
+    let mut sent = 0;
+    while soon(client.0.write_all(&empty)).await.is_ok() {
+        sent += 1;
+        assert!(sent < 1_000, "it is read for ever");
+    }
+    until(|| router.connections() == 0).await;
+}
+
+async fn a_message_of_single_letters_is_one_message(over: Over) {
+    let router = echo().max_message(1_000).build();
+    let mut client = Raw::connect(serve(over, &router).await).await;
+    let message = say(&"x".repeat(900)).to_string();
+    for round in 0..20 {
+        for (index, letter) in message.bytes().enumerate() {
+            let last = if index + 1 == message.len() { FIN } else { 0 };
+            client.frame(last | if index == 0 { TEXT } else { CONTINUED }, &[letter]).await;
+        }
+        let (first, _) = client.read().await.unwrap_or_else(|| panic!("cut off in round {round}"));
+        assert_eq!(first, FIN | TEXT);
+    }
+}
+
+async fn nothing_is_left_of_events_that_wait_for_somebody_who_has_gone(over: Over) {
+    let (handled, sent) = (Counter::default(), Counter::default());
+    let (counts, sends) = (handled.clone(), sent.clone());
+    let router: Router<()> = Router::builder()
+        .outgoing(64, usize::MAX)
+        .close_timeout(Duration::from_millis(10))
+        .on(move |context: Context<()>, _: Say| {
+            // More than there is room for in between, so that the next ones wait for it.
+            while sends.get() < 100 && context.send(&Say { text: "x".repeat(60_000) }).is_ok() {
+                sends.count();
+            }
+            counts.count();
+            async {}
+        })
+        .build();
+    let mut client = Raw::connect(serve(over, &router).await).await;
+    let message = say("").to_string();
+    for _ in 0..10 {
+        client.frame(FIN | TEXT, message.as_bytes()).await;
+    }
+    until(|| handled.get() >= 1).await;
+    drop(client);
+    until(|| handled.get() == 10).await;
+    until(|| router.connections() == 0).await;
+}
+
 async fn a_flood_of_pings(over: Over) {
-    let router = echo().build();
+    let router = echo().clock(standing_still()).build();
     let mut client = Raw::connect(serve(over, &router).await).await;
     for _ in 0..300 {
         client.frame(PING, b"").await;
@@ -364,7 +436,7 @@ async fn a_flood_of_pings(over: Over) {
 }
 
 async fn a_flood_of_what_is_no_message(over: Over) {
-    let router = echo().build();
+    let router = echo().clock(standing_still()).build();
     let mut client = Raw::connect(serve(over, &router).await).await;
     for number in 0..300 {
         client.frame(FIN | if number % 2 == 0 { TEXT } else { 0x2 }, b"{").await;
@@ -378,10 +450,10 @@ async fn half_a_message(over: Over) {
     let mut client = Raw::connect(address).await;
     client.header(FIN | TEXT, 1_000).await;
     client.write(b"{\"type\":").await;
-    drop(client);
-    let mut client = Raw::connect(address).await;
-    client.frame(TEXT, b"{\"type\":").await;
-    drop(client);
+    let mut other = Raw::connect(address).await;
+    other.frame(TEXT, b"{\"type\":").await;
+    until(|| router.connections() == 2).await;
+    drop((client, other));
     until(|| router.connections() == 0).await;
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tidegate::ws::{CallContext, Code, Context, Error, Router, RouterBuilder};
+use tidegate::ws::{Call, CallContext, Code, Context, Error, Message, Router, RouterBuilder};
 use tokio::sync::Semaphore;
 
 use crate::support::{Add, Client, Counter, Over, Sum, over_both, serve, until};
@@ -18,6 +18,9 @@ over_both!(
     a_call_that_takes_too_long_is_dropped,
     the_client_may_give_it_less_time,
     an_id_is_used_once_at_a_time,
+    an_id_can_be_used_again_after_its_call_was_given_up,
+    many_large_answers_at_once_arrive,
+    middleware_may_answer,
     calls_end_with_their_connection,
 );
 
@@ -209,6 +212,85 @@ async fn an_id_is_used_once_at_a_time(over: Over) {
     assert_eq!(client.next().await["payload"], 2);
     client.call("1", "ADD", json!([2, 2])).await;
     assert_eq!(client.next().await["payload"], 4, "the id is free again");
+}
+
+async fn an_id_can_be_used_again_after_its_call_was_given_up(over: Over) {
+    let gate = Gate::new();
+    let router = gate.router().build();
+    let mut client = Client::connect(serve(over, &router).await).await;
+    for number in 0..50 {
+        client.call("1", "ADD", json!([number, 0])).await;
+        client.send(json!({ "type": "$ws:abort", "meta": { "correlationId": "1" } })).await;
+        client.call("1", "ADD", json!([number, 0])).await;
+        // The second came too early, or is a call of its own, which the end of the first does not end.
+        let (mut cancelled, mut too_early) = (false, false);
+        while !cancelled {
+            let message = client.next().await;
+            match message["payload"]["code"].as_str() {
+                Some("CANCELLED") => cancelled = true,
+                Some("ALREADY_EXISTS") => too_early = true,
+                _ => panic!("{message}"),
+            }
+        }
+        gate.open(1);
+        loop {
+            if std::mem::take(&mut too_early) {
+                client.call("1", "ADD", json!([number, 0])).await;
+            }
+            let message = client.next().await;
+            match message["payload"]["code"].as_str() {
+                None => break assert_eq!(message["payload"], number),
+                Some("ALREADY_EXISTS") => too_early = true,
+                Some(_) => panic!("{message}"),
+            }
+        }
+    }
+}
+
+async fn many_large_answers_at_once_arrive(over: Over) {
+    let gate = Arc::new(Semaphore::new(0));
+    let opens = Arc::clone(&gate);
+    let router: Router<()> = Router::builder()
+        .outgoing(8, 1 << 20)
+        .rpc(move |_: CallContext<()>, _: Ask| {
+            let gate = Arc::clone(&opens);
+            async move {
+                gate.acquire().await.unwrap().forget();
+                Ok(Long("x".repeat(100_000)))
+            }
+        })
+        .build();
+    #[derive(serde::Deserialize)]
+    struct Ask;
+    impl Message for Ask {
+        const TYPE: &'static str = "ASK";
+    }
+    impl Call for Ask {
+        type Reply = Long;
+    }
+    #[derive(serde::Serialize)]
+    struct Long(String);
+    impl Message for Long {
+        const TYPE: &'static str = "LONG";
+    }
+    let mut client = Client::connect(serve(over, &router).await).await;
+    for id in 0..64 {
+        client.call(&id.to_string(), "ASK", json!(null)).await;
+    }
+    gate.add_permits(64);
+    for _ in 0..64 {
+        assert_eq!(client.next().await["type"], "LONG", "none of them is lost, and nobody is disconnected");
+    }
+}
+
+async fn middleware_may_answer(over: Over) {
+    let router: Router<()> = Router::builder()
+        .wrap(|context: Context<()>, _| async move { context.answer(&Sum(42)) })
+        .rpc(|_: CallContext<()>, _: Add| async { Err(Error::new(Code::Internal, "nobody asks")) })
+        .build();
+    let mut client = Client::connect(serve(over, &router).await).await;
+    client.call("1", "ADD", json!([1, 1])).await;
+    assert_eq!(client.next().await, json!({ "type": "SUM", "meta": { "correlationId": "1" }, "payload": 42 }));
 }
 
 async fn calls_end_with_their_connection(over: Over) {

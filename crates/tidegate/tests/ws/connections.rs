@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serde_json::json;
+use futures_util::{SinkExt, StreamExt};
+use tidegate::http::{ClientAddress, TrustProxy};
 use tidegate::ws::{Closed, Code, Connection, Context, Error, Router, close};
 use tokio::sync::Semaphore;
 use tokio_tungstenite::connect_async;
@@ -15,6 +16,7 @@ use crate::support::{Client, Counter, Over, Say, User, by_name, over_both, say, 
 
 over_both!(
     handlers_know_who_it_is,
+    a_trusted_proxy_says_who_it_is,
     opening_comes_before_the_first_message,
     who_is_turned_away_at_the_door_is_told_why,
     the_program_is_told_how_it_ended,
@@ -36,6 +38,18 @@ async fn handlers_know_who_it_is(over: Over) {
     let mut client = Client::connect_as(serve(over, &router).await, "alice").await;
     client.send(say("")).await;
     assert_eq!(client.next().await["payload"]["text"], "alice from 127.0.0.1");
+}
+
+async fn a_trusted_proxy_says_who_it_is(over: Over) {
+    let router: Router<()> = Router::builder()
+        .client_address(ClientAddress::new().trust(TrustProxy::hops(1)))
+        .on(|context: Context<()>, _: Say| async move {
+            context.send(&Say { text: context.client().unwrap().address().to_string() })
+        })
+        .build();
+    let mut client = Client::connect(serve(over, &router).await).await;
+    client.send(say("")).await;
+    assert_eq!(client.next().await["payload"]["text"], "192.0.2.9");
 }
 
 async fn opening_comes_before_the_first_message(over: Over) {
@@ -207,7 +221,7 @@ async fn who_answers_pings_stays(over: Over) {
     let mut client = Client::connect(serve(over, &router).await).await;
     // Each ping but the first means that the one before it was answered.
     for _ in 0..10 {
-        let frame = soon(futures_util::StreamExt::next(&mut client.0)).await;
+        let frame = soon(client.0.next()).await;
         assert!(matches!(frame, Some(Ok(Frame::Ping(_)))), "{frame:?}");
     }
     assert_eq!(router.connections(), 1);
@@ -217,7 +231,7 @@ async fn who_is_not_read_is_not_taken_for_dead(over: Over) {
     let (gate, handled) = (Arc::new(Semaphore::new(0)), Counter::default());
     let (opens, counts) = (Arc::clone(&gate), handled.clone());
     let router: Router<()> = Router::builder()
-        .heartbeat(Duration::from_millis(1), Duration::from_millis(1))
+        .heartbeat(Duration::from_millis(10), Duration::from_millis(500))
         .on(move |_: Context<()>, _: Say| {
             let (gate, counts) = (Arc::clone(&opens), counts.clone());
             async move {
@@ -226,13 +240,15 @@ async fn who_is_not_read_is_not_taken_for_dead(over: Over) {
             }
         })
         .build();
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let (mut sink, mut stream) = Client::connect(serve(over, &router).await).await.0.split();
+    // It answers pings, as long as somebody reads the answers.
+    tokio::spawn(async move { while let Some(Ok(_)) = stream.next().await {} });
     // As many as can wait, and more: nothing is read after them.
     for _ in 0..100 {
-        client.send_frame(Frame::text(json!({ "type": "SAY", "payload": { "text": "" } }).to_string())).await;
+        soon(sink.send(Frame::text(say("").to_string()))).await.unwrap();
     }
-    // Pings go out and their answers are not read. Longer than the heartbeat, however slow this machine is.
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    // Longer than a peer may be silent.
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
     assert_eq!(router.connections(), 1);
     gate.add_permits(100);
     until(|| handled.get() == 100).await;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use serde_json::json;
-use tidegate::ws::{Code, Context, Error, Next, Router};
+use tidegate::ws::{Code, Context, Error, Message, Next, Router};
 
 use crate::support::{Client, Counter, Over, Say, over_both, say, serve, until};
 
@@ -11,6 +11,7 @@ over_both!(
     events_of_a_connection_are_handled_in_order,
     an_error_goes_to_the_client,
     a_panic_is_internal_and_the_connection_goes_on,
+    a_panic_while_validating_is_internal_too,
     what_no_handler_knows_is_unimplemented,
     what_is_no_message_is_invalid,
     middleware_runs_in_order_and_can_stop_it,
@@ -74,6 +75,28 @@ async fn a_panic_is_internal_and_the_connection_goes_on(over: Over) {
     client.send(say("on")).await;
     assert_eq!(client.next().await["payload"]["text"], "on");
     assert_eq!(told.get(), 1);
+}
+
+async fn a_panic_while_validating_is_internal_too(over: Over) {
+    #[derive(serde::Deserialize)]
+    struct Odd;
+    impl Message for Odd {
+        const TYPE: &'static str = "ODD";
+
+        fn validate(&self) -> Result<(), String> {
+            panic!("odd");
+        }
+    }
+    let told = Counter::default();
+    let told_by = told.clone();
+    let router: Router<()> =
+        Router::builder().on(|_: Context<()>, _: Odd| async {}).on_error(move |_, _| told_by.count()).build();
+    let mut client = Client::connect(serve(over, &router).await).await;
+    for _ in 0..2 {
+        client.send(json!({ "type": "ODD" })).await;
+        assert_eq!(client.error().await, "INTERNAL");
+    }
+    assert_eq!(told.get(), 2);
 }
 
 async fn what_no_handler_knows_is_unimplemented(over: Over) {

@@ -20,6 +20,8 @@ over_both!(
     each_type_of_everybody_together_and_all_unknown_ones_are_one,
     each_handler,
     each_room,
+    each_address,
+    a_connection_gives_back_nothing_that_is_not_its_own,
     several_limits_all_or_nothing,
     expensive_messages_cost_more,
     a_cost_of_nothing_is_refused,
@@ -167,6 +169,24 @@ async fn each_room(over: Over) {
     assert!(!Client::connect_as(address, "a2").await.passes(say("")).await);
     assert!(Client::connect_as(address, "b1").await.passes(say("")).await);
     assert!(Client::connect(address).await.passes(say("")).await, "who is in no room, by address");
+}
+
+async fn each_address(over: Over) {
+    let router = keyed(1, keys::address());
+    let address = serve(over, &router).await;
+    assert!(Client::connect_as(address, "alice").await.passes(say("")).await);
+    assert!(!Client::connect_as(address, "bob").await.passes(say("")).await);
+}
+
+async fn a_connection_gives_back_nothing_that_is_not_its_own(over: Over) {
+    // Nobody is in a room, so all are counted by address.
+    let router = keyed(1, keys::both(keys::connection(), keys::room(|_: &User| None)));
+    let address = serve(over, &router).await;
+    let mut first = Client::connect(address).await;
+    assert!(first.passes(say("")).await);
+    drop(first);
+    until(|| router.connections() == 0).await;
+    assert!(!Client::connect(address).await.passes(say("")).await);
 }
 
 async fn several_limits_all_or_nothing(over: Over) {

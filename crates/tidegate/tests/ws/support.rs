@@ -52,7 +52,7 @@ pub(crate) async fn serve<D: Data>(over: Over, router: &Router<D>) -> SocketAddr
             loop {
                 let (stream, peer) = listener.accept().await.unwrap();
                 let router = router.clone();
-                tokio::spawn(async move { router.accept(stream, Some(peer.ip())).await });
+                tokio::spawn(async move { drop(router.accept(stream, Some(peer.ip())).await) });
             }
         }),
         Over::Axum => tokio::spawn(async move {

@@ -12,8 +12,11 @@ use crate::concurrency::{Concurrency, Permit, Refused};
 /// The calls of a connection that are worked on: so many at once, and none twice.
 pub(super) struct Calls {
     permits: Concurrency,
-    running: Arc<Mutex<HashMap<Box<str>, oneshot::Sender<()>>>>,
+    running: Arc<Running>,
 }
+
+/// The ids of calls that are worked on, with how to end those that have not been given up.
+type Running = Mutex<HashMap<Box<str>, Option<oneshot::Sender<()>>>>;
 
 /// Why a call does not get in.
 pub(super) enum NoSlot {
@@ -35,14 +38,19 @@ impl Calls {
         }
         let permit = self.permits.try_acquire().map_err(NoSlot::Busy)?;
         let (abort, aborted) = oneshot::channel();
-        running.insert(id.into(), abort);
+        running.insert(id.into(), Some(abort));
         Ok(Slot { id: id.into(), running: Arc::clone(&self.running), aborted, _permit: permit })
     }
 
-    /// Ends a call, and says whether there was one.
+    /// Ends a call, and says whether there was one. Its id stays taken until it has ended.
     pub(super) fn abort(&self, id: &str) -> bool {
-        // The slot may be given back at this moment: then it was answered just in time.
-        lock(&self.running).remove(id).is_some_and(|abort| abort.send(()).is_ok())
+        let abort = lock(&self.running).get_mut(id).and_then(Option::take);
+        abort.is_some_and(|abort| abort.send(()).is_ok())
+    }
+
+    /// Whether a call with that id is worked on.
+    pub(super) fn is_running(&self, id: &str) -> bool {
+        lock(&self.running).contains_key(id)
     }
 
     pub(super) fn limit(&self) -> u32 {
@@ -57,7 +65,7 @@ impl Calls {
 /// A call's place. Dropping it gives it back.
 pub(super) struct Slot {
     id: Box<str>,
-    running: Arc<Mutex<HashMap<Box<str>, oneshot::Sender<()>>>>,
+    running: Arc<Running>,
     aborted: oneshot::Receiver<()>,
     _permit: Permit,
 }
@@ -65,7 +73,7 @@ pub(super) struct Slot {
 impl Slot {
     /// Ends when the client gives the call up.
     pub(super) async fn aborted(&mut self) -> Error {
-        // It cannot be dropped without being sent: the slot is what takes it out.
+        // It is kept in there for as long as this slot is, so it is not dropped without being sent.
         let _ = (&mut self.aborted).await;
         Error::new(Code::Cancelled, "The call was given up")
     }

@@ -16,10 +16,15 @@ use crate::clock::before;
 pub(super) struct Pulse {
     /// How often there was a sign of life.
     signs: AtomicU64,
+    sign: Notify,
     /// Whether anybody listens: a peer that is not read is not silent.
     listening: AtomicBool,
-    sign: Notify,
-    due: Notify,
+    /// Whether a ping is to be sent.
+    due: AtomicBool,
+    asked: Notify,
+    sent: Notify,
+    /// Pings whose answers are still to come.
+    owed: AtomicU64,
 }
 
 impl Pulse {
@@ -36,9 +41,25 @@ impl Pulse {
         self.sign.notify_waiters();
     }
 
-    /// Ends when a ping is due.
-    pub(super) async fn due(&self) {
-        self.due.notified().await;
+    /// Whether a pong is the answer to one of our pings.
+    pub(super) fn is_answer(&self) -> bool {
+        self.owed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |owed| owed.checked_sub(1)).is_ok()
+    }
+
+    /// Whether a ping is to be sent now.
+    pub(super) fn is_due(&self) -> bool {
+        self.due.swap(false, Ordering::Relaxed)
+    }
+
+    /// Ends when a ping may be due.
+    pub(super) async fn asked(&self) {
+        self.asked.notified().await;
+    }
+
+    /// A ping is on its way.
+    pub(super) fn sent(&self) {
+        self.owed.fetch_add(1, Ordering::Relaxed);
+        self.sent.notify_one();
     }
 
     /// Has the peer pinged, and ends when it does not answer.
@@ -46,8 +67,11 @@ impl Pulse {
         let Some(Heartbeat { interval, timeout }) = heartbeat else { return pending().await };
         loop {
             sleep(interval).await;
+            self.due.store(true, Ordering::Relaxed);
+            self.asked.notify_one();
+            // Until then it has nothing to answer. That sending ends is for the writer to see to.
             let signs = self.signs.load(Ordering::Relaxed);
-            self.due.notify_one();
+            self.sent.notified().await;
             let answered = before(sleep(timeout), self.sign_after(signs)).await.is_some();
             if !answered && self.listening.load(Ordering::Relaxed) {
                 return Ending::Lost("the peer does not answer");

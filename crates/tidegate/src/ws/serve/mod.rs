@@ -7,10 +7,11 @@ mod pipeline;
 mod work;
 mod writer;
 
-use std::ops::Deref;
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 
 use futures_util::{FutureExt, SinkExt, Stream, StreamExt};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
 use self::heartbeat::Pulse;
@@ -36,13 +37,21 @@ impl Ending {
         Ending::Close { code, reason: reason.into(), reads: true }
     }
 
+    /// The same, for a socket that does not read on.
+    fn close_unread(code: u16, reason: impl Into<String>) -> Self {
+        Ending::Close { code, reason: reason.into(), reads: false }
+    }
+
     fn gone() -> Self {
         Ending::Peer(Closed { code: 1006, reason: String::new() })
     }
 }
 
 /// Serves a connection until it ends.
-pub(super) async fn serve<D: Data, S: Socket>(router: &Router<D>, socket: S, data: D, client: Option<Client>) {
+pub(super) async fn serve<D: Data, S>(router: &Router<D>, socket: Socket<S>, data: D, client: Option<Client>)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
     let entered = router.enter(data, client);
     let connection = &entered.connection;
     let settings = &router.inner().settings;
@@ -59,9 +68,21 @@ pub(super) async fn serve<D: Data, S: Socket>(router: &Router<D>, socket: S, dat
         (code, reason) = connection.asked_to_close() => Ending::close(code, reason),
     };
 
-    // Nobody waits for answers any more. Events were received, and are worked on to their end.
-    let used = pipeline.end(settings.close_timeout).await;
-    connection.end();
+    connection.leave_topics();
+    if !matches!(ending, Ending::Close { .. }) {
+        // Nobody is there any more to send to, or to wait for.
+        connection.queue().abandon();
+    }
+    // Nobody waits for the answers to calls. Events were received, and are worked on to their end.
+    let used = {
+        let mut ended = pin!(pipeline.end(settings.close_timeout));
+        tokio::select! {
+            used = &mut ended => used,
+            // They find room for what they send.
+            _ = writer.run() => ended.await,
+        }
+    };
+    connection.queue().close();
     let closed = match ending {
         Ending::Peer(closed) => {
             // The socket answers a goodbye by itself, when it gets to write.
@@ -78,15 +99,20 @@ pub(super) async fn serve<D: Data, S: Socket>(router: &Router<D>, socket: S, dat
         }
         Ending::Lost(reason) => Closed { code: 1006, reason: reason.to_owned() },
     };
-    used.forget().await;
     if let Some(on_close) = &router.inner().hooks.on_close {
         // A panic in it must not keep the router from forgetting the connection.
-        let _ = AssertUnwindSafe(on_close(connection.clone(), closed)).catch_unwind().await;
+        let told = async { on_close(connection.clone(), closed).await };
+        let _ = AssertUnwindSafe(told).catch_unwind().await;
     }
+    // What a store that hangs does not forget now, it forgets in time.
+    let _ = timeout(settings.close_timeout, used.forget()).await;
 }
 
 /// Turns away a connection that is open already.
-pub(super) async fn refuse<D: Data, S: Socket>(router: &Router<D>, mut socket: S, error: &Error) {
+pub(super) async fn refuse<D: Data, S>(router: &Router<D>, mut socket: Socket<S>, error: &Error)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
     let refused = async {
         let message = wire::write_error(None, error, router.inner().clock.now());
         socket.feed(Sent::Text(message.into())).await?;
@@ -99,8 +125,8 @@ pub(super) async fn refuse<D: Data, S: Socket>(router: &Router<D>, mut socket: S
 }
 
 /// Reads until there is a reason to end.
-async fn read<D: Data, T: Deref<Target = str>>(
-    stream: &mut (impl Stream<Item = Result<Received<T>, Broken>> + Unpin),
+async fn read<D: Data>(
+    stream: &mut (impl Stream<Item = Result<Received, Broken>> + Unpin),
     pipeline: &mut Pipeline<'_, D>,
     pulse: &Pulse,
 ) -> Ending {
@@ -118,7 +144,9 @@ async fn read<D: Data, T: Deref<Target = str>>(
             Some(Err(broken)) => pipeline.broken(broken),
             Some(Ok(Received::Text(text))) => pipeline.message(&text).await,
             Some(Ok(Received::Binary(bytes))) => pipeline.binary(bytes),
-            Some(Ok(Received::Ping | Received::Pong)) => pipeline.control(),
+            Some(Ok(Received::Ping)) => pipeline.ping(),
+            Some(Ok(Received::Pong)) if pulse.is_answer() => Ok(()),
+            Some(Ok(Received::Pong)) => pipeline.control(),
             Some(Ok(Received::Close(frame))) => {
                 let (code, reason) = frame.unwrap_or((1005, String::new()));
                 Err(Ending::Peer(Closed { code, reason }))
@@ -131,7 +159,7 @@ async fn read<D: Data, T: Deref<Target = str>>(
 }
 
 /// Waits for the peer's goodbye. Where what it sends cannot be read past, only time is given to read ours.
-async fn goodbye<T>(stream: &mut (impl Stream<Item = Result<Received<T>, Broken>> + Unpin), reads: bool) {
+async fn goodbye(stream: &mut (impl Stream<Item = Result<Received, Broken>> + Unpin), reads: bool) {
     if !reads {
         return std::future::pending().await;
     }

@@ -9,8 +9,7 @@
 //!
 //! So nothing that is turned away has cost more than the step that did it.
 
-use std::borrow::Cow;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -87,26 +86,24 @@ impl<'a, D: Data> Pipeline<'a, D> {
 
     async fn steps(&mut self, text: &str) -> Result<(), Refusal> {
         let received = self.connection.clock().now();
-        // 1. Size
-        self.check_size(text.len())?;
+        // 1. Size, and how many there were
         self.count_message()?;
+        self.check_size(text.len())?;
         // 2. Minimal parse
         let head = Head::read(text).map_err(|error| Refusal { to: None, why: Why::Noise(error) })?;
         if self.aborts(&head) {
             return Ok(());
         }
         let handler = self.router.inner().handlers.get(&*head.message_type);
-        let to = reply_to(&head, handler);
+        let to = self.reply_to(&head, handler);
         let refused = |why| Refusal { to: to.clone(), why };
         // 3. Rate limit
         let outcome = self.rate_limit(handler, received).await.map_err(refused)?;
         let Some(handler) = handler else { return unknown(&head).map_err(refused) };
         // 4. Calls in flight
-        let slot = self
-            .enter_call(&head, handler)
-            .map_err(|(names_it, why)| Refusal { to: to.clone().filter(|_| names_it), why })?;
+        let slot = self.enter_call(&head, handler).map_err(refused)?;
         // 5. Full parse and validation
-        let next = handler.parse(head.payload).map_err(|error| refused(Why::Error(error)))?;
+        let next = self.parse(&head, handler).map_err(refused)?;
         // 6. Middleware and handler
         let context = Context {
             connection: self.connection.clone(),
@@ -159,7 +156,7 @@ impl<'a, D: Data> Pipeline<'a, D> {
         };
         // Key and cost functions are the program's own, and one that panics is a mistake like any other.
         let asked = AssertUnwindSafe(rate_limit.ask(&ingress, &mut self.used)).catch_unwind().await;
-        let Some((outcome, cost)) = asked.map_err(|_| Why::Error(Error::internal()))? else { return Ok(None) };
+        let Some((outcome, cost)) = asked.map_err(|_| Why::Error(self.failed()))? else { return Ok(None) };
         match &outcome {
             Outcome::Allowed(_) => Ok(Some(outcome)),
             Outcome::Limited(rulings) => {
@@ -183,13 +180,13 @@ impl<'a, D: Data> Pipeline<'a, D> {
         }
     }
 
-    /// A place for a call. With what is wrong comes whether the client may be told by the call's own id.
-    fn enter_call(&self, head: &Head<'_>, handler: &Handler<D>) -> Result<Option<Slot>, (bool, Why)> {
+    /// A place for a call.
+    fn enter_call(&self, head: &Head<'_>, handler: &Handler<D>) -> Result<Option<Slot>, Why> {
         if !handler.is_call {
             return Ok(None);
         }
         let Some(id) = &head.correlation_id else {
-            return Err((false, Why::Error(Error::invalid("A call has a correlation id"))));
+            return Err(Why::Error(Error::invalid("A call has a correlation id")));
         };
         match self.calls.enter(id) {
             Ok(slot) => Ok(Some(slot)),
@@ -200,14 +197,33 @@ impl<'a, D: Data> Pipeline<'a, D> {
                     message_type: Some(handler.message_type),
                     ..self.exceeded(Kind::Calls, observed, limit)
                 };
-                Err((true, Why::Exceeded(exceeded, OnExceeded::Send)))
+                Err(Why::Exceeded(exceeded, OnExceeded::Send))
             }
-            // By its id the client would take it for the end of the call that has it.
             Err(NoSlot::Taken) => {
-                let error = Error::new(Code::AlreadyExists, "A call with this correlation id is worked on");
-                Err((false, Why::Error(error)))
+                Err(Why::Error(Error::new(Code::AlreadyExists, "A call with this correlation id is worked on")))
             }
         }
+    }
+
+    /// The payload in the handler's type. Reading and validating are the program's own, and may panic.
+    fn parse(&self, head: &Head<'_>, handler: &Handler<D>) -> Result<Next<D>, Why> {
+        let parsed = catch_unwind(AssertUnwindSafe(|| handler.parse(head.payload)));
+        parsed.unwrap_or_else(|_| Err(self.failed())).map_err(Why::Error)
+    }
+
+    /// A mistake of the program's own.
+    fn failed(&self) -> Error {
+        let error = Error::internal();
+        self.router.inner().hooks.failed(self.connection, &error);
+        error
+    }
+
+    /// The correlation id to answer to: of calls, and of what might be one. Not one that is worked on: the client would take
+    /// it for the end of that.
+    fn reply_to(&self, head: &Head<'_>, handler: Option<&Handler<D>>) -> Option<String> {
+        let may_be_call = handler.map_or(head.message_type != ABORT, |handler| handler.is_call);
+        let id = head.correlation_id.as_ref().filter(|_| may_be_call)?;
+        (!self.calls.is_running(id)).then(|| id.to_string())
     }
 
     async fn start(&mut self, context: Context<D>, next: Next<D>, slot: Option<Slot>, timeout: Option<Duration>) {
@@ -233,6 +249,10 @@ impl<'a, D: Data> Pipeline<'a, D> {
             }
             Why::Exceeded(exceeded, on_exceeded) => {
                 self.router.inner().hooks.exceeded(&exceeded);
+                // One that is too big has cost no token, and more than a frame that is no message.
+                if exceeded.kind == Kind::Payload && !matches!(on_exceeded, OnExceeded::Close(_)) {
+                    self.control()?;
+                }
                 match on_exceeded {
                     OnExceeded::Send => self.connection.send_error(to, &exceeded.error()),
                     OnExceeded::Close(code) => return Err(Ending::close(code, exceeded.error().message())),
@@ -273,14 +293,20 @@ impl<D: Data> Pipeline<'_, D> {
         self.connection.queue().eased().await;
     }
 
-    /// A ping or a pong.
+    /// A ping, which the socket has an answer to by now. Who does not read it is to be noticed.
+    pub(super) fn ping(&mut self) -> Result<(), Ending> {
+        self.connection.queue().nudge();
+        self.control()
+    }
+
+    /// A frame that is no message.
     pub(super) fn control(&mut self) -> Result<(), Ending> {
         self.noise.count(self.connection.clock().now())
     }
 
     /// A frame that is not text, which no message is.
     pub(super) fn binary(&mut self, bytes: usize) -> Result<(), Ending> {
-        let refusal = match self.check_size(bytes) {
+        let refusal = match self.count_message().and_then(|()| self.check_size(bytes)) {
             Ok(()) => Refusal { to: None, why: Why::Noise(Error::invalid("Messages are text frames")) },
             Err(refusal) => refusal,
         };
@@ -296,14 +322,13 @@ impl<D: Data> Pipeline<'_, D> {
                     OnExceeded::Close(code) => code,
                     OnExceeded::Send | OnExceeded::Custom => close::TOO_BIG,
                 };
-                let ending = self.refuse(self.too_big(observed, OnExceeded::Close(code)));
-                ending.map_err(|ending| match ending {
-                    Ending::Close { code, reason, .. } => Ending::Close { code, reason, reads: false },
+                match self.refuse(self.too_big(observed, OnExceeded::Close(code))) {
+                    Err(Ending::Close { code, reason, .. }) => Err(Ending::close_unread(code, reason)),
                     other => other,
-                })
+                }
             }
-            Broken::NotText => Err(Ending::close(close::INVALID_TEXT, "Text is not UTF-8")),
-            Broken::Protocol => Err(Ending::close(close::PROTOCOL_ERROR, "Against the protocol")),
+            Broken::NotText => Err(Ending::close_unread(close::INVALID_TEXT, "Text is not UTF-8")),
+            Broken::Protocol => Err(Ending::close_unread(close::PROTOCOL_ERROR, "Against the protocol")),
             Broken::Gone => Err(Ending::gone()),
         }
     }
@@ -313,12 +338,6 @@ impl<D: Data> Pipeline<'_, D> {
         self.work.end(within).await;
         self.used
     }
-}
-
-/// The correlation id to answer to: of calls, and of what might be one.
-fn reply_to<D>(head: &Head<'_>, handler: Option<&Handler<D>>) -> Option<String> {
-    let is_event = handler.is_some_and(|handler| !handler.is_call);
-    head.correlation_id.as_ref().filter(|_| !is_event).map(Cow::to_string)
 }
 
 /// What becomes of a message of which no handler knows the type, once it has been paid for.

@@ -43,7 +43,8 @@ impl Work {
                 context.connection().send_error(None, &error);
             }
         };
-        self.events.send(Box::pin(event)).await.expect("the worker is there for as long as there are events");
+        // The worker is there for as long as there are events, unless the runtime ends.
+        let _ = self.events.send(Box::pin(event)).await;
     }
 
     /// Has a call handled beside the others.
@@ -67,27 +68,27 @@ impl Work {
                 done = run(&router, &context, next) => done,
             };
             call.finish();
-            // Who has the answer can come with the next call at once.
-            drop(slot);
-            match done {
-                Ok(Answer { reply: Some(reply) }) => {
-                    // Nobody is left to be told that nobody is there.
-                    let _ = context.connection().push(reply);
-                }
+            let answer = match done {
+                Ok(Answer { reply: Some(reply) }) => reply,
                 // Middleware that has put an end to it without a word of its own.
-                Ok(Answer { reply: None }) => {
-                    context.connection().send_error(Some(&call.correlation_id), &Error::internal());
-                }
-                Err(error) => context.connection().send_error(Some(&call.correlation_id), &error),
-            }
+                Ok(Answer { reply: None }) => context.write_error(Some(&call.correlation_id), &Error::internal()),
+                Err(error) => context.write_error(Some(&call.correlation_id), &error),
+            };
+            // Who has the answer can come with the next call at once.
+            context.queue().deliver(answer, || drop(slot)).await;
         });
     }
 
     /// Ends the calls, and waits so long for the events that were received. They go on after that.
     pub(super) async fn end(mut self, within: Duration) {
-        self.calls.shutdown().await;
+        self.calls.abort_all();
         drop(self.events);
-        let _ = timeout(within, self.worker).await;
+        let ended = async {
+            // A call is dropped where it waits next.
+            while self.calls.join_next().await.is_some() {}
+            self.worker.await
+        };
+        let _ = timeout(within, ended).await;
     }
 }
 

@@ -31,30 +31,25 @@ impl<'a, S: Sink<Sent, Error = Broken> + Unpin> Writer<'a, S> {
     pub(super) async fn run(&mut self) -> Ending {
         loop {
             // A peer that does not read costs its own connection, and nobody else anything.
-            let Ok(sent) = timeout(self.send_timeout, self.step()).await else {
-                return Ending::Lost("the peer does not read");
-            };
-            match sent {
-                Ok(true) => {}
-                Ok(false) => tokio::select! {
+            match timeout(self.send_timeout, self.turn()).await {
+                Ok(Ok(true)) => {}
+                Ok(Ok(false)) => tokio::select! {
                     () = self.queue.filled() => {}
-                    () = self.pulse.due() => {
-                        if let Err(ending) = self.ping().await {
-                            return ending;
-                        }
-                    }
+                    () = self.pulse.asked() => {}
                 },
-                Err(_) => return Ending::gone(),
+                Ok(Err(_)) => return Ending::gone(),
+                Err(_) => return Ending::Lost("the peer does not read"),
             }
         }
     }
 
-    async fn ping(&mut self) -> Result<(), Ending> {
-        match timeout(self.send_timeout, self.sink.send(Sent::Ping)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(Ending::gone()),
-            Err(_) => Err(Ending::Lost("the peer does not read")),
+    /// Sends a ping that is due, and one message. Says whether there was one.
+    async fn turn(&mut self) -> Result<bool, Broken> {
+        if self.pulse.is_due() {
+            self.sink.send(Sent::Ping).await?;
+            self.pulse.sent();
         }
+        self.step().await
     }
 
     /// Sends one message, or makes sure that all that were sent are on their way. Says whether there was one.
