@@ -1,7 +1,7 @@
 //! Limits for each method of jsonrpsee's servers.
 //!
 //! ```
-//! use jsonrpsee::server::middleware::rpc::RpcServiceBuilder;
+//! use jsonrpsee_core::middleware::RpcServiceBuilder; // `jsonrpsee::server::middleware::rpc` has the same
 //! use tidegate::http::Peer;
 //! use tidegate::jsonrpsee::RpcLimits;
 //! use tidegate::{Key, Limiter, Quota, seconds};
