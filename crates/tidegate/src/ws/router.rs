@@ -39,7 +39,8 @@ pub(super) struct Inner<D> {
 }
 
 impl<D: Data> Router<D> {
-    /// A router without handlers, for connections of which `authenticate` is known.
+    /// How a router is made. It begins without handlers, and ends with [`authenticate`](RouterBuilder::authenticate), or with
+    /// [`build`](RouterBuilder::build) where everybody is let in.
     pub fn builder() -> RouterBuilder<D> {
         RouterBuilder::new()
     }
