@@ -40,6 +40,12 @@ mod documents {
     #[doc = include_str!("../../docs/sqlite.md")]
     mod sqlite {}
 
+    #[doc = include_str!("../../docs/remote.md")]
+    mod remote {}
+
+    #[doc = include_str!("../../docs/workers.md")]
+    mod workers {}
+
     #[doc = include_str!("../../docs/clients.md")]
     mod clients {}
 

@@ -11,6 +11,7 @@ mod fuzz;
 mod servers;
 mod test;
 mod tree;
+mod wasm;
 
 use std::process::ExitCode;
 

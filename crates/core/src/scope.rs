@@ -8,6 +8,7 @@ use crate::hash::stable_hash;
 /// Two limiters with different prefixes, or two limits with different names, never meet in a store.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Scope {
+    prefix: Box<str>,
     limit: Box<str>,
     text: Box<str>,
     hash: u64,
@@ -17,7 +18,12 @@ impl Scope {
     /// The scope of the limit `limit` under `prefix`, which may be empty.
     pub fn new(prefix: &str, limit: &str) -> Self {
         let text: Box<str> = Key::from((prefix, limit)).to_text().into();
-        Scope { limit: limit.into(), hash: stable_hash(0, text.as_bytes()), text }
+        Scope { prefix: prefix.into(), limit: limit.into(), hash: stable_hash(0, text.as_bytes()), text }
+    }
+
+    /// The limiter's prefix.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
     }
 
     /// The limit's name.

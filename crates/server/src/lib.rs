@@ -5,13 +5,15 @@ mod bench;
 mod check;
 mod cli;
 mod failure;
-mod json;
 mod serve;
 mod simulate;
 mod store;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
+
+// Requests and decisions as JSON, the same wherever the program reads and writes them.
+use tidegate::api as json;
 
 pub use bench::Target;
 pub use cli::{Bench, Check, Cli, Distribution, Listen, LogFormat, Picture, Serve, Simulate, Verb};

@@ -34,6 +34,10 @@
 //! | `sqlite` | limits in a file, that survive a restart; see [`sqlite`] and `docs/sqlite.md` in the repository |
 //! | `postgres` | limits on Postgres; see [`postgres`] and `docs/postgres.md` in the repository |
 //! | `http` | HTTP semantics: headers, problems, keys, and the address of a client, which it cannot forge; see [`http`] |
+//! | `api` | Tidegate's HTTP API as JSON, for whoever serves it or asks it; see [`api`] |
+//! | `remote` | limits on a server that is asked over HTTP, `tidegate serve` or a Worker; see [`remote`] and `docs/remote.md` in the repository |
+//! | `remote-tls` | the same over https |
+//! | `stored` | what a store keeps of a key, as bytes, for stores outside of this crate; see [`stored`] |
 //! | `tower` | a layer for hyper, lambda_http and whatever else takes one; see [`tower`] |
 //! | `axum` | the layer's peer addresses, routes and extractors with axum |
 //! | `grpc` | the layer answering as gRPC does, for tonic; see [`grpc`] |
@@ -49,6 +53,8 @@
 //! | `testing` | the testing entry of the stores, through which a test passes the time |
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "api")]
+pub mod api;
 #[cfg(feature = "macros")]
 pub mod attribute;
 pub mod budget;
@@ -66,6 +72,8 @@ mod net;
 mod random;
 pub mod resilience;
 mod store;
+#[cfg(feature = "stored")]
+pub mod stored;
 #[cfg(any(feature = "graphql", feature = "http"))]
 mod transport;
 #[cfg(any(feature = "config", feature = "http"))]
@@ -84,6 +92,8 @@ pub use net::{Network, NetworkError};
 pub use store::memory::{MemoryStats, MemoryStore, MemoryStoreBuilder, SnapshotError};
 #[cfg(feature = "postgres")]
 pub use store::postgres;
+#[cfg(feature = "remote")]
+pub use store::remote;
 #[cfg(feature = "sqlite")]
 pub use store::sqlite;
 #[cfg(feature = "redis")]

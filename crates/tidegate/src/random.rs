@@ -1,5 +1,6 @@
 //! Chance: that can be repeated, and that nobody can guess.
 
+#[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,7 +22,42 @@ impl Random {
 }
 
 /// Numbers that nobody can guess, to key a hash with.
+#[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
 pub(crate) fn secrets() -> [u64; 4] {
     let random = RandomState::new();
     [0_u64, 1, 2, 3].map(|number| random.hash_one(number))
+}
+
+/// The same where the standard library's keys are no secret: there they are the same in every program.
+#[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
+pub(crate) fn secrets() -> [u64; 4] {
+    [(); 4].map(|()| getrandom::u64().expect("whatever runs JavaScript has chance"))
+}
+
+/// Numbers that are unique across processes, and that nobody can guess who has seen others.
+#[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
+#[derive(Default)]
+pub(crate) struct Unguessable {
+    /// Keyed with a secret of its own.
+    hash: RandomState,
+    drawn: AtomicU64,
+}
+
+#[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
+impl Unguessable {
+    pub(crate) fn next(&self) -> u64 {
+        self.hash.hash_one(self.drawn.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// The same, drawn one by one.
+#[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
+#[derive(Default)]
+pub(crate) struct Unguessable;
+
+#[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
+impl Unguessable {
+    pub(crate) fn next(&self) -> u64 {
+        secrets()[0]
+    }
 }

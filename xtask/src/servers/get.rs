@@ -7,6 +7,7 @@ use super::python::python;
 use super::wheel::Wheel;
 use super::{debian, node};
 use crate::cargo::Failed;
+use crate::wasm;
 
 /// Where the programs are.
 pub(crate) struct Programs {
@@ -28,6 +29,11 @@ pub(crate) struct Programs {
     /// The folder of the Python package, which reads what Prometheus reads.
     pub(crate) prometheus_client: PathBuf,
     pub(crate) envoy: PathBuf,
+    /// The folder that workerd is installed in.
+    pub(crate) miniflare: PathBuf,
+    /// The folders of what is run there: the ready Worker, and the example.
+    pub(crate) worker: PathBuf,
+    pub(crate) example_worker: PathBuf,
 }
 
 const VALKEY: Wheel = Wheel {
@@ -60,6 +66,7 @@ pub(crate) fn programs() -> Result<Programs, Failed> {
         debian::install_chromium()?;
     }
     let installed = |name| on_path(name).ok_or_else(|| Failed(format!("{name} is installed, but not on PATH")));
+    let [worker, example_worker] = wasm::workers()?;
     let programs = Programs {
         redis_server: installed("redis-server")?,
         redis_cli: installed("redis-cli")?,
@@ -74,6 +81,9 @@ pub(crate) fn programs() -> Result<Programs, Failed> {
         chromedriver: installed("chromedriver")?,
         prometheus_client: python("prometheus-client", "0.26.0")?,
         envoy: on_path("envoy").map_or_else(|| ENVOY.program(), Ok)?,
+        miniflare: node::miniflare()?,
+        worker,
+        example_worker,
     };
     let postgres = programs.postgres.join("postgres");
     let Programs { redis_server, valkey_server, pgbouncer, chromium, envoy, .. } = &programs;

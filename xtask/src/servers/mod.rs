@@ -1,7 +1,7 @@
 //! The servers the tests talk to: got when missing, started on free loopback ports, stopped at the end.
 
-mod cache;
-mod debian;
+pub(crate) mod cache;
+pub(crate) mod debian;
 mod get;
 mod node;
 pub(crate) mod peers;
@@ -65,6 +65,9 @@ impl Servers {
             ("TIDEGATE_CHROMEDRIVER", path(&self.programs.chromedriver)),
             ("TIDEGATE_PROMETHEUS_CLIENT", path(&self.programs.prometheus_client)),
             ("TIDEGATE_ENVOY", path(&self.programs.envoy)),
+            ("TIDEGATE_MINIFLARE", path(&self.programs.miniflare)),
+            ("TIDEGATE_WORKER", path(&self.programs.worker)),
+            ("TIDEGATE_EXAMPLE_WORKER", path(&self.programs.example_worker)),
             ("TIDEGATE_POSTGRES_PROGRAMS", path(&self.programs.postgres)),
         ]
     }

@@ -23,25 +23,33 @@ const WS_KIT: Packages = Packages(&[
     ("ws", "8.22.2"),
 ]);
 
+/// workerd, which runs Workers, and what starts it.
+const MINIFLARE: Packages = Packages(&[("miniflare", "4.20260730.0")]);
+
 /// The folder to be on `NODE_PATH`.
 pub(crate) fn ioredis() -> Result<PathBuf, Failed> {
-    IOREDIS.folder()
+    IOREDIS.folder().map(|folder| folder.join("node_modules"))
 }
 
 /// The folder of the packages.
 pub(crate) fn ws_kit() -> Result<PathBuf, Failed> {
-    WS_KIT.folder()
+    WS_KIT.folder().map(|folder| folder.join("node_modules"))
+}
+
+/// The folder that it is installed in.
+pub(crate) fn miniflare() -> Result<PathBuf, Failed> {
+    MINIFLARE.folder()
 }
 
 impl Packages {
     fn folder(&self) -> Result<PathBuf, Failed> {
         if ["node", "npm"].into_iter().any(|name| on_path(name).is_none()) {
-            let advice = "install Node.js 20 or newer, with npm, which gets ioredis and ws-kit";
+            let advice = "install Node.js 20 or newer, with npm, which gets ioredis, ws-kit and miniflare";
             debian::install("Node.js", &["nodejs", "npm"], advice)?;
         }
         let (name, version) = self.0[0];
         let name = name.trim_start_matches('@').replace('/', "-");
-        let folder = cache::folder(&format!("{name}-{version}"), |folder| {
+        cache::folder(&format!("{name}-{version}"), |folder| {
             fs::create_dir_all(folder).map_err(|error| Failed(format!("{}: {error}", folder.display())))?;
             let packages: Vec<String> =
                 self.0.iter().map(|(package, version)| format!("{package}@{version}")).collect();
@@ -49,7 +57,6 @@ impl Packages {
             npm.args(["install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts"]);
             npm.args(&packages).arg("--prefix").arg(folder);
             step(&format!("{name}: npm install {}", packages.join(" ")), &mut npm)
-        })?;
-        Ok(folder.join("node_modules"))
+        })
     }
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+pub(crate) use tidegate::api::apply::apart;
 use tidegate::config::envoy::Domains;
 use tidegate::config::{Config, ConfigErrors, Syntax};
 use tidegate::http::{ClientAddress, LimitHeaders, RateLimit};
@@ -18,8 +19,6 @@ pub(crate) const CL_THROTTLE: &str = "CL.THROTTLE";
 pub(crate) const THROTTLE: &str = "THROTTLE";
 pub(crate) const APPLY: &str = "/v1/apply";
 const BROUGHT: [&str; 3] = [CL_THROTTLE, THROTTLE, APPLY];
-/// Sets their keys apart from those of limits that have the same names.
-const BROUGHT_APART: char = '\u{1}';
 
 /// The config as it is served.
 #[derive(Debug)]
@@ -108,11 +107,6 @@ impl Served {
 fn named_in(config: &Config, path: &Path) -> Vec<PathBuf> {
     let beside = path.parent().unwrap_or(Path::new(""));
     config.envoy().configs.iter().map(|file| beside.join(file)).collect()
-}
-
-/// The prefix of keys whose quota is brought along, so that they never meet those of a limit that has the same name.
-pub(crate) fn apart(prefix: &str) -> String {
-    format!("{prefix}{BROUGHT_APART}")
 }
 
 /// Whether requests bring the quota of this limit with them.

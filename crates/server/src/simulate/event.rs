@@ -31,8 +31,8 @@ impl<'a> Event<'a> {
     /// Reads a line; or says what is wrong with it.
     pub(super) fn parse(line: &'a [u8]) -> Result<Self, Wrong> {
         let event: Event<'a> = read(line, EXAMPLE)?;
-        if event.key.len() > MAX_KEY {
-            let found = event.key.len();
+        if event.key.size() > MAX_KEY {
+            let found = event.key.size();
             return Err((None, format!("key: found {found} bytes, expected at most {MAX_KEY}")));
         }
         Ok(event)

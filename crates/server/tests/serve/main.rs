@@ -9,6 +9,7 @@ mod grpc;
 mod http;
 mod metrics;
 mod program;
+mod remote;
 mod resp;
 mod start;
 

@@ -1,16 +1,15 @@
 //! A place of a `concurrency` limit: asked for, held on to, given back.
 
 use std::future::{Future, IntoFuture};
-use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use tidegate_core::{Decision, Key, Lease, OnStoreError, Quota};
 
 use super::call::{Call, CallFuture, Kind};
 use super::{Error, Limiter};
+use crate::random::Unguessable;
 
 impl Limiter {
     /// Asks for a place of the `concurrency` limit `name` for `key`. Who gets one holds it under a lease, until it is
@@ -158,14 +157,10 @@ impl Admitted {
 
 /// Where a limiter's leases come from: ids that are unique across processes, and that nobody can guess who has seen others.
 #[derive(Default)]
-pub(super) struct LeaseIds {
-    /// Keyed with a secret of this limiter.
-    hash: RandomState,
-    drawn: AtomicU64,
-}
+pub(super) struct LeaseIds(Unguessable);
 
 impl LeaseIds {
     fn draw(&self) -> Lease {
-        Lease::from_bits(self.hash.hash_one(self.drawn.fetch_add(1, Ordering::Relaxed)))
+        Lease::from_bits(self.0.next())
     }
 }

@@ -5,13 +5,15 @@ pub(crate) mod memory;
 pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(feature = "remote")]
+pub mod remote;
 #[cfg(feature = "redis")]
 pub(crate) mod rendezvous;
 #[cfg(any(feature = "redis", feature = "sqlite", feature = "postgres"))]
 mod secret;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
-mod stored;
+pub(crate) mod stored;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod table;
 #[cfg(feature = "redis")]

@@ -10,16 +10,11 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use tokio::time::timeout;
 
-use super::guard;
-use super::problem::Problem;
+use crate::json::{Problem, same_site};
 
-/// How large the body of one question may be: a key of 4 KiB fits, however it is escaped.
-pub(super) const ONE: usize = 64 << 10;
-/// How large the body of several questions may be.
-pub(super) const SEVERAL: usize = 1 << 20;
 /// How long a client may take to send it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -34,7 +29,7 @@ pub(super) async fn read_of<B>(headers: &HeaderMap, body: B, most: usize) -> Res
 where
     B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
 {
-    guard::same_site(headers)?;
+    same_site(headers)?;
     in_time(body, most).await.map_err(|broken| match broken {
         Broken::TooLarge => Problem::too_large(most),
         Broken::TooSlow => Problem::too_slow(),
@@ -84,25 +79,7 @@ where
     Ok(if all.is_empty() { first } else { all.into() })
 }
 
-/// What a body says.
-pub(super) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8], example: &str) -> Result<T, Problem> {
-    // An array would do for serde, with the fields in order; not here.
-    if !body.trim_ascii_start().starts_with(b"{") {
-        return Err(Problem::bad_request(format!("not a JSON object, expected such as {example}")));
-    }
-    serde_json::from_slice(body).map_err(|error| Problem::bad_request(format!("{error}, expected such as {example}")))
-}
-
-/// How many questions there may be in one request.
-const MOST: usize = 1_000;
-
-/// Whether a request has as many questions as it may have.
-pub(super) fn check_count(found: usize) -> Result<(), Problem> {
-    if (1..=MOST).contains(&found) {
-        return Ok(());
-    }
-    Err(Problem::bad_request(format!("requests: found {found}, expected from 1 to {MOST}")))
-}
+pub(super) use crate::json::{ONE, SEVERAL, parse};
 
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 

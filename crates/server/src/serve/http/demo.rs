@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::body;
 use super::forward_auth::pass;
-use super::problem::Problem;
+use crate::json::Problem;
 use crate::serve::gate::Gate;
 
 /// The limit of the built-in config that `protected` meets: 2 per second for each client.

@@ -7,7 +7,7 @@ use axum::response::Response;
 use http::StatusCode;
 
 use super::body;
-use super::problem::Problem;
+use crate::json::Problem;
 use crate::serve::envoy::{Asked, Code, TOO_LONG, decide_served, json};
 use crate::serve::gate::Gate;
 

@@ -13,9 +13,7 @@ use tidegate::enforce::{Caller, Enforcer, Outcome, Step};
 use tidegate::http::Client;
 use tidegate::{Cost, Error, Key};
 
-use super::guard::same_site_or_proxy;
-use super::problem::Problem;
-use crate::json::{MAX_KEY, Op};
+use crate::json::{MAX_KEY, Op, Problem, same_site_or_proxy};
 use crate::serve::gate::{Ask, Gate};
 
 #[derive(Debug, Deserialize)]

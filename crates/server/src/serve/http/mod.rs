@@ -12,7 +12,6 @@ mod guard;
 mod leases;
 mod limits;
 mod metrics;
-mod problem;
 mod several;
 mod state;
 
@@ -27,7 +26,7 @@ pub(crate) use body::{Broken, in_time};
 use super::auth::Token;
 use super::gate::Gate;
 use crate::json::Op;
-use problem::Problem;
+use tidegate::api::Problem;
 
 /// Everything that is answered over HTTP. With a token, only to those who show it, but for whether the server lives and
 /// the dashboard's page, which asks for it.

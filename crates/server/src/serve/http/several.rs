@@ -4,71 +4,32 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use serde::{Deserialize, Serialize};
 
-use super::body;
-use super::decide::Asked;
-use super::problem::Problem;
-use crate::json::{Op, Reply};
+use super::{body, decide};
+use crate::json::{All, Batch, Op, Problem, Several};
 use crate::serve::gate::{Ask, Gate};
 
-const EXAMPLE: &str = r#"{"requests":[{"limit":"user","key":"u1"},{"limit":"api","key":["t1","u1"],"cost":2}]}"#;
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "an object")]
-struct Several<'a> {
-    #[serde(borrow)]
-    requests: Vec<Asked<'a>>,
-}
-
-impl Several<'_> {
-    /// The questions, once nothing is wrong with any of them.
-    fn asks(&self, gate: &Gate) -> Result<Vec<Ask<'_>>, Problem> {
-        body::check_count(self.requests.len())?;
-        let asks: Vec<_> = self.requests.iter().map(|asked| asked.ask(Op::Limit)).collect::<Result<_, _>>()?;
-        for ask in &asks {
-            gate.limiter.quota(ask.limit).map_err(|error| Problem::from(&error))?;
-        }
-        Ok(asks)
+/// The questions, once nothing is wrong with any of them.
+fn asks<'a>(several: &'a Several<'_>, gate: &Gate) -> Result<Vec<Ask<'a>>, Problem> {
+    let asks: Vec<_> = several.requests.iter().map(|asked| decide::ask(asked, Op::Limit)).collect::<Result<_, _>>()?;
+    for ask in &asks {
+        gate.limiter.quota(ask.limit).map_err(|error| Problem::from(&error))?;
     }
-}
-
-#[derive(Serialize)]
-struct All {
-    allowed: bool,
-    decisions: Vec<Reply>,
+    Ok(asks)
 }
 
 /// Takes all of them or nothing.
 pub(super) async fn all(State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Problem> {
     let body = body::read(request, body::SEVERAL).await?;
-    let several: Several<'_> = body::parse(&body, EXAMPLE)?;
-    let all = gate.all(&several.asks(&gate)?).await.map_err(|error| Problem::from(&error))?;
-    let decisions = all.decisions().iter().map(Reply::from).collect();
-    Ok(body::answer(&All { allowed: all.allowed(), decisions }))
-}
-
-#[derive(Serialize)]
-struct Batch {
-    decisions: Vec<Answer>,
-}
-
-/// A decision, or why there is none.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Answer {
-    Decided(Reply),
-    Failed(Problem),
+    let several = Several::parse(&body)?;
+    let all = gate.all(&asks(&several, &gate)?).await.map_err(|error| Problem::from(&error))?;
+    Ok(body::answer(&All::from(&all)))
 }
 
 /// Decides about each of them on its own, in order.
 pub(super) async fn batch(State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Problem> {
     let body = body::read(request, body::SEVERAL).await?;
-    let several: Several<'_> = body::parse(&body, EXAMPLE)?;
-    let answers = gate.each(&several.asks(&gate)?).await;
-    let decisions = answers.iter().map(|answer| match answer {
-        Ok(decision) => Answer::Decided(Reply::from(decision)),
-        Err(error) => Answer::Failed(Problem::from(error)),
-    });
-    Ok(body::answer(&Batch { decisions: decisions.collect() }))
+    let several = Several::parse(&body)?;
+    let answers = gate.each(&asks(&several, &gate)?).await;
+    Ok(body::answer(&answers.iter().collect::<Batch>()))
 }

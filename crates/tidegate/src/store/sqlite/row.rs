@@ -2,7 +2,7 @@
 
 use tidegate_core::{Op, Outcome, Quota, State, StoreError, Timestamp, step};
 
-use crate::store::stored::{self, corrupt, quota_bytes, split};
+use crate::store::stored::{decode, encode};
 use crate::store::table::expires_at;
 
 /// When an operation is done.
@@ -116,34 +116,6 @@ impl Row {
             }
         }
     }
-}
-
-/// Numbers of eight bytes, and the quota.
-fn encode(state: &State, quota: &Quota) -> Vec<u8> {
-    let (numbers, quota) = (stored::numbers(state), quota_bytes(quota));
-    let mut value = Vec::with_capacity(8 * numbers.len() + quota.len());
-    numbers.iter().for_each(|number| value.extend_from_slice(&number.to_le_bytes()));
-    value.extend_from_slice(&quota);
-    value
-}
-
-/// The quota and the state of a value, which most often was written under `likely`.
-pub(super) fn decode(value: &[u8], likely: &Quota) -> Result<(Quota, State), StoreError> {
-    if let Some(numbers) = value.strip_suffix(&*quota_bytes(likely)) {
-        return Ok((*likely, state(likely, numbers)?));
-    }
-    let (numbers, quota) = split(value)?;
-    let state = state(&quota, numbers)?;
-    Ok((quota, state))
-}
-
-fn state(quota: &Quota, bytes: &[u8]) -> Result<State, StoreError> {
-    let (numbers, rest) = bytes.as_chunks();
-    if !rest.is_empty() {
-        return Err(corrupt("its length is wrong"));
-    }
-    let numbers: Vec<u64> = numbers.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
-    stored::state(quota, &numbers)
 }
 
 #[cfg(test)]

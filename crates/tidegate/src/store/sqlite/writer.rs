@@ -179,7 +179,7 @@ impl Writer {
                 let mut gone: Vec<Vec<u8>> = Vec::new();
                 while let Some(row) = every.next()? {
                     let value: Vec<u8> = row.get(1)?;
-                    match super::row::decode(&value, &any) {
+                    match crate::store::stored::decode(&value, &any) {
                         Ok((quota, state)) if state.is_new(&quota, at) => gone.push(row.get(0)?),
                         _ => held += 1,
                     }

@@ -5,13 +5,16 @@ use tidegate_core::{Entry, Op, Quota, Request, StoreError};
 use super::unsupported;
 
 /// An all-or-nothing call with every key once, under its name in the store.
-pub(crate) struct Asked<'a, N> {
-    pub(crate) names: Vec<N>,
-    pub(crate) entries: Vec<Entry<'a>>,
+pub struct Asked<'a, N> {
+    /// The names of the keys, each once.
+    pub names: Vec<N>,
+    /// What is asked of them, in order.
+    pub entries: Vec<Entry<'a>>,
 }
 
 impl<'a, N: PartialEq> Asked<'a, N> {
-    pub(crate) fn new(requests: &[Request<'a>], name: impl Fn(&Request<'a>) -> N) -> Result<Self, StoreError> {
+    /// The call, or what is wrong with it: only `limit` can be asked all or nothing, and one key under one quota.
+    pub fn new(requests: &[Request<'a>], name: impl Fn(&Request<'a>) -> N) -> Result<Self, StoreError> {
         let mut asked = Asked { names: Vec::new(), entries: Vec::with_capacity(requests.len()) };
         for request in requests {
             let Op::Limit(cost) = request.op else {
@@ -32,8 +35,8 @@ impl<'a, N: PartialEq> Asked<'a, N> {
         Ok(asked)
     }
 
-    /// The quota of a key.
-    pub(crate) fn quota(&self, state: usize) -> &'a Quota {
+    /// The quota of a key, by its number in `names`.
+    pub fn quota(&self, state: usize) -> &'a Quota {
         self.entries.iter().find(|entry| entry.state == state).expect("a key was asked about").quota
     }
 

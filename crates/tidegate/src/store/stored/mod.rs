@@ -4,7 +4,7 @@
 //! them as Lua has numbers, one on Postgres as an array, one on SQLite as bytes, and so does a snapshot of the memory
 //! store. What they mean is said here, once.
 
-#[cfg(any(feature = "redis", feature = "sqlite", feature = "postgres"))]
+#[cfg(any(feature = "redis", feature = "sqlite", feature = "postgres", feature = "stored"))]
 mod asked;
 #[cfg(any(feature = "redis", feature = "postgres"))]
 mod each;
@@ -14,14 +14,16 @@ mod quota;
 mod state;
 #[cfg(any(feature = "redis", feature = "postgres"))]
 mod taking;
+#[cfg(any(feature = "sqlite", feature = "stored"))]
+mod value;
 
-#[cfg(any(feature = "redis", feature = "sqlite", feature = "postgres"))]
-pub(super) use asked::Asked;
+#[cfg(any(feature = "redis", feature = "sqlite", feature = "postgres", feature = "stored"))]
+pub use asked::Asked;
 #[cfg(any(feature = "redis", feature = "postgres"))]
 pub(super) use each::each;
 #[cfg(any(feature = "redis", feature = "postgres"))]
 pub(super) use leases::{Asking, LeaseOp};
-#[cfg(any(feature = "redis", feature = "sqlite"))]
+#[cfg(any(feature = "redis", feature = "sqlite", feature = "stored"))]
 pub(super) use quota::split;
 pub(super) use quota::{quota_bytes, read_quota};
 #[cfg(feature = "redis")]
@@ -31,6 +33,8 @@ pub(super) use state::halves;
 pub(super) use state::{NARROW, numbers, state};
 #[cfg(any(feature = "redis", feature = "postgres"))]
 pub(super) use taking::Taking;
+#[cfg(any(feature = "sqlite", feature = "stored"))]
+pub use value::{decode, encode};
 
 use std::time::Duration;
 
@@ -44,7 +48,7 @@ pub(super) fn corrupt(why: &str) -> StoreError {
     StoreError::new(StoreErrorKind::Corrupt, format!("a value under our key is not ours: {why}"))
 }
 
-#[cfg(any(feature = "redis", feature = "sqlite", feature = "postgres"))]
+#[cfg(any(feature = "redis", feature = "sqlite", feature = "postgres", feature = "stored"))]
 pub(super) fn unsupported(message: &str) -> StoreError {
     StoreError::new(StoreErrorKind::Unsupported, message)
 }

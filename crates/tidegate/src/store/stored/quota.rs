@@ -26,7 +26,7 @@ pub(crate) fn quota_bytes(quota: &Quota) -> Vec<u8> {
 }
 
 /// The bytes of a stored value that are its state, and its quota, which comes last.
-#[cfg(any(feature = "redis", feature = "sqlite"))]
+#[cfg(any(feature = "redis", feature = "sqlite", feature = "stored"))]
 pub(crate) fn split(value: &[u8]) -> Result<(&[u8], Quota), StoreError> {
     let (last, _) = value.split_last().ok_or_else(|| corrupt("it is empty"))?;
     let middle = value.len().checked_sub(usize::from(*last)).ok_or_else(|| corrupt("it is cut off"))?;

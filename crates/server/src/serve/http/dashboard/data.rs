@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tidegate::resilience::BreakerState;
 use tidegate::{Clock, SystemClock, Timestamp, ceil_millis};
 
-use super::super::problem::Problem;
+use crate::json::Problem;
 use crate::serve::gate::Gate;
 use crate::serve::served::is_brought;
 use crate::serve::watch::{Account, Counter, Counts, Kind, Sample};

@@ -3,11 +3,11 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
-use tidegate::{Decision, Reason, ceil_millis};
+use tidegate_core::{Decision, Reason, ceil_millis};
 
 /// A decision as it is written, its fields in this order.
 #[derive(Debug, Serialize)]
-pub(crate) struct Reply {
+pub struct Reply {
     allowed: bool,
     limit: u64,
     remaining: u64,
@@ -31,19 +31,19 @@ impl From<&Decision> for Reply {
 
 impl Reply {
     /// What is said of a request that no limit holds back: there is no end of what is left.
-    pub(crate) fn unlimited() -> Self {
+    pub fn unlimited() -> Self {
         let most = u32::MAX.into();
         Reply { limit: most, remaining: most, ..Reply::of_nothing(true, None) }
     }
 
     /// What is said of a limit of nothing at all, which is never asked; in shadow mode it lets everything pass.
-    pub(crate) fn of_nothing(allowed: bool, reason: Option<Reason>) -> Self {
+    pub fn of_nothing(allowed: bool, reason: Option<Reason>) -> Self {
         let reason = reason.map(|reason| reason.as_str());
         Reply { allowed, limit: 0, remaining: 0, retry_after_ms: None, reset_after_ms: 0, reason }
     }
 
     /// What serde would write, in a tenth of the time: a server writes little else.
-    pub(crate) fn to_json(&self) -> Vec<u8> {
+    pub fn to_json(&self) -> Vec<u8> {
         let Reply { allowed, limit, remaining, retry_after_ms, reset_after_ms, reason } = self;
         let mut text = Vec::with_capacity(160);
         let mut number = itoa::Buffer::new();
@@ -68,7 +68,7 @@ impl Reply {
     }
 
     /// Writes it as one line.
-    pub(crate) fn write(&self, out: &mut impl Write) -> io::Result<()> {
+    pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
         serde_json::to_writer(&mut *out, self)?;
         out.write_all(b"\n")
     }

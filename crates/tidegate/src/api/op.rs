@@ -3,38 +3,55 @@
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
-use tidegate::Lease;
+use serde::{Serialize, Serializer};
+use tidegate_core::Lease;
 
 /// What is asked of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Op {
+pub enum Op {
+    /// To take.
     Limit,
+    /// To look.
     Check,
+    /// To take, and go into debt for it.
     Reserve,
+    /// To give back.
     Refund,
+    /// To forget.
     Reset,
+    /// To hold a place.
     Admit(Lease),
+    /// To hold on to it.
     Renew(Lease),
+    /// To give it back.
     Release(Lease),
 }
 
 impl Op {
     /// Whether it asks to take: what is counted, logged and shown.
-    pub(crate) fn takes(self) -> bool {
+    pub fn takes(self) -> bool {
         matches!(self, Op::Limit | Op::Reserve | Op::Admit(_))
     }
 }
 
 /// The name of an operation, which for some is all there is to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OpName {
+pub enum OpName {
+    /// [`Op::Limit`].
     Limit,
+    /// [`Op::Check`].
     Check,
+    /// [`Op::Reserve`].
     Reserve,
+    /// [`Op::Refund`].
     Refund,
+    /// [`Op::Reset`].
     Reset,
+    /// [`Op::Admit`].
     Admit,
+    /// [`Op::Renew`].
     Renew,
+    /// [`Op::Release`].
     Release,
 }
 
@@ -52,9 +69,15 @@ const NAMES: [(&str, OpName); 8] = [
 const EXPECTED: &str = "limit, check, reserve, refund, reset, admit, renew or release";
 
 impl OpName {
-    /// The operation, on the lease that was told beside it; or what is wrong with that.
-    pub(crate) fn on(self, lease: Option<Lease>) -> Result<Op, String> {
+    /// The name.
+    pub fn as_str(self) -> &'static str {
         let (name, _) = NAMES.iter().find(|(_, op)| *op == self).expect("every operation has a name");
+        name
+    }
+
+    /// The operation, on the lease that was told beside it; or what is wrong with that.
+    pub fn on(self, lease: Option<Lease>) -> Result<Op, String> {
+        let name = self.as_str();
         let needed = || lease.ok_or_else(|| format!("lease: missing, expected the lease to {name}"));
         let op = match self {
             OpName::Admit => return needed().map(Op::Admit),
@@ -70,6 +93,12 @@ impl OpName {
             Some(lease) => Err(format!("lease: found {lease}, expected none beside {name}")),
             None => Ok(op),
         }
+    }
+}
+
+impl Serialize for OpName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
     }
 }
 

@@ -1,14 +1,14 @@
 //! What is answered when something is wrong: `application/problem+json`.
 
-use axum::response::{IntoResponse, Response};
-use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use http::{Response, StatusCode};
 use serde::Serialize;
-use tidegate::Error;
+
+use crate::Error;
 
 /// What is wrong with a request, or with the server.
 #[derive(Debug, Serialize)]
-pub(crate) struct Problem {
+pub struct Problem {
     #[serde(rename = "type")]
     kind: &'static str,
     title: &'static str,
@@ -21,40 +21,49 @@ pub(crate) struct Problem {
 const CAPACITY: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
 
 impl Problem {
-    fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+    /// What is answered with this status.
+    pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         let title = status.canonical_reason().unwrap_or("Error");
         Problem { kind: "about:blank", title, status: status.as_u16(), detail: detail.into(), retryable: false }
     }
 
-    pub(super) fn bad_request(detail: impl Into<String>) -> Self {
+    /// What is asked is malformed.
+    pub fn bad_request(detail: impl Into<String>) -> Self {
         Problem::new(StatusCode::BAD_REQUEST, detail)
     }
 
-    pub(super) fn not_found(detail: impl Into<String>) -> Self {
+    /// There is nothing of that name.
+    pub fn not_found(detail: impl Into<String>) -> Self {
         Problem::new(StatusCode::NOT_FOUND, detail)
     }
 
-    pub(super) fn forbidden(detail: impl Into<String>) -> Self {
+    /// Whoever asks may not.
+    pub fn forbidden(detail: impl Into<String>) -> Self {
         Problem::new(StatusCode::FORBIDDEN, detail)
     }
 
-    pub(super) fn unauthorized() -> Self {
+    /// Whoever asks has to show the token.
+    pub fn unauthorized() -> Self {
         Problem::new(StatusCode::UNAUTHORIZED, "expected the server's token as `Authorization: Bearer TOKEN`")
     }
 
-    pub(super) fn method_not_allowed() -> Self {
+    /// The path is asked with another method.
+    pub fn method_not_allowed() -> Self {
         Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path is asked with another method")
     }
 
-    pub(super) fn internal(detail: impl Into<String>) -> Self {
+    /// The server is at fault.
+    pub fn internal(detail: impl Into<String>) -> Self {
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
     }
 
-    pub(super) fn too_large(most: usize) -> Self {
+    /// More was sent than the server takes.
+    pub fn too_large(most: usize) -> Self {
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format!("expected a body of at most {most} bytes"))
     }
 
-    pub(super) fn too_slow() -> Self {
+    /// What is asked did not arrive in time.
+    pub fn too_slow() -> Self {
         Problem::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time")
     }
 }
@@ -75,15 +84,29 @@ impl From<&Error> for Problem {
     }
 }
 
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
-        let body = serde_json::to_string(&self).expect("text and numbers are JSON");
-        let status = StatusCode::from_u16(self.status).expect("it was one");
-        let json = (CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        let mut response = (status, [json], body).into_response();
-        if status == StatusCode::UNAUTHORIZED {
-            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+impl Problem {
+    /// The status it is answered with.
+    pub fn status(&self) -> StatusCode {
+        StatusCode::from_u16(self.status).expect("it was one")
+    }
+
+    /// The answer.
+    pub fn to_response(&self) -> Response<String> {
+        let body = serde_json::to_string(self).expect("text and numbers are JSON");
+        let mut response = Response::new(body);
+        *response.status_mut() = self.status();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if self.status() == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
+    }
+}
+
+#[cfg(feature = "axum")]
+impl axum::response::IntoResponse for Problem {
+    fn into_response(self) -> axum::response::Response {
+        self.to_response().map(axum::body::Body::from)
     }
 }

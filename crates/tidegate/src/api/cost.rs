@@ -2,11 +2,15 @@
 
 use std::fmt;
 
+use serde::Serialize;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
 /// How much a request takes: a whole number, at least 1.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Cost(pub(crate) u64);
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Cost(
+    /// How much.
+    pub u64,
+);
 
 impl Default for Cost {
     fn default() -> Self {
@@ -21,9 +25,12 @@ impl<'de> Deserialize<'de> for Cost {
     }
 }
 
-/// A time in milliseconds. The last one is in the year 2255, up to which microseconds are exact in every store.
+/// A time in a trace, in milliseconds. The last one is in the year 2255, up to which microseconds are exact in every store.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Millis(pub(crate) u64);
+pub struct Millis(
+    /// Since the epoch.
+    pub u64,
+);
 
 const LAST: u64 = (1 << 53) / 1_000;
 

@@ -6,22 +6,29 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 
+use super::Problem;
+
 /// How many bytes a key may have, all its parts together.
-pub(crate) const MAX_KEY: usize = 4 << 10;
+pub const MAX_KEY: usize = 4 << 10;
 
 /// Who is limited. Borrows from the line it was read from where it can.
 #[derive(Debug)]
-pub(crate) enum Key<'a> {
+pub enum Key<'a> {
+    /// Everybody, together.
     Global,
+    /// Whoever has this name.
     One(Cow<'a, str>),
+    /// Whoever has these, in this order.
     Parts(Vec<Part<'a>>),
 }
 
+/// One of several parts.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Part<'a>(#[serde(borrow)] Cow<'a, str>);
+pub struct Part<'a>(#[serde(borrow)] Cow<'a, str>);
 
 impl Key<'_> {
-    pub(crate) fn len(&self) -> usize {
+    /// How many bytes it has, which count towards [`MAX_KEY`].
+    pub fn size(&self) -> usize {
         match self {
             Key::Global => 0,
             Key::One(part) => part.len(),
@@ -30,11 +37,20 @@ impl Key<'_> {
         }
     }
 
-    pub(crate) fn as_key(&self) -> tidegate::Key<'_> {
+    /// The key.
+    pub fn as_key(&self) -> tidegate_core::Key<'_> {
         match self {
-            Key::Global => tidegate::Key::GLOBAL,
-            Key::One(part) => tidegate::Key::from(part.as_ref()),
-            Key::Parts(parts) => tidegate::Key::from_parts(parts.iter().map(|part| part.0.as_ref())),
+            Key::Global => tidegate_core::Key::GLOBAL,
+            Key::One(part) => tidegate_core::Key::from(part.as_ref()),
+            Key::Parts(parts) => tidegate_core::Key::from_parts(parts.iter().map(|part| part.0.as_ref())),
+        }
+    }
+
+    /// The key, when it is not too long.
+    pub fn checked(&self) -> Result<tidegate_core::Key<'_>, Problem> {
+        match self.size() {
+            0..=MAX_KEY => Ok(self.as_key()),
+            found => Err(Problem::bad_request(format!("key: found {found} bytes, expected at most {MAX_KEY}"))),
         }
     }
 }

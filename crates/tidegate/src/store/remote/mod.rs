@@ -1,0 +1,142 @@
+//! The store behind `POST /v1/apply`: many processes that ask one server, or the edge.
+//!
+//! The server is `tidegate serve`, or a Worker with Durable Objects; both speak [`api::apply`](crate::api::apply). The
+//! quota travels with each request, so the server needs no config of its own for it, and its clock is the one that counts.
+
+mod builder;
+mod client;
+mod error;
+
+use std::fmt;
+
+use tidegate_core::{All, Capabilities, Decision, Request, Store, StoreError, StoreErrorKind, Timestamp};
+
+use crate::api::SEVERAL;
+use crate::api::apply::{Call, Mode};
+pub use builder::RemoteStoreBuilder;
+use client::Client;
+
+/// The store behind `POST /v1/apply` of a server. Clones share the connections.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use tidegate::remote::RemoteStore;
+/// use tidegate::{Limiter, Quota, minutes};
+///
+/// let store = RemoteStore::new("http://127.0.0.1:8080")?; // or with a token: RemoteStore::builder(..).token(..)
+/// let limiter =
+///     Limiter::builder().limit("login", Quota::fixed_window(5, minutes(1))?).store(store).build()?;
+/// let decision = limiter.limit("login", "alice").await?;
+/// # Ok(()) }
+/// ```
+///
+/// It has no timeout but for connecting: put it into [`Resilience`](crate::resilience::Resilience), which has. It wants a
+/// tokio runtime to connect on.
+#[derive(Clone)]
+pub struct RemoteStore {
+    client: Client,
+    atomic_all: bool,
+}
+
+impl RemoteStore {
+    /// A store behind the server at this address, without a token. Nothing is connected to yet.
+    pub fn new(url: &str) -> Result<Self, StoreError> {
+        Self::builder(url).build()
+    }
+
+    /// A store with settings.
+    pub fn builder(url: impl Into<String>) -> RemoteStoreBuilder {
+        RemoteStoreBuilder::new(url.into())
+    }
+
+    async fn one(&self, request: &Request<'_>, at: Option<Timestamp>) -> Result<Decision, StoreError> {
+        let requests = [*request];
+        let call = Call::new(Mode::Each, &requests, at).to_json();
+        self.client.ask(call, 1).await.and_then(|mut answers| answers.remove(0))
+    }
+
+    async fn all(&self, requests: &[Request<'_>], at: Option<Timestamp>) -> Result<All, StoreError> {
+        if requests.is_empty() {
+            return Ok(All::new(Vec::new()));
+        }
+        let call = Call::new(Mode::All, requests, at).to_json();
+        let decisions = self.client.ask(call, requests.len()).await?.into_iter().collect::<Result<_, _>>()?;
+        Ok(All::new(decisions))
+    }
+
+    /// As few calls as the server takes, one after the other, because each of them is applied in order.
+    async fn each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
+        let (mut answers, mut rest) = (Vec::with_capacity(requests.len()), requests);
+        while !rest.is_empty() {
+            let (mut now, mut call);
+            let mut most = rest.len().min(MOST);
+            loop {
+                now = &rest[..most];
+                call = Call::new(Mode::Each, now, None).to_json();
+                if call.len() <= SEVERAL || most == 1 {
+                    break;
+                }
+                most = most.div_ceil(2);
+            }
+            match self.client.ask(call, now.len()).await {
+                Ok(some) => answers.extend(some),
+                Err(error) => answers.extend(now.iter().map(|_| Err(error.clone()))),
+            }
+            rest = &rest[most..];
+        }
+        answers
+    }
+}
+
+/// How many requests a server takes in one call.
+const MOST: usize = 1_000;
+
+impl fmt::Debug for RemoteStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemoteStore").field("url", &self.client.url()).finish_non_exhaustive()
+    }
+}
+
+impl Store for RemoteStore {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { atomic_all: self.atomic_all }
+    }
+
+    fn apply_now(&self, _: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+        None
+    }
+
+    async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
+        self.one(request, None).await
+    }
+
+    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
+        self.all(requests, None).await
+    }
+
+    async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
+        self.each(requests).await
+    }
+
+    async fn close(&self) {}
+}
+
+#[cfg(feature = "testing")]
+impl tidegate_core::Testing for RemoteStore {
+    async fn apply_at(&self, request: &Request<'_>, at: Timestamp) -> Result<Decision, StoreError> {
+        self.one(request, Some(at)).await
+    }
+
+    async fn apply_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<All, StoreError> {
+        self.all(requests, Some(at)).await
+    }
+
+    async fn held_at(&self, _: Timestamp) -> Option<usize> {
+        // The server forgets by itself, and does not say.
+        None
+    }
+}
+
+fn unsupported(message: String) -> StoreError {
+    StoreError::new(StoreErrorKind::Unsupported, message)
+}

@@ -1,0 +1,41 @@
+//! The store contract itself, for stores that ask this Worker.
+
+use futures_util::future::join_all;
+use tidegate::api::apply::{Answers, Call, Mode, Owned, apart};
+use tidegate::api::{MAX_KEY, Problem};
+use tidegate::{Error, StoreErrorKind};
+
+use super::{Answer, Api, problem, text};
+use crate::object::Asked;
+use crate::store::Objects;
+
+impl<P: Objects> Api<P> {
+    pub(super) async fn apply(&self, body: &[u8]) -> Result<Answer, Problem> {
+        let call = Call::parse(body)?;
+        let at = call.at(self.testing)?;
+        let owned = call.owned(MAX_KEY, apart)?;
+        let requests: Vec<_> = owned.iter().map(Owned::request).collect();
+        let answers = match call.mode() {
+            Mode::Each => self.store.decide_each(&requests, at).await,
+            Mode::All => match self.store.decide_all(&requests, at).await {
+                Ok(all) => all.into_decisions().into_iter().map(Ok).collect(),
+                Err(error) => requests.iter().map(|_| Err(error.clone())).collect(),
+            },
+        };
+        Ok(text(Answers::new(&answers).to_json()))
+    }
+
+    /// Sweeps every object as its alarm does, at the time of a test, and says how many keys are left.
+    pub(super) async fn sweep(&self, at: &[u8]) -> Result<Answer, Problem> {
+        let shards = self.store.shards;
+        let sent =
+            (0..shards.count()).map(|shard| self.store.objects.send(Asked { shard, shards }, "sweep", at.to_vec()));
+        let mut held = 0_u64;
+        for answer in join_all(sent).await {
+            let answer = answer.map_err(|error| problem(&Error::Store(error)))?;
+            let left = str::from_utf8(&answer).ok().and_then(|left| left.parse::<u64>().ok());
+            held += left.ok_or_else(|| Problem::internal(StoreErrorKind::Corrupt.as_str()))?;
+        }
+        Ok(text(held.to_string().into_bytes()))
+    }
+}

@@ -1,0 +1,57 @@
+//! Whether a request may pass, for proxies that ask before they pass it on.
+
+use http::request::Parts;
+use serde::Deserialize;
+use tidegate::api::{MAX_KEY, Problem, same_site_or_proxy};
+use tidegate::enforce::{Caller, Enforcer, Outcome, Step};
+use tidegate::http::ClientAddress;
+use tidegate::{Cost, Key};
+
+use super::{Answer, Api, no_content, problem};
+use crate::adapter::client;
+use crate::store::Objects;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    limit: String,
+    key: Option<String>,
+    cost: Option<u64>,
+}
+
+impl<P: Objects> Api<P> {
+    /// 204, or the denial that the proxy hands on: with the headers of the limit. Without a key the client's address is it.
+    pub(super) async fn auth(&self, head: &Parts) -> Result<Answer, Problem> {
+        same_site_or_proxy(&head.headers)?;
+        let asked: Asked = serde_urlencoded::from_str(head.uri.query().unwrap_or_default())
+            .map_err(|error| Problem::bad_request(format!("{error}, expected such as /v1/auth?limit=api&key=u1")))?;
+        if asked.key.as_ref().is_some_and(|key| key.len() > MAX_KEY) {
+            return Err(Problem::bad_request(format!("key: expected at most {MAX_KEY} bytes")));
+        }
+        self.limiter.quota(&asked.limit).map_err(|error| problem(&error))?;
+        let cost = Cost::new(asked.cost.unwrap_or(1)).map_err(|error| Problem::bad_request(error.to_string()))?;
+        let client = client(&head.headers).map(|peer| ClientAddress::new().find(peer, &head.headers));
+        let key = match (&asked.key, &client) {
+            (Some(key), _) => Key::from(key.as_str()),
+            (None, Some(client)) => client.key().set_apart(),
+            (None, None) => {
+                return Err(Problem::bad_request("key: missing, and there is no address to stand in for it"));
+            }
+        };
+        let caller = Caller::new(key);
+        let caller = match &client {
+            Some(client) => caller.with_address(client.address()),
+            None => caller,
+        };
+        let outcome = Enforcer::new(&self.limiter, asked.limit).ask(&caller, cost.get(), Step::Take).await;
+        match &outcome {
+            Outcome::Invalid(error) => Err(problem(error)),
+            Outcome::Allowed(_) => {
+                let mut response = no_content();
+                self.answers.write_headers(&outcome, response.headers_mut());
+                Ok(response)
+            }
+            _ => Ok(self.answers.answer(&outcome).map(String::into_bytes)),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! A Worker that answers Tidegate's HTTP API.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Response;
+use http_body_util::{Either, Full};
+use tidegate::api::Problem;
+use tidegate::http::{LimitHeaders, RateLimit};
+use tidegate::resilience::Resilience;
+use tidegate::{BoxFuture, Clock, Limiter, Quota, Sleeper, SystemClock, Timestamp, seconds};
+use worker::send::SendFuture;
+use worker::{Delay, Env, HttpRequest};
+
+use crate::adapter::Answered;
+use crate::api::Api;
+use crate::settings::{BINDING, Settings};
+use crate::store::{DurableObjectStore, Namespace};
+
+/// The clock of a Worker, and its timers.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Edge;
+
+impl Clock for Edge {
+    fn now(&self) -> Timestamp {
+        SystemClock.now()
+    }
+}
+
+impl Sleeper for Edge {
+    fn sleep(&self, span: Duration) -> BoxFuture<'static, ()> {
+        // A Worker has one thread, so nothing is ever sent to another.
+        Box::pin(SendFuture::new(async move { Delay::from(span).await }))
+    }
+}
+
+impl Settings {
+    /// The store that these settings describe.
+    pub fn store(&self, env: &Env) -> worker::Result<DurableObjectStore> {
+        Ok(DurableObjectStore::new(env.durable_object(BINDING)?).shards(self.shards).apart(self.apart))
+    }
+
+    /// The limits of these settings, on their store, with what is to happen when an object does not answer.
+    pub fn limiter(&self, env: &Env) -> Result<Limiter, Box<dyn std::error::Error>> {
+        let resilience = Resilience::new(Edge).timeout(self.timeout());
+        let resilience = resilience.expected_replicas(self.config.defaults().expected_replicas);
+        Ok(self.config.limiter().store(resilience.build(self.store(env)?)).sleeper(Edge).build()?)
+    }
+}
+
+/// Answers Tidegate's HTTP API with the limits in the Worker's [`Settings`].
+pub async fn serve<B>(request: HttpRequest, env: &Env) -> worker::Result<Response<Answered<B>>> {
+    let response = match api(env) {
+        Ok(api) => api.answer(request).await,
+        // Nobody can ask a Worker that is set up wrong; what is wrong is for its log.
+        Err(error) => {
+            worker::console_error!("tidegate: {error}");
+            let problem = Problem::internal("the Worker's settings cannot be used: its log says why");
+            problem.to_response().map(String::into_bytes)
+        }
+    };
+    Ok(response.map(|body| Either::Left(Full::new(Bytes::from(body)))))
+}
+
+/// What answers, made once for each isolate: the settings of one never change.
+fn api(env: &Env) -> Result<Arc<Api<Namespace>>, Box<dyn std::error::Error>> {
+    static API: OnceLock<Arc<Api<Namespace>>> = OnceLock::new();
+    if let Some(api) = API.get() {
+        return Ok(api.clone());
+    }
+    let settings = Settings::from_env(env)?;
+    let headers = LimitHeaders::from(settings.config.http()).clock(Edge);
+    let api = Api {
+        limiter: settings.limiter(env)?,
+        store: settings.store(env)?.0,
+        limits: settings.config.limits().to_vec(),
+        answers: RateLimit::new(Quota::token_bucket(1, seconds(1))?).headers(headers),
+        access: settings.access,
+        testing: settings.testing,
+    };
+    Ok(API.get_or_init(|| Arc::new(api)).clone())
+}

@@ -1,0 +1,171 @@
+//! What a Worker is told by its configuration.
+
+use std::time::Duration;
+
+use tidegate::config::{Config, ConfigErrors, Syntax};
+use worker::Env;
+
+use crate::{Apart, Shards};
+
+/// The name under which the configuration binds the objects.
+pub const BINDING: &str = "TIDEGATE";
+
+/// The headers of a message to an object: which one it is, and out of how many.
+pub(crate) const SHARD: &str = "tidegate-shard";
+pub(crate) const SHARDS: &str = "tidegate-shards";
+
+/// What a Worker is told by its configuration. Each is a variable, the token a secret.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Settings {
+    /// `TIDEGATE_CONFIG`: the limits, in TOML as `tidegate serve` reads it.
+    pub config: Config,
+    /// `TIDEGATE_SHARDS`: how many objects; 128 unless said otherwise.
+    pub shards: Shards,
+    /// `TIDEGATE_APART`: `refuse`, or `refund`.
+    pub apart: Apart,
+    /// Who may ask the API.
+    pub(crate) access: Access,
+    /// `TIDEGATE_TESTING`: whether whoever asks may pass the time. Never in production.
+    pub testing: bool,
+}
+
+/// Who may ask the API of a Worker, which everybody can reach.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Nobody: nothing was said.
+    #[default]
+    Nobody,
+    /// Whoever shows `TIDEGATE_TOKEN`.
+    Token(Token),
+    /// Everybody: `TIDEGATE_OPEN` says so.
+    Everybody,
+}
+
+/// A token that shows nothing of itself.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Token(pub(crate) String);
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token(...)")
+    }
+}
+
+/// What is wrong with the settings of a Worker.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SettingsError {
+    /// The limits.
+    Config(ConfigErrors),
+    /// A variable, what it says, and what is expected.
+    Variable(&'static str, String, &'static str),
+}
+
+impl std::fmt::Display for SettingsError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            SettingsError::Config(errors) => write!(f, "TIDEGATE_CONFIG: {errors}"),
+            SettingsError::Variable(name, found, expected) => write!(f, "{name}: found {found:?}, expected {expected}"),
+        }
+    }
+}
+
+impl std::error::Error for SettingsError {}
+
+/// Shorter ones can be guessed.
+const LEAST: usize = 16;
+
+impl Settings {
+    /// What this environment says.
+    pub fn from_env(env: &Env) -> Result<Self, SettingsError> {
+        // A secret is read as a variable is.
+        Self::read(|name| env.var(name).ok().map(|value| value.to_string()))
+    }
+
+    /// How long an object is waited for: what the config says. The default of other stores, 50 ms, is nothing said here,
+    /// where an object may be asleep, or on another continent: two seconds then.
+    pub(crate) fn timeout(&self) -> Duration {
+        let told = self.config.defaults().store_timeout;
+        if told == Config::default().defaults().store_timeout { Duration::from_secs(2) } else { told }
+    }
+
+    fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self, SettingsError> {
+        // Without limits of its own, it serves those who bring theirs.
+        let config = match variable("TIDEGATE_CONFIG") {
+            None => Config::default(),
+            Some(text) => Config::parse(&text, Syntax::Toml, "TIDEGATE_CONFIG").map_err(SettingsError::Config)?,
+        };
+        let is_on = |name| match variable(name) {
+            None => Ok(false),
+            Some(text) => match &*text {
+                "true" => Ok(true),
+                "false" => Ok(false),
+                _ => Err(SettingsError::Variable(name, text, "true or false")),
+            },
+        };
+        let shards = match variable("TIDEGATE_SHARDS") {
+            None => Shards::default(),
+            Some(text) => text.parse().ok().and_then(Shards::new).ok_or(SettingsError::Variable(
+                "TIDEGATE_SHARDS",
+                text,
+                "a whole number from 1 to 65535",
+            ))?,
+        };
+        let apart = match variable("TIDEGATE_APART") {
+            None => Apart::default(),
+            Some(text) => match &*text {
+                "refuse" => Apart::Refuse,
+                "refund" => Apart::Refund,
+                _ => return Err(SettingsError::Variable("TIDEGATE_APART", text, "refuse or refund")),
+            },
+        };
+        let access = match variable("TIDEGATE_TOKEN") {
+            Some(token) if token.len() >= LEAST && token.bytes().all(|byte| byte.is_ascii_graphic()) => {
+                Access::Token(Token(token))
+            }
+            Some(_) => {
+                let expected = "at least 16 letters, digits or signs, without spaces";
+                return Err(SettingsError::Variable("TIDEGATE_TOKEN", "another".to_owned(), expected));
+            }
+            None if is_on("TIDEGATE_OPEN")? => Access::Everybody,
+            None => Access::Nobody,
+        };
+        Ok(Settings { config, shards, apart, access, testing: is_on("TIDEGATE_TESTING")? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> Result<Settings, String> {
+        let find = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string());
+        Settings::read(find).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn nothing_said_is_nobody_may_ask() {
+        let settings = read(&[]).unwrap();
+        assert_eq!((settings.shards.count(), settings.testing), (128, false));
+        assert_eq!((settings.access, settings.apart), (Access::Nobody, Apart::Refuse));
+        assert_eq!(read(&[("TIDEGATE_OPEN", "true")]).unwrap().access, Access::Everybody);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_and_a_token_never_is() {
+        for (name, value, said) in [
+            ("TIDEGATE_SHARDS", "0", "from 1 to 65535"),
+            ("TIDEGATE_SHARDS", "many", "from 1 to 65535"),
+            ("TIDEGATE_APART", "maybe", "refuse or refund"),
+            ("TIDEGATE_TESTING", "yes", "true or false"),
+            ("TIDEGATE_TOKEN", "hunter2", "at least 16"),
+            ("TIDEGATE_CONFIG", "[limits.a]\nalgorithm = \"moon\"", "TIDEGATE_CONFIG"),
+        ] {
+            let error = read(&[(name, value)]).unwrap_err();
+            assert!(error.contains(name) && error.contains(said) && !error.contains("hunter2"), "{error}");
+        }
+        let token = read(&[("TIDEGATE_TOKEN", "0123456789abcdef"), ("TIDEGATE_OPEN", "true")]).unwrap();
+        assert!(matches!(token.access, Access::Token(_)) && !format!("{token:?}").contains("0123"));
+    }
+}

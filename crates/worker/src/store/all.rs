@@ -1,0 +1,131 @@
+//! All or nothing, in one object and over several.
+
+use futures_util::future::join_all;
+use tidegate::api::apply::Mode;
+use tidegate::stored::Asked;
+use tidegate::{All, Decision, Op, Request, StoreError, StoreErrorKind, Timestamp};
+
+use super::{Objects, Sharded};
+
+/// What becomes of an all-or-nothing call whose keys live in different objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Apart {
+    /// It is refused, and nothing is taken. Limits on one key live in one object, and are never refused for this.
+    #[default]
+    Refuse,
+    /// All objects are looked at first, so that what is denied takes nothing. Then object after object is taken from, and
+    /// given back to when a later one has changed its mind: others may be denied meanwhile for what is given back later.
+    /// What was taken stays taken when giving back fails, which the error says, and when the call is dropped in the middle,
+    /// as a timeout does.
+    Refund,
+}
+
+type Group = (u16, Vec<usize>);
+
+impl<P: Objects> Sharded<P> {
+    /// Takes all requests or nothing, at a time that a test may say.
+    pub(crate) async fn decide_all(&self, requests: &[Request<'_>], at: Option<Timestamp>) -> Result<All, StoreError> {
+        // Everything that can be wrong with the call is found before anything is asked.
+        Asked::new(requests, |request| (request.scope.as_str().to_owned(), request.key.to_text().into_owned()))?;
+        let groups = self.groups(requests);
+        match (&*groups, self.apart) {
+            ([], _) => Ok(All::new(Vec::new())),
+            ([group], _) => Ok(All::new(self.together("apply", group, requests, at).await?)),
+            (_, Apart::Refuse) => Err(StoreError::new(
+                StoreErrorKind::Unsupported,
+                "all-or-nothing over keys that live in different objects: ask limits on one key, or allow Apart::Refund \
+                 (TIDEGATE_APART=refund)",
+            )),
+            (groups, Apart::Refund) => self.take_in_turn(requests, groups, at).await,
+        }
+    }
+
+    async fn take_in_turn(
+        &self,
+        requests: &[Request<'_>],
+        groups: &[Group],
+        at: Option<Timestamp>,
+    ) -> Result<All, StoreError> {
+        let mut decisions = self.look(requests, groups, at).await?;
+        if decisions.iter().flatten().any(|decision| !decision.allowed()) {
+            return Ok(All::new(decisions.into_iter().flatten().collect()));
+        }
+        for (number, group) in groups.iter().enumerate() {
+            let taken = match self.together("apply", group, requests, at).await {
+                Ok(taken) => taken,
+                Err(error) => {
+                    self.give_back(requests, &groups[..number], at).await?;
+                    return Err(error);
+                }
+            };
+            let is_denied = taken.iter().any(|decision| !decision.allowed());
+            if is_denied {
+                // Whoever did not deny reports what it has once it was given back.
+                self.give_back(requests, &groups[..number], at).await?;
+                decisions = self
+                    .look(requests, &groups[..number], at)
+                    .await?
+                    .into_iter()
+                    .zip(decisions)
+                    .map(|(new, old)| new.or(old))
+                    .collect();
+            }
+            group.1.iter().zip(taken).for_each(|(index, decision)| decisions[*index] = Some(decision));
+            if is_denied {
+                break;
+            }
+        }
+        Ok(All::new(decisions.into_iter().flatten().collect()))
+    }
+
+    /// What all or nothing would come to in each of these objects, for the requests that live there.
+    async fn look(
+        &self,
+        requests: &[Request<'_>],
+        groups: &[Group],
+        at: Option<Timestamp>,
+    ) -> Result<Vec<Option<Decision>>, StoreError> {
+        let looks = join_all(groups.iter().map(|group| self.together("look", group, requests, at))).await;
+        let mut decisions = vec![None; requests.len()];
+        for ((_, group), look) in groups.iter().zip(looks) {
+            group.iter().zip(look?).for_each(|(index, decision)| decisions[*index] = Some(decision));
+        }
+        Ok(decisions)
+    }
+
+    /// Those requests that live in one object.
+    async fn together(
+        &self,
+        what: &'static str,
+        (shard, group): &Group,
+        requests: &[Request<'_>],
+        at: Option<Timestamp>,
+    ) -> Result<Vec<Decision>, StoreError> {
+        let share: Vec<_> = group.iter().map(|index| requests[*index]).collect();
+        self.ask(*shard, what, Mode::All, &share, at).await?.into_iter().collect()
+    }
+
+    async fn give_back(
+        &self,
+        requests: &[Request<'_>],
+        groups: &[Group],
+        at: Option<Timestamp>,
+    ) -> Result<(), StoreError> {
+        let back: Vec<_> = groups
+            .iter()
+            .flat_map(|(_, group)| group)
+            .filter_map(|index| match requests[*index].op {
+                Op::Limit(cost) => Some(Request { op: Op::Refund(cost), ..requests[*index] }),
+                _ => None,
+            })
+            .collect();
+        let failed = self.decide_each(&back, at).await.into_iter().find_map(Result::err);
+        match failed {
+            None => Ok(()),
+            Some(error) => {
+                let what = "the call was not granted, and not all that it had taken could be given back";
+                Err(StoreError::caused_by(StoreErrorKind::Unavailable, what, error))
+            }
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The objects that the configuration binds.
+
+use tidegate::{StoreError, StoreErrorKind};
+use worker::ObjectNamespace;
+use worker::send::SendFuture;
+
+use super::Objects;
+use crate::object::Asked;
+use crate::shards::object_name;
+
+/// The objects that the configuration binds.
+#[derive(Clone)]
+pub(crate) struct Namespace(ObjectNamespace);
+
+impl Namespace {
+    pub(crate) fn new(objects: ObjectNamespace) -> Self {
+        Namespace(objects)
+    }
+
+    async fn send_here(&self, to: Asked, what: &str, body: &[u8]) -> Result<Vec<u8>, StoreError> {
+        let unreachable = |error: worker::Error| {
+            StoreError::new(StoreErrorKind::Unavailable, format!("object {} cannot be asked: {error}", to.shard))
+        };
+        let stub = self.0.get_by_name(&object_name(to.shard)).map_err(unreachable)?;
+        let request = to.request(what, body).map_err(unreachable)?;
+        let mut answer = stub.fetch_with_request(request).await.map_err(unreachable)?;
+        let said = answer.bytes().await.map_err(unreachable)?;
+        let kind = match answer.status_code() {
+            200 => return Ok(said),
+            400..500 => StoreErrorKind::Unsupported,
+            _ => StoreErrorKind::Unavailable,
+        };
+        Err(StoreError::new(kind, detail(&said)))
+    }
+}
+
+impl Objects for Namespace {
+    async fn send(&self, to: Asked, what: &'static str, body: Vec<u8>) -> Result<Vec<u8>, StoreError> {
+        // A Worker has one thread, so nothing is ever sent to another.
+        SendFuture::new(self.send_here(to, what, &body)).await
+    }
+}
+
+/// What a problem says is wrong.
+pub(crate) fn detail(problem: &[u8]) -> String {
+    let problem = serde_json::from_slice::<serde_json::Value>(problem).ok();
+    let detail = problem.as_ref().and_then(|problem| problem.get("detail")?.as_str());
+    detail.unwrap_or("an object does not say what is wrong").to_owned()
+}

@@ -1,0 +1,33 @@
+//! The example: a handler that is limited for each client.
+
+use std::sync::Arc;
+
+use reqwest::blocking::{Client, Response};
+use serde_json::{Value, json};
+use tidegate_servers::variable;
+
+use crate::edge::{Edge, Storage};
+
+fn greeted(edge: &Edge, client: Option<&str>) -> Response {
+    let mut request = Client::new().get(edge.url("/"));
+    if let Some(client) = client {
+        request = request.header("cf-connecting-ip", client);
+    }
+    request.header("x-forwarded-for", "198.51.100.7").send().unwrap()
+}
+
+#[test]
+fn the_example_greets_each_client_five_times_and_then_says_when_to_come_back() {
+    let edge = Edge::with(&variable("TIDEGATE_EXAMPLE_WORKER"), Arc::new(Storage::new()), &json!({}));
+    // Windows begin with the minute: who crosses into the next one has five more.
+    let statuses: Vec<_> = (0..11).map(|_| greeted(&edge, Some("192.0.2.1"))).collect();
+    assert_eq!(statuses[0].status(), 200);
+    assert!(statuses[0].headers()["ratelimit-policy"].to_str().unwrap().contains(r#""greeting";q=5;w=60"#));
+    let denied = statuses.into_iter().find(|response| response.status() == 429).expect("more than two windows' worth");
+    assert!(denied.headers().contains_key("retry-after"), "{:?}", denied.headers());
+    assert_eq!(denied.headers()["content-type"], "application/problem+json");
+    let problem: Value = denied.json().unwrap();
+    assert_eq!(problem["violated-policies"], json!(["greeting"]));
+    assert_eq!(greeted(&edge, Some("192.0.2.2")).text().unwrap(), "hello\n");
+    assert_eq!(greeted(&edge, Some("nonsense")).status(), 500, "nobody known is nobody's bucket");
+}

@@ -1,0 +1,86 @@
+//! Bad input gets a clear error, and stores nothing.
+
+use std::sync::Arc;
+
+use reqwest::blocking::Client;
+use serde_json::{Value, json};
+
+use crate::edge::{Edge, Storage};
+
+#[test]
+fn bad_input_is_refused_with_a_problem_and_nothing_is_stored() {
+    let edge = Edge::start();
+    let large = "x".repeat(1 << 20);
+    let long = "x".repeat(5_000);
+    let quota = r#"{"algorithm":"token_bucket","rate":10,"period_us":1000000}"#;
+    let apply = |rest: &str| format!(r#"{{"mode":"each","requests":[{{"limit":"a","op":"limit",{rest}}}]}}"#);
+    let cases = [
+        ("/v1/limit", "{".to_owned(), 400),
+        ("/v1/limit", "not json".to_owned(), 400),
+        ("/v1/limit", r#"["login","u1",1]"#.to_owned(), 400),
+        ("/v1/limit", r#"{"limit":"nobody","key":"u1"}"#.to_owned(), 404),
+        ("/v1/limit", r#"{"limit":"login"}"#.to_owned(), 400),
+        ("/v1/limit", r#"{"limit":"login","key":"u1","cost":0}"#.to_owned(), 400),
+        ("/v1/limit", r#"{"limit":"login","key":"u1","cost":-1}"#.to_owned(), 400),
+        ("/v1/limit", r#"{"limit":"login","key":"u1","cots":1}"#.to_owned(), 400),
+        ("/v1/limit", json!({"limit": "login", "key": large}).to_string(), 413),
+        ("/v1/limit", json!({"limit": "login", "key": long}).to_string(), 400),
+        ("/v1/all", json!({"requests": []}).to_string(), 400),
+        ("/v1/all", r#"{"requests":[{"limit":"login","key":"u1"},{"limit":"nobody","key":"u1"}]}"#.to_owned(), 404),
+        ("/v1/release", r#"{"lease":"mine"}"#.to_owned(), 400),
+        ("/v1/apply", json!({"key": large}).to_string(), 413),
+        ("/v1/apply", apply(&format!(r#""key":"{long}","quota":{quota}"#)), 400),
+        ("/v1/apply", apply(&format!(r#""key":"u1","cost":0,"quota":{quota}"#)), 400),
+        ("/v1/apply", apply(r#""key":"u1","quota":{"algorithm":"moon","rate":1,"period_us":1000000}"#), 400),
+        ("/v1/apply", apply(&format!(r#""key":"u%1","quota":{quota}"#)), 400),
+        ("/v1/nothing", "{}".to_owned(), 404),
+        ("/v1/limits", "{}".to_owned(), 405),
+    ];
+    for (path, body, expected) in cases {
+        let (status, problem) = edge.post(path, body.clone());
+        let body: String = body.chars().take(80).collect();
+        assert_eq!(status, expected, "{path} {body}: {problem}");
+        assert_eq!(problem["status"], expected, "{path} {body}: {problem}");
+        assert!(problem["detail"].as_str().is_some_and(|detail| detail.len() > 8), "{path} {body}: {problem}");
+    }
+    assert_eq!(edge.swept(0), 0, "nothing is stored");
+    assert_eq!(edge.login("u1").1["remaining"], 4, "and it serves all the same");
+    assert_eq!(edge.swept(0), 1);
+}
+
+#[test]
+fn nobody_may_ask_before_the_worker_has_a_token() {
+    let ask = |edge: &Edge, token: Option<&str>| {
+        let mut request = Client::new().post(edge.url("/v1/limit")).body(r#"{"limit":"login","key":"u1"}"#);
+        if let Some(token) = token {
+            request = request.bearer_auth(token);
+        }
+        let response = request.send().unwrap();
+        (response.status().as_u16(), response.json::<Value>().unwrap())
+    };
+    let edge = Edge::on(Arc::new(Storage::new()), json!({"TIDEGATE_OPEN": "false"}));
+    let (status, problem) = ask(&edge, None);
+    assert!(status == 403 && problem["detail"].as_str().unwrap().contains("TIDEGATE_TOKEN"), "{status}: {problem}");
+    let token = "0123456789abcdef";
+    let edge = edge.restarted(json!({"TIDEGATE_OPEN": "false", "TIDEGATE_TOKEN": token}));
+    assert_eq!(
+        (ask(&edge, None).0, ask(&edge, Some("fedcba9876543210")).0, ask(&edge, Some(token)).0),
+        (401, 401, 200)
+    );
+    assert_eq!(
+        reqwest::blocking::get(edge.url("/healthz")).unwrap().status(),
+        200,
+        "whether it lives, everybody may ask"
+    );
+}
+
+#[test]
+fn the_time_is_only_taken_in_tests() {
+    let edge = Edge::on(Arc::new(Storage::new()), json!({"TIDEGATE_TESTING": "false"}));
+    let quota = json!({"algorithm": "token_bucket", "rate": 10, "period_us": 1_000_000});
+    let request = json!({"limit": "api", "key": "u1", "op": "limit", "quota": quota});
+    let (status, problem) =
+        edge.post("/v1/apply", json!({"mode": "each", "requests": [request], "at_us": 1}).to_string());
+    assert!(status == 400 && problem["detail"].as_str().unwrap().contains("at_us"), "{status}: {problem}");
+    assert_eq!(edge.post("/v1/testing/sweep", "1").0, 404);
+}

@@ -1,0 +1,74 @@
+//! Many clients at once.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use tidegate::remote::RemoteStore;
+use tidegate::{Cost, Key, OnStoreError, Op, Quota, Request, Scope, Store, days};
+use tidegate_testkit::{Applicability, Subject, suite};
+
+use crate::edge::{Edge, Storage};
+use crate::run;
+
+#[test]
+fn sixty_four_clients_on_one_key_never_take_one_too_many() {
+    let edge = Edge::start();
+    let quotas = [
+        Quota::token_bucket(100, days(300)).unwrap(),
+        Quota::fixed_window(100, days(300)).unwrap(),
+        Quota::sliding_window(100, days(300)).unwrap(),
+        Quota::sliding_log(100, days(300)).unwrap(),
+    ];
+    for (number, quota) in quotas.into_iter().enumerate() {
+        let client = || {
+            // A connection of its own for each.
+            let store = edge.store();
+            tokio::spawn(async move {
+                let (scope, key) = (Scope::new("", &format!("api-{number}")), Key::from("hot"));
+                let (op, on_store_error) = (Op::Limit(Cost::ONE), OnStoreError::Closed);
+                let request = Request { scope: &scope, key: &key, quota: &quota, op, on_store_error };
+                let mut allowed = 0;
+                for _ in 0..4 {
+                    allowed += u32::from(store.apply(&request).await.expect("a decision").allowed());
+                }
+                allowed
+            })
+        };
+        let allowed: u32 = run(async {
+            let clients: Vec<_> = (0..64).map(|_| client()).collect();
+            let mut allowed = 0;
+            for client in clients {
+                allowed += client.await.unwrap();
+            }
+            allowed
+        });
+        assert_eq!(allowed, 100, "{quota:?}");
+    }
+}
+
+#[test]
+fn all_or_nothing_holds_in_one_object_at_any_concurrency() {
+    let edge =
+        Arc::new(Edge::on(Arc::new(Storage::new()), json!({"TIDEGATE_SHARDS": "1", "TIDEGATE_APART": "refuse"})));
+    let store = RemoteStore::builder(edge.url("")).atomic_all(true).build().unwrap();
+    let subject = Subject::new(store).run_with(run);
+    assert_eq!(run(suite::all_or_nothing_under_concurrency(&subject)), Applicability::Ran);
+}
+
+#[test]
+fn places_are_held_and_given_back() {
+    let edge = Edge::start();
+    let admit = || edge.post("/v1/admit", json!({"limit": "work", "key": "t1"}).to_string()).1;
+    let (first, second) = (admit(), admit());
+    assert_eq!(
+        (&first["allowed"], &second["allowed"], &first["expires_in_ms"]),
+        (&json!(true), &json!(true), &json!(3_600_000))
+    );
+    assert_ne!(first["lease"], second["lease"]);
+    assert_eq!(admit()["allowed"], json!(false));
+    let held = json!({"lease": first["lease"]}).to_string();
+    assert_eq!(edge.post("/v1/renew", held.clone()).1["allowed"], json!(true));
+    assert_eq!(edge.post("/v1/release", held.clone()).1["allowed"], json!(true));
+    assert_eq!(edge.post("/v1/release", held).1["allowed"], json!(false), "exactly once");
+    assert_eq!(admit()["allowed"], json!(true));
+}

@@ -1,0 +1,18 @@
+//! workerd stopped and started again on the same storage.
+
+use serde_json::json;
+
+use crate::edge::Edge;
+
+#[test]
+fn what_was_spent_is_still_spent_after_a_restart() {
+    let mut edge = Edge::start();
+    for expected in [4, 3, 2, 1, 0] {
+        let (status, decision) = edge.login("u1");
+        assert_eq!((status, &decision["remaining"]), (200, &json!(expected)));
+        edge = edge.restarted(json!({}));
+    }
+    let (_, denied) = edge.login("u1");
+    assert_eq!((&denied["allowed"], &denied["reason"]), (&json!(false), &json!("rate")));
+    assert_eq!(edge.login("u2").1["remaining"], 4, "somebody else's is not");
+}

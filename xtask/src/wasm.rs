@@ -1,0 +1,126 @@
+//! What is built for wasm32: the core, and Workers for workerd.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::cargo::{Failed, cargo, step};
+use crate::servers::{cache, debian};
+
+const TARGET: &str = "wasm32-unknown-unknown";
+/// A folder of its own: what is built with another compiler would take its place each time.
+const FOLDER: &str = "target/wasm";
+
+/// The core for wasm32: it builds there, where there is no clock, and its source starts no thread and reads no clock
+/// elsewhere either.
+pub(crate) fn core() -> Result<(), Failed> {
+    let arguments = ["check", "--package", "tidegate-core", "--package", "tidegate", "--features", "api,config,stored"];
+    step("core and library for wasm32", Compiler::find()?.cargo(&arguments).env("RUSTFLAGS", "-D warnings"))?;
+    let banned =
+        ["std::thread", "thread::spawn", "Instant", "SystemTime", "TcpStream", "UdpSocket", "std::fs", "std::env"];
+    let mut folders = vec![PathBuf::from("crates/core/src")];
+    while let Some(folder) = folders.pop() {
+        let entries = fs::read_dir(&folder).map_err(|error| Failed(format!("{}: {error}", folder.display())))?;
+        for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let text = fs::read_to_string(&path).map_err(|error| Failed(format!("{}: {error}", path.display())))?;
+            let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+            if let Some(line) = code.into_iter().find(|line| banned.iter().any(|banned| line.contains(banned))) {
+                return Err(Failed(format!("{}: the core has no clock, thread or I/O: {line}", path.display())));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The ready Worker and the example, each in a folder as workerd takes it.
+pub(crate) fn workers() -> Result<[PathBuf; 2], Failed> {
+    let compiler = Compiler::find()?;
+    let arguments = ["build", "--release", "--package", "tidegate-example-worker"];
+    step("the example Worker", &mut compiler.cargo(&arguments))?;
+    // Apart from the other: with `ready`, both would answer.
+    let arguments = ["build", "--release", "--package", "tidegate-worker", "--features", "ready"];
+    step("the Worker", &mut compiler.cargo(&arguments))?;
+    Ok([bound("tidegate_worker")?, bound("tidegate_example_worker")?])
+}
+
+/// A Worker with its JavaScript.
+fn bound(name: &str) -> Result<PathBuf, Failed> {
+    let folder = Path::new(FOLDER).join(name);
+    let module = Path::new(FOLDER).join(TARGET).join("release").join(format!("{name}.wasm"));
+    let mut bind = Command::new(wasm_bindgen()?);
+    bind.args(["--target", "web", "--no-typescript", "--out-name", "worker", "--out-dir"]).arg(&folder).arg(module);
+    step(&format!("{name}: wasm-bindgen"), &mut bind)?;
+    folder.canonicalize().map_err(|error| Failed(format!("{}: {error}", folder.display())))
+}
+
+/// The program that writes the JavaScript: of the very version that the Workers are built with. Built once, and kept.
+fn wasm_bindgen() -> Result<PathBuf, Failed> {
+    let lock = fs::read_to_string("Cargo.lock").map_err(|error| Failed(format!("Cargo.lock: {error}")))?;
+    let version = lock.lines().skip_while(|line| *line != "name = \"wasm-bindgen\"").nth(1);
+    let version = version.and_then(|line| line.strip_prefix("version = \"")?.strip_suffix('"'));
+    let version = version.ok_or_else(|| Failed("Cargo.lock names no wasm-bindgen".to_owned()))?;
+    let folder = cache::folder(&format!("wasm-bindgen-cli-{version}"), |folder| {
+        let version = format!("={version}");
+        let mut install = cargo(["install", "--quiet", "wasm-bindgen-cli", "--version", &version, "--root"]);
+        step("wasm-bindgen: cargo install", install.arg(folder))
+    })?;
+    Ok(folder.join("bin").join("wasm-bindgen"))
+}
+
+/// What builds for wasm32.
+enum Compiler {
+    /// The one that builds everything else, with the target's standard library.
+    Ours,
+    /// Debian's, which builds the standard library from its source, and the linker of ours.
+    Debians { linker: PathBuf },
+}
+
+impl Compiler {
+    fn find() -> Result<Self, Failed> {
+        let sysroot = output(Command::new("rustc").args(["--print", "sysroot"]))?;
+        let libraries = Path::new(sysroot.trim()).join("lib/rustlib");
+        if libraries.join(TARGET).exists() {
+            return Ok(Compiler::Ours);
+        }
+        if output(Command::new("rustup").args(["target", "add", TARGET])).is_ok() {
+            return Ok(Compiler::Ours);
+        }
+        debian::install(
+            "Rust for wasm32",
+            &["rustc-web", "cargo-web", "rust-web-src"],
+            "install the target with `rustup target add wasm32-unknown-unknown`",
+        )?;
+        let host = output(Command::new("rustc").args(["--print", "host-tuple"]))?;
+        Ok(Compiler::Debians { linker: libraries.join(host.trim()).join("bin/rust-lld") })
+    }
+
+    fn cargo(&self, arguments: &[&str]) -> Command {
+        let mut command = match self {
+            Compiler::Ours => cargo([]),
+            Compiler::Debians { linker } => {
+                let mut command = Command::new("/usr/bin/cargo");
+                command.env("RUSTC", "/usr/bin/rustc").env("RUSTC_BOOTSTRAP", "1").env_remove("RUSTUP_TOOLCHAIN");
+                command.env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", linker);
+                command
+            }
+        };
+        command.args(arguments).args(["--target", TARGET, "--target-dir", FOLDER]);
+        if let Compiler::Debians { .. } = self {
+            command.args(["-Z", "build-std=std,panic_abort"]);
+        }
+        command
+    }
+}
+
+/// What a program says, when it succeeds.
+fn output(command: &mut Command) -> Result<String, Failed> {
+    let output = command.output().map_err(|error| Failed(format!("{:?}: {error}", command.get_program())))?;
+    if !output.status.success() {
+        return Err(Failed(format!("{command:?} ({}): {}", output.status, String::from_utf8_lossy(&output.stderr))));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
