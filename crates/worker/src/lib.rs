@@ -5,7 +5,7 @@
 //!
 //! - [`DurableObjectStore`] is a [`Store`](tidegate::Store) for a Worker's own limiter.
 //! - [`RateLimiter`] is the class of the objects. A Worker that links this crate exports it; its configuration binds it.
-//! - [`limited`] wraps a handler in limits, with the client's address as the platform tells it.
+//! - [`limited`] puts a handler behind a gate, with the client's address as the platform tells it.
 //! - [`serve`] answers Tidegate's HTTP API, so that anything can ask the edge; with the feature `ready` this crate is a
 //!   Worker that does nothing else.
 //!
@@ -35,6 +35,6 @@ async fn fetch(
     request: worker::HttpRequest,
     env: worker::Env,
     _: worker::Context,
-) -> worker::Result<http::Response<Answered<http_body_util::Empty<bytes::Bytes>>>> {
+) -> worker::Result<http::Response<http_body_util::Full<bytes::Bytes>>> {
     serve(request, &env).await
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Response;
-use http_body_util::{Either, Full};
+use http_body_util::Full;
 use tidegate::api::Problem;
 use tidegate::http::{LimitHeaders, RateLimit};
 use tidegate::resilience::Resilience;
@@ -13,7 +13,6 @@ use tidegate::{BoxFuture, Clock, Limiter, Quota, Sleeper, SystemClock, Timestamp
 use worker::send::SendFuture;
 use worker::{Delay, Env, HttpRequest};
 
-use crate::adapter::Answered;
 use crate::api::Api;
 use crate::settings::{BINDING, Settings};
 use crate::store::{DurableObjectStore, Namespace};
@@ -50,7 +49,7 @@ impl Settings {
 }
 
 /// Answers Tidegate's HTTP API with the limits in the Worker's [`Settings`].
-pub async fn serve<B>(request: HttpRequest, env: &Env) -> worker::Result<Response<Answered<B>>> {
+pub async fn serve(request: HttpRequest, env: &Env) -> worker::Result<Response<Full<Bytes>>> {
     let response = match api(env) {
         Ok(api) => api.answer(request).await,
         // Nobody can ask a Worker that is set up wrong; what is wrong is for its log.
@@ -60,7 +59,7 @@ pub async fn serve<B>(request: HttpRequest, env: &Env) -> worker::Result<Respons
             problem.to_response().map(String::into_bytes)
         }
     };
-    Ok(response.map(|body| Either::Left(Full::new(Bytes::from(body)))))
+    Ok(response.map(Full::from))
 }
 
 /// What answers, made once for each isolate: the settings of one never change.

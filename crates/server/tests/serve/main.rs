@@ -1,6 +1,7 @@
 //! The server as its clients meet it: the real binary, on real sockets.
 
 mod asking;
+mod authority;
 mod dashboard;
 mod denials;
 mod envoy;

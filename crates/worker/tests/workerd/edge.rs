@@ -104,6 +104,16 @@ impl Edge {
         Edge::on(storage, variables)
     }
 
+    /// Kills workerd in the middle of whatever it does, as a crash would, and starts another on the same storage.
+    pub(crate) fn killed(self) -> Self {
+        let node = self.child.id();
+        let children = std::fs::read_to_string(format!("/proc/{node}/task/{node}/children")).unwrap();
+        let workerd: Vec<_> = children.split_whitespace().collect();
+        assert!(!workerd.is_empty(), "workerd is a child of node");
+        assert!(Command::new("kill").arg("-9").args(workerd).status().unwrap().success());
+        self.restarted(json!({}))
+    }
+
     pub(crate) fn url(&self, path: &str) -> String {
         format!("{}{path}", self.url)
     }

@@ -4,6 +4,7 @@
 //! export.
 
 mod adapter;
+mod api;
 mod bad_input;
 mod conformance;
 mod crowd;

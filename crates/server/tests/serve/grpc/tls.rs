@@ -1,36 +1,18 @@
 //! TLS, with certificates of the test's own.
 
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
+use rcgen::ExtendedKeyUsagePurpose;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
 use super::{RULES, on, request, told};
+use crate::authority::Authority;
 use crate::file;
 use crate::program::Program;
-
-/// Somebody who signs certificates.
-struct Authority(CertifiedIssuer<'static, KeyPair>);
-
-impl Authority {
-    fn new() -> Self {
-        let mut params = CertificateParams::new([]).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        Authority(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
-    }
-
-    /// A certificate and its key, in PEM.
-    fn sign(&self, purpose: ExtendedKeyUsagePurpose) -> (String, String) {
-        let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
-        params.extended_key_usages = vec![purpose];
-        let key = KeyPair::generate().unwrap();
-        (params.signed_by(&key, &self.0).unwrap().pem(), key.serialize_pem())
-    }
-}
 
 /// What comes of one request, as a client that trusts `authority` and shows `identity`.
 async fn ask(program: &Program, authority: &Authority, identity: Option<(String, String)>) -> Result<String, String> {
     let mut tls =
-        ClientTlsConfig::new().domain_name("localhost").ca_certificate(Certificate::from_pem(authority.0.pem()));
+        ClientTlsConfig::new().domain_name("localhost").ca_certificate(Certificate::from_pem(authority.pem()));
     if let Some((certificate, key)) = identity {
         tls = tls.identity(Identity::from_pem(certificate, key));
     }
@@ -66,7 +48,7 @@ async fn it_is_spoken_where_there_is_a_certificate() {
 #[tokio::test]
 async fn clients_have_to_show_a_certificate_where_it_is_asked_for() {
     let (server, clients) = (Authority::new(), Authority::new());
-    let ca = file("grpc-mtls-ca.pem", clients.0.pem());
+    let ca = file("grpc-mtls-ca.pem", clients.pem());
     let program = serving("mtls", &server, &["--tls-client-ca", &ca]);
     let client = |authority: &Authority| Some(authority.sign(ExtendedKeyUsagePurpose::ClientAuth));
     ask(&program, &server, None).await.expect_err("without a certificate");

@@ -2,6 +2,7 @@
 
 mod conformance;
 mod faults;
+mod tls;
 mod whole;
 
 use std::future::Future;

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use http::header::{HeaderValue, InvalidHeaderValue};
 use http::uri::{Scheme, Uri};
+use hyper_util::client::legacy::connect::HttpConnector;
 use tidegate_core::StoreError;
 
 use super::client::Client;
+use super::connector::{Roots, connector};
 use super::{RemoteStore, unsupported};
 
 /// How a [`RemoteStore`] is made; see [`RemoteStore::builder`].
@@ -18,6 +20,7 @@ pub struct RemoteStoreBuilder {
     atomic_all: bool,
     connect_timeout: Duration,
     idle_timeout: Duration,
+    roots: Roots,
 }
 
 /// Less than the five seconds after which workerd closes a connection that nobody uses: one that is closed in the very moment
@@ -32,6 +35,7 @@ impl RemoteStoreBuilder {
             atomic_all: false,
             connect_timeout: Duration::from_secs(1),
             idle_timeout: IDLE,
+            roots: Roots::default(),
         }
     }
 
@@ -60,11 +64,24 @@ impl RemoteStoreBuilder {
         self
     }
 
+    /// Whom to trust to sign the certificate of an https server, in PEM: an authority of your own, in place of those that
+    /// are built in.
+    #[cfg(feature = "remote-tls")]
+    pub fn root_certificates(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.roots = Some(pem.into());
+        self
+    }
+
     /// The store, or what is wrong with its settings. Nothing is connected to yet.
     pub fn build(self) -> Result<RemoteStore, StoreError> {
         let token = self.token.as_deref().map(bearer).transpose();
         let token = token.map_err(|_| unsupported("the token has characters that no header can have".to_owned()))?;
-        let client = Client::new(target(&self.url)?, token, self.connect_timeout, self.idle_timeout);
+        let mut http = HttpConnector::new();
+        http.set_connect_timeout(Some(self.connect_timeout));
+        http.set_nodelay(true);
+        // That is for the address to say.
+        http.enforce_http(false);
+        let client = Client::new(target(&self.url)?, token, connector(http, self.roots)?, self.idle_timeout);
         Ok(RemoteStore { client, atomic_all: self.atomic_all })
     }
 }

@@ -7,22 +7,18 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, Uri};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::client::legacy::Client as Pool;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tidegate_core::{Decision, StoreError};
 
+use super::connector::Connector;
 use super::error::{broken, not_ours, refused, unreachable};
 use super::unsupported;
 use crate::api::SEVERAL;
 use crate::api::apply::Answers;
 
-#[cfg(not(feature = "remote-tls"))]
-type Connector = HttpConnector;
-#[cfg(feature = "remote-tls")]
-type Connector = hyper_rustls::HttpsConnector<HttpConnector>;
-
 /// More than any answer to a call that the server takes.
 const LARGEST: usize = 4 << 20;
+
 /// What asks the server. Clones share the connections.
 #[derive(Clone)]
 pub(super) struct Client {
@@ -32,15 +28,10 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn new(target: Uri, token: Option<HeaderValue>, connect: Duration, idle: Duration) -> Self {
-        let mut http = HttpConnector::new();
-        http.set_connect_timeout(Some(connect));
-        http.set_nodelay(true);
-        http.enforce_http(false);
-        let pool = Pool::builder(TokioExecutor::new())
-            .pool_idle_timeout(idle)
-            .pool_timer(TokioTimer::new())
-            .build(connector(http));
+    /// Over connections that are made like this, and kept for so long when nobody uses them.
+    pub(super) fn new(target: Uri, token: Option<HeaderValue>, connector: Connector, idle: Duration) -> Self {
+        let pool =
+            Pool::builder(TokioExecutor::new()).pool_idle_timeout(idle).pool_timer(TokioTimer::new()).build(connector);
         Client { pool, target, token }
     }
 
@@ -78,14 +69,4 @@ impl Client {
         }
         Ok(answers)
     }
-}
-
-#[cfg(not(feature = "remote-tls"))]
-fn connector(http: HttpConnector) -> Connector {
-    http
-}
-
-#[cfg(feature = "remote-tls")]
-fn connector(http: HttpConnector) -> Connector {
-    hyper_rustls::HttpsConnectorBuilder::new().with_webpki_roots().https_or_http().enable_http1().wrap_connector(http)
 }

@@ -5,6 +5,7 @@
 
 mod builder;
 mod client;
+mod connector;
 mod error;
 
 use std::fmt;

@@ -23,6 +23,7 @@ pub(super) type Decided = (Asking, Outcome);
 
 /// A request that its service works on, and what will have to be said of it.
 #[derive(Default)]
+#[allow(clippy::large_enum_variant, reason = "the largest is the common one, and boxing it would cost each request")]
 pub(super) enum Admitted {
     /// It was left alone.
     #[default]

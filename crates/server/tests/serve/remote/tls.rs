@@ -1,0 +1,52 @@
+//! The store over https, with certificates of the test's own.
+
+use rcgen::ExtendedKeyUsagePurpose;
+use tidegate::remote::RemoteStore;
+use tidegate::{Error, Limiter, Quota, days};
+
+use super::run;
+use crate::authority::Authority;
+use crate::file;
+use crate::program::Program;
+
+fn asked(url: &str, roots: Option<&Authority>) -> Result<u64, Error> {
+    let builder = RemoteStore::builder(url);
+    let builder = match roots {
+        None => builder,
+        Some(authority) => builder.root_certificates(authority.pem()),
+    };
+    let store = builder.build().expect("a store");
+    let quota = Quota::fixed_window(5, days(300)).expect("a quota");
+    let limiter = Limiter::builder().limit("api", quota).store(store).build().expect("a limiter");
+    run(async { limiter.limit("api", "u1").await.map(|decision| decision.remaining()) })
+}
+
+#[test]
+fn only_a_server_whose_certificate_is_trusted_is_asked() {
+    let authority = Authority::new();
+    let (certificate, key) = authority.sign(ExtendedKeyUsagePurpose::ServerAuth);
+    let (certificate, key) = (file("remote-cert.pem", certificate), file("remote-key.pem", key));
+    let program = Program::start(&["--tls-cert", &certificate, "--tls-key", &key, "--grpc", "off", "--resp", "off"]);
+    let port = program.http.expect("it listens for HTTP").port();
+    let url = format!("https://localhost:{port}");
+    assert_eq!(asked(&url, Some(&authority)).expect("trusted"), 4);
+    for (url, roots) in [
+        (&url, None),
+        (&url, Some(&Authority::new())),
+        // The certificate is for another name.
+        (&format!("https://127.0.0.1:{port}"), Some(&authority)),
+    ] {
+        let error = asked(url, roots).expect_err("not trusted").to_string();
+        assert!(error.contains("certificate"), "{error}");
+    }
+    assert_eq!(asked(&url, Some(&authority)).expect("trusted"), 3, "nothing was taken by those");
+}
+
+#[test]
+fn roots_that_are_none_are_refused_when_the_store_is_made() {
+    for pem in ["", "nonsense", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
+        let error =
+            RemoteStore::builder("https://localhost").root_certificates(pem).build().expect_err(pem).to_string();
+        assert!(error.contains("root certificates"), "{error}");
+    }
+}
