@@ -17,6 +17,7 @@ mod redis;
 mod user;
 mod variable;
 mod wait;
+mod workerd;
 
 pub use disk::{Rights, on_a_small_disk};
 pub use envoy::Envoy;
@@ -27,3 +28,4 @@ pub use program::Program;
 pub use redis::Redis;
 pub use variable::variable;
 pub use wait::wait_until;
+pub use workerd::{Storage, Workerd};

@@ -38,13 +38,9 @@ pub(crate) fn core() -> Result<(), Failed> {
 
 /// The ready Worker and the example, each in a folder as workerd takes it.
 pub(crate) fn workers() -> Result<[PathBuf; 2], Failed> {
-    let compiler = Compiler::find()?;
-    let arguments = ["build", "--release", "--package", "tidegate-example-worker"];
-    step("the example Worker", &mut compiler.cargo(&arguments))?;
-    // Apart from the other: with `ready`, both would answer.
-    let arguments = ["build", "--release", "--package", "tidegate-worker", "--features", "ready"];
-    step("the Worker", &mut compiler.cargo(&arguments))?;
-    Ok([bound("tidegate_worker")?, bound("tidegate_example_worker")?])
+    let arguments = ["build", "--release", "--package", "tidegate-edge", "--package", "tidegate-example-worker"];
+    step("Workers for wasm32", &mut Compiler::find()?.cargo(&arguments))?;
+    Ok([bound("tidegate_edge")?, bound("tidegate_example_worker")?])
 }
 
 /// A Worker with its JavaScript.

@@ -11,4 +11,4 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-pub use crate::store::stored::{Asked, decode, encode};
+pub use crate::store::stored::{Asked, decode, encode, refunds};

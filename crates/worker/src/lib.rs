@@ -6,8 +6,8 @@
 //! - [`DurableObjectStore`] is a [`Store`](tidegate::Store) for a Worker's own limiter.
 //! - [`RateLimiter`] is the class of the objects. A Worker that links this crate exports it; its configuration binds it.
 //! - [`limited`] puts a handler behind a gate, with the client's address as the platform tells it.
-//! - [`serve`] answers Tidegate's HTTP API, so that anything can ask the edge; with the feature `ready` this crate is a
-//!   Worker that does nothing else.
+//! - [`serve`] answers Tidegate's HTTP API, so that anything can ask the edge. `crates/edge` in the repository is a Worker that
+//!   does nothing else.
 //!
 //! The guide, from nothing to the first 429, is `docs/workers.md` in the repository.
 #![forbid(unsafe_code)]
@@ -27,14 +27,3 @@ pub use serve::{Edge, serve};
 pub use settings::{BINDING, Settings, SettingsError};
 pub use shards::Shards;
 pub use store::{Apart, DurableObjectStore};
-
-/// Answers Tidegate's HTTP API with the limits in the Worker's settings.
-#[cfg(feature = "ready")]
-#[worker::event(fetch)]
-async fn fetch(
-    request: worker::HttpRequest,
-    env: worker::Env,
-    _: worker::Context,
-) -> worker::Result<http::Response<http_body_util::Full<bytes::Bytes>>> {
-    serve(request, &env).await
-}

@@ -7,14 +7,14 @@ use bytes::Bytes;
 use http::Response;
 use http_body_util::Full;
 use tidegate::api::Problem;
-use tidegate::http::{LimitHeaders, RateLimit};
-use tidegate::resilience::Resilience;
-use tidegate::{BoxFuture, Clock, Limiter, Quota, Sleeper, SystemClock, Timestamp, seconds};
+use tidegate::http::{ClientAddress, LimitHeaders, RateLimit};
+use tidegate::resilience::{Resilience, Resilient};
+use tidegate::{BoxFuture, Clock, DynStore, Quota, Sleeper, SystemClock, Timestamp, seconds};
 use worker::send::SendFuture;
 use worker::{Delay, Env, HttpRequest};
 
 use crate::api::Api;
-use crate::settings::{BINDING, Settings};
+use crate::settings::Settings;
 use crate::store::{DurableObjectStore, Namespace};
 
 /// The clock of a Worker, and its timers.
@@ -37,14 +37,13 @@ impl Sleeper for Edge {
 impl Settings {
     /// The store that these settings describe.
     pub fn store(&self, env: &Env) -> worker::Result<DurableObjectStore> {
-        Ok(DurableObjectStore::new(env.durable_object(BINDING)?).shards(self.shards).apart(self.apart))
+        Ok(DurableObjectStore::new(env)?.shards(self.shards).apart(self.apart))
     }
 
-    /// The limits of these settings, on their store, with what is to happen when an object does not answer.
-    pub fn limiter(&self, env: &Env) -> Result<Limiter, Box<dyn std::error::Error>> {
+    /// The same, with what is to happen when an object does not answer.
+    pub fn guarded(&self, env: &Env) -> worker::Result<Resilient<DurableObjectStore>> {
         let resilience = Resilience::new(Edge).timeout(self.timeout());
-        let resilience = resilience.expected_replicas(self.config.defaults().expected_replicas);
-        Ok(self.config.limiter().store(resilience.build(self.store(env)?)).sleeper(Edge).build()?)
+        Ok(resilience.expected_replicas(self.config.defaults().expected_replicas).build(self.store(env)?))
     }
 }
 
@@ -70,9 +69,12 @@ fn api(env: &Env) -> Result<Arc<Api<Namespace>>, Box<dyn std::error::Error>> {
     }
     let settings = Settings::from_env(env)?;
     let headers = LimitHeaders::from(settings.config.http()).clock(Edge);
+    let guarded: Arc<dyn DynStore> = Arc::new(settings.guarded(env)?);
     let api = Api {
-        limiter: settings.limiter(env)?,
+        limiter: settings.config.limiter().store(guarded.clone()).sleeper(Edge).build()?,
+        guarded,
         store: settings.store(env)?.0,
+        addresses: ClientAddress::from(settings.config.http()),
         limits: settings.config.limits().to_vec(),
         answers: RateLimit::new(Quota::token_bucket(1, seconds(1))?).headers(headers),
         access: settings.access,

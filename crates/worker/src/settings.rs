@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tidegate::api::Token;
 use tidegate::config::{Config, ConfigErrors, Syntax};
 use worker::Env;
 
@@ -42,16 +43,6 @@ pub(crate) enum Access {
     Everybody,
 }
 
-/// A token that shows nothing of itself.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Token(pub(crate) String);
-
-impl std::fmt::Debug for Token {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Token(...)")
-    }
-}
-
 /// What is wrong with the settings of a Worker.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -60,6 +51,8 @@ pub enum SettingsError {
     Config(ConfigErrors),
     /// A variable, what it says, and what is expected.
     Variable(&'static str, String, &'static str),
+    /// The token, which is not said again.
+    Token,
 }
 
 impl std::fmt::Display for SettingsError {
@@ -67,14 +60,12 @@ impl std::fmt::Display for SettingsError {
         match self {
             SettingsError::Config(errors) => write!(f, "TIDEGATE_CONFIG: {errors}"),
             SettingsError::Variable(name, found, expected) => write!(f, "{name}: found {found:?}, expected {expected}"),
+            SettingsError::Token => write!(f, "TIDEGATE_TOKEN: {}", Token::EXPECTED),
         }
     }
 }
 
 impl std::error::Error for SettingsError {}
-
-/// Shorter ones can be guessed.
-const LEAST: usize = 16;
 
 impl Settings {
     /// What this environment says.
@@ -96,6 +87,10 @@ impl Settings {
             None => Config::default(),
             Some(text) => Config::parse(&text, Syntax::Toml, "TIDEGATE_CONFIG").map_err(SettingsError::Config)?,
         };
+        if let Some(file) = config.envoy().configs.first() {
+            let expected = "no files of Envoy's rules: there are neither files nor Envoy's protocol here";
+            return Err(SettingsError::Variable("TIDEGATE_CONFIG", file.clone(), expected));
+        }
         let is_on = |name| match variable(name) {
             None => Ok(false),
             Some(text) => match &*text {
@@ -121,13 +116,7 @@ impl Settings {
             },
         };
         let access = match variable("TIDEGATE_TOKEN") {
-            Some(token) if token.len() >= LEAST && token.bytes().all(|byte| byte.is_ascii_graphic()) => {
-                Access::Token(Token(token))
-            }
-            Some(_) => {
-                let expected = "at least 16 letters, digits or signs, without spaces";
-                return Err(SettingsError::Variable("TIDEGATE_TOKEN", "another".to_owned(), expected));
-            }
+            Some(token) => Access::Token(Token::parse(&token).ok_or(SettingsError::Token)?),
             None if is_on("TIDEGATE_OPEN")? => Access::Everybody,
             None => Access::Nobody,
         };
@@ -161,6 +150,7 @@ mod tests {
             ("TIDEGATE_TESTING", "yes", "true or false"),
             ("TIDEGATE_TOKEN", "hunter2", "at least 16"),
             ("TIDEGATE_CONFIG", "[limits.a]\nalgorithm = \"moon\"", "TIDEGATE_CONFIG"),
+            ("TIDEGATE_CONFIG", "[envoy]\nconfigs = [\"rules.yaml\"]", "no files of Envoy's rules"),
         ] {
             let error = read(&[(name, value)]).unwrap_err();
             assert!(error.contains(name) && error.contains(said) && !error.contains("hunter2"), "{error}");

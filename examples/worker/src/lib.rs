@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use http::Response;
 use tidegate::http::Gate;
 use tidegate::{Limiter, Quota, minutes};
-use tidegate_worker::{Answered, BINDING, DurableObjectStore, limited};
+use tidegate_worker::{Answered, DurableObjectStore, limited};
 use worker::{Context, Env, HttpRequest, event};
 
 // The class of the objects, which the configuration binds.
@@ -25,7 +25,7 @@ fn gate(env: &Env) -> Result<Gate, Box<dyn std::error::Error>> {
     if let Some(gate) = GATE.get() {
         return Ok(gate.clone());
     }
-    let store = DurableObjectStore::new(env.durable_object(BINDING)?);
+    let store = DurableObjectStore::new(env)?;
     let limiter = Limiter::builder().limit("greeting", Quota::fixed_window(5, minutes(1))?).store(store).build()?;
     let made = Gate::new((&limiter, "greeting"));
     Ok(GATE.get_or_init(|| made).clone())

@@ -61,6 +61,11 @@ impl StoreError {
         self.0.kind
     }
 
+    /// What went wrong, in words, without the kind.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
     /// Whether trying again can help.
     pub fn is_retryable(&self) -> bool {
         matches!(self.0.kind, StoreErrorKind::Unavailable | StoreErrorKind::Timeout)

@@ -8,7 +8,7 @@ use super::keys::Keys;
 use super::target::Target;
 use crate::cli::{Bench, Distribution, Picture};
 use crate::failure::Failure;
-use crate::serve::{Token, trusted};
+use crate::serve::{Token, find_token, trusted};
 
 /// How many keys there are, unless said otherwise.
 const KEYS: u64 = 1_000_000;
@@ -49,7 +49,7 @@ pub(super) struct Question {
 impl Plan {
     pub(super) fn of(bench: &Bench) -> Result<Self, Failure> {
         bench.check().map_err(Failure::Usage)?;
-        let token = Token::find(bench.token_file.as_deref())?;
+        let token = find_token(bench.token_file.as_deref())?;
         let roots = bench.tls_ca.as_deref().map(trusted).transpose()?;
         let server = |target: &Target| {
             let question = Question {

@@ -31,7 +31,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use tracing::{info, warn};
 
-pub(crate) use auth::Token;
+pub(crate) use auth::{Token, find_token};
 use gate::Gate;
 use listen::Ports;
 pub(crate) use served::Served;
@@ -62,7 +62,7 @@ async fn until_the_end(serve: &Serve, telemetry: Telemetry) -> Result<(), Failur
     // Before a store is made, which tells the recorder what its metrics mean.
     watch::recorder::handle();
     let served = Served::load(serve.config.as_deref())?;
-    let token = Token::find(serve.token_file.as_deref())?;
+    let token = find_token(serve.token_file.as_deref())?;
     let backing = Backing::open(serve, served.config.defaults()).await?;
     let gate = Gate::new(backing, served, serve.testing).map_err(|error| Failure::Start(error.to_string()))?;
     let gate = Arc::new(gate.watching(|watch| watch.hide_keys(serve.hide_keys).log_keys(serve.log_keys)));

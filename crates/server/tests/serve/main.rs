@@ -9,6 +9,7 @@ mod faults;
 mod grpc;
 mod http;
 mod metrics;
+mod parity;
 mod program;
 mod remote;
 mod resp;

@@ -17,6 +17,7 @@
 
 mod answer;
 mod numbers;
+mod sendable;
 
 use std::borrow::Cow;
 
@@ -25,6 +26,7 @@ use tidegate_core::{Cost, Key, OnStoreError, Op, Quota, Request, Scope, Timestam
 
 pub use answer::Answers;
 use numbers::Numbers;
+pub use sendable::Sendable;
 
 use super::{Problem, check_count};
 
@@ -110,7 +112,7 @@ impl Owned {
 impl<'a> Call<'a> {
     /// The call that asks these requests; at a time of the caller's when it is a test.
     ///
-    /// The failure policy is not sent: it is the caller's, who wants to know when the store is broken.
+    /// The failure policy is the caller's, who wants to know when the store is broken: what is sent is `closed`.
     pub fn new(mode: Mode, requests: &'a [Request<'_>], at: Option<Timestamp>) -> Self {
         let requests = requests.iter().map(Asked::new).collect();
         Call { mode, requests, at_us: at.map(Timestamp::as_micros) }
@@ -143,8 +145,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The requests, once nothing is wrong with any of them. No text is longer than `longest`, and `apart` makes the prefix of their keys, so that a server can
-    /// keep them from meeting its own.
+    /// The requests, once nothing is wrong with any of them. No text is longer than `longest`, and `apart` makes the
+    /// prefix of their keys, so that a server can keep them from meeting its own.
     pub fn owned(&self, longest: usize, apart: impl Fn(&str) -> String) -> Result<Vec<Owned>, Problem> {
         self.requests.iter().map(|asked| asked.owned(longest, &apart)).collect()
     }

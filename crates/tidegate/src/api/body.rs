@@ -10,7 +10,7 @@ pub const ONE: usize = 64 << 10;
 pub const SEVERAL: usize = 1 << 20;
 
 /// How many questions there may be in one request.
-const MOST: usize = 1_000;
+pub const MOST: usize = 1_000;
 
 /// What a body says.
 pub fn parse<'a, T: Deserialize<'a>>(body: &'a [u8], example: &str) -> Result<T, Problem> {

@@ -11,6 +11,9 @@ use super::Problem;
 /// How many bytes a key may have, all its parts together.
 pub const MAX_KEY: usize = 4 << 10;
 
+/// How many bytes its text may have, in which what parts it is escaped: a sign is at most three then.
+pub const MAX_TEXT: usize = 3 * MAX_KEY;
+
 /// Who is limited. Borrows from the line it was read from where it can.
 #[derive(Debug)]
 pub enum Key<'a> {

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use tidegate_core::{Decision, Lease, Quota};
 
-use super::{Key, MAX_KEY, Problem, Reply};
+use super::{Key, MAX_TEXT, Problem, Reply};
 use crate::concurrency::Work;
 
 /// Whose place is asked for.
@@ -127,8 +127,7 @@ impl<'a> Held<'a> {
 
     /// The lease in a text, and its key.
     pub fn read(text: &'a str) -> Result<(Self, tidegate_core::Key<'static>), Problem> {
-        // A part of 4 KiB is at most three times as long when it is escaped.
-        let held = Held::parse(text).filter(|held| held.key.len() <= 3 * MAX_KEY);
+        let held = Held::parse(text).filter(|held| held.key.len() <= MAX_TEXT);
         let Some((key, held)) = held.and_then(|held| Some((tidegate_core::Key::from_text(&held.key)?, held))) else {
             return Err(Problem::bad_request("lease: expected what /v1/admit has answered as `lease`"));
         };

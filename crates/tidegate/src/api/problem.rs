@@ -2,7 +2,7 @@
 
 use http::header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
@@ -78,13 +78,27 @@ impl From<&Error> for Problem {
         let mut problem = Problem::new(status, error.to_string());
         if status == StatusCode::SERVICE_UNAVAILABLE {
             problem.kind = CAPACITY;
-            problem.retryable = true;
         }
+        problem.retryable = error.is_retryable();
         problem
     }
 }
 
+/// What is read of one.
+#[derive(Deserialize)]
+struct Told {
+    status: u16,
+    detail: String,
+}
+
 impl Problem {
+    /// What a problem says is wrong that was answered with this status; none when the body is not one of ours, because
+    /// somebody else has answered, such as a proxy in between.
+    pub fn detail_in(status: StatusCode, body: &[u8]) -> Option<String> {
+        let told: Told = serde_json::from_slice(body).ok()?;
+        (told.status == status.as_u16()).then_some(told.detail)
+    }
+
     /// The status it is answered with.
     pub fn status(&self) -> StatusCode {
         StatusCode::from_u16(self.status).expect("it was one")

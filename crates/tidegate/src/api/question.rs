@@ -76,12 +76,13 @@ enum Answer {
     Failed(Problem),
 }
 
-impl<'a> FromIterator<&'a Result<Decision, Error>> for Batch {
-    fn from_iter<I: IntoIterator<Item = &'a Result<Decision, Error>>>(answers: I) -> Self {
+impl Batch {
+    /// What is told of these answers, with `problem` to say what an error is to whoever asks.
+    pub fn new(answers: &[Result<Decision, Error>], problem: impl Fn(&Error) -> Problem) -> Self {
         let answer = |answer: &Result<Decision, Error>| match answer {
             Ok(decision) => Answer::Decided(Reply::from(decision)),
-            Err(error) => Answer::Failed(Problem::from(error)),
+            Err(error) => Answer::Failed(problem(error)),
         };
-        Batch { decisions: answers.into_iter().map(answer).collect() }
+        Batch { decisions: answers.iter().map(answer).collect() }
     }
 }

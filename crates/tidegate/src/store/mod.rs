@@ -13,6 +13,7 @@ pub(crate) mod rendezvous;
 mod secret;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+#[cfg_attr(not(feature = "stored"), allow(unreachable_pub, reason = "what is public there is so with that feature"))]
 pub(crate) mod stored;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod table;

@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use tidegate::api::apply::{Answers, Call, Mode, Owned, apart};
 use tidegate::api::{MAX_KEY, Problem};
-use tidegate::{Error, StoreErrorKind};
+use tidegate::{All, Error, Request, Store, StoreError, StoreErrorKind, Timestamp};
 
 use super::{Answer, Api, problem, text};
 use crate::object::Asked;
@@ -16,13 +16,23 @@ impl<P: Objects> Api<P> {
         let owned = call.owned(MAX_KEY, apart)?;
         let requests: Vec<_> = owned.iter().map(Owned::request).collect();
         let answers = match call.mode() {
-            Mode::Each => self.store.decide_each(&requests, at).await,
-            Mode::All => match self.store.decide_all(&requests, at).await {
+            Mode::Each => match at {
+                None => self.guarded.apply_each(&requests).await,
+                at => self.store.decide_each(&requests, at).await,
+            },
+            Mode::All => match self.all_or_nothing(&requests, at).await {
                 Ok(all) => all.into_decisions().into_iter().map(Ok).collect(),
                 Err(error) => requests.iter().map(|_| Err(error.clone())).collect(),
             },
         };
         Ok(text(Answers::new(&answers).to_json()))
+    }
+
+    async fn all_or_nothing(&self, requests: &[Request<'_>], at: Option<Timestamp>) -> Result<All, StoreError> {
+        match at {
+            None => self.guarded.apply_all(requests).await,
+            at => self.store.decide_all(requests, at).await,
+        }
     }
 
     /// Sweeps every object as its alarm does, at the time of a test, and says how many keys are left.

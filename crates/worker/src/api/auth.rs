@@ -1,36 +1,21 @@
 //! Whether a request may pass, for proxies that ask before they pass it on.
 
 use http::request::Parts;
-use serde::Deserialize;
-use tidegate::api::{MAX_KEY, Problem, same_site_or_proxy};
+use tidegate::Key;
+use tidegate::api::{Pass, Problem, same_site_or_proxy};
 use tidegate::enforce::{Caller, Enforcer, Outcome, Step};
-use tidegate::http::ClientAddress;
-use tidegate::{Cost, Key};
 
 use super::{Answer, Api, no_content, problem};
 use crate::adapter::client;
 use crate::store::Objects;
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Asked {
-    limit: String,
-    key: Option<String>,
-    cost: Option<u64>,
-}
-
 impl<P: Objects> Api<P> {
     /// 204, or the denial that the proxy hands on: with the headers of the limit. Without a key the client's address is it.
     pub(super) async fn auth(&self, head: &Parts) -> Result<Answer, Problem> {
         same_site_or_proxy(&head.headers)?;
-        let asked: Asked = serde_urlencoded::from_str(head.uri.query().unwrap_or_default())
-            .map_err(|error| Problem::bad_request(format!("{error}, expected such as /v1/auth?limit=api&key=u1")))?;
-        if asked.key.as_ref().is_some_and(|key| key.len() > MAX_KEY) {
-            return Err(Problem::bad_request(format!("key: expected at most {MAX_KEY} bytes")));
-        }
+        let asked = Pass::parse(head.uri.query())?;
         self.limiter.quota(&asked.limit).map_err(|error| problem(&error))?;
-        let cost = Cost::new(asked.cost.unwrap_or(1)).map_err(|error| Problem::bad_request(error.to_string()))?;
-        let client = client(&head.headers).map(|peer| ClientAddress::new().find(peer, &head.headers));
+        let client = client(&head.headers).map(|peer| self.addresses.find(peer, &head.headers));
         let key = match (&asked.key, &client) {
             (Some(key), _) => Key::from(key.as_str()),
             (None, Some(client)) => client.key().set_apart(),
@@ -43,7 +28,7 @@ impl<P: Objects> Api<P> {
             Some(client) => caller.with_address(client.address()),
             None => caller,
         };
-        let outcome = Enforcer::new(&self.limiter, asked.limit).ask(&caller, cost.get(), Step::Take).await;
+        let outcome = Enforcer::new(&self.limiter, asked.limit).ask(&caller, asked.cost.get(), Step::Take).await;
         match &outcome {
             Outcome::Invalid(error) => Err(problem(error)),
             Outcome::Allowed(_) => {

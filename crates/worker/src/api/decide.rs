@@ -25,7 +25,7 @@ impl<P: Objects> Api<P> {
     pub(super) async fn batch(&self, body: &[u8]) -> Result<Answer, Problem> {
         let several = Several::parse(body)?;
         let answers = self.limiter.each(self.calls(&several)?).await;
-        Ok(json(&answers.iter().collect::<Batch>()))
+        Ok(json(&Batch::new(&answers, problem)))
     }
 
     pub(super) async fn admit(&self, body: &[u8]) -> Result<Answer, Problem> {

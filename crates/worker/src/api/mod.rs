@@ -5,16 +5,18 @@ mod apply;
 mod auth;
 mod decide;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderValue};
+use http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::Serialize;
 use tidegate::api::{self, Limits, Op, Problem, same_site};
-use tidegate::http::RateLimit;
-use tidegate::{Error, Limit, Limiter, StoreErrorKind};
+use tidegate::http::{ClientAddress, RateLimit};
+use tidegate::{DynStore, Error, Limit, Limiter, StoreErrorKind};
 
 use crate::object::DIFFERENT;
 use crate::settings::Access;
@@ -23,7 +25,12 @@ use crate::store::{Objects, Sharded};
 /// Tidegate's HTTP API, over limits and the objects they live in.
 pub(crate) struct Api<P> {
     pub(crate) limiter: Limiter,
+    /// The objects, with what is to happen when one does not answer.
+    pub(crate) guarded: Arc<dyn DynStore>,
+    /// The objects alone, for tests that say the time.
     pub(crate) store: Sharded<P>,
+    /// Where the address of a client is, for those who ask as a proxy does.
+    pub(crate) addresses: ClientAddress,
     /// The limits that can be asked for, by name.
     pub(crate) limits: Vec<(String, Limit)>,
     /// What those are answered who ask as a proxy does.
@@ -70,13 +77,15 @@ impl<P: Objects> Api<P> {
             SWEEP if self.testing => (Method::POST, api::ONE),
             _ => return Err(Problem::not_found("there is nothing at this path")),
         };
-        if head.method != method {
-            return Err(Problem::method_not_allowed());
+        let is_asked = head.method == method || (method == Method::GET && head.method == Method::HEAD);
+        if !is_asked {
+            return Ok(with_allow(Problem::method_not_allowed(), &method));
         }
         if method == Method::GET {
             return match path {
                 "/v1/auth" => self.auth(head).await,
                 "/v1/limits" => Ok(json(&self.limits.iter().cloned().collect::<Limits>())),
+                "/readyz" => Ok(plain("ready\n")),
                 _ => Ok(plain("ok\n")),
             };
         }
@@ -121,6 +130,14 @@ fn problem(error: &Error) -> Problem {
     }
 }
 
+/// What a path is asked with instead.
+fn with_allow(problem: Problem, method: &Method) -> Answer {
+    let mut response = problem.to_response().map(String::into_bytes);
+    let allowed = if method == Method::GET { "GET,HEAD" } else { "POST" };
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+    response
+}
+
 fn json(value: &impl Serialize) -> Answer {
     text(serde_json::to_vec(value).expect("numbers and texts are JSON"))
 }
@@ -133,7 +150,9 @@ fn text(body: Vec<u8>) -> Answer {
 }
 
 fn plain(text: &str) -> Answer {
-    Response::new(text.as_bytes().to_vec())
+    let mut response = Response::new(text.as_bytes().to_vec());
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
 }
 
 fn no_content() -> Answer {

@@ -74,8 +74,8 @@ impl<R: Rows> Book<R> {
 
     /// Forgets what is as good as new, one page after a name. Says where the next one begins; none when there is none.
     pub(crate) fn sweep(&self, after: &str, when: When) -> Result<Option<String>, StoreError> {
-        let (now, mut forgotten) = (when.at.as_micros(), Vec::new());
-        let next = self.rows.sweep(after, PAGE, now, when.given, &mut forgotten)?;
+        let next = self.rows.page(after, PAGE)?;
+        let forgotten = self.rows.forget(after, next.as_deref(), when.at.as_micros(), when.given)?;
         let mut cache = self.cache.borrow_mut();
         forgotten.iter().for_each(|name| drop(cache.take(name)));
         Ok(next)

@@ -1,11 +1,11 @@
 //! The keys that are asked for most, in the object's memory.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use tidegate::{Quota, State};
 
-/// How much is kept, in bytes, roughly: an object shares 128 MiB with its Worker.
-const MOST: usize = 16 << 20;
+/// How much is kept, in bytes, roughly: all objects may share the 128 MB of one isolate.
+const MOST: usize = 256 << 10;
 /// What an entry takes beside its name and what its state has on the heap.
 const ENTRY: usize = 256;
 
@@ -17,10 +17,12 @@ pub(crate) type Held = (Quota, State);
 ///
 /// Two generations: what is asked for moves into the young one, and when that is full, the old one is dropped and the
 /// young one takes its place. So what is asked for often stays.
+///
+/// Not hashed: clients choose keys, and in a Worker the standard library's hash is keyed with no secret.
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
-    young: HashMap<String, Held>,
-    old: HashMap<String, Held>,
+    young: BTreeMap<String, Held>,
+    old: BTreeMap<String, Held>,
     /// Of the young ones.
     size: usize,
 }

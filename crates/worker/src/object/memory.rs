@@ -50,24 +50,22 @@ impl Rows for MemoryRows {
         Ok(())
     }
 
-    fn sweep(
-        &self,
-        after: &str,
-        page: u32,
-        now: u64,
-        given: bool,
-        forgotten: &mut Vec<String>,
-    ) -> Result<Option<String>, StoreError> {
+    fn page(&self, after: &str, page: u32) -> Result<Option<String>, StoreError> {
         self.pages.set(self.pages.get() + 1);
+        let rows = self.rows.borrow();
+        let mut next = rows.range::<str, _>((Bound::Excluded(after), Bound::Unbounded)).skip(page as usize - 1);
+        Ok(next.next().map(|(name, _)| name.clone()))
+    }
+
+    fn forget(&self, after: &str, last: Option<&str>, now: u64, given: bool) -> Result<Vec<String>, StoreError> {
         let mut rows = self.rows.borrow_mut();
-        let next: Vec<_> = rows
-            .range::<str, _>((Bound::Excluded(after), Bound::Unbounded))
-            .take(page as usize)
-            .map(|(name, row)| (name.clone(), row.new_at <= now && row.given == given))
+        let last = last.map_or(Bound::Unbounded, Bound::Included);
+        let forgotten: Vec<_> = rows
+            .range::<str, _>((Bound::Excluded(after), last))
+            .filter(|(_, row)| row.new_at <= now && row.given == given)
+            .map(|(name, _)| name.clone())
             .collect();
-        let last = next.last().filter(|_| next.len() == page as usize).map(|(name, _)| name.clone());
-        forgotten.extend(next.into_iter().filter(|(_, is_new)| *is_new).map(|(name, _)| name));
         forgotten.iter().for_each(|name| drop(rows.remove(name)));
-        Ok(last)
+        Ok(forgotten)
     }
 }

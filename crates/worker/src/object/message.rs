@@ -2,13 +2,13 @@
 
 use tidegate::Timestamp;
 use tidegate::api::apply::{Answers, Call, Owned};
-use tidegate::api::{MAX_KEY, Problem};
+use tidegate::api::{MAX_TEXT, Problem};
 
 use super::book::{Asking, Book, Unsettled, When};
 use super::rows::Rows;
 
-/// The longest text of a key that a Worker sends: a part of 4 KiB is at most three times as long when it is escaped.
-const LONGEST: usize = 3 * MAX_KEY + 64;
+/// The longest text that a Worker sends: a key's, and what sets keys apart.
+pub(crate) const LONGEST: usize = MAX_TEXT + 64;
 
 /// What a Worker asks of an object, in one message.
 pub(crate) struct Message {

@@ -23,6 +23,7 @@ use sql::SqlRows;
 use crate::Shards;
 use crate::settings::{BINDING, SHARD, SHARDS};
 use crate::shards::object_name;
+use crate::store::detail;
 
 /// How often an object forgets the keys that are as good as new.
 const SWEEP: Duration = Duration::from_secs(3_600);
@@ -59,10 +60,14 @@ impl DurableObject for RateLimiter {
     }
 
     async fn alarm(&self) -> worker::Result<Response> {
-        let failed = |error: StoreError| worker::Error::RustError(error.to_string());
         self.has_alarm.set(false);
-        self.sweep(None).await.map_err(failed)?;
-        if !self.open().map_err(failed)?.rows().is_empty().map_err(failed)? {
+        // What cannot be swept now can be in an hour: the alarm comes again, whatever has failed.
+        let swept = self.sweep(None).await.and_then(|()| self.open()?.rows().is_empty());
+        let is_empty = swept.unwrap_or_else(|error| {
+            worker::console_error!("tidegate: not everything could be swept: {error}");
+            false
+        });
+        if !is_empty {
             self.arm().await?;
         }
         Response::empty()
@@ -94,11 +99,12 @@ impl RateLimiter {
                 self.apply(asked, &message).await
             }
             "/settle" => self.settle(asked).await.map(|()| Vec::new()),
-            "/compare" => Ok(Vec::new()),
+            "/compare" => Ok(self.book()?.rows().shards().map(|_| SETTLED.to_vec()).unwrap_or_default()),
             "/sweep" => {
                 let at = body(&mut request).await?;
                 let at = str::from_utf8(&at).ok().and_then(|at| at.parse().ok());
-                self.sweep(at.map(Timestamp::from_micros)).await.map_err(broken)?;
+                let at = at.ok_or_else(|| Problem::bad_request("expected a time in microseconds"))?;
+                self.sweep(Some(Timestamp::from_micros(at))).await.map_err(broken)?;
                 let held = self.book()?.rows().count().map_err(broken)?;
                 Ok(held.to_string().into_bytes())
             }
@@ -132,8 +138,10 @@ impl RateLimiter {
             Some(settled) => Err(differ(settled, count)),
             None if asked.shard == 0 => Ok(()),
             None => {
-                self.first(asked, "compare").await?;
-                self.compared.set(Some(count));
+                // As long as nobody has settled it, the next one may count differently.
+                if self.first(asked, "compare").await? == SETTLED {
+                    self.compared.set(Some(count));
+                }
                 Ok(())
             }
         }
@@ -153,17 +161,15 @@ impl RateLimiter {
     }
 
     /// Asks the first object.
-    async fn first(&self, asked: Asked, what: &str) -> Result<(), Problem> {
+    async fn first(&self, asked: Asked, what: &str) -> Result<Vec<u8>, Problem> {
         let asked = Asked { shard: 0, ..asked };
         let stub = self.env.durable_object(BINDING).and_then(|objects| objects.get_by_name(&object_name(0)));
         let answer = async { stub?.fetch_with_request(asked.request(what, &[])?).await }.await;
         let mut answer = answer.map_err(|error| unreachable(&error))?;
+        let said = answer.bytes().await.map_err(|error| unreachable(&error))?;
         match answer.status_code() {
-            200 => Ok(()),
-            status => {
-                let said = answer.text().await.unwrap_or_default();
-                Err(handed_on(status, said.as_bytes()))
-            }
+            200 => Ok(said),
+            status => Err(handed_on(status, &said)),
         }
     }
 
@@ -230,13 +236,16 @@ async fn body(request: &mut Request) -> Result<Vec<u8>, Problem> {
     request.bytes().await.map_err(|error| Problem::bad_request(format!("the body cannot be read: {error}")))
 }
 
+/// What the first object answers once it is settled how many there are.
+const SETTLED: &[u8] = b"settled";
+
 /// What an error begins with that is about how many objects there are.
 pub(crate) const DIFFERENT: &str = "shards: ";
 
 fn differ(settled: u16, asked: u16) -> Problem {
     let detail = format!(
         "{DIFFERENT}this Worker counts {asked} objects, and the keys live in {settled}: most would be looked for elsewhere \
-         and begin anew. Set it back to {settled}, or move to another class as docs/workers.md says"
+         and begin anew. Set it back to {settled}, or move as docs/workers.md says"
     );
     Problem::new(http::StatusCode::CONFLICT, detail)
 }
@@ -252,5 +261,5 @@ fn unreachable(error: &worker::Error) -> Problem {
 
 fn handed_on(status: u16, said: &[u8]) -> Problem {
     let status = http::StatusCode::from_u16(status).unwrap_or(http::StatusCode::SERVICE_UNAVAILABLE);
-    Problem::new(status, crate::store::detail(said))
+    Problem::new(status, detail(status, said))
 }

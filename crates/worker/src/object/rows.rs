@@ -14,6 +14,10 @@ pub(crate) struct Row {
     pub(crate) given: bool,
 }
 
+/// How large a state may be, in bytes. The storage takes two million of a text or a blob, and a row among others is written
+/// in a text, where a byte is two letters.
+pub(crate) const LARGEST: usize = 900_000;
+
 /// Why nothing was written.
 #[derive(Debug)]
 pub(crate) enum Unwritten {
@@ -33,15 +37,10 @@ pub(crate) trait Rows {
     /// Forgets what is kept under a name.
     fn delete(&self, name: &str) -> Result<(), Unwritten>;
 
-    /// Looks at the next so many rows after a name, and forgets those that are as good as new at `now`, in microseconds:
-    /// those of tests, or the others. Says which name was the last, none when that was the last page, and forgets it in
-    /// `forgotten`, too.
-    fn sweep(
-        &self,
-        after: &str,
-        page: u32,
-        now: u64,
-        given: bool,
-        forgotten: &mut Vec<String>,
-    ) -> Result<Option<String>, StoreError>;
+    /// The last name of the next so many rows after a name; none when there are not as many.
+    fn page(&self, after: &str, page: u32) -> Result<Option<String>, StoreError>;
+
+    /// Forgets the rows after a name and up to another, or to the end, that are as good as new at `now`, in microseconds:
+    /// those of tests, or the others. Says which.
+    fn forget(&self, after: &str, last: Option<&str>, now: u64, given: bool) -> Result<Vec<String>, StoreError>;
 }

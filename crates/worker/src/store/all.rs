@@ -1,9 +1,11 @@
 //! All or nothing, in one object and over several.
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
 use tidegate::api::apply::Mode;
-use tidegate::stored::Asked;
-use tidegate::{All, Decision, Op, Request, StoreError, StoreErrorKind, Timestamp};
+use tidegate::stored::{Asked, refunds};
+use tidegate::{All, Clock, Decision, Request, StoreError, StoreErrorKind, SystemClock, Timestamp};
 
 use super::{Objects, Sharded};
 
@@ -15,8 +17,8 @@ pub enum Apart {
     Refuse,
     /// All objects are looked at first, so that what is denied takes nothing. Then object after object is taken from, and
     /// given back to when a later one has changed its mind: others may be denied meanwhile for what is given back later.
-    /// What was taken stays taken when giving back fails, which the error says, and when the call is dropped in the middle,
-    /// as a timeout does.
+    /// What was taken stays taken when giving back fails, when something has come back by itself before it is given back,
+    /// when an object has taken whose answer is lost, and when the call is dropped in the middle, as a timeout does.
     Refund,
 }
 
@@ -46,34 +48,33 @@ impl<P: Objects> Sharded<P> {
         groups: &[Group],
         at: Option<Timestamp>,
     ) -> Result<All, StoreError> {
+        let begun = SystemClock.now();
         let mut decisions = self.look(requests, groups, at).await?;
         if decisions.iter().flatten().any(|decision| !decision.allowed()) {
             return Ok(All::new(decisions.into_iter().flatten().collect()));
         }
-        for (number, group) in groups.iter().enumerate() {
+        let mut all_taken: Vec<(usize, Decision)> = Vec::new();
+        for group in groups {
             let taken = match self.together("apply", group, requests, at).await {
                 Ok(taken) => taken,
                 Err(error) => {
-                    self.give_back(requests, &groups[..number], at).await?;
+                    self.give_back(requests, &all_taken, begun, at).await?;
                     return Err(error);
                 }
             };
             let is_denied = taken.iter().any(|decision| !decision.allowed());
+            let taken: Vec<_> = group.1.iter().copied().zip(taken).collect();
             if is_denied {
-                // Whoever did not deny reports what it has once it was given back.
-                self.give_back(requests, &groups[..number], at).await?;
-                decisions = self
-                    .look(requests, &groups[..number], at)
-                    .await?
-                    .into_iter()
-                    .zip(decisions)
-                    .map(|(new, old)| new.or(old))
-                    .collect();
-            }
-            group.1.iter().zip(taken).for_each(|(index, decision)| decisions[*index] = Some(decision));
-            if is_denied {
+                // It stays a denial, whatever becomes of the rest: an error would be admitted where the policy is open.
+                // The others report what they had when they were looked at.
+                let _ = self.give_back(requests, &all_taken, begun, at).await;
+                all_taken = taken;
                 break;
             }
+            all_taken.extend(taken);
+        }
+        for (index, decision) in all_taken {
+            decisions[index] = Some(decision);
         }
         Ok(All::new(decisions.into_iter().flatten().collect()))
     }
@@ -105,20 +106,17 @@ impl<P: Objects> Sharded<P> {
         self.ask(*shard, what, Mode::All, &share, at).await?.into_iter().collect()
     }
 
+    /// Gives back what a call has taken that was `begun` then.
     async fn give_back(
         &self,
         requests: &[Request<'_>],
-        groups: &[Group],
+        taken: &[(usize, Decision)],
+        begun: Timestamp,
         at: Option<Timestamp>,
     ) -> Result<(), StoreError> {
-        let back: Vec<_> = groups
-            .iter()
-            .flat_map(|(_, group)| group)
-            .filter_map(|index| match requests[*index].op {
-                Op::Limit(cost) => Some(Request { op: Op::Refund(cost), ..requests[*index] }),
-                _ => None,
-            })
-            .collect();
+        // The time of a test stands still.
+        let elapsed = if at.is_some() { Duration::ZERO } else { SystemClock.now().since(begun) };
+        let back = refunds(requests, taken, elapsed);
         let failed = self.decide_each(&back, at).await.into_iter().find_map(Result::err);
         match failed {
             None => Ok(()),

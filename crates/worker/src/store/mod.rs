@@ -9,24 +9,26 @@ use std::fmt;
 use std::future::Future;
 
 use futures_util::future::join_all;
-use tidegate::api::apply::{Answers, Call, Mode};
+use tidegate::api::apply::{Answers, Call, Mode, Sendable};
 use tidegate::{All, Capabilities, Decision, Request, Store, StoreError, StoreErrorKind, Timestamp};
-use worker::ObjectNamespace;
+use worker::Env;
 
 pub use all::Apart;
 pub(crate) use namespace::{Namespace, detail};
 
-use crate::Shards;
 use crate::object::Asked;
+use crate::object::message::LONGEST;
+use crate::settings::BINDING;
+use crate::shards::Shards;
 
 /// The store that a Worker asks: every key lives in one of its objects. Clones ask the same ones.
 ///
 /// ```no_run
 /// use tidegate::{Limiter, Quota, minutes};
-/// use tidegate_worker::{BINDING, DurableObjectStore};
+/// use tidegate_worker::DurableObjectStore;
 ///
 /// # fn example(env: &worker::Env) -> Result<(), Box<dyn std::error::Error>> {
-/// let store = DurableObjectStore::new(env.durable_object(BINDING)?);
+/// let store = DurableObjectStore::new(env)?;
 /// let limiter =
 ///     Limiter::builder().limit("login", Quota::fixed_window(5, minutes(1))?).store(store).build()?;
 /// # Ok(()) }
@@ -35,9 +37,10 @@ use crate::object::Asked;
 pub struct DurableObjectStore(pub(crate) Sharded<Namespace>);
 
 impl DurableObjectStore {
-    /// The objects that the configuration binds, 128 of them.
-    pub fn new(objects: ObjectNamespace) -> Self {
-        DurableObjectStore(Sharded::new(Namespace::new(objects)))
+    /// The objects that the Worker's configuration binds under [`BINDING`], 128 of them. An error when it binds none.
+    pub fn new(env: &Env) -> worker::Result<Self> {
+        // No other name: the objects look for the first of them under the same one.
+        Ok(DurableObjectStore(Sharded::new(Namespace::new(env.durable_object(BINDING)?))))
     }
 
     /// How many objects there are. The first write settles it.
@@ -91,6 +94,8 @@ impl<P: Objects> Sharded<P> {
         requests: &[Request<'_>],
         at: Option<Timestamp>,
     ) -> Vec<Result<Decision, StoreError>> {
+        let sendable = Sendable::of(requests, LONGEST);
+        let requests = sendable.requests();
         let groups = self.groups(requests);
         let answers = groups.iter().map(async |(shard, group)| {
             let share: Vec<_> = group.iter().map(|index| requests[*index]).collect();
@@ -103,7 +108,8 @@ impl<P: Objects> Sharded<P> {
         let indices = groups.into_iter().flat_map(|(_, group)| group);
         let mut answers: Vec<_> = indices.zip(answers.into_iter().flatten()).collect();
         answers.sort_by_key(|(index, _)| *index);
-        answers.into_iter().map(|(_, answer)| answer).collect()
+        let answers = answers.into_iter().map(|(_, answer)| answer).collect();
+        sendable.answers(answers)
     }
 
     /// The requests of each object, by number, the objects in the order in which they come first.

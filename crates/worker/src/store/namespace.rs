@@ -1,5 +1,7 @@
 //! The objects that the configuration binds.
 
+use http::StatusCode;
+use tidegate::api::Problem;
 use tidegate::{StoreError, StoreErrorKind};
 use worker::ObjectNamespace;
 use worker::send::SendFuture;
@@ -25,12 +27,12 @@ impl Namespace {
         let request = to.request(what, body).map_err(unreachable)?;
         let mut answer = stub.fetch_with_request(request).await.map_err(unreachable)?;
         let said = answer.bytes().await.map_err(unreachable)?;
-        let kind = match answer.status_code() {
-            200 => return Ok(said),
-            400..500 => StoreErrorKind::Unsupported,
-            _ => StoreErrorKind::Unavailable,
-        };
-        Err(StoreError::new(kind, detail(&said)))
+        let status = StatusCode::from_u16(answer.status_code()).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+        if status == StatusCode::OK {
+            return Ok(said);
+        }
+        let kind = if status.is_client_error() { StoreErrorKind::Unsupported } else { StoreErrorKind::Unavailable };
+        Err(StoreError::new(kind, detail(status, &said)))
     }
 }
 
@@ -41,9 +43,7 @@ impl Objects for Namespace {
     }
 }
 
-/// What a problem says is wrong.
-pub(crate) fn detail(problem: &[u8]) -> String {
-    let problem = serde_json::from_slice::<serde_json::Value>(problem).ok();
-    let detail = problem.as_ref().and_then(|problem| problem.get("detail")?.as_str());
-    detail.unwrap_or("an object does not say what is wrong").to_owned()
+/// What an object says is wrong.
+pub(crate) fn detail(status: StatusCode, body: &[u8]) -> String {
+    Problem::detail_in(status, body).unwrap_or_else(|| format!("an object answered {status} and does not say why"))
 }

@@ -17,14 +17,19 @@ struct Here {
     /// The platform ends every object as soon as it has answered.
     ends: bool,
     sent: Mutex<Vec<(u16, &'static str)>>,
-    /// Which message fails, counted from now; before or after it was applied.
+    /// Which message is not applied, counted from now.
     fails: AtomicUsize,
+    /// Which message is applied and its answer lost.
+    loses: AtomicUsize,
+    /// What somebody else asks of an object, just before a message.
+    between: Mutex<Option<(usize, u16, Vec<u8>)>>,
 }
 
 impl Here {
     fn new(ends: bool) -> Self {
         let books = (0..128).map(|_| Mutex::new(Some(Book::new(MemoryRows::default())))).collect();
-        Here { books, ends, sent: Mutex::default(), fails: AtomicUsize::new(usize::MAX) }
+        let never = || AtomicUsize::new(usize::MAX);
+        Here { books, ends, sent: Mutex::default(), fails: never(), loses: never(), between: Mutex::default() }
     }
 
     fn with<T>(&self, shard: u16, work: impl FnOnce(&Book<MemoryRows>) -> T) -> T {
@@ -38,12 +43,22 @@ impl Here {
 
 impl Objects for Arc<Here> {
     async fn send(&self, to: Asked, what: &'static str, body: Vec<u8>) -> Result<Vec<u8>, StoreError> {
+        let number = self.sent.lock().unwrap().len();
         self.sent.lock().unwrap().push((to.shard, what));
-        if self.fails.fetch_sub(1, Ordering::SeqCst) == 0 {
-            return Err(StoreError::new(StoreErrorKind::Unavailable, "an object that is gone"));
+        let answer = |shard, what: &str, body: &[u8]| {
+            let message = Message::read(what, body).expect("the store writes what an object reads");
+            self.with(shard, |book| message.answer(book, SystemClock.now()).expect("settled"))
+        };
+        let mut between = self.between.lock().unwrap();
+        if let Some((_, shard, body)) = between.take_if(|(when, ..)| *when == number) {
+            answer(shard, "apply", &body);
         }
-        let message = Message::read(what, &body).expect("the store writes what an object reads");
-        Ok(self.with(to.shard, |book| message.answer(book, SystemClock.now()).expect("settled")))
+        let gone = || StoreError::new(StoreErrorKind::Unavailable, "an object that is gone");
+        if self.fails.fetch_sub(1, Ordering::SeqCst) == 0 {
+            return Err(gone());
+        }
+        let answer = answer(to.shard, what, &body);
+        if self.loses.fetch_sub(1, Ordering::SeqCst) == 0 { Err(gone()) } else { Ok(answer) }
     }
 }
 
@@ -155,6 +170,53 @@ fn what_was_taken_is_given_back_when_a_later_object_does_not_answer() {
         two.store.objects.fails.store(usize::MAX, Ordering::SeqCst);
         assert_eq!(two.left(), left, "message {fails} fails");
     }
+}
+
+/// Somebody takes all of the second key after it was looked at, and before it is taken from.
+fn meddled() -> Two {
+    let two = Two::new(Apart::Refund);
+    let key = &two.keys()[1];
+    let body = Call::new(Mode::Each, &[two.request(key, Op::Limit(Cost::new(10).unwrap()))], None).to_json();
+    *two.store.objects.between.lock().unwrap() = Some((3, Shards::default().of(key), body));
+    two
+}
+
+#[test]
+fn what_was_taken_is_given_back_when_a_later_object_has_changed_its_mind() {
+    let two = meddled();
+    let denied = two.take([4, 4]).unwrap();
+    let remaining: Vec<_> = denied.decisions().iter().map(Decision::remaining).collect();
+    assert_eq!((denied.allowed(), remaining), (false, vec![10, 0]));
+    assert_eq!(two.left(), [10, 0]);
+}
+
+#[test]
+fn a_denial_stays_one_when_nothing_can_be_given_back() {
+    let two = meddled();
+    // Two looks, two that are taken from, and then what is given back.
+    two.store.objects.fails.store(4, Ordering::SeqCst);
+    assert!(!two.take([4, 4]).unwrap().allowed());
+    assert_eq!(two.left(), [6, 0], "it stays taken");
+}
+
+#[test]
+fn what_an_object_has_taken_whose_answer_is_lost_stays_taken() {
+    let two = Two::new(Apart::Refund);
+    two.store.objects.loses.store(3, Ordering::SeqCst);
+    assert!(two.take([4, 4]).unwrap_err().is_retryable());
+    assert_eq!(two.left(), [10, 6]);
+}
+
+#[test]
+fn one_key_that_is_too_long_is_no_reason_to_refuse_the_others() {
+    let two = Two::new(Apart::Refuse);
+    let keys = ["one".to_owned(), "x".repeat(20_000), "two".to_owned()].map(Key::from);
+    let requests: Vec<_> = keys.iter().map(|key| two.request(key, Op::Limit(Cost::ONE))).collect();
+    let kinds: Vec<_> = block_on(two.store.apply_each(&requests))
+        .into_iter()
+        .map(|answer| answer.map(|decision| decision.remaining()).map_err(|error| error.kind()))
+        .collect();
+    assert_eq!(kinds, [Ok(9), Err(StoreErrorKind::Unsupported), Ok(9)]);
 }
 
 #[test]

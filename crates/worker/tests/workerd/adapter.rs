@@ -1,12 +1,10 @@
 //! The example: a handler that is limited for each client.
 
-use std::sync::Arc;
-
 use reqwest::blocking::{Client, Response};
 use serde_json::{Value, json};
-use tidegate_servers::variable;
+use tidegate_servers::{Storage, variable};
 
-use crate::edge::{Edge, Storage};
+use crate::edge::Edge;
 
 fn greeted(edge: &Edge, client: Option<&str>) -> Response {
     let mut request = Client::new().get(edge.url("/"));
@@ -18,7 +16,7 @@ fn greeted(edge: &Edge, client: Option<&str>) -> Response {
 
 #[test]
 fn the_example_greets_each_client_five_times_and_then_says_when_to_come_back() {
-    let edge = Edge::with(&variable("TIDEGATE_EXAMPLE_WORKER"), Arc::new(Storage::new()), &json!({}));
+    let edge = Edge::with(&variable("TIDEGATE_EXAMPLE_WORKER"), Storage::new().unwrap(), &json!({}));
     // Windows begin with the minute: who crosses into the next one has five more.
     let statuses: Vec<_> = (0..11).map(|_| greeted(&edge, Some("192.0.2.1"))).collect();
     assert_eq!(statuses[0].status(), 200);

@@ -40,6 +40,33 @@ fn a_proxy_asks_before_it_passes_a_request_on() {
 }
 
 #[test]
+fn addresses_are_found_as_the_config_says() {
+    let config = r#"
+        [http]
+        trust_proxy = ["10.0.0.0/8"]
+        ipv6_prefix = 128
+
+        [limits.login]
+        algorithm = "fixed_window"
+        rate = 1
+        period = "300d"
+    "#;
+    let edge = Edge::told(json!({ "TIDEGATE_CONFIG": config }));
+    let auth = |client: &str, forwarded: &str| {
+        let request = Client::new().get(edge.url("/v1/auth?limit=login")).header("cf-connecting-ip", client);
+        request.header("x-forwarded-for", forwarded).send().unwrap().status().as_u16()
+    };
+    // Two clients behind a proxy of ours, and one who says that it is.
+    assert_eq!(
+        [auth("10.0.0.1", "192.0.2.1"), auth("10.0.0.1", "192.0.2.2"), auth("10.0.0.1", "192.0.2.1")],
+        [204, 204, 429]
+    );
+    assert_eq!([auth("192.0.2.9", "192.0.2.3"), auth("192.0.2.9", "192.0.2.4")], [204, 429]);
+    // Neighbours of one network.
+    assert_eq!([auth("2001:db8::1", ""), auth("2001:db8::2", ""), auth("2001:db8::1", "")], [204, 204, 429]);
+}
+
+#[test]
 fn a_batch_is_answered_in_its_order_and_each_on_its_own() {
     let edge = Edge::start();
     let keys = ["u1", "u2", "u3", "u1", "u2", "u1"];

@@ -1,11 +1,9 @@
 //! Bad input gets a clear error, and stores nothing.
 
-use std::sync::Arc;
-
 use reqwest::blocking::Client;
 use serde_json::{Value, json};
 
-use crate::edge::{Edge, Storage};
+use crate::edge::Edge;
 
 #[test]
 fn bad_input_is_refused_with_a_problem_and_nothing_is_stored() {
@@ -43,6 +41,7 @@ fn bad_input_is_refused_with_a_problem_and_nothing_is_stored() {
         assert_eq!(problem["status"], expected, "{path} {body}: {problem}");
         assert!(problem["detail"].as_str().is_some_and(|detail| detail.len() > 8), "{path} {body}: {problem}");
     }
+    assert_eq!(edge.post("/v1/testing/sweep", "soon").0, 400);
     assert_eq!(edge.swept(0), 0, "nothing is stored");
     assert_eq!(edge.login("u1").1["remaining"], 4, "and it serves all the same");
     assert_eq!(edge.swept(0), 1);
@@ -58,7 +57,7 @@ fn nobody_may_ask_before_the_worker_has_a_token() {
         let response = request.send().unwrap();
         (response.status().as_u16(), response.json::<Value>().unwrap())
     };
-    let edge = Edge::on(Arc::new(Storage::new()), json!({"TIDEGATE_OPEN": "false"}));
+    let edge = Edge::told(json!({"TIDEGATE_OPEN": "false"}));
     let (status, problem) = ask(&edge, None);
     assert!(status == 403 && problem["detail"].as_str().unwrap().contains("TIDEGATE_TOKEN"), "{status}: {problem}");
     let token = "0123456789abcdef";
@@ -76,7 +75,7 @@ fn nobody_may_ask_before_the_worker_has_a_token() {
 
 #[test]
 fn the_time_is_only_taken_in_tests() {
-    let edge = Edge::on(Arc::new(Storage::new()), json!({"TIDEGATE_TESTING": "false"}));
+    let edge = Edge::told(json!({"TIDEGATE_TESTING": "false"}));
     let quota = json!({"algorithm": "token_bucket", "rate": 10, "period_us": 1_000_000});
     let request = json!({"limit": "api", "key": "u1", "op": "limit", "quota": quota});
     let (status, problem) =

@@ -7,7 +7,7 @@ use tidegate::remote::RemoteStore;
 use tidegate::{Cost, Key, OnStoreError, Op, Quota, Request, Scope, Store, days};
 use tidegate_testkit::{Applicability, Subject, suite};
 
-use crate::edge::{Edge, Storage};
+use crate::edge::Edge;
 use crate::run;
 
 #[test]
@@ -48,8 +48,7 @@ fn sixty_four_clients_on_one_key_never_take_one_too_many() {
 
 #[test]
 fn all_or_nothing_holds_in_one_object_at_any_concurrency() {
-    let edge =
-        Arc::new(Edge::on(Arc::new(Storage::new()), json!({"TIDEGATE_SHARDS": "1", "TIDEGATE_APART": "refuse"})));
+    let edge = Arc::new(Edge::told(json!({"TIDEGATE_SHARDS": "1", "TIDEGATE_APART": "refuse"})));
     let store = RemoteStore::builder(edge.url("")).atomic_all(true).build().unwrap();
     let subject = Subject::new(store).run_with(run);
     assert_eq!(run(suite::all_or_nothing_under_concurrency(&subject)), Applicability::Ran);

@@ -1,42 +1,12 @@
-//! A workerd with a Worker in it.
-
-use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+//! The ready Worker, asked as its clients ask it.
 
 use reqwest::blocking::Client;
 use serde_json::{Value, json};
 use tidegate::remote::RemoteStore;
-use tidegate_servers::variable;
+use tidegate_servers::{Storage, Workerd, variable};
 
-/// Where objects are kept. Dropping it forgets them.
-pub(crate) struct Storage(PathBuf);
-
-impl Storage {
-    pub(crate) fn new() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let name = format!("tidegate-workerd-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&folder).unwrap();
-        Storage(folder)
-    }
-}
-
-impl Drop for Storage {
-    fn drop(&mut self) {
-        // Nothing can be done about an error here.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// A workerd that runs, with a Worker. Dropping it ends it, and so does the end of the test, however it comes.
-pub(crate) struct Edge {
-    child: Child,
-    url: String,
-    storage: Arc<Storage>,
-}
+/// A Worker that runs. Dropping it ends it.
+pub(crate) struct Edge(Workerd);
 
 /// What the ready Worker is told, unless a test says otherwise.
 const LIMITS: &str = r#"
@@ -54,11 +24,15 @@ ttl = "1h"
 impl Edge {
     /// The ready Worker, for tests: with the time passed in, and nothing stored yet.
     pub(crate) fn start() -> Self {
-        Edge::on(Arc::new(Storage::new()), json!({}))
+        Edge::told(json!({}))
     }
 
-    /// The same on a storage, with other variables.
-    pub(crate) fn on(storage: Arc<Storage>, variables: Value) -> Self {
+    /// The same with other variables.
+    pub(crate) fn told(variables: Value) -> Self {
+        Edge::on(Storage::new().unwrap(), variables)
+    }
+
+    fn on(storage: Storage, variables: Value) -> Self {
         let mut told = json!({
             "TIDEGATE_CONFIG": LIMITS, "TIDEGATE_OPEN": "true", "TIDEGATE_TESTING": "true", "TIDEGATE_APART": "refund",
         });
@@ -67,60 +41,29 @@ impl Edge {
         Edge::with(&variable("TIDEGATE_WORKER"), storage, &told)
     }
 
-    /// The Worker in a folder.
-    pub(crate) fn with(worker: &str, storage: Arc<Storage>, variables: &Value) -> Self {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/workerd/start.mjs");
-        let mut command = Command::new("node");
-        command.arg(script).arg(worker).arg(&storage.0).arg(variables.to_string());
-        command.env("TIDEGATE_MINIFLARE", variable("TIDEGATE_MINIFLARE"));
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("node starts");
-        let mut lines = BufReader::new(child.stdout.take().unwrap());
-        let said = Arc::new(Mutex::new(String::new()));
-        let (mut stderr, log) = (BufReader::new(child.stderr.take().unwrap()), said.clone());
-        // Somebody has to read what it says, or it waits for that.
-        std::thread::spawn(move || {
-            let mut line = String::new();
-            while matches!(stderr.read_line(&mut line), Ok(1..)) {
-                log.lock().unwrap().push_str(&std::mem::take(&mut line));
-            }
-        });
-        let mut line = String::new();
-        let url = loop {
-            line.clear();
-            assert!(matches!(lines.read_line(&mut line), Ok(1..)), "workerd does not start: {}", said.lock().unwrap());
-            if let Some(url) = line.strip_prefix("serving ") {
-                break url.trim().to_owned();
-            }
-        };
-        std::thread::spawn(move || lines.read_to_end(&mut Vec::new()));
-        Edge { child, url, storage }
+    /// The Worker in a folder, with these variables alone.
+    pub(crate) fn with(worker: &str, storage: Storage, variables: &Value) -> Self {
+        let miniflare = variable("TIDEGATE_MINIFLARE");
+        Edge(Workerd::start(&miniflare, worker, storage, &variables.to_string()).unwrap_or_else(|why| panic!("{why}")))
     }
 
     /// Ends workerd, and starts it again on the same storage, with other variables.
     pub(crate) fn restarted(self, variables: Value) -> Self {
-        let storage = self.storage.clone();
-        drop(self);
-        Edge::on(storage, variables)
+        Edge::on(self.0.end(), variables)
     }
 
-    /// Kills workerd in the middle of whatever it does, as a crash would, and starts another on the same storage.
+    /// Kills workerd, and starts another on the same storage.
     pub(crate) fn killed(self) -> Self {
-        let node = self.child.id();
-        let children = std::fs::read_to_string(format!("/proc/{node}/task/{node}/children")).unwrap();
-        let workerd: Vec<_> = children.split_whitespace().collect();
-        assert!(!workerd.is_empty(), "workerd is a child of node");
-        assert!(Command::new("kill").arg("-9").args(workerd).status().unwrap().success());
-        self.restarted(json!({}))
+        Edge::on(self.0.kill().unwrap(), json!({}))
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
-        format!("{}{path}", self.url)
+        format!("{}{path}", self.0.url())
     }
 
     /// The store that asks it.
     pub(crate) fn store(&self) -> RemoteStore {
-        RemoteStore::new(&self.url).unwrap()
+        RemoteStore::new(self.0.url()).unwrap()
     }
 
     /// Asks the API: the status, and what it answers.
@@ -145,13 +88,5 @@ impl Edge {
         let (status, left) = self.post("/v1/testing/sweep", at_us.to_string());
         assert_eq!(status, 200, "{left}");
         left.as_u64().unwrap()
-    }
-}
-
-impl Drop for Edge {
-    fn drop(&mut self) {
-        // The end of its input is what it waits for.
-        drop(self.child.stdin.take());
-        let _ = self.child.wait();
     }
 }

@@ -11,6 +11,7 @@ mod crowd;
 mod edge;
 mod restarts;
 mod shards;
+mod sizes;
 mod sweeping;
 mod swept;
 

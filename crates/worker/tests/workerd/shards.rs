@@ -18,6 +18,9 @@ fn another_number_of_objects_is_refused_and_says_both() {
             assert!(detail.contains("counts 64 objects") && detail.contains("live in 128"), "{key}: {detail}");
         }
     }
+    let requests = json!({"requests": [{"limit": "login", "key": "u1"}]}).to_string();
+    let (_, batch) = edge.post("/v1/batch", requests);
+    assert_eq!(batch["decisions"][0]["status"], 500, "{batch}");
     // The store that asks it is told as well, and that a retry does not help.
     let request = json!({"limit": "api", "key": "u1", "op": "check", "quota": {"algorithm": "sliding_log", "rate": 1, "period_us": 1_000_000}});
     let (_, answer) = edge.post("/v1/apply", json!({"mode": "each", "requests": [request]}).to_string());

@@ -6,7 +6,7 @@ use serde_json::json;
 use tidegate_servers::wait_until;
 use tidegate_testkit::{Applicability, Subject, suite};
 
-use crate::edge::{Edge, Storage};
+use crate::edge::Edge;
 use crate::run;
 use crate::swept::Swept;
 
@@ -39,7 +39,7 @@ fn take(edge: &Edge, key: &str, period_us: u64) -> bool {
 /// 2,400 keys in one object are three pages. A key that is spent stays spent, however long nobody asks for it.
 #[test]
 fn an_object_is_swept_in_pages() {
-    let edge = Edge::on(Arc::new(Storage::new()), json!({"TIDEGATE_SHARDS": "1"}));
+    let edge = Edge::told(json!({"TIDEGATE_SHARDS": "1"}));
     for page in 0..3 {
         let quota = json!({"algorithm": "token_bucket", "rate": 1, "period_us": DAY});
         let requests: Vec<_> = (0..800)
@@ -58,7 +58,7 @@ fn an_object_is_swept_in_pages() {
 /// The alarm itself, which comes every hour, and here every 200 ms.
 #[test]
 fn the_alarm_comes_and_comes_again() {
-    let edge = Edge::on(Arc::new(Storage::new()), json!({"TIDEGATE_SHARDS": "2", "TIDEGATE_SWEEP_MS": "200"}));
+    let edge = Edge::told(json!({"TIDEGATE_SHARDS": "2", "TIDEGATE_SWEEP_MS": "200"}));
     for key in ["a", "b", "c", "d"] {
         for round in 0..2 {
             let quota = json!({"algorithm": "token_bucket", "rate": 10, "period_us": 1_000 * (1 + 299 * round)});

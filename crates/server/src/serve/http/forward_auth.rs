@@ -4,49 +4,33 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{ConnectInfo, Query, State};
+use axum::extract::{ConnectInfo, RawQuery, State};
 use axum::response::Response;
 use http::{HeaderMap, StatusCode};
-use serde::Deserialize;
 use tidegate::enforce::{Caller, Enforcer, Outcome, Step};
 use tidegate::http::Client;
-use tidegate::{Cost, Error, Key};
+use tidegate::{Error, Key};
 
-use crate::json::{MAX_KEY, Op, Problem, same_site_or_proxy};
+use crate::json::{Op, Pass, Problem, same_site_or_proxy};
 use crate::serve::gate::{Ask, Gate};
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Asked {
-    limit: String,
-    key: Option<String>,
-    cost: Option<u64>,
-}
 
 /// 204, or the denial that the proxy hands on: with the headers of the limit. Without a key the client's address is it.
 pub(super) async fn auth(
     State(gate): State<Arc<Gate>>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     headers: HeaderMap,
-    asked: Result<Query<Asked>, QueryRejection>,
+    RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
     same_site_or_proxy(&headers)?;
-    let Query(asked) = asked.map_err(|error| {
-        Problem::bad_request(format!("{}, expected such as /v1/auth?limit=api&key=u1", error.body_text()))
-    })?;
-    if asked.key.as_ref().is_some_and(|key| key.len() > MAX_KEY) {
-        return Err(Problem::bad_request(format!("key: expected at most {MAX_KEY} bytes")));
-    }
+    let asked = Pass::parse(query.as_deref())?;
     // Before a limit is asked, which would take it for a mistake of this program's.
     gate.limiter.quota(&asked.limit).map_err(|error| Problem::from(&error))?;
-    let cost = Cost::new(asked.cost.unwrap_or(1)).map_err(|error| Problem::bad_request(error.to_string()))?;
     let client = gate.served.load().client_address.find(peer.ip(), &headers);
     let key = match &asked.key {
         Some(key) => Key::from(key.as_str()),
         None => client.key().set_apart(),
     };
-    pass(&gate, &asked.limit, key, cost.get(), &client).await
+    pass(&gate, &asked.limit, key, asked.cost.get(), &client).await
 }
 
 /// 204 with the headers of the limit, or the denial.

@@ -31,5 +31,5 @@ pub(super) async fn batch(State(gate): State<Arc<Gate>>, request: Request) -> Re
     let body = body::read(request, body::SEVERAL).await?;
     let several = Several::parse(&body)?;
     let answers = gate.each(&asks(&several, &gate)?).await;
-    Ok(body::answer(&answers.iter().collect::<Batch>()))
+    Ok(body::answer(&Batch::new(&answers, |error| Problem::from(error))))
 }

@@ -78,7 +78,7 @@ impl Answer<'_> {
             }
             Err(error) => {
                 let (kind, retryable) = (error.kind().as_str().into(), error.is_retryable());
-                Answer::Failed { error: Failed { kind, message: error.to_string(), retryable } }
+                Answer::Failed { error: Failed { kind, message: error.message().to_owned(), retryable } }
             }
         }
     }
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(read.len(), answers.len());
         for (read, sent) in read.iter().zip(&answers) {
             let comparable = |answer: &Result<Decision, StoreError>| {
-                answer.as_ref().map(|decision| decision.into_parts()).map_err(|error| error.kind())
+                answer.as_ref().map(|decision| decision.into_parts()).map_err(ToString::to_string)
             };
             assert_eq!(comparable(read), comparable(sent));
         }

@@ -1,9 +1,12 @@
 //! All or nothing over keys that do not live together.
 
+use std::time::Duration;
+
 use tidegate_core::{All, Decision, Op, Request, StoreError, StoreErrorKind, Timestamp};
 
 use super::{Connection, RedisStore};
-use crate::store::stored::{Asked, unsupported};
+use crate::clock::{Clock, SystemClock};
+use crate::store::stored::{Asked, refunds, unsupported};
 
 /// What becomes of an all-or-nothing call in a cluster when its keys do not live [`Together`](crate::Together).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -12,8 +15,9 @@ pub enum Apart {
     #[default]
     Refuse,
     /// Group after group is taken, and given back when a later one denies: others may be denied meanwhile for what is
-    /// given back later. What was taken stays taken when giving back fails, which the error says, and when the call is
-    /// dropped in the middle, as a timeout around the store does.
+    /// given back later. What was taken stays taken when giving back fails, when something has come back by itself before
+    /// it is given back, when a group was taken whose answer is lost, and when the call is dropped in the middle, as a
+    /// timeout around the store does.
     Refund,
 }
 
@@ -59,48 +63,59 @@ impl<C: Connection> RedisStore<C> {
             .iter()
             .map(|group| self.asked(&group.iter().map(|index| requests[*index]).collect::<Vec<_>>()))
             .collect::<Result<_, _>>()?;
+        let begun = SystemClock.now();
         let mut decisions: Vec<Option<Decision>> = vec![None; requests.len()];
-        let mut denied = None;
         for (number, (group, asked)) in groups.iter().zip(&asked).enumerate() {
+            let taken = || indexed(&groups[..number], &decisions);
             let all = match self.decide_together(asked, at).await {
                 Ok(all) => all,
                 Err(error) => {
-                    self.give_back(requests, &groups[..number], at).await?;
+                    self.give_back(requests, &taken(), begun, at).await?;
                     return Err(error);
                 }
             };
+            if !all.allowed() {
+                // It stays a denial, whatever becomes of the rest: an error would be admitted where the policy is open.
+                let _ = self.give_back(requests, &taken(), begun, at).await;
+                self.look_again(requests, group, &mut decisions, at).await;
+            }
             let allowed = all.allowed();
-            for (index, decision) in group.iter().zip(all.into_decisions()) {
-                decisions[*index] = Some(decision);
-            }
+            group.iter().zip(all.into_decisions()).for_each(|(index, decision)| decisions[*index] = Some(decision));
             if !allowed {
-                denied = Some(number);
                 break;
-            }
-        }
-        if let Some(number) = denied {
-            self.give_back(requests, &groups[..number], at).await?;
-            // Whoever did not deny reports what it has. A look that fails does not make the denial an error.
-            for index in groups.iter().enumerate().filter(|(group, _)| *group != number).flat_map(|(_, group)| group) {
-                let Op::Limit(cost) = requests[*index].op else { continue };
-                let look = Request { op: Op::Check(cost), ..requests[*index] };
-                let unknown = || Decision::admitted_without_store(look.quota.parts().capacity);
-                decisions[*index] = Some(self.decide(&look, at).await.unwrap_or_else(|_| unknown()));
             }
         }
         Ok(All::new(decisions.into_iter().flatten().collect()))
     }
 
+    /// Whoever did not deny reports what it has.
+    async fn look_again(
+        &self,
+        requests: &[Request<'_>],
+        denied: &[usize],
+        decisions: &mut [Option<Decision>],
+        at: Option<Timestamp>,
+    ) {
+        for index in (0..requests.len()).filter(|index| !denied.contains(index)) {
+            let Op::Limit(cost) = requests[index].op else { continue };
+            let look = Request { op: Op::Check(cost), ..requests[index] };
+            let unknown = || Decision::admitted_without_store(look.quota.parts().capacity);
+            decisions[index] = Some(self.decide(&look, at).await.unwrap_or_else(|_| unknown()));
+        }
+    }
+
+    /// Gives back what a call has taken that was `begun` then.
     async fn give_back(
         &self,
         requests: &[Request<'_>],
-        groups: &[Vec<usize>],
+        taken: &[(usize, Decision)],
+        begun: Timestamp,
         at: Option<Timestamp>,
     ) -> Result<(), StoreError> {
+        // The time of a test stands still.
+        let elapsed = if at.is_some() { Duration::ZERO } else { SystemClock.now().since(begun) };
         let mut failed = None;
-        for index in groups.iter().flatten() {
-            let Op::Limit(cost) = requests[*index].op else { continue };
-            let back = Request { op: Op::Refund(cost), ..requests[*index] };
+        for back in refunds(requests, taken, elapsed) {
             failed = self.decide(&back, at).await.err().or(failed);
         }
         if let Some(error) = failed {
@@ -109,4 +124,9 @@ impl<C: Connection> RedisStore<C> {
         }
         Ok(())
     }
+}
+
+/// The decisions of these groups, with their numbers.
+fn indexed(groups: &[Vec<usize>], decisions: &[Option<Decision>]) -> Vec<(usize, Decision)> {
+    groups.iter().flatten().filter_map(|index| Some((*index, decisions[*index]?))).collect()
 }

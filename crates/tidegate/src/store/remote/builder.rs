@@ -89,7 +89,7 @@ impl RemoteStoreBuilder {
 impl fmt::Debug for RemoteStoreBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Never the token.
-        f.debug_struct("RemoteStoreBuilder").field("url", &self.url).finish_non_exhaustive()
+        f.debug_struct("RemoteStoreBuilder").field("url", &shown(&self.url)).finish_non_exhaustive()
     }
 }
 
@@ -99,15 +99,22 @@ fn bearer(token: &str) -> Result<HeaderValue, InvalidHeaderValue> {
     Ok(value)
 }
 
+/// An address without what may well be a secret: a user's password, or what is in the query.
+fn shown(url: &str) -> String {
+    let (url, query) = url.split_once('?').map_or((url, ""), |(url, _)| (url, "?..."));
+    match (url.split_once("://"), url.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://...@{host}{query}"),
+        (None, Some((_, host))) => format!("...@{host}{query}"),
+        (_, None) => format!("{url}{query}"),
+    }
+}
+
 /// Where calls go, for a server at this address.
 fn target(url: &str) -> Result<Uri, StoreError> {
-    let refused = |why: &str| unsupported(format!("the server's address {url:?}: {why}"));
+    let refused = |why: &str| unsupported(format!("the server's address {:?}: {why}", shown(url)));
     let uri: Uri = url.parse().map_err(|_| refused("expected such as http://127.0.0.1:8080"))?;
     if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-        // Not said again: it may well be a password.
-        return Err(unsupported(
-            "the server's address names a user: a token goes into RemoteStoreBuilder::token".to_owned(),
-        ));
+        return Err(refused("it names a user; a token goes into RemoteStoreBuilder::token"));
     }
     match uri.scheme() {
         Some(scheme) if *scheme == Scheme::HTTP => {}
@@ -152,12 +159,24 @@ mod tests {
             assert!(error.contains(why), "{url}: {error}");
         }
         let error = target("http://me:hunter2@host").unwrap_err().to_string();
-        assert!(error.contains("token") && !error.contains("hunter2"), "{error}");
+        assert!(error.contains("token"), "{error}");
         assert_eq!(target("https://edge.example").is_ok(), cfg!(feature = "remote-tls"));
     }
 
     #[test]
     fn a_token_is_never_shown() {
+        for url in [
+            "http://me:hunter2@host",
+            "http://me:hunter2 @host",
+            "me:hunter2@host",
+            "http://host/?token=hunter2",
+            "http://ho st/?token=hunter2@x",
+        ] {
+            let error = target(url).unwrap_err().to_string();
+            let builder = format!("{:?}", RemoteStore::builder(url));
+            assert!(!error.contains("hunter2") && !builder.contains("hunter2"), "{error} {builder}");
+            assert!(error.contains("host") || error.contains("ho st"), "{error}");
+        }
         let builder = RemoteStore::builder("http://host").token("open sesame");
         assert!(!format!("{builder:?}").contains("sesame"));
         assert!(!format!("{:?}", builder.build().unwrap()).contains("sesame"));

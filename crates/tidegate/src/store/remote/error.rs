@@ -6,6 +6,8 @@ use http::StatusCode;
 use hyper_util::client::legacy;
 use tidegate_core::{StoreError, StoreErrorKind};
 
+use crate::api::Problem;
+
 /// The server could not be asked, or has not answered.
 pub(super) fn unreachable(error: legacy::Error) -> StoreError {
     let what = if error.is_connect() { "cannot be connected to" } else { "did not answer" };
@@ -24,19 +26,24 @@ pub(super) fn not_ours(why: &str) -> StoreError {
 
 /// The server has said that it will not decide.
 pub(super) fn refused(status: StatusCode, body: &[u8]) -> StoreError {
+    let detail = Problem::detail_in(status, body);
     let kind = match status {
         StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT => StoreErrorKind::Timeout,
-        // What was asked is wrong, whenever it is asked again.
+        // What was asked is wrong, whenever it is asked again. Not when a proxy says so that finds no server behind it:
+        // that is an outage.
         StatusCode::BAD_REQUEST
         | StatusCode::NOT_FOUND
         | StatusCode::METHOD_NOT_ALLOWED
         | StatusCode::CONFLICT
-        | StatusCode::PAYLOAD_TOO_LARGE => StoreErrorKind::Unsupported,
+        | StatusCode::PAYLOAD_TOO_LARGE
+            if detail.is_some() =>
+        {
+            StoreErrorKind::Unsupported
+        }
         // A token that is not taken is an outage like any other: the policy of the limit decides.
         _ => StoreErrorKind::Unavailable,
     };
-    let said = serde_json::from_slice::<serde_json::Value>(body).ok();
-    let detail = said.as_ref().and_then(|problem| problem.get("detail")?.as_str()).unwrap_or("it does not say why");
+    let detail = detail.as_deref().unwrap_or("it does not say why");
     StoreError::new(kind, format!("the server answered {status}: {detail}"))
 }
 
@@ -56,14 +63,19 @@ mod tests {
 
     #[test]
     fn an_error_says_whether_a_retry_helps() {
-        for (status, retryable) in [(400, false), (404, false), (409, false), (413, false)]
+        for (status, retryable) in [(400, false), (404, false), (405, false), (409, false), (413, false)]
             .into_iter()
             .chain([401, 403, 408, 429, 500, 502, 503, 504, 301].map(|status| (status, true)))
         {
             let status = StatusCode::from_u16(status).unwrap();
-            assert_eq!(refused(status, b"").is_retryable(), retryable, "{status}");
+            let ours = Problem::new(status, "why").to_response().into_body();
+            assert_eq!(refused(status, ours.as_bytes()).is_retryable(), retryable, "{status}");
+            // Somebody else, such as a proxy without a server behind it.
+            for foreign in ["", "<html>404 page not found</html>", r#"{"status":599,"detail":"moon"}"#] {
+                assert!(refused(status, foreign.as_bytes()).is_retryable(), "{status}: {foreign}");
+            }
         }
-        let error = refused(StatusCode::BAD_REQUEST, br#"{"detail":"at_us: no"}"#).to_string();
+        let error = refused(StatusCode::BAD_REQUEST, br#"{"status":400,"detail":"at_us: no"}"#).to_string();
         assert!(error.contains("400 Bad Request: at_us: no"), "{error}");
     }
 }

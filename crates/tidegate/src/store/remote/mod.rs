@@ -12,8 +12,8 @@ use std::fmt;
 
 use tidegate_core::{All, Capabilities, Decision, Request, Store, StoreError, StoreErrorKind, Timestamp};
 
-use crate::api::SEVERAL;
-use crate::api::apply::{Call, Mode};
+use crate::api::apply::{Call, Mode, Sendable};
+use crate::api::{MAX_KEY, MOST, SEVERAL};
 pub use builder::RemoteStoreBuilder;
 use client::Client;
 
@@ -67,7 +67,8 @@ impl RemoteStore {
 
     /// As few calls as the server takes, one after the other, because each of them is applied in order.
     async fn each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
-        let (mut answers, mut rest) = (Vec::with_capacity(requests.len()), requests);
+        let sendable = Sendable::of(requests, MAX_KEY);
+        let (mut answers, mut rest) = (Vec::with_capacity(requests.len()), sendable.requests());
         while !rest.is_empty() {
             let (mut now, mut call);
             let mut most = rest.len().min(MOST);
@@ -85,12 +86,9 @@ impl RemoteStore {
             }
             rest = &rest[most..];
         }
-        answers
+        sendable.answers(answers)
     }
 }
-
-/// How many requests a server takes in one call.
-const MOST: usize = 1_000;
 
 impl fmt::Debug for RemoteStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

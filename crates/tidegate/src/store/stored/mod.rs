@@ -11,6 +11,8 @@ mod each;
 #[cfg(any(feature = "redis", feature = "postgres"))]
 mod leases;
 mod quota;
+#[cfg(any(feature = "redis", feature = "stored"))]
+mod refunds;
 mod state;
 #[cfg(any(feature = "redis", feature = "postgres"))]
 mod taking;
@@ -26,6 +28,8 @@ pub(super) use leases::{Asking, LeaseOp};
 #[cfg(any(feature = "redis", feature = "sqlite", feature = "stored"))]
 pub(super) use quota::split;
 pub(super) use quota::{quota_bytes, read_quota};
+#[cfg(any(feature = "redis", feature = "stored"))]
+pub use refunds::refunds;
 #[cfg(feature = "redis")]
 pub(super) use state::LIMB;
 #[cfg(feature = "postgres")]

@@ -63,7 +63,7 @@ impl Server {
     }
 
     fn with_token() -> Self {
-        Server::on(|store| store, Some(Token::of(TOKEN)))
+        Server::on(|store| store, Some(Token::parse(TOKEN).unwrap()))
     }
 
     /// One whose store is what `make` makes of the one in memory.
