@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::cargo::{Failed, cargo, step};
+use crate::rustc;
 
 const TARGETS: [&str; 5] = ["forwarding", "keys", "headers", "resp", "frames"];
 
@@ -19,7 +20,7 @@ pub(crate) fn replay() -> Result<(), Failed> {
 /// corpus. The instruments are the compiler's own passes, which the stable one has as well.
 pub(crate) fn search() -> Result<(), Failed> {
     // Instruments go into everything that is built, but not into what builds it: hence a target.
-    let host = host()?;
+    let host = rustc::host()?;
     let folder = Path::new("target/fuzz");
     let mut build = cargo(["build", "--release", "--package", "tidegate-fuzz", "--bins", "--target", &host]);
     build.arg("--target-dir").arg(folder);
@@ -39,12 +40,3 @@ pub(crate) fn search() -> Result<(), Failed> {
 const INSTRUMENTS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions -Ccodegen-units=1";
-
-/// The target this machine builds for.
-fn host() -> Result<String, Failed> {
-    let output = std::process::Command::new("rustc").arg("-vV").output();
-    let output = output.map_err(|error| Failed(format!("rustc: {error}")))?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(str::to_owned).ok_or_else(|| Failed(format!("rustc -vV names no host: {text}")))
-}

@@ -8,6 +8,8 @@ mod deep;
 mod features;
 mod frameworks;
 mod fuzz;
+mod instructions;
+mod rustc;
 mod servers;
 mod test;
 mod tree;
@@ -18,10 +20,12 @@ use std::process::ExitCode;
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  test     everything that has to hold: format, clippy, tests, fuzzing, loom, docs, examples, every feature alone
-  bench    side by side with the peers, as ratios in one run
-  deep     the longer runs: more oracle traces, a deeper loom search, a soak of the memory store, fuzzing
-  servers  the Redis, Valkey and cluster that the tests talk to, for working by hand
+  test          everything that has to hold: format, clippy, tests, fuzzing, loom, instructions, docs, examples, every
+                feature alone
+  bench         side by side with the peers, as ratios in one run
+  instructions  what the hot paths cost in instructions, beside what they cost before; --bless keeps what they cost now
+  deep          the longer runs: more oracle traces, a deeper loom search, a soak of the memory store, fuzzing
+  servers       the Redis, Valkey and cluster that the tests talk to, for working by hand
 ";
 
 fn main() -> ExitCode {
@@ -33,6 +37,7 @@ fn main() -> ExitCode {
     let done = match command {
         "test" => test::run(),
         "bench" => bench::run(rest),
+        "instructions" => instructions::run(rest),
         "deep" => deep::run(),
         "servers" => servers::run(),
         "help" | "-h" | "--help" => {

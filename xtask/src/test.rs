@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::cargo::{Failed, cargo, step};
 use crate::servers::Servers;
-use crate::{features, frameworks, fuzz, tree, wasm};
+use crate::{features, frameworks, fuzz, instructions, tree, wasm};
 
 pub(crate) fn run() -> Result<(), Failed> {
     step("format", &mut cargo(["fmt", "--all", "--check"]))?;
@@ -19,6 +19,7 @@ pub(crate) fn run() -> Result<(), Failed> {
     step("doc tests", &mut cargo(["test", "--workspace", "--all-features", "--doc"]))?;
     fuzz::replay()?;
     loom(2)?;
+    instructions::check()?;
     let docs = ["doc", "--workspace", "--all-features", "--no-deps"];
     step("docs", cargo(docs).env("RUSTDOCFLAGS", "-D warnings"))?;
     wasm::core()?;

@@ -1,6 +1,7 @@
-//! Redis, Postgres and PgBouncer from Debian's packages.
+//! Redis, Postgres, PgBouncer, Chromium and valgrind from Debian's packages.
 
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::process::Command;
 
 use super::get::on_path;
@@ -36,6 +37,15 @@ pub(crate) fn install_chromium() -> Result<(), Failed> {
     let advice = "install Chromium, so that chromium and chromedriver are on PATH \
                   (Debian: apt-get install chromium chromium-driver)";
     install("Chromium", &["chromium", "chromium-driver"], advice)
+}
+
+/// Where valgrind is: from PATH, or else got.
+pub(crate) fn valgrind() -> Result<PathBuf, Failed> {
+    if on_path("valgrind").is_none() {
+        let advice = "install valgrind, so that valgrind is on PATH (Debian and Ubuntu: apt-get install valgrind)";
+        install("valgrind", &["valgrind"], advice)?;
+    }
+    on_path("valgrind").ok_or_else(|| Failed("valgrind is installed, but not on PATH".to_owned()))
 }
 
 /// Python's pip, where it is missing.

@@ -1,0 +1,136 @@
+//! HTTP: who a client is, what it is told, and a whole request through the layers.
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::net::IpAddr;
+use std::task::{Context, Poll};
+
+use http::header::{FORWARDED, HeaderMap, HeaderName};
+use http::{Request, Response};
+use tidegate::Quota;
+use tidegate::concurrency::Concurrency;
+use tidegate::enforce::Enforcer;
+use tidegate::http::{ClientAddress, HeaderStyle, Incoming, LimitHeaders, Peer, RateLimit, TrustProxy};
+use tidegate::tower::{AdmissionLayer, RateLimitLayer};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::setting::{Ticking, addresses, at_once, keys, limiter, one, plenty};
+use crate::{Path, Paths, counted_call};
+
+pub(crate) const PATHS: Paths = &[
+    ("http/client/peer", || client(ClientAddress::new(), None)),
+    ("http/client/x-forwarded-for", || {
+        let header = HeaderName::from_static("x-forwarded-for");
+        client(ClientAddress::new().trust(trusted()), Some((header, "192.0.2.66, 203.0.113.9")))
+    }),
+    ("http/client/forwarded", || {
+        let forwarded = "for=192.0.2.66, for=\"[2001:db8::17]:4711\"";
+        client(ClientAddress::new().trust(trusted()).header(FORWARDED), Some((FORWARDED, forwarded)))
+    }),
+    ("http/headers/ietf", || headers(HeaderStyle::Ietf)),
+    ("http/headers/draft03", || headers(HeaderStyle::Draft03)),
+    ("http/headers/legacy", || headers(HeaderStyle::Legacy)),
+    ("http/begin-decide-write", steps),
+    ("http/layer/allowed", || through(RateLimitLayer::new(limits(plenty())), 200)),
+    ("http/layer/allowed-silent", || {
+        through(RateLimitLayer::new(limits(plenty()).headers(LimitHeaders::new([]))), 200)
+    }),
+    ("http/layer/denied", || through(RateLimitLayer::new(limits(one())), 429)),
+    ("http/admission/allowed", || {
+        let pool = Concurrency::fixed(100).clock(Ticking::new());
+        through(AdmissionLayer::new(pool).limits(limits(plenty())), 200)
+    }),
+];
+
+fn trusted() -> TrustProxy {
+    TrustProxy::networks(["11.0.0.0/8"]).expect("a network")
+}
+
+fn limits(quota: Quota) -> RateLimit {
+    RateLimit::new((&limiter(&[("api", quota)]), "api"))
+}
+
+/// Finds who a client is, and makes a key of it.
+fn client(clients: ClientAddress, header: Option<(HeaderName, &'static str)>) -> Path {
+    let (peers, mut headers) = (addresses(), usual());
+    headers.extend(header.map(|(name, value)| (name, value.parse().expect("a value"))));
+    let expects_peer = headers.len() == usual().len();
+    Box::new(move |key| {
+        let (client, _key) = counted_call(|| {
+            let client = clients.find(peers[key], &headers);
+            (client, client.key())
+        });
+        (client.address() == peers[key]) == expects_peer
+    })
+}
+
+/// Writes what an admitted request is told.
+fn headers(style: HeaderStyle) -> Path {
+    let enforcer = Enforcer::new(&limiter(&[("api", plenty())]), "api");
+    let outcomes: Vec<_> = keys().into_iter().map(|key| at_once(enforcer.enforce(key, 1))).collect();
+    let headers = LimitHeaders::new([style]);
+    Box::new(move |key| {
+        let mut map = HeaderMap::with_capacity(8);
+        counted_call(|| headers.write(&outcomes[key], &mut map));
+        !map.is_empty()
+    })
+}
+
+/// What an adapter does: begins, decides, and writes the headers of the response.
+fn steps() -> Path {
+    let (limits, requests) = (limits(plenty()), addresses().into_iter().map(request).collect::<Vec<_>>());
+    Box::new(move |key| {
+        let mut map = HeaderMap::with_capacity(8);
+        let outcome = counted_call(|| {
+            let outcome = limits.begin(&Incoming::of(&requests[key]))?.decide_now()?;
+            limits.write_headers(&outcome, &mut map);
+            Some(outcome)
+        });
+        outcome.is_some_and(|outcome| outcome.is_allowed()) && !map.is_empty()
+    })
+}
+
+/// Sends requests through a layer, in front of a service that does nothing.
+fn through<L, B: 'static>(layer: L, status: u16) -> Path
+where
+    L: Layer<Nothing, Service: Service<Request<()>, Response = Response<B>, Error = Infallible> + 'static>,
+{
+    let (mut service, addresses) = (layer.layer(Nothing), addresses());
+    Box::new(move |key| {
+        let request = request(addresses[key]);
+        let Ok(response) = counted_call(|| at_once(service.call(request)));
+        response.status() == status
+    })
+}
+
+/// The service that does nothing.
+#[derive(Clone)]
+struct Nothing;
+
+impl Service<Request<()>> for Nothing {
+    type Response = Response<String>;
+    type Error = Infallible;
+    type Future = Ready<Result<Response<String>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<()>) -> Self::Future {
+        ready(Ok(Response::new(String::new())))
+    }
+}
+
+fn request(peer: IpAddr) -> Request<()> {
+    let mut request = Request::new(());
+    *request.headers_mut() = usual();
+    request.extensions_mut().insert(Peer(peer));
+    request
+}
+
+/// The headers that any client sends.
+fn usual() -> HeaderMap {
+    let usual = [("host", "localhost"), ("user-agent", "bench"), ("accept", "*/*")];
+    usual.map(|(name, value)| (HeaderName::from_static(name), value.parse().expect("a value"))).into_iter().collect()
+}

@@ -1,0 +1,66 @@
+//! The limiter and the enforcer, on the memory store.
+
+use tidegate::enforce::{Caller, Enforcer, Step};
+use tidegate::{Quota, minutes};
+
+use crate::setting::{at_once, keys, limiter, one, plenty, texts};
+use crate::{Path, Paths, counted_call};
+
+pub(crate) const PATHS: Paths = &[
+    ("limiter/now/allowed", || now(plenty(), true)),
+    ("limiter/now/denied", || now(one(), false)),
+    ("limiter/await/allowed", awaited),
+    ("limiter/all-of-two/allowed", all),
+    ("limiter/admit-release", admit_and_release),
+    ("enforcer/allowed", || enforced(plenty(), true)),
+    ("enforcer/denied", || enforced(one(), false)),
+];
+
+fn now(quota: Quota, allowed: bool) -> Path {
+    let (limiter, texts) = (limiter(&[("api", quota)]), texts());
+    Box::new(move |key| {
+        counted_call(|| {
+            let answer = limiter.limit("api", texts[key].as_str()).now();
+            answer.is_some_and(|answer| answer.is_ok_and(|decision| decision.allowed() == allowed))
+        })
+    })
+}
+
+fn awaited() -> Path {
+    let (limiter, texts) = (limiter(&[("api", plenty())]), texts());
+    Box::new(move |key| {
+        let asked = async { limiter.limit("api", texts[key].as_str()).await };
+        counted_call(|| at_once(asked).is_ok_and(|decision| decision.allowed()))
+    })
+}
+
+fn all() -> Path {
+    let (limiter, texts) = (limiter(&[("user", plenty()), ("tenant", plenty())]), texts());
+    Box::new(move |key| {
+        let text = texts[key].as_str();
+        let all = || at_once(limiter.all([limiter.limit("user", text), limiter.limit("tenant", text)]));
+        counted_call(all).is_ok_and(|all| all.allowed())
+    })
+}
+
+fn admit_and_release() -> Path {
+    let quota = Quota::concurrency(10, minutes(1)).expect("a valid quota");
+    let (limiter, texts) = (limiter(&[("work", quota)]), texts());
+    Box::new(move |key| {
+        let text = texts[key].as_str();
+        counted_call(|| {
+            let admitted = limiter.admit("work", text).now().and_then(|admitted| admitted.ok()?.lease());
+            let released = admitted.and_then(|lease| limiter.release("work", text, lease).now());
+            released.is_some_and(|released| released.is_ok_and(|decision| decision.allowed()))
+        })
+    })
+}
+
+fn enforced(quota: Quota, allowed: bool) -> Path {
+    let enforcer = Enforcer::new(&limiter(&[("api", quota)]), "api");
+    let callers: Vec<Caller<'static>> = keys().into_iter().map(Caller::new).collect();
+    Box::new(move |key| {
+        let outcome = counted_call(|| enforcer.ask_now(&callers[key], 1, Step::Take));
+        outcome.is_some_and(|outcome| outcome.is_allowed() == allowed)
+    })
+}

@@ -1,0 +1,43 @@
+//! What the service does with a question but for its socket.
+
+// The parser as the server has it. It knows nothing of the rest of the server, which would take long to build.
+#[allow(dead_code)] // the bounds of strangers
+#[path = "../../../crates/server/src/serve/resp/parse.rs"]
+mod parse;
+
+use tidegate::api::{self, Asked, Reply};
+
+use crate::setting::{limiter, plenty, texts};
+use crate::{Path, Paths, counted_call};
+
+pub(crate) const PATHS: Paths = &[("service/json", json), ("service/resp/parse", resp)];
+
+/// `POST /v1/limit` from the body of a request to the body of its response.
+fn json() -> Path {
+    let limiter = limiter(&[("api", plenty())]);
+    let body = |text: String| format!(r#"{{"limit":"api","key":"{text}","cost":1}}"#).into_bytes();
+    let bodies: Vec<_> = texts().into_iter().map(body).collect();
+    Box::new(move |key| {
+        let answer = counted_call(|| {
+            let asked: Asked<'_> = api::parse(&bodies[key], Asked::EXAMPLE).ok()?;
+            let decision = limiter.limit(&asked.limit, asked.key.checked().ok()?).cost(asked.cost.0).now()?.ok()?;
+            Some(Reply::from(&decision).to_json())
+        });
+        answer.is_some_and(|answer| answer.starts_with(br#"{"allowed":true"#))
+    })
+}
+
+/// A command of the Redis protocol into words.
+fn resp() -> Path {
+    let command =
+        |key: String| format!("*5\r\n$8\r\nTHROTTLE\r\n$24\r\n{key}\r\n$2\r\n10\r\n$3\r\n100\r\n$2\r\n60\r\n");
+    // The words point into the commands, and stay from one call to the next.
+    let commands: &'static [Vec<u8>] =
+        texts().into_iter().map(|key| command(key).into_bytes()).collect::<Vec<_>>().leak();
+    let mut arguments = parse::Arguments::new();
+    Box::new(move |key| {
+        let command = commands[key].as_slice();
+        let used = counted_call(|| parse::parse(command, parse::Bounds::ORDINARY, &mut arguments));
+        matches!(used, Ok(Some(used)) if used == command.len()) && arguments.len() == 5
+    })
+}

@@ -1,0 +1,107 @@
+//! Counting with callgrind.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::cargo::Failed;
+use crate::servers::debian;
+
+/// valgrind's counting of instructions.
+pub(super) struct Callgrind {
+    valgrind: PathBuf,
+    /// Where what it has seen is written.
+    folder: PathBuf,
+}
+
+/// What it wrote for the path of that name.
+pub(super) fn file(folder: &str, path: &str) -> PathBuf {
+    Path::new(folder).join(format!("{}.callgrind", path.replace('/', "-")))
+}
+
+/// The C library picks how it copies and compares by the processor, and the wider it copies the more it matters where the stack
+/// begins. This is what every processor has, and costs the same wherever that is.
+const TUNABLES: &str = "glibc.cpu.hwcaps=-AVX2,-AVX_Fast_Unaligned_Load,-ERMS";
+
+impl Callgrind {
+    pub(super) fn find(folder: &str) -> Result<Self, Failed> {
+        Ok(Callgrind { valgrind: debian::valgrind()?, folder: folder.into() })
+    }
+
+    /// The instructions of one call of each path that the program has.
+    pub(super) fn count_all(&self, program: &Path) -> Result<Vec<(String, u64)>, Failed> {
+        let listed = output(&mut Command::new(program))?;
+        let listed = String::from_utf8_lossy(&listed.stdout);
+        listed.lines().map(|line| self.count(program, line)).collect()
+    }
+
+    /// A line of the program's list: the path's name, and how many calls of it are counted.
+    fn count(&self, program: &Path, line: &str) -> Result<(String, u64), Failed> {
+        let listed = line.split_once(' ').and_then(|(name, calls)| Some((name, calls.parse::<u64>().ok()?)));
+        let (name, calls) = listed.ok_or_else(|| Failed(format!("{}: lists {line:?}", program.display())))?;
+        let file = file(&self.folder.to_string_lossy(), name);
+        let mut command = Command::new(&self.valgrind);
+        // Nothing of the caller's: variables move the stack, and some change what the program does.
+        command.env_clear().env("GLIBC_TUNABLES", TUNABLES);
+        command.args([
+            "--tool=callgrind",
+            "--vgdb=no",
+            "--toggle-collect=*counted_call*",
+            "--zero-before=*counted_round*",
+        ]);
+        command.arg(format!("--callgrind-out-file={}", file.display())).arg(program).arg(name);
+        output(&mut command)?;
+        let text = fs::read_to_string(&file).map_err(|error| Failed(format!("{}: {error}", file.display())))?;
+        match total(&text) {
+            Some(total) if total > 0 => Ok((name.to_owned(), (total + calls / 2) / calls)),
+            _ => Err(Failed(format!("{name}: callgrind has counted nothing; see {}", file.display()))),
+        }
+    }
+}
+
+/// What callgrind has counted in all.
+fn total(text: &str) -> Option<u64> {
+    let instructions = text.lines().any(|line| line == "events: Ir");
+    let total = text.lines().find_map(|line| line.strip_prefix("totals: "))?;
+    total.trim().parse().ok().filter(|_| instructions)
+}
+
+fn output(command: &mut Command) -> Result<Output, Failed> {
+    let output = command.output().map_err(|error| Failed(format!("{:?}: {error}", command.get_program())))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(Failed(format!("{command:?} ({}): {said}", output.status)));
+    }
+    Ok(output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WRITTEN: &str = "# callgrind format\nversion: 1\ncreator: callgrind-3.19.0\npid: 1\ncmd: program path\npart: 1\n\n\
+        desc: Trigger: Program termination\n\npositions: line\nevents: Ir\nsummary: 17\n\n\n\
+        ob=(1) program\nfl=(1) main.rs\nfn=(1) counted_call\n7 3\ncfn=(2) total\ncalls=1 0 \n7 260531\n\ntotals: 260534\n";
+
+    #[test]
+    fn the_total_is_read_and_nothing_that_looks_like_it() {
+        assert_eq!(total(WRITTEN), Some(260_534));
+    }
+
+    #[test]
+    fn a_file_that_was_cut_off_has_no_total() {
+        assert_eq!(total(&WRITTEN[..WRITTEN.len() - "totals: 260534\n".len()]), None);
+        assert_eq!(total(""), None);
+    }
+
+    #[test]
+    fn what_is_not_instructions_alone_is_no_total() {
+        let with_caches = WRITTEN.replace("events: Ir", "events: Ir Dr Dw");
+        assert_eq!(total(&with_caches), None);
+    }
+
+    #[test]
+    fn a_path_has_a_file_in_the_folder() {
+        assert_eq!(file("target", "http/layer/denied"), Path::new("target/http-layer-denied.callgrind"));
+    }
+}

@@ -1,0 +1,120 @@
+//! What each path costs, and what it was counted with.
+
+use std::fmt;
+use std::process::Command;
+use std::str::FromStr;
+
+use crate::cargo::Failed;
+use crate::rustc;
+
+/// The instructions of one call of each path, as they are kept in a file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) tools: Tools,
+    pub(super) paths: Vec<(String, u64)>,
+}
+
+/// What a count depends on beside the code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Tools {
+    pub(super) target: String,
+    pub(super) rustc: String,
+    /// Whose allocator and whose copying are in the counts.
+    pub(super) libc: String,
+}
+
+impl Tools {
+    /// Those of this machine.
+    pub(super) fn here() -> Result<Self, Failed> {
+        let libc = Command::new("getconf").arg("GNU_LIBC_VERSION").output().ok().filter(|said| said.status.success());
+        let libc = libc.map_or("unknown".to_owned(), |said| String::from_utf8_lossy(&said.stdout).trim().to_owned());
+        Ok(Tools { target: rustc::host()?, rustc: rustc::version()?, libc })
+    }
+}
+
+impl fmt::Display for Tools {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rustc {} and {}", self.rustc, self.libc)
+    }
+}
+
+const HEAD: &str = "\
+# Instructions of one call of each hot path: what `cargo xtask instructions` compares with.
+# Written by `cargo xtask instructions --bless`.
+";
+
+/// The text of the file.
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Tools { target, rustc, libc } = &self.tools;
+        writeln!(f, "{HEAD}target: {target}\nrustc: {rustc}\nlibc: {libc}\n")?;
+        self.paths.iter().try_for_each(|(name, count)| writeln!(f, "{name:<32} {count:>6}"))
+    }
+}
+
+impl FromStr for Counts {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let [mut target, mut rustc, mut libc] = [None, None, None];
+        let mut paths: Vec<(String, u64)> = Vec::new();
+        for (number, line) in (1..).zip(text.lines()) {
+            let wrong = |expected: &str| format!("line {number}: found {line:?}, expected {expected}");
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            if let Some((name, value)) = line.split_once(": ") {
+                let place = match name {
+                    "target" => &mut target,
+                    "rustc" => &mut rustc,
+                    "libc" => &mut libc,
+                    _ => return Err(wrong("target, rustc or libc")),
+                };
+                *place = Some(value.to_owned());
+                continue;
+            }
+            let path = line.split_once(' ').and_then(|(name, count)| Some((name, count.trim().parse().ok()?)));
+            let (name, count) = path.filter(|(_, count)| *count > 0).ok_or_else(|| wrong("a path and its count"))?;
+            if paths.iter().any(|(known, _)| known == name) {
+                return Err(wrong("each path once"));
+            }
+            paths.push((name.to_owned(), count));
+        }
+        let said = |what: Option<String>, name: &str| what.ok_or_else(|| format!("it does not say its {name}"));
+        let tools = Tools { target: said(target, "target")?, rustc: said(rustc, "rustc")?, libc: said(libc, "libc")? };
+        Ok(Counts { tools, paths })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts() -> Counts {
+        let [target, rustc, libc] = ["x86_64-unknown-linux-gnu", "1.95.0 (59807616e 2026-04-14)", "glibc 2.36"];
+        let tools = Tools { target: target.into(), rustc: rustc.into(), libc: libc.into() };
+        Counts { tools, paths: vec![("memory/denied".into(), 217), ("http/layer/allowed-silent".into(), 123_456)] }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        assert_eq!(counts().to_string().parse(), Ok(counts()));
+    }
+
+    #[test]
+    fn a_line_that_says_nothing_is_refused_by_number() {
+        for wrong in ["memory/allowed", "memory/allowed many", "memory/allowed 0", "memory/denied 217", "cpu: fast"] {
+            let error = format!("{}{wrong}\n", counts()).parse::<Counts>().unwrap_err();
+            assert!(error.starts_with(&format!("line 9: found {wrong:?}, expected ")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_does_not_say_what_it_was_counted_with_is_refused() {
+        for name in ["target", "rustc", "libc"] {
+            let text: Vec<String> = counts().to_string().lines().map(str::to_owned).collect();
+            let text: Vec<&str> = text.iter().map(String::as_str).filter(|line| !line.starts_with(name)).collect();
+            assert_eq!(text.join("\n").parse::<Counts>(), Err(format!("it does not say its {name}")));
+        }
+    }
+}
