@@ -34,6 +34,9 @@ mod documents {
     #[doc = include_str!("../../docs/redis.md")]
     mod redis {}
 
+    #[doc = include_str!("../../docs/leased.md")]
+    mod leased {}
+
     #[doc = include_str!("../../docs/postgres.md")]
     mod postgres {}
 

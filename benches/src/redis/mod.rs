@@ -1,12 +1,14 @@
-//! The store on Redis: decisions a second beside plain commands and `redis-benchmark`, and what a decision costs the
-//! server.
+//! The store on Redis: decisions a second beside plain commands and `redis-benchmark`, what a decision costs the server, and
+//! what quota taken in batches spares it.
 
 mod calls;
 mod clients;
 mod cost;
+mod leased;
 mod program;
 mod throughput;
 
+pub(crate) use leased::process;
 use redis::{Arg, Cmd};
 use tidegate::redis::RedisStore;
 use tidegate::{Cost, Key, OnStoreError, Op, Quota, Request, Scope, Store};
@@ -17,7 +19,7 @@ use crate::servers::variable;
 /// Threads for the runtime: with two it was no faster, on a machine with two cores.
 const THREADS: usize = 1;
 
-/// Both parts, or only the one whose name begins like that.
+/// All parts, or only the one whose name begins like that.
 pub(crate) fn run(only: &str) {
     let server = Server::new();
     if "throughput".starts_with(only) {
@@ -25,6 +27,9 @@ pub(crate) fn run(only: &str) {
     }
     if "cost".starts_with(only) {
         cost::run(&server);
+    }
+    if "leased".starts_with(only) {
+        leased::run(&server);
     }
 }
 

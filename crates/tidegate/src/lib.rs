@@ -29,7 +29,7 @@
 //! | feature | brings |
 //! | --- | --- |
 //! | `config` | limits from a TOML or YAML file, with errors that carry line and column |
-//! | `tokio` | a sleeper for [`Limiter::acquire`] on tokio's timer, and [permits](concurrency) that several processes share |
+//! | `tokio` | a sleeper for [`Limiter::acquire`] on tokio's timer, [permits](concurrency) that several processes share, and quota that a process takes in batches (`Leased`) |
 //! | `redis` | limits on Redis, Valkey or a cluster of them; see [`redis`] and `docs/redis.md` in the repository |
 //! | `sqlite` | limits in a file, that survive a restart; see [`sqlite`] and `docs/sqlite.md` in the repository |
 //! | `postgres` | limits on Postgres; see [`postgres`] and `docs/postgres.md` in the repository |
@@ -89,6 +89,8 @@ pub use limiter::{
     ShardBy, UnknownLimit, Unsupported,
 };
 pub use net::{Network, NetworkError};
+#[cfg(feature = "tokio")]
+pub use store::leased::{Leased, LeasedBuilder};
 pub use store::memory::{MemoryStats, MemoryStore, MemoryStoreBuilder, SnapshotError};
 #[cfg(feature = "postgres")]
 pub use store::postgres;

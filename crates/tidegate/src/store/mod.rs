@@ -1,5 +1,7 @@
 //! The stores: where the state of keys lives.
 
+#[cfg(feature = "tokio")]
+pub(crate) mod leased;
 pub(crate) mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;

@@ -4,6 +4,8 @@ mod counting;
 mod decisions;
 #[cfg(feature = "tower")]
 mod layer;
+#[cfg(feature = "tokio")]
+mod leased;
 
 #[test]
 fn allocations_are_counted() {

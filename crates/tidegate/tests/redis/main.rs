@@ -12,6 +12,8 @@ mod myself;
 mod beside_memory;
 mod conformance;
 mod expiry;
+#[cfg(feature = "tokio")]
+mod leased;
 mod names;
 mod permissions;
 mod processes;

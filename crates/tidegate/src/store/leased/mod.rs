@@ -1,0 +1,284 @@
+//! Quota that a process takes in batches and spends without asking.
+
+mod builder;
+mod hand;
+#[cfg(test)]
+mod model;
+mod refill;
+mod rules;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::{All, Capabilities, Decision, Op, Request, Store, StoreError};
+use tokio::runtime::Handle;
+
+pub use builder::LeasedBuilder;
+use refill::Inner;
+use rules::{Rules, units};
+use table::{Ended, Ends};
+
+/// How often a caller waits for a refill that others may be quicker to spend, before it asks for itself.
+const WAITS: usize = 4;
+
+/// A store whose quota is taken in batches and spent in process: for keys that are asked about more often than a server can
+/// answer. Not to be confused with the leases of a [`concurrency`](crate::Quota::concurrency) limit, which are places at
+/// work: those pass through here as they are.
+///
+/// ```
+/// use tidegate::{Leased, Limiter, MemoryStore, Quota, seconds};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let shared = MemoryStore::new(); // or RedisStore::connect(..), in a `Timeout`
+/// let store = Leased::builder().expected_replicas(16).build(shared);
+/// let limiter = Limiter::builder().limit("api", Quota::token_bucket(10_000, seconds(1))?).store(store).build()?;
+/// // At the end: limiter.close().await gives back what is in hand.
+/// # Ok(()) }
+/// ```
+///
+/// # The bound
+///
+/// With `n` processes and `batch` the most that one of them has in hand, which is `capacity / expected_replicas` rounded
+/// down, and less where less is used in 20 milliseconds:
+///
+/// | algorithm | admitted, at most |
+/// | --- | --- |
+/// | `token_bucket` | capacity + rate * t + n * batch in any span t; with no more processes than expected, 2 * capacity + rate * t |
+/// | `fixed_window` | in each window what the store admits: the limit itself |
+/// | `sliding_window` | what the store admits, in each of its buckets: the bound of the algorithm |
+///
+/// What a bucket has given out was counted by the store, and only spent later; so in the long run it is never more than the
+/// rate. What was taken in a window, or in a bucket of a sliding one, is dropped before it ends. When that is, the store has
+/// said: it does not matter by how much clocks differ, as long as they run at the same speed, to 1 part in 512. A clock
+/// that is set back while nobody looks at it can keep a lease for as much longer.
+///
+/// Not leased, and asked of the store as they are: `sliding_log`, `concurrency`, quotas of less than 2 for each process,
+/// costs above a batch, `reserve`, all or nothing, and keys for which there is no room. A small limit, such as 5 logins a
+/// minute, stays exact.
+///
+/// # What decisions say
+///
+/// - `remaining` is what is in hand and what the store had left when it was last asked. Others may have taken that since.
+/// - A denial is answered in process until its `retry_after`, but for one question in a second; so what somebody else gives
+///   back is seen late. `retry_after` is when the store would be asked again and have it, if nobody else takes anything: it
+///   may be up to 15 milliseconds late, never too early. To a larger cost than the one that was denied in a window, it says
+///   when the whole capacity is there.
+/// - `reset_after` and `next_after` are the store's, as they were then.
+///
+/// # Giving back
+///
+/// What nobody has used for a second is given back, and everything on [`Store::close`], which `Limiter::close` calls. A
+/// window's quota is given back only while 5 seconds of it are left, so that nothing arrives after its end: a return that is
+/// held up for longer than that counts for the next window. What is in hand when the store is dropped, which cannot wait, or
+/// when the process dies, is lost: a batch, until time brings it or the window ends. `reset` forgets what this process has in
+/// hand; other processes still spend theirs.
+///
+/// # Errors
+///
+/// What is in hand is spent, whether the store answers or not. Where it has to be asked, its error goes to everybody who
+/// waits. Refills are requests, too, and wait as long as the store does: give it a [`Timeout`](crate::resilience::Timeout).
+/// [`Resilience`](crate::resilience::Resilience) can be around this store, or within it. What a limit with the policy
+/// `local` admits on its own is not leased.
+///
+/// # Runtime
+///
+/// Refills and returns run on the tokio runtime of who asks, and go on when the caller has gone. Outside of one nothing is
+/// fetched: what is in hand is spent, and for the rest the store is asked.
+pub struct Leased<S> {
+    inner: Arc<Inner<S>>,
+}
+
+impl Leased<std::convert::Infallible> {
+    /// Settings for one.
+    pub fn builder() -> LeasedBuilder {
+        LeasedBuilder::default()
+    }
+}
+
+/// What a caller does who wants to take.
+enum Taken {
+    Answer(Decision),
+    Wait(Ends),
+    Straight,
+}
+
+impl<S: Store + 'static> Leased<S> {
+    /// A store around `store` with the defaults.
+    pub fn new(store: S) -> Self {
+        LeasedBuilder::default().build(store)
+    }
+
+    /// The store around which this one is.
+    pub fn inner(&self) -> &S {
+        &self.inner.store
+    }
+
+    /// For how many keys something is in hand, or was a moment ago.
+    pub fn keys(&self) -> usize {
+        self.inner.table.keys()
+    }
+
+    /// What can be answered in process: none when the store has to be asked, and then nothing was done.
+    #[inline]
+    fn in_process(&self, request: &Request<'_>) -> Option<Decision> {
+        let (cost, now) = (units(request)?, self.inner.sleeper.now());
+        let (answer, order) = self.inner.table.with(request, |entry| {
+            if let Op::Check(_) = request.op {
+                return (entry.hand.check(&entry.owner.rules, cost, now), None);
+            }
+            let answer = entry.hand.take(&entry.owner.rules, cost, now);
+            let low = answer.is_some() && entry.hand.is_low(now);
+            let runtime = if low { Handle::try_current().ok() } else { None };
+            (answer, runtime.and_then(|runtime| Some((entry.order(1, request.on_store_error, now)?, runtime))))
+        })?;
+        if let Some((order, runtime)) = order {
+            self.inner.begin(order, &runtime);
+        }
+        answer
+    }
+
+    /// Takes in process, or begins a refill, or finds one on its way.
+    fn take(&self, request: &Request<'_>, cost: u64, rules: Rules) -> Taken {
+        let Ok(runtime) = Handle::try_current() else { return Taken::Straight };
+        let now = self.inner.sleeper.now();
+        let mut order = None;
+        let taken = self.inner.table.with_new(request, rules, now, |entry| {
+            if let Some(answer) = entry.hand.take(&rules, cost, now) {
+                return Taken::Answer(answer);
+            }
+            if let Some(ends) = entry.on_its_way() {
+                return Taken::Wait(ends);
+            }
+            order = entry.order(cost, request.on_store_error, now);
+            entry.on_its_way().map_or(Taken::Straight, Taken::Wait)
+        });
+        if let Some(order) = order {
+            self.inner.begin(order, &runtime);
+        }
+        taken.unwrap_or(Taken::Straight)
+    }
+
+    /// Takes from what is in hand, or what a refill brings; none when the store has to be asked.
+    async fn spend(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+        let (Op::Limit(_), Some(cost)) = (request.op, units(request)) else { return None };
+        let rules = Rules::new(request.quota, self.inner.replicas).filter(|rules| cost <= rules.most)?;
+        for _ in 0..WAITS {
+            let mut ends = match self.take(request, cost, rules) {
+                Taken::Answer(decision) => return Some(Ok(decision)),
+                Taken::Wait(ends) => ends,
+                Taken::Straight => return None,
+            };
+            let ended = ends.wait_for(Option::is_some).await.map(|ended| ended.clone());
+            match ended {
+                Ok(Some(Ended::Broken(decision, policy))) => {
+                    return (policy == request.on_store_error).then_some(Ok(decision));
+                }
+                Ok(Some(Ended::Failed(error, policy))) => {
+                    return (policy == request.on_store_error).then_some(Err(error));
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// What the store says. Whoever gave back, or forgot, looks again.
+    async fn straight(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
+        let answer = self.inner.store.apply(request).await;
+        self.changed(request);
+        answer
+    }
+
+    fn changed(&self, request: &Request<'_>) {
+        match request.op {
+            Op::Refund(_) => self.inner.table.with(request, |entry| entry.hand.given_back()),
+            Op::Reset => self.inner.table.with(request, |entry| entry.hand.forget()),
+            _ => None,
+        };
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for Leased<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys = self.inner.table.keys();
+        f.debug_struct("Leased").field("store", &self.inner.store).field("keys", &keys).finish_non_exhaustive()
+    }
+}
+
+impl<S: Store + 'static> Store for Leased<S> {
+    fn capabilities(&self) -> Capabilities {
+        self.inner.store.capabilities()
+    }
+
+    #[inline]
+    fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+        if let Some(decision) = self.in_process(request) {
+            return Some(Ok(decision));
+        }
+        // What could be leased is waited for, were the store to answer at once, too.
+        if let (Op::Limit(_), true) = (request.op, Rules::new(request.quota, self.inner.replicas).is_some()) {
+            return None;
+        }
+        let answer = self.inner.store.apply_now(request)?;
+        self.changed(request);
+        Some(answer)
+    }
+
+    async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
+        if let Some(decision) = self.in_process(request) {
+            return Ok(decision);
+        }
+        match self.spend(request).await {
+            Some(answer) => answer,
+            None => self.straight(request).await,
+        }
+    }
+
+    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
+        self.inner.store.apply_all(requests).await
+    }
+
+    /// What is in hand is spent; the rest is asked of the store in one call.
+    async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
+        let mut answers: Vec<_> = requests.iter().map(|request| self.in_process(request).map(Ok)).collect();
+        let asked =
+            || requests.iter().zip(&answers).filter(|(_, answer)| answer.is_none()).map(|(request, _)| *request);
+        let asked: Vec<_> = asked().collect();
+        if asked.is_empty() {
+            return answers.into_iter().flatten().collect();
+        }
+        let mut told = self.inner.store.apply_each(&asked).await.into_iter();
+        asked.iter().for_each(|request| self.changed(request));
+        answers.iter_mut().filter(|answer| answer.is_none()).for_each(|answer| *answer = told.next());
+        answers.into_iter().flatten().collect()
+    }
+
+    async fn close(&self) {
+        for mut ends in self.inner.table.close() {
+            // An error means that nobody is there any more who could end it.
+            let _ = ends.wait_for(Option::is_some).await;
+        }
+        self.inner.give_back(Duration::ZERO).await;
+        self.inner.store.close().await;
+    }
+}
+
+/// What passes the time in passes by: a lease has its own clock.
+#[cfg(feature = "testing")]
+impl<S: tidegate_core::Testing + 'static> tidegate_core::Testing for Leased<S> {
+    async fn apply_at(&self, request: &Request<'_>, at: tidegate_core::Timestamp) -> Result<Decision, StoreError> {
+        self.inner.store.apply_at(request, at).await
+    }
+
+    async fn apply_all_at(&self, requests: &[Request<'_>], at: tidegate_core::Timestamp) -> Result<All, StoreError> {
+        self.inner.store.apply_all_at(requests, at).await
+    }
+
+    async fn held_at(&self, at: tidegate_core::Timestamp) -> Option<usize> {
+        self.inner.store.held_at(at).await
+    }
+}

@@ -1,0 +1,182 @@
+//! The hands of all keys.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ahash::RandomState;
+use tidegate_core::{Decision, Key, OnStoreError, Request, Scope, StoreError, Timestamp};
+use tokio::sync::watch;
+
+use super::hand::{Hand, Wanted};
+use super::rules::Rules;
+
+/// Locks, so that keys seldom wait for each other.
+const SHARDS: usize = 64;
+
+/// How a refill ended.
+#[derive(Debug, Clone)]
+pub(super) enum Ended {
+    /// With an answer, which the hand knows.
+    Answered,
+    /// With what a failure policy within the store says to one request that has this policy.
+    Broken(Decision, OnStoreError),
+    /// With an error, for requests that have this policy.
+    Failed(StoreError, OnStoreError),
+}
+
+/// What tells those who wait; gone without a word when the refill was dropped, as at the end of a runtime.
+pub(super) type Ends = watch::Receiver<Option<Ended>>;
+
+/// Whose hand it is.
+#[derive(Debug)]
+pub(super) struct Owner {
+    pub(super) scope: Scope,
+    pub(super) key: Key<'static>,
+    pub(super) rules: Rules,
+}
+
+pub(super) struct Entry {
+    pub(super) owner: Arc<Owner>,
+    pub(super) hand: Hand,
+    refill: Option<Ends>,
+}
+
+/// A refill that is to be made.
+pub(super) struct Order {
+    pub(super) owner: Arc<Owner>,
+    pub(super) wanted: Wanted,
+    /// Of who wants it.
+    pub(super) policy: OnStoreError,
+    pub(super) ends: watch::Sender<Option<Ended>>,
+}
+
+impl Entry {
+    /// Whether this is the hand for that key under that quota.
+    fn is_for(&self, request: &Request<'_>) -> bool {
+        let Owner { scope, key, rules } = &*self.owner;
+        rules.quota == *request.quota && *key == *request.key && scope.as_str() == request.scope.as_str()
+    }
+
+    /// Begins a refill, unless one is on its way.
+    pub(super) fn order(&mut self, cost: u64, policy: OnStoreError, now: Timestamp) -> Option<Order> {
+        if self.on_its_way().is_some() {
+            return None;
+        }
+        let (ends, refill) = watch::channel(None);
+        self.refill = Some(refill);
+        let wanted = self.hand.ask(&self.owner.rules, cost, now);
+        // What is decided in process instead is not the store's to lease, nor to get back.
+        let policy = if policy == OnStoreError::Local { OnStoreError::Closed } else { policy };
+        Some(Order { owner: Arc::clone(&self.owner), wanted, policy, ends })
+    }
+
+    /// The end of the refill that is on its way.
+    pub(super) fn on_its_way(&mut self) -> Option<Ends> {
+        match &self.refill {
+            Some(refill) if self.hand.is_asking() && refill.has_changed().is_ok() => Some(refill.clone()),
+            _ => {
+                // Were it asking still, somebody has dropped it.
+                self.hand.failed();
+                self.refill = None;
+                None
+            }
+        }
+    }
+}
+
+pub(super) struct Table {
+    shards: Box<[Mutex<HashMap<u64, Entry, RandomState>>]>,
+    hash: RandomState,
+    /// For how many keys there is room in one shard.
+    room: usize,
+    /// No refill begins any more.
+    closed: AtomicBool,
+}
+
+impl Table {
+    pub(super) fn new(max_keys: usize) -> Self {
+        let hash = RandomState::new();
+        let shards = (0..SHARDS).map(|_| Mutex::new(HashMap::with_hasher(hash.clone()))).collect();
+        Table { shards, hash, room: max_keys.div_ceil(SHARDS), closed: AtomicBool::new(false) }
+    }
+
+    /// Does something with the hand for a request, if there is one.
+    #[inline]
+    pub(super) fn with<T>(&self, request: &Request<'_>, act: impl FnOnce(&mut Entry) -> T) -> Option<T> {
+        let hash = self.hash(request);
+        let mut shard = self.lock(hash);
+        // Another key of the same hash, which hardly ever is, is not leased.
+        shard.get_mut(&hash).filter(|entry| entry.is_for(request)).map(act)
+    }
+
+    /// The same, with an empty hand where there is none; none when there is no room for one, or it is closed.
+    pub(super) fn with_new<T>(
+        &self,
+        request: &Request<'_>,
+        rules: Rules,
+        now: Timestamp,
+        act: impl FnOnce(&mut Entry) -> T,
+    ) -> Option<T> {
+        let hash = self.hash(request);
+        let mut shard = self.lock(hash);
+        if self.closed.load(Ordering::Acquire) {
+            return None;
+        }
+        if !shard.contains_key(&hash) {
+            if shard.len() >= self.room {
+                return None;
+            }
+            let owner = Owner { scope: request.scope.clone(), key: request.key.borrow().into_owned(), rules };
+            shard.insert(hash, Entry { owner: Arc::new(owner), hand: Hand::new(now), refill: None });
+        }
+        shard.get_mut(&hash).filter(|entry| entry.is_for(request)).map(act)
+    }
+
+    /// What nobody has used for `idle`, taken out of the hands; those that are not needed are forgotten.
+    pub(super) fn idle(&self, idle: Duration, now: Timestamp) -> Vec<(Arc<Owner>, u64)> {
+        let mut idling = Vec::new();
+        for shard in &self.shards {
+            locked(shard).retain(|_, entry| {
+                let units = entry.hand.give_back(&entry.owner.rules, idle, now);
+                if units > 0 {
+                    idling.push((Arc::clone(&entry.owner), units));
+                }
+                entry.on_its_way().is_some() || !entry.hand.is_spare(idle, now)
+            });
+        }
+        idling
+    }
+
+    /// Lets no refill begin any more, and says which are on their way.
+    pub(super) fn close(&self) -> Vec<Ends> {
+        self.closed.store(true, Ordering::Release);
+        // Whoever has a lock began before, or looks afterwards.
+        let ends = self.shards.iter().flat_map(|shard| {
+            let mut shard = locked(shard);
+            shard.values_mut().filter_map(Entry::on_its_way).collect::<Vec<_>>()
+        });
+        ends.collect()
+    }
+
+    /// How many keys there are hands for.
+    pub(super) fn keys(&self) -> usize {
+        self.shards.iter().map(|shard| locked(shard).len()).sum()
+    }
+
+    #[inline]
+    fn hash(&self, request: &Request<'_>) -> u64 {
+        self.hash.hash_one((request.scope.stable_hash(), request.quota.tag(), request.key.as_raw()))
+    }
+
+    #[inline]
+    fn lock(&self, hash: u64) -> MutexGuard<'_, HashMap<u64, Entry, RandomState>> {
+        // The high bits: the map goes by the others.
+        locked(&self.shards[(hash >> 32) as usize % SHARDS])
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,134 @@
+//! Giving back: what is idle, and everything at the end.
+
+use std::sync::Arc;
+
+use tidegate::{Cost, Limiter, Op, Quota, Store, hours, millis, seconds};
+
+use crate::support::{Asked, RATE, builder, clock, faulty, leased, settle};
+
+#[tokio::test]
+async fn what_is_idle_is_given_back() {
+    let clock = clock();
+    let (store, _) = leased(&clock);
+    let asked = Asked::window();
+    asked.warm(&store, 100).await;
+    assert!(asked.left(&store).await < RATE - 100, "something is in hand");
+    // Looked for every half of the second after which it is idle.
+    clock.advance(millis(500));
+    settle().await;
+    assert!(asked.left(&store).await < RATE - 100, "it is not idle yet");
+    clock.advance(millis(500));
+    settle().await;
+    assert_eq!(asked.left(&store).await, RATE - 100);
+    assert_eq!(store.keys(), 0);
+    // Nobody is left to look, and somebody is again when there is something.
+    assert_eq!(clock.sleepers(), 0);
+    asked.warm(&store, 100).await;
+    assert_eq!(clock.sleepers(), 1);
+}
+
+#[tokio::test]
+async fn what_is_used_is_kept() {
+    let clock = clock();
+    let (store, _) = leased(&clock);
+    let asked = Asked::window();
+    asked.warm(&store, 100).await;
+    for _ in 0..10 {
+        clock.advance(millis(500));
+        assert!(asked.take_now(&store).is_some());
+        settle().await;
+    }
+    assert_eq!(store.keys(), 1);
+}
+
+#[tokio::test]
+async fn closing_gives_everything_back_and_what_is_on_its_way_too() {
+    let (store, faults) = leased(&clock());
+    let store = Arc::new(store);
+    let asked = Asked::window();
+    asked.warm(&store, 100).await;
+    // Taken, and the answer does not come.
+    faults.answer_late();
+    let late = tokio::spawn({
+        let store = Arc::clone(&store);
+        async move { Asked::window().key("late").take_units(&store, 100).await }
+    });
+    settle().await;
+    faults.pass();
+    let closing = tokio::spawn({
+        let store = Arc::clone(&store);
+        async move { store.close().await }
+    });
+    settle().await;
+    assert!(!closing.is_finished(), "it waits for the answer");
+    faults.release();
+    closing.await.unwrap();
+    assert_eq!(asked.left(&store).await, RATE - 100);
+    let spent = if late.await.unwrap().unwrap().allowed() { 100 } else { 0 };
+    assert_eq!(Asked::window().key("late").left(&store).await, RATE - spent);
+    assert_eq!(faults.calls().close, 1);
+    // From now on the store is asked.
+    assert!(asked.take(&store).await.unwrap().allowed());
+    assert_eq!(asked.left(&store).await, RATE - 101);
+}
+
+#[tokio::test]
+async fn a_limiter_that_is_closed_has_given_everything_back() {
+    let clock = clock();
+    let (store, _) = faulty(&clock);
+    let shared = Arc::new(store);
+    let quota = Quota::token_bucket(RATE, hours(1)).unwrap();
+    let limiter = |store: Arc<_>| Limiter::builder().limit("api", quota).store(store).build().unwrap();
+    let limits = Limiter::builder().limit("api", quota).store(builder(&clock).build(Arc::clone(&shared)));
+    let leasing = limits.build().unwrap();
+    for _ in 0..100 {
+        assert!(leasing.limit("api", "u").await.unwrap().allowed());
+    }
+    settle().await;
+    assert!(leasing.limit("api", "u").now().unwrap().unwrap().allowed(), "without waiting");
+    leasing.close().await;
+    let strict = limiter(shared);
+    assert_eq!(strict.check("api", "u").await.unwrap().remaining(), RATE - 101);
+}
+
+#[tokio::test]
+async fn what_was_taken_in_a_window_is_not_given_to_the_next() {
+    let clock = clock();
+    let (store, faults) = leased(&clock);
+    let asked = Asked::new(Quota::fixed_window(RATE, seconds(60)).unwrap());
+    asked.warm(&store, 100).await;
+    let calls = faults.calls();
+    clock.advance(seconds(60));
+    settle().await;
+    assert_eq!(faults.calls(), calls, "nothing was given back");
+    assert!(asked.take_now(&store).is_none(), "nothing is in hand");
+    assert!(asked.take(&store).await.unwrap().allowed());
+}
+
+#[tokio::test]
+async fn keys_for_which_there_is_no_room_are_asked_of_the_store() {
+    let clock = clock();
+    let (store, faults) = faulty(&clock);
+    let store = builder(&clock).max_keys(64).build(store);
+    for number in 0..2_000_u64 {
+        assert!(Asked::window().key(number).take(&store).await.unwrap().allowed());
+        assert!(store.keys() <= 64);
+    }
+    assert_eq!(faults.calls().decisions(), 2_000);
+    // Those that nobody asks about make room.
+    for _ in 0..3 {
+        clock.advance(millis(500));
+        settle().await;
+    }
+    assert_eq!(store.keys(), 0);
+}
+
+#[tokio::test]
+async fn a_reset_forgets_what_is_in_hand() {
+    let (store, _) = leased(&clock());
+    let asked = Asked::window();
+    asked.warm(&store, 100).await;
+    assert_eq!(store.apply(&asked.op(Op::Reset)).await.unwrap().remaining(), RATE);
+    assert!(asked.take_now(&store).is_none());
+    assert_eq!(store.apply(&asked.op(Op::Check(Cost::ONE))).await.unwrap().remaining(), RATE);
+}
