@@ -2,7 +2,7 @@
 
 use redis::aio::ConnectionManager;
 use redis::{Client, pipe};
-use tidegate::redis::RedisStore;
+use tidegate::redis::{RedisStore, RedisStoreBuilder};
 use tidegate::{Limiter, Quota};
 
 use super::Server;
@@ -15,8 +15,12 @@ pub(super) struct Decide(Limiter);
 
 impl Decide {
     pub(super) fn new(server: &Server, quota: Quota) -> Self {
+        Self::over(server, RedisStore::builder(), quota)
+    }
+
+    pub(super) fn over(server: &Server, builder: RedisStoreBuilder, quota: Quota) -> Self {
         // A connection of its own, as the plain commands have.
-        let store = server.runtime.block_on(RedisStore::connect(&*server.url));
+        let store = server.runtime.block_on(builder.connect(&*server.url));
         let limiter = Limiter::builder().prefix(&server.prefix).limit(LIMIT, quota).store(store.expect("a connection"));
         Decide(limiter.build().expect("a valid limiter"))
     }

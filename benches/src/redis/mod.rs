@@ -1,15 +1,16 @@
-//! The store on Redis: decisions a second beside plain commands and `redis-benchmark`, what a decision costs the server, and
-//! what quota taken in batches spares it.
+//! The store on Redis: decisions a second beside plain commands and `redis-benchmark`, what sharing calls brings, what a
+//! decision costs the server, and what quota taken in batches spares it.
 
 mod calls;
 mod clients;
+mod coalesce;
 mod cost;
 mod leased;
 mod program;
 mod throughput;
 
 pub(crate) use leased::process;
-use redis::{Arg, Cmd};
+use redis::{Arg, Client, Cmd};
 use tidegate::redis::RedisStore;
 use tidegate::{Cost, Key, OnStoreError, Op, Quota, Request, Scope, Store};
 use tokio::runtime::{Builder, Runtime};
@@ -24,6 +25,9 @@ pub(crate) fn run(only: &str) {
     let server = Server::new();
     if "throughput".starts_with(only) {
         throughput::run(&server);
+    }
+    if "coalesce".starts_with(only) {
+        coalesce::run(&server);
     }
     if "cost".starts_with(only) {
         cost::run(&server);
@@ -49,6 +53,21 @@ impl Server {
         // Nobody else's keys, and not those of an earlier run.
         let prefix = format!("bench-{}", std::process::id());
         Server { url, prefix, store, runtime }
+    }
+
+    /// How many scripts the server has run by their hashes, and how many microseconds of a processor it has used.
+    fn spent(&self) -> [u64; 2] {
+        let mut connection = Client::open(&*self.url).and_then(|client| client.get_connection()).expect("a connection");
+        let mut ask = |section: &str| -> String {
+            redis::cmd("INFO").arg(section).query(&mut connection).expect("the server answers")
+        };
+        let (stats, cpu) = (ask("commandstats"), ask("cpu"));
+        let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+        let used = ["used_cpu_user:", "used_cpu_sys:"].map(|name| {
+            let seconds = cpu.lines().find_map(|line| line.strip_prefix(name)).expect("as Redis has it");
+            (seconds.parse::<f64>().expect("a number") * 1e6) as u64
+        });
+        [calls.and_then(|line| line.split(',').next()?.parse().ok()).unwrap_or(0), used.iter().sum()]
     }
 
     /// The script call that a decision about `key` is.

@@ -62,6 +62,6 @@ pub(super) fn run(server: &Server) {
     }
 }
 
-fn client(server: &Server, asked: &impl Ask, concurrency: u64, requests: u64) -> f64 {
+pub(super) fn client(server: &Server, asked: &impl Ask, concurrency: u64, requests: u64) -> f64 {
     server.runtime.block_on(rate(asked, concurrency, requests))
 }

@@ -7,7 +7,7 @@
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use tidegate_core::Timestamp;
 
@@ -27,6 +27,13 @@ static COUNTER: LazyLock<Counter> = LazyLock::new(Counter::new);
 #[inline]
 pub(super) fn counter() -> &'static Counter {
     &COUNTER
+}
+
+/// The time since this was first asked.
+#[allow(clippy::disallowed_methods)] // this is the place
+pub(super) fn steady() -> Timestamp {
+    static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
+    Timestamp::from_micros(BEGAN.elapsed().as_micros() as u64)
 }
 
 /// A counter and what the system's time was at one of its values: a sequence lock, odd while it is written.

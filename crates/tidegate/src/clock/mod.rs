@@ -71,6 +71,16 @@ impl Clock for SystemClock {
     }
 }
 
+/// A clock that begins somewhere and that nobody can set: for spans, and not for the time of day.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct SteadyClock;
+
+impl Clock for SteadyClock {
+    fn now(&self) -> Timestamp {
+        counter::steady()
+    }
+}
+
 /// The system's clock, waited on with tokio's timer.
 #[cfg(feature = "tokio")]
 #[derive(Debug, Clone, Copy, Default)]

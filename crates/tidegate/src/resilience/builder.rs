@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Breaker, BreakerState, Counted, Fallback, Observed, Timeout};
-use crate::clock::Sleeper;
+use super::{Breaker, BreakerState, Counted, Denials, Fallback, Observed, Timeout};
+use crate::clock::{Clock, Sleeper};
 
 /// A store with everything around it; see [`Resilience::build`].
-pub type Resilient<S> = Counted<Fallback<Breaker<Observed<Timeout<S>>>>>;
+pub type Resilient<S> = Counted<Fallback<Denials<Breaker<Observed<Timeout<S>>>>>>;
 
 /// How a store gets all wrappers around it, in their usual order.
 ///
@@ -36,18 +36,24 @@ pub struct Resilience {
     failures: u32,
     pause: Duration,
     replicas: u32,
+    denials: usize,
+    /// What denials are remembered by.
+    steady: Arc<dyn Clock>,
 }
 
 impl Resilience {
     /// The defaults, with all time measured on `sleeper`.
     pub fn new(sleeper: impl Sleeper + 'static) -> Self {
+        let sleeper = Arc::new(sleeper);
         Resilience {
-            sleeper: Arc::new(sleeper),
+            steady: Arc::new(Arc::clone(&sleeper)),
+            sleeper,
             name: "store".to_owned(),
             timeout: Duration::from_millis(50),
             failures: 5,
             pause: Duration::from_secs(1),
             replicas: 1,
+            denials: 0,
         }
     }
 
@@ -76,18 +82,28 @@ impl Resilience {
         self
     }
 
+    /// For how many keys a denial is remembered, so that they are not asked for again before that can help: none unless
+    /// said otherwise. See [`Denials`] for what is seen late then.
+    pub fn remember_denials(mut self, keys: usize) -> Self {
+        self.denials = keys;
+        self
+    }
+
     /// The wrappers around `store`, from the inside out:
     ///
     /// 1. [`Timeout`], so that nothing further out ever waits for longer.
     /// 2. [`Observed`], which sees timeouts as what they are, and only calls that were made.
     /// 3. [`Breaker`], for which a timeout is a failure.
-    /// 4. [`Fallback`], which answers for a timeout as for an open circuit.
-    /// 5. [`Counted`], which sees the decisions that callers get, whoever made them.
+    /// 4. [`Denials`], which tells the breaker nothing about a store that was not asked, and remembers only what the store
+    ///    has denied.
+    /// 5. [`Fallback`], which answers for a timeout as for an open circuit.
+    /// 6. [`Counted`], which sees the decisions that callers get, whoever made them.
     pub fn build<S>(self, store: S) -> Resilient<S> {
         let timeout = Timeout::new(store, self.timeout, Arc::clone(&self.sleeper));
         let observed = Observed::new(timeout, &self.name).clock(Arc::clone(&self.sleeper));
         let breaker = Breaker::new(observed, &self.name).failures(self.failures).pause(self.pause);
-        let fallback = Fallback::new(breaker.clock(Arc::clone(&self.sleeper)));
+        let denials = Denials::new(breaker.clock(Arc::clone(&self.sleeper))).max_keys(self.denials).clock(self.steady);
+        let fallback = Fallback::new(denials);
         Counted::new(fallback.expected_replicas(self.replicas).clock(self.sleeper))
     }
 }
@@ -96,13 +112,14 @@ impl Resilience {
 #[cfg(feature = "tokio")]
 impl Default for Resilience {
     fn default() -> Self {
-        Resilience::new(crate::clock::TokioSleeper)
+        let steady = Arc::new(crate::clock::SteadyClock);
+        Resilience { steady, ..Resilience::new(crate::clock::TokioSleeper) }
     }
 }
 
 impl<S> Resilient<S> {
     /// Whether calls pass the breaker.
     pub fn breaker(&self) -> BreakerState {
-        self.inner().inner().state()
+        self.inner().inner().inner().state()
     }
 }

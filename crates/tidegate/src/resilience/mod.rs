@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`Timeout`] | no request waits longer than a span |
 //! | [`Breaker`] | a store that keeps failing is left alone for a while |
+//! | [`Denials`] | a key that was denied is not asked for again before that can help |
 //! | [`Fallback`] | each limit's failure policy answers what the store could not |
 //! | [`Observed`] | latency and errors of a store's calls, as metrics and spans |
 //! | [`Counted`] | decisions by limit and outcome, as metrics |
@@ -31,6 +32,7 @@
 mod breaker;
 mod builder;
 mod counted;
+mod denials;
 mod fallback;
 mod local;
 mod observed;
@@ -40,6 +42,7 @@ mod timeout;
 pub use breaker::{Breaker, BreakerState};
 pub use builder::{Resilience, Resilient};
 pub use counted::Counted;
+pub use denials::Denials;
 pub use fallback::Fallback;
 pub use observed::Observed;
 pub use timeout::Timeout;

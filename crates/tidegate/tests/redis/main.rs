@@ -10,7 +10,9 @@ mod fleet;
 mod myself;
 
 mod beside_memory;
+mod coalesce;
 mod conformance;
+mod denials;
 mod expiry;
 #[cfg(feature = "tokio")]
 mod leased;

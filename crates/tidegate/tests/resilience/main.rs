@@ -3,6 +3,7 @@
 
 mod breaker;
 mod conformance;
+mod denials;
 mod fallback;
 mod leases;
 mod local;

@@ -1,5 +1,6 @@
 //! How a [`RedisStore`] is made.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
@@ -11,6 +12,7 @@ use tidegate_core::StoreError;
 
 use super::error::store_error;
 use super::keys::Names;
+use super::lanes::Lanes;
 use super::{Apart, Connection, RedisStore};
 use crate::resilience::telemetry;
 use crate::store::secret::Secret;
@@ -24,6 +26,9 @@ const RECONNECT: Duration = Duration::from_millis(500);
 #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
 const CUT_OFF: Duration = Duration::from_secs(2);
 
+/// How many calls are in flight before decisions share the next ones: see `docs/decisions/0027-redis-coalescing.md`.
+const AT_ONCE: usize = 8;
+
 /// How a [`RedisStore`] with other settings is made.
 #[derive(Clone, Default)]
 pub struct RedisStoreBuilder {
@@ -31,6 +36,7 @@ pub struct RedisStoreBuilder {
     min_ttl: Duration,
     apart: Apart,
     label: Option<String>,
+    coalesce_beyond: Option<usize>,
 }
 
 impl RedisStoreBuilder {
@@ -71,13 +77,23 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// How many calls are in flight before further decisions share the next ones: 8 unless said otherwise. Until then each
+    /// decision is a call of its own and goes at once. With [`usize::MAX`] every decision is, always; 0 counts as 1.
+    #[must_use]
+    pub fn coalesce_beyond(mut self, calls: usize) -> Self {
+        self.coalesce_beyond = Some(calls.max(1));
+        self
+    }
+
     /// A store over a connection that the caller has made. Share it with whatever else asks this server: it is one
     /// connection for any number of stores and limiters.
     pub fn over<C: Connection>(mut self, connection: C) -> RedisStore<C> {
         telemetry::describe();
         self.names.for_cluster = C::CLUSTER;
+        let calls = self.coalesce_beyond.unwrap_or(AT_ONCE);
         RedisStore {
             connection,
+            lanes: (calls < usize::MAX).then(|| Arc::new(Lanes::new(calls))),
             names: self.names,
             min_ttl: micros(self.min_ttl),
             apart: self.apart,

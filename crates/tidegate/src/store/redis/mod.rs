@@ -1,24 +1,29 @@
 //! The store on Redis, Valkey or a cluster of them: many processes, one truth.
 //!
-//! A decision is one script call. The script reads the server's time and what is stored under the key, steps, and
-//! writes; it answers with what it found, from which the decision is worked out here by [`step`](tidegate_core::step),
-//! the same as for every other store. So the scripts only decide whether something fits and what is left afterwards,
-//! and whether they agree with the core is checked with every call. Leases, of which a key may have thousands, are kept in
-//! a form of their own, and their script says what is in flight.
+//! A decision is one script call, or a part of one that others share. The script reads the server's time and what is stored
+//! under the key, steps, and writes; it answers with what it found, from which the decision is worked out here by
+//! [`step`](tidegate_core::step), the same as for every other store. So the scripts only decide whether something fits and
+//! what is left afterwards, and whether they agree with the core is checked with every call. Leases, of which a key may
+//! have thousands, are kept in a form of their own, and their script says what is in flight.
 
 mod all;
 mod answer;
 mod apart;
 mod arguments;
+mod ask;
 mod builder;
+mod coalesce;
 mod codec;
 mod connection;
+mod each;
 mod error;
 mod keys;
+mod lanes;
 mod leases;
 mod script;
 
 use std::fmt;
+use std::sync::Arc;
 
 use redis::Value;
 use redis::aio::ConnectionManager;
@@ -27,15 +32,18 @@ use tidegate_core::{
 };
 
 use crate::resilience::telemetry;
-use crate::store::stored::{ATTEMPTS, agreed, changing, each, quota_bytes};
+use crate::store::stored::{ATTEMPTS, agreed, changing};
 use crate::store::together::Together;
-use answer::Done;
+use answer::{Answer, Done};
 pub use apart::Apart;
+#[cfg(feature = "testing")]
 use arguments::Arguments;
+use ask::Ask;
 pub use builder::RedisStoreBuilder;
 pub use connection::Connection;
 use error::store_error;
 use keys::Names;
+use lanes::Lanes;
 use script::Script;
 
 /// The store on Redis, Valkey or a cluster of them. Clones share the connection.
@@ -57,7 +65,9 @@ pub struct RedisStore<C = ConnectionManager> {
     names: Names,
     min_ttl: u64,
     apart: Apart,
-    label: std::sync::Arc<str>,
+    label: Arc<str>,
+    /// None when decisions share no calls.
+    lanes: Option<Arc<Lanes>>,
 }
 
 impl<C: Connection> RedisStore<C> {
@@ -71,12 +81,12 @@ impl<C: Connection> RedisStore<C> {
                 _ => self.decide_leases(&name, request, at).await,
             };
         }
-        let name = self.names.name(request.scope, request.key);
-        match op {
-            Op::Reset => self.forget(&name, quota).await,
-            Op::Check(_) if quota.algorithm() != Algorithm::SlidingLog => self.look(&name, quota, op, at).await,
-            _ => self.step(&name, quota, op, at).await,
+        if op == Op::Reset {
+            return self.forget(&self.names.name(request.scope, request.key), quota).await;
         }
+        let ask = Arc::new(self.ask(request, at));
+        let found = self.answer(&ask).await?;
+        self.settle(request, &ask, found).await
     }
 
     async fn forget(&self, name: &str, quota: &Quota) -> Result<Decision, StoreError> {
@@ -86,22 +96,19 @@ impl<C: Connection> RedisStore<C> {
         Ok(step(quota, &mut State::New, Op::Reset, Timestamp::EPOCH).decision)
     }
 
-    async fn look(&self, name: &str, quota: &Quota, op: Op, at: Option<Timestamp>) -> Result<Decision, StoreError> {
-        let answer = answer::one(self.run(&script::LOOK, &[name], &[given(at)]).await?)?;
-        let mut state = state(quota, &quota_bytes(quota), answer.value.as_deref(), answer.now)?;
-        Ok(step(quota, &mut state, op, answer.now).decision)
-    }
-
-    async fn step(&self, name: &str, quota: &Quota, op: Op, at: Option<Timestamp>) -> Result<Decision, StoreError> {
-        let Arguments { quota: bytes, numbers } = Arguments::one(quota, op, self.min_ttl);
-        let mut list = vec![bytes.clone(), numbers];
-        list.extend(at.map(|at| given(Some(at))));
+    /// The decision, once the server has said what it found. None is found where the key has to be asked about alone.
+    async fn settle(&self, request: &Request<'_>, ask: &Ask, found: Option<Answer>) -> Result<Decision, StoreError> {
+        let Request { quota, op, .. } = *request;
+        let mut carried = None;
+        let mut found = found;
         for _ in 0..ATTEMPTS {
-            let answer = answer::one(self.run(script::step(quota.algorithm()), &[name], &list).await?)?;
-            let mut state = state(quota, &bytes, answer.value.as_deref(), answer.now)?;
+            let answer = match found.take() {
+                Some(answer) => answer,
+                None => self.alone(ask, carried.take()).await?,
+            };
+            let mut state = state(quota, &ask.quota, answer.value.as_deref(), answer.now)?;
             if answer.done == Done::Foreign && !matches!(op, Op::Check(_)) {
-                let [expected, instead] = carried_over(&bytes, answer.value, &state);
-                list = vec![bytes.clone(), list.swap_remove(1), given(at), expected, instead];
+                carried = Some(carried_over(&ask.quota, answer.value, &state));
                 continue;
             }
             let outcome = step(quota, &mut state, op, answer.now);
@@ -161,7 +168,7 @@ impl<C: Connection> Store for RedisStore<C> {
     }
 
     async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
-        each(requests, |index| self.decide(&requests[index], None)).await
+        self.decide_each(requests).await
     }
 
     async fn close(&self) {}

@@ -26,10 +26,10 @@ static SLIDING_LOG_STEP: LazyLock<Script> = LazyLock::new(|| one(&[SLIDING_LOG],
 pub(super) static LOOK: LazyLock<Script> = LazyLock::new(|| Script::new(&[COMMON, include_str!("lua/look.lua")]));
 
 /// Several keys, all or nothing.
-pub(super) static ALL: LazyLock<Script> = LazyLock::new(|| {
-    let algorithms = [WIDE, WINDOWS, TOKEN_BUCKET, FIXED_WINDOW, SLIDING_WINDOW, SLIDING_LOG];
-    Script::new(&[&[COMMON], &algorithms[..], &[include_str!("lua/all.lua")]].concat())
-});
+pub(super) static ALL: LazyLock<Script> = LazyLock::new(|| several(include_str!("lua/all.lua")));
+
+/// Several keys, each on its own.
+pub(super) static EACH: LazyLock<Script> = LazyLock::new(|| several(include_str!("lua/each.lua")));
 
 /// One operation on the leases of one key.
 pub(super) static LEASES: LazyLock<Script> = LazyLock::new(|| Script::new(&[COMMON, include_str!("lua/leases.lua")]));
@@ -46,6 +46,10 @@ pub(super) fn step(algorithm: Algorithm) -> &'static Script {
 fn one(parts: &[&str], name: &str) -> Script {
     let step = format!("local step = {name}\n");
     Script::new(&[&[COMMON], parts, &[&*step, ONE]].concat())
+}
+
+fn several(body: &str) -> Script {
+    Script::new(&[COMMON, WIDE, WINDOWS, TOKEN_BUCKET, FIXED_WINDOW, SLIDING_WINDOW, SLIDING_LOG, body])
 }
 
 /// A script and the hash a server knows it by.

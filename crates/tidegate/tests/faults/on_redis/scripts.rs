@@ -50,8 +50,9 @@ fn scripts_that_are_flushed_under_load() {
     assert_eq!(service.breaker(), BreakerState::Closed);
     let (callers, reloads) = (3 * CALLERS as u64, stat(&server, "eval", "calls"));
     assert!(reloads > 0, "no call has met a flush");
-    // Every call asks by hash once, and with the source once at most: when the server did not know the hash.
-    assert_eq!(stat(&server, "evalsha", "calls"), callers * CALLS as u64);
+    // Every call, of which some are shared, asks by hash once, and with the source once at most: when the server did not
+    // know the hash.
+    assert!(stat(&server, "evalsha", "calls") <= callers * CALLS as u64);
     assert_eq!(reloads, stat(&server, "evalsha", "failed_calls"));
     assert_eq!(stat(&server, "eval", "failed_calls"), 0);
     // A flush, or the script not being known at first, is met at most by everybody who was asking.

@@ -1,0 +1,250 @@
+//! A key that was denied is not asked for again before that can help.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use tidegate::resilience::{Denials, Resilience};
+use tidegate::{
+    Cost, Decision, Key, ManualClock, MemoryStore, Op, Quota, Reason, Request, Store, StoreErrorKind, millis, minutes,
+    seconds,
+};
+use tidegate_testkit::{Faults, block_on};
+
+use crate::support::{Asked, Faulty, clock, error, faulty, kind, poll};
+
+fn denials() -> (Denials<Faulty>, Faults, ManualClock) {
+    let clock = clock();
+    let (store, faults) = faulty(&clock);
+    (Denials::new(store).clock(clock.clone()), faults, clock)
+}
+
+fn cost(cost: u64) -> Cost {
+    Cost::new(cost).unwrap()
+}
+
+fn ask(store: &impl Store, asked: &Asked, op: Op) -> Decision {
+    block_on(store.apply(&asked.op(op))).unwrap()
+}
+
+fn quotas() -> [Quota; 4] {
+    [Quota::token_bucket, Quota::fixed_window, Quota::sliding_window, Quota::sliding_log]
+        .map(|quota| quota(10, minutes(1)).unwrap())
+}
+
+/// A key that has used everything, and was denied once.
+fn exhausted(store: &impl Store, quota: Quota, denied: u64) -> (Asked, Decision) {
+    let asked = Asked { quota, ..Asked::new(1) };
+    assert!(ask(store, &asked, Op::Limit(cost(10))).allowed());
+    let decision = ask(store, &asked, Op::Limit(cost(denied)));
+    assert!(!decision.allowed());
+    (asked, decision)
+}
+
+#[test]
+fn a_denial_is_told_again_without_the_store_until_its_time_and_then_not() {
+    for quota in quotas() {
+        let (store, faults, clock) = denials();
+        let (asked, denied) = exhausted(&store, quota, 1);
+        let retry = denied.retry_after().unwrap();
+        faults.fail(error(StoreErrorKind::Unavailable));
+        clock.advance(retry / 2);
+        let again = ask(&store, &asked, Op::Limit(Cost::ONE));
+        assert_eq!((again.allowed(), again.reason(), again.remaining()), (false, Some(Reason::Rate), 0), "{quota:?}");
+        assert_eq!(again.retry_after(), Some(retry - retry / 2));
+        assert_eq!(again.next_after(), Some(retry - retry / 2));
+        assert_eq!(again.reset_after(), denied.reset_after() - retry / 2);
+        assert_eq!(store.apply_now(&asked.limit()).unwrap().unwrap(), again);
+        assert_eq!(block_on(store.apply_each(&[asked.limit()]))[0].as_ref().unwrap(), &again);
+        // A microsecond before its time, and at it.
+        clock.advance(retry - retry / 2 - Duration::from_micros(1));
+        assert_eq!(ask(&store, &asked, Op::Limit(Cost::ONE)).retry_after(), Some(Duration::from_micros(1)));
+        clock.advance(Duration::from_micros(1));
+        assert_eq!(
+            kind(block_on(store.apply(&asked.limit()))),
+            Some(StoreErrorKind::Unavailable),
+            "the store is asked"
+        );
+        faults.pass();
+        assert!(ask(&store, &asked, Op::Limit(Cost::ONE)).allowed(), "{quota:?}: at the told time it is admitted");
+    }
+}
+
+#[test]
+fn more_is_denied_too_and_told_a_time_at_which_it_is_admitted() {
+    for quota in quotas() {
+        for more in [3, 7, 10] {
+            let (store, faults, clock) = denials();
+            let (asked, denied) = exhausted(&store, quota, 2);
+            clock.advance(denied.retry_after().unwrap() / 3);
+            faults.fail(error(StoreErrorKind::Unavailable));
+            let told = ask(&store, &asked, Op::Limit(cost(more)));
+            assert!(!told.allowed() && told.retry_after() >= denied.retry_after().map(|retry| retry - retry / 3));
+            assert!(told.retry_after().unwrap() <= told.reset_after(), "{quota:?}");
+            faults.pass();
+            clock.advance(told.retry_after().unwrap());
+            assert!(ask(&store, &asked, Op::Limit(cost(more))).allowed(), "{quota:?}: {more}, told {told:?}");
+        }
+    }
+    // A bucket's and a window's own numbers say when, and not only when all of it is back.
+    let (store, _, _) = denials();
+    let (asked, denied) = exhausted(&store, quotas()[0], 2);
+    let told = ask(&store, &asked, Op::Limit(cost(3)));
+    assert_eq!(told.retry_after(), denied.retry_after().map(|retry| retry + seconds(6)));
+}
+
+#[test]
+fn less_is_asked_of_the_store_and_so_is_what_can_never_be() {
+    let (store, _, clock) = denials();
+    let (asked, _) = exhausted(&store, quotas()[0], 5);
+    clock.advance(seconds(6));
+    assert!(ask(&store, &asked, Op::Limit(Cost::ONE)).allowed(), "one has come back");
+    let never = ask(&store, &asked, Op::Limit(cost(11)));
+    assert_eq!((never.reason(), never.retry_after()), (Some(Reason::CostExceedsCapacity), None));
+}
+
+#[test]
+fn a_smaller_denial_answers_more_and_a_larger_one_does_not_replace_it() {
+    let (store, faults, _) = denials();
+    let (asked, _) = exhausted(&store, quotas()[0], 5);
+    assert!(!ask(&store, &asked, Op::Limit(Cost::ONE)).allowed());
+    faults.fail(error(StoreErrorKind::Unavailable));
+    for costs in [1, 5, 2] {
+        assert!(!ask(&store, &asked, Op::Limit(cost(costs))).allowed());
+    }
+}
+
+#[test]
+fn other_operations_quotas_and_keys_are_asked_of_the_store() {
+    let (store, faults, _) = denials();
+    let (asked, _) = exhausted(&store, quotas()[0], 1);
+    faults.fail(error(StoreErrorKind::Unavailable));
+    let other = Asked { quota: quotas()[0].capacity(11).unwrap(), ..asked.clone() };
+    let (key, limit) = (asked.key("another"), Asked { scope: tidegate::Scope::new("", "send"), ..asked.clone() });
+    let requests =
+        [asked.op(Op::Check(Cost::ONE)), asked.op(Op::Reserve(Cost::ONE)), other.limit(), key.limit(), limit.limit()];
+    for request in &requests {
+        assert_eq!(kind(block_on(store.apply(request))), Some(StoreErrorKind::Unavailable), "{request:?}");
+    }
+    assert!(block_on(store.apply_all(&[asked.limit()])).is_err());
+    let each = block_on(store.apply_each(&[asked.limit(), key.limit(), asked.limit()]));
+    assert_eq!(each.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
+}
+
+#[test]
+fn what_is_given_back_here_is_seen_at_once() {
+    for back in [Op::Refund(Cost::ONE), Op::Reset] {
+        let (store, _, _) = denials();
+        let (asked, _) = exhausted(&store, quotas()[1], 1);
+        ask(&store, &asked, back);
+        assert!(ask(&store, &asked, Op::Limit(Cost::ONE)).allowed(), "{back:?}");
+
+        let (store, _, _) = denials();
+        let (asked, _) = exhausted(&store, quotas()[1], 1);
+        let each = block_on(store.apply_each(&[asked.op(back), asked.limit()]));
+        assert!(each[1].as_ref().unwrap().allowed(), "{back:?}");
+
+        // Elsewhere it is seen when the denial is over.
+        let (store, _, _) = denials();
+        let (asked, _) = exhausted(&store, quotas()[1], 1);
+        ask(store.inner(), &asked, back);
+        assert!(!ask(&store, &asked, Op::Limit(Cost::ONE)).allowed(), "{back:?}");
+    }
+}
+
+#[test]
+fn what_is_given_back_while_a_denial_is_on_its_way_is_seen() {
+    let (store, faults, _) = denials();
+    let asked = Asked { quota: quotas()[1], ..Asked::new(1) };
+    assert!(ask(&store, &asked, Op::Limit(cost(10))).allowed());
+    faults.answer_late();
+    let request = asked.limit();
+    let mut denied = pin!(store.apply(&request));
+    assert!(poll(denied.as_mut()).is_pending(), "it is decided, and not known yet");
+    faults.pass();
+    ask(&store, &asked, Op::Refund(Cost::ONE));
+    faults.release();
+    assert!(!block_on(denied).unwrap().allowed());
+    assert!(ask(&store, &asked, Op::Limit(Cost::ONE)).allowed());
+}
+
+#[test]
+fn an_answer_that_took_long_is_remembered_from_when_it_was_asked_and_told_from_when_it_was_known() {
+    let (store, faults, clock) = denials();
+    let asked = Asked { quota: quotas()[0], ..Asked::new(1) };
+    assert!(ask(&store, &asked, Op::Limit(cost(10))).allowed());
+    faults.answer_late();
+    let request = asked.limit();
+    let mut denied = pin!(store.apply(&request));
+    assert!(poll(denied.as_mut()).is_pending());
+    clock.advance(seconds(2));
+    faults.pass();
+    faults.release();
+    assert_eq!(block_on(denied).unwrap().retry_after(), Some(seconds(6)), "as of when it was decided");
+    assert_eq!(ask(&store, &asked, Op::Limit(Cost::ONE)).retry_after(), Some(seconds(6)), "late rather than early");
+    clock.advance(seconds(4));
+    assert!(ask(&store, &asked, Op::Limit(Cost::ONE)).allowed(), "six seconds after it was asked, the store is");
+}
+
+#[test]
+fn an_error_is_not_remembered_nor_a_clock_that_went_back_believed() {
+    let (store, faults, clock) = denials();
+    let (asked, _) = exhausted(&store, quotas()[0], 1);
+    faults.fail(error(StoreErrorKind::Unavailable));
+    let at = tidegate::Clock::now(&clock);
+    clock.set(tidegate::Timestamp::from_micros(at.as_micros() - 1));
+    assert!(block_on(store.apply(&asked.limit())).is_err());
+    clock.set(at);
+    assert!(block_on(store.apply(&asked.key("another").limit())).is_err());
+    faults.pass();
+    assert!(ask(&store, &asked.key("another"), Op::Limit(Cost::ONE)).allowed());
+}
+
+#[test]
+fn a_flood_of_keys_takes_no_more_room_and_lets_nobody_in() {
+    let clock = clock();
+    let memory = MemoryStore::builder().max_keys(100_000).clock(clock.clone()).build();
+    let store = Denials::new(memory).max_keys(100).clock(clock.clone());
+    let asked = Asked::new(1);
+    for _ in 0..3 {
+        for number in 0..5_000_u64 {
+            let key = asked.key(Key::from(number));
+            let first = ask(&store, &key, Op::Limit(Cost::ONE)).allowed();
+            assert!(!ask(&store, &key, Op::Limit(Cost::ONE)).allowed(), "{first}");
+        }
+        assert!(store.held() <= 100, "{}", store.held());
+        clock.advance(millis(10));
+    }
+    // Who is denied for longer stays, even when all are.
+    let store = Denials::new(MemoryStore::builder().clock(clock.clone()).build()).max_keys(4).clock(clock.clone());
+    let quota = Quota::fixed_window(1, minutes(600)).unwrap();
+    let long = [0_u64, 1, 2, 3].map(|number| Asked { quota, ..asked.key(Key::from(("long", number))) });
+    for key in &long {
+        assert_eq!(key.admitted(&store), 1);
+    }
+    for number in 0..1_000_u64 {
+        assert_eq!(asked.key(Key::from(number)).admitted(&store), 1);
+    }
+    for key in &long {
+        ask(store.inner(), key, Op::Reset);
+        assert!(!ask(&store, key, Op::Limit(Cost::ONE)).allowed(), "it is remembered");
+    }
+    let off = Denials::new(MemoryStore::new()).max_keys(0);
+    assert_eq!((asked.admitted(&off), off.held()), (1, 0));
+}
+
+#[test]
+fn among_the_other_wrappers_it_is_off_unless_asked_for() {
+    let clock = clock();
+    for keys in [0, 100] {
+        let (store, faults) = faulty(&clock);
+        let store = Resilience::new(clock.clone()).remember_denials(keys).build(store);
+        let asked = Asked::new(1).policy(tidegate::OnStoreError::Closed);
+        assert!(asked.take(&store).allowed());
+        assert!(!asked.take(&store).allowed());
+        faults.fail(error(StoreErrorKind::Unavailable));
+        let answers: Vec<_> = (0..20).map(|_| block_on(store.apply(&asked.limit())).is_ok()).collect();
+        assert_eq!(answers, [keys > 0; 20]);
+        let look: Request<'_> = asked.op(Op::Check(Cost::ONE));
+        assert!(block_on(store.apply(&look)).is_err());
+    }
+}
