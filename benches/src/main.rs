@@ -1,7 +1,6 @@
 //! Tidegate side by side with its peers, measured in one run and printed as ratios.
 //!
-//! `cargo xtask bench` runs everything; `cargo xtask bench speed`, `footprint`, `pauses`, `permits`, `redis`, `postgres`,
-//! `sqlite`, `http`, `serve` or `ws` one part of it.
+//! `cargo xtask bench` runs every part, and `cargo xtask bench speed` one of them.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::disallowed_methods)] // a bench prints, and measures time
 
@@ -12,8 +11,10 @@ mod machine;
 mod pauses;
 mod peers;
 mod permits;
+mod picture;
 mod postgres;
 mod redis;
+mod scale;
 mod serve;
 mod servers;
 mod soak;
@@ -26,20 +27,9 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
-        [] => {
-            speed::run("");
-            footprint::run();
-            pauses::run();
-            permits::run();
-            redis::run("");
-            postgres::run();
-            sqlite::run();
-            http::run();
-            serve::run("");
-            ws::run();
-        }
         ["speed"] => speed::run(""),
         ["speed", draw] => speed::run(draw),
+        ["scale"] => scale::run(),
         ["footprint"] => footprint::run(),
         ["footprint", peer, keys] => footprint::measure(peer, keys),
         ["pauses"] => pauses::run(),
@@ -61,7 +51,7 @@ fn main() {
         ["soak"] => soak::run(),
         unknown => {
             println!(
-                "unknown: {unknown:?}; expected nothing, speed, footprint, pauses, permits, redis, postgres, sqlite, http, serve, ws or soak"
+                "unknown: {unknown:?}; expected speed, scale, footprint, pauses, permits, redis, postgres, sqlite, http, serve, ws or soak"
             );
             std::process::exit(2);
         }

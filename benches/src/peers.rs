@@ -4,6 +4,7 @@ use std::borrow::Borrow;
 use std::hash::Hash;
 use std::num::NonZeroU32;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use dashmap::DashMap;
@@ -99,6 +100,33 @@ impl<K: BenchKey> Peer<K> for FastGovernor<K> {
     #[inline]
     fn decide(&self, key: &K) -> bool {
         self.0.check_key(key).is_ok()
+    }
+}
+
+/// The limit: one compare-and-swap on a number of each key, in a table of as many bytes as tidegate's where every key is known
+/// to have its place. No hash, no clock, no arithmetic, nobody new.
+pub(crate) struct Yardstick {
+    /// Four to a key: one line of the cache has two of them.
+    words: Vec<AtomicU64>,
+}
+
+const WORDS: u64 = 4;
+
+impl Yardstick {
+    pub(crate) fn new(keys: u64) -> Self {
+        Yardstick { words: (0..keys * WORDS).map(|_| AtomicU64::new(0)).collect() }
+    }
+}
+
+impl Peer<u64> for Yardstick {
+    #[inline]
+    fn decide(&self, place: &u64) -> bool {
+        let word = &self.words[(place * WORDS) as usize];
+        let mut now = word.load(Ordering::Acquire);
+        while let Err(other) = word.compare_exchange_weak(now, now + 1, Ordering::AcqRel, Ordering::Acquire) {
+            now = other;
+        }
+        true
     }
 }
 

@@ -3,7 +3,8 @@
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use crate::peers::{BenchKey, ByHand, FastGovernor, Governor, Limit, Peer, Tidegate};
+use crate::peers::{BenchKey, ByHand, FastGovernor, Governor, Limit, Peer, Tidegate, Yardstick};
+use crate::picture::{self, Bars};
 use crate::workload::{Draw, KEYS, numbers, text};
 
 /// Decisions a thread makes in one round.
@@ -18,23 +19,33 @@ pub(crate) fn run(only: &str) {
     println!(
         "\nNanoseconds for a decision in one thread, the best of {ROUNDS} rounds of {DECISIONS} ({HOT} times as\nmany that much shorter for a hot key), and how many times"
     );
-    println!("faster tidegate is. Every peer reads its clock for every decision; keys come from memory in order.\n");
     println!(
-        "{:<11} {:<6} {:<8} {:>7} {:>9} {:>16} {:>16} {:>16}",
-        "keys", "type", "answer", "threads", "tidegate", "governor", "gov. fast hash", "DashMap+Mutex"
+        "faster tidegate is. Every peer reads its clock for every decision; keys come from memory in order. The limit is one\ncompare-and-swap on a table of the same size, without a hash, a clock or a limit.\n"
     );
+    println!(
+        "{:<11} {:<6} {:<8} {:>7} {:>9} {:>16} {:>16} {:>16} {:>14}",
+        "keys", "type", "answer", "threads", "tidegate", "governor", "gov. fast hash", "DashMap+Mutex", "one swap"
+    );
+    let mut bars = Vec::new();
     let draws = [Draw::Hot, Draw::Uniform, Draw::Zipf];
     for draw in draws.into_iter().filter(|draw| draw.name().starts_with(only)) {
         for denied in [false, true] {
             for threads in [1, 2] {
-                row("String", draw, denied, threads, text);
-                row("u64", draw, denied, threads, |number| number);
+                bars.push(row("String", draw, denied, threads, text));
+                bars.push(row("u64", draw, denied, threads, |number| number));
             }
         }
     }
+    if only.is_empty() {
+        // A bar for each kind of key and thread would be a wall.
+        let shown = |bar: &&Bars| bar.group.contains("String") && bar.group.contains("1 thread");
+        picture::bars("speed", "Nanoseconds for a decision", &PEERS, bars.iter().filter(shown));
+    }
 }
 
-fn row<K: BenchKey>(kind: &str, draw: Draw, denied: bool, threads: usize, key: impl Fn(u64) -> K) {
+const PEERS: [&str; 5] = ["tidegate", "governor", "governor, fast hash", "DashMap and Mutex", "one compare-and-swap"];
+
+fn row<K: BenchKey>(kind: &str, draw: Draw, denied: bool, threads: usize, key: impl Fn(u64) -> K) -> Bars {
     let limit = match (denied, draw) {
         (true, _) => Limit { burst: 1, every: Duration::from_secs(3_600) },
         // Slow enough that keys stay busy between two requests, large enough that nobody is denied.
@@ -43,15 +54,16 @@ fn row<K: BenchKey>(kind: &str, draw: Draw, denied: bool, threads: usize, key: i
     };
     // A hot key is one key, asked about again and again.
     let len = if draw == Draw::Hot { 1 } else { DECISIONS };
-    let streams: Vec<Vec<K>> =
-        (0..threads).map(|thread| numbers(draw, len, 1 + thread as u64).into_iter().map(&key).collect()).collect();
+    let places: Vec<Vec<u64>> = (0..threads).map(|thread| numbers(draw, len, 1 + thread as u64)).collect();
+    let streams: Vec<Vec<K>> = places.iter().map(|places| places.iter().copied().map(&key).collect()).collect();
     let shorter = if draw == Draw::Hot && threads == 1 { HOT } else { 1 };
     let decisions = DECISIONS / shorter;
     let tidegate = Contender::new(Tidegate::new(limit, KEYS as usize), draw, &key);
     let governor = Contender::new(Governor::new(limit), draw, &key);
     let fast_governor = Contender::new(FastGovernor::new(limit), draw, &key);
     let by_hand = Contender::new(ByHand::new(limit), draw, &key);
-    let mut best = [f64::MAX; 4];
+    let yardstick = Contender(Yardstick::new(KEYS));
+    let mut best = [f64::MAX; 5];
     for _ in 0..ROUNDS * shorter {
         // Each its own copy of the loop, as in a service: none is called through a pointer.
         let times = [
@@ -59,21 +71,26 @@ fn row<K: BenchKey>(kind: &str, draw: Draw, denied: bool, threads: usize, key: i
             governor.round(&streams, decisions, denied),
             fast_governor.round(&streams, decisions, denied),
             by_hand.round(&streams, decisions, denied),
+            yardstick.round(&places, decisions, false),
         ];
         best = std::array::from_fn(|peer| best[peer].min(times[peer]));
     }
+    let answer = if denied { "denied" } else { "allowed" };
     let ratio = |other: usize| format!("{:.0} ({:.2}x)", best[other], best[other] / best[0]);
     println!(
-        "{:<11} {:<6} {:<8} {:>7} {:>9.0} {:>16} {:>16} {:>16}",
+        "{:<11} {:<6} {:<8} {:>7} {:>9.0} {:>16} {:>16} {:>16} {:>14}",
         draw.name(),
         kind,
-        if denied { "denied" } else { "allowed" },
+        answer,
         threads,
         best[0],
         ratio(1),
         ratio(2),
-        ratio(3)
+        ratio(3),
+        ratio(4)
     );
+    let group = format!("{}, {kind}, {answer}, {threads} thread{}", draw.name(), if threads == 1 { "" } else { "s" });
+    Bars { group, values: best.to_vec() }
 }
 
 /// A limiter that knows every key, so that none is new when it is measured.

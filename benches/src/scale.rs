@@ -1,0 +1,99 @@
+//! What a decision costs as keys and limits grow.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use tidegate::{Limiter, MemoryStore, Quota, seconds};
+
+use crate::peers::{Limit, Peer, Tidegate, Yardstick};
+use crate::picture::{self, Line};
+use crate::workload::Random;
+
+/// Decisions in one round.
+const DECISIONS: usize = 1_000_000;
+/// Rounds; the best counts, because what others do on the machine only ever adds.
+const ROUNDS: usize = 5;
+/// What a key takes, generously: more of them are only tried where there is room for twice as much.
+const BYTES: u64 = 64;
+
+pub(crate) fn run() {
+    println!(
+        "\nNanoseconds for a decision about random keys of 8 bytes in one thread, the best of {ROUNDS} rounds of {DECISIONS}, as"
+    );
+    println!(
+        "keys grow; and beside it one compare-and-swap on a table of the same size, which has the same cache misses.\n"
+    );
+    println!("{:<12} {:>9} {:>9} {:>7}", "keys", "tidegate", "one swap", "ratio");
+    let room = available();
+    let (mut ours, mut swap) = (Vec::new(), Vec::new());
+    for keys in (3..=8).map(|power| 10_u64.pow(power)) {
+        if keys * BYTES * 2 > room {
+            println!("{keys:<12} not tried: {} MB of memory are free", room >> 20);
+            continue;
+        }
+        let (tidegate, yardstick) = of_keys(keys);
+        println!("{keys:<12} {tidegate:>9.1} {yardstick:>9.1} {:>6.2}x", tidegate / yardstick);
+        ours.push((keys, tidegate));
+        swap.push((keys, yardstick));
+    }
+    println!("\nThe same as limits grow, by name, each with a key of its own.\n");
+    println!("{:<12} {:>9}", "limits", "tidegate");
+    let mut named = Vec::new();
+    for limits in (0..=4).map(|power| 10_u64.pow(power)) {
+        let nanos = of_limits(limits);
+        println!("{limits:<12} {nanos:>9.1}");
+        named.push((limits, nanos));
+    }
+    let lines = [
+        Line { name: "by keys", points: ours },
+        Line { name: "one compare-and-swap", points: swap },
+        Line { name: "by limits", points: named },
+    ];
+    picture::lines("scale", "Nanoseconds for a decision, as keys or limits grow", &lines);
+}
+
+fn of_keys(keys: u64) -> (f64, f64) {
+    // Slow enough that keys stay busy, large enough that nobody is denied.
+    let limit = Limit { burst: 1_000_000, every: Duration::from_secs(10) };
+    let filled = Tidegate::new(limit, keys as usize);
+    for key in 0..keys {
+        assert!(Peer::<u64>::decide(&filled, &key));
+    }
+    let mut random = Random(keys);
+    let stream: Vec<u64> = (0..DECISIONS).map(|_| random.next() % keys).collect();
+    let tidegate = best(|| stream.iter().filter(|key| filled.decide(*key)).count());
+    drop(filled);
+    let yardstick = Yardstick::new(keys);
+    (tidegate, best(|| stream.iter().filter(|key| yardstick.decide(key)).count()))
+}
+
+fn of_limits(limits: u64) -> f64 {
+    let names: Vec<String> = (0..limits).map(|number| format!("limit-{number}")).collect();
+    let quota = Quota::token_bucket(1_000_000, seconds(1_000)).expect("a valid quota");
+    let named = names.iter().map(|name| (name.clone(), quota));
+    let limiter = Limiter::builder().limits(named).store(MemoryStore::new()).build().expect("a valid limiter");
+    let decide = |name: &str| limiter.limit(name, 7).now().expect("memory answers").expect("it is there").allowed();
+    assert!(names.iter().all(|name| decide(name)));
+    let mut random = Random(limits);
+    let stream: Vec<&str> = (0..DECISIONS).map(|_| &*names[(random.next() % limits) as usize]).collect();
+    best(|| stream.iter().filter(|name| decide(name)).count())
+}
+
+/// Nanoseconds for each decision of a round, in the best of them.
+fn best(round: impl Fn() -> usize) -> f64 {
+    let nanos = (0..ROUNDS).map(|_| {
+        let began = Instant::now();
+        // A limiter that answers something else is not being compared.
+        assert_eq!(black_box(round()), DECISIONS);
+        began.elapsed().as_nanos() as f64 / DECISIONS as f64
+    });
+    nanos.fold(f64::MAX, f64::min)
+}
+
+/// How many bytes of memory are free.
+fn available() -> u64 {
+    let meminfo = std::fs::read_to_string("/proc/meminfo").expect("Linux's own account of memory");
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kilobytes.expect("a number of kilobytes") << 10
+}

@@ -1,0 +1,58 @@
+//! `cargo xtask bench`: side by side with the peers, and what came of it in `docs/performance.md`.
+
+mod page;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use crate::cargo::{Failed, cargo, step};
+use crate::servers::{Servers, peers};
+
+/// The parts, in the order in which they are measured.
+const PARTS: [&str; 11] =
+    ["speed", "scale", "footprint", "pauses", "permits", "redis", "postgres", "sqlite", "http", "serve", "ws"];
+
+/// Those that ask servers.
+const SERVED: [&str; 3] = ["redis", "postgres", "ws"];
+
+/// All parts, or one of them. A whole part goes into the page; one of which only some was asked for does not.
+pub(crate) fn run(arguments: &[String]) -> Result<(), Failed> {
+    let parts: Vec<&str> =
+        PARTS.into_iter().filter(|part| arguments.first().is_none_or(|first| first == part)).collect();
+    if parts.is_empty() {
+        return Err(Failed(format!("bench {}: expected one of {}", arguments[0], PARTS.join(", "))));
+    }
+    step("build", &mut cargo(["build", "--release", "--package", "tidegate-benches"]))?;
+    let mut environment = Vec::new();
+    if parts.contains(&"serve") {
+        // The bench looks for the program where it is itself.
+        step("tidegate", &mut cargo(["build", "--release", "--package", "tidegate-server"]))?;
+        environment.extend(peers::environment()?);
+    }
+    let servers = if parts.iter().any(|part| SERVED.contains(part)) { Some(Servers::start()?) } else { None };
+    environment.extend(servers.iter().flat_map(Servers::environment));
+    for part in parts {
+        let rest = arguments.get(1..).unwrap_or_default();
+        let mut command = cargo(["run", "--quiet", "--release", "--package", "tidegate-benches", "--", part]);
+        let said = said(command.args(rest).envs(environment.iter().cloned()))?;
+        if rest.is_empty() {
+            page::put(part, &said)?;
+        }
+    }
+    Ok(())
+}
+
+/// What a program says, line by line as it says it.
+fn said(command: &mut Command) -> Result<String, Failed> {
+    let failed = |error: std::io::Error| Failed(format!("the bench: {error}"));
+    let mut child = command.stdout(Stdio::piped()).spawn().map_err(failed)?;
+    let mut text = String::new();
+    for line in child.stdout.take().into_iter().flat_map(|stdout| BufReader::new(stdout).lines()) {
+        let line = line.map_err(failed)?;
+        println!("{line}");
+        text.push_str(&line);
+        text.push('\n');
+    }
+    let status = child.wait().map_err(failed)?;
+    if status.success() { Ok(text) } else { Err(Failed(format!("the bench ended: {status}"))) }
+}
