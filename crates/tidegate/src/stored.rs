@@ -11,4 +11,4 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-pub use crate::store::stored::{Asked, decode, encode, refunds};
+pub use crate::store::stored::{Asked, Begun, decode, encode, not_given_back};

@@ -1,11 +1,9 @@
 //! All or nothing, in one object and over several.
 
-use std::time::Duration;
-
 use futures_util::future::join_all;
 use tidegate::api::apply::Mode;
-use tidegate::stored::{Asked, refunds};
-use tidegate::{All, Clock, Decision, Request, StoreError, StoreErrorKind, SystemClock, Timestamp};
+use tidegate::stored::{Asked, Begun, not_given_back};
+use tidegate::{All, Decision, Request, StoreError, StoreErrorKind, Timestamp};
 
 use super::{Objects, Sharded};
 
@@ -48,7 +46,7 @@ impl<P: Objects> Sharded<P> {
         groups: &[Group],
         at: Option<Timestamp>,
     ) -> Result<All, StoreError> {
-        let begun = SystemClock.now();
+        let begun = Begun::now(at);
         let mut decisions = self.look(requests, groups, at).await?;
         if decisions.iter().flatten().any(|decision| !decision.allowed()) {
             return Ok(All::new(decisions.into_iter().flatten().collect()));
@@ -106,24 +104,16 @@ impl<P: Objects> Sharded<P> {
         self.ask(*shard, what, Mode::All, &share, at).await?.into_iter().collect()
     }
 
-    /// Gives back what a call has taken that was `begun` then.
+    /// Gives back what a call has taken that has begun then.
     async fn give_back(
         &self,
         requests: &[Request<'_>],
         taken: &[(usize, Decision)],
-        begun: Timestamp,
+        begun: Begun,
         at: Option<Timestamp>,
     ) -> Result<(), StoreError> {
-        // The time of a test stands still.
-        let elapsed = if at.is_some() { Duration::ZERO } else { SystemClock.now().since(begun) };
-        let back = refunds(requests, taken, elapsed);
+        let back = begun.refunds(requests, taken);
         let failed = self.decide_each(&back, at).await.into_iter().find_map(Result::err);
-        match failed {
-            None => Ok(()),
-            Some(error) => {
-                let what = "the call was not granted, and not all that it had taken could be given back";
-                Err(StoreError::caused_by(StoreErrorKind::Unavailable, what, error))
-            }
-        }
+        failed.map_or(Ok(()), |error| Err(not_given_back(error)))
     }
 }

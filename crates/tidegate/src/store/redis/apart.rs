@@ -1,12 +1,9 @@
 //! All or nothing over keys that do not live together.
 
-use std::time::Duration;
-
-use tidegate_core::{All, Decision, Op, Request, StoreError, StoreErrorKind, Timestamp};
+use tidegate_core::{All, Decision, Op, Request, StoreError, Timestamp};
 
 use super::{Connection, RedisStore};
-use crate::clock::{Clock, SystemClock};
-use crate::store::stored::{Asked, refunds, unsupported};
+use crate::store::stored::{Asked, Begun, not_given_back, unsupported};
 
 /// What becomes of an all-or-nothing call in a cluster when its keys do not live [`Together`](crate::Together).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -63,7 +60,7 @@ impl<C: Connection> RedisStore<C> {
             .iter()
             .map(|group| self.asked(&group.iter().map(|index| requests[*index]).collect::<Vec<_>>()))
             .collect::<Result<_, _>>()?;
-        let begun = SystemClock.now();
+        let begun = Begun::now(at);
         let mut decisions: Vec<Option<Decision>> = vec![None; requests.len()];
         for (number, (group, asked)) in groups.iter().zip(&asked).enumerate() {
             let taken = || indexed(&groups[..number], &decisions);
@@ -104,25 +101,19 @@ impl<C: Connection> RedisStore<C> {
         }
     }
 
-    /// Gives back what a call has taken that was `begun` then.
+    /// Gives back what a call has taken that has begun then.
     async fn give_back(
         &self,
         requests: &[Request<'_>],
         taken: &[(usize, Decision)],
-        begun: Timestamp,
+        begun: Begun,
         at: Option<Timestamp>,
     ) -> Result<(), StoreError> {
-        // The time of a test stands still.
-        let elapsed = if at.is_some() { Duration::ZERO } else { SystemClock.now().since(begun) };
         let mut failed = None;
-        for back in refunds(requests, taken, elapsed) {
+        for back in begun.refunds(requests, taken) {
             failed = self.decide(&back, at).await.err().or(failed);
         }
-        if let Some(error) = failed {
-            let what = "redis: the call was not granted, and not all that it had taken could be given back";
-            return Err(StoreError::caused_by(StoreErrorKind::Unavailable, what, error));
-        }
-        Ok(())
+        failed.map_or(Ok(()), |error| Err(not_given_back(error)))
     }
 }
 

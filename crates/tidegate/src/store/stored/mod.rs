@@ -29,7 +29,7 @@ pub(super) use leases::{Asking, LeaseOp};
 pub(super) use quota::split;
 pub(super) use quota::{quota_bytes, read_quota};
 #[cfg(any(feature = "redis", feature = "stored"))]
-pub use refunds::refunds;
+pub use refunds::{Begun, not_given_back};
 #[cfg(feature = "redis")]
 pub(super) use state::LIMB;
 #[cfg(feature = "postgres")]

@@ -2,11 +2,39 @@
 
 use std::time::Duration;
 
-use tidegate_core::{Decision, Op, Request};
+use tidegate_core::{Decision, Op, Request, StoreError, StoreErrorKind, Timestamp};
 
-/// What gives back what these requests, by number, have taken, `elapsed` after they were asked. Nothing for a key to which
-/// something has come back by itself since then: together that could be more than the quota, so it stays taken.
-pub fn refunds<'a>(requests: &[Request<'a>], taken: &[(usize, Decision)], elapsed: Duration) -> Vec<Request<'a>> {
+use crate::clock::{Clock, SystemClock};
+
+/// When an all-or-nothing call began whose keys do not live together.
+#[derive(Debug, Clone, Copy)]
+pub struct Begun {
+    /// None in a test that says the time, which stands still.
+    at: Option<Timestamp>,
+}
+
+impl Begun {
+    /// Now, or at the time of a test.
+    pub fn now(test: Option<Timestamp>) -> Self {
+        Begun { at: if test.is_some() { None } else { Some(SystemClock.now()) } }
+    }
+
+    /// What gives back what these requests, by number, have taken since then. Nothing for a key to which something has
+    /// come back by itself meanwhile: together that could be more than the quota, so it stays taken.
+    pub fn refunds<'a>(&self, requests: &[Request<'a>], taken: &[(usize, Decision)]) -> Vec<Request<'a>> {
+        let elapsed = self.at.map_or(Duration::ZERO, |at| SystemClock.now().since(at));
+        refunds(requests, taken, elapsed)
+    }
+}
+
+/// What is said when that failed.
+pub fn not_given_back(error: StoreError) -> StoreError {
+    let what = "the call was not granted, and not all that it had taken could be given back";
+    StoreError::caused_by(StoreErrorKind::Unavailable, what, error)
+}
+
+/// The same, so long after they were asked.
+fn refunds<'a>(requests: &[Request<'a>], taken: &[(usize, Decision)], elapsed: Duration) -> Vec<Request<'a>> {
     let is_all_out = |decision: &Decision| decision.next_after().is_some_and(|next| elapsed < next);
     taken
         .iter()
