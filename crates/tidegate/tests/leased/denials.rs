@@ -63,3 +63,17 @@ async fn a_refund_ends_a_denial() {
     assert!(asked.take(&store).await.unwrap().allowed());
     assert!(!asked.take(&store).await.unwrap().allowed());
 }
+
+#[tokio::test]
+async fn a_batch_sees_what_it_has_given_back() {
+    let (store, _) = leased(&clock());
+    let asked = Asked::window();
+    while asked.take(&store).await.unwrap().allowed() {}
+    for first in [Op::Refund(Cost::new(5).unwrap()), Op::Reset] {
+        assert!(asked.take_now(&store).is_some_and(|decision| !decision.allowed()), "denied in process");
+        let batch = [asked.op(first), asked.op(Op::Limit(Cost::ONE))];
+        let answers = store.apply_each(&batch).await;
+        assert!(answers[1].as_ref().unwrap().allowed(), "{first:?}");
+        while asked.take(&store).await.unwrap().allowed() {}
+    }
+}

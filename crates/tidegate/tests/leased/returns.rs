@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate::{Cost, Limiter, Op, Quota, Store, hours, millis, seconds};
+use tidegate::{Cost, Leased, Limiter, MemoryStore, Op, Quota, Store, days, hours, millis, seconds};
 
 use crate::support::{Asked, RATE, builder, clock, faulty, leased, settle};
 
@@ -131,4 +131,42 @@ async fn a_reset_forgets_what_is_in_hand() {
     assert_eq!(store.apply(&asked.op(Op::Reset)).await.unwrap().remaining(), RATE);
     assert!(asked.take_now(&store).is_none());
     assert_eq!(store.apply(&asked.op(Op::Check(Cost::ONE))).await.unwrap().remaining(), RATE);
+}
+
+#[tokio::test]
+async fn what_was_in_hand_of_another_quota_is_not_given_back_by_it() {
+    let clock = clock();
+    let (store, _) = leased(&clock);
+    let before = Asked::new(Quota::token_bucket(16_000, seconds(1)).unwrap());
+    before.warm(&store, 20).await;
+    assert!(before.take_now(&store).is_some(), "something is in hand");
+    let after = Asked::new(Quota::token_bucket(100, hours(1)).unwrap());
+    assert!(after.take(&store).await.unwrap().allowed());
+    while after.take(&store).await.unwrap().allowed() {}
+    clock.advance(millis(1_500));
+    settle().await;
+    assert!(!after.take(&store).await.unwrap().allowed(), "the old quota has filled the new one");
+}
+
+/// The system's clock, and threads that are stopped anywhere.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn nothing_is_lost_among_threads() {
+    let store = Arc::new(Leased::new(MemoryStore::new()));
+    let asked = Asked::new(Quota::fixed_window(1_000_000, days(300)).unwrap());
+    let tasks: Vec<_> = (0..4)
+        .map(|_| {
+            let (store, asked) = (Arc::clone(&store), asked.clone());
+            tokio::spawn(async move {
+                for _ in 0..20_000 {
+                    assert!(asked.take(&*store).await.unwrap().allowed());
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    store.close().await;
+    let left = store.inner().apply(&asked.op(Op::Check(Cost::ONE))).await.unwrap().remaining();
+    assert_eq!(left, 1_000_000 - 80_000);
 }

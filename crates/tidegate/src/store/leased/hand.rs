@@ -18,6 +18,9 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// count for the next.
 pub(super) const IN_TIME: Duration = Duration::from_secs(5);
 
+/// By so much the time may seem to go back without anybody having set the clock.
+pub(super) const JITTER: Duration = Duration::from_millis(1);
+
 /// What one process has in hand of one key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Hand {
@@ -28,6 +31,8 @@ pub(super) struct Hand {
     batch: u64,
     /// Since when a refill is on its way.
     asked: Option<Timestamp>,
+    /// What it brings is of before the key began anew.
+    is_void: bool,
     /// When the last one arrived.
     granted: Option<Timestamp>,
     /// When something was last put in or spent.
@@ -106,6 +111,7 @@ impl Hand {
             until: now,
             batch: 1,
             asked: None,
+            is_void: false,
             granted: None,
             used: now,
             seen: now,
@@ -122,25 +128,22 @@ impl Hand {
 
     /// Spends `cost`, or says that nobody can now; none when the store has to be asked.
     pub(super) fn take(&mut self, rules: &Rules, cost: u64, now: Timestamp) -> Option<Decision> {
-        self.settle(rules, now);
+        let now = self.settle(rules, now);
         if self.units >= cost {
             self.units -= cost;
             self.used = now;
-        } else if !self.is_denied(cost - self.units, now) {
-            return None;
-        } else {
-            return Some(self.denial(rules, cost, now));
+            return Some(self.decision(rules, None, now));
         }
-        Some(self.decision(rules, None, now))
+        self.denies(rules, cost, now).then(|| self.denial(rules, cost, now))
     }
 
     /// Answers as [`Hand::take`] would, and spends nothing.
     pub(super) fn check(&mut self, rules: &Rules, cost: u64, now: Timestamp) -> Option<Decision> {
-        self.settle(rules, now);
-        match cost.checked_sub(self.units) {
-            None | Some(0) => Some(self.decision(rules, None, now)),
-            Some(short) => self.is_denied(short, now).then(|| self.denial(rules, cost, now)),
+        let now = self.settle(rules, now);
+        if self.units >= cost {
+            return Some(self.decision(rules, None, now));
         }
+        self.denies(rules, cost, now).then(|| self.denial(rules, cost, now))
     }
 
     /// Whether it is time to fetch the next batch, before this one is spent.
@@ -158,13 +161,13 @@ impl Hand {
 
     /// What a refill asks for, so that at least `cost` is in hand after it. From now on it is on its way.
     pub(super) fn ask(&mut self, rules: &Rules, cost: u64, now: Timestamp) -> Wanted {
-        self.settle(rules, now);
+        let now = self.settle(rules, now);
         match self.granted.map(|granted| now.since(granted)) {
             Some(lasted) if lasted < LASTS => self.batch = self.batch.saturating_mul(2).min(rules.most),
             Some(lasted) if lasted >= LASTS * TOO_LONG => self.shrink(),
             _ => {}
         }
-        self.asked = Some(now);
+        (self.asked, self.is_void) = (Some(now), false);
         let least = cost.saturating_sub(self.units).max(1);
         // In hand and on its way there are never more than the most.
         let units = self.batch.max(cost).min(rules.most).saturating_sub(self.units).max(least);
@@ -173,8 +176,9 @@ impl Hand {
 
     /// The refill has arrived.
     pub(super) fn granted(&mut self, rules: &Rules, units: u64, answer: &Decision, now: Timestamp) {
-        self.settle(rules, now);
+        let now = self.settle(rules, now);
         let sent = self.asked.take().unwrap_or(Timestamp::EPOCH);
+        let units = if std::mem::take(&mut self.is_void) { 0 } else { units };
         let until = rules.until(answer, sent);
         // Were the two of different windows, nothing would be spent in the later one.
         self.until = if self.units > 0 { self.until.min(until) } else { until };
@@ -204,14 +208,14 @@ impl Hand {
         self.denied = None;
     }
 
-    /// The key begins anew.
+    /// The key begins anew. What is on its way was taken before that, and the store has forgotten it.
     pub(super) fn forget(&mut self) {
-        (self.units, self.denied) = (0, None);
+        (self.units, self.denied, self.is_void) = (0, None, self.asked.is_some());
     }
 
     /// What is to be given back: everything that nobody has used for `idle`.
     pub(super) fn give_back(&mut self, rules: &Rules, idle: Duration, now: Timestamp) -> u64 {
-        self.settle(rules, now);
+        let now = self.settle(rules, now);
         let in_time = !rules.is_windowed() || self.until.since(now) >= IN_TIME;
         if self.units == 0 || now.since(self.used) < idle || !in_time {
             return 0;
@@ -226,8 +230,10 @@ impl Hand {
         !used && !self.is_denied(u64::MAX, now)
     }
 
-    /// Drops what has lost its worth.
-    fn settle(&mut self, rules: &Rules, now: Timestamp) {
+    /// Drops what has lost its worth. Gives the time, which does not go back for as little as a clock that is set right a
+    /// little all the time.
+    fn settle(&mut self, rules: &Rules, now: Timestamp) -> Timestamp {
+        let now = if self.seen.since(now) <= JITTER { now.max(self.seen) } else { now };
         if now < self.seen {
             // The clock was set back: nobody knows how long it has been.
             self.denied = None;
@@ -242,6 +248,7 @@ impl Hand {
         if now >= self.until {
             self.units = 0;
         }
+        now
     }
 
     fn shrink(&mut self) {
@@ -253,9 +260,16 @@ impl Hand {
         self.denied.is_some_and(|denied| units >= denied.units && now < denied.ask_at)
     }
 
+    /// Whether a cost that is not in hand can be denied here. What is more than a process may have in hand is for the
+    /// store to decide, and so is what is more than there ever is.
+    fn denies(&self, rules: &Rules, cost: u64, now: Timestamp) -> bool {
+        cost <= rules.most && self.is_denied(cost - self.units, now)
+    }
+
     fn denial(&self, rules: &Rules, cost: u64, now: Timestamp) -> Decision {
         let retry = self.denied.map(|denied| {
-            let short = cost - self.units;
+            // What is in hand of a window is gone when there is more.
+            let short = if rules.is_windowed() { cost } else { cost - self.units };
             let at = match short > denied.units {
                 // Never too early, and late by a microsecond, or where there are windows by as much as takes them all.
                 true => self.told.reset_at.saturating_sub(rules.earlier(short)).max(denied.retry_at),

@@ -14,7 +14,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{All, Capabilities, Decision, Op, Request, Store, StoreError};
+use tidegate_core::{All, Capabilities, Decision, Op, Request, Store, StoreError, StoreErrorKind};
 use tokio::runtime::Handle;
 
 pub use builder::LeasedBuilder;
@@ -125,13 +125,14 @@ impl<S: Store + 'static> Leased<S> {
     /// What can be answered in process: none when the store has to be asked, and then nothing was done.
     #[inline]
     fn in_process(&self, request: &Request<'_>) -> Option<Decision> {
-        let (cost, now) = (units(request)?, self.inner.sleeper.now());
+        let cost = units(request)?;
         let (answer, order) = self.inner.table.with(request, |entry| {
+            let now = self.inner.sleeper.now();
             if let Op::Check(_) = request.op {
                 return (entry.hand.check(&entry.owner.rules, cost, now), None);
             }
             let answer = entry.hand.take(&entry.owner.rules, cost, now);
-            let low = answer.is_some() && entry.hand.is_low(now);
+            let low = answer.is_some() && entry.hand.is_low(now) && !self.inner.table.is_closed();
             let runtime = if low { Handle::try_current().ok() } else { None };
             (answer, runtime.and_then(|runtime| Some((entry.order(1, request.on_store_error, now)?, runtime))))
         })?;
@@ -144,9 +145,9 @@ impl<S: Store + 'static> Leased<S> {
     /// Takes in process, or begins a refill, or finds one on its way.
     fn take(&self, request: &Request<'_>, cost: u64, rules: Rules) -> Taken {
         let Ok(runtime) = Handle::try_current() else { return Taken::Straight };
-        let now = self.inner.sleeper.now();
         let mut order = None;
-        let taken = self.inner.table.with_new(request, rules, now, |entry| {
+        let taken = self.inner.table.with_new(request, rules, &*self.inner.sleeper, |entry| {
+            let now = self.inner.sleeper.now();
             if let Some(answer) = entry.hand.take(&rules, cost, now) {
                 return Taken::Answer(answer);
             }
@@ -188,9 +189,9 @@ impl<S: Store + 'static> Leased<S> {
 
     /// What the store says. Whoever gave back, or forgot, looks again.
     async fn straight(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
-        let answer = self.inner.store.apply(request).await;
-        self.changed(request);
-        answer
+        // Whoever is dropped before the answer comes may have been served all the same.
+        let _looks_again = LooksAgain { leased: self, requests: std::slice::from_ref(request) };
+        self.inner.store.apply(request).await
     }
 
     fn changed(&self, request: &Request<'_>) {
@@ -200,6 +201,22 @@ impl<S: Store + 'static> Leased<S> {
             _ => None,
         };
     }
+}
+
+/// Sees to it that what is in hand is looked at again, however a call to the store ends.
+struct LooksAgain<'a, S: Store + 'static> {
+    leased: &'a Leased<S>,
+    requests: &'a [Request<'a>],
+}
+
+impl<S: Store + 'static> Drop for LooksAgain<'_, S> {
+    fn drop(&mut self) {
+        self.requests.iter().for_each(|request| self.leased.changed(request));
+    }
+}
+
+fn unanswered() -> StoreError {
+    StoreError::new(StoreErrorKind::Corrupt, "the store has answered less than it was asked")
 }
 
 impl<S: fmt::Debug> fmt::Debug for Leased<S> {
@@ -242,8 +259,13 @@ impl<S: Store + 'static> Store for Leased<S> {
         self.inner.store.apply_all(requests).await
     }
 
-    /// What is in hand is spent; the rest is asked of the store in one call.
+    /// What is in hand is spent; the rest is asked of the store in one call. All of it is where something is given back or
+    /// forgotten: what comes after that has to see it.
     async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
+        if requests.iter().any(|request| matches!(request.op, Op::Refund(_) | Op::Reset)) {
+            let _looks_again = LooksAgain { leased: self, requests };
+            return self.inner.store.apply_each(requests).await;
+        }
         let mut answers: Vec<_> = requests.iter().map(|request| self.in_process(request).map(Ok)).collect();
         let asked =
             || requests.iter().zip(&answers).filter(|(_, answer)| answer.is_none()).map(|(request, _)| *request);
@@ -252,8 +274,9 @@ impl<S: Store + 'static> Store for Leased<S> {
             return answers.into_iter().flatten().collect();
         }
         let mut told = self.inner.store.apply_each(&asked).await.into_iter();
-        asked.iter().for_each(|request| self.changed(request));
-        answers.iter_mut().filter(|answer| answer.is_none()).for_each(|answer| *answer = told.next());
+        for answer in answers.iter_mut().filter(|answer| answer.is_none()) {
+            *answer = Some(told.next().unwrap_or_else(|| Err(unanswered())));
+        }
         answers.into_iter().flatten().collect()
     }
 

@@ -56,16 +56,19 @@ impl<S: Store + 'static> Inner<S> {
             let Ok(cost) = Cost::new(units) else { unreachable!("at least what is needed is asked for") };
             let request = owner.asking(Op::Limit(cost), *policy);
             let answer = self.store.apply(&request).await?;
-            let (now, rules) = (self.sleeper.now(), &owner.rules);
+            let rules = &owner.rules;
             let next = wanted.next(units, &answer);
             if let Next::Ask(less) = next {
                 units = less;
                 continue;
             }
-            self.table.with(&request, |entry| match next {
-                Next::Granted(units) => entry.hand.granted(rules, units, &answer, now),
-                Next::Refused(retry) => entry.hand.refused(wanted.least, retry, self.pace(), &answer, now),
-                _ => entry.hand.failed(),
+            self.table.with(&request, |entry| {
+                let now = self.sleeper.now();
+                match next {
+                    Next::Granted(units) => entry.hand.granted(rules, units, &answer, now),
+                    Next::Refused(retry) => entry.hand.refused(wanted.least, retry, self.pace(), &answer, now),
+                    _ => entry.hand.failed(),
+                }
             });
             return Ok(if next == Next::Broken { Ended::Broken(answer, *policy) } else { Ended::Answered });
         }
@@ -77,7 +80,7 @@ impl<S: Store + 'static> Inner<S> {
 
     /// Gives back what has been idle for so long. What fails is lost: it may have been given back.
     pub(super) async fn give_back(&self, idle: Duration) {
-        let idling = self.table.idle(idle, self.sleeper.now());
+        let idling = self.table.idle(idle, &*self.sleeper);
         let refund = |(owner, units): &'_ (Arc<Owner>, u64)| Cost::new(*units).map(|cost| (Arc::clone(owner), cost));
         let refunds: Vec<_> = idling.iter().filter_map(|idling| refund(idling).ok()).collect();
         for some in refunds.chunks(TOGETHER) {

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use tidegate_core::{Algorithm, Decision, Op, Quota, Request, Timestamp};
 
+use super::hand::JITTER;
+
 /// By so much of a window, its length divided by this, a lease ends before the window does. A clock that is slewed as far
 /// as systems do it, 500 parts in a million, and a server's that is slewed the other way, are a fourth of it.
 const DRIFT: u64 = 256;
@@ -49,7 +51,7 @@ impl Rules {
         let Some(window) = self.window else { return Timestamp::from_micros(u64::MAX) };
         // What was just taken is as good as new at the end of a window, this one or a later one.
         let left = (granted.reset_after().as_micros() as u64).saturating_sub(1) % window + 1;
-        sent.saturating_add(Duration::from_micros(left - left.div_ceil(DRIFT)))
+        sent.saturating_add(Duration::from_micros(left - left.div_ceil(DRIFT)).saturating_sub(JITTER))
     }
 
     /// How much earlier than the whole capacity that much is there, if nobody takes anything; nothing where it depends on

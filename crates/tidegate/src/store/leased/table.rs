@@ -11,6 +11,7 @@ use tokio::sync::watch;
 
 use super::hand::{Hand, Wanted};
 use super::rules::Rules;
+use crate::clock::Sleeper;
 
 /// Locks, so that keys seldom wait for each other.
 const SHARDS: usize = 64;
@@ -53,10 +54,15 @@ pub(super) struct Order {
 }
 
 impl Entry {
-    /// Whether this is the hand for that key under that quota.
+    /// Whether this is the hand for that key.
     fn is_for(&self, request: &Request<'_>) -> bool {
-        let Owner { scope, key, rules } = &*self.owner;
-        rules.quota == *request.quota && *key == *request.key && scope.as_str() == request.scope.as_str()
+        let Owner { scope, key, .. } = &*self.owner;
+        *key == *request.key && scope.as_str() == request.scope.as_str()
+    }
+
+    /// Whether it is of that quota.
+    fn is_under(&self, request: &Request<'_>) -> bool {
+        self.owner.rules.quota == *request.quota
     }
 
     /// Begins a refill, unless one is on its way.
@@ -102,13 +108,14 @@ impl Table {
         Table { shards, hash, room: max_keys.div_ceil(SHARDS), closed: AtomicBool::new(false) }
     }
 
-    /// Does something with the hand for a request, if there is one.
+    /// Does something with the hand for a request, if there is one. Whoever wants to know the time looks at the clock there:
+    /// a thread that has looked before may have waited for long.
     #[inline]
     pub(super) fn with<T>(&self, request: &Request<'_>, act: impl FnOnce(&mut Entry) -> T) -> Option<T> {
         let hash = self.hash(request);
         let mut shard = self.lock(hash);
         // Another key of the same hash, which hardly ever is, is not leased.
-        shard.get_mut(&hash).filter(|entry| entry.is_for(request)).map(act)
+        shard.get_mut(&hash).filter(|entry| entry.is_for(request) && entry.is_under(request)).map(act)
     }
 
     /// The same, with an empty hand where there is none; none when there is no room for one, or it is closed.
@@ -116,29 +123,33 @@ impl Table {
         &self,
         request: &Request<'_>,
         rules: Rules,
-        now: Timestamp,
+        clock: &dyn Sleeper,
         act: impl FnOnce(&mut Entry) -> T,
     ) -> Option<T> {
         let hash = self.hash(request);
         let mut shard = self.lock(hash);
-        if self.closed.load(Ordering::Acquire) {
+        if self.is_closed() {
             return None;
         }
-        if !shard.contains_key(&hash) {
-            if shard.len() >= self.room {
+        // What was taken under another quota is lost: given back it would count by that, and bring what this one has not.
+        let is_other = shard.get(&hash).is_some_and(|entry| entry.is_for(request) && !entry.is_under(request));
+        if is_other || !shard.contains_key(&hash) {
+            if !is_other && shard.len() >= self.room {
                 return None;
             }
             let owner = Owner { scope: request.scope.clone(), key: request.key.borrow().into_owned(), rules };
-            shard.insert(hash, Entry { owner: Arc::new(owner), hand: Hand::new(now), refill: None });
+            shard.insert(hash, Entry { owner: Arc::new(owner), hand: Hand::new(clock.now()), refill: None });
         }
         shard.get_mut(&hash).filter(|entry| entry.is_for(request)).map(act)
     }
 
     /// What nobody has used for `idle`, taken out of the hands; those that are not needed are forgotten.
-    pub(super) fn idle(&self, idle: Duration, now: Timestamp) -> Vec<(Arc<Owner>, u64)> {
+    pub(super) fn idle(&self, idle: Duration, clock: &dyn Sleeper) -> Vec<(Arc<Owner>, u64)> {
         let mut idling = Vec::new();
         for shard in &self.shards {
-            locked(shard).retain(|_, entry| {
+            let mut shard = locked(shard);
+            let now = clock.now();
+            shard.retain(|_, entry| {
                 let units = entry.hand.give_back(&entry.owner.rules, idle, now);
                 if units > 0 {
                     idling.push((Arc::clone(&entry.owner), units));
@@ -160,6 +171,11 @@ impl Table {
         ends.collect()
     }
 
+    /// Whether no refill may begin any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
     /// How many keys there are hands for.
     pub(super) fn keys(&self) -> usize {
         self.shards.iter().map(|shard| locked(shard).len()).sum()
@@ -167,7 +183,7 @@ impl Table {
 
     #[inline]
     fn hash(&self, request: &Request<'_>) -> u64 {
-        self.hash.hash_one((request.scope.stable_hash(), request.quota.tag(), request.key.as_raw()))
+        self.hash.hash_one((request.scope.stable_hash(), request.key.as_raw()))
     }
 
     #[inline]

@@ -154,8 +154,8 @@ fn what_was_taken_in_a_window_is_worth_nothing_after_it() {
         let answer = taken(&rules, 10, at(59_300));
         hand.granted(&rules, 10, &answer, at(59_500));
         // 700 ms were left then: counted from when it was asked, and a little less.
-        assert!(hand.take(&rules, 1, at(59_697)).unwrap().allowed());
-        assert_eq!(hand.take(&rules, 1, at(59_698)), None);
+        assert!(hand.take(&rules, 1, at(59_696)).unwrap().allowed());
+        assert_eq!(hand.take(&rules, 1, at(59_697)), None);
         assert_eq!(hand.take(&rules, 1, at(59_600)), None, "they do not come back when the clock is set back");
     }
 }
@@ -194,7 +194,43 @@ fn a_clock_that_was_set_back_keeps_no_lease_and_no_denial() {
     assert_eq!(hand.take(&rules, 1, back), None);
     hand.refused(1, days(1), millis(10), &taken(&rules, 100, back), back);
     assert!(hand.take(&rules, 1, back).is_some());
-    assert_eq!(hand.take(&rules, 1, Timestamp::from_millis(1_799_996_400_000)), None);
+    assert_eq!(hand.take(&rules, 1, Timestamp::from_millis(1_799_996_399_000)), None);
+}
+
+#[test]
+fn a_clock_that_goes_back_a_little_loses_nothing() {
+    for rules in [bucket(), rules(Quota::fixed_window(100, seconds(60)).unwrap(), 10)] {
+        let mut hand = Hand::new(at(30_000));
+        hand.ask(&rules, 10, at(30_000));
+        hand.granted(&rules, 10, &taken(&rules, 10, at(30_000)), at(30_001));
+        assert!(hand.take(&rules, 1, at(30_000)).unwrap().allowed());
+        assert_eq!(spend(&mut hand, &rules, at(30_000)), 9);
+        let empty = taken(&rules, rules.quota.parts().capacity.into(), at(30_001));
+        hand.refused(1, days(1), millis(10), &empty, at(30_001));
+        assert!(!hand.take(&rules, 1, at(30_000)).unwrap().allowed(), "the denial is remembered");
+    }
+}
+
+#[test]
+fn what_was_on_its_way_when_the_key_began_anew_is_not_spent() {
+    let (rules, mut hand) = (bucket(), Hand::new(at(0)));
+    hand.ask(&rules, 10, at(0));
+    hand.forget();
+    hand.granted(&rules, 10, &taken(&rules, 10, at(0)), at(1));
+    assert_eq!(hand.take(&rules, 1, at(1)), None);
+    hand.ask(&rules, 10, at(1));
+    hand.granted(&rules, 10, &taken(&rules, 10, at(1)), at(1));
+    assert!(hand.take(&rules, 1, at(1)).unwrap().allowed(), "and the next is");
+}
+
+#[test]
+fn what_is_more_than_a_process_may_have_is_for_the_store_to_deny() {
+    let (rules, mut hand) = (bucket(), Hand::new(at(0)));
+    hand.ask(&rules, 1, at(0));
+    hand.refused(1, seconds(1), millis(10), &taken(&rules, 1_000, at(0)), at(0));
+    assert!(!hand.take(&rules, rules.most, at(0)).unwrap().allowed());
+    assert_eq!(hand.take(&rules, rules.most + 1, at(0)), None);
+    assert_eq!(hand.check(&rules, 1_001, at(0)), None, "it would say that it can be retried");
 }
 
 #[test]

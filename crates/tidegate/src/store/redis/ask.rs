@@ -18,7 +18,12 @@ pub(super) struct Ask {
     pub(super) numbers: Vec<u8>,
     /// The time, when a test says it.
     pub(super) at: Option<Timestamp>,
+    /// It takes the server long: others would wait for it in the same call.
+    pub(super) is_heavy: bool,
 }
+
+/// A log with room for more than that is heavy.
+const HEAVY: u32 = 1_000;
 
 impl Ask {
     /// The arguments of a call about this key alone. `carried` is what a state of another quota comes to.
@@ -40,14 +45,15 @@ impl<C: Connection> RedisStore<C> {
     pub(super) fn ask(&self, request: &Request<'_>, at: Option<Timestamp>) -> Ask {
         let (quota, op) = (request.quota, request.op);
         let name = self.names.name(request.scope, request.key);
+        let is_heavy = quota.algorithm() == Algorithm::SlidingLog && quota.parts().capacity > HEAVY;
         match op {
             // What is stored says everything, unless it is long.
             Op::Check(_) if quota.algorithm() != Algorithm::SlidingLog => {
-                Ask { name, script: &script::LOOK, quota: quota_bytes(quota), numbers: Vec::new(), at }
+                Ask { name, script: &script::LOOK, quota: quota_bytes(quota), numbers: Vec::new(), at, is_heavy }
             }
             _ => {
                 let Arguments { quota: bytes, numbers } = Arguments::one(quota, op, self.min_ttl);
-                Ask { name, script: script::step(quota.algorithm()), quota: bytes, numbers, at }
+                Ask { name, script: script::step(quota.algorithm()), quota: bytes, numbers, at, is_heavy }
             }
         }
     }

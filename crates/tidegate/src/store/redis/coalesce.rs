@@ -4,7 +4,10 @@
 //! takes along all who wait, as one call, and goes on like that while somebody does. So the busier the server, the more
 //! decisions a call is about, and nobody ever waits for a timer; nor for a caller of whom it is not known when it goes on.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use redis::cluster_routing::Slot;
 use tidegate_core::{StoreError, StoreErrorKind};
@@ -17,7 +20,8 @@ use super::{Connection, RedisStore};
 impl<C: Connection> RedisStore<C> {
     /// Asks, alone or with others. None is found where the key has to be asked about alone.
     pub(super) async fn answer(&self, ask: &Arc<Ask>) -> Result<Option<Answer>, StoreError> {
-        let Some(lanes) = &self.lanes else { return self.alone(ask, None).await.map(Some) };
+        let lanes = self.lanes.as_ref().filter(|_| !ask.is_heavy);
+        let Some(lanes) = lanes else { return self.alone(ask, None).await.map(Some) };
         let slot = Self::slot(ask);
         match lanes.enter(slot, ask) {
             Entered::Flies => {
@@ -35,20 +39,35 @@ impl<C: Connection> RedisStore<C> {
         }
     }
 
-    /// One call for all of them, and its answer to each.
+    /// One call for all of them, and its answer to each. It is given up when all of them have: a client that tries again
+    /// for minutes, as a cluster's does, would keep others waiting for nobody.
     async fn call(&self, jobs: Vec<Job>) {
-        let asks: Vec<&Ask> = jobs.iter().map(|job| &*job.ask).collect();
-        let answers = match &*asks {
-            [only] => self.alone(only, None).await.map(|answer| vec![Some(answer)]),
-            asks => self.ask_each(asks).await,
+        let (asks, mut waiting): (Vec<_>, Vec<_>) = jobs.into_iter().map(|job| (job.ask, job.reply)).unzip();
+        let mut call = pin!(self.shared(&asks));
+        let answers = poll_fn(|context| {
+            if let Poll::Ready(answers) = call.as_mut().poll(context) {
+                return Poll::Ready(Some(answers));
+            }
+            // Each of them, so that the last one to go is noticed.
+            let gone =
+                waiting.iter_mut().filter_map(|waits| waits.poll_closed(context).is_ready().then_some(())).count();
+            if gone == waiting.len() { Poll::Ready(None) } else { Poll::Pending }
+        });
+        let replies: Vec<_> = match answers.await {
+            None => return,
+            Some(Ok(answers)) => answers.into_iter().map(Ok).collect(),
+            Some(Err(error)) => asks.iter().map(|_| Err(error.clone())).collect(),
         };
-        let replies: Vec<_> = match answers {
-            Ok(answers) => answers.into_iter().map(Ok).collect(),
-            Err(error) => jobs.iter().map(|_| Err(error.clone())).collect(),
-        };
-        for (job, reply) in jobs.into_iter().zip(replies) {
+        for (waits, reply) in waiting.into_iter().zip(replies) {
             // Whoever has gone away in the meantime gets no answer.
-            let _ = job.reply.send(reply);
+            let _ = waits.send(reply);
+        }
+    }
+
+    async fn shared(&self, asks: &[Arc<Ask>]) -> Result<Vec<Option<Answer>>, StoreError> {
+        match asks {
+            [only] => self.alone(only, None).await.map(|answer| vec![Some(answer)]),
+            asks => self.ask_each(&asks.iter().map(|ask| &**ask).collect::<Vec<_>>()).await,
         }
     }
 }

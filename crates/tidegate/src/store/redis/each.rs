@@ -47,7 +47,7 @@ impl<C: Connection> RedisStore<C> {
             return None;
         }
         let asks: Vec<Ask> = requests.iter().map(|request| self.ask(request, None)).collect();
-        let is_together = asks.iter().all(|ask| Self::slot(ask) == Self::slot(&asks[0]));
+        let is_together = asks.iter().all(|ask| !ask.is_heavy && Self::slot(ask) == Self::slot(&asks[0]));
         is_together.then_some(asks)
     }
 

@@ -42,6 +42,8 @@ pub(super) enum Entered {
 pub(super) struct Lanes {
     /// How many callers make calls of their own at a time.
     beyond: usize,
+    /// Where the store was made, which is where its connection works, too: tasks run there, whoever asks.
+    runtime: Option<Handle>,
     lanes: Mutex<HashMap<Option<Slot>, Lane>>,
 }
 
@@ -56,7 +58,7 @@ struct Lane {
 
 impl Lanes {
     pub(super) fn new(beyond: usize) -> Self {
-        Lanes { beyond, lanes: Mutex::default() }
+        Lanes { beyond, runtime: Handle::try_current().ok(), lanes: Mutex::default() }
     }
 
     pub(super) fn enter(&self, slot: Option<Slot>, ask: &Arc<Ask>) -> Entered {
@@ -69,7 +71,7 @@ impl Lanes {
         }
         let mut runtime = None;
         if lane.tasks < TASKS {
-            runtime = Handle::try_current().ok();
+            runtime = self.runtime.clone().or_else(|| Handle::try_current().ok());
             lane.tasks += usize::from(runtime.is_some());
             if lane.tasks == 0 {
                 return Entered::Apart;
@@ -155,7 +157,8 @@ mod tests {
     fn who_has_given_up_is_not_kept() {
         let mut lane = Lane::default();
         let mut push = |name: String| {
-            let ask = Ask { name, script: &script::LOOK, quota: Vec::new(), numbers: Vec::new(), at: None };
+            let ask =
+                Ask { name, script: &script::LOOK, quota: Vec::new(), numbers: Vec::new(), at: None, is_heavy: false };
             let (reply, waits) = oneshot::channel();
             lane.push(Job { ask: Arc::new(ask), reply });
             waits
