@@ -15,7 +15,7 @@ const REPLICAS: u32 = 4;
 const TIMEOUT: Duration = millis(50);
 const PAUSE: Duration = millis(100);
 
-/// How much later than its timeout a call may end on a busy machine, which is far from the busy timeout of five seconds.
+/// How much later than its timeout a call may end on a busy machine, which is far from the busy timeout of five minutes.
 const SCHEDULING: Duration = millis(1_000);
 
 fn service(folder: &Folder) -> (Limiter, Arc<Resilient<SqliteStore>>) {

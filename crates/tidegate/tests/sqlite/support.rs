@@ -18,6 +18,11 @@ pub(crate) const CAPACITY: u64 = 5;
 /// A folder that is removed with all that is in it.
 pub(crate) struct Folder(PathBuf);
 
+/// A store that waits for a lock for as long as a test holds it, however slow the machine.
+pub(crate) fn patient() -> SqliteStoreBuilder {
+    SqliteStore::builder().busy_timeout(seconds(300))
+}
+
 impl Folder {
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -37,7 +42,7 @@ impl Folder {
     }
 
     pub(crate) fn store(&self) -> SqliteStore {
-        self.store_with(SqliteStore::builder())
+        self.store_with(patient())
     }
 
     pub(crate) fn store_with(&self, builder: SqliteStoreBuilder) -> SqliteStore {

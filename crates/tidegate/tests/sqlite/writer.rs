@@ -11,7 +11,7 @@ use tidegate::{
     millis, seconds,
 };
 
-use crate::support::{CAPACITY, Folder, Started, ask, left, limiter, limiter_of, run, start, try_start};
+use crate::support::{CAPACITY, Folder, Started, ask, left, limiter, limiter_of, patient, run, start, try_start};
 
 /// A clock that counts how often it is read, which is once for every transaction.
 #[derive(Clone, Default)]
@@ -27,7 +27,7 @@ impl Clock for Counting {
 #[test]
 fn callers_share_a_commit() {
     let (folder, clock) = (Folder::new(), Counting::default());
-    let limiter = limiter(&folder.store_with(SqliteStore::builder().clock(clock.clone())));
+    let limiter = limiter(&folder.store_with(patient().clock(clock.clone())));
     let lock = folder.lock();
     let keys: Vec<String> = (0..200).map(|key| key.to_string()).collect();
     let calls: Vec<_> = keys.iter().map(|key| start(limiter.limit("a", key).into_future())).collect();
@@ -72,7 +72,7 @@ fn more_than_can_wait(limiter: &Limiter) -> Vec<Started<'_, Result<Decision, Err
 #[test]
 fn the_time_is_read_when_the_lock_is_there() {
     let (folder, clock) = (Folder::new(), ManualClock::new(Timestamp::from_millis(1_700_000_000_000)));
-    let store = folder.store_with(SqliteStore::builder().clock(clock.clone()));
+    let store = folder.store_with(patient().clock(clock.clone()));
     let limiter = limiter_of(&store, Quota::token_bucket(10, seconds(10)).unwrap());
     assert!(ask(limiter.limit("a", "bob").cost(10)).unwrap().allowed());
     clock.advance(seconds(1));
@@ -94,8 +94,8 @@ fn nobody_waits_for_a_lock_that_nobody_needs_any_more() {
     let limiter = limiter(&store);
     let lock = folder.lock();
     drop(more_than_can_wait(&limiter));
-    // Closing waits for the thread, which would otherwise try for five seconds.
-    run(async { tokio::time::timeout(millis(2_000), store.close()).await }).expect("the thread stops waiting");
+    // Closing waits for the thread, which would otherwise try for five minutes.
+    run(async { tokio::time::timeout(seconds(60), store.close()).await }).expect("the thread stops waiting");
     drop(lock);
 }
 
@@ -204,13 +204,13 @@ fn what_waits_is_answered_before_a_store_is_closed() {
 #[test]
 fn closing_does_not_wait_for_a_lock_more_than_once() {
     let folder = Folder::new();
-    let store = folder.store_with(SqliteStore::builder().busy_timeout(millis(200)));
+    let store = folder.store_with(SqliteStore::builder().busy_timeout(seconds(2)));
     let limiter = limiter(&store);
     let _lock = folder.lock();
     let keys: Vec<String> = (0..5_000).map(|key| key.to_string()).collect();
     let calls: Vec<_> = keys.iter().map(|key| start(limiter.limit("a", key).into_future())).collect();
-    // Twenty batches of calls would be four seconds.
-    run(async { tokio::time::timeout(millis(2_000), store.close()).await }).expect("it is closed");
+    // Twenty batches of calls would be forty seconds.
+    run(async { tokio::time::timeout(seconds(20), store.close()).await }).expect("it is closed");
     for call in calls {
         assert!(run(call).unwrap_err().is_retryable());
     }
