@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 
 use tidegate_core::{
-    Cost, Key, OnStoreError, Op, Quota, Request, Scope, Store, StoreError, StoreErrorKind, Testing, Timestamp, seconds,
+    Cost, Key, OnStoreError, Op, Quota, Request, Scope, Store, StoreError, StoreErrorKind, Testing, Timestamp, days,
 };
 use tidegate_testkit::{FaultyStore, MapStore, Subject, block_on, conformance_tests};
 
@@ -21,7 +21,7 @@ struct Login {
 
 impl Login {
     fn new() -> Self {
-        let quota = Quota::fixed_window(5, seconds(60)).unwrap();
+        let quota = Quota::fixed_window(5, days(300)).unwrap();
         Login { scope: Scope::new("", "login"), key: Key::from("u1"), quota }
     }
 

@@ -9,7 +9,7 @@ use http::{HeaderMap, Request, Response};
 use tidegate::enforce::{Enforcer, Outcome};
 use tidegate::http::{HeaderStyle, LimitHeaders, Peer, RateLimit, keys};
 use tidegate::tower::RateLimitLayer;
-use tidegate::{Quota, seconds};
+use tidegate::{Quota, days, seconds};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -112,7 +112,7 @@ fn an_admitted_request_allocates_its_headers_and_nothing_else() {
 
 #[test]
 fn a_request_that_is_turned_away_has_an_outcome_without_allocations() {
-    let enforcer = Enforcer::of(Quota::fixed_window(1, seconds(60)).unwrap());
+    let enforcer = Enforcer::of(Quota::fixed_window(1, days(300)).unwrap());
     let caller = tidegate::enforce::Caller::new("alice");
     let step = tidegate::enforce::Step::Take;
     enforcer.ask_now(&caller, 1, step);

@@ -1,7 +1,7 @@
 //! What a client is counted under.
 
 use tidegate::http::{Client, ClientAddress, HeaderMap};
-use tidegate::{Key, Limit, Limiter, Network, Normalize, Quota, Reason, seconds};
+use tidegate::{Key, Limit, Limiter, Network, Normalize, Quota, Reason, days};
 
 use super::{headers, ip, reading};
 
@@ -47,7 +47,7 @@ fn the_address_stays_whole_for_deny_lists() {
     assert!(denied.contains(client.address()) && !denied.contains(neighbour.address()));
 
     // Counted by the address, of which the limit cuts off the rest after it has looked.
-    let limit = Limit::new(Quota::fixed_window(1, seconds(60)).unwrap()).normalize(Normalize::Ip { ipv6_prefix: 64 });
+    let limit = Limit::new(Quota::fixed_window(1, days(300)).unwrap()).normalize(Normalize::Ip { ipv6_prefix: 64 });
     let limiter = Limiter::builder().limit("api", limit.deny(["2001:db8::17"]).unwrap()).build().unwrap();
     let ask = |client: Client| limiter.limit("api", client.address()).now().unwrap().unwrap();
     assert_eq!(ask(client).reason(), Some(Reason::Deny));
