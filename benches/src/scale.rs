@@ -69,7 +69,9 @@ fn of_keys(keys: u64) -> (f64, f64) {
 
 fn of_limits(limits: u64) -> f64 {
     let names: Vec<String> = (0..limits).map(|number| format!("limit-{number}")).collect();
-    let quota = Quota::token_bucket(1_000_000, seconds(1_000)).expect("a valid quota");
+    // Enough for all rounds, were they about one key.
+    let quota = Quota::token_bucket(1_000_000, seconds(1_000)).and_then(|quota| quota.capacity(4_000_000_000));
+    let quota = quota.expect("a valid quota");
     let named = names.iter().map(|name| (name.clone(), quota));
     let limiter = Limiter::builder().limits(named).store(MemoryStore::new()).build().expect("a valid limiter");
     let decide = |name: &str| limiter.limit(name, 7).now().expect("memory answers").expect("it is there").allowed();
