@@ -55,11 +55,12 @@ fn a_call_that_is_given_up_spends_nothing() {
     assert_eq!([left(&limiter, "alice"), left(&limiter, "bob")], [CAPACITY - 1, CAPACITY]);
 }
 
-/// More calls than there is room for in line: so the thread has taken the first, and waits for the lock.
-fn more_than_can_wait(limiter: &Limiter) -> Vec<Started<'_, Result<Decision, Error>>> {
+/// With those that stand in line `already`, one call more than there is room for: so the thread has taken the first, and
+/// waits for the lock. It may have taken that one alone, and then there will never be room for another.
+fn more_than_can_wait(limiter: &Limiter, already: usize) -> Vec<Started<'_, Result<Decision, Error>>> {
     let mut calls = Vec::new();
     run(async {
-        while calls.len() <= 8_192 {
+        while already + calls.len() <= 8_192 {
             match try_start(limiter.limit("a", "alice").into_future()) {
                 Ok(call) => calls.push(call),
                 Err(_) => tokio::task::yield_now().await,
@@ -79,7 +80,7 @@ fn the_time_is_read_when_the_lock_is_there() {
     let lock = folder.lock();
     // All or nothing takes a transaction, and with it the lock.
     let first = start(limiter.all([limiter.limit("a", "bob")]));
-    let others = more_than_can_wait(&limiter);
+    let others = more_than_can_wait(&limiter, 1);
     clock.advance(seconds(4));
     drop(lock);
     let decision = run(first).unwrap().into_decisions()[0];
@@ -93,7 +94,7 @@ fn nobody_waits_for_a_lock_that_nobody_needs_any_more() {
     let store = folder.store();
     let limiter = limiter(&store);
     let lock = folder.lock();
-    drop(more_than_can_wait(&limiter));
+    drop(more_than_can_wait(&limiter, 0));
     // Closing waits for the thread, which would otherwise try for five minutes.
     run(async { tokio::time::timeout(seconds(60), store.close()).await }).expect("the thread stops waiting");
     drop(lock);
