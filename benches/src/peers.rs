@@ -11,7 +11,7 @@ use dashmap::DashMap;
 use foldhash::fast::RandomState as FastHash;
 use governor::clock::DefaultClock;
 use governor::state::keyed::DashMapStateStore;
-use tidegate::{Key, Limiter, MemoryStore, Quota};
+use tidegate::{Clock, Key, Limiter, MemoryStore, Quota, SystemClock};
 
 /// A burst, and how long one more takes.
 #[derive(Clone, Copy)]
@@ -104,7 +104,8 @@ impl<K: BenchKey> Peer<K> for FastGovernor<K> {
 }
 
 /// The limit: one compare-and-swap on a number of each key, in a table of as many bytes as tidegate's where every key is known
-/// to have its place. No hash, no clock, no arithmetic, nobody new.
+/// to have its place. No hash, no clock, no arithmetic, nobody new: and so nothing that keeps the processor from having the
+/// next keys' lines under way at the same time.
 pub(crate) struct Yardstick {
     /// Four to a key: one line of the cache has two of them.
     words: Vec<AtomicU64>,
@@ -116,17 +117,34 @@ impl Yardstick {
     pub(crate) fn new(keys: u64) -> Self {
         Yardstick { words: (0..keys * WORDS).map(|_| AtomicU64::new(0)).collect() }
     }
+
+    #[inline]
+    fn add(&self, place: u64, amount: u64) -> bool {
+        let word = &self.words[(place * WORDS) as usize];
+        let mut now = word.load(Ordering::Acquire);
+        while let Err(other) = word.compare_exchange_weak(now, now + amount, Ordering::AcqRel, Ordering::Acquire) {
+            now = other;
+        }
+        true
+    }
 }
 
 impl Peer<u64> for Yardstick {
     #[inline]
     fn decide(&self, place: &u64) -> bool {
-        let word = &self.words[(place * WORDS) as usize];
-        let mut now = word.load(Ordering::Acquire);
-        while let Err(other) = word.compare_exchange_weak(now, now + 1, Ordering::AcqRel, Ordering::Acquire) {
-            now = other;
-        }
-        true
+        self.add(*place, 1)
+    }
+}
+
+/// The limit of whoever reads a clock: the same swap, with the time read while the line is under way. Reading the processor's
+/// counter waits for every load before it, so one key's line is under way at a time.
+pub(crate) struct WithClock(pub(crate) Yardstick);
+
+impl Peer<u64> for WithClock {
+    #[inline]
+    fn decide(&self, place: &u64) -> bool {
+        prefetch_index::prefetch_index(&self.0.words, (place * WORDS) as usize);
+        self.0.add(*place, SystemClock.now().as_micros() & 1)
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tidegate::{Limiter, MemoryStore, Quota, seconds};
 
-use crate::peers::{Limit, Peer, Tidegate, Yardstick};
+use crate::peers::{Limit, Peer, Tidegate, WithClock, Yardstick};
 use crate::picture::{self, Line};
 use crate::workload::Random;
 
@@ -21,20 +21,22 @@ pub(crate) fn run() {
         "\nNanoseconds for a decision about random keys of 8 bytes in one thread, the best of {ROUNDS} rounds of {DECISIONS}, as"
     );
     println!(
-        "keys grow; and beside it one compare-and-swap on a table of the same size, which has the same cache misses.\n"
+        "keys grow; and beside it one compare-and-swap on a table of the same size, with a clock that is read before and without.\n"
     );
-    println!("{:<12} {:>9} {:>9} {:>7}", "keys", "tidegate", "one swap", "ratio");
+    println!("{:<12} {:>9} {:>15} {:>15}", "keys", "tidegate", "clock, swap", "one swap");
     let room = available();
-    let (mut ours, mut swap) = (Vec::new(), Vec::new());
+    let (mut ours, mut clock, mut swap) = (Vec::new(), Vec::new(), Vec::new());
     for keys in (3..=8).map(|power| 10_u64.pow(power)) {
         if keys * BYTES * 2 > room {
             println!("{keys:<12} not tried: {} MB of memory are free", room >> 20);
             continue;
         }
-        let (tidegate, yardstick) = of_keys(keys);
-        println!("{keys:<12} {tidegate:>9.1} {yardstick:>9.1} {:>6.2}x", tidegate / yardstick);
+        let [tidegate, with_clock, alone] = of_keys(keys);
+        let beside = |other: f64| format!("{other:.1} ({:.2}x)", other / tidegate);
+        println!("{keys:<12} {tidegate:>9.1} {:>15} {:>15}", beside(with_clock), beside(alone));
         ours.push((keys, tidegate));
-        swap.push((keys, yardstick));
+        clock.push((keys, with_clock));
+        swap.push((keys, alone));
     }
     println!("\nThe same as limits grow, by name, each with a key of its own.\n");
     println!("{:<12} {:>9}", "limits", "tidegate");
@@ -46,13 +48,14 @@ pub(crate) fn run() {
     }
     let lines = [
         Line { name: "by keys", points: ours },
+        Line { name: "the clock, one compare-and-swap", points: clock },
         Line { name: "one compare-and-swap", points: swap },
         Line { name: "by limits", points: named },
     ];
     picture::lines("scale", "Nanoseconds for a decision, as keys or limits grow", &lines);
 }
 
-fn of_keys(keys: u64) -> (f64, f64) {
+fn of_keys(keys: u64) -> [f64; 3] {
     // Slow enough that keys stay busy, large enough that nobody is denied.
     let limit = Limit { burst: 1_000_000, every: Duration::from_secs(10) };
     let filled = Tidegate::new(limit, keys as usize);
@@ -63,8 +66,10 @@ fn of_keys(keys: u64) -> (f64, f64) {
     let stream: Vec<u64> = (0..DECISIONS).map(|_| random.next() % keys).collect();
     let tidegate = best(|| stream.iter().filter(|key| filled.decide(*key)).count());
     drop(filled);
-    let yardstick = Yardstick::new(keys);
-    (tidegate, best(|| stream.iter().filter(|key| yardstick.decide(key)).count()))
+    let with_clock = WithClock(Yardstick::new(keys));
+    let clock = best(|| stream.iter().filter(|key| with_clock.decide(key)).count());
+    let WithClock(alone) = with_clock;
+    [tidegate, clock, best(|| stream.iter().filter(|key| alone.decide(key)).count())]
 }
 
 fn of_limits(limits: u64) -> f64 {

@@ -3,7 +3,7 @@
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use crate::peers::{BenchKey, ByHand, FastGovernor, Governor, Limit, Peer, Tidegate, Yardstick};
+use crate::peers::{BenchKey, ByHand, FastGovernor, Governor, Limit, Peer, Tidegate, WithClock, Yardstick};
 use crate::picture::{self, Bars};
 use crate::workload::{Draw, KEYS, numbers, text};
 
@@ -20,11 +20,20 @@ pub(crate) fn run(only: &str) {
         "\nNanoseconds for a decision in one thread, the best of {ROUNDS} rounds of {DECISIONS} ({HOT} times as\nmany that much shorter for a hot key), and how many times"
     );
     println!(
-        "faster tidegate is. Every peer reads its clock for every decision; keys come from memory in order. The limit is one\ncompare-and-swap on a table of the same size, without a hash, a clock or a limit.\n"
+        "faster tidegate is. Every peer reads its clock for every decision; keys come from memory in order. One swap is\na compare-and-swap on a table of the same size, without a hash, a clock or a limit; beside it the same with a clock.\n"
     );
     println!(
-        "{:<11} {:<6} {:<8} {:>7} {:>9} {:>16} {:>16} {:>16} {:>14}",
-        "keys", "type", "answer", "threads", "tidegate", "governor", "gov. fast hash", "DashMap+Mutex", "one swap"
+        "{:<11} {:<6} {:<8} {:>7} {:>9} {:>16} {:>16} {:>16} {:>14} {:>14}",
+        "keys",
+        "type",
+        "answer",
+        "threads",
+        "tidegate",
+        "governor",
+        "gov. fast hash",
+        "DashMap+Mutex",
+        "one swap",
+        "clock, swap"
     );
     let mut bars = Vec::new();
     let draws = [Draw::Hot, Draw::Uniform, Draw::Zipf];
@@ -43,7 +52,14 @@ pub(crate) fn run(only: &str) {
     }
 }
 
-const PEERS: [&str; 5] = ["tidegate", "governor", "governor, fast hash", "DashMap and Mutex", "one compare-and-swap"];
+const PEERS: [&str; 6] = [
+    "tidegate",
+    "governor",
+    "governor, fast hash",
+    "DashMap and Mutex",
+    "one compare-and-swap",
+    "the clock, one compare-and-swap",
+];
 
 fn row<K: BenchKey>(kind: &str, draw: Draw, denied: bool, threads: usize, key: impl Fn(u64) -> K) -> Bars {
     let limit = match (denied, draw) {
@@ -63,7 +79,8 @@ fn row<K: BenchKey>(kind: &str, draw: Draw, denied: bool, threads: usize, key: i
     let fast_governor = Contender::new(FastGovernor::new(limit), draw, &key);
     let by_hand = Contender::new(ByHand::new(limit), draw, &key);
     let yardstick = Contender(Yardstick::new(KEYS));
-    let mut best = [f64::MAX; 5];
+    let with_clock = Contender(WithClock(Yardstick::new(KEYS)));
+    let mut best = [f64::MAX; PEERS.len()];
     for _ in 0..ROUNDS * shorter {
         // Each its own copy of the loop, as in a service: none is called through a pointer.
         let times = [
@@ -72,13 +89,14 @@ fn row<K: BenchKey>(kind: &str, draw: Draw, denied: bool, threads: usize, key: i
             fast_governor.round(&streams, decisions, denied),
             by_hand.round(&streams, decisions, denied),
             yardstick.round(&places, decisions, false),
+            with_clock.round(&places, decisions, false),
         ];
         best = std::array::from_fn(|peer| best[peer].min(times[peer]));
     }
     let answer = if denied { "denied" } else { "allowed" };
     let ratio = |other: usize| format!("{:.0} ({:.2}x)", best[other], best[other] / best[0]);
     println!(
-        "{:<11} {:<6} {:<8} {:>7} {:>9.0} {:>16} {:>16} {:>16} {:>14}",
+        "{:<11} {:<6} {:<8} {:>7} {:>9.0} {:>16} {:>16} {:>16} {:>14} {:>14}",
         draw.name(),
         kind,
         answer,
@@ -87,7 +105,8 @@ fn row<K: BenchKey>(kind: &str, draw: Draw, denied: bool, threads: usize, key: i
         ratio(1),
         ratio(2),
         ratio(3),
-        ratio(4)
+        ratio(4),
+        ratio(5)
     );
     let group = format!("{}, {kind}, {answer}, {threads} thread{}", draw.name(), if threads == 1 { "" } else { "s" });
     Bars { group, values: best.to_vec() }

@@ -24,6 +24,17 @@ pub(super) fn zeroed_words(len: usize) -> Box<[AtomicU64]> {
     (0..len).map(|_| AtomicU64::new(0)).collect()
 }
 
+/// Asks for the cache line of a word, and does not wait for it. A load would be waited for: reading the processor's counter
+/// waits for every load before it.
+#[cfg(not(loom))]
+#[inline(always)]
+pub(super) fn prefetch(words: &[AtomicU64], index: usize) {
+    prefetch_index::prefetch_index(words, index);
+}
+
+#[cfg(loom)]
+pub(super) fn prefetch(_words: &[AtomicU64], _index: usize) {}
+
 /// Waits a moment for another thread, which holds a line for a few stores at most.
 #[cfg(not(loom))]
 pub(super) fn pause(attempt: u32) {

@@ -12,7 +12,7 @@ use super::line::{Line, SLOTS, WORDS};
 use super::locked::{Found, Target};
 use super::registry::Registry;
 use super::slot::{ELSEWHERE, FINGERPRINT_BITS, Slot};
-use super::sync::{AtomicU64, AtomicUsize, Ordering, back_off, zeroed_words};
+use super::sync::{AtomicU64, AtomicUsize, Ordering, back_off, prefetch, zeroed_words};
 use super::walk::Walk;
 
 /// How full the table may be before a busy key is forgotten, in percent of its slots: two lines to choose from and
@@ -127,9 +127,10 @@ impl Table {
     #[inline(always)] // a decision is five words: copying it from call to call costs more than making it
     pub(super) fn apply(&self, hash: u64, quota: &Quota, op: Op, clock: impl FnOnce() -> Timestamp) -> Decision {
         let (index, fingerprint) = self.first(hash);
-        let first = self.glance(index);
+        prefetch(&self.words, self.offset + index * WORDS);
         let tag = self.registry.tag(quota);
         let now = clock();
+        let first = self.glance(index);
         let found = || match first.0.find(fingerprint) {
             Some(slot) => Some((first, slot)),
             None => {
@@ -208,16 +209,17 @@ impl Table {
     /// One attempt without a lock before the write itself.
     fn attempt(&self, home: Home, tag: u16, quota: &Quota, op: Op, now: Timestamp) -> Attempt {
         let fingerprint = home.fingerprint;
-        let lines = [self.look_at(home.first), self.look_at(home.second)];
-        let found = lines.into_iter().find_map(|looked| Some((looked, looked.0.find(fingerprint)?)));
-        let Some(((line, version), index)) = found else {
-            let outcome = step(quota, &mut State::New, op, now);
-            return match outcome.changed {
-                true => Attempt::Lock,
-                // Both at once: the key may have moved from one line to the other in between.
-                false if lines.iter().any(|(line, version)| !line.is_still(*version)) => Attempt::Again,
-                false => Attempt::Done(outcome.decision),
-            };
+        let found = |(line, _): Looked<'_>| line.find(fingerprint);
+        let first = self.look_at(home.first);
+        let ((line, version), index) = match found(first) {
+            Some(index) => (first, index),
+            None => {
+                let second = self.look_at(home.second);
+                match found(second) {
+                    Some(index) => (second, index),
+                    None => return attempt_new([first, second], quota, op, now),
+                }
+            }
         };
         let slot = line.slot(index);
         if !line.is_still(version) {
@@ -237,6 +239,17 @@ impl Table {
             }
         }
         Attempt::Done(outcome.decision)
+    }
+}
+
+/// An attempt about a key that is in neither of its lines.
+fn attempt_new(lines: [Looked<'_>; 2], quota: &Quota, op: Op, now: Timestamp) -> Attempt {
+    let outcome = step(quota, &mut State::New, op, now);
+    match outcome.changed {
+        true => Attempt::Lock,
+        // Both at once: the key may have moved from one line to the other in between.
+        false if lines.iter().any(|(line, version)| !line.is_still(*version)) => Attempt::Again,
+        false => Attempt::Done(outcome.decision),
     }
 }
 
