@@ -25,7 +25,7 @@ cargo xtask COMMAND
   bench         side by side with the peers, as ratios in one run
   instructions  what the hot paths cost in instructions, beside what they cost before; --bless keeps what they cost now
   deep          the longer runs: more oracle traces, a deeper loom search, a soak of the memory store, fuzzing
-  servers       the Redis, Valkey and cluster that the tests talk to, for working by hand
+  servers       the Redis, Valkey, cluster, Postgres and PgBouncer that the tests talk to, for working by hand
 ";
 
 fn main() -> ExitCode {

@@ -53,7 +53,7 @@ const WAITS: usize = 4;
 ///
 /// What a bucket has given out was counted by the store, and only spent later; so in the long run it is never more than the
 /// rate. What was taken in a window, or in a bucket of a sliding one, is dropped before it ends. When that is, the store has
-/// said: it does not matter by how much clocks differ, as long as they run at the same speed, to 1 part in 512. A clock
+/// said: it does not matter by how much clocks differ, as long as they run at the same speed, to 1 part in 256. A clock
 /// that is set back while nobody looks at it can keep a lease for as much longer.
 ///
 /// Not leased, and asked of the store as they are: `sliding_log`, `concurrency`, quotas of less than 2 for each process,

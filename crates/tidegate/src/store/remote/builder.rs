@@ -45,8 +45,8 @@ impl RemoteStoreBuilder {
         self
     }
 
-    /// Whether the server takes any keys all or nothing, as one `tidegate serve` does on every store but a cluster. A
-    /// Worker does not: its keys live in many objects. This is only what the store says of itself; without, it does not.
+    /// Whether the server takes any keys all or nothing, as one `tidegate serve` does. A Worker does
+    /// not: its keys live in many objects. This is only what the store says of itself; without, it does not.
     pub fn atomic_all(mut self, atomic_all: bool) -> Self {
         self.atomic_all = atomic_all;
         self
