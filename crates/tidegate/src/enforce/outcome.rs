@@ -183,6 +183,10 @@ impl Rulings {
 
     /// The one that binds: denied first, then the least remaining. None without any limits.
     pub fn binding(&self) -> Option<&Ruling> {
+        // Of one, nothing has to be worked out.
+        if let Kept::One(ruling) = &self.0 {
+            return Some(ruling);
+        }
         self.iter().min_by_key(|ruling| (ruling.decision.allowed(), ruling.decision.remaining()))
     }
 

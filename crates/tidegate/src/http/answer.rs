@@ -10,14 +10,14 @@ const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+
 
 /// Status, headers and body of an outcome that is not an admission.
 pub(super) fn response(outcome: &Outcome, limit_headers: &LimitHeaders) -> Response<String> {
-    let status = problem::status(outcome);
     let mut response = Response::new(problem::body(outcome));
-    *response.status_mut() = status;
-    // Room for all of them at once.
-    response.headers_mut().reserve(5);
-    response.headers_mut().insert(CONTENT_TYPE, PROBLEM_JSON);
-    limit_headers.write(outcome, response.headers_mut());
-    headers::write_retry_after(outcome, response.headers_mut());
+    *response.status_mut() = problem::status(outcome);
+    // The first makes room for all of the usual ones. Headers that were kept and cloned would have none left for a
+    // server's own.
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, PROBLEM_JSON);
+    limit_headers.write(outcome, headers);
+    headers::write_retry_after(outcome, headers);
     response
 }
 

@@ -4,10 +4,9 @@
 use std::net::IpAddr;
 
 use http::{Extensions, HeaderMap, StatusCode};
-#[cfg(all(feature = "macros", feature = "tower"))]
-use tidegate_core::Timestamp;
 
 use super::RateLimit;
+use super::demand::Demand;
 #[cfg(all(feature = "macros", feature = "tower"))]
 use crate::clock::{Clock, SystemClock};
 use crate::concurrency::Priority;
@@ -24,14 +23,8 @@ use crate::enforce::{Caller, Enforcer, Guards, Outcome, Permits, Step};
 /// ```
 #[derive(Debug)]
 pub struct Asking {
-    pub(super) rate_limit: RateLimit,
-    /// The limits that were picked for it.
-    pub(super) picked: Option<Enforcer>,
-    pub(super) caller: Option<Caller<'static>>,
-    pub(super) cost: u64,
-    /// When it was begun with, for giving back.
-    #[cfg(all(feature = "macros", feature = "tower"))]
-    pub(super) begun: Timestamp,
+    pub(crate) rate_limit: RateLimit,
+    pub(crate) demand: Demand,
 }
 
 impl Asking {
@@ -43,23 +36,23 @@ impl Asking {
     /// Gets the request into what guards how many are in flight, without waiting. None when it has to be waited for;
     /// nothing was done then.
     pub fn enter_now(&self, guards: &Guards, priority: Priority) -> Option<Result<Permits, Outcome>> {
-        let entered = guards.enter_now(self.caller.as_ref(), priority)?;
+        let entered = guards.enter_now(self.demand.caller.as_ref(), priority)?;
         Some(entered.inspect_err(|outcome| self.tell(outcome)))
     }
 
     /// Gets the request into what guards how many are in flight.
     pub async fn enter(&self, guards: &Guards, priority: Priority) -> Result<Permits, Outcome> {
-        let entered = guards.enter(self.caller.as_ref(), priority).await;
+        let entered = guards.enter(self.demand.caller.as_ref(), priority).await;
         entered.inspect_err(|outcome| self.tell(outcome))
     }
 
     /// Whether a deny list turns the request away, so that nothing should be spent on it.
     pub fn is_denied(&self) -> bool {
-        self.caller.as_ref().is_some_and(|caller| self.enforcer().denies(caller))
+        self.demand.caller.as_ref().is_some_and(|caller| self.enforcer().denies(caller))
     }
 
     fn tell(&self, outcome: &Outcome) {
-        match &self.caller {
+        match &self.demand.caller {
             Some(caller) => self.enforcer().tell(caller, outcome),
             None => self.enforcer().tell(&Caller::each([]), outcome),
         }
@@ -67,20 +60,18 @@ impl Asking {
 
     /// Whether the request may go on, without waiting. None when it has to be waited for; nothing was done then.
     pub fn decide_now(&self) -> Option<Outcome> {
-        self.now(self.first_step())
+        self.demand.decide_now(&self.rate_limit)
     }
 
     /// Whether the request may go on.
     pub async fn decide(&self) -> Outcome {
-        self.ask(self.first_step()).await
+        self.ask(self.rate_limit.first_step()).await
     }
 
     /// Puts the outcome of an admitted request where its handler finds it, if that is wanted.
     #[inline]
     pub fn tell_handler(&self, outcome: &Outcome, extensions: &mut Extensions) {
-        if self.rate_limit.wants_extension() {
-            extensions.insert(outcome.clone());
-        }
+        self.rate_limit.tell_handler(outcome, extensions);
     }
 
     /// Whether a response like this is to be charged for: [`charge`](Self::charge) is next then.
@@ -92,7 +83,7 @@ impl Asking {
     /// Charges for a request whose response is known, without waiting. None when it has to be waited for; nothing was
     /// done then.
     pub fn charge_now(&self) -> Option<Outcome> {
-        self.now(Step::Charge)
+        self.demand.now(&self.rate_limit, Step::Charge)
     }
 
     /// Charges for a request whose response is known.
@@ -104,9 +95,12 @@ impl Asking {
     /// has come back by itself since then: together that could be more than the quota.
     #[cfg(all(feature = "macros", feature = "tower"))]
     pub(crate) async fn give_back(&self, outcome: &Outcome) {
-        let elapsed = SystemClock.now().since(self.begun);
+        let elapsed = SystemClock.now().since(self.demand.begun);
         let is_all_out = |ruling: &Ruling| ruling.decision().next_after().is_some_and(|next| elapsed < next);
-        if self.first_step() == Step::Take && outcome.is_ordinary() && outcome.rulings().iter().all(is_all_out) {
+        if self.rate_limit.first_step() == Step::Take
+            && outcome.is_ordinary()
+            && outcome.rulings().iter().all(is_all_out)
+        {
             self.ask(Step::GiveBack).await;
         }
     }
@@ -114,29 +108,17 @@ impl Asking {
     /// The address of its client, if it is known.
     #[cfg(all(feature = "macros", feature = "tower"))]
     pub(crate) fn address(&self) -> Option<IpAddr> {
-        self.caller.as_ref()?.address().copied()
-    }
-
-    fn first_step(&self) -> Step {
-        if self.rate_limit.charges_later() { Step::Look } else { Step::Take }
+        self.demand.caller.as_ref()?.address().copied()
     }
 
     /// The limits that it meets.
     pub(crate) fn enforcer(&self) -> &Enforcer {
-        let enforcer = self.rate_limit.enforcer().or(self.picked.as_ref());
-        enforcer.expect("what is not the same for all requests was picked for this one")
-    }
-
-    fn now(&self, step: Step) -> Option<Outcome> {
-        match &self.caller {
-            Some(caller) => self.enforcer().ask_now(caller, self.cost, step),
-            None => Some(self.enforcer().without_key()),
-        }
+        self.demand.enforcer(&self.rate_limit)
     }
 
     async fn ask(&self, step: Step) -> Outcome {
-        match &self.caller {
-            Some(caller) => self.enforcer().ask(caller, self.cost, step).await,
+        match &self.demand.caller {
+            Some(caller) => self.enforcer().ask(caller, self.demand.cost, step).await,
             None => self.enforcer().without_key(),
         }
     }

@@ -24,6 +24,7 @@
 mod answer;
 mod asking;
 mod client;
+pub(crate) mod demand;
 #[cfg(any(feature = "actix", feature = "ntex", feature = "rocket"))]
 pub(crate) mod foreign;
 mod gate;

@@ -3,6 +3,8 @@
 //! Nothing but the names and the time differs from one denial to the next, so nothing else is worked out for each: who
 //! sends many requests too many should not cost more than who sends few.
 
+use std::borrow::Cow;
+
 use http::StatusCode;
 use tidegate_core::ceil_millis;
 
@@ -32,48 +34,54 @@ pub(super) fn body(outcome: &Outcome) -> String {
 }
 
 fn limited(rulings: &Rulings) -> String {
-    let wait = rulings.retry_after().map(ceil_millis);
-    let mut text = String::with_capacity(384);
-    text.push_str(if wait.is_some() { LATER } else { NEVER });
-    for (index, ruling) in rulings.violated().enumerate() {
-        text.push_str(if index == 0 { "[" } else { "," });
-        push_quoted(&mut text, ruling.policy());
-    }
-    text.push_str(r#"],"retry_after_ms":"#);
-    match wait {
-        Some(wait) => {
-            text.push_str(itoa::Buffer::new().format(wait));
-            text.push_str(r#","retryable":true}"#);
-        }
-        None => text.push_str(r#"null,"retryable":false}"#),
-    }
-    text
+    let mut digits = itoa::Buffer::new();
+    let (lead, wait, end) = match rulings.retry_after().map(ceil_millis) {
+        Some(wait) => (LATER, digits.format(wait), RETRYABLE),
+        None => (NEVER, "null", r#","retryable":false}"#),
+    };
+    joined([lead, &names(rulings), r#""],"retry_after_ms":"#, wait, end])
 }
 
 fn overloaded(refused: &Refused) -> String {
-    let mut text = String::with_capacity(384);
-    text.push_str(OVERLOADED);
-    text.push_str(match refused.why() {
+    let why = match refused.why() {
         Why::Busy => "The server works on as many requests as it can",
         Why::QueueFull => "The server works on as many requests as it can, and as many wait as may",
         Why::TooLong => "The server works on as many requests as it can, and the turn of this one did not come in time",
-    });
-    text.push_str(r#": try again after about the time that is given.","retry_after_ms":"#);
-    text.push_str(itoa::Buffer::new().format(ceil_millis(refused.retry_after())));
-    text.push_str(r#","retryable":true}"#);
+    };
+    let mut digits = itoa::Buffer::new();
+    let wait = digits.format(ceil_millis(refused.retry_after()));
+    let detail = r#": try again after about the time that is given.","retry_after_ms":"#;
+    joined([OVERLOADED, why, detail, wait, RETRYABLE])
+}
+
+/// The pieces in a text as long as they are: one with room to spare costs an allocation more where it becomes a body.
+fn joined(pieces: [&str; 5]) -> String {
+    let mut text = String::with_capacity(pieces.iter().map(|piece| piece.len()).sum());
+    pieces.into_iter().for_each(|piece| text.push_str(piece));
     text
 }
 
-fn push_quoted(text: &mut String, name: &str) {
-    if name.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'"' && byte != b'\\') {
-        text.extend(["\"", name, "\""]);
-    } else {
-        text.push_str(&serde_json::to_string(name).expect("text is JSON"));
-    }
+/// What stands between the quotes around the names of those that denied it.
+fn names(rulings: &Rulings) -> Cow<'_, str> {
+    let mut names = rulings.violated().map(|ruling| escaped(ruling.policy()));
+    let first = names.next().unwrap_or_default();
+    names.fold(first, |all, name| all + r#"",""# + name)
 }
 
-const LATER: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"detail":"Too many requests: try again after the time that is given.","violated-policies":"#;
-const NEVER: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"detail":"The request costs more than the whole quota: it cannot be retried as it is.","violated-policies":"#;
+/// A name as a JSON string has it between its quotes.
+fn escaped(name: &str) -> Cow<'_, str> {
+    // To the end in any case, which is many bytes at a time.
+    let is_plain = |byte: u8| (b' '..=b'~').contains(&byte) & (byte != b'"') & (byte != b'\\');
+    if name.bytes().fold(true, |plain, byte| plain & is_plain(byte)) {
+        return Cow::Borrowed(name);
+    }
+    let quoted = serde_json::to_string(name).expect("text is JSON");
+    Cow::Owned(quoted[1..quoted.len() - 1].to_owned())
+}
+
+const LATER: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"detail":"Too many requests: try again after the time that is given.","violated-policies":[""#;
+const NEVER: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"detail":"The request costs more than the whole quota: it cannot be retried as it is.","violated-policies":[""#;
+const RETRYABLE: &str = r#","retryable":true}"#;
 const DENIED: &str = r#"{"type":"about:blank","title":"Forbidden","status":403,"detail":"This client is not admitted.","retry_after_ms":null,"retryable":false}"#;
 const UNAVAILABLE: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Request cannot be satisfied due to temporary server capacity constraints","status":503,"detail":"Whether this request is within its quota cannot be told at the moment: try again later.","retry_after_ms":null,"retryable":true}"#;
 const OVERLOADED: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Request cannot be satisfied due to temporary server capacity constraints","status":503,"detail":""#;

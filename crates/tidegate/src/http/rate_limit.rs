@@ -3,14 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 
-use http::{HeaderMap, Response, StatusCode};
+use http::{Extensions, HeaderMap, Response, StatusCode};
 use tidegate_core::Key;
 
 use super::asking::Asking;
-use super::{Client, ClientAddress, ForwardingWarning, Incoming, LimitHeaders, answer, keys};
+use super::demand::Demand;
+use super::{Client, ClientAddress, ForwardingWarning, Incoming, LimitHeaders, answer};
 #[cfg(all(feature = "macros", feature = "tower"))]
 use crate::clock::{Clock, SystemClock};
-use crate::enforce::{Caller, Enforcer, Outcome};
+use crate::enforce::{Caller, Enforcer, Outcome, Step};
 
 type Of<T> = Arc<dyn Fn(&Incoming<'_>) -> T + Send + Sync>;
 type Charge = Arc<dyn Fn(StatusCode, &HeaderMap) -> bool + Send + Sync>;
@@ -60,6 +61,8 @@ enum Which {
 /// Whom the limits know a request by.
 #[derive(Clone)]
 enum Keys {
+    /// By its address, as [`keys::client`] has it.
+    Client,
     Same(Of<Option<Key<'static>>>),
     Each(Of<Option<Vec<Key<'static>>>>),
 }
@@ -91,7 +94,7 @@ impl RateLimit {
     fn of(enforcer: Which) -> Self {
         let inner = Inner {
             enforcer,
-            keys: Keys::Same(Arc::new(keys::client())),
+            keys: Keys::Client,
             cost: None,
             skip: None,
             charge_when: None,
@@ -173,6 +176,11 @@ impl RateLimit {
 
     /// Begins with a request. None for one that is left alone.
     pub fn begin(&self, incoming: &Incoming<'_>) -> Option<Asking> {
+        Some(Asking { demand: self.demand(incoming)?, rate_limit: self.clone() })
+    }
+
+    /// What a request asks of its limits. None for one that is left alone.
+    pub(crate) fn demand(&self, incoming: &Incoming<'_>) -> Option<Demand> {
         let inner = &*self.inner;
         let client = self.client(incoming);
         let incoming = incoming.with_client(client.as_ref());
@@ -185,14 +193,12 @@ impl RateLimit {
         };
         let address = client.map(|client| client.address());
         let caller = match &inner.keys {
-            Keys::Same(key) => key(&incoming).map(|key| Caller::of(key, address)),
-            Keys::Each(keys) => keys(&incoming).map(|keys| Caller::of_each(keys, address)),
+            Keys::Client => client.map(|client| Caller::of(client.key(), address)),
+            Keys::Same(key) => key(&incoming).map(|key| Caller::of(key, address)).or_else(|| stand_in(client)),
+            Keys::Each(keys) => keys(&incoming).map(|keys| Caller::of_each(keys, address)).or_else(|| stand_in(client)),
         };
-        let stand_in = || client.map(|client| Caller::of(client.key().set_apart(), address));
-        let caller = caller.or_else(stand_in);
         let cost = inner.cost.as_ref().map_or(1, |cost| cost(&incoming));
-        Some(Asking {
-            rate_limit: self.clone(),
+        Some(Demand {
             picked,
             caller,
             cost,
@@ -223,19 +229,32 @@ impl RateLimit {
         }
     }
 
+    /// What is asked of the limits before a request goes on.
+    pub(super) fn first_step(&self) -> Step {
+        if self.charges_later() { Step::Look } else { Step::Take }
+    }
+
+    /// Puts the outcome of an admitted request where its handler finds it, if that is wanted.
+    #[inline]
+    pub(crate) fn tell_handler(&self, outcome: &Outcome, extensions: &mut Extensions) {
+        if self.wants_extension() {
+            extensions.insert(outcome.clone());
+        }
+    }
+
     /// Whether the handler wants to know the outcome.
     pub(super) fn wants_extension(&self) -> bool {
         self.inner.extension
     }
 
-    /// Whether there is anything to do when the response to an admitted request is known.
+    /// Whether there is anything to be said in the response to an admitted request.
     #[cfg(feature = "tower")]
     pub(crate) fn has_last_word(&self) -> bool {
-        self.charges_later() || !self.inner.headers.is_silent()
+        !self.inner.headers.is_silent()
     }
 
     /// Whether the charge waits for the response.
-    pub(super) fn charges_later(&self) -> bool {
+    pub(crate) fn charges_later(&self) -> bool {
         self.inner.charge_when.is_some()
     }
 
@@ -248,17 +267,19 @@ impl RateLimit {
     #[inline]
     pub(crate) fn client(&self, incoming: &Incoming<'_>) -> Option<Client> {
         let Inner { client_address, warning, .. } = &*self.inner;
-        let (peer, headers) = (incoming.peer()?, incoming.headers());
-        if let Some(noticed) = warning.notice(client_address, peer, headers) {
-            noticed.log();
-        }
-        Some(client_address.find(peer, headers))
+        Some(client_address.find_noticing(warning, incoming.peer()?, incoming.headers()))
     }
 
     fn with(mut self, change: impl FnOnce(&mut Inner)) -> Self {
         change(Arc::make_mut(&mut self.inner));
         self
     }
+}
+
+/// Who has sent a request that has no key.
+#[cold]
+fn stand_in(client: Option<Client>) -> Option<Caller<'static>> {
+    client.map(|client| Caller::of(client.key().set_apart(), Some(client.address())))
 }
 
 impl fmt::Debug for RateLimit {

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use http::header::{FORWARDED, HeaderMap, HeaderName, HeaderValue};
 
-use super::{Client, entry, forwarded};
+use super::{Client, ForwardingWarning, entry, forwarded};
 use crate::trust::TrustProxy;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -96,8 +96,30 @@ impl ClientAddress {
     /// The client that sent a request with these headers over a connection from `peer`.
     #[inline]
     pub fn find(&self, peer: IpAddr, headers: &HeaderMap) -> Client {
-        if !self.trusts(peer) {
-            return Client::new(peer.to_canonical(), self.ipv6_prefix);
+        self.find_or(peer, headers, |_| ())
+    }
+
+    /// The same, which also warns the operator of a proxy that nobody has told us about.
+    #[inline]
+    pub(in crate::http) fn find_noticing(
+        &self,
+        warning: &ForwardingWarning,
+        peer: IpAddr,
+        headers: &HeaderMap,
+    ) -> Client {
+        self.find_or(peer, headers, |peer| {
+            if let Some(noticed) = warning.notice_from(peer, headers) {
+                noticed.log();
+            }
+        })
+    }
+
+    #[inline]
+    fn find_or(&self, peer: IpAddr, headers: &HeaderMap, untrusted: impl FnOnce(IpAddr)) -> Client {
+        let peer = peer.to_canonical();
+        if !self.trust.believes(0, peer) {
+            untrusted(peer);
+            return Client::new(peer, self.ipv6_prefix);
         }
         self.find_in_lines(peer, headers.get_all(&self.header).iter().map(HeaderValue::as_bytes))
     }

@@ -6,6 +6,7 @@ use crate::trust::TrustProxy;
 
 impl TrustProxy {
     /// Whether the word of this address is taken about who was before it, so many hops from us: the peer is 0.
+    #[inline]
     pub(super) fn believes(&self, hop: usize, address: IpAddr) -> bool {
         match self {
             TrustProxy::Nobody => false,

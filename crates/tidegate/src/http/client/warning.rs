@@ -38,19 +38,35 @@ impl ForwardingWarning {
 
     /// What to tell the operator, for the first request that gives reason to, and `None` for all others.
     pub fn notice(&self, clients: &ClientAddress, peer: IpAddr, headers: &HeaderMap) -> Option<UntrustedForwarding> {
-        if self.given.load(Ordering::Relaxed) || clients.trusts(peer) {
+        if clients.trusts(peer) { None } else { self.notice_from(peer.to_canonical(), headers) }
+    }
+
+    /// The same, of a peer that is not trusted.
+    #[inline]
+    pub(super) fn notice_from(&self, peer: IpAddr, headers: &HeaderMap) -> Option<UntrustedForwarding> {
+        if self.given.load(Ordering::Relaxed) {
             return None;
         }
         let header = forwarding(headers)?;
         // Of requests at the same time, one gets to tell.
         let first = !self.given.swap(true, Ordering::Relaxed);
-        first.then(|| UntrustedForwarding { peer: peer.to_canonical(), header })
+        first.then_some(UntrustedForwarding { peer, header })
     }
 }
 
-/// The first of such headers. Going over all names costs less than looking up each of these.
+/// The first of such headers. Going over all names costs less than looking up each of these, and most are told from them
+/// by their lengths.
 fn forwarding(headers: &HeaderMap) -> Option<&'static str> {
-    let mut names = headers.keys().map(HeaderName::as_str);
+    const LENGTHS: u64 = {
+        let (mut lengths, mut index) = (0, 0);
+        while index < FORWARDING.len() {
+            lengths |= 1 << FORWARDING[index].len();
+            index += 1;
+        }
+        lengths
+    };
+    let mut names =
+        headers.keys().map(HeaderName::as_str).filter(|name| LENGTHS.unbounded_shr(name.len() as u32) & 1 == 1);
     names.find_map(|name| FORWARDING.into_iter().find(|forwarding| *forwarding == name))
 }
 

@@ -1,7 +1,6 @@
 //! `RateLimit-Policy` and `RateLimit` of draft-ietf-httpapi-ratelimit-headers-10.
 
 use std::borrow::Cow;
-use std::cell::Cell;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use sfv::{Integer, ItemSerializer, KeyRef, ListSerializer, StringRef, key_ref};
 use tidegate_core::{Outlook, ceil_seconds};
 
+use super::line::Line;
 use crate::enforce::{Ruling, Rulings};
 
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -29,8 +29,8 @@ struct Limit {
     policy: String,
     quantity: u64,
     window: Option<Duration>,
-    /// Its name as the field has it, quoted and escaped.
-    name: String,
+    /// What comes before how much remains: its name, quoted and escaped, and the key.
+    remaining: String,
 }
 
 impl Fields {
@@ -63,34 +63,23 @@ impl Fields {
         headers.append(LIMIT, self.limit(rulings));
     }
 
-    /// The value of `RateLimit`. Its parameters are numbers, which need no more than to be written; and the text is put
-    /// together in the same place every time, because a request waits for this.
+    /// The value of `RateLimit`. Its parameters are numbers, which need no more than to be written.
     fn limit(&self, rulings: &Rulings) -> HeaderValue {
-        thread_local! {
-            static TEXT: Cell<String> = const { Cell::new(String::new()) };
-        }
-        let mut text = TEXT.take();
-        text.clear();
-        for (limit, ruling) in self.limits.iter().zip(rulings.iter()) {
-            if !text.is_empty() {
-                text.push_str(", ");
+        let mut line = Line::new();
+        for (index, (limit, ruling)) in self.limits.iter().zip(rulings.iter()).enumerate() {
+            if index > 0 {
+                line.push(", ");
             }
-            text.push_str(&limit.name);
+            line.push(&limit.remaining);
             let Outlook { remaining, next_after, .. } = ruling.decision().outlook();
-            push(&mut text, ";r=", remaining);
+            line.push(itoa::Buffer::new().format(remaining));
             if let Some(next) = next_after {
-                push(&mut text, ";t=", ceil_seconds(next));
+                line.push(";t=");
+                line.push(itoa::Buffer::new().format(ceil_seconds(next)));
             }
         }
-        let value = HeaderValue::from_str(&text).expect("a structured field is printable");
-        TEXT.set(text);
-        value
+        HeaderValue::from_bytes(line.as_bytes()).expect("a structured field is printable")
     }
-}
-
-fn push(text: &mut String, key: &str, value: u64) {
-    text.push_str(key);
-    text.push_str(itoa::Buffer::new().format(value));
 }
 
 impl Limit {
@@ -98,7 +87,7 @@ impl Limit {
         let name = printable(ruling.policy());
         let name = ItemSerializer::new().bare_item(StringRef::from_str(&name).expect("printable")).finish();
         let (policy, quantity) = (ruling.policy().to_owned(), ruling.decision().limit());
-        Limit { policy, quantity, window: ruling.window(), name }
+        Limit { policy, quantity, window: ruling.window(), remaining: name + ";r=" }
     }
 
     fn is(&self, ruling: &Ruling) -> bool {

@@ -1,15 +1,17 @@
 //! What clients are told about their limits.
 
 mod ietf;
+mod line;
 mod number;
 #[cfg(feature = "config")]
 mod settings;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use http::header::{HeaderMap, HeaderName, RETRY_AFTER};
-use tidegate_core::ceil_seconds;
+use tidegate_core::{Outlook, ceil_seconds};
 
 use crate::clock::{Clock, SystemClock};
 use crate::enforce::{Outcome, Ruling, Rulings};
@@ -82,20 +84,16 @@ impl LimitHeaders {
     /// Writes what is to be said of an outcome. What a layer further in has said stays: it is listed as well where headers
     /// are lists, and counts where they are not unless there is less left here.
     pub fn write(&self, outcome: &Outcome, headers: &mut HeaderMap) {
-        let (Outcome::Allowed(rulings) | Outcome::Limited(rulings) | Outcome::Denied(rulings)) = outcome else {
-            return;
-        };
         // Who is on a deny list has no quota to be told of, and for a store that is broken nobody knows one.
-        if let Some(binding) = rulings.binding()
-            && !matches!(outcome, Outcome::Denied(_))
+        if let Outcome::Allowed(rulings) | Outcome::Limited(rulings) = outcome
             && !outcome.is_without_store()
         {
-            self.styles.iter().for_each(|style| self.write_style(*style, rulings, binding, headers));
+            self.styles.iter().for_each(|style| self.write_style(*style, rulings, headers));
         }
     }
 
-    fn write_style(&self, style: HeaderStyle, rulings: &Rulings, binding: &Ruling, headers: &mut HeaderMap) {
-        let reset = |ruling: &Ruling| ceil_seconds(ruling.decision().reset_after());
+    fn write_style(&self, style: HeaderStyle, rulings: &Rulings, headers: &mut HeaderMap) {
+        let Some(binding) = rulings.binding() else { return };
         match style {
             HeaderStyle::Ietf => {
                 let mut kept = self.fields.iter().map(|fields| fields.get_or_init(|| Fields::of(rulings)));
@@ -104,13 +102,12 @@ impl LimitHeaders {
                     None => Fields::of(rulings).write(rulings, headers),
                 }
             }
-            HeaderStyle::Draft03 => write_three(DRAFT03, binding, reset, headers),
-            HeaderStyle::Legacy => write_three(LEGACY, binding, |ruling| self.legacy_reset_of(ruling), headers),
+            HeaderStyle::Draft03 => write_three(DRAFT03, binding, ceil_seconds, headers),
+            HeaderStyle::Legacy => write_three(LEGACY, binding, |reset| self.legacy_reset_of(reset), headers),
         }
     }
 
-    fn legacy_reset_of(&self, ruling: &Ruling) -> u64 {
-        let reset_after = ruling.decision().reset_after();
+    fn legacy_reset_of(&self, reset_after: Duration) -> u64 {
         match self.legacy_reset {
             LegacyReset::Delta => ceil_seconds(reset_after),
             LegacyReset::Epoch => {
@@ -129,13 +126,13 @@ pub(super) fn write_retry_after(outcome: &Outcome, headers: &mut HeaderMap) {
     }
 }
 
-fn write_three(names: [HeaderName; 3], ruling: &Ruling, reset: impl Fn(&Ruling) -> u64, headers: &mut HeaderMap) {
-    let decision = ruling.decision();
+fn write_three(names: [HeaderName; 3], ruling: &Ruling, reset: impl Fn(Duration) -> u64, headers: &mut HeaderMap) {
+    let Outlook { remaining, reset_after, .. } = ruling.decision().outlook();
     let said = headers.get(&names[1]).and_then(|remaining| remaining.to_str().ok()?.parse().ok());
-    if said.is_some_and(|remaining: u64| remaining <= decision.remaining()) {
+    if said.is_some_and(|said: u64| said <= remaining) {
         return;
     }
-    for (name, value) in names.into_iter().zip([decision.limit(), decision.remaining(), reset(ruling)]) {
+    for (name, value) in names.into_iter().zip([ruling.decision().limit(), remaining, reset(reset_after)]) {
         headers.insert(name, number(value));
     }
 }

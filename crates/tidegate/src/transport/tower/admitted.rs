@@ -16,6 +16,7 @@ use super::Protocol;
 #[cfg(feature = "macros")]
 use super::scope::{self, Layer};
 use crate::enforce::Outcome;
+use crate::http::demand::Demand;
 use crate::http::{Asking, Incoming, RateLimit};
 
 /// A request that has been decided about.
@@ -31,6 +32,8 @@ pub(super) enum Admitted {
     /// It was left alone by a layer whose settings are still good for a handler's attribute.
     #[cfg(feature = "macros")]
     Skipped(RateLimit, Option<IpAddr>),
+    /// The layer's limits have admitted it, and nothing is left but to say so.
+    ToBeTold(RateLimit, Outcome),
     /// The layer's limits have admitted it.
     ByLayer(Asking, Outcome),
     /// The handler's attribute decides in place of the layer, and writes down what.
@@ -40,10 +43,13 @@ pub(super) enum Admitted {
 
 impl Admitted {
     /// A request that the layer's limits have admitted.
-    pub(super) fn by_layer(asking: Asking, outcome: Outcome) -> Self {
-        // An attribute may want to give back what was taken. Otherwise it is carried along only if there is something to say.
-        if cfg!(feature = "macros") || asking.rate_limit().has_last_word() {
-            Admitted::ByLayer(asking, outcome)
+    #[inline]
+    pub(super) fn by_layer(rate_limit: &RateLimit, demand: Demand, outcome: Outcome) -> Self {
+        // An attribute may want to give back what was taken. Otherwise no more is carried along than there is to say.
+        if cfg!(feature = "macros") || rate_limit.charges_later() {
+            Admitted::ByLayer(Asking { rate_limit: rate_limit.clone(), demand }, outcome)
+        } else if rate_limit.has_last_word() {
+            Admitted::ToBeTold(rate_limit.clone(), outcome)
         } else {
             Admitted::Unasked
         }
@@ -71,6 +77,7 @@ impl Admitted {
     pub(super) fn conclude<B>(&mut self, protocol: &impl Protocol<B>, response: &mut Response<B>) -> bool {
         match self {
             Admitted::Unasked => {}
+            Admitted::ToBeTold(rate_limit, outcome) => tell(protocol, rate_limit, outcome, response),
             Admitted::ByLayer(asking, outcome) => {
                 if asking.is_charged(response.status(), response.headers()) {
                     match asking.charge_now() {

@@ -79,7 +79,7 @@ where
                         asking.tell_handler(&outcome, request.extensions_mut());
                         State::Serving {
                             response: service.call(request),
-                            admitted: Admitted::by_layer(asking, outcome),
+                            admitted: Admitted::by_layer(&asking.rate_limit, asking.demand, outcome),
                         }
                     } else {
                         State::TurnedAway { response: Some(protocol.answer(asking.rate_limit(), &outcome)) }

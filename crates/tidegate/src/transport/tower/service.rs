@@ -8,6 +8,7 @@ use tower_service::Service;
 
 use super::admitted::Admitted;
 use super::{Protocol, ResponseFuture};
+use crate::http::demand::Demand;
 use crate::http::{Asking, Incoming, RateLimit};
 
 /// A service with limits in front of it, from a [`RateLimitLayer`](super::RateLimitLayer). Clones share their limits.
@@ -39,8 +40,8 @@ where
     }
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
-        match self.rate_limit.begin(&Incoming::of(&request)) {
-            Some(asking) => self.call_asking(asking, request),
+        match self.rate_limit.demand(&Incoming::of(&request)) {
+            Some(demand) => self.call_demanding(demand, request),
             None => {
                 let admitted = Admitted::skipped(&self.rate_limit, &Incoming::of(&request));
                 ResponseFuture::serving(self.service.call(request), admitted, self.protocol.clone())
@@ -51,24 +52,26 @@ where
 
 impl<S, P> RateLimited<S, P> {
     /// Goes on with a request that was begun with.
-    pub(super) fn call_asking<ReqBody, ResBody>(
+    #[inline]
+    pub(super) fn call_demanding<ReqBody, ResBody>(
         &mut self,
-        asking: Asking,
+        demand: Demand,
         mut request: Request<ReqBody>,
     ) -> ResponseFuture<S, P, ReqBody, ResBody>
     where
         S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
         P: Protocol<ResBody>,
     {
-        let protocol = self.protocol.clone();
-        match asking.decide_now() {
+        let (rate_limit, protocol) = (&self.rate_limit, self.protocol.clone());
+        match demand.decide_now(rate_limit) {
             Some(outcome) if outcome.is_allowed() => {
-                asking.tell_handler(&outcome, request.extensions_mut());
-                let admitted = Admitted::by_layer(asking, outcome);
+                rate_limit.tell_handler(&outcome, request.extensions_mut());
+                let admitted = Admitted::by_layer(rate_limit, demand, outcome);
                 ResponseFuture::serving(self.service.call(request), admitted, protocol)
             }
-            Some(outcome) => ResponseFuture::turned_away(protocol.answer(asking.rate_limit(), &outcome), protocol),
+            Some(outcome) => ResponseFuture::turned_away(protocol.answer(rate_limit, &outcome), protocol),
             None => {
+                let asking = Asking { rate_limit: rate_limit.clone(), demand };
                 // The one that is ready goes with the request; what stays has to become ready first.
                 let next = self.service.clone();
                 ResponseFuture::waiting(asking, mem::replace(&mut self.service, next), request, protocol)

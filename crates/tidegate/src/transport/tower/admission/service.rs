@@ -53,14 +53,14 @@ where
         };
         if asking.is_denied() {
             // Whom no limit admits does not get as far as the guards.
-            let answer = self.service.call_asking(asking, request);
+            let answer = self.service.call_demanding(asking.demand, request);
             return ResponseFuture::serving(answer, None, self.protocol.clone());
         }
         let (priority, ends) = (self.gate.priority_of(&incoming), self.gate.ends_of(&incoming));
         match asking.enter_now(guards, priority) {
             Some(Ok(permits)) => {
                 let held = Held::new(permits, ends);
-                let answer = self.service.call_asking(asking, request);
+                let answer = self.service.call_demanding(asking.demand, request);
                 ResponseFuture::serving(answer, Some(held), self.protocol.clone())
             }
             Some(Err(outcome)) => {
