@@ -2,10 +2,13 @@
 
 mod answer;
 mod auth;
+mod connection;
 pub(crate) mod envoy;
 pub(crate) mod gate;
 mod grpc;
+mod heads;
 mod http;
+mod in_place;
 mod listen;
 mod log;
 #[cfg(feature = "otlp")]

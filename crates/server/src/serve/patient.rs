@@ -1,13 +1,23 @@
 //! A connection on which nobody is waited for too long.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Sleep, sleep};
+use tokio::time::error::Elapsed;
+use tokio::time::{Sleep, sleep, timeout};
+
+/// The same, within this time. What is ready at once, as nearly everything is, costs no look at the clock.
+pub(crate) async fn within<F: Future>(time: Duration, future: F) -> Result<F::Output, Elapsed> {
+    let mut future = pin!(future);
+    match poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await {
+        Poll::Ready(output) => Ok(output),
+        Poll::Pending => timeout(time, future).await,
+    }
+}
 
 /// A connection whose first bytes have to come in time, and whose answers have to be read in time. What is between is the
 /// protocol's to watch.
@@ -100,6 +110,13 @@ mod tests {
     use super::*;
 
     const PATIENCE: Duration = Duration::from_secs(30);
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_waited_for_has_its_time_and_no_more() {
+        assert_eq!(within(PATIENCE, async { 1 }).await, Ok(1));
+        assert_eq!(within(PATIENCE, sleep(PATIENCE * 9 / 10)).await, Ok(()));
+        within(PATIENCE, sleep(PATIENCE * 11 / 10)).await.expect_err("too long");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn who_says_too_little_is_left() {

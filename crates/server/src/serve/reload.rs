@@ -38,27 +38,52 @@ pub(super) async fn until_told_to_end(mut signals: Signals, config: Option<&Path
     let mut looks = interval(LOOK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // Of what was read, and not of what is there by now: a change in between is a change.
-    let mut known = gate.served.load().seen.clone();
+    let mut noticed = Noticed::new(gate.served.load().seen.clone());
     loop {
         tokio::select! {
             _ = signals.terminate.recv() => return,
             _ = signals.interrupt.recv() => return,
             _ = signals.hang_up.recv() => {
                 info!("SIGHUP: the config is read again");
-                known = reload(config, gate).await;
+                noticed = Noticed::new(reload(config, gate).await);
             }
             _ = looks.tick(), if config.is_some() => {
-                if fingerprint(config, gate).await != known {
+                if noticed.is_new(fingerprint(config, gate).await) {
                     info!("the config has changed: it is read again");
-                    known = reload(config, gate).await;
+                    noticed = Noticed::new(reload(config, gate).await);
                 }
             }
         }
     }
 }
 
+/// What the files of a config say, each with nothing if it cannot be read.
+type Said = Vec<Option<Vec<u8>>>;
+
+/// A change that is waited for until it is whole. Most programs empty a file before they write it, and what is there in between
+/// can look like a config with fewer limits, or none.
+struct Noticed {
+    known: Said,
+    /// What was there at the last look, if it was something else.
+    changing: Option<Said>,
+}
+
+impl Noticed {
+    fn new(known: Said) -> Self {
+        Noticed { known, changing: None }
+    }
+
+    /// Whether this is not what is known, and was there at the look before, too.
+    fn is_new(&mut self, now: Said) -> bool {
+        let changing = (now != self.known).then_some(now);
+        let is_whole = changing.is_some() && changing == self.changing;
+        self.changing = changing;
+        is_whole
+    }
+}
+
 /// What the files of the config say, to tell whether that has changed.
-async fn fingerprint(config: Option<&Path>, gate: &Gate) -> Vec<Option<Vec<u8>>> {
+async fn fingerprint(config: Option<&Path>, gate: &Gate) -> Said {
     let Some(config) = config else { return Vec::new() };
     let (config, served) = (config.to_owned(), gate.served.load_full());
     let read = move || {
@@ -76,7 +101,7 @@ async fn fingerprint(config: Option<&Path>, gate: &Gate) -> Vec<Option<Vec<u8>>>
 
 /// Puts the config as it is now in the place of the one that is served; or says what is wrong with it and changes nothing.
 /// Returns what the files said.
-async fn reload(config: Option<&Path>, gate: &Gate) -> Vec<Option<Vec<u8>>> {
+async fn reload(config: Option<&Path>, gate: &Gate) -> Said {
     let Some(config) = config else {
         warn!("there is no config to read: it is the built-in one");
         return Vec::new();
@@ -106,4 +131,26 @@ async fn reload(config: Option<&Path>, gate: &Gate) -> Vec<Option<Vec<u8>>> {
 fn refuse(gate: &Gate, errors: &str) {
     gate.watch.reload_failed(errors);
     error!("the new config is wrong, and the old one stays:\n{errors}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_being_written_is_not_read() {
+        let said = |text: &str| vec![Some(text.as_bytes().to_vec())];
+        let mut noticed = Noticed::new(said("old"));
+        assert!(!noticed.is_new(said("old")));
+        assert!(!noticed.is_new(said("")), "it was emptied");
+        assert!(!noticed.is_new(said("n")), "it is being written");
+        assert!(!noticed.is_new(said("new")));
+        assert!(noticed.is_new(said("new")));
+
+        let mut noticed = Noticed::new(said("old"));
+        assert!(!noticed.is_new(vec![None]));
+        assert!(!noticed.is_new(said("old")), "it is back");
+        assert!(!noticed.is_new(vec![None]), "and away once more");
+        assert!(noticed.is_new(vec![None]), "for good");
+    }
 }

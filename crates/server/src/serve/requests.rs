@@ -4,7 +4,6 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -12,27 +11,14 @@ use axum::extract::ConnectInfo;
 use http::header::{CONNECTION, HeaderValue};
 use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
 use tower::ServiceExt;
 use tracing::debug;
 
 use super::answer::Answer;
+use super::connection;
 use super::gate::Gate;
-use super::patient::Patient;
 use super::port::Port;
 use super::shutdown::Shutdown;
-
-/// How long a client may take to send the head of a request, or to read what it is sent, and how long a connection may
-/// lie idle.
-const HEAD: Duration = Duration::from_secs(30);
-/// How much of a head is read.
-const HEAD_BYTES: usize = 64 << 10;
-/// How many requests of one connection are under way at once.
-const STREAMS: u32 = 200;
-/// How much of a request, and of all requests of a connection, may be on its way here.
-const STREAM_WINDOW: u32 = 64 << 10;
-const CONNECTION_WINDOW: u32 = 1 << 20;
 
 /// What answers the requests that come so often that the way through a router would be felt.
 pub(crate) trait AtOnce: Clone + Send + Sync + 'static {
@@ -60,10 +46,9 @@ pub(crate) async fn serve(
     gate: Arc<Gate>,
     shutdown: Shutdown,
 ) {
-    let builder = builder();
     let name = port.name;
     port.run(shutdown.clone(), move |stream, peer: SocketAddr| {
-        let (at_once, router, builder, gate) = (at_once.clone(), router.clone(), builder.clone(), Arc::clone(&gate));
+        let (at_once, router, gate) = (at_once.clone(), router.clone(), Arc::clone(&gate));
         let mut shutdown = shutdown.clone();
         async move {
             let service = hyper::service::service_fn(move |request: Request<Incoming>| {
@@ -80,10 +65,11 @@ pub(crate) async fn serve(
                         Asked::Router(Box::pin(router.clone().oneshot(request)))
                     }
                 };
-                async move {
+                // On the heap, where it stays while it is handed around.
+                Box::pin(async move {
                     let mut answer = match asked {
                         Asked::AtOnce(at_once, known, body, headers) => at_once.answer(known, body, headers).await,
-                        // On the heap, so that the others are quicker to move.
+                        // Apart, so that the others take less room.
                         Asked::Router(answer) => answer.await?.map(Answer::Routed),
                     };
                     // So that a client in the middle of its requests does not send one into a connection that closes.
@@ -91,17 +77,9 @@ pub(crate) async fn serve(
                         answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                     }
                     Ok::<_, Infallible>(answer)
-                }
+                })
             });
-            let connection = builder.serve_connection(TokioIo::new(Patient::new(stream, HEAD)), service);
-            let mut connection = std::pin::pin!(connection);
-            let ended = tokio::select! {
-                ended = connection.as_mut() => ended,
-                () = shutdown.begun() => {
-                    connection.as_mut().graceful_shutdown();
-                    connection.await
-                }
-            };
+            let ended = connection::serve(stream, service, &mut shutdown).await;
             if let Err(error) = ended {
                 debug!(port = name, %peer, %error, "a connection ended early");
             }
@@ -114,14 +92,4 @@ pub(crate) async fn serve(
 enum Asked<A: AtOnce, F> {
     AtOnce(A, A::Known, Incoming, HeaderMap),
     Router(Pin<Box<F>>),
-}
-
-fn builder() -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES);
-    let mut http2 = builder.http2();
-    http2.timer(TokioTimer::new()).keep_alive_interval(HEAD).max_concurrent_streams(STREAMS);
-    http2.max_header_list_size(HEAD_BYTES as u32).max_send_buf_size(STREAM_WINDOW as usize);
-    http2.initial_stream_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW);
-    builder
 }

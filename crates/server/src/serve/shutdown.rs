@@ -1,5 +1,9 @@
 //! When it ends.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::{Poll, Waker};
+
 use tokio::sync::watch;
 
 /// Tells everybody that it ends.
@@ -23,7 +27,72 @@ impl Ending {
 impl Shutdown {
     /// Waits until it ends.
     pub(crate) async fn begun(&mut self) {
-        // Whoever tells is gone: that is an end, too.
-        let _ = self.0.wait_for(|begun| *begun).await;
+        let news = self.0.clone();
+        let mut begun = pin!(self.0.wait_for(|begun| *begun));
+        let mut told: Option<Waker> = None;
+        poll_fn(|context| {
+            // Connections ask with every request. Who is going to be woken already need not stand in line again for that.
+            let is_told = told.as_ref().is_some_and(|waker| waker.will_wake(context.waker()));
+            if is_told && news.has_changed().is_ok_and(|changed| !changed) {
+                return Poll::Pending;
+            }
+            told = Some(context.waker().clone());
+            // Whoever tells is gone: that is an end, too.
+            begun.as_mut().poll(context).map(drop)
+        })
+        .await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::task::yield_now;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_has_asked_before_is_woken() {
+        let (ending, mut shutdown) = Ending::new();
+        let waiting = tokio::spawn(async move {
+            let mut begun = pin!(shutdown.begun());
+            let mut asked = 0;
+            poll_fn(|context| {
+                asked += 1;
+                let begun = begun.as_mut().poll(context);
+                if begun.is_pending() && asked < 3 {
+                    context.waker().wake_by_ref();
+                }
+                begun
+            })
+            .await;
+            asked
+        });
+        for _ in 0..10 {
+            yield_now().await;
+        }
+        ending.begin();
+        assert_eq!(waiting.await.expect("it ends"), 4);
+    }
+
+    #[tokio::test]
+    async fn somebody_else_is_woken_who_asks_later() {
+        let (ending, mut shutdown) = Ending::new();
+        let mut begun = Box::pin(async move { shutdown.begun().await });
+        let first = poll_fn(|context| Poll::Ready(begun.as_mut().poll(context))).await;
+        assert!(first.is_pending());
+        let waiting = tokio::spawn(begun);
+        yield_now().await;
+        ending.begin();
+        waiting.await.expect("it ends");
+    }
+
+    #[tokio::test]
+    async fn it_ends_when_it_has_begun_before_and_when_nobody_can_tell() {
+        let (ending, mut shutdown) = Ending::new();
+        ending.begin();
+        shutdown.begun().await;
+        let (ending, mut shutdown) = Ending::new();
+        drop(ending);
+        shutdown.begun().await;
     }
 }

@@ -11,9 +11,9 @@ use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::Serialize;
-use tokio::time::timeout;
 
 use crate::json::{Problem, same_site};
+use crate::serve::patient::within;
 
 /// How long a client may take to send it.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -49,7 +49,7 @@ pub(crate) async fn in_time<B>(body: B, most: usize) -> Result<Bytes, Broken>
 where
     B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
 {
-    match timeout(PATIENCE, whole(body, most)).await {
+    match within(PATIENCE, whole(body, most)).await {
         Ok(Ok(body)) => Ok(body),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Broken::TooLarge),
         Ok(Err(error)) => Err(Broken::Cut(error)),

@@ -17,6 +17,7 @@ use super::parse::{Arguments, MAX_COMMAND, parse};
 use super::question::Question;
 use super::reply::Replies;
 use super::session::Session;
+use crate::serve::patient::within;
 use crate::serve::shutdown::Shutdown;
 
 /// How much is read at first; a client that sends more at once gets more room.
@@ -279,7 +280,7 @@ async fn send<S: AsyncWrite + Unpin>(stream: &mut S, replies: &mut Replies) -> i
         stream.write_all(replies.as_bytes()).await?;
         stream.flush().await
     };
-    timeout(UNREAD, sent).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+    within(UNREAD, sent).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
     replies.clear(GATHER * 2);
     Ok(())
 }
