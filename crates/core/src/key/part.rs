@@ -29,17 +29,37 @@ impl Part for String {
     }
 }
 
-/// A number's decimal digits in place, without the formatting machinery, which would cost more than the decision.
+/// A number's decimal digits in place, without the formatting machinery, which would cost more than the decision. They are
+/// put together in a register, because bytes that were written one by one cannot be read at once for a while.
 #[inline]
-pub(super) fn digits(mut number: u64, negative: bool) -> (u8, [u8; INLINE]) {
-    let mut bytes = [0; INLINE];
-    let len = usize::from(negative) + number.checked_ilog10().unwrap_or(0) as usize + 1;
-    for byte in bytes[..len].iter_mut().rev() {
-        *byte = b'0' + (number % 10) as u8;
-        number /= 10;
+pub(super) fn digits(number: u64, negative: bool) -> (u8, [u8; INLINE]) {
+    /// What has at most 15 digits, and a sign before them, fits in the first 16 bytes. Of more, the last eight come after.
+    const SHORT: u64 = 10_u64.pow(15);
+    const EIGHT: u64 = 10_u64.pow(8);
+    let (mut head, tail) = if number < SHORT { (number, None) } else { (number / EIGHT, Some(number % EIGHT)) };
+    let (mut text, mut len) = (0_u128, 0);
+    let mut put_first = |byte: u8| {
+        text = text << 8 | u128::from(byte);
+        len += 1;
+    };
+    loop {
+        put_first(b'0' + (head % 10) as u8);
+        head /= 10;
+        if head == 0 {
+            break;
+        }
     }
     if negative {
-        bytes[0] = b'-';
+        put_first(b'-');
+    }
+    let mut bytes = [0; INLINE];
+    bytes[..16].copy_from_slice(&text.to_le_bytes());
+    if let Some(mut tail) = tail {
+        for byte in bytes[len..len + 8].iter_mut().rev() {
+            *byte = b'0' + (tail % 10) as u8;
+            tail /= 10;
+        }
+        len += 8;
     }
     (len as u8, bytes)
 }
@@ -172,9 +192,12 @@ mod tests {
 
     #[test]
     fn numbers_and_addresses_are_their_text() {
-        for number in [0, 7, i64::MIN, i64::MAX, -1] {
+        let powers = (0..19).map(|power| 10_i64.pow(power)).flat_map(|power| [power - 1, power, power + 1]);
+        for number in powers.chain([7, i64::MAX]).flat_map(|number| [number, -number]).chain([i64::MIN]) {
             assert_eq!(Key::from(number).to_text(), number.to_string());
         }
+        // Zeros in the middle are digits, too.
+        assert_eq!(Key::from(10_u64.pow(19) + 7).to_text(), (10_u64.pow(19) + 7).to_string());
         assert_eq!(Key::from(u64::MAX).to_text(), u64::MAX.to_string());
         assert_eq!(Key::from(IpAddr::from([127, 0, 0, 1])), Key::from("127.0.0.1"));
         assert_eq!(Key::from(IpAddr::from(Ipv6Addr::LOCALHOST)), Key::from("::1"));
