@@ -107,8 +107,8 @@ impl RateLimit {
         RateLimit { inner: Arc::new(inner) }
     }
 
-    /// Whom a request is counted under: [`keys`] has functions for it. The client's address unless said otherwise, and
-    /// wherever there is no key.
+    /// Whom a request is counted under: [`keys`](super::keys) has functions for it. The client's address unless said
+    /// otherwise, and wherever there is no key.
     #[must_use]
     pub fn key(self, key: impl Fn(&Incoming<'_>) -> Option<Key<'static>> + Send + Sync + 'static) -> Self {
         self.with(|inner| inner.keys = Keys::Same(Arc::new(key)))
