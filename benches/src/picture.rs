@@ -29,7 +29,7 @@ text{font:13px system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;fill:#1f2328
 pub(crate) fn bars<'a>(name: &str, title: &str, peers: &[&str], groups: impl Iterator<Item = &'a Bars>) {
     let groups: Vec<_> = groups.collect();
     let most = groups.iter().flat_map(|group| &group.values).copied().fold(1.0, f64::max);
-    let (left, top, bar) = (250.0, 90.0, 14.0);
+    let (left, top, bar) = (280.0, 90.0, 14.0);
     let tall = peers.len() as f64 * bar + 16.0;
     let mut svg = begin(title, top + tall * groups.len() as f64 + 10.0);
     legend(&mut svg, peers);
