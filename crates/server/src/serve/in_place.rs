@@ -24,7 +24,7 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for InPlace {
 impl InPlace {
     /// Makes the answers to what was asked since the last time. Says whether there were any, which are to be sent then.
     ///
-    /// Not while the connection reads: whoever has sent several requests at once gets their answers at once, in one write.
+    /// Not while the connection reads: whoever has sent several requests at once gets their answers together, and they can share a write.
     pub(crate) fn answer(&self, context: &mut Context<'_>) -> bool {
         let asked = mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         let any = !asked.is_empty();

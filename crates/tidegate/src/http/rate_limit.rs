@@ -61,7 +61,7 @@ enum Which {
 /// Whom the limits know a request by.
 #[derive(Clone)]
 enum Keys {
-    /// By its address, as [`keys::client`] has it.
+    /// By its address, as [`keys::client`](super::keys::client) has it.
     Client,
     Same(Of<Option<Key<'static>>>),
     Each(Of<Option<Vec<Key<'static>>>>),
