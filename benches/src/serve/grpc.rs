@@ -1,8 +1,8 @@
-//! gRPC, asked by one client of tonic's: Envoy's rate limit service beside throttlecrab's own.
+//! gRPC, asked with prepared frames: Envoy's rate limit service beside throttlecrab's own.
 
+use std::fmt::Debug;
 use std::time::Instant;
 
-use axum::http::uri::PathAndQuery;
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
@@ -10,12 +10,11 @@ use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimit
 use prost::Message;
 use tidegate_servers::Program;
 use tokio::runtime::{Builder, Runtime};
-use tonic::client::Grpc;
-use tonic::transport::{Channel, Endpoint};
-use tonic_prost::ProstCodec;
+use tokio::task::JoinSet;
 
 use super::contest::{Asked, Contestant, compare};
-use super::{KEYS, PLENTY, throttlecrab, tidegate};
+use super::frames::Connection;
+use super::{KEYS, PLENTY, throttlecrabs, tidegate};
 use crate::workload::Random;
 
 const CONNECTIONS: u64 = 8;
@@ -28,21 +27,23 @@ pub(super) fn run() {
         "domain: bench\ndescriptors:\n- key: user\n  rate_limit:\n    unit: minute\n    requests_per_unit: {PLENTY}\n"
     );
     let config = "[envoy]\nconfigs = [\"ratelimit.yaml\"]\n";
-    let (ours, crab) = (tidegate("grpc", &[("limits.toml", config), ("ratelimit.yaml", &rules)]), throttlecrab("grpc"));
-    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let ours = tidegate("grpc", &[("limits.toml", config), ("ratelimit.yaml", &rules)]);
+    let [crab, single] = throttlecrabs("grpc");
+    let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     println!(
         "\ngRPC, {CONNECTIONS} connections with {STREAMS} calls each under way; expected of throttlecrab's: more than 1x"
     );
     compare(&[
         contestant::<RateLimitRequest>("tidegate, Envoy's ShouldRateLimit", &ours, &runtime),
         contestant::<ThrottleRequest>("throttlecrab, its own Throttle", &crab, &runtime),
+        contestant::<ThrottleRequest>("the same with one thread", &single, &runtime),
     ]);
 }
 
 /// A question about a key.
 trait Question: Message + 'static {
     const PATH: &'static str;
-    type Answer: Message + Default + 'static;
+    type Answer: Message + Default + Debug;
 
     fn about(key: String) -> Self;
     fn is_allowed(answer: &Self::Answer) -> bool;
@@ -109,40 +110,27 @@ impl Question for ThrottleRequest {
 }
 
 fn contestant<'a, Q: Question>(name: &'a str, server: &'a Program, runtime: &'a Runtime) -> Contestant<'a> {
-    let connect = async || {
-        let endpoint = Endpoint::from_shared(format!("http://127.0.0.1:{}", server.port())).expect("an address");
-        endpoint.connect().await.expect("the server listens")
-    };
-    let channels: Vec<Channel> = runtime.block_on(async {
-        let mut channels = Vec::new();
-        for _ in 0..CONNECTIONS {
-            channels.push(connect().await);
-        }
-        channels
-    });
-    Contestant { name, server, ask: Box::new(move || runtime.block_on(ask::<Q>(&channels))) }
+    Contestant { name, server, ask: Box::new(move || runtime.block_on(ask::<Q>(server.port()))) }
 }
 
-async fn ask<Q: Question>(channels: &[Channel]) -> Asked {
-    let began = Instant::now();
-    let each = CALLS / (CONNECTIONS * STREAMS);
-    let mut tasks = Vec::new();
-    for (number, channel) in channels.iter().flat_map(|channel| vec![channel; STREAMS as usize]).enumerate() {
-        let mut client = Grpc::new(channel.clone());
-        tasks.push(tokio::spawn(async move {
-            let mut random = Random(number as u64);
-            for _ in 0..each {
-                let question = tonic::Request::new(Q::about(format!("{:06}", random.next() % KEYS)));
-                client.ready().await.expect("the server is there");
-                let codec = ProstCodec::<Q, Q::Answer>::default();
-                let answer = client.unary(question, PathAndQuery::from_static(Q::PATH), codec).await;
-                assert!(Q::is_allowed(answer.expect("an answer").get_ref()), "not allowed, or not counted");
-            }
-        }));
+async fn ask<Q: Question>(port: u16) -> Asked {
+    let mut connections = Vec::new();
+    for _ in 0..CONNECTIONS {
+        connections.push(Connection::open(port, Q::PATH).await);
     }
-    let requests = (each * tasks.len() as u64) as f64;
-    for task in tasks {
-        task.await.expect("no panics here");
+    let (began, mut tasks) = (Instant::now(), JoinSet::new());
+    for (number, connection) in (0..).zip(connections) {
+        tasks.spawn(async move {
+            let mut random = Random(number);
+            let next = move || Q::about(format!("{:06}", random.next() % KEYS));
+            connection
+                .ask(STREAMS, CALLS / CONNECTIONS, next, |answer| {
+                    let answer = Q::Answer::decode(answer).expect("an answer");
+                    assert!(Q::is_allowed(&answer), "not allowed, or not counted: {answer:?}");
+                })
+                .await;
+        });
     }
-    Asked { requests, per_second: requests / began.elapsed().as_secs_f64() }
+    tasks.join_all().await;
+    Asked { requests: CALLS as f64, per_second: CALLS as f64 / began.elapsed().as_secs_f64() }
 }

@@ -8,16 +8,16 @@ use std::process::Command;
 use tidegate_servers::Program;
 
 use super::contest::{Asked, Contestant, compare};
-use super::{PLENTY, throttlecrab, tidegate};
+use super::{ONE_THREAD, PLENTY, throttlecrabs, tidegate};
 use crate::servers::variable;
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/serve/post.lua");
 const CONNECTIONS: u32 = 50;
-const SECONDS: u32 = 3;
+const SECONDS: u32 = 1;
 
 pub(super) fn run() {
     let config = format!("[limits.api]\nalgorithm = \"token_bucket\"\nrate = {PLENTY}\nperiod = \"1m\"\n");
-    let (ours, crab, bare) = (tidegate("http", &[("limits.toml", &config)]), throttlecrab("http"), bare());
+    let (ours, [crab, single], bare) = (tidegate("http", &[("limits.toml", &config)]), throttlecrabs("http"), bare());
     let ask = Post { path: "/v1/limit", before: r#"{"limit":"api","key":""#.to_owned(), after: r#""}"#.to_owned() };
     let numbers = format!(r#"","max_burst":{PLENTY},"count_per_period":{PLENTY},"period":60}}"#);
     let throttle = Post { path: "/throttle", before: r#"{"key":""#.to_owned(), after: numbers };
@@ -25,7 +25,8 @@ pub(super) fn run() {
     compare(&[
         ask.to("tidegate, POST /v1/limit", &ours),
         throttle.to("throttlecrab, POST /throttle", &crab),
-        ask.to("bare axum, which reads and does nothing", &bare),
+        throttle.to("the same with one thread", &single),
+        ask.to("bare axum, one thread, does nothing", &bare),
     ]);
 }
 
@@ -80,7 +81,7 @@ impl Post {
 fn bare() -> Program {
     let command = |port: u16, _: &Path| {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
-        command.args(["serve", "bare", &port.to_string()]);
+        command.args(["serve", "bare", &port.to_string()]).envs(ONE_THREAD);
         command
     };
     Program::start("bare", command).expect("this program")

@@ -2,6 +2,7 @@
 
 mod bare;
 mod contest;
+mod frames;
 mod grpc;
 mod http;
 mod resp;
@@ -31,6 +32,9 @@ pub(crate) fn run(only: &str) {
         "\ntidegate serve and its peers in turn, over loopback, each on the two cores that its load tool runs on, too."
     );
     println!("{KEYS} keys, every request allowed, the state in memory. CPU is the server's own, user and system.");
+    println!(
+        "tidegate has one thread (--threads 1), because the load tool has one; throttlecrab has what it takes, or one."
+    );
     if "resp".starts_with(only) {
         resp::run();
     }
@@ -49,7 +53,7 @@ fn tidegate(protocol: &str, config: &[(&str, &str)]) -> Program {
     assert!(program.is_file(), "{} is missing: run `cargo xtask bench serve`", program.display());
     let command = |port: u16, folder: &Path| {
         let mut command = Command::new(&program);
-        command.arg("serve").args(["--max-keys", &(4 * KEYS).to_string()]);
+        command.args(["serve", "--threads", "1", "--max-keys", &(4 * KEYS).to_string()]);
         for other in ["http", "grpc", "resp"] {
             let address = if other == protocol { format!("127.0.0.1:{port}") } else { "off".to_owned() };
             command.arg(format!("--{other}")).arg(address);
@@ -65,11 +69,20 @@ fn tidegate(protocol: &str, config: &[(&str, &str)]) -> Program {
     Program::start("serve", command).expect("tidegate serve")
 }
 
-/// throttlecrab's server, listening for one protocol.
-fn throttlecrab(protocol: &str) -> Program {
+/// throttlecrab's server, listening for one protocol: with as many threads as it takes, which is one for each core, and with
+/// one.
+fn throttlecrabs(protocol: &str) -> [Program; 2] {
+    [throttlecrab(protocol, &[]), throttlecrab(protocol, &ONE_THREAD)]
+}
+
+/// What makes a server with tokio's own runtime have one thread.
+const ONE_THREAD: [(&str, &str); 1] = [("TOKIO_WORKER_THREADS", "1")];
+
+fn throttlecrab(protocol: &str, variables: &[(&str, &str)]) -> Program {
     let program = variable("TIDEGATE_THROTTLECRAB");
     let command = |port: u16, _: &Path| {
         let mut command = Command::new(&program);
+        command.envs(variables.iter().copied());
         command.args([format!("--{protocol}"), format!("--{protocol}-host"), "127.0.0.1".to_owned()]);
         command.args([format!("--{protocol}-port"), port.to_string()]);
         command.args(["--store-capacity", &(4 * KEYS).to_string()]);

@@ -7,7 +7,7 @@ use redis::Client;
 use tidegate_servers::Program;
 
 use super::contest::{Asked, Contestant, compare};
-use super::{KEYS, PLENTY, throttlecrab, tidegate};
+use super::{KEYS, PLENTY, throttlecrabs, tidegate};
 use crate::benchmark::{Load, rate};
 use crate::servers::variable;
 
@@ -16,7 +16,7 @@ const PIPELINED: Load = Load { keys: KEYS, connections: 50, pipelined: 16, reque
 
 pub(super) fn run() {
     let program = variable("TIDEGATE_REDIS_BENCHMARK");
-    let (ours, crab, redis) = (tidegate("resp", &[]), throttlecrab("redis"), redis());
+    let (ours, [crab, single], redis) = (tidegate("resp", &[]), throttlecrabs("redis"), redis());
     let [cl_throttle, throttle] = ["CL.THROTTLE", "THROTTLE"].map(throttling);
     let range: Vec<String> = ["LRANGE", "five", "0", "-1"].map(str::to_owned).into();
     // The first field means the opposite in the other program's command.
@@ -36,6 +36,7 @@ pub(super) fn run() {
     compare(&[
         contestant("tidegate, CL.THROTTLE", &ours, SINGLE, &cl_throttle),
         contestant("throttlecrab, THROTTLE", &crab, SINGLE, &throttle),
+        contestant("the same with one thread", &single, SINGLE, &throttle),
     ]);
     let Load { connections, pipelined, .. } = PIPELINED;
     println!(

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use super::{Capabilities, Request, Store, StoreError};
-use crate::{All, Decision};
+use crate::{All, Decision, Key, Scope};
 
 /// A future on the heap.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -13,6 +13,9 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub trait DynStore: Send + Sync {
     /// See [`Store::capabilities`].
     fn dyn_capabilities(&self) -> Capabilities;
+
+    /// See [`Store::prefetch`].
+    fn dyn_prefetch(&self, scope: &Scope, key: &Key<'_>);
 
     /// See [`Store::apply_now`].
     fn dyn_apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>>;
@@ -33,6 +36,10 @@ pub trait DynStore: Send + Sync {
 impl<S: Store> DynStore for S {
     fn dyn_capabilities(&self) -> Capabilities {
         self.capabilities()
+    }
+
+    fn dyn_prefetch(&self, scope: &Scope, key: &Key<'_>) {
+        self.prefetch(scope, key);
     }
 
     fn dyn_apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
@@ -59,6 +66,10 @@ impl<S: Store> DynStore for S {
 impl Store for dyn DynStore + '_ {
     fn capabilities(&self) -> Capabilities {
         self.dyn_capabilities()
+    }
+
+    fn prefetch(&self, scope: &Scope, key: &Key<'_>) {
+        self.dyn_prefetch(scope, key);
     }
 
     fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {

@@ -99,6 +99,11 @@ pub trait Store: Send + Sync {
     /// What this store can do beyond the contract's core.
     fn capabilities(&self) -> Capabilities;
 
+    /// Says that something is about to be asked about this key. A store in process fetches meanwhile what it will look at, so that
+    /// who has several requests at hand waits for memory once and not for each of them. Nothing is decided, and nothing has
+    /// to come of it: a store that does I/O has nothing to do.
+    fn prefetch(&self, _scope: &Scope, _key: &Key<'_>) {}
+
     /// Applies one request at once, without waiting; none when this store has to wait for an answer, and then
     /// nothing was done.
     fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>>;
@@ -120,6 +125,10 @@ pub trait Store: Send + Sync {
 impl<S: Store + ?Sized> Store for Arc<S> {
     fn capabilities(&self) -> Capabilities {
         S::capabilities(self)
+    }
+
+    fn prefetch(&self, scope: &Scope, key: &Key<'_>) {
+        S::prefetch(self, scope, key);
     }
 
     fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {

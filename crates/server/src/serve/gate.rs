@@ -107,6 +107,11 @@ impl Gate {
         self.brought.close().await;
     }
 
+    /// Says that this is about to be asked.
+    pub(crate) fn prefetch(&self, ask: &Ask<'_>) {
+        self.call(ask).prefetch();
+    }
+
     /// The answer without waiting; none when the store has to be waited for, and nothing was done then.
     #[inline]
     pub(crate) fn now(&self, ask: &Ask<'_>) -> Option<Result<Decision, Error>> {

@@ -29,7 +29,7 @@ mod watch;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::Runtime;
+use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use tracing::{info, warn};
@@ -53,7 +53,12 @@ const LINGER: Duration = Duration::from_millis(500);
 
 pub(crate) fn run(serve: &Serve) -> Result<(), Failure> {
     serve.check()?;
-    let runtime = Runtime::new().map_err(|error| Failure::Start(format!("no threads to run on: {error}")))?;
+    let mut runtime = Builder::new_multi_thread();
+    if let Some(threads) = serve.threads {
+        runtime.worker_threads(threads.into());
+    }
+    let runtime = runtime.enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::Start(format!("no threads to run on: {error}")))?;
     runtime.block_on(async {
         let telemetry = Telemetry::start(serve)?;
         log::start(serve.log, telemetry.layer());

@@ -1,5 +1,6 @@
 //! How it starts, and when it refuses to.
 
+use std::fs;
 use std::net::TcpStream;
 use std::process::Command;
 
@@ -43,6 +44,17 @@ fn a_token_or_insecure_opens_it() {
     assert!(program.stop().0.success());
     let program = Program::start(&["--http", "0.0.0.0:0", "--insecure"]);
     assert!(program.stop().0.success());
+}
+
+#[test]
+fn it_answers_on_as_many_threads_as_it_is_told() {
+    let program = Program::start(&["--threads", "3"]);
+    let tasks = fs::read_dir(format!("/proc/{}/task", program.id())).expect("a process that runs");
+    let names = tasks.map(|task| fs::read_to_string(task.expect("a thread").path().join("comm")).unwrap_or_default());
+    assert_eq!(names.filter(|name| name.starts_with("tokio-rt-worker")).count(), 3);
+    let (code, stderr) = refused(&["--threads", "0"], None);
+    assert_eq!(code, Some(2));
+    assert!(stderr.contains("--threads"), "{stderr}");
 }
 
 fn refused(arguments: &[&str], token: Option<&str>) -> (Option<i32>, String) {

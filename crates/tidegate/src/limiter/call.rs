@@ -75,6 +75,23 @@ impl<'a> Call<'a> {
         self
     }
 
+    /// Says that this is about to be asked, by [`now`](Self::now): the store in memory fetches meanwhile what it will look at.
+    /// Who has several calls at hand, and does this for all of them first, waits for memory once and not for each of them.
+    /// [`Limiter::each`](super::Limiter::each) does so by itself. Nothing is decided, and nothing has to come of it.
+    pub fn prefetch(&self) {
+        let prefetch = |limits: &Limits| {
+            if let Ok(named) = limits.get(self.name)
+                && named.is_plain()
+            {
+                self.inner.store.dyn_prefetch(&named.scope, &self.key);
+            }
+        };
+        match self.inner.limits.first() {
+            Some(limits) => prefetch(limits),
+            None => self.inner.limits.with(prefetch),
+        }
+    }
+
     /// The answer without waiting, for code that is not async. None when it has to be waited for: the store does I/O, or
     /// the call is an `acquire`, or anything but a `limit` on a spread limit. Nothing was done then.
     // Everything here is inlined into the caller, and the call itself is taken apart: what is known there, such as the

@@ -1,6 +1,6 @@
 //! Decisions by limit and outcome.
 
-use tidegate_core::{All, Capabilities, Decision, Op, Request, Store, StoreError};
+use tidegate_core::{All, Capabilities, Decision, Key, Op, Request, Scope, Store, StoreError};
 
 use super::observed::outcome;
 use super::telemetry;
@@ -59,6 +59,10 @@ fn counted_all(requests: &[Request<'_>], result: Result<All, StoreError>) -> Res
 impl<S: Store> Store for Counted<S> {
     fn capabilities(&self) -> Capabilities {
         self.store.capabilities()
+    }
+
+    fn prefetch(&self, scope: &Scope, key: &Key<'_>) {
+        self.store.prefetch(scope, key);
     }
 
     fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {

@@ -5,8 +5,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use tidegate_core::{
-    All, Capabilities, Decision, OnStoreError, Op, Reason, Request, State, Store, StoreError, StoreErrorKind,
-    Timestamp, step,
+    All, Capabilities, Decision, Key, OnStoreError, Op, Reason, Request, Scope, State, Store, StoreError,
+    StoreErrorKind, Timestamp, step,
 };
 
 use super::local::Local;
@@ -138,6 +138,10 @@ impl<S: fmt::Debug> fmt::Debug for Fallback<S> {
 impl<S: Store> Store for Fallback<S> {
     fn capabilities(&self) -> Capabilities {
         self.store.capabilities()
+    }
+
+    fn prefetch(&self, scope: &Scope, key: &Key<'_>) {
+        self.store.prefetch(scope, key);
     }
 
     fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {

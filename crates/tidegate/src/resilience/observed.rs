@@ -5,7 +5,7 @@ use std::future::Future;
 use std::slice;
 use std::sync::Arc;
 
-use tidegate_core::{All, Capabilities, Decision, Request, Store, StoreError};
+use tidegate_core::{All, Capabilities, Decision, Key, Request, Scope, Store, StoreError};
 
 use super::telemetry::{self, CallSpan};
 use crate::clock::{Clock, SystemClock};
@@ -107,6 +107,10 @@ impl<S: fmt::Debug> fmt::Debug for Observed<S> {
 impl<S: Store> Store for Observed<S> {
     fn capabilities(&self) -> Capabilities {
         self.store.capabilities()
+    }
+
+    fn prefetch(&self, scope: &Scope, key: &Key<'_>) {
+        self.store.prefetch(scope, key);
     }
 
     fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {

@@ -9,6 +9,7 @@ mod leases;
 mod local;
 #[cfg(feature = "metrics")]
 mod metrics;
+mod prefetch;
 #[cfg(feature = "tracing")]
 mod spans;
 mod spread;

@@ -24,8 +24,10 @@ use crate::serve::shutdown::Shutdown;
 const ROOM: usize = 4 << 10;
 /// How many bytes of replies are gathered before they are sent.
 const GATHER: usize = 16 << 10;
-/// How many questions go to the store at once.
+/// How many questions go to the store at once, or are fetched for before they are decided.
 const TOGETHER: usize = 128;
+/// How many questions there is room for at first.
+const USUAL: usize = 16;
 /// How long a client may take to show the token.
 const INTRODUCTION: Duration = Duration::from_secs(10);
 /// How long a client may take from the first byte of a command to the last.
@@ -197,7 +199,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 continue;
             }
             match find(&arguments, session) {
-                Todo::Ask(question) => waiting.ask(question, replies).await,
+                Todo::Ask(question) => waiting.ask(question, used == input.len(), replies).await,
                 Todo::Refuse(refusal) => {
                     waiting.settle(replies).await;
                     replies.error(refusal);
@@ -237,21 +239,23 @@ fn introduced_by(known: bool, before: Option<Instant>) -> Option<Instant> {
     if known { None } else { before.or_else(|| Some(Instant::now() + INTRODUCTION)) }
 }
 
-/// Questions that have to wait for the store, in order.
+/// Questions that were read and not answered yet, in order.
 struct Waiting<'a> {
     common: &'a Common,
     questions: Vec<Question<'a>>,
 }
 
 impl<'a> Waiting<'a> {
-    /// Answers at once where the store can; otherwise the question goes to the store with others.
+    /// Answers what is asked alone at once, where the store can; otherwise the question is answered with others.
     #[inline]
-    async fn ask(&mut self, question: Question<'a>, replies: &mut Replies) {
-        if self.questions.is_empty()
-            && let Some(answer) = self.common.gate.now(&question.ask())
-        {
-            return question.answer(&answer, replies);
+    async fn ask(&mut self, question: Question<'a>, is_last: bool, replies: &mut Replies) {
+        if self.questions.is_empty() {
+            if is_last && let Some(answer) = self.common.gate.now(&question.ask()) {
+                return question.answer(&answer, replies);
+            }
+            self.questions.reserve(USUAL);
         }
+        self.common.gate.prefetch(&question.ask());
         self.questions.push(question);
         if self.questions.len() == TOGETHER {
             self.settle(replies).await;
@@ -264,9 +268,20 @@ impl<'a> Waiting<'a> {
         if self.questions.is_empty() {
             return;
         }
-        let asks: Vec<_> = self.questions.iter().map(Question::ask).collect();
-        let answers = self.common.gate.each(&asks).await;
-        self.questions.iter().zip(&answers).for_each(|(question, answer)| question.answer(answer, replies));
+        // Those that the store can answer at once.
+        let waits = self.questions.iter().position(|question| match self.common.gate.now(&question.ask()) {
+            Some(answer) => {
+                question.answer(&answer, replies);
+                false
+            }
+            None => true,
+        });
+        if let Some(first) = waits {
+            let left = &self.questions[first..];
+            let asks: Vec<_> = left.iter().map(Question::ask).collect();
+            let answers = self.common.gate.each(&asks).await;
+            left.iter().zip(&answers).for_each(|(question, answer)| question.answer(answer, replies));
+        }
         self.questions.clear();
     }
 }

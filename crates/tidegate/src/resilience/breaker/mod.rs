@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{All, Capabilities, Decision, Request, Store, StoreError, StoreErrorKind};
+use tidegate_core::{All, Capabilities, Decision, Key, Request, Scope, Store, StoreError, StoreErrorKind};
 
 use crate::clock::{Clock, SystemClock};
 use circuit::{Circuit, Health, Pass};
@@ -111,6 +111,10 @@ impl<S: fmt::Debug> fmt::Debug for Breaker<S> {
 impl<S: Store> Store for Breaker<S> {
     fn capabilities(&self) -> Capabilities {
         self.store.capabilities()
+    }
+
+    fn prefetch(&self, scope: &Scope, key: &Key<'_>) {
+        self.store.prefetch(scope, key);
     }
 
     fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {

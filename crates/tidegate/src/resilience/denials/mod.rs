@@ -6,7 +6,7 @@ mod table;
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_core::{All, Capabilities, Decision, Op, Request, Store, StoreError};
+use tidegate_core::{All, Capabilities, Decision, Key, Op, Request, Scope, Store, StoreError};
 
 use crate::clock::{Clock, SteadyClock};
 use denial::Denial;
@@ -136,6 +136,10 @@ impl<S: fmt::Debug> fmt::Debug for Denials<S> {
 impl<S: Store> Store for Denials<S> {
     fn capabilities(&self) -> Capabilities {
         self.store.capabilities()
+    }
+
+    fn prefetch(&self, scope: &Scope, key: &Key<'_>) {
+        self.store.prefetch(scope, key);
     }
 
     fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {

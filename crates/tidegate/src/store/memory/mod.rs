@@ -223,6 +223,10 @@ impl Store for MemoryStore {
         Capabilities { atomic_all: true }
     }
 
+    fn prefetch(&self, scope: &Scope, key: &Key<'_>) {
+        self.table.prefetch(self.hash(scope, key));
+    }
+
     #[inline]
     fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
         Some(Ok(self.decide_at(request, || self.now())))
@@ -237,6 +241,7 @@ impl Store for MemoryStore {
     }
 
     async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
+        requests.iter().for_each(|request| self.prefetch(request.scope, request.key));
         requests.iter().map(|request| Ok(self.decide_at(request, || self.now()))).collect()
     }
 

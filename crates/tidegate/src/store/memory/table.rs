@@ -121,13 +121,23 @@ impl Table {
         size_of_val(&*self.words) + self.elsewhere.bytes()
     }
 
+    /// Asks for the line where the key with this hash most likely is, and does not wait for it.
+    pub(super) fn prefetch(&self, hash: u64) {
+        self.prefetch_line(self.first(hash).0);
+    }
+
+    #[inline(always)]
+    fn prefetch_line(&self, index: usize) {
+        prefetch(&self.words, self.offset + index * WORDS);
+    }
+
     /// Applies one operation. The clock is read once, after the line where the key most likely is was asked for, so that
     /// the waits overlap. What has nothing to do with the time comes before: reading the counter waits for it anyway,
     /// and what comes after waits for the counter.
     #[inline(always)] // a decision is five words: copying it from call to call costs more than making it
     pub(super) fn apply(&self, hash: u64, quota: &Quota, op: Op, clock: impl FnOnce() -> Timestamp) -> Decision {
         let (index, fingerprint) = self.first(hash);
-        prefetch(&self.words, self.offset + index * WORDS);
+        self.prefetch_line(index);
         let tag = self.registry.tag(quota);
         let now = clock();
         let first = self.glance(index);

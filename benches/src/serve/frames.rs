@@ -1,0 +1,137 @@
+//! A gRPC client that costs little: frames of HTTP/2 that are nearly ready, and answers of which only the messages are read.
+
+use prost::Message;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const WINDOW_UPDATE: u8 = 8;
+/// The last of its stream.
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+/// The same bit, where there is no stream to end.
+const ACKNOWLEDGED: u8 = 1;
+/// Of a frame: its length, kind and flags, and its stream.
+const HEAD: usize = 9;
+/// Of a message: whether it is compressed, and its length.
+const PREFIX: usize = 5;
+
+/// A connection, on which one method is called.
+pub(super) struct Connection {
+    stream: TcpStream,
+    /// What is to be sent.
+    output: Vec<u8>,
+    /// The number of the next call's stream.
+    next: u32,
+}
+
+impl Connection {
+    pub(super) async fn open(port: u16, path: &str) -> Self {
+        let stream = TcpStream::connect(("127.0.0.1", port)).await.expect("the server listens");
+        stream.set_nodelay(true).expect("a TCP connection");
+        let mut connection = Connection { stream, output: b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), next: 1 };
+        connection.frame(SETTINGS, 0, 0, &[]);
+        // More than is ever answered here.
+        connection.frame(WINDOW_UPDATE, 0, 0, &0x7fff_0000_u32.to_be_bytes());
+        connection.introduce(path);
+        connection
+    }
+
+    /// The first call's headers, which both ends remember: those of all others are a byte each. It is a call without a message,
+    /// which a server answers with an error.
+    fn introduce(&mut self, path: &str) {
+        // POST, http, and what is new: a path, an authority, a content type, and a name with its value.
+        let mut headers = vec![0x83, 0x86];
+        let mut add = |name: &[u8], value: &str| {
+            headers.extend_from_slice(name);
+            headers.push(value.len() as u8);
+            headers.extend_from_slice(value.as_bytes());
+        };
+        add(&[0x44], path);
+        add(&[0x41], "localhost");
+        add(&[0x5f], "application/grpc");
+        add(&[0x40, 2, b't', b'e'], "trailers");
+        let stream = self.stream_number();
+        self.frame(HEADERS, END_HEADERS | END_STREAM, stream, &headers);
+    }
+
+    /// Calls so often, with so many calls under way, and shows every answer.
+    pub(super) async fn ask<Q: Message>(
+        mut self,
+        streams: u64,
+        calls: u64,
+        mut question: impl FnMut() -> Q,
+        answered: impl Fn(&[u8]),
+    ) {
+        let (mut asked, mut done, mut answers) = (0, 0, 0);
+        let (mut input, mut filled) = (vec![0; 64 << 10], 0);
+        while done <= calls {
+            // One more is the introduction.
+            while asked < calls && asked < done + streams {
+                self.call(&question());
+                asked += 1;
+            }
+            self.stream.write_all(&self.output).await.expect("the server reads");
+            self.output.clear();
+            let read = self.stream.read(&mut input[filled..]).await.expect("the server answers");
+            assert_ne!(read, 0, "the server hung up");
+            filled += read;
+            let mut at = 0;
+            while let Some((kind, flags, payload)) = frame(&input[at..filled]) {
+                match kind {
+                    DATA if !payload.is_empty() => {
+                        answered(&payload[PREFIX..]);
+                        answers += 1;
+                    }
+                    HEADERS if flags & END_STREAM != 0 => done += 1,
+                    SETTINGS if flags & ACKNOWLEDGED == 0 => self.frame(SETTINGS, ACKNOWLEDGED, 0, &[]),
+                    PING if flags & ACKNOWLEDGED == 0 => self.frame(PING, ACKNOWLEDGED, 0, payload),
+                    DATA | HEADERS | SETTINGS | PING | WINDOW_UPDATE => {}
+                    other => panic!("a frame of kind {other}, which ends a call or the connection: {payload:?}"),
+                }
+                at += HEAD + payload.len();
+            }
+            input.copy_within(at..filled, 0);
+            filled -= at;
+        }
+        assert_eq!(answers, calls, "not every call was answered with a message");
+    }
+
+    fn call(&mut self, question: &impl Message) {
+        let stream = self.stream_number();
+        // As remembered: the youngest has number 62.
+        self.frame(HEADERS, END_HEADERS, stream, &[0x83, 0x86, 0xc1, 0xc0, 0xbf, 0xbe]);
+        let length = question.encoded_len();
+        self.head(PREFIX + length, DATA, END_STREAM, stream);
+        self.output.push(0);
+        self.output.extend_from_slice(&(length as u32).to_be_bytes());
+        question.encode(&mut self.output).expect("room");
+    }
+
+    fn stream_number(&mut self) -> u32 {
+        let number = self.next;
+        self.next += 2;
+        number
+    }
+
+    fn frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+        self.head(payload.len(), kind, flags, stream);
+        self.output.extend_from_slice(payload);
+    }
+
+    fn head(&mut self, length: usize, kind: u8, flags: u8, stream: u32) {
+        self.output.extend_from_slice(&(length as u32).to_be_bytes()[1..]);
+        self.output.extend_from_slice(&[kind, flags]);
+        self.output.extend_from_slice(&stream.to_be_bytes());
+    }
+}
+
+/// The frame that `bytes` begin with, if it is whole: its kind, its flags and what is in it.
+fn frame(bytes: &[u8]) -> Option<(u8, u8, &[u8])> {
+    let &[a, b, c, kind, flags, ..] = bytes else { return None };
+    let length = u32::from_be_bytes([0, a, b, c]) as usize;
+    Some((kind, flags, bytes.get(HEAD..HEAD + length)?))
+}

@@ -1,0 +1,84 @@
+//! Word that something is about to be asked.
+
+use std::sync::{Arc, Mutex};
+
+use tidegate::resilience::Resilience;
+use tidegate::{
+    All, Capabilities, Decision, Key, Limiter, MemoryStore, Quota, Request, Scope, Store, StoreError, minutes,
+};
+
+use crate::support::clock;
+
+/// What a store was told of, and what it was asked about: scopes and keys.
+type Places = Arc<Mutex<Vec<(String, String)>>>;
+
+/// A store that remembers that.
+struct Listening {
+    memory: MemoryStore,
+    told: Places,
+    asked: Places,
+}
+
+impl Listening {
+    fn new() -> (Self, [Places; 2]) {
+        let (told, asked) = (Places::default(), Places::default());
+        let places = [Arc::clone(&told), Arc::clone(&asked)];
+        (Listening { memory: MemoryStore::builder().max_keys(64).build(), told, asked }, places)
+    }
+}
+
+fn note(places: &Places, scope: &Scope, key: &Key<'_>) {
+    places.lock().unwrap().push((scope.as_str().to_owned(), key.to_text().into_owned()));
+}
+
+impl Store for Listening {
+    fn capabilities(&self) -> Capabilities {
+        self.memory.capabilities()
+    }
+
+    fn prefetch(&self, scope: &Scope, key: &Key<'_>) {
+        note(&self.told, scope, key);
+        self.memory.prefetch(scope, key);
+    }
+
+    fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+        note(&self.asked, request.scope, request.key);
+        self.memory.apply_now(request)
+    }
+
+    async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
+        self.memory.apply(request).await
+    }
+
+    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
+        self.memory.apply_all(requests).await
+    }
+
+    async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
+        self.memory.apply_each(requests).await
+    }
+
+    async fn close(&self) {}
+}
+
+#[test]
+fn the_store_is_told_where_it_will_be_asked_whatever_is_around_it_and_nothing_is_decided() {
+    let (store, [told, asked]) = Listening::new();
+    let store = Resilience::new(clock()).remember_denials(10).build(store);
+    let quota = Quota::token_bucket(3, minutes(1)).unwrap();
+    let limiter = Limiter::builder().store(store).limit("api", quota).build().unwrap();
+    for left in [2, 1] {
+        let call = limiter.limit("api", ("ann", 7_u64));
+        call.prefetch();
+        assert!(asked.lock().unwrap().is_empty());
+        assert_eq!(call.now().unwrap().unwrap().remaining(), left);
+        assert_eq!(told.lock().unwrap().len(), 1);
+        assert_eq!(*told.lock().unwrap(), *asked.lock().unwrap());
+        told.lock().unwrap().clear();
+        asked.lock().unwrap().clear();
+        // The same when the limits are others than at first.
+        limiter.set_quota("api", quota).unwrap();
+    }
+    limiter.limit("nobody", "ann").prefetch();
+    assert!(told.lock().unwrap().is_empty());
+}
