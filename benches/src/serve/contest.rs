@@ -27,7 +27,9 @@ pub(super) struct Asked {
 /// Measures all in turn, and prints how the first, tidegate, compares with each of the others. What a host gives to others it takes
 /// from one server and not from the next: of the rounds that were tried, the quietest count.
 pub(super) fn compare(contestants: &[Contestant<'_>]) {
-    contestants.iter().for_each(|contestant| drop(contestant.measure()));
+    for contestant in contestants {
+        contestant.measure();
+    }
     let mut rounds: Vec<Round> = Vec::new();
     while rounds.iter().filter(|round| round.stolen <= QUIET).count() < ROUNDS && rounds.len() < TRIED {
         let servers: Vec<Measured> = contestants.iter().map(Contestant::measure).collect();
