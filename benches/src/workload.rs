@@ -62,3 +62,10 @@ impl Random {
         bits ^ (bits >> 31)
     }
 }
+
+/// The one in the middle.
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}

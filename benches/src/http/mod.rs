@@ -11,33 +11,41 @@ use std::time::{Duration, Instant};
 pub(crate) use server::serve;
 
 use crate::machine::pin;
+use crate::workload::median;
 
 /// Connections that are open at once, each with one request under way.
 const CONNECTIONS: usize = 64;
 /// How long each server is asked in each round.
-const SPAN: Duration = Duration::from_millis(400);
-/// Rounds; the best counts, because what others do on the machine only ever adds.
-const ROUNDS: usize = 15;
+const SPAN: Duration = Duration::from_millis(100);
+/// Rounds. Short ones, and many: what others do on the machine meets a server and the yardstick in the same round nearly alike.
+const ROUNDS: usize = 81;
 
 pub(crate) fn run() {
     println!(
         "\nRequests a second over {CONNECTIONS} connections (HTTP/1.1) of a server with one thread, and its CPU time for"
     );
     println!(
-        "one of them; the best of {ROUNDS} rounds. All servers are asked in turn, and answer `ok` when they admit."
+        "one of them: the median of {ROUNDS} rounds, in each of which all servers are asked in turn, and of what they are"
     );
+    println!("beside bare axum in the same round. They answer `ok` when they admit.");
     // On a core of its own, so that asking does not take from answering.
     pin([1]);
     let mut servers: Vec<Server> = server::Kind::ALL.into_iter().map(Server::start).collect();
     for _ in 0..ROUNDS {
         servers.iter_mut().for_each(Server::measure);
     }
-    let plain = (servers[0].requests, servers[0].cpu);
+    let bare = &servers[0];
     println!("\n{:<42} {:>9} {:>10} {:>9} {:>10}", "", "a second", "of bare", "CPU µs", "of bare");
-    for Server { kind, requests, cpu, .. } in &servers {
-        let (rate, cost) = (requests / plain.0, cpu / plain.1);
-        println!("{:<42} {requests:>9.0} {rate:>9.2}x {:>9.2} {cost:>9.2}x", kind.name(), cpu / 1_000.0);
+    for Server { kind, rates, costs, .. } in &servers {
+        let (rate, cost) = (median(rates.iter().copied()), median(costs.iter().copied()) / 1_000.0);
+        let (faster, dearer) = (beside(rates, &bare.rates), beside(costs, &bare.costs));
+        println!("{:<42} {rate:>9.0} {faster:>9.2}x {cost:>9.2} {dearer:>9.2}x", kind.name());
     }
+}
+
+/// What the one is of the other, in the median of the rounds.
+fn beside(one: &[f64], other: &[f64]) -> f64 {
+    median(one.iter().zip(other).map(|(one, other)| one / other))
 }
 
 /// A server in a process of its own.
@@ -47,9 +55,10 @@ struct Server {
     ask: ChildStdin,
     answers: BufReader<ChildStdout>,
     address: SocketAddr,
-    requests: f64,
-    /// Nanoseconds of CPU time for one request.
-    cpu: f64,
+    /// Requests a second, in each round.
+    rates: Vec<f64>,
+    /// Nanoseconds of CPU time for one of them, in each round.
+    costs: Vec<f64>,
 }
 
 impl Server {
@@ -61,15 +70,15 @@ impl Server {
         let ask = child.stdin.take().expect("piped");
         let mut answers = BufReader::new(child.stdout.take().expect("piped"));
         let address = read(&mut answers).parse().expect("an address");
-        Server { kind, child, ask, answers, address, requests: 0.0, cpu: f64::INFINITY }
+        Server { kind, child, ask, answers, address, rates: Vec::new(), costs: Vec::new() }
     }
 
     fn measure(&mut self) {
         let (cpu, start) = (self.cpu_time(), Instant::now());
         let requests = load::load(self.address, CONNECTIONS, SPAN, self.kind.status()) as f64;
         let (elapsed, cpu) = (start.elapsed(), self.cpu_time() - cpu);
-        self.requests = self.requests.max(requests / elapsed.as_secs_f64());
-        self.cpu = self.cpu.min(cpu / requests);
+        self.rates.push(requests / elapsed.as_secs_f64());
+        self.costs.push(cpu / requests);
     }
 
     /// Nanoseconds of CPU time that the server has used by now.

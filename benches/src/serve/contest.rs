@@ -3,6 +3,7 @@
 use tidegate_servers::Program;
 
 use crate::machine::{Cores, cpu_seconds};
+use crate::workload::median;
 
 /// Rounds that count.
 const ROUNDS: usize = 7;
@@ -79,10 +80,4 @@ impl Contestant<'_> {
 
 fn best(values: impl Iterator<Item = f64>) -> f64 {
     values.fold(0.0, f64::max)
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }

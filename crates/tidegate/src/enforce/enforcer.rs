@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tidegate_core::{Key, OnStoreError, Quota};
 
+use super::answer::{Answer, Yes};
 use super::hooks::Hooks;
 use super::rule::{Rule, failed};
 use super::{Axis, Caller, Outcome, Ruling, Rulings};
@@ -186,13 +187,22 @@ impl Enforcer {
     /// several limits. Nothing was done then.
     #[inline]
     pub fn ask_now(&self, caller: &Caller<'_>, cost: u64, step: Step) -> Option<Outcome> {
+        Some(match self.answer_now(caller, cost, step)? {
+            Answer::Yes(yes) => yes.outcome(),
+            Answer::Other(outcome) => outcome,
+        })
+    }
+
+    /// The same, with as little as possible done about a plain yes.
+    #[inline]
+    pub(crate) fn answer_now(&self, caller: &Caller<'_>, cost: u64, step: Step) -> Option<Answer<'_>> {
         let rule = match &*self.inner.rules {
-            [] => return Some(Outcome::Allowed(Rulings::several(Vec::new()))),
+            [] => return Some(Answer::Other(Outcome::Allowed(Rulings::several(Vec::new())))),
             [rule] => rule,
             _ => return None,
         };
         if !caller.fits(1) {
-            return Some(self.finish(caller, step, Err(Error::NoKey)));
+            return Some(Answer::Other(self.finish(caller, step, Err(Error::NoKey))));
         }
         let window = Cell::new(None);
         let answer = match rule.question(&self.inner.limiter, caller, 0, self.cost_to(rule, cost), step) {
@@ -202,11 +212,11 @@ impl Enforcer {
         let answer = match answer {
             // Nearly always: a plain yes, about which nobody is told.
             Ok(decision) if decision.allowed() && decision.reason().is_none() => {
-                return Some(Outcome::Allowed(Rulings::one(rule.ruling_in(window.get(), decision))));
+                return Some(Answer::Yes(Yes { rule, window: window.get(), decision }));
             }
             answer => answer.map(|decision| Rulings::one(rule.ruling_in(window.get(), decision))),
         };
-        Some(self.finish(caller, step, answer))
+        Some(Answer::Other(self.finish(caller, step, answer)))
     }
 
     /// The outcome of a request that has no key, so that no limit could be asked.

@@ -27,6 +27,7 @@
 //! ```
 
 mod admission;
+mod answer;
 mod axis;
 mod caller;
 mod enforcer;
@@ -36,6 +37,8 @@ mod outcome;
 mod rule;
 
 pub use admission::{Admission, Admitted};
+#[cfg(feature = "tower")]
+pub(crate) use answer::Answer;
 pub use axis::Axis;
 pub use caller::Caller;
 pub use enforcer::{Enforcer, Step};

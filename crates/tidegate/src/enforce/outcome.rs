@@ -144,6 +144,12 @@ impl Ruling {
         &self.policy
     }
 
+    /// The same, to be kept.
+    #[cfg(feature = "http")]
+    pub(crate) fn shared_policy(&self) -> &Arc<str> {
+        &self.policy
+    }
+
     /// In what time the quota it was decided by is full when it is empty. None when that is no whole number of
     /// microseconds.
     pub fn window(&self) -> Option<Duration> {

@@ -8,13 +8,13 @@ use tidegate_core::Key;
 use tidegate_core::{Decision, OnStoreError, Quota};
 
 use super::{Axis, Caller, Outcome, Ruling, Rulings, Step};
-use crate::limiter::{Kind, Outline, Question, Terms};
+use crate::limiter::{Kind, Name, Outline, Question, Terms};
 use crate::{Error, Limiter};
 
 /// One limit of an enforcer, and what is settled differently for it.
 #[derive(Clone)]
 pub(super) struct Rule {
-    limit: Arc<str>,
+    limit: Name,
     /// Its name towards clients.
     pub(super) policy: Arc<str>,
     quota: Option<Tier>,
@@ -32,8 +32,8 @@ struct Tier {
 
 impl Rule {
     pub(super) fn new(limit: impl Into<Arc<str>>, axis: Axis) -> Self {
-        let limit = limit.into();
-        Rule { policy: Arc::clone(&limit), limit, quota: None, on_store_error: None, axis }
+        let policy: Arc<str> = limit.into();
+        Rule { limit: Name::new(Arc::clone(&policy)), policy, quota: None, on_store_error: None, axis }
     }
 
     /// Whether the limit turns the caller away by its deny list, whatever is asked.

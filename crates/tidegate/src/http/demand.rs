@@ -4,6 +4,8 @@
 use tidegate_core::Timestamp;
 
 use super::RateLimit;
+#[cfg(all(feature = "macros", feature = "tower"))]
+use crate::clock::{Clock, SystemClock};
 use crate::enforce::{Caller, Enforcer, Outcome, Step};
 
 /// What a request asks of its limits. It goes without the limits themselves, because most requests are decided about where
@@ -20,6 +22,18 @@ pub(crate) struct Demand {
 }
 
 impl Demand {
+    /// That of a caller who is as most are. What may be given back is never asked for like this.
+    #[cfg(feature = "tower")]
+    pub(super) fn of(caller: Caller<'static>) -> Self {
+        Demand {
+            picked: None,
+            caller: Some(caller),
+            cost: 1,
+            #[cfg(feature = "macros")]
+            begun: SystemClock.now(),
+        }
+    }
+
     /// Whether the request may go on, without waiting. None when it has to be waited for; nothing was done then.
     pub(crate) fn decide_now(&self, rate_limit: &RateLimit) -> Option<Outcome> {
         self.now(rate_limit, rate_limit.first_step())

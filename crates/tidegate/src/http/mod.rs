@@ -23,6 +23,8 @@
 
 mod answer;
 mod asking;
+#[cfg(feature = "tower")]
+pub(crate) mod at_once;
 mod client;
 pub(crate) mod demand;
 #[cfg(any(feature = "actix", feature = "ntex", feature = "rocket"))]

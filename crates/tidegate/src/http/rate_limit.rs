@@ -229,6 +229,18 @@ impl RateLimit {
         }
     }
 
+    /// The limits that every request meets, where a request is known by its client's address, costs 1, and leaves nothing
+    /// behind but the headers of its response.
+    #[cfg(feature = "tower")]
+    #[inline]
+    pub(super) fn usual(&self) -> Option<&Enforcer> {
+        let Inner { keys, cost, skip, charge_when, extension, .. } = &*self.inner;
+        let usual =
+            matches!(keys, Keys::Client) && cost.is_none() && skip.is_none() && charge_when.is_none() && !extension;
+        // An attribute may want to give back what was taken.
+        if usual && !cfg!(feature = "macros") { self.enforcer() } else { None }
+    }
+
     /// What is asked of the limits before a request goes on.
     pub(super) fn first_step(&self) -> Step {
         if self.charges_later() { Step::Look } else { Step::Take }

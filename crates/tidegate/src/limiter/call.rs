@@ -106,7 +106,7 @@ impl<'a> Call<'a> {
             return answer;
         };
         // Nobody has closed it, either.
-        now_under(limits, inner, name, &key, terms, op_of(cost, kind), |_| {})
+        now_under(limits.get(name), inner, &key, terms, op_of(cost, kind), |_| {})
     }
 
     /// The rarer way, which writes its answer to a place of its own: were it to return it, the usual answer would have to
@@ -115,7 +115,7 @@ impl<'a> Call<'a> {
     fn now_replaced(&self, answer: &mut Option<Result<Decision, Error>>) {
         let Call { inner, name, key, cost, terms, kind } = self;
         let op = || checked_op(inner, *cost, *kind);
-        *answer = inner.limits.with(|limits| now_under(limits, inner, name, key, *terms, op(), |_| {}));
+        *answer = inner.limits.with(|limits| now_under(limits.get(name), inner, key, *terms, op(), |_| {}));
     }
 
     /// The operation, once nothing is wrong with it; none for an `acquire`.
@@ -162,15 +162,14 @@ impl<'a> Call<'a> {
 /// The answer without waiting, and to `found` the limit that gives it.
 #[inline(always)]
 pub(super) fn now_under(
-    limits: &Limits,
+    named: Result<&Arc<Named>, Error>,
     inner: &Arc<Inner>,
-    name: &str,
     key: &Key<'_>,
     terms: Terms<'_>,
     op: Result<Option<Op>, Error>,
     found: impl FnOnce(&Named),
 ) -> Option<Result<Decision, Error>> {
-    let named = match limits.get(name) {
+    let named = match named {
         Ok(named) => named,
         Err(error) => return Some(Err(error)),
     };

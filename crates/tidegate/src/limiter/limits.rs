@@ -1,6 +1,7 @@
 //! The named limits of a limiter, ready to be asked.
 
 use std::net::IpAddr;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -124,6 +125,12 @@ impl Limits {
         self.find(name).ok_or_else(|| self.unknown(name))
     }
 
+    /// The same, of a name that is asked for again and again.
+    #[inline]
+    pub(super) fn get_known(&self, name: &Name) -> Result<&Arc<Named>, Error> {
+        self.find_word(name.word, name).ok_or_else(|| self.unknown(name))
+    }
+
     pub(super) fn names(&self) -> Vec<String> {
         let mut names: Vec<_> = self.all().map(|named| named.name().to_owned()).collect();
         names.sort();
@@ -136,7 +143,11 @@ impl Limits {
 
     #[inline]
     fn find(&self, name: &str) -> Option<&Arc<Named>> {
-        let word = word(name);
+        self.find_word(word(name), name)
+    }
+
+    #[inline]
+    fn find_word(&self, word: u64, name: &str) -> Option<&Arc<Named>> {
         let mut place = place_of(word);
         loop {
             place &= self.places.len().wrapping_sub(1);
@@ -179,6 +190,27 @@ impl Limits {
         known.sort();
         let more = self.taken - known.len();
         Error::UnknownLimit(Box::new(UnknownLimit { name: name.to_owned(), known, more }))
+    }
+}
+
+/// The name of a limit, with its word: worked out once by who asks for it again and again.
+#[derive(Debug, Clone)]
+pub(crate) struct Name {
+    text: Arc<str>,
+    word: u64,
+}
+
+impl Name {
+    pub(crate) fn new(text: Arc<str>) -> Self {
+        Name { word: word(&text), text }
+    }
+}
+
+impl Deref for Name {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.text
     }
 }
 
@@ -254,8 +286,11 @@ mod tests {
             limits.add(name.clone(), Limit::new(quota)).unwrap();
         }
         for name in &names {
+            let other = format!("{name}?");
             assert_eq!(limits.get(name).unwrap().name(), name);
-            assert!(limits.get(&format!("{name}?")).is_err());
+            assert_eq!(limits.get_known(&Name::new(name.as_str().into())).unwrap().name(), name);
+            assert!(limits.get(&other).is_err());
+            assert!(limits.get_known(&Name::new(other.into())).is_err());
             assert_eq!(limits.add(name.clone(), Limit::new(quota)), Err(BuildError::DuplicateLimit(name.clone())));
         }
         assert_eq!(limits.names().len(), names.len());

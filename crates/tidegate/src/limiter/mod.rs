@@ -46,6 +46,7 @@ use admit::LeaseIds;
 pub(crate) use call::Kind;
 use current::Current;
 use limits::Limits;
+pub(crate) use limits::Name;
 use queue::Queues;
 use spread::Generator;
 

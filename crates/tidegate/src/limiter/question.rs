@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidegate_core::{Decision, Key};
 
 use super::call::{Kind, checked_op, now_under, op_of};
-use super::limits::Named;
+use super::limits::{Name, Named};
 use super::terms::Terms;
 use super::{Call, Error, Limiter};
 
@@ -14,7 +14,7 @@ use super::{Call, Error, Limiter};
 #[derive(Clone, Copy)]
 pub(crate) struct Question<'a> {
     pub(crate) limiter: &'a Limiter,
-    pub(crate) name: &'a str,
+    pub(crate) name: &'a Name,
     pub(crate) key: &'a Key<'a>,
     pub(crate) cost: u64,
     pub(crate) kind: Kind,
@@ -36,10 +36,10 @@ impl<'a> Question<'a> {
         let found = |named: &Named| window.set(named.window);
         match inner.limits.first() {
             // Nobody has closed it, either.
-            Some(limits) => now_under(limits, inner, name, key, terms, op_of(cost, kind), found),
-            None => inner
-                .limits
-                .with(|limits| now_under(limits, inner, name, key, terms, checked_op(inner, cost, kind), found)),
+            Some(limits) => now_under(limits.get_known(name), inner, key, terms, op_of(cost, kind), found),
+            None => inner.limits.with(|limits| {
+                now_under(limits.get_known(name), inner, key, terms, checked_op(inner, cost, kind), found)
+            }),
         }
     }
 }

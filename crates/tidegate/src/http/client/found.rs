@@ -29,6 +29,7 @@ impl Client {
     /// can have a new address for every request.
     ///
     /// Deny lists know the client by its [`address`](Self::address), of which a network here has too little left.
+    #[inline]
     pub fn key(&self) -> Key<'static> {
         match self.address {
             // The quickest way: this is what most requests are counted under.

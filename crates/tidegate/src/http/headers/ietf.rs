@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Write;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
@@ -26,7 +27,7 @@ pub(super) struct Fields {
 
 #[derive(Debug)]
 struct Limit {
-    policy: String,
+    policy: Arc<str>,
     quantity: u64,
     window: Option<Duration>,
     /// What comes before how much remains: its name, quoted and escaped, and the key.
@@ -86,12 +87,15 @@ impl Limit {
     fn of(ruling: &Ruling) -> Self {
         let name = printable(ruling.policy());
         let name = ItemSerializer::new().bare_item(StringRef::from_str(&name).expect("printable")).finish();
-        let (policy, quantity) = (ruling.policy().to_owned(), ruling.decision().limit());
+        let (policy, quantity) = (Arc::clone(ruling.shared_policy()), ruling.decision().limit());
         Limit { policy, quantity, window: ruling.window(), remaining: name + ";r=" }
     }
 
     fn is(&self, ruling: &Ruling) -> bool {
-        self.policy == ruling.policy() && self.quantity == ruling.decision().limit() && self.window == ruling.window()
+        // Nearly always the very same text, which is seen without reading it.
+        self.policy == *ruling.shared_policy()
+            && self.quantity == ruling.decision().limit()
+            && self.window == ruling.window()
     }
 }
 

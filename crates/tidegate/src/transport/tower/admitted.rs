@@ -67,6 +67,7 @@ impl Admitted {
     }
 
     /// Lets the service work on it, in its scope.
+    #[inline]
     pub(super) fn poll<F: Future>(&mut self, response: Pin<&mut F>, context: &mut Context<'_>) -> Poll<F::Output> {
         #[cfg(feature = "macros")]
         let _entered = scope::enter(self);
@@ -74,6 +75,7 @@ impl Admitted {
     }
 
     /// Says in the response what is to be said of the request. False when it is to be [charged](Self::charge) for first.
+    #[inline]
     pub(super) fn conclude<B>(&mut self, protocol: &impl Protocol<B>, response: &mut Response<B>) -> bool {
         match self {
             Admitted::Unasked => {}
@@ -100,6 +102,7 @@ impl Admitted {
     }
 
     /// Charges for it.
+    #[cold]
     pub(super) fn charge(&mut self) -> BoxFuture<'static, Decided> {
         let Admitted::ByLayer(asking, _) = mem::take(self) else { unreachable!("who was not asked is not charged") };
         Box::pin(async move {

@@ -16,39 +16,41 @@ use crate::http::Asking;
 pin_project! {
     /// The response of a [`RateLimited`](super::RateLimited) service. With a store in process it is the service's own
     /// future and nothing is allocated for it.
+    // One level of fields: with a whole in a whole, a request's would be copied for each when they are put together.
     pub struct ResponseFuture<S, P, ReqBody, ResBody>
     where
         S: Service<Request<ReqBody>>,
     {
+        // What the service works on, while it does.
         #[pin]
-        state: State<S, S::Future, ReqBody, ResBody>,
+        response: Option<S::Future>,
+        stage: Stage<S, ReqBody, ResBody>,
         protocol: P,
     }
 }
 
-pin_project! {
-    #[project = StateProjection]
-    enum State<S, F, ReqBody, ResBody> {
-        /// The limits are asked. The request waits on the heap, so that one that need not wait is quicker to move.
-        Waiting { decided: BoxFuture<'static, Decided>, waits: Option<Box<(S, Request<ReqBody>)>> },
-        /// The request was admitted, or left alone.
-        Serving { #[pin] response: F, admitted: Admitted },
-        /// The response is known, and charged for.
-        Charging { charged: BoxFuture<'static, Decided>, response: Option<Response<ResBody>> },
-        TurnedAway { response: Option<Response<ResBody>> },
-    }
+/// How far a request has come.
+enum Stage<S, ReqBody, ResBody> {
+    /// The limits are asked. The request waits on the heap, so that one that need not wait is quicker to move.
+    Waiting(BoxFuture<'static, Decided>, Option<Box<(S, Request<ReqBody>)>>),
+    /// The request was admitted, or left alone, and the service works on it.
+    Serving(Admitted),
+    /// The response is known, and charged for.
+    Charging(BoxFuture<'static, Decided>, Option<Response<ResBody>>),
+    TurnedAway(Option<Response<ResBody>>),
 }
 
 impl<S, P, ReqBody, ResBody> ResponseFuture<S, P, ReqBody, ResBody>
 where
     S: Service<Request<ReqBody>>,
 {
+    #[inline]
     pub(super) fn serving(response: S::Future, admitted: Admitted, protocol: P) -> Self {
-        ResponseFuture { state: State::Serving { response, admitted }, protocol }
+        ResponseFuture { response: Some(response), stage: Stage::Serving(admitted), protocol }
     }
 
     pub(super) fn turned_away(response: Response<ResBody>, protocol: P) -> Self {
-        ResponseFuture { state: State::TurnedAway { response: Some(response) }, protocol }
+        ResponseFuture { response: None, stage: Stage::TurnedAway(Some(response)), protocol }
     }
 
     pub(super) fn waiting(asking: Asking, service: S, request: Request<ReqBody>, protocol: P) -> Self {
@@ -56,7 +58,8 @@ where
             let outcome = asking.decide().await;
             (asking, outcome)
         });
-        ResponseFuture { state: State::Waiting { decided, waits: Some(Box::new((service, request))) }, protocol }
+        let stage = Stage::Waiting(decided, Some(Box::new((service, request))));
+        ResponseFuture { response: None, stage, protocol }
     }
 }
 
@@ -69,40 +72,37 @@ where
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        let protocol = this.protocol;
         loop {
-            let next = match this.state.as_mut().project() {
-                StateProjection::Waiting { decided, waits } => {
+            match this.stage {
+                Stage::Waiting(decided, waits) => {
                     let (asking, outcome) = ready!(decided.as_mut().poll(context));
                     let (mut service, mut request) = *waits.take().expect(POLLED);
-                    if outcome.is_allowed() {
+                    *this.stage = if outcome.is_allowed() {
                         asking.tell_handler(&outcome, request.extensions_mut());
-                        State::Serving {
-                            response: service.call(request),
-                            admitted: Admitted::by_layer(&asking.rate_limit, asking.demand, outcome),
-                        }
+                        this.response.set(Some(service.call(request)));
+                        Stage::Serving(Admitted::by_layer(&asking.rate_limit, asking.demand, outcome))
                     } else {
-                        State::TurnedAway { response: Some(protocol.answer(asking.rate_limit(), &outcome)) }
-                    }
+                        Stage::TurnedAway(Some(this.protocol.answer(asking.rate_limit(), &outcome)))
+                    };
                 }
-                StateProjection::Serving { response, admitted } => {
-                    let mut response = ready!(admitted.poll(response, context))?;
-                    if admitted.conclude(protocol, &mut response) {
-                        return Poll::Ready(Ok(response));
+                Stage::Serving(admitted) => {
+                    // The response is changed where it is, and seldom moved: it is large.
+                    let mut polled = admitted.poll(this.response.as_mut().as_pin_mut().expect(POLLED), context);
+                    let Poll::Ready(Ok(response)) = &mut polled else { return polled };
+                    if admitted.conclude(this.protocol, response) {
+                        return polled;
                     }
-                    State::Charging { charged: admitted.charge(), response: Some(response) }
+                    *this.stage = Stage::Charging(admitted.charge(), ready!(polled).ok());
+                    this.response.set(None);
                 }
-                StateProjection::Charging { charged, response } => {
+                Stage::Charging(charged, response) => {
                     let (asking, outcome) = ready!(charged.as_mut().poll(context));
                     let mut response = response.take().expect(POLLED);
-                    tell(protocol, asking.rate_limit(), &outcome, &mut response);
+                    tell(this.protocol, asking.rate_limit(), &outcome, &mut response);
                     return Poll::Ready(Ok(response));
                 }
-                StateProjection::TurnedAway { response } => {
-                    return Poll::Ready(Ok(response.take().expect(POLLED)));
-                }
-            };
-            this.state.set(next);
+                Stage::TurnedAway(response) => return Poll::Ready(Ok(response.take().expect(POLLED))),
+            }
         }
     }
 }

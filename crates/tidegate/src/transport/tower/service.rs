@@ -8,6 +8,7 @@ use tower_service::Service;
 
 use super::admitted::Admitted;
 use super::{Protocol, ResponseFuture};
+use crate::http::at_once::AtOnce;
 use crate::http::demand::Demand;
 use crate::http::{Asking, Incoming, RateLimit};
 
@@ -40,11 +41,18 @@ where
     }
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
-        match self.rate_limit.demand(&Incoming::of(&request)) {
-            Some(demand) => self.call_demanding(demand, request),
-            None => {
-                let admitted = Admitted::skipped(&self.rate_limit, &Incoming::of(&request));
-                ResponseFuture::serving(self.service.call(request), admitted, self.protocol.clone())
+        let (rate_limit, protocol) = (&self.rate_limit, self.protocol.clone());
+        match rate_limit.at_once(&Incoming::of(&request)) {
+            AtOnce::Admitted => ResponseFuture::serving(self.service.call(request), Admitted::Unasked, protocol),
+            AtOnce::Answered(outcome) if outcome.is_allowed() => {
+                let admitted = Admitted::ToBeTold(rate_limit.clone(), outcome);
+                ResponseFuture::serving(self.service.call(request), admitted, protocol)
+            }
+            AtOnce::Answered(outcome) => ResponseFuture::turned_away(protocol.answer(rate_limit, &outcome), protocol),
+            AtOnce::Demands(demand) => self.call_demanding(demand, request),
+            AtOnce::Skipped => {
+                let admitted = Admitted::skipped(rate_limit, &Incoming::of(&request));
+                ResponseFuture::serving(self.service.call(request), admitted, protocol)
             }
         }
     }
