@@ -8,9 +8,10 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{Config, NoTls};
 
 use crate::servers::{Ask, KEYS, rate, text, variable};
+use crate::workload::{beside, median};
 
-/// Rounds; the best counts, because what others do on the machine only ever adds.
-const ROUNDS: usize = 5;
+/// Rounds: short ones, and many.
+const ROUNDS: usize = 15;
 /// Connections in a pool: as many for the bare statements as for the store.
 const CONNECTIONS: usize = 8;
 /// Threads for the runtime.
@@ -23,7 +24,7 @@ pub(crate) fn run() {
         "\nDecisions a second on Postgres through {CONNECTIONS} connections, {KEYS} keys, all allowed but in the line that says so,"
     );
     println!(
-        "the best of {ROUNDS} rounds, and as a part of a bare UPDATE ... SET n = n + 1 ... RETURNING n through the same client"
+        "the median of {ROUNDS} rounds, and as a part of a bare UPDATE ... SET n = n + 1 ... RETURNING n through the same client"
     );
     println!(
         "and as many connections. Both are sent in one piece, as it has to be behind a pooler, or prepared once for each"
@@ -41,16 +42,18 @@ fn measure(runtime: &Runtime, commit: &str) {
         println!("\nsynchronous_commit = {commit}, {}", if prepared { "prepared" } else { "in one piece" });
         let names = server.decide.iter().map(|decide| format!("{:>16}", decide.name)).collect::<String>();
         println!("{:<11} {:>8}{names}", "concurrency", "UPDATE");
-        for (concurrency, requests) in [(1, 2_000), (8, 8_000), (64, 8_000)] {
-            let (mut bare, mut best) = (0_f64, vec![0_f64; server.decide.len()]);
+        for (concurrency, requests) in [(1, 1_000), (8, 4_000), (64, 4_000)] {
+            let (mut bare, mut decided) = (Vec::new(), vec![Vec::new(); server.decide.len()]);
             for _ in 0..ROUNDS {
-                bare = bare.max(runtime.block_on(rate(&server.bare, concurrency, requests)));
-                for (decide, best) in server.decide.iter().zip(&mut best) {
-                    *best = best.max(runtime.block_on(rate(decide, concurrency, requests)));
+                bare.push(runtime.block_on(rate(&server.bare, concurrency, requests)));
+                for (decide, rates) in server.decide.iter().zip(&mut decided) {
+                    rates.push(runtime.block_on(rate(decide, concurrency, requests)));
                 }
             }
-            let parts = best.iter().map(|best| format!("{:>16}", format!("{best:.0} ({:.2}x)", best / bare)));
-            println!("{concurrency:<11} {bare:>8.0}{}", parts.collect::<String>());
+            let part =
+                |rates: &Vec<f64>| format!("{:.0} ({:.2}x)", median(rates.iter().copied()), beside(rates, &bare));
+            let parts = decided.iter().map(|rates| format!("{:>16}", part(rates)));
+            println!("{concurrency:<11} {:>8.0}{}", median(bare.iter().copied()), parts.collect::<String>());
         }
     }
 }

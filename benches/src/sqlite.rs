@@ -10,18 +10,18 @@ use tidegate::{Cost, Key, MAX_COUNT, MAX_PERIOD, OnStoreError, Op, Quota, Reques
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
-use crate::workload::{Random, text};
+use crate::workload::{Random, beside, median, text};
 
 /// How many keys are asked about, each as often as the others, but for the hot one.
 const KEYS: u64 = 10_000;
-/// Rounds; the best counts, because what others do on the machine only ever adds.
-const ROUNDS: usize = 5;
+/// Rounds: short ones, and many.
+const ROUNDS: usize = 15;
 /// Threads for the runtime. The store has two of its own.
 const THREADS: usize = 1;
 
 pub(crate) fn run() {
     println!(
-        "\nDecisions a second in an SQLite file, threads of the runtime: {THREADS}, the best of {ROUNDS} rounds, and as a part"
+        "\nDecisions a second in an SQLite file, threads of the runtime: {THREADS}, the median of {ROUNDS} rounds, and as a part"
     );
     println!("of a bare upsert (prepared, WAL, a commit for each, on the caller's own thread) and of the same upsert");
     println!("through a thread, as an async program has to do it (tokio's spawn_blocking).");
@@ -51,23 +51,24 @@ fn measure(synchronous: Synchronous) {
         .flat_map(|(name, hot, allowed)| [1, 64, 512].map(|concurrency| Case { name, hot, allowed, concurrency }))
         .collect();
     // Waiting for the disk takes its time.
-    let calls = if synchronous == Synchronous::Full { 2_000 } else { 20_000 };
-    let (mut best_bare, mut best_hop, mut best) = (0_f64, 0_f64, vec![0_f64; cases.len()]);
+    let calls = if synchronous == Synchronous::Full { 1_000 } else { 10_000 };
+    let (mut upserts, mut hopped, mut decided) = (Vec::new(), Vec::new(), vec![Vec::new(); cases.len()]);
     for _ in 0..ROUNDS {
-        best_bare = best_bare.max(rate(calls, || bare.lock().expect("no panic").upserts(calls)));
-        best_hop = best_hop.max(rate(calls, || runtime.block_on(hops(&bare, calls))));
-        for (case, best) in cases.iter().zip(&mut best) {
+        upserts.push(rate(calls, || bare.lock().expect("no panic").upserts(calls)));
+        hopped.push(rate(calls, || runtime.block_on(hops(&bare, calls))));
+        for (case, rates) in cases.iter().zip(&mut decided) {
             let calls = if case.concurrency == 1 { calls } else { 5 * calls };
-            *best = best.max(rate(calls, || decisions(&runtime, &store, case, calls)));
+            rates.push(rate(calls, || decisions(&runtime, &store, case, calls)));
         }
     }
     println!("\nsynchronous = {synchronous:?}");
-    println!("{:<44} {best_bare:>9.0}", "bare upsert");
-    println!("{:<44} {best_hop:>9.0} {:>7.2}x", "through a thread", best_hop / best_bare);
-    for (case, best) in cases.iter().zip(best) {
+    let line = |name: &str, rates: &[f64]| format!("{name:<44} {:>9.0}", median(rates.iter().copied()));
+    println!("{}", line("bare upsert", &upserts));
+    println!("{} {:>7.2}x", line("through a thread", &hopped), beside(&hopped, &upserts));
+    for (case, rates) in cases.iter().zip(&decided) {
         let outcome = if case.allowed { "allowed" } else { "denied" };
         let name = format!("tidegate, {}, {outcome}, {} at once", case.name, case.concurrency);
-        println!("{name:<44} {best:>9.0} {:>7.2}x {:>7.2}x", best / best_bare, best / best_hop);
+        println!("{} {:>7.2}x {:>7.2}x", line(&name, rates), beside(rates, &upserts), beside(rates, &hopped));
     }
 }
 

@@ -69,3 +69,9 @@ pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
+
+/// What the one is of the other, in the median of the rounds that both were measured in: what others do on the machine meets
+/// both nearly alike there.
+pub(crate) fn beside(one: &[f64], other: &[f64]) -> f64 {
+    median(one.iter().zip(other).map(|(one, other)| one / other))
+}

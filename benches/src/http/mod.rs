@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 pub(crate) use server::serve;
 
 use crate::machine::pin;
-use crate::workload::median;
+use crate::workload::{beside, median};
 
 /// Connections that are open at once, each with one request under way.
 const CONNECTIONS: usize = 64;
 /// How long each server is asked in each round.
 const SPAN: Duration = Duration::from_millis(100);
-/// Rounds. Short ones, and many: what others do on the machine meets a server and the yardstick in the same round nearly alike.
+/// Rounds: short ones, and many.
 const ROUNDS: usize = 81;
 
 pub(crate) fn run() {
@@ -41,11 +41,6 @@ pub(crate) fn run() {
         let (faster, dearer) = (beside(rates, &bare.rates), beside(costs, &bare.costs));
         println!("{:<42} {rate:>9.0} {faster:>9.2}x {cost:>9.2} {dearer:>9.2}x", kind.name());
     }
-}
-
-/// What the one is of the other, in the median of the rounds.
-fn beside(one: &[f64], other: &[f64]) -> f64 {
-    median(one.iter().zip(other).map(|(one, other)| one / other))
 }
 
 /// A server in a process of its own.
