@@ -14,6 +14,9 @@ pub(crate) fn run() -> Result<(), Failed> {
     let servers = Servers::start()?;
     let tests = ["test", "--workspace", "--all-features", "--all-targets"];
     step("tests", cargo(tests).envs(servers.environment()))?;
+    // What handlers' attributes may want is put together for each request where they are compiled in, and not otherwise.
+    let plain = ["test", "--package", "tidegate", "--no-default-features", "--features", "axum,grpc,tokio"];
+    step("tests of the layer without attributes", cargo(plain).args(["--test", "layer", "--test", "no_allocation"]))?;
     examples(&servers)?;
     drop(servers);
     step("doc tests", &mut cargo(["test", "--workspace", "--all-features", "--doc"]))?;

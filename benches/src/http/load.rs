@@ -5,32 +5,48 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\nuser-agent: bench\r\naccept: */*\r\n\r\n";
 
-/// How many requests the server answers in that time, each with that status.
-pub(super) fn load(address: SocketAddr, connections: usize, span: Duration, status: &'static str) -> u64 {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(async {
-        let mut tasks = JoinSet::new();
-        for _ in 0..connections {
+/// Connections that are open, each of which has asked once: what the first is told may differ from what all others are.
+pub(super) struct Clients {
+    runtime: Runtime,
+    connections: Vec<Connection>,
+}
+
+impl Clients {
+    pub(super) fn connect(address: SocketAddr, connections: usize) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let connect = async || {
             let mut connection = Connection::new(address).await;
-            tasks.spawn(async move {
-                // What the first is told may differ from what all others are.
-                connection.ask().await;
-                let start = Instant::now();
-                let mut answered = 0;
-                while start.elapsed() < span {
-                    connection.ask().await;
-                    assert_eq!(&connection.buffer[9..12], status.as_bytes(), "another status");
-                    answered += 1;
-                }
-                answered
-            });
-        }
-        tasks.join_all().await.into_iter().sum()
-    })
+            connection.ask().await;
+            connection
+        };
+        let connections = (0..connections).map(|_| runtime.block_on(connect())).collect();
+        Clients { runtime, connections }
+    }
+
+    /// How many requests the server answers in that time, each with that status.
+    pub(super) fn ask(self, span: Duration, status: &'static str) -> u64 {
+        let start = Instant::now();
+        self.runtime.block_on(async {
+            let mut tasks = JoinSet::new();
+            for mut connection in self.connections {
+                tasks.spawn(async move {
+                    let mut answered = 0;
+                    while start.elapsed() < span {
+                        connection.ask().await;
+                        assert_eq!(&connection.buffer[9..12], status.as_bytes(), "another status");
+                        answered += 1;
+                    }
+                    answered
+                });
+            }
+            tasks.join_all().await.into_iter().sum()
+        })
+    }
 }
 
 struct Connection {

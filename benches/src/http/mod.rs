@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use load::Clients;
 pub(crate) use server::serve;
 
 use crate::machine::pin;
@@ -69,8 +70,9 @@ impl Server {
     }
 
     fn measure(&mut self) {
+        let clients = Clients::connect(self.address, CONNECTIONS);
         let (cpu, start) = (self.cpu_time(), Instant::now());
-        let requests = load::load(self.address, CONNECTIONS, SPAN, self.kind.status()) as f64;
+        let requests = clients.ask(SPAN, self.kind.status()) as f64;
         let (elapsed, cpu) = (start.elapsed(), self.cpu_time() - cpu);
         self.rates.push(requests / elapsed.as_secs_f64());
         self.costs.push(cpu / requests);

@@ -3,11 +3,11 @@
 use tidegate_servers::Program;
 
 use crate::machine::{Cores, cpu_seconds};
-use crate::workload::median;
+use crate::workload::{beside, median};
 
 /// Rounds that count.
 const ROUNDS: usize = 7;
-/// How many are tried for that. One more comes first, in which every server gets to know the keys.
+/// How many are tried for that. One more comes first, so that nobody begins cold.
 const TRIED: usize = 4 * ROUNDS;
 /// A round counts at once when the host has taken no more of the time than that, in percent, from any of the servers.
 const QUIET: f64 = 1.0;
@@ -46,8 +46,8 @@ pub(super) fn compare(contestants: &[Contestant<'_>]) {
         let cpu = median(rounds.iter().map(|round| round.servers[at].cpu_micros));
         print!("{:<38} {:>10.0} {:>10.0} {cpu:>10.2}", contestant.name, best(rates(at)), median(rates(at)));
         if at > 0 {
-            let beside = median(rates(0).zip(rates(at)).map(|(ours, other)| ours / other));
-            print!("   best {:.2}x median {beside:.2}x", best(rates(0)) / best(rates(at)));
+            let [ours, other] = [0, at].map(|at| rates(at).collect::<Vec<_>>());
+            print!("   best {:.2}x median {:.2}x", best(rates(0)) / best(rates(at)), beside(&ours, &other));
         }
         println!();
     }

@@ -69,8 +69,8 @@ impl Connection {
         let (mut asked, mut done, mut answers) = (0, 0, 0);
         let (mut input, mut filled) = (vec![0; 64 << 10], 0);
         while done <= calls {
-            // One more is the introduction.
-            while asked < calls && asked < done + streams {
+            // The introduction is one of those that are under way, and of those that are done.
+            while asked < calls && asked + 1 < done + streams {
                 self.call(&question());
                 asked += 1;
             }

@@ -1,6 +1,7 @@
 //! gRPC, asked with prepared frames: Envoy's rate limit service beside throttlecrab's own.
 
 use std::fmt::Debug;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
@@ -14,20 +15,22 @@ use tokio::task::JoinSet;
 
 use super::contest::{Asked, Contestant, compare};
 use super::frames::Connection;
-use super::{KEYS, PLENTY, throttlecrabs, tidegate};
+use super::{KEYS, PLENTY, throttlecrabs, tidegates};
 use crate::workload::Random;
 
 const CONNECTIONS: u64 = 8;
 /// Calls under way at a time, on each connection.
 const STREAMS: u64 = 16;
 const CALLS: u64 = 100_000;
+/// Where the next draw of keys begins: others are asked about in every round.
+static SEED: AtomicU64 = AtomicU64::new(0);
 
 pub(super) fn run() {
     let rules = format!(
         "domain: bench\ndescriptors:\n- key: user\n  rate_limit:\n    unit: minute\n    requests_per_unit: {PLENTY}\n"
     );
     let config = "[envoy]\nconfigs = [\"ratelimit.yaml\"]\n";
-    let ours = tidegate("grpc", &[("limits.toml", config), ("ratelimit.yaml", &rules)]);
+    let [ours, many] = tidegates("grpc", &[("limits.toml", config), ("ratelimit.yaml", &rules)]);
     let [crab, single] = throttlecrabs("grpc");
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     println!(
@@ -35,6 +38,7 @@ pub(super) fn run() {
     );
     compare(&[
         contestant::<RateLimitRequest>("tidegate, Envoy's ShouldRateLimit", &ours, &runtime),
+        contestant::<RateLimitRequest>("the same, a thread for each core", &many, &runtime),
         contestant::<ThrottleRequest>("throttlecrab, its own Throttle", &crab, &runtime),
         contestant::<ThrottleRequest>("the same with one thread", &single, &runtime),
     ]);
@@ -119,9 +123,10 @@ async fn ask<Q: Question>(port: u16) -> Asked {
         connections.push(Connection::open(port, Q::PATH).await);
     }
     let (began, mut tasks) = (Instant::now(), JoinSet::new());
-    for (number, connection) in (0..).zip(connections) {
+    for connection in connections {
+        let seed = SEED.fetch_add(1, Ordering::Relaxed);
         tasks.spawn(async move {
-            let mut random = Random(number);
+            let mut random = Random(seed << 32);
             let next = move || Q::about(format!("{:06}", random.next() % KEYS));
             connection
                 .ask(STREAMS, CALLS / CONNECTIONS, next, |answer| {

@@ -4,26 +4,31 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use tidegate_servers::Program;
 
 use super::contest::{Asked, Contestant, compare};
-use super::{ONE_THREAD, PLENTY, throttlecrabs, tidegate};
+use super::{ONE_THREAD, PLENTY, throttlecrabs, tidegates};
 use crate::servers::variable;
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/serve/post.lua");
 const CONNECTIONS: u32 = 50;
 const SECONDS: u32 = 1;
+/// Where the next draw of keys begins: others are asked about in every round.
+static SEED: AtomicU32 = AtomicU32::new(1);
 
 pub(super) fn run() {
     let config = format!("[limits.api]\nalgorithm = \"token_bucket\"\nrate = {PLENTY}\nperiod = \"1m\"\n");
-    let (ours, [crab, single], bare) = (tidegate("http", &[("limits.toml", &config)]), throttlecrabs("http"), bare());
+    let ([ours, many], [crab, single], bare) =
+        (tidegates("http", &[("limits.toml", &config)]), throttlecrabs("http"), bare());
     let ask = Post { path: "/v1/limit", before: r#"{"limit":"api","key":""#.to_owned(), after: r#""}"#.to_owned() };
     let numbers = format!(r#"","max_burst":{PLENTY},"count_per_period":{PLENTY},"period":60}}"#);
     let throttle = Post { path: "/throttle", before: r#"{"key":""#.to_owned(), after: numbers };
     println!("\nHTTP, wrk -t 1 -c {CONNECTIONS}; expected of throttlecrab's: 1.2x, of bare axum: 0.8x");
     compare(&[
         ask.to("tidegate, POST /v1/limit", &ours),
+        ask.to("the same, a thread for each core", &many),
         throttle.to("throttlecrab, POST /throttle", &crab),
         throttle.to("the same with one thread", &single),
         ask.to("bare axum, one thread, does nothing", &bare),
@@ -48,7 +53,8 @@ impl Post {
         let mut command = Command::new(variable("TIDEGATE_WRK"));
         command.args(["-t", "1", "-c", &CONNECTIONS.to_string(), "-d", &format!("{SECONDS}s"), "-s", SCRIPT]);
         command.arg(format!("http://127.0.0.1:{}{}", server.port(), self.path));
-        let output = command.args(["--", &self.before, &self.after]).output().expect("wrk starts");
+        let seed = SEED.fetch_add(1, Ordering::Relaxed).to_string();
+        let output = command.args(["--", &self.before, &self.after, &seed]).output().expect("wrk starts");
         let said = String::from_utf8_lossy(&output.stdout);
         let is_well = output.status.success() && !said.contains("Non-2xx") && !said.contains("Socket errors");
         assert!(is_well, "{said}{}", String::from_utf8_lossy(&output.stderr));

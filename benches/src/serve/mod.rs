@@ -33,8 +33,9 @@ pub(crate) fn run(only: &str) {
     );
     println!("{KEYS} keys, every request allowed, the state in memory. CPU is the server's own, user and system.");
     println!(
-        "tidegate has one thread (--threads 1), because the load tool has one; throttlecrab has what it takes, or one."
+        "The load tools have one thread. So has tidegate in the first line (--threads 1); a thread for each core is what"
     );
+    println!("it and throttlecrab take by themselves. What the others are beside is the first line.");
     if "resp".starts_with(only) {
         resp::run();
     }
@@ -47,13 +48,18 @@ pub(crate) fn run(only: &str) {
     println!("\nOf the time of all cores, the host gave {:.1} % to others meanwhile.", cores.stolen_since());
 }
 
-/// `tidegate serve`, listening for one protocol, with these files as its config, the first of them to begin with.
-fn tidegate(protocol: &str, config: &[(&str, &str)]) -> Program {
+/// `tidegate serve`, listening for one protocol, with these files as its config, the first of them to begin with: with one
+/// thread, and with as many as it takes, which is one for each core.
+fn tidegates(protocol: &str, config: &[(&str, &str)]) -> [Program; 2] {
+    [tidegate(protocol, config, &["--threads", "1"]), tidegate(protocol, config, &[])]
+}
+
+fn tidegate(protocol: &str, config: &[(&str, &str)], threads: &[&str]) -> Program {
     let program = std::env::current_exe().expect("this program").with_file_name("tidegate");
     assert!(program.is_file(), "{} is missing: run `cargo xtask bench serve`", program.display());
     let command = |port: u16, folder: &Path| {
         let mut command = Command::new(&program);
-        command.args(["serve", "--threads", "1", "--max-keys", &(4 * KEYS).to_string()]);
+        command.arg("serve").args(threads).args(["--max-keys", &(4 * KEYS).to_string()]);
         for other in ["http", "grpc", "resp"] {
             let address = if other == protocol { format!("127.0.0.1:{port}") } else { "off".to_owned() };
             command.arg(format!("--{other}")).arg(address);

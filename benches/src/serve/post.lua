@@ -1,12 +1,8 @@
--- Posts about one of a million keys, any of them: the arguments are what stands in the body before it and after it.
-
-function setup(thread)
-  seeds = (seeds or 0) + 1
-  thread:set("seed", seeds)
-end
+-- Posts about one of a million keys, any of them: the arguments are what stands in the body before it
+-- and after it, and where the draw of keys begins.
 
 function init(arguments)
-  math.randomseed(seed)
+  math.randomseed(tonumber(arguments[3]))
   local length = #arguments[1] + 6 + #arguments[2]
   before = "POST " .. wrk.path .. " HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     .. "content-length: " .. length .. "\r\n\r\n" .. arguments[1]

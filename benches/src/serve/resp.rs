@@ -7,7 +7,7 @@ use redis::Client;
 use tidegate_servers::Program;
 
 use super::contest::{Asked, Contestant, compare};
-use super::{KEYS, PLENTY, throttlecrabs, tidegate};
+use super::{KEYS, PLENTY, throttlecrabs, tidegates};
 use crate::benchmark::{Load, rate};
 use crate::servers::variable;
 
@@ -16,7 +16,7 @@ const PIPELINED: Load = Load { keys: KEYS, connections: 50, pipelined: 16, reque
 
 pub(super) fn run() {
     let program = variable("TIDEGATE_REDIS_BENCHMARK");
-    let (ours, [crab, single], redis) = (tidegate("resp", &[]), throttlecrabs("redis"), redis());
+    let ([ours, many], [crab, single], redis) = (tidegates("resp", &[]), throttlecrabs("redis"), redis());
     let [cl_throttle, throttle] = ["CL.THROTTLE", "THROTTLE"].map(throttling);
     let range: Vec<String> = ["LRANGE", "five", "0", "-1"].map(str::to_owned).into();
     // The first field means the opposite in the other program's command.
@@ -35,6 +35,7 @@ pub(super) fn run() {
     println!("\nThe Redis protocol, redis-benchmark -c {}; expected of throttlecrab's: 1.3x", SINGLE.connections);
     compare(&[
         contestant("tidegate, CL.THROTTLE", &ours, SINGLE, &cl_throttle),
+        contestant("the same, a thread for each core", &many, SINGLE, &cl_throttle),
         contestant("throttlecrab, THROTTLE", &crab, SINGLE, &throttle),
         contestant("the same with one thread", &single, SINGLE, &throttle),
     ]);

@@ -3,7 +3,7 @@
 mod control;
 mod gate;
 
-use tidegate_core::{All, Capabilities, Decision, Request, Store, StoreError, Testing, Timestamp};
+use tidegate_core::{All, Capabilities, Decision, Key, Request, Scope, Store, StoreError, Testing, Timestamp};
 
 pub use control::{Calls, Faults};
 use control::{Fault, Method};
@@ -78,6 +78,10 @@ impl<S> FaultyStore<S> {
 impl<S: Store> Store for FaultyStore<S> {
     fn capabilities(&self) -> Capabilities {
         self.store.capabilities()
+    }
+
+    fn prefetch(&self, scope: &Scope, key: &Key<'_>) {
+        self.store.prefetch(scope, key);
     }
 
     fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {

@@ -13,7 +13,9 @@ pub(crate) enum AtOnce {
     Admitted,
     /// Its limits have said this, and nothing is left but to tell it.
     Answered(Outcome),
-    /// Nothing was done yet: there is more to it, or it has to be waited for.
+    /// Nothing was done yet: its limits have to be waited for.
+    Waits(Demand),
+    /// Nothing was done yet: there is more to it.
     Demands(Demand),
 }
 
@@ -29,8 +31,9 @@ impl RateLimit {
             return match enforcer.answer_now(&caller, 1, Step::Take) {
                 Some(Answer::Yes(yes)) if self.has_last_word() => AtOnce::Answered(yes.outcome()),
                 Some(Answer::Yes(_)) => AtOnce::Admitted,
+                Some(Answer::Other(outcome)) if outcome.is_allowed() && !self.has_last_word() => AtOnce::Admitted,
                 Some(Answer::Other(outcome)) => AtOnce::Answered(outcome),
-                None => AtOnce::Demands(Demand::of(caller)),
+                None => AtOnce::Waits(Demand::of(caller)),
             };
         }
         self.demand(incoming).map_or(AtOnce::Skipped, AtOnce::Demands)

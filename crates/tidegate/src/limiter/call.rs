@@ -77,11 +77,12 @@ impl<'a> Call<'a> {
 
     /// Says that this is about to be asked, by [`now`](Self::now): the store in memory fetches meanwhile what it will look at.
     /// Who has several calls at hand, and does this for all of them first, waits for memory once and not for each of them.
-    /// [`Limiter::each`](super::Limiter::each) does so by itself. Nothing is decided, and nothing has to come of it.
+    /// [`Limiter::each`](super::Limiter::each) does so by itself. Nothing is decided, and nothing has to come of it: nothing does
+    /// for limits that make keys alike or cut their budget into shards.
     pub fn prefetch(&self) {
         let prefetch = |limits: &Limits| {
             if let Ok(named) = limits.get(self.name)
-                && named.is_plain()
+                && named.keeps_keys()
             {
                 self.inner.store.dyn_prefetch(&named.scope, &self.key);
             }

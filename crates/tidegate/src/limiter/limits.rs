@@ -58,6 +58,11 @@ impl Named {
         self.plain
     }
 
+    /// Whether its keys go to the store as they are.
+    pub(super) fn keeps_keys(&self) -> bool {
+        self.limit.normalize.is_none() && self.limit.shards == 1
+    }
+
     /// Which part of one budget for everyone this key meets: always the same one.
     pub(super) fn part_of(&self, key: &Key<'_>) -> usize {
         (key.stable_hash(self.scope.stable_hash()) % self.parts.len() as u64) as usize

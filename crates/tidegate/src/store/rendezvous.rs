@@ -92,6 +92,10 @@ impl<S: Store> Store for Rendezvous<S> {
         }
     }
 
+    fn prefetch(&self, scope: &Scope, key: &Key<'_>) {
+        self.servers[self.home(scope, key)].store.prefetch(scope, key);
+    }
+
     fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
         self.server(request).apply_now(request)
     }

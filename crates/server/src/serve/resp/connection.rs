@@ -183,7 +183,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let Connection { stream, client, session, input, filled, replies, .. } = self;
         let (input, common) = (&input[..*filled], &*client.common);
         let (mut arguments, mut used) = (Arguments::new(), 0);
-        let mut waiting = Waiting { common, questions: Vec::new() };
+        let mut waiting = Waiting { common, questions: Vec::new(), waits: false };
         while !session.closing {
             match parse(&input[used..], session.bounds(), &mut arguments) {
                 Ok(Some(bytes)) => used += bytes,
@@ -243,6 +243,8 @@ fn introduced_by(known: bool, before: Option<Instant>) -> Option<Instant> {
 struct Waiting<'a> {
     common: &'a Common,
     questions: Vec<Question<'a>>,
+    /// The store has to be waited for, as is known of the first.
+    waits: bool,
 }
 
 impl<'a> Waiting<'a> {
@@ -250,8 +252,11 @@ impl<'a> Waiting<'a> {
     #[inline]
     async fn ask(&mut self, question: Question<'a>, is_last: bool, replies: &mut Replies) {
         if self.questions.is_empty() {
-            if is_last && let Some(answer) = self.common.gate.now(&question.ask()) {
-                return question.answer(&answer, replies);
+            if is_last {
+                match self.common.gate.now(&question.ask()) {
+                    Some(answer) => return question.answer(&answer, replies),
+                    None => self.waits = true,
+                }
             }
             self.questions.reserve(USUAL);
         }
@@ -268,21 +273,23 @@ impl<'a> Waiting<'a> {
         if self.questions.is_empty() {
             return;
         }
-        // Those that the store can answer at once.
-        let waits = self.questions.iter().position(|question| match self.common.gate.now(&question.ask()) {
+        // Those that the store can answer at once come first.
+        let mut now = |question: &Question<'_>| match self.common.gate.now(&question.ask()) {
             Some(answer) => {
                 question.answer(&answer, replies);
                 false
             }
             None => true,
-        });
-        if let Some(first) = waits {
+        };
+        let first = if self.waits { Some(0) } else { self.questions.iter().position(&mut now) };
+        if let Some(first) = first {
             let left = &self.questions[first..];
             let asks: Vec<_> = left.iter().map(Question::ask).collect();
             let answers = self.common.gate.each(&asks).await;
             left.iter().zip(&answers).for_each(|(question, answer)| question.answer(answer, replies));
         }
         self.questions.clear();
+        self.waits = false;
     }
 }
 

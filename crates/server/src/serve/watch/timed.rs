@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use tidegate::{All, Capabilities, Decision, Request, Store, StoreError, Testing, Timestamp};
+use tidegate::{All, Capabilities, Decision, Key, Request, Scope, Store, StoreError, Testing, Timestamp};
 use tokio::time::Instant;
 
 use super::calls::Calls;
@@ -32,6 +32,10 @@ impl<S> Timed<S> {
 impl<S: Store> Store for Timed<S> {
     fn capabilities(&self) -> Capabilities {
         self.store.capabilities()
+    }
+
+    fn prefetch(&self, scope: &Scope, key: &Key<'_>) {
+        self.store.prefetch(scope, key);
     }
 
     fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {

@@ -93,7 +93,8 @@ impl Limit {
 
     fn is(&self, ruling: &Ruling) -> bool {
         // Nearly always the very same text, which is seen without reading it.
-        self.policy == *ruling.shared_policy()
+        let policy = ruling.shared_policy();
+        (Arc::ptr_eq(&self.policy, policy) || self.policy == *policy)
             && self.quantity == ruling.decision().limit()
             && self.window == ruling.window()
     }

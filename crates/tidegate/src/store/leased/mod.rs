@@ -14,7 +14,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{All, Capabilities, Decision, Op, Request, Store, StoreError, StoreErrorKind};
+use tidegate_core::{All, Capabilities, Decision, Key, Op, Request, Scope, Store, StoreError, StoreErrorKind};
 use tokio::runtime::Handle;
 
 pub use builder::LeasedBuilder;
@@ -229,6 +229,10 @@ impl<S: fmt::Debug> fmt::Debug for Leased<S> {
 impl<S: Store + 'static> Store for Leased<S> {
     fn capabilities(&self) -> Capabilities {
         self.inner.store.capabilities()
+    }
+
+    fn prefetch(&self, scope: &Scope, key: &Key<'_>) {
+        self.inner.store.prefetch(scope, key);
     }
 
     #[inline]

@@ -49,6 +49,7 @@ where
                 ResponseFuture::serving(self.service.call(request), admitted, protocol)
             }
             AtOnce::Answered(outcome) => ResponseFuture::turned_away(protocol.answer(rate_limit, &outcome), protocol),
+            AtOnce::Waits(demand) => self.call_waiting(demand, request),
             AtOnce::Demands(demand) => self.call_demanding(demand, request),
             AtOnce::Skipped => {
                 let admitted = Admitted::skipped(rate_limit, &Incoming::of(&request));
@@ -78,12 +79,23 @@ impl<S, P> RateLimited<S, P> {
                 ResponseFuture::serving(self.service.call(request), admitted, protocol)
             }
             Some(outcome) => ResponseFuture::turned_away(protocol.answer(rate_limit, &outcome), protocol),
-            None => {
-                let asking = Asking { rate_limit: rate_limit.clone(), demand };
-                // The one that is ready goes with the request; what stays has to become ready first.
-                let next = self.service.clone();
-                ResponseFuture::waiting(asking, mem::replace(&mut self.service, next), request, protocol)
-            }
+            None => self.call_waiting(demand, request),
         }
+    }
+
+    /// Goes on with a request whose limits have to be waited for.
+    fn call_waiting<ReqBody, ResBody>(
+        &mut self,
+        demand: Demand,
+        request: Request<ReqBody>,
+    ) -> ResponseFuture<S, P, ReqBody, ResBody>
+    where
+        S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
+        P: Protocol<ResBody>,
+    {
+        let asking = Asking { rate_limit: self.rate_limit.clone(), demand };
+        // The one that is ready goes with the request; what stays has to become ready first.
+        let next = self.service.clone();
+        ResponseFuture::waiting(asking, mem::replace(&mut self.service, next), request, self.protocol.clone())
     }
 }
