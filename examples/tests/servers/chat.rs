@@ -77,7 +77,8 @@ fn who_sends_too_fast_is_told_when_to_go_on() {
             document.getElementById('send').requestSubmit();
         }} }})()"
     ));
-    let limited = ann.until("window.seen.find(({ limited, left }) => limited && left === '0 of 5')");
+    // What is left is what was said last and what time has added since, which may be one or two where the browser is slow.
+    let limited = ann.until("window.seen.find(({ limited, left }) => limited && parseInt(left) < 3)");
     let says = limited["says"].as_str().unwrap();
     assert!(says.contains("was not sent") && says.contains("Try again in "), "{limited}");
     assert!(limited["button"].as_str().unwrap().ends_with(" s"), "the countdown: {limited}");
