@@ -1,6 +1,6 @@
 //! What an SQLite error means to a caller.
 
-use rusqlite::{Connection, Error, ErrorCode, ffi};
+use rusqlite::{Connection, Error, ErrorCode};
 use tidegate_core::{StoreError, StoreErrorKind};
 
 use StoreErrorKind::{Unavailable, Unsupported};
@@ -9,6 +9,18 @@ use StoreErrorKind::{Unavailable, Unsupported};
 pub(super) fn store_error(error: Error, connection: &Connection) -> StoreError {
     file_error(error, file(connection))
 }
+
+/// An error that came up in a transaction of the caller's on `connection`. SQLite does not wait there for a lock that somebody else
+/// has: who has read already cannot write behind somebody else's back.
+pub(super) fn transaction_error(error: Error, connection: &Connection) -> StoreError {
+    if is_busy(&error) {
+        return StoreError::caused_by(Unavailable, format!("sqlite: {}: {error}: {AGAIN}", file(connection)), error);
+    }
+    store_error(error, connection)
+}
+
+const AGAIN: &str = "another connection writes, or has written since this transaction began to read; roll it back and run it \
+                     again, and begin it IMMEDIATE";
 
 /// What a connection is open on, for a message.
 pub(super) fn file(connection: &Connection) -> &str {
@@ -24,13 +36,6 @@ pub(super) fn file_error(error: Error, file: &str) -> StoreError {
 
 /// Its kind, and what to do next when there is something.
 fn meaning(error: &Error) -> (StoreErrorKind, &'static str) {
-    if error.sqlite_extended_error_code() == Some(ffi::SQLITE_BUSY_SNAPSHOT) {
-        return (
-            Unavailable,
-            "another connection has written since this transaction began to read; roll it back and run it again, and \
-             begin it IMMEDIATE",
-        );
-    }
     match (error, error.sqlite_error_code()) {
         (_, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)) => {
             (Unavailable, "another connection has held its lock for longer than the busy timeout")

@@ -9,7 +9,7 @@ use tidegate_core::{All, Decision, Request, StoreError, StoreErrorKind};
 
 use super::SqliteStore;
 use super::batch::Batch;
-use super::error::{file, store_error};
+use super::error::{file, transaction_error};
 use super::row::When;
 use crate::limiter::{Call, Decides, Error, ask_all};
 use crate::store::stored::Asked;
@@ -83,7 +83,7 @@ impl InTransaction<'_> {
     }
 
     fn in_words(&self, error: rusqlite::Error) -> StoreError {
-        store_error(error, self.connection)
+        transaction_error(error, self.connection)
     }
 
     /// Writes all rows or none of them, whatever the caller does about an error.
