@@ -33,9 +33,9 @@ pub(crate) fn run(only: &str) {
     );
     println!("{KEYS} keys, every request allowed, the state in memory. CPU is the server's own, user and system.");
     println!(
-        "The load tools have one thread. So has tidegate in the first line (--threads 1); a thread for each core is what"
+        "All as they come, which is one thread for tidegate, half as many as cores, and one for each core for throttlecrab;"
     );
-    println!("it and throttlecrab take by themselves. What the others are beside is the first line.");
+    println!("and with the other number of threads. The load tools have one. All are beside the first line.");
     if "resp".starts_with(only) {
         resp::run();
     }
@@ -48,10 +48,10 @@ pub(crate) fn run(only: &str) {
     println!("\nOf the time of all cores, the host gave {:.1} % to others meanwhile.", cores.stolen_since());
 }
 
-/// `tidegate serve`, listening for one protocol, with these files as its config, the first of them to begin with: with one
-/// thread, and with as many as it takes, which is one for each core.
+/// `tidegate serve`, listening for one protocol, with these files as its config, the first of them to begin with: as it comes,
+/// which is with half as many threads as cores, and with one for each core.
 fn tidegates(protocol: &str, config: &[(&str, &str)]) -> [Program; 2] {
-    [tidegate(protocol, config, &["--threads", "1"]), tidegate(protocol, config, &[])]
+    [tidegate(protocol, config, &[]), tidegate(protocol, config, &["--threads", "2"])]
 }
 
 fn tidegate(protocol: &str, config: &[(&str, &str)], threads: &[&str]) -> Program {

@@ -8,6 +8,7 @@ mod failure;
 mod serve;
 mod simulate;
 mod store;
+mod threads;
 
 use std::io::{self, Write};
 use std::process::ExitCode;

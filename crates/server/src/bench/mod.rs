@@ -17,8 +17,6 @@ mod worker;
 
 use std::io::{self, Write};
 
-use tokio::runtime::Builder;
-
 use plan::Plan;
 use progress::Progress;
 use report::Report;
@@ -27,14 +25,11 @@ pub use target::Target;
 
 use crate::cli::Bench;
 use crate::failure::Failure;
-use crate::say;
+use crate::{say, threads};
 
 pub(crate) fn run(bench: &Bench) -> Result<(), Failure> {
     let plan = Plan::of(bench)?;
-    // Half of the cores: what is measured is often on the same machine, and needs some, too.
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let runtime = Builder::new_multi_thread().worker_threads(cores.div_ceil(2)).enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::Load(format!("no threads to run on: {error}")))?;
+    let runtime = threads::runtime(None).map_err(|error| Failure::Load(format!("no threads to run on: {error}")))?;
     let progress = Progress::new(plan.duration);
     let ran = runtime.block_on(load::run(plan, &progress));
     progress.finish();

@@ -29,7 +29,6 @@ mod watch;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use tracing::{info, warn};
@@ -45,7 +44,7 @@ pub(crate) use tls::trusted;
 
 use crate::cli::{LogFormat, Serve};
 use crate::failure::Failure;
-use crate::say;
+use crate::{say, threads};
 
 /// How long HTTP and gRPC are still answered once it ends: long enough for a client in the middle of its requests to hear that its
 /// connection is to be closed, and for a balancer to see that nobody new should be sent here.
@@ -53,12 +52,8 @@ const LINGER: Duration = Duration::from_millis(500);
 
 pub(crate) fn run(serve: &Serve) -> Result<(), Failure> {
     serve.check()?;
-    let mut runtime = Builder::new_multi_thread();
-    if let Some(threads) = serve.threads {
-        runtime.worker_threads(threads.into());
-    }
-    let runtime = runtime.enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::Start(format!("no threads to run on: {error}")))?;
+    let runtime =
+        threads::runtime(serve.threads).map_err(|error| Failure::Start(format!("no threads to run on: {error}")))?;
     runtime.block_on(async {
         let telemetry = Telemetry::start(serve)?;
         log::start(serve.log, telemetry.layer());

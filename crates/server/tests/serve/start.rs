@@ -48,10 +48,13 @@ fn a_token_or_insecure_opens_it() {
 
 #[test]
 fn it_answers_on_as_many_threads_as_it_is_told() {
-    let program = Program::start(&["--threads", "3"]);
-    let tasks = fs::read_dir(format!("/proc/{}/task", program.id())).expect("a process that runs");
-    // And the one that it began on.
-    assert_eq!(tasks.count(), 4);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    for (arguments, expected) in [(["--threads", "3"].as_slice(), 3), (&[], cores.div_ceil(2))] {
+        let program = Program::start(arguments);
+        let tasks = fs::read_dir(format!("/proc/{}/task", program.id())).expect("a process that runs");
+        // And the one that it began on.
+        assert_eq!(tasks.count(), expected + 1, "{arguments:?}");
+    }
     let (code, stderr) = refused(&["--threads", "0"], None);
     assert_eq!(code, Some(2));
     assert!(stderr.contains("--threads"), "{stderr}");
