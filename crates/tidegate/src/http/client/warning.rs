@@ -2,16 +2,21 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use http::{HeaderMap, HeaderName};
+use http::HeaderMap;
 
 use super::ClientAddress;
 
 /// What proxies write, and clients seldom.
 const FORWARDING: [&str; 5] = ["x-forwarded-for", "forwarded", "x-real-ip", "cf-connecting-ip", "true-client-ip"];
 
-/// Notices, once, that requests come through a proxy that is not trusted, so that everybody behind it is one client.
+/// How many requests are looked at. What comes through a proxy says so in nearly every one of them, and what is looked for in
+/// each is paid for by each.
+const LOOKS: u32 = 1_000;
+
+/// Notices, once, that requests come through a proxy that is not trusted, so that everybody behind it is one client. That is seen
+/// when a program starts: the first thousand requests are looked at.
 ///
 /// ```
 /// use tidegate::http::{ClientAddress, ForwardingWarning, HeaderMap};
@@ -25,18 +30,26 @@ const FORWARDING: [&str; 5] = ["x-forwarded-for", "forwarded", "x-real-ip", "cf-
 /// }
 /// # Ok::<(), std::net::AddrParseError>(())
 /// ```
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ForwardingWarning {
-    given: AtomicBool,
+    /// How many requests are still looked at.
+    left: AtomicU32,
+}
+
+impl Default for ForwardingWarning {
+    fn default() -> Self {
+        ForwardingWarning::new()
+    }
 }
 
 impl ForwardingWarning {
     /// A warning that has not been given yet.
     pub const fn new() -> Self {
-        ForwardingWarning { given: AtomicBool::new(false) }
+        ForwardingWarning { left: AtomicU32::new(LOOKS) }
     }
 
-    /// What to tell the operator, for the first request that gives reason to, and `None` for all others.
+    /// What to tell the operator, for the first request that gives reason to if it is among the first thousand, and `None`
+    /// for all others.
     pub fn notice(&self, clients: &ClientAddress, peer: IpAddr, headers: &HeaderMap) -> Option<UntrustedForwarding> {
         if clients.trusts(peer) { None } else { self.notice_from(peer.to_canonical(), headers) }
     }
@@ -44,30 +57,28 @@ impl ForwardingWarning {
     /// The same, of a peer that is not trusted.
     #[inline]
     pub(super) fn notice_from(&self, peer: IpAddr, headers: &HeaderMap) -> Option<UntrustedForwarding> {
-        if self.given.load(Ordering::Relaxed) {
-            return None;
+        match self.left.load(Ordering::Relaxed) {
+            0 => None,
+            left => self.look(left, peer, headers),
         }
-        let header = forwarding(headers)?;
+    }
+
+    #[cold]
+    fn look(&self, left: u32, peer: IpAddr, headers: &HeaderMap) -> Option<UntrustedForwarding> {
+        let Some(header) = forwarding(headers) else {
+            // Requests at the same time may count as one; but nobody takes back that it was told.
+            let _ = self.left.compare_exchange(left, left - 1, Ordering::Relaxed, Ordering::Relaxed);
+            return None;
+        };
         // Of requests at the same time, one gets to tell.
-        let first = !self.given.swap(true, Ordering::Relaxed);
+        let first = self.left.swap(0, Ordering::Relaxed) != 0;
         first.then_some(UntrustedForwarding { peer, header })
     }
 }
 
-/// The first of such headers. Going over all names costs less than looking up each of these, and most are told from them
-/// by their lengths.
+/// The first of such headers.
 fn forwarding(headers: &HeaderMap) -> Option<&'static str> {
-    const LENGTHS: u64 = {
-        let (mut lengths, mut index) = (0, 0);
-        while index < FORWARDING.len() {
-            lengths |= 1 << FORWARDING[index].len();
-            index += 1;
-        }
-        lengths
-    };
-    let mut names =
-        headers.keys().map(HeaderName::as_str).filter(|name| LENGTHS.unbounded_shr(name.len() as u32) & 1 == 1);
-    names.find_map(|name| FORWARDING.into_iter().find(|forwarding| *forwarding == name))
+    FORWARDING.into_iter().find(|name| headers.contains_key(*name))
 }
 
 /// A forwarding header from a peer that is not trusted: the sign of a missing `trust_proxy`. Displays as the message
