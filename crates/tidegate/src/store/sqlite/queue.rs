@@ -1,6 +1,7 @@
 //! The line in which jobs wait for a thread.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -26,6 +27,8 @@ const SOON: Duration = Duration::from_micros(50);
 pub(super) struct Queue {
     waiting: Mutex<Waiting>,
     filled: Condvar,
+    /// Somebody has come, or nobody comes any more: for a thread that looks out and would keep whoever comes from the lock.
+    has_news: AtomicBool,
 }
 
 #[derive(Default)]
@@ -51,6 +54,7 @@ impl Queue {
             return Err(StoreError::new(StoreErrorKind::Unavailable, message));
         }
         waiting.jobs.push_back(job);
+        self.has_news.store(true, Ordering::Relaxed);
         let wakes = std::mem::take(&mut waiting.is_asleep);
         drop(waiting);
         if wakes {
@@ -68,12 +72,13 @@ impl Queue {
         {
             // A clock that was set back meanwhile ends it too.
             let soon = |now: Timestamp| now >= began && now.since(began) < SOON;
-            while waiting.jobs.is_empty() && !waiting.is_closed && soon(SystemClock.now()) {
-                drop(waiting);
+            self.has_news.store(waiting.is_closed, Ordering::Relaxed);
+            drop(waiting);
+            while !self.has_news.load(Ordering::Relaxed) && soon(SystemClock.now()) {
                 // Whoever else wants this processor gets it.
                 std::thread::yield_now();
-                waiting = self.lock();
             }
+            waiting = self.lock();
         }
         while waiting.jobs.is_empty() {
             if waiting.is_closed {
@@ -94,7 +99,10 @@ impl Queue {
 
     /// Lets nothing more in. What is in line stays there.
     pub(super) fn close(&self) {
-        self.lock().is_closed = true;
+        let mut waiting = self.lock();
+        waiting.is_closed = true;
+        self.has_news.store(true, Ordering::Relaxed);
+        drop(waiting);
         self.filled.notify_one();
     }
 
