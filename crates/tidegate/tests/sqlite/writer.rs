@@ -41,6 +41,18 @@ fn callers_share_a_commit() {
 }
 
 #[test]
+fn the_log_is_brought_into_the_file_by_and_by() {
+    let folder = Folder::new();
+    let limiter = limiter_of(&folder.store(), Quota::token_bucket(1_000_000, seconds(1)).unwrap());
+    for _ in 0..4_000 {
+        assert!(ask(limiter.limit("a", "alice")).unwrap().allowed());
+    }
+    // Each has written a page of 4 KiB at least, and a thousand of them are enough.
+    let log = folder.file().with_extension("db-wal").metadata().unwrap().len();
+    assert!(log < 8_000_000, "{log} bytes");
+}
+
+#[test]
 fn a_call_that_is_given_up_spends_nothing() {
     let folder = Folder::new();
     let limiter = limiter(&folder.store());

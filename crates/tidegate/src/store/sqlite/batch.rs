@@ -14,13 +14,8 @@ use super::schema::Table;
 pub(super) type Decided<T> = Result<Result<T, StoreError>, Error>;
 
 /// What is stored about a row.
-pub(super) fn stored(connection: &Connection, table: &Table, name: &[u8]) -> Result<Option<Stored>, Error> {
-    let mut select = connection.prepare_cached(&table.select)?;
-    let stored = select.query_row([name], |row| {
-        let until: Option<i64> = row.get(1)?;
-        Ok(Stored { value: row.get(0)?, until: until.map(|until| until.max(0) as u64) })
-    });
-    stored.optional()
+fn stored(connection: &Connection, table: &Table, name: &[u8]) -> Result<Option<Stored>, Error> {
+    connection.prepare_cached(&table.select)?.query_row([name], Stored::of).optional()
 }
 
 /// The rows of one transaction.

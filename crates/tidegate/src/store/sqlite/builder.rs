@@ -8,7 +8,9 @@ use std::time::Duration;
 use tidegate_core::{StoreError, StoreErrorKind};
 use tokio::sync::watch;
 
+use super::error::store_error;
 use super::file::File;
+use super::log::Log;
 use super::queue::Queue;
 use super::reader::Reader;
 use super::schema::{Table, table_name};
@@ -98,7 +100,8 @@ impl SqliteStoreBuilder {
         let SqliteStoreBuilder { table, synchronous, busy_timeout, clock, rows } = self;
         let (path, table) = (path.as_ref(), Arc::new(Table::new(table)));
         let file = File::new(path, busy_timeout)?;
-        let (writing, reading) = (file.writer(synchronous, &table)?, file.reader()?);
+        let (mut writing, reading) = (file.writer(synchronous, &table)?, file.reader()?);
+        let log = Log::of(&mut writing).map_err(|error| store_error(error, &writing))?;
         let [to_writer, to_reader] = [(); 2].map(|()| Arc::new(Queue::default()));
         let (ended, has_ended) = watch::channel(());
         let reader = Reader {
@@ -121,6 +124,7 @@ impl SqliteStoreBuilder {
         };
         let writer = Writer {
             connection: writing,
+            log,
             table,
             clock,
             busy_timeout,

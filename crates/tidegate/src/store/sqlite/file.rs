@@ -89,19 +89,24 @@ fn refused(message: String) -> StoreError {
     StoreError::new(StoreErrorKind::Unsupported, message)
 }
 
+/// A path at which there is nothing yet.
+#[cfg(test)]
+pub(super) fn temporary() -> PathBuf {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let name = format!("tidegate-file-{}-{}.db", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    std::env::temp_dir().join(name)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
-
     use super::*;
     use crate::store::table::TableName;
 
     #[test]
     fn connections_are_set_as_they_should_be() {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
         for (synchronous, level) in [(Synchronous::Normal, 1), (Synchronous::Full, 2)] {
-            let name = format!("tidegate-file-{}-{}.db", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-            let path = std::env::temp_dir().join(name);
+            let path = temporary();
             let file = File::new(&path, Duration::ZERO).unwrap();
             let writer = file.writer(synchronous, &Table::new(TableName::default())).unwrap();
             let reader = file.reader().unwrap();

@@ -13,6 +13,7 @@ mod builder;
 mod error;
 mod file;
 mod job;
+mod log;
 mod patience;
 mod queue;
 mod reader;

@@ -14,11 +14,18 @@ pub(super) struct When {
 }
 
 /// A row as it is in the database.
-#[derive(Clone)]
 pub(super) struct Stored {
-    pub(super) value: Vec<u8>,
+    value: Vec<u8>,
     /// None for ever.
-    pub(super) until: Option<u64>,
+    until: Option<u64>,
+}
+
+impl Stored {
+    /// The row that [`select`](super::schema::Table::select) has found.
+    pub(super) fn of(row: &rusqlite::Row<'_>) -> Result<Self, rusqlite::Error> {
+        let until: Option<i64> = row.get(1)?;
+        Ok(Stored { value: row.get(0)?, until: until.map(|until| until.max(0) as u64) })
+    }
 }
 
 /// A row in the middle of a transaction.

@@ -50,10 +50,6 @@ pub(super) struct Table {
     pub(super) write: String,
     /// Writes a row that is kept as long as before: its place in the index stays.
     pub(super) write_value: String,
-    /// The same, if nobody else has written it since it was read.
-    pub(super) write_if_same: String,
-    /// The same, and moves it in the index.
-    pub(super) move_if_same: String,
     /// Writes a row that is not there, unless somebody else has written it meanwhile.
     pub(super) write_if_new: String,
     pub(super) delete: String,
@@ -77,8 +73,6 @@ impl Table {
             select: format!("SELECT value, expires_at FROM {name} WHERE key = ?1"),
             write: format!("{insert} UPDATE SET value = excluded.value, expires_at = excluded.expires_at"),
             write_value: format!("UPDATE {name} SET value = ?2 WHERE key = ?1"),
-            write_if_same: format!("UPDATE {name} SET value = ?2 WHERE key = ?1 AND value = ?3"),
-            move_if_same: format!("UPDATE {name} SET value = ?2, expires_at = ?4 WHERE key = ?1 AND value = ?3"),
             write_if_new: format!("{insert} NOTHING"),
             delete: format!("DELETE FROM {name} WHERE key = ?1"),
             sweep: format!(
@@ -169,8 +163,8 @@ mod tests {
         let connection = database(&table);
         let sweep = plan(&connection, &table.sweep);
         assert!(sweep.contains("USING COVERING INDEX tidegate_expires (expires_at<?)"), "{sweep}");
-        let Table { sweep, select, write, write_value, write_if_same, move_if_same, write_if_new, delete, .. } = &table;
-        for statement in [sweep, select, write, write_value, write_if_same, move_if_same, write_if_new, delete] {
+        let Table { sweep, select, write, write_value, write_if_new, delete, .. } = &table;
+        for statement in [sweep, select, write, write_value, write_if_new, delete] {
             let plan = plan(&connection, statement);
             assert!(!plan.contains("SCAN") && !plan.contains("TEMP B-TREE"), "{statement}: {plan}");
         }

@@ -11,6 +11,7 @@ use super::alone;
 use super::batch::Batch;
 use super::error::store_error;
 use super::job::{Answer, Job, Reply, Work};
+use super::log::Log;
 use super::patience::patiently;
 use super::queue::{MOST_TOGETHER, Queue, Served};
 use super::schema::Table;
@@ -25,6 +26,7 @@ const SWEEPS: usize = 2 * MOST_TOGETHER / SWEEP + 1;
 /// What the thread that writes works with.
 pub(super) struct Writer {
     pub(super) connection: Connection,
+    pub(super) log: Log,
     pub(super) table: Arc<Table>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) busy_timeout: Duration,
@@ -73,6 +75,7 @@ impl Writer {
             job.answer(done.map(Answer::Count).map_err(|error| store_error(error, &self.connection)));
         }
         self.sweep_what_is_owed(patience);
+        self.log.shorten(&self.connection);
     }
 
     fn sweep_what_is_owed(&mut self, patience: Duration) {
