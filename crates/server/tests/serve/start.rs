@@ -47,7 +47,7 @@ fn a_token_or_insecure_opens_it() {
 }
 
 #[test]
-fn it_answers_on_as_many_threads_as_it_is_told() {
+fn it_answers_on_half_as_many_threads_as_cores_or_as_many_as_it_is_told() {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     for (arguments, expected) in [(["--threads", "3"].as_slice(), 3), (&[], cores.div_ceil(2))] {
         let program = Program::start(arguments);

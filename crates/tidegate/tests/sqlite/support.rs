@@ -41,6 +41,11 @@ impl Folder {
         self.0.join("limits.db")
     }
 
+    /// How long the log beside it is.
+    pub(crate) fn log_bytes(&self) -> u64 {
+        self.0.join("limits.db-wal").metadata().expect("a log").len()
+    }
+
     pub(crate) fn store(&self) -> SqliteStore {
         self.store_with(patient())
     }

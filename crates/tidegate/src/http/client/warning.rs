@@ -11,12 +11,12 @@ use super::ClientAddress;
 /// What proxies write, and clients seldom.
 const FORWARDING: [&str; 5] = ["x-forwarded-for", "forwarded", "x-real-ip", "cf-connecting-ip", "true-client-ip"];
 
-/// How many requests are looked at. What comes through a proxy says so in nearly every one of them, and what is looked for in
-/// each is paid for by each.
-const LOOKS: u32 = 1_000;
+/// How many requests are looked at: what comes through a proxy says so in nearly every one of them, and to look costs
+/// something. So many that those who only ask for its health do not use them up before anybody else comes.
+const LOOKS: u32 = 100_000;
 
-/// Notices, once, that requests come through a proxy that is not trusted, so that everybody behind it is one client. That is seen
-/// when a program starts: the first thousand requests are looked at.
+/// Notices, once, that requests come through a proxy that is not trusted, so that everybody behind it is one client. That
+/// shows when a program starts: about the first hundred thousand requests of peers that are not trusted are looked at.
 ///
 /// ```
 /// use tidegate::http::{ClientAddress, ForwardingWarning, HeaderMap};
@@ -48,8 +48,8 @@ impl ForwardingWarning {
         ForwardingWarning { left: AtomicU32::new(LOOKS) }
     }
 
-    /// What to tell the operator, for the first request that gives reason to if it is among the first thousand, and `None`
-    /// for all others.
+    /// What to tell the operator, for the first request that gives reason to if it is among those that are looked at, and
+    /// `None` for all others.
     pub fn notice(&self, clients: &ClientAddress, peer: IpAddr, headers: &HeaderMap) -> Option<UntrustedForwarding> {
         if clients.trusts(peer) { None } else { self.notice_from(peer.to_canonical(), headers) }
     }
@@ -76,9 +76,9 @@ impl ForwardingWarning {
     }
 }
 
-/// The first of such headers.
+/// The first of such headers. Going over all names costs less than looking up each of these.
 fn forwarding(headers: &HeaderMap) -> Option<&'static str> {
-    FORWARDING.into_iter().find(|name| headers.contains_key(*name))
+    headers.keys().find_map(|name| FORWARDING.into_iter().find(|forwarding| *forwarding == name.as_str()))
 }
 
 /// A forwarding header from a peer that is not trusted: the sign of a missing `trust_proxy`. Displays as the message

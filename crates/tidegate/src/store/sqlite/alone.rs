@@ -1,7 +1,7 @@
 //! One operation with nobody else in line.
 
 use rusqlite::{Connection, params};
-use tidegate_core::Timestamp;
+use tidegate_core::{Decision, Timestamp};
 
 use super::job::{Answer, Job, Step, Work, when};
 use super::row::{Change, Row, Stored};
@@ -12,10 +12,24 @@ use super::schema::Table;
 ///
 /// None when it is not enough, and when anything is wrong: nothing was done then, and the transaction will say what it is.
 pub(super) fn decide(connection: &Connection, table: &Table, job: &Job, now: Timestamp) -> Option<(Answer, usize)> {
-    let Work::One(Step { name, quota, op, at }) = &job.work else { return None };
-    if !connection.is_autocommit() {
-        return None;
+    match &job.work {
+        Work::One(step) if connection.is_autocommit() => {
+            let (decision, added) = one(connection, table, step, now, || job.is_wanted())?;
+            Some((Answer::One(decision), added))
+        }
+        _ => None,
     }
+}
+
+/// The same for one operation, which `is_wanted` may stop once it is decided.
+fn one(
+    connection: &Connection,
+    table: &Table,
+    step: &Step,
+    now: Timestamp,
+    is_wanted: impl FnOnce() -> bool,
+) -> Option<(Decision, usize)> {
+    let Step { name, quota, op, at } = step;
     // A row that was found is being read until it is written: SQLite writes only on top of what was read.
     let mut select = connection.prepare_cached(&table.select).ok()?;
     let mut rows = select.query([name]).ok()?;
@@ -23,15 +37,15 @@ pub(super) fn decide(connection: &Connection, table: &Table, job: &Job, now: Tim
     let mut row = Row::read(found, quota);
     let outcome = row.step(quota, *op, when(*at, now)).ok()?;
     // A call that was given up meanwhile spends nothing.
-    if !job.is_wanted() {
+    if !is_wanted() {
         return None;
     }
     let added = write(connection, table, name, row.into_change())?;
-    Some((Answer::One(outcome.decision), added))
+    Some((outcome.decision, added))
 }
 
 /// Writes what has changed about a row that is being read, or that was not there, and says how many rows were added. None
-/// when somebody else has written meanwhile, and then nothing was.
+/// when it is not as it was read, and when that takes a transaction: nothing was written then.
 fn write(connection: &Connection, table: &Table, name: &[u8], change: Change) -> Option<usize> {
     let prepare = |statement: &str| connection.prepare_cached(statement).ok();
     let until = |until: Option<u64>| until.map(|until| until as i64);
@@ -53,45 +67,40 @@ fn write(connection: &Connection, table: &Table, name: &[u8], change: Change) ->
 mod tests {
     use std::time::Duration;
 
+    use tidegate_core::{Cost, Op, Quota, minutes};
+
     use super::*;
     use crate::store::sqlite::Synchronous;
     use crate::store::sqlite::file::{File, temporary};
     use crate::store::table::TableName;
 
-    /// Between reading and writing, another process has the row.
+    /// How many are left after a decision, if it came about, and how many rows it has added.
+    fn decide(connection: &Connection, table: &Table, quota: Quota, meanwhile: impl FnOnce()) -> Option<(u64, usize)> {
+        let step = Step { name: b"k".to_vec(), quota, op: Op::Limit(Cost::ONE), at: None };
+        let now = Timestamp::from_millis(1_700_000_000_000);
+        let is_wanted = || {
+            meanwhile();
+            true
+        };
+        let (decision, added) = one(connection, table, &step, now, is_wanted)?;
+        Some((decision.remaining(), added))
+    }
+
+    /// Between reading and writing, another process decides about the row.
     #[test]
     fn a_row_that_somebody_else_has_written_meanwhile_is_left_alone() {
         let (table, path) = (Table::new(TableName::default()), temporary());
         let file = File::new(&path, Duration::ZERO).unwrap();
         let [ours, other] = [(); 2].map(|()| file.writer(Synchronous::Normal, &table).unwrap());
-        let new = |value: &[u8]| Change::All { value: value.to_vec(), until: Some(7), is_new: true };
-        let moved = |value: &[u8]| Change::All { value: value.to_vec(), until: Some(8), is_new: false };
-        let value = |value: &[u8]| Change::Value(value.to_vec());
-        let now = || -> (Vec<u8>, i64) {
-            other.query_row(&table.select, [b"k"], |row| Ok((row.get(0)?, row.get(1)?))).unwrap()
-        };
-        // Reads the row, lets the other write, and then writes.
-        let write_after = |meanwhile: Option<Change>, change| {
-            let mut select = ours.prepare_cached(&table.select).unwrap();
-            let mut rows = select.query([b"k"]).unwrap();
-            rows.next().unwrap();
-            if let Some(meanwhile) = meanwhile {
-                assert!(write(&other, &table, b"k", meanwhile).is_some());
-            }
-            write(&ours, &table, b"k", change)
-        };
-
-        assert_eq!(write_after(Some(new(b"one")), new(b"two")), None, "it is there by now");
-        assert_eq!(now(), (b"one".to_vec(), 7));
-        assert_eq!(write_after(Some(value(b"two")), value(b"three")), None);
-        assert_eq!(write_after(Some(value(b"three")), moved(b"four")), None);
-        assert_eq!(now(), (b"three".to_vec(), 7));
-
-        assert_eq!(write_after(None, value(b"four")), Some(0));
-        assert_eq!(now(), (b"four".to_vec(), 7));
-        assert_eq!(write_after(None, moved(b"five")), Some(0));
-        assert_eq!(now(), (b"five".to_vec(), 8));
-        assert_eq!(write_after(None, Change::Delete), None, "that is the transaction's");
+        let [quota, wider] = [1, 60].map(|window| Quota::fixed_window(100, minutes(window)).unwrap());
+        // A new row, one whose value changes, and one that is kept for longer, too.
+        for (ours_asks, others) in [(quota, (99, 1)), (quota, (98, 0)), (wider, (97, 0))] {
+            let meanwhile = || assert_eq!(decide(&other, &table, quota, || ()), Some(others));
+            assert_eq!(decide(&ours, &table, ours_asks, meanwhile), None);
+        }
+        // Nobody else, and nothing was lost.
+        assert_eq!(decide(&ours, &table, quota, || ()), Some((96, 0)));
+        assert_eq!(decide(&ours, &table, wider, || ()).map(|(_, added)| added), Some(0));
         drop((ours, other));
         std::fs::remove_file(path).unwrap();
     }

@@ -95,7 +95,10 @@ pub(super) fn temporary() -> PathBuf {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let name = format!("tidegate-file-{}-{}.db", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-    std::env::temp_dir().join(name)
+    let path = std::env::temp_dir().join(name);
+    // What a process of the same number may have left behind.
+    let _ = std::fs::remove_file(&path);
+    path
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use rusqlite::{Connection, Error};
 /// How many pages the log has when it is brought into the file: as many as SQLite itself takes for that, 4 MB.
 const LONG: usize = 1_000;
 
-/// The log of a connection. SQLite would bring it into the file at the end of a commit, for which somebody waits, and not all
-/// of it while a row is still being read.
+/// The log of a connection. SQLite would bring it into the file at the end of a commit, for which somebody waits, and never
+/// while a row is still being read.
 pub(super) struct Log {
     pages: Arc<AtomicUsize>,
 }

@@ -115,7 +115,7 @@ impl Queue {
         self.lock().is_closed
     }
 
-    /// Lets nothing more in, and takes what is in line.
+    /// Lets nothing more in, and takes what is in line. Only the thread that serves it does this.
     pub(super) fn clear(&self) -> VecDeque<Job> {
         let mut waiting = self.lock();
         waiting.is_closed = true;

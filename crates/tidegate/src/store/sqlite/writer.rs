@@ -85,7 +85,10 @@ impl Writer {
             }
             // Whoever comes meanwhile does not wait for a lock that this waits for.
             match self.sweep(patience, || self.queue.is_empty() && !self.queue.is_closed()) {
-                Ok(SWEEP) => self.owed -= SWEEP,
+                Ok(SWEEP) => {
+                    self.owed -= SWEEP;
+                    self.log.shorten(&self.connection);
+                }
                 Ok(_) => self.owed = 0,
                 // Somebody else writes just now, or nobody can: it is tried again after the next batch.
                 Err(_) => return,
