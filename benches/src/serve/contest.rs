@@ -5,12 +5,12 @@ use tidegate_servers::Program;
 use crate::machine::{Cores, cpu_seconds};
 use crate::workload::{beside, median};
 
-/// Rounds that count.
-const ROUNDS: usize = 7;
-/// How many are tried for that. One more comes first, so that nobody begins cold.
-const TRIED: usize = 4 * ROUNDS;
-/// A round counts at once when the host has taken no more of the time than that, in percent, from any of the servers.
-const QUIET: f64 = 1.0;
+/// How many rounds. They are many and short, so that what others do on the machine meets all servers of a round nearly alike.
+const ROUNDS: usize = 40;
+/// How many of them count: those in which all servers together were quickest, because nobody else was on the machine.
+const COUNTED: usize = 10;
+/// How often each is asked before that, so that nobody begins cold.
+const FIRST: usize = 5;
 
 /// A server, and what asks it.
 pub(super) struct Contestant<'a> {
@@ -25,25 +25,20 @@ pub(super) struct Asked {
     pub(super) per_second: f64,
 }
 
-/// Measures all in turn, and prints how the first, tidegate, compares with each of the others. What a host gives to others it takes
-/// from one server and not from the next: of the rounds that were tried, the quietest count.
+/// Measures all in turn, and prints how the first, tidegate, compares with each of the others in the same round.
 pub(super) fn compare(contestants: &[Contestant<'_>]) {
-    for contestant in contestants {
+    for contestant in contestants.iter().flat_map(|contestant| [contestant; FIRST]) {
         contestant.measure();
     }
-    let mut rounds: Vec<Round> = Vec::new();
-    while rounds.iter().filter(|round| round.stolen <= QUIET).count() < ROUNDS && rounds.len() < TRIED {
-        let servers: Vec<Measured> = contestants.iter().map(Contestant::measure).collect();
-        let stolen = best(servers.iter().map(|server| server.stolen));
-        rounds.push(Round { servers, stolen });
-    }
-    let tried = rounds.len();
-    rounds.sort_by(|one, other| one.stolen.total_cmp(&other.stolen));
-    rounds.truncate(ROUNDS);
+    let cores = Cores::now();
+    let mut rounds: Vec<Vec<Measured>> =
+        (0..ROUNDS).map(|_| contestants.iter().map(Contestant::measure).collect()).collect();
+    rounds.sort_by(|one, other| together(other).total_cmp(&together(one)));
+    rounds.truncate(COUNTED);
     println!("{:<38} {:>10} {:>10} {:>10} {:>25}", "a second", "best", "median", "CPU s/M", "tidegate, beside it");
     for (at, contestant) in contestants.iter().enumerate() {
-        let rates = |at: usize| rounds.iter().map(move |round| round.servers[at].per_second);
-        let cpu = median(rounds.iter().map(|round| round.servers[at].cpu_micros));
+        let rates = |at: usize| rounds.iter().map(move |round| round[at].per_second);
+        let cpu = median(rounds.iter().map(|round| round[at].cpu_micros));
         print!("{:<38} {:>10.0} {:>10.0} {cpu:>10.2}", contestant.name, best(rates(at)), median(rates(at)));
         if at > 0 {
             let [ours, other] = [0, at].map(|at| rates(at).collect::<Vec<_>>());
@@ -51,31 +46,30 @@ pub(super) fn compare(contestants: &[Contestant<'_>]) {
         }
         println!();
     }
-    let most = best(rounds.iter().map(|round| round.stolen));
-    println!("(rounds: {ROUNDS} of {tried}; stolen by the host from one of these servers: at most {most:.1} %)");
-}
-
-/// All servers, one after the other.
-struct Round {
-    servers: Vec<Measured>,
-    /// The part of the time that the host gave to others while it was asked, of the server with the most of it, in percent.
-    stolen: f64,
+    println!(
+        "({COUNTED} of {ROUNDS} rounds; meanwhile the host gave {:.1} % of the time of all cores to others)",
+        cores.stolen_since()
+    );
 }
 
 struct Measured {
     per_second: f64,
     /// For one request, which is also seconds for a million of them.
     cpu_micros: f64,
-    stolen: f64,
 }
 
 impl Contestant<'_> {
     fn measure(&self) -> Measured {
-        let (cores, before) = (Cores::now(), cpu_seconds(self.server.id()));
+        let before = cpu_seconds(self.server.id());
         let Asked { requests, per_second } = (self.ask)();
         let used = cpu_seconds(self.server.id()) - before;
-        Measured { per_second, cpu_micros: used * 1e6 / requests, stolen: cores.stolen_since() }
+        Measured { per_second, cpu_micros: used * 1e6 / requests }
     }
+}
+
+/// How quick all servers of a round were together: a tenth more of one counts as much as a tenth more of another.
+fn together(round: &[Measured]) -> f64 {
+    round.iter().map(|server| server.per_second.ln()).sum()
 }
 
 fn best(values: impl Iterator<Item = f64>) -> f64 {

@@ -21,7 +21,7 @@ use crate::workload::Random;
 const CONNECTIONS: u64 = 8;
 /// Calls under way at a time, on each connection.
 const STREAMS: u64 = 16;
-const CALLS: u64 = 100_000;
+const CALLS: u64 = 40_000;
 /// Where the next draw of keys begins: others are asked about in every round.
 static SEED: AtomicU64 = AtomicU64::new(0);
 

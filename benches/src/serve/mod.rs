@@ -15,7 +15,7 @@ use tidegate_servers::Program;
 
 pub(crate) use bare::serve as bare;
 
-use crate::machine::{Cores, pin};
+use crate::machine::pin;
 use crate::servers::variable;
 
 /// How many keys are asked about, each as often as the others.
@@ -27,7 +27,6 @@ const PLENTY: u32 = 1_000_000;
 pub(crate) fn run(only: &str) {
     // Servers and load tools share these two, however many there are.
     pin([0, 1]);
-    let cores = Cores::now();
     println!(
         "\ntidegate serve and its peers in turn, over loopback, each on the two cores that its load tool runs on, too."
     );
@@ -45,7 +44,6 @@ pub(crate) fn run(only: &str) {
     if "grpc".starts_with(only) {
         grpc::run();
     }
-    println!("\nOf the time of all cores, the host gave {:.1} % to others meanwhile.", cores.stolen_since());
 }
 
 /// `tidegate serve`, listening for one protocol, with these files as its config, the first of them to begin with: as it comes,

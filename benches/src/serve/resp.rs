@@ -11,8 +11,8 @@ use super::{KEYS, PLENTY, throttlecrabs, tidegates};
 use crate::benchmark::{Load, rate};
 use crate::servers::variable;
 
-const SINGLE: Load = Load { keys: KEYS, connections: 50, pipelined: 1, requests: 300_000 };
-const PIPELINED: Load = Load { keys: KEYS, connections: 50, pipelined: 16, requests: 2_000_000 };
+const SINGLE: Load = Load { keys: KEYS, connections: 50, pipelined: 1, requests: 60_000 };
+const PIPELINED: Load = Load { keys: KEYS, connections: 50, pipelined: 16, requests: 500_000 };
 
 pub(super) fn run() {
     let program = variable("TIDEGATE_REDIS_BENCHMARK");
@@ -38,6 +38,7 @@ pub(super) fn run() {
         contestant("the same, a thread for each core", &many, SINGLE, &cl_throttle),
         contestant("throttlecrab, THROTTLE", &crab, SINGLE, &throttle),
         contestant("the same with one thread", &single, SINGLE, &throttle),
+        contestant("redis-server, LRANGE of five", &redis, SINGLE, &range),
     ]);
     let Load { connections, pipelined, .. } = PIPELINED;
     println!(
