@@ -6,9 +6,7 @@ use crate::machine::{Cores, cpu_seconds};
 use crate::workload::{beside, median};
 
 /// How many rounds. They are many and short, so that what others do on the machine meets all servers of a round nearly alike.
-const ROUNDS: usize = 40;
-/// How many of them count: those in which all servers together were quickest, because nobody else was on the machine.
-const COUNTED: usize = 10;
+const ROUNDS: usize = 41;
 /// How often each is asked before that, so that nobody begins cold.
 const FIRST: usize = 5;
 
@@ -31,10 +29,8 @@ pub(super) fn compare(contestants: &[Contestant<'_>]) {
         contestant.measure();
     }
     let cores = Cores::now();
-    let mut rounds: Vec<Vec<Measured>> =
+    let rounds: Vec<Vec<Measured>> =
         (0..ROUNDS).map(|_| contestants.iter().map(Contestant::measure).collect()).collect();
-    rounds.sort_by(|one, other| together(other).total_cmp(&together(one)));
-    rounds.truncate(COUNTED);
     println!("{:<38} {:>10} {:>10} {:>10} {:>25}", "a second", "best", "median", "CPU s/M", "tidegate, beside it");
     for (at, contestant) in contestants.iter().enumerate() {
         let rates = |at: usize| rounds.iter().map(move |round| round[at].per_second);
@@ -47,7 +43,7 @@ pub(super) fn compare(contestants: &[Contestant<'_>]) {
         println!();
     }
     println!(
-        "({COUNTED} of {ROUNDS} rounds; meanwhile the host gave {:.1} % of the time of all cores to others)",
+        "({ROUNDS} rounds; meanwhile the host gave {:.1} % of the time of all cores to others)",
         cores.stolen_since()
     );
 }
@@ -65,11 +61,6 @@ impl Contestant<'_> {
         let used = cpu_seconds(self.server.id()) - before;
         Measured { per_second, cpu_micros: used * 1e6 / requests }
     }
-}
-
-/// How quick all servers of a round were together: a tenth more of one counts as much as a tenth more of another.
-fn together(round: &[Measured]) -> f64 {
-    round.iter().map(|server| server.per_second.ln()).sum()
 }
 
 fn best(values: impl Iterator<Item = f64>) -> f64 {

@@ -43,6 +43,21 @@ fn the_migration_can_be_run_by_hand_and_again() {
 }
 
 #[test]
+fn the_clock_is_exact_to_the_microsecond() {
+    const CLOCK: &str = "(date_part('epoch', clock_timestamp()) * 1000000)::bigint";
+    assert!(migration("t").unwrap().contains(CLOCK), "what is tested here is what is used");
+    // 79 years, in steps of about seven hours.
+    let times = "SELECT timestamptz '2026-01-01 00:00:00.000001Z' + n * interval '25000.000003 s' AS told \
+                 FROM generate_series(1, 100000) AS n";
+    let query = format!(
+        "SELECT count(*), count(*) FILTER (WHERE {} = (extract(epoch FROM told) * 1000000)::bigint) FROM ({times}) AS t",
+        CLOCK.replace("clock_timestamp()", "told"),
+    );
+    let row = run(client().query_one(&query, &[])).unwrap();
+    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (100_000, 100_000));
+}
+
+#[test]
 fn a_role_that_may_only_read_and_write_needs_no_more() {
     let (table, role) = (unique("rights"), unique("role"));
     let limited = format!("{}&user={role}", url().replace("tidegate@", ""));

@@ -12,8 +12,9 @@ use crate::store::table::TableName;
 /// The functions' version, in their names: a newer release makes its own beside them, and processes of both may run.
 const VERSION: &str = "v2";
 
-/// The time, as the database tells it while a statement runs.
-const CLOCK: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+/// The time, as the database tells it while a statement runs. It is of a `double precision`, whose 53 bits are exact to the microsecond
+/// until 2106 when they are rounded; `extract`, which is a `numeric`, takes three times as long.
+const CLOCK: &str = "(date_part('epoch', clock_timestamp()) * 1000000)::bigint";
 
 const COLUMNS: &str = "key bytea, quota bytea, state bigint[], expires_at bigint";
 

@@ -26,7 +26,7 @@ BEGIN
       WHERE t.key = of_key AND t.quota = under AND cardinality(t.state) = 2
         AND t.state[1] - least(greatest(now - t.state[2], 0), n3) * n2 <= room * n1
         AND (given IS NOT NULL OR (t.state[1] + units * n1) / n2 < t.expires_at - greatest(now, t.state[2]))
-      RETURNING t.state INTO found_state;
+      RETURNING 3::smallint, t.state INTO done, found_state;
   ELSIF how = 2 THEN  -- fixed window
     ends := now - (now + n4) % n3 + n3;
     UPDATE {table} t SET state = ARRAY[
@@ -35,7 +35,7 @@ BEGIN
       WHERE t.key = of_key AND t.quota = under AND cardinality(t.state) = 2 AND t.state[2] < ends
         AND t.state[1] - least(greatest(ends - 1 - t.state[2], 0) / n3, n1) * n2 <= room
         AND (given IS NOT NULL OR (t.state[1] + units + n2 - 1) / n2 <= (t.expires_at - ends + n3) / n3)
-      RETURNING t.state INTO found_state;
+      RETURNING 3::smallint, t.state INTO done, found_state;
   ELSIF how = 3 THEN  -- sliding window of one bucket, still in the bucket in which it was written. When the clock is behind,
                       -- a little too much is asked for, and what does not fit for that is looked at again below.
     ends := now - (now + n2) % n1 + n1;
@@ -44,10 +44,9 @@ BEGIN
         AND t.state[1] >= ends - n1 AND t.state[1] < ends AND t.state[2] <= n4
         AND least(t.state[2], n4) * (ends - now) <= greatest(room - t.state[3], -1) * n1
         AND (given IS NOT NULL OR ends + n1 <= t.expires_at)
-      RETURNING t.state INTO found_state;
+      RETURNING 3::smallint, t.state INTO done, found_state;
   END IF;
   IF FOUND THEN
-    done := 3;
     RETURN;
   END IF;
 
