@@ -20,3 +20,33 @@ pub(crate) fn run() -> Result<(), Failed> {
     let soak = ["run", "--release", "--package", "tidegate-benches", "--", "soak"];
     step("soak: four threads, a table that is always full, two minutes", &mut cargo(soak))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    use super::COMPARE;
+
+    /// All files below.
+    fn files(folder: &Path) -> Vec<PathBuf> {
+        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+    }
+
+    #[test]
+    fn whoever_reads_how_many_seeds_is_run_with_more() {
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
+        let mut readers = Vec::new();
+        for tests in fs::read_dir(crates).unwrap().map(|entry| entry.unwrap().path().join("tests")) {
+            for file in if tests.is_dir() { files(&tests) } else { Vec::new() } {
+                if fs::read(&file).unwrap().windows(21).any(|text| text == b"TIDEGATE_ORACLE_SEEDS") {
+                    let program = file.strip_prefix(&tests).unwrap().iter().next().unwrap();
+                    readers.push(program.to_str().unwrap().trim_end_matches(".rs").to_owned());
+                }
+            }
+        }
+        assert!(readers.len() > 5, "{readers:?}");
+        assert!(readers.iter().all(|program| COMPARE.contains(&&**program)), "{readers:?}");
+    }
+}

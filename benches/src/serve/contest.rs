@@ -7,7 +7,7 @@ use crate::workload::{beside, median};
 
 /// How many rounds. They are many and short, so that what others do on the machine meets all servers of a round nearly alike.
 const ROUNDS: usize = 41;
-/// How often each is asked before that, so that nobody begins cold.
+/// How often each is asked before that, so that nobody begins cold. Many of the keys are still new then, to all of them.
 const FIRST: usize = 5;
 
 /// A server, and what asks it.
@@ -23,7 +23,8 @@ pub(super) struct Asked {
     pub(super) per_second: f64,
 }
 
-/// Measures all in turn, and prints how the first, tidegate, compares with each of the others in the same round.
+/// Measures all in turn, and prints how the first, tidegate, compares with each of the others: the best of all rounds with the best, and
+/// what it is beside the other in the same round, in the median.
 pub(super) fn compare(contestants: &[Contestant<'_>]) {
     for contestant in contestants.iter().flat_map(|contestant| [contestant; FIRST]) {
         contestant.measure();
@@ -34,7 +35,8 @@ pub(super) fn compare(contestants: &[Contestant<'_>]) {
     println!("{:<38} {:>10} {:>10} {:>10} {:>25}", "a second", "best", "median", "CPU s/M", "tidegate, beside it");
     for (at, contestant) in contestants.iter().enumerate() {
         let rates = |at: usize| rounds.iter().map(move |round| round[at].per_second);
-        let cpu = median(rounds.iter().map(|round| round[at].cpu_micros));
+        let sum = |part: fn(&Measured) -> f64| rounds.iter().map(|round| part(&round[at])).sum::<f64>();
+        let cpu = sum(|measured| measured.cpu) * 1e6 / sum(|measured| measured.requests);
         print!("{:<38} {:>10.0} {:>10.0} {cpu:>10.2}", contestant.name, best(rates(at)), median(rates(at)));
         if at > 0 {
             let [ours, other] = [0, at].map(|at| rates(at).collect::<Vec<_>>());
@@ -49,17 +51,17 @@ pub(super) fn compare(contestants: &[Contestant<'_>]) {
 }
 
 struct Measured {
+    requests: f64,
     per_second: f64,
-    /// For one request, which is also seconds for a million of them.
-    cpu_micros: f64,
+    /// Seconds of the server's, for all of them; counted in ticks of the kernel.
+    cpu: f64,
 }
 
 impl Contestant<'_> {
     fn measure(&self) -> Measured {
         let before = cpu_seconds(self.server.id());
         let Asked { requests, per_second } = (self.ask)();
-        let used = cpu_seconds(self.server.id()) - before;
-        Measured { per_second, cpu_micros: used * 1e6 / requests }
+        Measured { requests, per_second, cpu: cpu_seconds(self.server.id()) - before }
     }
 }
 

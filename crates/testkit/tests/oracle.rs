@@ -10,7 +10,7 @@ fn seeds() -> u64 {
 }
 
 #[test]
-fn the_map_store_agrees_with_the_model() {
+fn random_traces_agree_on_a_map() {
     let mut total = oracle::Report::default();
     for seed in 0..seeds() {
         let subject = Subject::new(MapStore::new());

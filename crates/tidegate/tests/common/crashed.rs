@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tidegate::{Clock, Lease, Limiter, LimiterBuilder, Quota, Reason, SystemClock, Timestamp, millis, seconds};
 
-/// Long enough that neither a slow disk nor a busy machine makes the holder late, or the test that looks after it.
+/// Long enough that neither a slow disk nor a busy machine makes the holder late, or the test that looks afterwards.
 const TTL: Duration = seconds(6);
 
 /// How often the holder renews, and after how many times it is killed: its lease is older than its time to live then.

@@ -12,8 +12,8 @@ use crate::store::table::TableName;
 /// The functions' version, in their names: a newer release makes its own beside them, and processes of both may run.
 const VERSION: &str = "v2";
 
-/// The time, as the database tells it while a statement runs. It is of a `double precision`, whose 53 bits are exact to the microsecond
-/// until 2106 when they are rounded; `extract`, which is a `numeric`, takes three times as long.
+/// The time, as the database tells it while a statement runs. Seconds as a `double precision`, rounded to microseconds, are exact until
+/// 2106; as a `numeric`, which `extract` is from Postgres 14 on, they take three times as long.
 const CLOCK: &str = "(date_part('epoch', clock_timestamp()) * 1000000)::bigint";
 
 const COLUMNS: &str = "key bytea, quota bytea, state bigint[], expires_at bigint";
