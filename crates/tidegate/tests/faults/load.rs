@@ -46,10 +46,19 @@ pub(crate) struct Load {
 #[derive(Default)]
 struct Shared {
     stop: AtomicBool,
-    /// How many calls a policy has answered so far.
-    failed: AtomicU64,
     /// How many calls the store has answered so far, under each policy.
-    served: [AtomicU64; OnStoreError::ALL.len()],
+    by_store: Counts,
+    /// How many calls the policy has answered so far, under each.
+    by_policy: Counts,
+}
+
+type Counts = [AtomicU64; OnStoreError::ALL.len()];
+
+/// Comes back when under every policy so many more are counted.
+fn wait_for(counts: &Counts, more: u64, otherwise: &str) {
+    let now = || counts.iter().map(|count| count.load(Ordering::Relaxed));
+    let enough: Vec<u64> = now().map(|count| count + more).collect();
+    assert!(wait_until(|| now().zip(&enough).all(|(count, enough)| count >= *enough)), "{otherwise}");
 }
 
 impl Load {
@@ -63,7 +72,7 @@ impl Load {
 
     /// Does something that makes calls fail, and comes back when one of these has.
     pub(crate) fn struck_by(&self, fault: impl FnOnce()) {
-        let failed = || self.shared.failed.load(Ordering::Relaxed);
+        let failed = || self.shared.by_policy.iter().map(|count| count.load(Ordering::Relaxed)).sum::<u64>();
         let before = failed();
         fault();
         assert!(wait_until(|| failed() > before), "no call meets the fault");
@@ -71,13 +80,13 @@ impl Load {
 
     /// Comes back when the store has decided about calls of every policy that began after this one.
     pub(crate) fn is_served(&self) {
-        let served = || self.shared.served.iter().map(|served| served.load(Ordering::Relaxed));
         // As many as there are callers may have begun before.
-        let enough: Vec<u64> = served().map(|served| served + CALLERS as u64 + 1).collect();
-        assert!(
-            wait_until(|| served().zip(&enough).all(|(served, enough)| served >= *enough)),
-            "the store does not decide"
-        );
+        wait_for(&self.shared.by_store, CALLERS as u64 + 1, "the store does not decide");
+    }
+
+    /// Comes back when every policy has answered calls that began after this one, and as many as its share in process.
+    pub(crate) fn is_left_to_the_policies(&self) {
+        wait_for(&self.shared.by_policy, CALLERS as u64 + SHARE, "the policies do not answer");
     }
 
     /// What they have seen; none of them may have panicked, and no call may have hung.
@@ -101,9 +110,12 @@ async fn calls(limiter: Limiter, policy: OnStoreError, count: usize, from: usize
         let answer = limiter.limit(policy.as_str(), &keys[key]).into_future().await;
         let ended = Instant::now();
         let answer = Answer::of(policy, answer);
-        shared.failed.fetch_add(matches!(answer, Answer::Policy { .. }).into(), Ordering::Relaxed);
+        let counts = match answer {
+            Answer::Store { .. } => &shared.by_store,
+            Answer::Policy { .. } => &shared.by_policy,
+        };
         let index = OnStoreError::ALL.iter().position(|other| *other == policy).expect("one of them");
-        shared.served[index].fetch_add(matches!(answer, Answer::Store { .. }).into(), Ordering::Relaxed);
+        counts[index].fetch_add(1, Ordering::Relaxed);
         seen.push(Seen { policy, key, began, ended, answer });
         // Answers that need no waiting would keep everybody else from running.
         tokio::time::sleep(millis(4)).await;

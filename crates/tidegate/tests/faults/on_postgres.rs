@@ -53,7 +53,7 @@ fn connections_that_are_cut() {
     let server = start();
     let service = service(&server);
     let load = service.load(1);
-    pause(millis(300));
+    load.is_served();
     for _ in 0..20 {
         let cut = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE backend_type = 'client backend' \
                    AND pid <> pg_backend_pid()";

@@ -71,14 +71,16 @@ impl<S: Store + 'static> Service<S> {
     /// its promise, and afterwards it decides again. How much it admitted in all is for the caller to look at.
     pub(crate) fn outage(&self, leave: impl FnOnce(), come_back: impl FnOnce()) -> Outage {
         let load = self.load(1);
-        pause(millis(300));
+        load.is_served();
         let struck = Instant::now();
         leave();
         let left = Instant::now();
         // A signal is not there at once; that calls fail shows that this one is.
         self.notices();
         let noticed = Instant::now();
-        pause(millis(400));
+        // Longer than the breaker waits: it asks in vain meanwhile.
+        pause(2 * PAUSE);
+        load.is_left_to_the_policies();
         let away = Instant::now();
         come_back();
         self.resumes(&keys(1));
