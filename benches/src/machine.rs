@@ -11,9 +11,19 @@ pub(crate) fn pin(cores: impl IntoIterator<Item = usize>) {
 
 /// Seconds of CPU time that a process has used by now, its own and the kernel's for it.
 pub(crate) fn cpu_seconds(process: u32) -> f64 {
+    used(&process.to_string(), 2)
+}
+
+/// The same of this process and of all that it has started and seen the end of.
+pub(crate) fn cpu_seconds_of_ours() -> f64 {
+    used("self", 4)
+}
+
+/// The first fields of those that say how much a process has used: its own, the kernel's for it, and both for its children.
+fn used(process: &str, fields: usize) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).expect("a process that runs");
-    // After the name, which is in parentheses and may be anything: the 12th and 13th field.
-    let fields = stat.rsplit(") ").next().expect("fields").split(' ').skip(11).take(2);
+    // After the name, which is in parentheses and may be anything: from the 12th field on.
+    let fields = stat.rsplit(") ").next().expect("fields").split(' ').skip(11).take(fields);
     let ticks: u64 = fields.map(|ticks| ticks.parse::<u64>().expect("a number")).sum();
     ticks as f64 / rustix::param::clock_ticks_per_second() as f64
 }

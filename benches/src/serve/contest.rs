@@ -2,7 +2,7 @@
 
 use tidegate_servers::Program;
 
-use crate::machine::{Cores, cpu_seconds};
+use crate::machine::{Cores, cpu_seconds, cpu_seconds_of_ours};
 use crate::workload::{beside, median};
 
 /// How many rounds. They are many and short, so that what others do on the machine meets all servers of a round nearly alike.
@@ -32,15 +32,21 @@ pub(super) fn compare(contestants: &[Contestant<'_>]) {
     let cores = Cores::now();
     let rounds: Vec<Vec<Measured>> =
         (0..ROUNDS).map(|_| contestants.iter().map(Contestant::measure).collect()).collect();
-    println!("{:<38} {:>10} {:>10} {:>10} {:>25}", "a second", "best", "median", "CPU s/M", "tidegate, beside it");
+    println!(
+        "{:<38} {:>8} {:>8} {:>8} {:>6} {:>25}",
+        "a second", "best", "median", "CPU s/M", "tool", "tidegate, beside it"
+    );
     for (at, contestant) in contestants.iter().enumerate() {
         let rates = |at: usize| rounds.iter().map(move |round| round[at].per_second);
         let sum = |part: fn(&Measured) -> f64| rounds.iter().map(|round| part(&round[at])).sum::<f64>();
         let cpu = sum(|measured| measured.cpu) * 1e6 / sum(|measured| measured.requests);
-        print!("{:<38} {:>10.0} {:>10.0} {cpu:>10.2}", contestant.name, best(rates(at)), median(rates(at)));
+        // Of one core's time: a tool that has one thread and all of it asks no server for more.
+        let tool = 100.0 * sum(|measured| measured.tool) / sum(|measured| measured.requests / measured.per_second);
+        let [best_rate, median_rate] = [best(rates(at)), median(rates(at))];
+        print!("{:<38} {best_rate:>8.0} {median_rate:>8.0} {cpu:>8.2} {tool:>4.0} %", contestant.name);
         if at > 0 {
             let [ours, other] = [0, at].map(|at| rates(at).collect::<Vec<_>>());
-            print!("   best {:.2}x median {:.2}x", best(rates(0)) / best(rates(at)), beside(&ours, &other));
+            print!("   best {:.2}x median {:.2}x", best(rates(0)) / best_rate, beside(&ours, &other));
         }
         println!();
     }
@@ -55,13 +61,17 @@ struct Measured {
     per_second: f64,
     /// Seconds of the server's, for all of them; counted in ticks of the kernel.
     cpu: f64,
+    /// The same of the load tool's.
+    tool: f64,
 }
 
 impl Contestant<'_> {
     fn measure(&self) -> Measured {
-        let before = cpu_seconds(self.server.id());
+        let used = || [cpu_seconds(self.server.id()), cpu_seconds_of_ours()];
+        let before = used();
         let Asked { requests, per_second } = (self.ask)();
-        Measured { requests, per_second, cpu: cpu_seconds(self.server.id()) - before }
+        let after = used();
+        Measured { requests, per_second, cpu: after[0] - before[0], tool: after[1] - before[1] }
     }
 }
 

@@ -30,7 +30,10 @@ pub(crate) fn run(only: &str) {
     println!(
         "\ntidegate serve and its peers in turn, over loopback, each on the two cores that its load tool runs on, too."
     );
-    println!("{KEYS} keys, every request allowed, the state in memory. CPU is the server's own, user and system.");
+    println!("{KEYS} keys, every request allowed, the state in memory. CPU is the server's own, user and system,");
+    println!(
+        "and the tool's is what part of one core's time the load tool took: at 100 % it is the limit, whoever answers."
+    );
     println!(
         "All as they come, which is one thread for tidegate, half as many as cores, and one for each core for throttlecrab;"
     );
