@@ -19,11 +19,11 @@ pub(crate) fn cpu_seconds_of_ours() -> f64 {
     used("self", 4)
 }
 
-/// The first fields of those that say how much a process has used: its own, the kernel's for it, and both for its children.
-fn used(process: &str, fields: usize) -> f64 {
+/// The sum of the first `count` of what a process has used: its own, the kernel's for it, and both of children that have ended.
+fn used(process: &str, count: usize) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).expect("a process that runs");
     // After the name, which is in parentheses and may be anything: from the 12th field on.
-    let fields = stat.rsplit(") ").next().expect("fields").split(' ').skip(11).take(fields);
+    let fields = stat.rsplit(") ").next().expect("fields").split(' ').skip(11).take(count);
     let ticks: u64 = fields.map(|ticks| ticks.parse::<u64>().expect("a number")).sum();
     ticks as f64 / rustix::param::clock_ticks_per_second() as f64
 }

@@ -40,7 +40,7 @@ pub(super) fn compare(contestants: &[Contestant<'_>]) {
         let rates = |at: usize| rounds.iter().map(move |round| round[at].per_second);
         let sum = |part: fn(&Measured) -> f64| rounds.iter().map(|round| part(&round[at])).sum::<f64>();
         let cpu = sum(|measured| measured.cpu) * 1e6 / sum(|measured| measured.requests);
-        // Of one core's time: a tool that has one thread and all of it asks no server for more.
+        // Of one core, and what the tool takes to begin is in it: the tools have one thread, and near 100 % they cannot ask for more.
         let tool = 100.0 * sum(|measured| measured.tool) / sum(|measured| measured.requests / measured.per_second);
         let [best_rate, median_rate] = [best(rates(at)), median(rates(at))];
         print!("{:<38} {best_rate:>8.0} {median_rate:>8.0} {cpu:>8.2} {tool:>4.0} %", contestant.name);

@@ -30,10 +30,8 @@ pub(crate) fn run(only: &str) {
     println!(
         "\ntidegate serve and its peers in turn, over loopback, each on the two cores that its load tool runs on, too."
     );
-    println!("{KEYS} keys, every request allowed, the state in memory. CPU is the server's own, user and system,");
-    println!(
-        "and the tool's is what part of one core's time the load tool took: at 100 % it is the limit, whoever answers."
-    );
+    println!("{KEYS} keys, every request allowed, the state in memory. CPU is the server's own, user and system;");
+    println!("`tool` is the load tool's, as a part of one core: near 100 % the tool is the limit, and not the server.");
     println!(
         "All as they come, which is one thread for tidegate, half as many as cores, and one for each core for throttlecrab;"
     );

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::stalls;
-use crate::support::{Answer, SHARE, TIMEOUT, keys, run, spawn};
+use crate::support::{Answer, CAPACITY, SHARE, TIMEOUT, keys, run, spawn};
 
 /// How many ask at once under each policy.
 const CALLERS: usize = 8;
@@ -54,11 +54,15 @@ struct Shared {
 
 type Counts = [AtomicU64; OnStoreError::ALL.len()];
 
-/// Comes back when under every policy so many more are counted.
+fn counted(counts: &Counts) -> impl Iterator<Item = u64> {
+    counts.iter().map(|count| count.load(Ordering::Relaxed))
+}
+
+/// Comes back when so many more calls that begin from now on are counted under every policy.
 fn wait_for(counts: &Counts, more: u64, otherwise: &str) {
-    let now = || counts.iter().map(|count| count.load(Ordering::Relaxed));
-    let enough: Vec<u64> = now().map(|count| count + more).collect();
-    assert!(wait_until(|| now().zip(&enough).all(|(count, enough)| count >= *enough)), "{otherwise}");
+    // As many as there are callers may have begun before.
+    let enough: Vec<u64> = counted(counts).map(|count| count + CALLERS as u64 + more).collect();
+    assert!(wait_until(|| counted(counts).zip(&enough).all(|(count, enough)| count >= *enough)), "{otherwise}");
 }
 
 impl Load {
@@ -72,7 +76,7 @@ impl Load {
 
     /// Does something that makes calls fail, and comes back when one of these has.
     pub(crate) fn struck_by(&self, fault: impl FnOnce()) {
-        let failed = || self.shared.by_policy.iter().map(|count| count.load(Ordering::Relaxed)).sum::<u64>();
+        let failed = || counted(&self.shared.by_policy).sum::<u64>();
         let before = failed();
         fault();
         assert!(wait_until(|| failed() > before), "no call meets the fault");
@@ -80,13 +84,18 @@ impl Load {
 
     /// Comes back when the store has decided about calls of every policy that began after this one.
     pub(crate) fn is_served(&self) {
-        // As many as there are callers may have begun before.
-        wait_for(&self.shared.by_store, CALLERS as u64 + 1, "the store does not decide");
+        wait_for(&self.shared.by_store, 1, "the store does not decide");
     }
 
-    /// Comes back when every policy has answered calls that began after this one, and as many as its share in process.
+    /// Comes back when the store has decided about so many that nothing is left of the keys: what it admits of them from now on
+    /// is too much, unless it begins anew.
+    pub(crate) fn uses_up(&self) {
+        wait_for(&self.shared.by_store, self.keys as u64 * CAPACITY, "the store does not decide");
+    }
+
+    /// Comes back when every policy has answered enough calls to use up what may be admitted in process.
     pub(crate) fn is_left_to_the_policies(&self) {
-        wait_for(&self.shared.by_policy, CALLERS as u64 + SHARE, "the policies do not answer");
+        wait_for(&self.shared.by_policy, SHARE, "the policies do not answer");
     }
 
     /// What they have seen; none of them may have panicked, and no call may have hung.

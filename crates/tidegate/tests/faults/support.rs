@@ -71,21 +71,21 @@ impl<S: Store + 'static> Service<S> {
     /// its promise, and afterwards it decides again. How much it admitted in all is for the caller to look at.
     pub(crate) fn outage(&self, leave: impl FnOnce(), come_back: impl FnOnce()) -> Outage {
         let load = self.load(1);
-        load.is_served();
+        load.uses_up();
         let struck = Instant::now();
         leave();
         let left = Instant::now();
         // A signal is not there at once; that calls fail shows that this one is.
         self.notices();
         let noticed = Instant::now();
-        // Longer than the breaker waits: it asks in vain meanwhile.
+        // Longer than the breaker waits, so that it can ask in vain.
         pause(2 * PAUSE);
         load.is_left_to_the_policies();
         let away = Instant::now();
         come_back();
         self.resumes(&keys(1));
         let resumed = Instant::now();
-        load.is_served();
+        load.uses_up();
         let log = load.stop();
         log.assert_away(noticed, away);
         log.assert_share(struck, away);

@@ -46,7 +46,7 @@ fn connections_that_are_cut() {
     let server = server::start();
     let service = server::service(&server);
     let load = service.load(1);
-    load.is_served();
+    load.uses_up();
 
     let struck = Instant::now();
     for _ in 0..3 {
