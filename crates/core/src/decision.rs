@@ -198,6 +198,12 @@ impl Decision {
         }
     }
 
+    /// Whether it is a yes without a [reason](Self::reason): neither shadow mode nor a broken store has made it one.
+    #[inline]
+    pub const fn is_ordinary(&self) -> bool {
+        self.verdict as u32 & !(WORKED_OUT as u32) == ALLOWED as u32
+    }
+
     /// This decision as an error when it is a denial, for those who like `?`.
     pub fn into_result(self) -> Result<Decision, Denied> {
         if self.allowed() { Ok(self) } else { Err(Denied(self)) }
@@ -356,7 +362,9 @@ mod tests {
                     reset_after: 9,
                     reason,
                 };
-                assert_eq!(Decision::from(parts).into_parts(), parts);
+                let decision = Decision::from(parts);
+                assert_eq!(decision.into_parts(), parts);
+                assert_eq!(decision.is_ordinary(), allowed && reason.is_none());
             }
         }
     }

@@ -7,6 +7,7 @@ use crate::hash::stable_hash;
 ///
 /// Two limiters with different prefixes, or two limits with different names, never meet in a store.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[repr(C)] // what every decision looks at last, beside what comes after it in a limit
 pub struct Scope {
     prefix: Box<str>,
     limit: Box<str>,

@@ -90,17 +90,20 @@ numbers! { u8, i8; u16, i16; u32, i32; u64, i64; }
 /// bytes that were written one by one cannot be copied at once for a while.
 #[inline]
 pub(super) fn dotted(address: Ipv4Addr) -> (u8, [u8; INLINE]) {
-    let (mut text, mut len) = (0_u128, 0);
-    for octet in address.octets() {
-        let (digits, more) = OCTETS[usize::from(octet)];
-        text |= u128::from(digits) << (8 * len);
-        len += u32::from(more);
-    }
+    // Two octets with their dots are eight bytes at most.
+    let two = |first: u8, second: u8| {
+        let ((first, len), (second, more)) = (OCTETS[usize::from(first)], OCTETS[usize::from(second)]);
+        (u64::from(first) | u64::from(second) << (8 * len), len + more)
+    };
+    let [a, b, c, d] = address.octets();
+    let ((first, len), (second, more)) = (two(a, b), two(c, d));
+    let text = u128::from(first) | u128::from(second) << (8 * len);
+    let len = len + more - 1;
+    // Without the last dot, which is no part of the text.
+    let text = text ^ u128::from(b'.') << (8 * len);
     let mut bytes = [0; INLINE];
     bytes[..16].copy_from_slice(&text.to_le_bytes());
-    // Without the last dot, which no longer counts and is no part of the text.
-    bytes[len as usize - 1] = 0;
-    (len as u8 - 1, bytes)
+    (len, bytes)
 }
 
 /// Every octet's digits with a dot behind them, the first in the lowest byte, and how many bytes that is.
@@ -202,8 +205,10 @@ mod tests {
         assert_eq!(Key::from(IpAddr::from([127, 0, 0, 1])), Key::from("127.0.0.1"));
         assert_eq!(Key::from(IpAddr::from(Ipv6Addr::LOCALHOST)), Key::from("::1"));
         for octet in 0..=255 {
-            let address = Ipv4Addr::from([octet, 255 - octet, 0, octet]);
-            assert_eq!(Key::from(address).to_text(), address.to_string());
+            for address in [[octet, 255 - octet, 0, octet], [255, 255, octet, 255], [octet, 1, 255 - octet, 10]] {
+                let address = Ipv4Addr::from(address);
+                assert_eq!(Key::from(address).to_text(), address.to_string());
+            }
         }
     }
 }

@@ -93,7 +93,7 @@ impl Released<'_> {
 /// Whether the store has said so itself. A yes for a reason is not the store's: it was broken, or a limit in shadow mode
 /// would have denied it.
 pub fn is_held(decision: &Decision) -> bool {
-    decision.allowed() && decision.reason().is_none()
+    decision.is_ordinary()
 }
 
 /// How long a lease lasts, while it is held. Rounded down, unlike other times: nobody should believe in it for too long.

@@ -94,7 +94,7 @@ impl Budget {
         let since = clock.now();
         let taken = limiter.limit(limit, &key).cost(estimate).await;
         // A yes for a reason has taken nothing: the store was broken, or the limit is in shadow mode and used up.
-        let is_taken = taken.as_ref().is_ok_and(|decision| decision.allowed() && decision.reason().is_none());
+        let is_taken = taken.as_ref().is_ok_and(Decision::is_ordinary);
         match (place.lease(), taken) {
             (Some(lease), Ok(decision)) if is_taken => {
                 let (budget, key) = (self.clone(), key.borrow().into_owned());

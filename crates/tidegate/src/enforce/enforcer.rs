@@ -6,10 +6,13 @@ use std::sync::Arc;
 
 use tidegate_core::{Key, OnStoreError, Quota};
 
-use super::answer::{Answer, Yes};
+#[cfg(feature = "tower")]
+use super::answer::Said;
 use super::hooks::Hooks;
 use super::rule::{Rule, failed};
 use super::{Axis, Caller, Outcome, Ruling, Rulings};
+#[cfg(feature = "tower")]
+use crate::limiter::Unsaid;
 use crate::{Error, Limiter, MemoryStore};
 
 /// What is asked for.
@@ -32,7 +35,9 @@ pub struct Enforcer {
     inner: Arc<Inner>,
 }
 
+/// What every request looks at comes first.
 #[derive(Clone)]
+#[repr(C)]
 struct Inner {
     limiter: Limiter,
     rules: Vec<Rule>,
@@ -187,36 +192,34 @@ impl Enforcer {
     /// several limits. Nothing was done then.
     #[inline]
     pub fn ask_now(&self, caller: &Caller<'_>, cost: u64, step: Step) -> Option<Outcome> {
-        Some(match self.answer_now(caller, cost, step)? {
-            Answer::Yes(yes) => yes.outcome(),
-            Answer::Other(outcome) => outcome,
-        })
-    }
-
-    /// The same, with as little as possible done about a plain yes.
-    #[inline]
-    pub(crate) fn answer_now(&self, caller: &Caller<'_>, cost: u64, step: Step) -> Option<Answer<'_>> {
         let rule = match &*self.inner.rules {
-            [] => return Some(Answer::Other(Outcome::Allowed(Rulings::several(Vec::new())))),
+            [] => return Some(Outcome::Allowed(Rulings::several(Vec::new()))),
             [rule] => rule,
             _ => return None,
         };
         if !caller.fits(1) {
-            return Some(Answer::Other(self.finish(caller, step, Err(Error::NoKey))));
+            return Some(self.finish(caller, step, Err(Error::NoKey)));
         }
         let window = Cell::new(None);
         let answer = match rule.question(&self.inner.limiter, caller, 0, self.cost_to(rule, cost), step) {
             Ok(question) => question.now(&window)?,
             Err(error) => Err(error),
         };
-        let answer = match answer {
-            // Nearly always: a plain yes, about which nobody is told.
-            Ok(decision) if decision.allowed() && decision.reason().is_none() => {
-                return Some(Answer::Yes(Yes { rule, window: window.get(), decision }));
-            }
-            answer => answer.map(|decision| Rulings::one(rule.ruling_in(window.get(), decision))),
-        };
-        Some(Answer::Other(self.finish(caller, step, answer)))
+        let ruling = |decision| Rulings::one(rule.ruling_in(window.get(), decision));
+        Some(match answer {
+            // Nearly always, and nobody is told of it.
+            Ok(decision) if decision.is_ordinary() => Outcome::Allowed(ruling(decision)),
+            answer => self.finish(caller, step, answer.map(ruling)),
+        })
+    }
+
+    /// What the one limit says to somebody who takes 1, by the shortest way.
+    #[cfg(feature = "tower")]
+    #[inline]
+    pub(crate) fn say_now(&self, key: &Key<'_>) -> Result<Said<'_>, Unsaid> {
+        let Inner { limiter, rules, .. } = &*self.inner;
+        let [rule] = &**rules else { return Err(Unsaid::SecondLook) };
+        rule.say_now(limiter, key)
     }
 
     /// The outcome of a request that has no key, so that no limit could be asked.
@@ -278,8 +281,8 @@ impl Enforcer {
         }
     }
 
-    #[inline]
-    fn finish(&self, caller: &Caller<'_>, step: Step, answer: Result<Rulings, Error>) -> Outcome {
+    #[inline(never)] // apart from the ordinary yes
+    pub(super) fn finish(&self, caller: &Caller<'_>, step: Step, answer: Result<Rulings, Error>) -> Outcome {
         let Inner { limiter, rules, shadow, hooks, .. } = &*self.inner;
         let outcome = match answer {
             Ok(rulings) if *shadow => Outcome::of(rulings.shadowed()),

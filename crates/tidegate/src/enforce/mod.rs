@@ -27,6 +27,7 @@
 //! ```
 
 mod admission;
+#[cfg(feature = "tower")]
 mod answer;
 mod axis;
 mod caller;
@@ -38,7 +39,7 @@ mod rule;
 
 pub use admission::{Admission, Admitted};
 #[cfg(feature = "tower")]
-pub(crate) use answer::Answer;
+pub(crate) use answer::Said;
 pub use axis::Axis;
 pub use caller::Caller;
 pub use enforcer::{Enforcer, Step};

@@ -102,7 +102,7 @@ impl Outcome {
     /// Whether every limit has simply said yes: none was in shadow mode and would have denied it, and no store was broken.
     /// Only then it is sure that everything was taken.
     pub fn is_ordinary(&self) -> bool {
-        self.is_allowed() && self.rulings().iter().all(|ruling| ruling.decision.reason().is_none())
+        self.is_allowed() && self.rulings().iter().all(|ruling| ruling.decision.is_ordinary())
     }
 
     /// Whether it was admitted only because a limit is in shadow mode.

@@ -3,21 +3,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(feature = "ws")]
+#[cfg(any(feature = "tower", feature = "ws"))]
 use tidegate_core::Key;
 use tidegate_core::{Decision, OnStoreError, Quota};
 
+#[cfg(feature = "tower")]
+use super::answer::Said;
 use super::{Axis, Caller, Outcome, Ruling, Rulings, Step};
+#[cfg(feature = "tower")]
+use crate::limiter::Unsaid;
 use crate::limiter::{Kind, Name, Outline, Question, Terms};
 use crate::{Error, Limiter};
 
 /// One limit of an enforcer, and what is settled differently for it.
+// Small: every request looks at it.
 #[derive(Clone)]
 pub(super) struct Rule {
     limit: Name,
     /// Its name towards clients.
     pub(super) policy: Arc<str>,
-    quota: Option<Tier>,
+    quota: Option<Box<Tier>>,
     pub(super) on_store_error: Option<OnStoreError>,
     /// What it counts.
     pub(super) axis: Axis,
@@ -51,7 +56,7 @@ impl Rule {
     }
 
     pub(super) fn set_quota(&mut self, quota: Quota) {
-        self.quota = Some(Tier { quota, window: quota.window() });
+        self.quota = Some(Box::new(Tier { quota, window: quota.window() }));
     }
 
     /// The question to the limiter, for the caller's key at that place.
@@ -79,6 +84,17 @@ impl Rule {
         Ok(Question { limiter, name: &self.limit, key, cost, kind, terms })
     }
 
+    /// What the limit says to somebody who takes 1, by the shortest way.
+    #[cfg(feature = "tower")]
+    #[inline]
+    pub(super) fn say_now(&self, limiter: &Limiter, key: &Key<'_>) -> Result<Said<'_>, Unsaid> {
+        if self.quota.is_some() {
+            return Err(Unsaid::SecondLook);
+        }
+        let (answer, window) = limiter.limit_plainly(&self.limit, key, self.on_store_error)?;
+        Ok(Said { rule: self, window, answer })
+    }
+
     /// What the limit said, with the quota it was asked under.
     #[inline]
     pub(super) fn ruling(&self, limiter: &Limiter, decision: Decision) -> Result<Ruling, Error> {
@@ -88,7 +104,7 @@ impl Rule {
     /// The same, for a limit whose own quota has that window.
     #[inline]
     pub(super) fn ruling_in(&self, window: Option<Duration>, decision: Decision) -> Ruling {
-        let window = self.quota.map_or(window, |tier| tier.window);
+        let window = self.quota.as_ref().map_or(window, |tier| tier.window);
         Ruling::new(Arc::clone(&self.policy), window, decision, self.axis)
     }
 
@@ -104,7 +120,7 @@ impl Rule {
 
     fn outline(&self, limiter: &Limiter) -> Result<Outline, Error> {
         let mut outline = limiter.outline(&self.limit)?;
-        outline.capacity = self.quota.map_or(outline.capacity, |tier| tier.quota.parts().capacity);
+        outline.capacity = self.quota.as_ref().map_or(outline.capacity, |tier| tier.quota.parts().capacity);
         outline.on_store_error = self.on_store_error.unwrap_or(outline.on_store_error);
         Ok(outline)
     }

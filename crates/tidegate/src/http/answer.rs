@@ -3,14 +3,19 @@
 use http::Response;
 use http::header::{CONTENT_TYPE, HeaderValue};
 
-use super::{LimitHeaders, headers, problem};
+use super::problem::{self, Beginning};
+use super::{LimitHeaders, headers};
 use crate::enforce::Outcome;
 
 const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 
 /// Status, headers and body of an outcome that is not an admission.
-pub(super) fn response(outcome: &Outcome, limit_headers: &LimitHeaders) -> Response<String> {
-    let mut response = Response::new(problem::body(outcome));
+pub(super) fn response(
+    outcome: &Outcome,
+    limit_headers: &LimitHeaders,
+    beginning: Option<&Beginning>,
+) -> Response<String> {
+    let mut response = Response::new(problem::body(outcome, beginning));
     *response.status_mut() = problem::status(outcome);
     // The first makes room for all of the usual ones. Headers that were kept and cloned would have none left for a
     // server's own.
@@ -24,5 +29,5 @@ pub(super) fn response(outcome: &Outcome, limit_headers: &LimitHeaders) -> Respo
 /// The same, where nobody has settled anything.
 #[cfg(feature = "macros")]
 pub(crate) fn response_with_defaults(outcome: &Outcome) -> Response<String> {
-    response(outcome, &LimitHeaders::default())
+    response(outcome, &LimitHeaders::default(), None)
 }

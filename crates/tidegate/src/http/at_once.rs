@@ -1,8 +1,11 @@
 //! What becomes of a request where it stands.
 
+use tidegate_core::Key;
+
 use super::demand::Demand;
-use super::{Incoming, RateLimit};
-use crate::enforce::{Answer, Caller, Outcome, Step};
+use super::{Client, Incoming, RateLimit};
+use crate::enforce::{Caller, Enforcer, Outcome, Said, Step};
+use crate::limiter::Unsaid;
 
 /// What becomes of a request where it stands: as little as a layer needs to go on with it.
 #[allow(clippy::large_enum_variant, reason = "it is looked at where it is made")]
@@ -21,21 +24,42 @@ pub(crate) enum AtOnce {
 
 impl RateLimit {
     /// What becomes of a request where it stands.
+    // Nearly every request is counted under its client's address by one limit that admits it. What is done about those is
+    // here, close together, and everything else is elsewhere: a server comes here with nothing of it in the cache.
     pub(crate) fn at_once(&self, incoming: &Incoming<'_>) -> AtOnce {
-        // As most are: counted under its client's address, and nobody wants to know more. What would be put together for
-        // the others is as much work as the decision.
         if let Some(enforcer) = self.usual()
             && let Some(client) = self.client(incoming)
         {
-            let caller = Caller::of(client.key(), Some(client.address()));
-            return match enforcer.answer_now(&caller, 1, Step::Take) {
-                Some(Answer::Yes(yes)) if self.has_last_word() => AtOnce::Answered(yes.outcome()),
-                Some(Answer::Yes(_)) => AtOnce::Admitted,
-                Some(Answer::Other(outcome)) if outcome.is_allowed() && !self.has_last_word() => AtOnce::Admitted,
-                Some(Answer::Other(outcome)) => AtOnce::Answered(outcome),
-                None => AtOnce::Waits(Demand::of(caller)),
+            let key = client.key();
+            let said = enforcer.say_now(&key);
+            return match &said {
+                Ok(said) if !self.has_last_word() && said.is_ordinary() => AtOnce::Admitted,
+                Ok(said) if let Some(allowed) = said.allowed() => AtOnce::Answered(allowed),
+                _ => self.go_on(enforcer, client, key, said),
             };
         }
+        self.at_length(incoming)
+    }
+
+    /// The same, of a request about which there is more to be known.
+    #[inline(never)]
+    fn at_length(&self, incoming: &Incoming<'_>) -> AtOnce {
         self.demand(incoming).map_or(AtOnce::Skipped, AtOnce::Demands)
+    }
+
+    /// Goes on with a usual request, once the shortest way has been tried.
+    #[inline(never)]
+    fn go_on(&self, enforcer: &Enforcer, client: Client, key: Key<'static>, said: Result<Said<'_>, Unsaid>) -> AtOnce {
+        let caller = Caller::of(key, Some(client.address()));
+        let outcome = match said {
+            Ok(said) => Some(said.outcome(enforcer, &caller)),
+            Err(Unsaid::SecondLook) => enforcer.ask_now(&caller, 1, Step::Take),
+            Err(Unsaid::Waits) => None,
+        };
+        match outcome {
+            Some(outcome) if outcome.is_allowed() && !self.has_last_word() => AtOnce::Admitted,
+            Some(outcome) => AtOnce::Answered(outcome),
+            None => AtOnce::Waits(Demand::of(caller)),
+        }
     }
 }

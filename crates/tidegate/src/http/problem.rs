@@ -1,15 +1,16 @@
 //! The body of a denial: `application/problem+json` of RFC 9457.
 //!
-//! Nothing but the names and the time differs from one denial to the next, so nothing else is worked out for each: who
-//! sends many requests too many should not cost more than who sends few.
+//! Nothing but the names and the time differs from one denial to the next, and of one limit nothing but the time, so nothing
+//! else is worked out for each: who sends many requests too many should not cost more than who sends few.
 
 use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
 
 use http::StatusCode;
 use tidegate_core::ceil_millis;
 
 use crate::concurrency::{Refused, Why};
-use crate::enforce::{Outcome, Rulings};
+use crate::enforce::{Axis, Outcome, Ruling, Rulings};
 
 /// The status of an outcome that is not an admission.
 pub(super) fn status(outcome: &Outcome) -> StatusCode {
@@ -22,10 +23,28 @@ pub(super) fn status(outcome: &Outcome) -> StatusCode {
     }
 }
 
+/// What the bodies of a limit's denials begin with, made for the first limit that denies.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Beginning(OnceLock<(Arc<str>, String)>);
+
+impl Beginning {
+    /// That of the denials of this limit, if it was the first.
+    fn of(&self, ruling: &Ruling) -> Option<&str> {
+        if ruling.axis() == Axis::Concurrency {
+            // A guard's, whose name is no limit's.
+            return None;
+        }
+        let policy = ruling.shared_policy();
+        let make = || (Arc::clone(policy), joined([LATER, &escaped(ruling.policy()), WAIT]));
+        let (first, text) = self.0.get_or_init(make);
+        Arc::ptr_eq(first, policy).then_some(text)
+    }
+}
+
 /// The body of an outcome that is not an admission.
-pub(super) fn body(outcome: &Outcome) -> String {
+pub(super) fn body(outcome: &Outcome, beginning: Option<&Beginning>) -> String {
     match outcome {
-        Outcome::Limited(rulings) => limited(rulings),
+        Outcome::Limited(rulings) => limited(rulings, beginning),
         Outcome::Overloaded(refused) => overloaded(refused),
         Outcome::Denied(_) => DENIED.to_owned(),
         Outcome::Unavailable(_) => UNAVAILABLE.to_owned(),
@@ -33,13 +52,20 @@ pub(super) fn body(outcome: &Outcome) -> String {
     }
 }
 
-fn limited(rulings: &Rulings) -> String {
-    let mut digits = itoa::Buffer::new();
-    let (lead, wait, end) = match rulings.retry_after().map(ceil_millis) {
-        Some(wait) => (LATER, digits.format(wait), RETRYABLE),
-        None => (NEVER, "null", r#","retryable":false}"#),
+fn limited(rulings: &Rulings, beginning: Option<&Beginning>) -> String {
+    let Some(wait) = rulings.retry_after().map(ceil_millis) else {
+        return joined([NEVER, &names(rulings), WAIT, "null", r#","retryable":false}"#]);
     };
-    joined([lead, &names(rulings), r#""],"retry_after_ms":"#, wait, end])
+    let mut digits = itoa::Buffer::new();
+    let wait = digits.format(wait);
+    let beginning = match &**rulings {
+        [only] => beginning.and_then(|beginning| beginning.of(only)),
+        _ => None,
+    };
+    match beginning {
+        Some(beginning) => joined([beginning, wait, RETRYABLE]),
+        None => joined([LATER, &names(rulings), WAIT, wait, RETRYABLE]),
+    }
 }
 
 fn overloaded(refused: &Refused) -> String {
@@ -55,7 +81,7 @@ fn overloaded(refused: &Refused) -> String {
 }
 
 /// The pieces in a text as long as they are: one with room to spare costs an allocation more where it becomes a body.
-fn joined(pieces: [&str; 5]) -> String {
+fn joined<const PIECES: usize>(pieces: [&str; PIECES]) -> String {
     let mut text = String::with_capacity(pieces.iter().map(|piece| piece.len()).sum());
     pieces.into_iter().for_each(|piece| text.push_str(piece));
     text
@@ -91,8 +117,37 @@ static PLAIN: [bool; 256] = {
 
 const LATER: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"detail":"Too many requests: try again after the time that is given.","violated-policies":[""#;
 const NEVER: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"detail":"The request costs more than the whole quota: it cannot be retried as it is.","violated-policies":[""#;
+const WAIT: &str = r#""],"retry_after_ms":"#;
 const RETRYABLE: &str = r#","retryable":true}"#;
 const DENIED: &str = r#"{"type":"about:blank","title":"Forbidden","status":403,"detail":"This client is not admitted.","retry_after_ms":null,"retryable":false}"#;
 const UNAVAILABLE: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Request cannot be satisfied due to temporary server capacity constraints","status":503,"detail":"Whether this request is within its quota cannot be told at the moment: try again later.","retry_after_ms":null,"retryable":true}"#;
 const OVERLOADED: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Request cannot be satisfied due to temporary server capacity constraints","status":503,"detail":""#;
 const BROKEN: &str = r#"{"type":"about:blank","title":"Internal Server Error","status":500,"detail":"The server could not apply a limit to this request.","retry_after_ms":null,"retryable":false}"#;
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::{Quota, seconds};
+
+    use super::*;
+    use crate::enforce::{Caller, Enforcer, Step};
+
+    #[test]
+    fn a_beginning_is_that_of_no_other_limit() {
+        let beginning = Beginning::default();
+        let enforcer = Enforcer::of(Quota::token_bucket(1, seconds(60)).unwrap());
+        let ask = |enforcer: &Enforcer| enforcer.ask_now(&Caller::new("alice"), 1, Step::Take).unwrap();
+        ask(&enforcer);
+        // Of the same limit again, and of the same name that is another's.
+        let [first, again] = ["\"first\"", "\"first\""].map(|policy| enforcer.clone().policy(policy));
+        let second = enforcer.policy("second");
+        for (enforcer, policy) in
+            [(&first, "\"first\""), (&second, "second"), (&first, "\"first\""), (&again, "\"first\"")]
+        {
+            let denial = ask(enforcer);
+            let body = body(&denial, Some(&beginning));
+            assert_eq!(body, super::body(&denial, None));
+            let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+            assert_eq!(body["violated-policies"], serde_json::json!([policy]));
+        }
+    }
+}

@@ -8,6 +8,7 @@ use tidegate_core::Key;
 
 use super::asking::Asking;
 use super::demand::Demand;
+use super::problem::Beginning;
 use super::{Client, ClientAddress, ForwardingWarning, Incoming, LimitHeaders, answer};
 #[cfg(all(feature = "macros", feature = "tower"))]
 use crate::clock::{Clock, SystemClock};
@@ -37,18 +38,40 @@ pub struct RateLimit {
     inner: Arc<Inner>,
 }
 
+/// What every request looks at is close together: between two requests a server has used the processor's cache for other
+/// things, and each line of it that has to be fetched again costs as much as dozens of instructions. It is not the first,
+/// because there is the count of shares, which every request of every thread writes to.
 #[derive(Clone)]
+#[repr(C)]
 struct Inner {
-    enforcer: Which,
     keys: Keys,
     cost: Option<Of<u64>>,
     skip: Option<Of<bool>>,
     charge_when: Option<Charge>,
-    client_address: ClientAddress,
-    warning: Arc<ForwardingWarning>,
-    headers: LimitHeaders,
-    respond: Option<Respond>,
+    /// Whether a request is known by its client's address, costs 1, and leaves nothing behind but the headers of its
+    /// response.
+    #[cfg(feature = "tower")]
+    usual: bool,
+    /// Whether nothing is ever said of an admitted request.
+    #[cfg(feature = "tower")]
+    silent: bool,
     extension: bool,
+    enforcer: Which,
+    warning: Arc<ForwardingWarning>,
+    client_address: ClientAddress,
+    headers: LimitHeaders,
+    beginning: Beginning,
+    respond: Option<Respond>,
+}
+
+impl Inner {
+    /// Works out what follows from the rest.
+    #[cfg(feature = "tower")]
+    fn settle(&mut self) {
+        let Inner { keys, cost, skip, charge_when, extension, headers, .. } = self;
+        let is_plain = cost.is_none() && skip.is_none() && charge_when.is_none() && !*extension;
+        (self.usual, self.silent) = (is_plain && matches!(keys, Keys::Client), headers.is_silent());
+    }
 }
 
 /// Which limits a request meets.
@@ -93,18 +116,23 @@ impl RateLimit {
 
     fn of(enforcer: Which) -> Self {
         let inner = Inner {
-            enforcer,
             keys: Keys::Client,
             cost: None,
             skip: None,
             charge_when: None,
-            client_address: ClientAddress::new(),
-            warning: Arc::default(),
-            headers: LimitHeaders::default(),
-            respond: None,
+            #[cfg(feature = "tower")]
+            usual: false,
+            #[cfg(feature = "tower")]
+            silent: false,
             extension: false,
+            enforcer,
+            warning: Arc::default(),
+            client_address: ClientAddress::new(),
+            headers: LimitHeaders::default(),
+            beginning: Beginning::default(),
+            respond: None,
         };
-        RateLimit { inner: Arc::new(inner) }
+        RateLimit { inner: Arc::new(inner) }.with(|_| ())
     }
 
     /// Whom a request is counted under: [`keys`](super::keys) has functions for it. The client's address unless said
@@ -209,7 +237,7 @@ impl RateLimit {
 
     /// The response to a request that is turned away.
     pub fn answer(&self, outcome: &Outcome) -> Response<String> {
-        let response = answer::response(outcome, &self.inner.headers);
+        let response = answer::response(outcome, &self.inner.headers, Some(&self.inner.beginning));
         match &self.inner.respond {
             Some(respond) => respond(outcome, response),
             None => response,
@@ -234,11 +262,8 @@ impl RateLimit {
     #[cfg(feature = "tower")]
     #[inline]
     pub(super) fn usual(&self) -> Option<&Enforcer> {
-        let Inner { keys, cost, skip, charge_when, extension, .. } = &*self.inner;
-        let usual =
-            matches!(keys, Keys::Client) && cost.is_none() && skip.is_none() && charge_when.is_none() && !extension;
         // An attribute may want to give back what was taken.
-        if usual && !cfg!(feature = "macros") { self.enforcer() } else { None }
+        if self.inner.usual && !cfg!(feature = "macros") { self.enforcer() } else { None }
     }
 
     /// What is asked of the limits before a request goes on.
@@ -262,7 +287,7 @@ impl RateLimit {
     /// Whether there is anything to be said in the response to an admitted request.
     #[cfg(feature = "tower")]
     pub(crate) fn has_last_word(&self) -> bool {
-        !self.inner.headers.is_silent()
+        !self.inner.silent
     }
 
     /// Whether the charge waits for the response.
@@ -283,7 +308,10 @@ impl RateLimit {
     }
 
     fn with(mut self, change: impl FnOnce(&mut Inner)) -> Self {
-        change(Arc::make_mut(&mut self.inner));
+        let inner = Arc::make_mut(&mut self.inner);
+        change(inner);
+        #[cfg(feature = "tower")]
+        inner.settle();
         self
     }
 }

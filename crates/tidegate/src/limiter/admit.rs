@@ -139,8 +139,7 @@ pub struct Admitted {
 impl Admitted {
     fn new(decision: Decision, lease: Lease) -> Self {
         // A yes for a reason is not the store's: it was broken, or a limit in shadow mode would have denied it.
-        let is_held = decision.allowed() && decision.reason().is_none();
-        Admitted { decision, lease: is_held.then_some(lease) }
+        Admitted { decision, lease: decision.is_ordinary().then_some(lease) }
     }
 
     /// Whether the work may start, and what the limit says beside that.

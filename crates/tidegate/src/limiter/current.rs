@@ -26,11 +26,12 @@ thread_local! {
 /// How many limiters a thread remembers. Two whose versions fall on the same place take turns, and are fetched.
 const PLACES: usize = 4;
 
-/// The limits of a limiter.
+/// The limits of a limiter. What every decision looks at comes first.
+#[repr(C)]
 pub(super) struct Current {
-    /// The limits it was built with, and the version of those.
-    first: Limits,
     version: AtomicU64,
+    /// The limits it was built with.
+    first: Limits,
     limits: ArcSwap<Limits>,
 }
 

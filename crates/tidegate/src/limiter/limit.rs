@@ -32,9 +32,10 @@ pub enum ShardBy {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[repr(C)] // what every decision looks at first
 pub struct Limit {
-    pub(super) quota: Quota,
     pub(super) on_store_error: OnStoreError,
+    pub(super) quota: Quota,
     pub(super) deny: DenyList,
     pub(super) shards: u32,
     pub(super) shard_by: ShardBy,

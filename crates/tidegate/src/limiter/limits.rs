@@ -10,17 +10,19 @@ use tidegate_core::{Algorithm, Key, Quota, Scope};
 use super::{BuildError, DenyList, Error, Limit, UnknownLimit};
 
 /// One named limit and what is worked out from it once.
+// What every decision looks at is close together: the end of the scope, the beginning of the limit, and what is between.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Named {
     pub(super) scope: Scope,
+    plain: bool,
+    /// Its quota's.
+    pub(super) window: Option<Duration>,
     pub(super) limit: Limit,
     /// Whom it never admits: its own list and everybody's, as they are and made alike.
     pub(super) deny: DenyList,
     /// The quotas of its shards; empty when there is one.
     pub(super) parts: Box<[Quota]>,
-    /// Its quota's.
-    pub(super) window: Option<Duration>,
-    plain: bool,
 }
 
 impl Named {
@@ -78,11 +80,13 @@ pub(super) struct Shared {
 }
 
 /// The limits by name. Read by every decision and written as a whole.
+// What every decision looks at comes first.
 #[derive(Debug, Clone, Default)]
+#[repr(C)]
 pub(super) struct Limits {
-    shared: Shared,
     /// A power of two of places, at most half of them taken: a name is in the first free one from its word's place on.
     places: Box<[Place]>,
+    shared: Shared,
     /// How many of them are taken.
     taken: usize,
 }
@@ -133,7 +137,12 @@ impl Limits {
     /// The same, of a name that is asked for again and again.
     #[inline]
     pub(super) fn get_known(&self, name: &Name) -> Result<&Arc<Named>, Error> {
-        self.find_word(name.word, name).ok_or_else(|| self.unknown(name))
+        self.find_known(name).ok_or_else(|| self.unknown(name))
+    }
+
+    #[inline]
+    pub(super) fn find_known(&self, name: &Name) -> Option<&Arc<Named>> {
+        self.find_word(name.word, name)
     }
 
     pub(super) fn names(&self) -> Vec<String> {

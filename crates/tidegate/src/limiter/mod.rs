@@ -37,6 +37,8 @@ pub use limit::{Limit, ShardBy};
 pub use normalize::Normalize;
 pub(crate) use outline::Outline;
 pub(crate) use question::Question;
+#[cfg(feature = "tower")]
+pub(crate) use question::Unsaid;
 pub(crate) use terms::Terms;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) use {all::ask_all, decides::Decides};
@@ -74,9 +76,11 @@ pub struct Limiter {
     inner: Arc<Inner>,
 }
 
+/// What every decision looks at comes first.
+#[repr(C)]
 struct Inner {
-    limits: Current,
     store: Box<dyn DynStore>,
+    limits: Current,
     sleeper: Option<Arc<dyn Sleeper>>,
     queues: Arc<Queues>,
     generator: Generator,

@@ -3,8 +3,12 @@
 use std::cell::Cell;
 use std::time::Duration;
 
+#[cfg(feature = "tower")]
+use tidegate_core::{Cost, OnStoreError, Op, Request, StoreError};
 use tidegate_core::{Decision, Key};
 
+#[cfg(feature = "tower")]
+use super::Limit;
 use super::call::{Kind, checked_op, now_under, op_of};
 use super::limits::{Name, Named};
 use super::terms::Terms;
@@ -21,6 +25,36 @@ pub(crate) struct Question<'a> {
     pub(crate) terms: Terms<'a>,
 }
 
+/// Why nothing was said where a request stands. Nothing was done, either.
+#[cfg(feature = "tower")]
+pub(crate) enum Unsaid {
+    /// Something about the limit is not as it usually is.
+    SecondLook,
+    /// The store has to be waited for.
+    Waits,
+}
+
+impl Limiter {
+    /// A `limit` of 1 that takes the shortest way: what the store says, and the window of the limit's quota.
+    #[cfg(feature = "tower")]
+    #[inline]
+    pub(crate) fn limit_plainly(
+        &self,
+        name: &Name,
+        key: &Key<'_>,
+        on_store_error: Option<OnStoreError>,
+    ) -> Result<(Result<Decision, StoreError>, Option<Duration>), Unsaid> {
+        let inner = &*self.inner;
+        let found = inner.limits.first().and_then(|limits| limits.find_known(name));
+        let named = found.filter(|named| named.is_plain()).ok_or(Unsaid::SecondLook)?;
+        let Limit { quota, on_store_error: usually, .. } = &named.limit;
+        let on_store_error = on_store_error.unwrap_or(*usually);
+        let request = Request { scope: &named.scope, key, quota, op: Op::Limit(Cost::ONE), on_store_error };
+        let answer = inner.store.dyn_apply_now(&request).ok_or(Unsaid::Waits)?;
+        Ok((answer, named.window))
+    }
+}
+
 impl<'a> Question<'a> {
     /// The same, to be waited for.
     pub(crate) fn call(&self) -> Call<'a> {
@@ -33,13 +67,23 @@ impl<'a> Question<'a> {
     pub(crate) fn now(&self, window: &Cell<Option<Duration>>) -> Option<Result<Decision, Error>> {
         let Question { name, key, cost, kind, terms, .. } = *self;
         let inner = &self.limiter.inner;
+        let Some(limits) = inner.limits.first() else {
+            let mut answer = None;
+            self.now_replaced(window, &mut answer);
+            return answer;
+        };
+        // Nobody has closed it, either.
+        now_under(limits.get_known(name), inner, key, terms, op_of(cost, kind), |named| window.set(named.window))
+    }
+
+    /// The rarer way, as [`Call::now`] has it: apart, so that what is done every time lies close together.
+    #[inline(never)]
+    fn now_replaced(&self, window: &Cell<Option<Duration>>, answer: &mut Option<Result<Decision, Error>>) {
+        let Question { name, key, cost, kind, terms, .. } = *self;
+        let inner = &self.limiter.inner;
         let found = |named: &Named| window.set(named.window);
-        match inner.limits.first() {
-            // Nobody has closed it, either.
-            Some(limits) => now_under(limits.get_known(name), inner, key, terms, op_of(cost, kind), found),
-            None => inner.limits.with(|limits| {
-                now_under(limits.get_known(name), inner, key, terms, checked_op(inner, cost, kind), found)
-            }),
-        }
+        *answer = inner
+            .limits
+            .with(|limits| now_under(limits.get_known(name), inner, key, terms, checked_op(inner, cost, kind), found));
     }
 }

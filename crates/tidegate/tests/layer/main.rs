@@ -17,4 +17,5 @@ mod picking;
 mod plain_hyper;
 mod readiness;
 mod several;
+mod shortest;
 mod support;

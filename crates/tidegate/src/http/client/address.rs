@@ -19,11 +19,12 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 ///
 /// An entry that is not an address ends the reading at the last one that was.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[repr(C)] // what every request looks at first
 pub struct ClientAddress {
-    trust: TrustProxy,
-    header: HeaderName,
-    form: Form,
     ipv6_prefix: u8,
+    trust: TrustProxy,
+    form: Form,
+    header: HeaderName,
 }
 
 /// What a header's value is.

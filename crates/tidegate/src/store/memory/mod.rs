@@ -46,13 +46,14 @@ use table::Table;
 /// let store = MemoryStore::builder().max_keys(10_000_000).build();
 /// assert_eq!(store.stats().keys, 0);
 /// ```
+#[repr(C)] // what every decision looks at is close together
 pub struct MemoryStore {
-    table: Table,
     /// Keyed with secrets of this store, so that nobody can choose keys that meet in one line.
     hash: KeyedHash,
+    clock: Source,
+    table: Table,
     /// What the hash is keyed with, for a snapshot.
     secrets: [u64; 4],
-    clock: Source,
 }
 
 /// What the time is read from. The system's counter is not behind a trait, because every decision reads it.

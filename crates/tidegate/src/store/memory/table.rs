@@ -29,20 +29,26 @@ thread_local! {
     pub(super) static LINES_TOUCHED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
+#[repr(C)] // what every decision looks at first
 pub(super) struct Table {
     words: Box<[AtomicU64]>,
     /// Words before the first that begins a cache line.
     offset: usize,
     pub(super) lines: usize,
     pub(super) registry: Registry,
-    pub(super) elsewhere: Elsewhere,
     pub(super) max_bytes: usize,
+    _apart: Apart,
+    pub(super) elsewhere: Elsewhere,
     pub(super) keys: AtomicUsize,
     pub(super) forgotten_busy: AtomicU64,
     /// The line that is swept next.
     hand: AtomicUsize,
     pub(super) walk: Walk,
 }
+
+/// Before it, what is only read, and after it, in another line of the processor's cache, what new keys write to.
+#[repr(align(64))]
+struct Apart;
 
 /// Where a key can be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,8 +87,9 @@ impl Table {
             words,
             lines,
             registry: Registry::new(),
-            elsewhere: Elsewhere::new(),
             max_bytes,
+            _apart: Apart,
+            elsewhere: Elsewhere::new(),
             keys: AtomicUsize::new(0),
             forgotten_busy: AtomicU64::new(0),
             hand: AtomicUsize::new(0),
