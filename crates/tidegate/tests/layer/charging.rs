@@ -61,7 +61,7 @@ async fn whoever_was_let_through_at_the_same_time_is_charged_and_makes_debt() {
         let clock = clock();
         let limiter = match wait {
             false => builder(&clock).limit("api", window(2)).build().unwrap(),
-            true => Limiter::builder().limit("api", window(2)).store(Elsewhere(memory(&clock))).build().unwrap(),
+            true => Limiter::builder().limit("api", window(2)).store(Elsewhere::new(memory(&clock))).build().unwrap(),
         };
         assert_eq!(at_once(&limiter, 5).await, [401; 5]);
         // Five of two are gone. The next minute brings two and the one after it two more.

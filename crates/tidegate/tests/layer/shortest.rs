@@ -1,14 +1,14 @@
 //! Most requests take the shortest way through the layer. What does not, ends up at the same place.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use tidegate::enforce::Enforcer;
 use tidegate::http::{LimitHeaders, RateLimit};
-use tidegate::{All, Capabilities, Decision, Limit, Limiter, MemoryStore, Request, Store, StoreError};
+use tidegate::{Limit, Limiter};
 
 use crate::clients;
-use crate::support::{ME, Server, clock, left, limiter, memory, window};
+use crate::support::{Elsewhere, ME, Server, clock, left, limiter, memory, window};
 
 /// The statuses of so many requests.
 async fn statuses(limits: impl Into<RateLimit>, requests: usize) -> Vec<u16> {
@@ -67,41 +67,10 @@ async fn what_would_have_been_denied_is_counted_in_shadow_mode() {
     }
 }
 
-/// A store that has to be waited for, and how often it was asked for an answer at once.
-struct Waiting {
-    memory: MemoryStore,
-    asked: Arc<AtomicUsize>,
-}
-
-impl Store for Waiting {
-    fn capabilities(&self) -> Capabilities {
-        self.memory.capabilities()
-    }
-
-    fn apply_now(&self, _: &Request<'_>) -> Option<Result<Decision, StoreError>> {
-        self.asked.fetch_add(1, Ordering::Relaxed);
-        None
-    }
-
-    async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
-        self.memory.apply(request).await
-    }
-
-    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
-        self.memory.apply_all(requests).await
-    }
-
-    async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
-        self.memory.apply_each(requests).await
-    }
-
-    async fn close(&self) {}
-}
-
 #[tokio::test]
 async fn a_store_that_has_to_be_waited_for_is_not_asked_again_and_again() {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let store = Waiting { memory: memory(&clock()), asked: Arc::clone(&asked) };
+    let store = Elsewhere::new(memory(&clock()));
+    let asked = Arc::clone(&store.asked);
     let limiter = Limiter::builder().limit("api", window(1)).store(store).build().unwrap();
     assert_eq!(statuses(Enforcer::new(&limiter, "api"), 2).await, [200, 429]);
     // For each of the two once by the layer, and once by the call that then waits.

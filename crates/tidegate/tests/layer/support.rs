@@ -2,6 +2,8 @@
 
 use std::future::{Future, IntoFuture};
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -40,7 +42,7 @@ pub(crate) fn limiter(quota: Quota) -> Limiter {
 
 /// The same on a store that does not answer at once.
 pub(crate) fn waiting_limiter(quota: Quota) -> Limiter {
-    Limiter::builder().limit("api", quota).store(Elsewhere(memory(&clock()))).build().unwrap()
+    Limiter::builder().limit("api", quota).store(Elsewhere::new(memory(&clock()))).build().unwrap()
 }
 
 /// A limiter with the one limit `api` of six a minute, over a store that breaks on command; two replicas share it in an
@@ -135,33 +137,44 @@ pub(crate) async fn until(condition: impl Fn() -> bool) {
 }
 
 /// A store that has to be waited for, as those are that do I/O.
-pub(crate) struct Elsewhere<S>(pub(crate) S);
+pub(crate) struct Elsewhere<S> {
+    store: S,
+    /// How often it was asked for an answer at once.
+    pub(crate) asked: Arc<AtomicUsize>,
+}
+
+impl<S> Elsewhere<S> {
+    pub(crate) fn new(store: S) -> Self {
+        Elsewhere { store, asked: Arc::default() }
+    }
+}
 
 impl<S: Store> Store for Elsewhere<S> {
     fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
+        self.store.capabilities()
     }
 
     fn apply_now(&self, _: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
         None
     }
 
     async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
         yield_now().await;
-        self.0.apply(request).await
+        self.store.apply(request).await
     }
 
     async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
         yield_now().await;
-        self.0.apply_all(requests).await
+        self.store.apply_all(requests).await
     }
 
     async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
         yield_now().await;
-        self.0.apply_each(requests).await
+        self.store.apply_each(requests).await
     }
 
     async fn close(&self) {
-        self.0.close().await;
+        self.store.close().await;
     }
 }

@@ -30,7 +30,7 @@ async fn unary_calls_are_admitted_and_then_exhausted() {
         let clock = clock();
         let limiter = match wait {
             false => builder(&clock).limit("api", bucket(2)).build().unwrap(),
-            true => Limiter::builder().limit("api", bucket(2)).store(Elsewhere(memory(&clock))).build().unwrap(),
+            true => Limiter::builder().limit("api", bucket(2)).store(Elsewhere::new(memory(&clock))).build().unwrap(),
         };
         let server = serve((&limiter, "api")).await;
         let mut client = Client::connect(&server).await;
