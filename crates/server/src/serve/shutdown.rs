@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::task::{Poll, Waker};
 
 use tokio::sync::watch;
+use tokio::task::coop::unconstrained;
 
 /// Tells everybody that it ends.
 pub(crate) struct Ending(watch::Sender<bool>);
@@ -28,7 +29,8 @@ impl Shutdown {
     /// Waits until it ends.
     pub(crate) async fn begun(&mut self) {
         let news = self.0.clone();
-        let mut begun = pin!(self.0.wait_for(|begun| *begun));
+        // Without a budget: a task that has used its own up would be told that it has to wait, and stand in no line.
+        let mut begun = pin!(unconstrained(self.0.wait_for(|begun| *begun)));
         let mut told: Option<Waker> = None;
         poll_fn(|context| {
             // Connections ask with every request. Who is going to be woken already need not stand in line again for that.
@@ -46,6 +48,7 @@ impl Shutdown {
 
 #[cfg(test)]
 mod tests {
+    use tokio::task::coop::{has_budget_remaining, poll_proceed};
     use tokio::task::yield_now;
 
     use super::*;
@@ -84,6 +87,32 @@ mod tests {
         yield_now().await;
         ending.begin();
         waiting.await.expect("it ends");
+    }
+
+    /// As one does that has just accepted many connections.
+    #[tokio::test]
+    async fn who_asks_at_the_end_of_its_budget_is_woken() {
+        let (ending, mut shutdown) = Ending::new();
+        let waiting = tokio::spawn(async move {
+            let mut begun = pin!(shutdown.begun());
+            poll_fn(|context| {
+                while has_budget_remaining() {
+                    if let Poll::Ready(proceed) = poll_proceed(context) {
+                        proceed.made_progress();
+                    }
+                }
+                begun.as_mut().poll(context)
+            })
+            .await;
+        });
+        for _ in 0..10 {
+            yield_now().await;
+        }
+        ending.begin();
+        for _ in 0..10 {
+            yield_now().await;
+        }
+        assert!(waiting.is_finished(), "nobody has woken it");
     }
 
     #[tokio::test]
