@@ -122,7 +122,7 @@ impl Key<'static> {
         Key::in_place(digits(number, negative))
     }
 
-    #[inline]
+    #[inline(always)]
     fn in_place((len, bytes): (u8, [u8; INLINE])) -> Self {
         Key { shape: Shape::One, bytes: Bytes::Inline { len, bytes } }
     }

@@ -6,13 +6,11 @@ use std::sync::Arc;
 
 use tidegate_core::{Key, OnStoreError, Quota};
 
-#[cfg(feature = "tower")]
-use super::answer::Said;
 use super::hooks::Hooks;
+#[cfg(feature = "tower")]
+use super::plainly::Plainly;
 use super::rule::{Rule, failed};
 use super::{Axis, Caller, Outcome, Ruling, Rulings};
-#[cfg(feature = "tower")]
-use crate::limiter::Unsaid;
 use crate::{Error, Limiter, MemoryStore};
 
 /// What is asked for.
@@ -213,13 +211,20 @@ impl Enforcer {
         })
     }
 
-    /// What the one limit says to somebody who takes 1, by the shortest way.
+    /// The one limit, if it can be asked by the shortest way.
+    #[cfg(feature = "tower")]
+    #[inline(always)]
+    pub(crate) fn plainly(&self) -> Option<Plainly<'_>> {
+        let Inner { limiter, rules, .. } = &*self.inner;
+        let [rule] = &**rules else { return None };
+        Some(Plainly { enforcer: self, rule, limit: rule.plain(limiter)? })
+    }
+
+    /// Whether a denial is just that, and nobody wants to be told of it.
     #[cfg(feature = "tower")]
     #[inline]
-    pub(crate) fn say_now(&self, key: &Key<'_>) -> Result<Said<'_>, Unsaid> {
-        let Inner { limiter, rules, .. } = &*self.inner;
-        let [rule] = &**rules else { return Err(Unsaid::SecondLook) };
-        rule.say_now(limiter, key)
+    pub(super) fn denies_quietly(&self) -> bool {
+        !self.inner.shadow && self.inner.hooks.on_limited.is_none()
     }
 
     /// The outcome of a request that has no key, so that no limit could be asked.

@@ -27,21 +27,21 @@
 //! ```
 
 mod admission;
-#[cfg(feature = "tower")]
-mod answer;
 mod axis;
 mod caller;
 mod enforcer;
 mod guard;
 mod hooks;
 mod outcome;
+#[cfg(feature = "tower")]
+mod plainly;
 mod rule;
 
 pub use admission::{Admission, Admitted};
-#[cfg(feature = "tower")]
-pub(crate) use answer::Said;
 pub use axis::Axis;
 pub use caller::Caller;
 pub use enforcer::{Enforcer, Step};
 pub use guard::{Guard, Guards, Permits};
 pub use outcome::{Outcome, Ruling, Rulings};
+#[cfg(feature = "tower")]
+pub(crate) use plainly::Plainly;

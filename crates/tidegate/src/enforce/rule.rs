@@ -3,15 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(any(feature = "tower", feature = "ws"))]
+#[cfg(feature = "ws")]
 use tidegate_core::Key;
 use tidegate_core::{Decision, OnStoreError, Quota};
 
-#[cfg(feature = "tower")]
-use super::answer::Said;
 use super::{Axis, Caller, Outcome, Ruling, Rulings, Step};
 #[cfg(feature = "tower")]
-use crate::limiter::Unsaid;
+use crate::limiter::Plain;
 use crate::limiter::{Kind, Name, Outline, Question, Terms};
 use crate::{Error, Limiter};
 
@@ -84,15 +82,11 @@ impl Rule {
         Ok(Question { limiter, name: &self.limit, key, cost, kind, terms })
     }
 
-    /// What the limit says to somebody who takes 1, by the shortest way.
+    /// The limit, if it can be asked by the shortest way.
     #[cfg(feature = "tower")]
-    #[inline]
-    pub(super) fn say_now(&self, limiter: &Limiter, key: &Key<'_>) -> Result<Said<'_>, Unsaid> {
-        if self.quota.is_some() {
-            return Err(Unsaid::SecondLook);
-        }
-        let (answer, window) = limiter.limit_plainly(&self.limit, key, self.on_store_error)?;
-        Ok(Said { rule: self, window, answer })
+    #[inline(always)]
+    pub(super) fn plain<'a>(&self, limiter: &'a Limiter) -> Option<Plain<'a>> {
+        if self.quota.is_some() { None } else { limiter.plain(&self.limit) }
     }
 
     /// What the limit said, with the quota it was asked under.

@@ -15,14 +15,17 @@ pub(super) fn response(
     limit_headers: &LimitHeaders,
     beginning: Option<&Beginning>,
 ) -> Response<String> {
-    let mut response = Response::new(problem::body(outcome, beginning));
-    *response.status_mut() = problem::status(outcome);
+    let (status, body) = problem::of(outcome, beginning);
+    let mut response = Response::new(String::new());
+    *response.status_mut() = status;
     // The first makes room for all of the usual ones. Headers that were kept and cloned would have none left for a
     // server's own.
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, PROBLEM_JSON);
     limit_headers.write(outcome, headers);
     headers::write_retry_after(outcome, headers);
+    // Last: what was written a moment ago is slow to move.
+    *response.body_mut() = body;
     response
 }
 

@@ -1,11 +1,12 @@
 //! What becomes of a request where it stands.
 
-use tidegate_core::Key;
+use tidegate_core::{Decision, Key, StoreError};
 
 use super::demand::Demand;
+use super::headers::{Says, Told};
 use super::{Client, Incoming, RateLimit};
-use crate::enforce::{Caller, Enforcer, Outcome, Said, Step};
-use crate::limiter::Unsaid;
+use crate::enforce::{Caller, Enforcer, Outcome, Plainly, Step};
+use crate::tower::Tells;
 
 /// What becomes of a request where it stands: as little as a layer needs to go on with it.
 #[allow(clippy::large_enum_variant, reason = "it is looked at where it is made")]
@@ -14,6 +15,8 @@ pub(crate) enum AtOnce {
     Skipped,
     /// It is admitted, and there is nothing to be said of that.
     Admitted,
+    /// It is admitted, and this is to be said of that.
+    Told(Told),
     /// Its limits have said this, and nothing is left but to tell it.
     Answered(Outcome),
     /// Nothing was done yet: its limits have to be waited for.
@@ -22,23 +25,28 @@ pub(crate) enum AtOnce {
     Demands(Demand),
 }
 
+// Nearly every request comes from an address that is its client's, and is counted under that by one limit that admits it.
+// What is done about those is close together, and everything else is elsewhere: a server comes here with nothing of it in
+// the cache.
 impl RateLimit {
-    /// What becomes of a request where it stands.
-    // Nearly every request is counted under its client's address by one limit that admits it. What is done about those is
-    // here, close together, and everything else is elsewhere: a server comes here with nothing of it in the cache.
-    pub(crate) fn at_once(&self, incoming: &Incoming<'_>) -> AtOnce {
-        if let Some(enforcer) = self.usual()
-            && let Some(client) = self.client(incoming)
-        {
-            let key = client.key();
-            let said = enforcer.say_now(&key);
-            return match &said {
-                Ok(said) if !self.has_last_word() && said.is_ordinary() => AtOnce::Admitted,
-                Ok(said) if let Some(allowed) = said.allowed() => AtOnce::Answered(allowed),
-                _ => self.go_on(enforcer, client, key, said),
-            };
+    /// What becomes of a request where it stands, under a protocol that tells this much.
+    pub(crate) fn at_once(&self, incoming: &Incoming<'_>, tells: Tells) -> AtOnce {
+        match self.usual() {
+            Some(enforcer) => match self.plain_peer(incoming) {
+                Some(peer) => self.decided(enforcer, Key::from(peer), tells, || self.client_at(peer)),
+                None => self.found(enforcer, incoming, tells),
+            },
+            None => self.at_length(incoming),
         }
-        self.at_length(incoming)
+    }
+
+    /// The same, of a request whose client has to be found.
+    #[inline(never)]
+    fn found(&self, enforcer: &Enforcer, incoming: &Incoming<'_>, tells: Tells) -> AtOnce {
+        match self.client(incoming) {
+            Some(client) => self.decided(enforcer, client.key(), tells, || client),
+            None => self.at_length(incoming),
+        }
     }
 
     /// The same, of a request about which there is more to be known.
@@ -47,19 +55,46 @@ impl RateLimit {
         self.demand(incoming).map_or(AtOnce::Skipped, AtOnce::Demands)
     }
 
-    /// Goes on with a usual request, once the shortest way has been tried.
-    #[inline(never)]
-    fn go_on(&self, enforcer: &Enforcer, client: Client, key: Key<'static>, said: Result<Said<'_>, Unsaid>) -> AtOnce {
-        let caller = Caller::of(key, Some(client.address()));
-        let outcome = match said {
-            Ok(said) => Some(said.outcome(enforcer, &caller)),
-            Err(Unsaid::SecondLook) => enforcer.ask_now(&caller, 1, Step::Take),
-            Err(Unsaid::Waits) => None,
+    /// The same, of one that is as usual.
+    #[inline(always)]
+    fn decided(&self, enforcer: &Enforcer, key: Key<'static>, tells: Tells, client: impl Fn() -> Client) -> AtOnce {
+        let Some(limit) = enforcer.plainly() else { return self.second_look(enforcer, key, client()) };
+        let answer = limit.take(&key);
+        let decision = match &answer {
+            Some(Ok(decision)) => decision,
+            Some(broken) => return told_to_all(&limit, broken, &key, client()),
+            None => return AtOnce::Waits(Demand::of(Caller::of(key, Some(client().address())))),
         };
-        match outcome {
-            Some(outcome) if outcome.is_allowed() && !self.has_last_word() => AtOnce::Admitted,
+        let says = if tells == Tells::Nothing { Says::Nothing } else { self.says() };
+        if says == Says::Nothing && decision.is_ordinary() {
+            return AtOnce::Admitted;
+        }
+        if says == Says::Ietf
+            && tells == Tells::Headers
+            && decision.is_ordinary()
+            && let Some(told) = self.foretold(&limit, decision)
+        {
+            return AtOnce::Told(told);
+        }
+        match limit.quietly(decision) {
+            Some(outcome) => AtOnce::Answered(outcome),
+            None => told_to_all(&limit, &Ok(*decision), &key, client()),
+        }
+    }
+
+    /// Goes on with a request whose limit is not as it usually is.
+    #[inline(never)]
+    fn second_look(&self, enforcer: &Enforcer, key: Key<'static>, client: Client) -> AtOnce {
+        let caller = Caller::of(key, Some(client.address()));
+        match enforcer.ask_now(&caller, 1, Step::Take) {
             Some(outcome) => AtOnce::Answered(outcome),
             None => AtOnce::Waits(Demand::of(caller)),
         }
     }
+}
+
+/// What becomes of a request when others are told of it as well.
+#[inline(never)]
+fn told_to_all(limit: &Plainly<'_>, answer: &Result<Decision, StoreError>, key: &Key<'_>, client: Client) -> AtOnce {
+    AtOnce::Answered(limit.outcome(answer, &Caller::of(key.borrow(), Some(client.address()))))
 }

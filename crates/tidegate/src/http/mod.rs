@@ -30,9 +30,10 @@ pub(crate) mod demand;
 #[cfg(any(feature = "actix", feature = "ntex", feature = "rocket"))]
 pub(crate) mod foreign;
 mod gate;
-mod headers;
+pub(crate) mod headers;
 pub(crate) mod in_flight;
 mod incoming;
+mod joined;
 pub mod keys;
 mod passage;
 mod problem;

@@ -9,19 +9,9 @@ use std::sync::{Arc, OnceLock};
 use http::StatusCode;
 use tidegate_core::ceil_millis;
 
+use super::joined::joined;
 use crate::concurrency::{Refused, Why};
 use crate::enforce::{Axis, Outcome, Ruling, Rulings};
-
-/// The status of an outcome that is not an admission.
-pub(super) fn status(outcome: &Outcome) -> StatusCode {
-    match outcome {
-        Outcome::Allowed(_) => StatusCode::OK,
-        Outcome::Limited(_) => StatusCode::TOO_MANY_REQUESTS,
-        Outcome::Denied(_) => StatusCode::FORBIDDEN,
-        Outcome::Overloaded(_) | Outcome::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
-        Outcome::Invalid(_) => StatusCode::INTERNAL_SERVER_ERROR,
-    }
-}
 
 /// What the bodies of a limit's denials begin with, made for the first limit that denies.
 #[derive(Debug, Clone, Default)]
@@ -41,14 +31,24 @@ impl Beginning {
     }
 }
 
-/// The body of an outcome that is not an admission.
-pub(super) fn body(outcome: &Outcome, beginning: Option<&Beginning>) -> String {
+/// The status and the body of an outcome that is not an admission.
+pub(super) fn of(outcome: &Outcome, beginning: Option<&Beginning>) -> (StatusCode, String) {
     match outcome {
-        Outcome::Limited(rulings) => limited(rulings, beginning),
-        Outcome::Overloaded(refused) => overloaded(refused),
-        Outcome::Denied(_) => DENIED.to_owned(),
-        Outcome::Unavailable(_) => UNAVAILABLE.to_owned(),
-        Outcome::Allowed(_) | Outcome::Invalid(_) => BROKEN.to_owned(),
+        // First and by itself, because it is what comes in floods.
+        Outcome::Limited(rulings) => (StatusCode::TOO_MANY_REQUESTS, limited(rulings, beginning)),
+        _ => of_other(outcome),
+    }
+}
+
+#[cold]
+fn of_other(outcome: &Outcome) -> (StatusCode, String) {
+    match outcome {
+        Outcome::Limited(rulings) => (StatusCode::TOO_MANY_REQUESTS, limited(rulings, None)),
+        Outcome::Overloaded(refused) => (StatusCode::SERVICE_UNAVAILABLE, overloaded(refused)),
+        Outcome::Denied(_) => (StatusCode::FORBIDDEN, DENIED.to_owned()),
+        Outcome::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, UNAVAILABLE.to_owned()),
+        Outcome::Allowed(_) => (StatusCode::OK, BROKEN.to_owned()),
+        Outcome::Invalid(_) => (StatusCode::INTERNAL_SERVER_ERROR, BROKEN.to_owned()),
     }
 }
 
@@ -78,13 +78,6 @@ fn overloaded(refused: &Refused) -> String {
     let wait = digits.format(ceil_millis(refused.retry_after()));
     let detail = r#": try again after about the time that is given.","retry_after_ms":"#;
     joined([OVERLOADED, why, detail, wait, RETRYABLE])
-}
-
-/// The pieces in a text as long as they are: one with room to spare costs an allocation more where it becomes a body.
-fn joined<const PIECES: usize>(pieces: [&str; PIECES]) -> String {
-    let mut text = String::with_capacity(pieces.iter().map(|piece| piece.len()).sum());
-    pieces.into_iter().for_each(|piece| text.push_str(piece));
-    text
 }
 
 /// What stands between the quotes around the names of those that denied it.
@@ -144,8 +137,8 @@ mod tests {
             [(&first, "\"first\""), (&second, "second"), (&first, "\"first\""), (&again, "\"first\"")]
         {
             let denial = ask(enforcer);
-            let body = body(&denial, Some(&beginning));
-            assert_eq!(body, super::body(&denial, None));
+            let (_, body) = of(&denial, Some(&beginning));
+            assert_eq!(body, of(&denial, None).1);
             let body: serde_json::Value = serde_json::from_str(&body).unwrap();
             assert_eq!(body["violated-policies"], serde_json::json!([policy]));
         }

@@ -1,17 +1,25 @@
 //! What a service wants of its limits, for every transport that speaks HTTP.
 
 use std::fmt;
+#[cfg(feature = "tower")]
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use http::{Extensions, HeaderMap, Response, StatusCode};
+#[cfg(feature = "tower")]
+use tidegate_core::Decision;
 use tidegate_core::Key;
 
 use super::asking::Asking;
 use super::demand::Demand;
+#[cfg(feature = "tower")]
+use super::headers::{Says, Told};
 use super::problem::Beginning;
 use super::{Client, ClientAddress, ForwardingWarning, Incoming, LimitHeaders, answer};
 #[cfg(all(feature = "macros", feature = "tower"))]
 use crate::clock::{Clock, SystemClock};
+#[cfg(feature = "tower")]
+use crate::enforce::Plainly;
 use crate::enforce::{Caller, Enforcer, Outcome, Step};
 
 type Of<T> = Arc<dyn Fn(&Incoming<'_>) -> T + Send + Sync>;
@@ -52,9 +60,12 @@ struct Inner {
     /// response.
     #[cfg(feature = "tower")]
     usual: bool,
-    /// Whether nothing is ever said of an admitted request.
+    /// Whether nobody but the peer itself is believed about who it is.
     #[cfg(feature = "tower")]
-    silent: bool,
+    direct: bool,
+    /// What is said of an admitted request.
+    #[cfg(feature = "tower")]
+    says: Says,
     extension: bool,
     enforcer: Which,
     warning: Arc<ForwardingWarning>,
@@ -68,9 +79,11 @@ impl Inner {
     /// Works out what follows from the rest.
     #[cfg(feature = "tower")]
     fn settle(&mut self) {
-        let Inner { keys, cost, skip, charge_when, extension, headers, .. } = self;
+        let Inner { keys, cost, skip, charge_when, extension, .. } = self;
         let is_plain = cost.is_none() && skip.is_none() && charge_when.is_none() && !*extension;
-        (self.usual, self.silent) = (is_plain && matches!(keys, Keys::Client), headers.is_silent());
+        self.usual = is_plain && matches!(keys, Keys::Client);
+        self.direct = self.client_address.trusts_nobody();
+        self.says = self.headers.says();
     }
 }
 
@@ -123,7 +136,9 @@ impl RateLimit {
             #[cfg(feature = "tower")]
             usual: false,
             #[cfg(feature = "tower")]
-            silent: false,
+            direct: false,
+            #[cfg(feature = "tower")]
+            says: Says::Nothing,
             extension: false,
             enforcer,
             warning: Arc::default(),
@@ -284,10 +299,24 @@ impl RateLimit {
         self.inner.extension
     }
 
+    /// What is said in the response to an admitted request.
+    #[cfg(feature = "tower")]
+    #[inline]
+    pub(super) fn says(&self) -> Says {
+        self.inner.says
+    }
+
     /// Whether there is anything to be said in the response to an admitted request.
     #[cfg(feature = "tower")]
     pub(crate) fn has_last_word(&self) -> bool {
-        !self.inner.silent
+        self.says() != Says::Nothing
+    }
+
+    /// What is said of a decision by [`Says::Ietf`], if it has been of one like it before.
+    #[cfg(feature = "tower")]
+    #[inline]
+    pub(super) fn foretold(&self, limit: &Plainly<'_>, decision: &Decision) -> Option<Told> {
+        self.inner.headers.foretold(limit.policy(), limit.window(), decision)
     }
 
     /// Whether the charge waits for the response.
@@ -300,8 +329,22 @@ impl RateLimit {
         self.inner.charge_when.as_ref().is_some_and(|charge| charge(status, headers))
     }
 
-    /// Who has sent a request, as far as that can be known.
+    /// The address at the other end of the connection, where that is the client, has four bytes, and nothing more is looked
+    /// at.
+    #[cfg(feature = "tower")]
     #[inline]
+    pub(super) fn plain_peer(&self, incoming: &Incoming<'_>) -> Option<Ipv4Addr> {
+        let Inner { direct, warning, .. } = &*self.inner;
+        if *direct && warning.is_over() { incoming.peer_v4() } else { None }
+    }
+
+    /// The client at such an address.
+    #[cfg(feature = "tower")]
+    pub(super) fn client_at(&self, peer: Ipv4Addr) -> Client {
+        self.inner.client_address.at(IpAddr::V4(peer))
+    }
+
+    /// Who has sent a request, as far as that can be known.
     pub(crate) fn client(&self, incoming: &Incoming<'_>) -> Option<Client> {
         let Inner { client_address, warning, .. } = &*self.inner;
         Some(client_address.find_noticing(warning, incoming.peer()?, incoming.headers()))

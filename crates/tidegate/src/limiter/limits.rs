@@ -160,7 +160,7 @@ impl Limits {
         self.find_word(word(name), name)
     }
 
-    #[inline]
+    #[inline(always)]
     fn find_word(&self, word: u64, name: &str) -> Option<&Arc<Named>> {
         let mut place = place_of(word);
         loop {

@@ -15,6 +15,8 @@ mod limits;
 mod look;
 mod normalize;
 mod outline;
+#[cfg(feature = "tower")]
+mod plain;
 mod question;
 mod queue;
 mod route;
@@ -36,9 +38,9 @@ pub use error::{BuildError, Error, UnknownLimit, Unsupported};
 pub use limit::{Limit, ShardBy};
 pub use normalize::Normalize;
 pub(crate) use outline::Outline;
-pub(crate) use question::Question;
 #[cfg(feature = "tower")]
-pub(crate) use question::Unsaid;
+pub(crate) use plain::Plain;
+pub(crate) use question::Question;
 pub(crate) use terms::Terms;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) use {all::ask_all, decides::Decides};

@@ -3,12 +3,8 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-#[cfg(feature = "tower")]
-use tidegate_core::{Cost, OnStoreError, Op, Request, StoreError};
 use tidegate_core::{Decision, Key};
 
-#[cfg(feature = "tower")]
-use super::Limit;
 use super::call::{Kind, checked_op, now_under, op_of};
 use super::limits::{Name, Named};
 use super::terms::Terms;
@@ -23,36 +19,6 @@ pub(crate) struct Question<'a> {
     pub(crate) cost: u64,
     pub(crate) kind: Kind,
     pub(crate) terms: Terms<'a>,
-}
-
-/// Why nothing was said where a request stands. Nothing was done, either.
-#[cfg(feature = "tower")]
-pub(crate) enum Unsaid {
-    /// Something about the limit is not as it usually is.
-    SecondLook,
-    /// The store has to be waited for.
-    Waits,
-}
-
-impl Limiter {
-    /// A `limit` of 1 that takes the shortest way: what the store says, and the window of the limit's quota.
-    #[cfg(feature = "tower")]
-    #[inline]
-    pub(crate) fn limit_plainly(
-        &self,
-        name: &Name,
-        key: &Key<'_>,
-        on_store_error: Option<OnStoreError>,
-    ) -> Result<(Result<Decision, StoreError>, Option<Duration>), Unsaid> {
-        let inner = &*self.inner;
-        let found = inner.limits.first().and_then(|limits| limits.find_known(name));
-        let named = found.filter(|named| named.is_plain()).ok_or(Unsaid::SecondLook)?;
-        let Limit { quota, on_store_error: usually, .. } = &named.limit;
-        let on_store_error = on_store_error.unwrap_or(*usually);
-        let request = Request { scope: &named.scope, key, quota, op: Op::Limit(Cost::ONE), on_store_error };
-        let answer = inner.store.dyn_apply_now(&request).ok_or(Unsaid::Waits)?;
-        Ok((answer, named.window))
-    }
 }
 
 impl<'a> Question<'a> {

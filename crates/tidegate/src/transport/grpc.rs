@@ -28,7 +28,7 @@ use crate::Error;
 use crate::concurrency::{Refused, Why};
 use crate::enforce::{Outcome, Rulings};
 use crate::http::RateLimit;
-use crate::tower::Protocol;
+use crate::tower::{Protocol, Tells};
 
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
 
@@ -37,6 +37,8 @@ const PUSHBACK: &str = "grpc-retry-pushback-ms";
 pub struct Grpc;
 
 impl<B: Default> Protocol<B> for Grpc {
+    const TELLS: Tells = Tells::Nothing;
+
     fn answer(&self, _: &RateLimit, outcome: &Outcome) -> Response<B> {
         status(outcome).into_http()
     }

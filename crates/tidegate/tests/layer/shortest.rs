@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use axum::Router;
 use tidegate::enforce::Enforcer;
 use tidegate::http::{LimitHeaders, RateLimit};
-use tidegate::{Limit, Limiter};
+use tidegate::tower::RateLimitLayer;
+use tidegate::{Limit, Limiter, seconds};
 
-use crate::clients;
-use crate::support::{Elsewhere, ME, Server, clock, left, limiter, memory, window};
+use crate::clients::{self, Raw};
+use crate::support::{Elsewhere, ME, Server, bucket, builder, clock, left, limiter, memory, window};
 
 /// The statuses of so many requests.
 async fn statuses(limits: impl Into<RateLimit>, requests: usize) -> Vec<u16> {
@@ -75,4 +77,78 @@ async fn a_store_that_has_to_be_waited_for_is_not_asked_again_and_again() {
     assert_eq!(statuses(Enforcer::new(&limiter, "api"), 2).await, [200, 429]);
     // For each of the two once by the layer, and once by the call that then waits.
     assert_eq!(asked.load(Ordering::Relaxed), 4);
+}
+
+/// Once it was told of a proxy that nobody trusts, the layer looks at the peer and at nothing else. So does whoever asks.
+#[tokio::test]
+async fn a_peer_is_counted_under_its_address_however_that_is_found() {
+    let limiter = limiter(window(6));
+    for headers in [LimitHeaders::default(), LimitHeaders::new([])] {
+        limiter.reset("api", ME).await.unwrap();
+        let server = Server::behind(RateLimit::new((&limiter, "api")).headers(headers)).await;
+        // The first is looked at, and uses up all looks.
+        for (asked, forged) in ["198.51.100.1", "198.51.100.2", "198.51.100.3"].into_iter().enumerate() {
+            let header = format!("x-forwarded-for: {forged}");
+            assert_eq!(clients::get_with(server.address, &[&header]).await.status, 200);
+            assert_eq!(clients::get(server.address).await.status, 200);
+            assert_eq!(left(&limiter, "api", forged).await, 6);
+            assert_eq!(left(&limiter, "api", ME).await, 6 - 2 * (asked as u64 + 1));
+        }
+        assert_eq!(clients::get_with(server.address, &["x-forwarded-for: 198.51.100.4"]).await.status, 429);
+    }
+}
+
+#[tokio::test]
+async fn who_is_told_again_is_told_the_same() {
+    let clock = clock();
+    let limiter = Limiter::builder().limit("api", bucket(4)).store(memory(&clock)).build().unwrap();
+    let server = Server::behind((&limiter, "api")).await;
+    let mut connection = Raw::connect(server.address).await;
+    // The first makes what the later ones find.
+    for (remaining, next) in [(3, 15), (2, 15), (1, 15), (0, 15)] {
+        let reply = connection.get("/", &[]).await;
+        let limit = format!("ratelimit: \"api\";r={remaining};t={next}");
+        assert_eq!(reply.told(), ["ratelimit-policy: \"api\";q=4;w=60", &limit]);
+    }
+    assert_eq!(connection.get("/", &[]).await.status, 429);
+    clock.advance(seconds(16));
+    let reply = connection.get("/", &[]).await;
+    assert_eq!(reply.told(), ["ratelimit-policy: \"api\";q=4;w=60", "ratelimit: \"api\";r=0;t=14"]);
+}
+
+/// What was worked out for the first limit that was told of is no other's.
+#[tokio::test]
+async fn limits_that_share_their_headers_are_told_apart() {
+    let headers = LimitHeaders::default();
+    let limits = [("first", 5), ("second", 5), ("third", 7), ("fourth", 7), ("fifth", 9)];
+    let mut servers = Vec::new();
+    for (name, rate) in limits {
+        let limiter = builder(&clock()).limit(name, window(rate)).build().unwrap();
+        servers.push(Server::behind(RateLimit::new((&limiter, name)).headers(headers.clone())).await);
+    }
+    for asked in 1..4 {
+        for (server, (name, rate)) in servers.iter().zip(limits) {
+            let reply = clients::get(server.address).await;
+            let policy = format!("ratelimit-policy: \"{name}\";q={rate};w=60");
+            let limit = format!("ratelimit: \"{name}\";r={};t=60", rate - asked);
+            assert_eq!(reply.told(), [policy, limit]);
+        }
+    }
+}
+
+/// A layer above and one below, each of which says its own.
+#[tokio::test]
+async fn what_a_layer_further_in_has_said_stays() {
+    let layer = |name: &'static str, rate| {
+        let limiter = builder(&clock()).limit(name, window(rate)).build().unwrap();
+        RateLimitLayer::new((&limiter, name))
+    };
+    let router = Router::new().fallback(|| async { "ok" }).layer(layer("inner", 5)).layer(layer("outer", 9));
+    let server = Server::router(router).await;
+    for asked in 1..4 {
+        let reply = clients::get(server.address).await;
+        let said = |name: &str, rate: u64| format!("\"{name}\";r={};t=60", rate - asked);
+        assert_eq!(reply.headers("ratelimit"), [said("inner", 5), said("outer", 9)]);
+        assert_eq!(reply.headers("ratelimit-policy"), ["\"inner\";q=5;w=60", "\"outer\";q=9;w=60"]);
+    }
 }

@@ -94,6 +94,17 @@ impl ClientAddress {
         self.trust.believes(0, peer.to_canonical())
     }
 
+    /// Whether nobody's word about the client is believed.
+    #[cfg(feature = "tower")]
+    pub(in crate::http) fn trusts_nobody(&self) -> bool {
+        self.trust == TrustProxy::Nobody
+    }
+
+    /// The client that a peer is, where it is one.
+    pub(in crate::http) fn at(&self, peer: IpAddr) -> Client {
+        Client::new(peer, self.ipv6_prefix)
+    }
+
     /// The client that sent a request with these headers over a connection from `peer`.
     #[inline]
     pub fn find(&self, peer: IpAddr, headers: &HeaderMap) -> Client {
@@ -123,7 +134,7 @@ impl ClientAddress {
         };
         if !self.trust.believes(0, peer) {
             untrusted(peer);
-            return Client::new(peer, self.ipv6_prefix);
+            return self.at(peer);
         }
         self.find_in_lines(peer, headers.get_all(&self.header).iter().map(HeaderValue::as_bytes))
     }
@@ -142,7 +153,7 @@ impl ClientAddress {
             // Whoever sets it means the client, and not a proxy to look behind.
             Form::One => self.trust.walk(peer, lines.flat_map(entry::addresses).take(1)),
         };
-        Client::new(address, self.ipv6_prefix)
+        self.at(address)
     }
 }
 

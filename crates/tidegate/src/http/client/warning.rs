@@ -54,6 +54,13 @@ impl ForwardingWarning {
         if clients.trusts(peer) { None } else { self.notice_from(peer.to_canonical(), headers) }
     }
 
+    /// Whether no request is looked at any more.
+    #[cfg(feature = "tower")]
+    #[inline]
+    pub(in crate::http) fn is_over(&self) -> bool {
+        self.left.load(Ordering::Relaxed) == 0
+    }
+
     /// The same, of a peer that is not trusted.
     #[inline]
     pub(super) fn notice_from(&self, peer: IpAddr, headers: &HeaderMap) -> Option<UntrustedForwarding> {

@@ -2,15 +2,17 @@
 
 use std::borrow::Cow;
 use std::fmt::Write;
+use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use sfv::{Integer, ItemSerializer, KeyRef, ListSerializer, StringRef, key_ref};
-use tidegate_core::{Outlook, ceil_seconds};
+use tidegate_core::{Decision, Outlook, ceil_seconds};
 
-use super::line::Line;
+use super::lasting::lasting;
 use crate::enforce::{Ruling, Rulings};
+use crate::http::joined::joined;
 
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const LIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -19,10 +21,14 @@ const Q: &KeyRef = key_ref("q");
 const W: &KeyRef = key_ref("w");
 
 /// What stays the same in the fields of one enforcer's requests while its limits do.
+// What the usual request looks at comes first.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Fields {
-    limits: Vec<Limit>,
+    /// In place, because there seldom are others.
+    first: Limit,
     policy: HeaderValue,
+    others: Vec<Limit>,
 }
 
 #[derive(Debug)]
@@ -34,8 +40,32 @@ struct Limit {
     remaining: String,
 }
 
+/// What is said of a decision.
+#[derive(Debug)]
+pub(crate) struct Told {
+    policy: HeaderValue,
+    limit: HeaderValue,
+}
+
+impl Told {
+    pub(crate) fn write(self, headers: &mut HeaderMap) {
+        headers.append(POLICY, self.policy);
+        headers.append(LIMIT, self.limit);
+    }
+}
+
 impl Fields {
+    /// Those of at least one ruling, to be kept.
+    pub(super) fn kept(rulings: &Rulings) -> Self {
+        Self::with(rulings, lasting)
+    }
+
+    /// Those of at least one ruling, for this once.
     pub(super) fn of(rulings: &Rulings) -> Self {
+        Self::with(rulings, |policy| HeaderValue::try_from(policy).expect("a structured field is printable"))
+    }
+
+    fn with(rulings: &Rulings, policy: impl FnOnce(String) -> HeaderValue) -> Self {
         let mut list = ListSerializer::new();
         for ruling in rulings.iter() {
             let name = printable(ruling.policy());
@@ -48,39 +78,42 @@ impl Fields {
                 }
             }
         }
-        let policy = list.finish().expect("there is a limit");
-        let policy = HeaderValue::try_from(policy).expect("a structured field is printable");
-        Fields { limits: rulings.iter().map(Limit::of).collect(), policy }
+        let policy = policy(list.finish().expect("there is a limit"));
+        let mut limits = rulings.iter().map(Limit::of);
+        Fields { first: limits.next().expect("there is a limit"), policy, others: limits.collect() }
     }
 
     /// Whether these are the fields of such limits.
     pub(super) fn fit(&self, rulings: &Rulings) -> bool {
-        self.limits.len() == rulings.len()
-            && self.limits.iter().zip(rulings.iter()).all(|(limit, ruling)| limit.is(ruling))
+        let fits =
+            |(limit, ruling): (&Limit, &Ruling)| limit.is(ruling.shared_policy(), ruling.window(), ruling.decision());
+        self.limits().count() == rulings.len() && self.limits().zip(rulings.iter()).all(fits)
     }
 
     pub(super) fn write(&self, rulings: &Rulings, headers: &mut HeaderMap) {
-        headers.append(POLICY, self.policy.clone());
-        headers.append(LIMIT, self.limit(rulings));
+        let limit = value(self.limits().zip(rulings.iter().map(Ruling::decision)));
+        Told { policy: self.policy.clone(), limit }.write(headers);
     }
 
-    /// The value of `RateLimit`. Its parameters are numbers, which need no more than to be written.
-    fn limit(&self, rulings: &Rulings) -> HeaderValue {
-        let mut line = Line::new();
-        for (index, (limit, ruling)) in self.limits.iter().zip(rulings.iter()).enumerate() {
-            if index > 0 {
-                line.push(", ");
-            }
-            line.push(&limit.remaining);
-            let Outlook { remaining, next_after, .. } = ruling.decision().outlook();
-            line.push(itoa::Buffer::new().format(remaining));
-            if let Some(next) = next_after {
-                line.push(";t=");
-                line.push(itoa::Buffer::new().format(ceil_seconds(next)));
-            }
-        }
-        HeaderValue::from_bytes(line.as_bytes()).expect("a structured field is printable")
+    /// What they say of the decision of one limit, if they are its fields.
+    #[cfg(feature = "tower")]
+    #[inline]
+    pub(super) fn told(&self, policy: &Arc<str>, window: Option<Duration>, decision: &Decision) -> Option<Told> {
+        let fits = self.others.is_empty() && self.first.is(policy, window, decision);
+        fits.then(|| Told { policy: self.policy.clone(), limit: value(iter::once((&self.first, decision))) })
     }
+
+    fn limits(&self) -> impl Iterator<Item = &Limit> {
+        iter::once(&self.first).chain(&self.others)
+    }
+}
+
+/// The value of `RateLimit`.
+#[inline]
+fn value<'a>(decisions: impl Iterator<Item = (&'a Limit, &'a Decision)>) -> HeaderValue {
+    let said = decisions.map(|(limit, decision)| limit.says(decision));
+    let value = said.reduce(|before, said| before + ", " + &said).expect("there is a limit");
+    HeaderValue::try_from(value).expect("a structured field is printable")
 }
 
 impl Limit {
@@ -91,12 +124,24 @@ impl Limit {
         Limit { policy, quantity, window: ruling.window(), remaining: name + ";r=" }
     }
 
-    fn is(&self, ruling: &Ruling) -> bool {
+    /// What it says of a decision. The parameters are numbers, which need no more than to be written.
+    #[inline]
+    fn says(&self, decision: &Decision) -> String {
+        let Outlook { remaining, next_after, .. } = decision.outlook();
+        let (mut digits, mut more) = (itoa::Buffer::new(), itoa::Buffer::new());
+        let remaining = digits.format(remaining);
+        match next_after {
+            Some(next) => joined([&self.remaining, remaining, ";t=", more.format(ceil_seconds(next))]),
+            None => joined([&self.remaining, remaining]),
+        }
+    }
+
+    #[inline]
+    fn is(&self, policy: &Arc<str>, window: Option<Duration>, decision: &Decision) -> bool {
         // Nearly always the very same text, which is seen without reading it.
-        let policy = ruling.shared_policy();
         (Arc::ptr_eq(&self.policy, policy) || self.policy == *policy)
-            && self.quantity == ruling.decision().limit()
-            && self.window == ruling.window()
+            && self.quantity == decision.limit()
+            && self.window == window
     }
 }
 

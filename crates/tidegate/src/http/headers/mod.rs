@@ -1,7 +1,7 @@
 //! What clients are told about their limits.
 
 mod ietf;
-mod line;
+mod lasting;
 mod number;
 #[cfg(feature = "config")]
 mod settings;
@@ -11,12 +11,16 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::header::{HeaderMap, HeaderName, RETRY_AFTER};
+#[cfg(feature = "tower")]
+use tidegate_core::Decision;
 use tidegate_core::{Outlook, ceil_seconds};
 
 use crate::clock::{Clock, SystemClock};
 use crate::enforce::{Outcome, Ruling, Rulings};
 use crate::header_style::{HeaderStyle, LegacyReset};
 use ietf::Fields;
+#[cfg(feature = "tower")]
+pub(crate) use ietf::Told;
 use number::number;
 
 const DRAFT03: [HeaderName; 3] = [
@@ -29,6 +33,16 @@ const LEGACY: [HeaderName; 3] = [
     HeaderName::from_static("x-ratelimit-remaining"),
     HeaderName::from_static("x-ratelimit-reset"),
 ];
+
+/// What is said of an admitted request.
+#[cfg(feature = "tower")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Says {
+    Nothing,
+    /// [`HeaderStyle::Ietf`] and no other.
+    Ietf,
+    More,
+}
 
 /// Which headers tell clients about their limits: any number of families, [`HeaderStyle::Ietf`] unless said otherwise.
 ///
@@ -75,10 +89,22 @@ impl LimitHeaders {
         self
     }
 
-    /// Whether nothing is ever said of an admitted request.
+    /// What is said of an admitted request.
     #[cfg(feature = "tower")]
-    pub(super) fn is_silent(&self) -> bool {
-        self.styles.is_empty()
+    pub(super) fn says(&self) -> Says {
+        match &*self.styles {
+            [] => Says::Nothing,
+            [HeaderStyle::Ietf] => Says::Ietf,
+            _ => Says::More,
+        }
+    }
+
+    /// What is said of the decision of one limit by [`Says::Ietf`], where nothing has to be worked out first: the fields of
+    /// such a limit were kept.
+    #[cfg(feature = "tower")]
+    #[inline]
+    pub(super) fn foretold(&self, policy: &Arc<str>, window: Option<Duration>, decision: &Decision) -> Option<Told> {
+        self.fields.iter().map_while(OnceLock::get).find_map(|fields| fields.told(policy, window, decision))
     }
 
     /// Writes what is to be said of an outcome. What a layer further in has said stays: it is listed as well where headers
@@ -96,7 +122,7 @@ impl LimitHeaders {
         let Some(binding) = rulings.binding() else { return };
         match style {
             HeaderStyle::Ietf => {
-                let mut kept = self.fields.iter().map(|fields| fields.get_or_init(|| Fields::of(rulings)));
+                let mut kept = self.fields.iter().map(|fields| fields.get_or_init(|| Fields::kept(rulings)));
                 match kept.find(|fields| fields.fit(rulings)) {
                     Some(fields) => fields.write(rulings, headers),
                     None => Fields::of(rulings).write(rulings, headers),

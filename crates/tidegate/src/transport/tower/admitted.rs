@@ -17,6 +17,7 @@ use super::Protocol;
 use super::scope::{self, Layer};
 use crate::enforce::Outcome;
 use crate::http::demand::Demand;
+use crate::http::headers::Told;
 use crate::http::{Asking, Incoming, RateLimit};
 
 /// A request that has been decided about.
@@ -32,6 +33,8 @@ pub(super) enum Admitted {
     /// It was left alone by a layer whose settings are still good for a handler's attribute.
     #[cfg(feature = "macros")]
     Skipped(RateLimit, Option<IpAddr>),
+    /// The layer's limits have admitted it, and this is to be said of that.
+    Told(Option<Told>),
     /// The layer's limits have admitted it, and nothing is left but to say so.
     ToBeTold(RateLimit, Outcome),
     /// The layer's limits have admitted it.
@@ -79,6 +82,11 @@ impl Admitted {
     pub(super) fn conclude<B>(&mut self, protocol: &impl Protocol<B>, response: &mut Response<B>) -> bool {
         match self {
             Admitted::Unasked => {}
+            Admitted::Told(told) => {
+                if let Some(told) = told.take() {
+                    told.write(response.headers_mut());
+                }
+            }
             Admitted::ToBeTold(rate_limit, outcome) => tell(protocol, rate_limit, outcome, response),
             Admitted::ByLayer(asking, outcome) => {
                 if asking.is_charged(response.status(), response.headers()) {

@@ -34,5 +34,5 @@ mod service;
 pub use admission::AdmissionLayer;
 pub use future::ResponseFuture;
 pub use layer::RateLimitLayer;
-pub use protocol::{Http, Protocol};
+pub use protocol::{Http, Protocol, Tells};
 pub use service::RateLimited;

@@ -5,8 +5,22 @@ use http::{HeaderMap, Response};
 use crate::enforce::Outcome;
 use crate::http::RateLimit;
 
+/// What a [`Protocol`] tells admitted requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tells {
+    /// Nothing: [`Protocol::tell`] does nothing.
+    Nothing,
+    /// What [`RateLimit::write_headers`] writes, and no more, so that it can be worked out before there is a response.
+    Headers,
+    /// Whatever it likes, unless the limits are to be told of by [no headers](crate::http::LimitHeaders::new) at all.
+    Anything,
+}
+
 /// How a request that is turned away is answered, with a body of type `B`, and what an admitted one is told.
 pub trait Protocol<B>: Clone {
+    /// What an admitted request is told: less is quicker.
+    const TELLS: Tells = Tells::Anything;
+
     /// The response to a request that is turned away.
     fn answer(&self, rate_limit: &RateLimit, outcome: &Outcome) -> Response<B>;
 
@@ -22,6 +36,8 @@ pub trait Protocol<B>: Clone {
 pub struct Http;
 
 impl<B: From<String>> Protocol<B> for Http {
+    const TELLS: Tells = Tells::Headers;
+
     fn answer(&self, rate_limit: &RateLimit, outcome: &Outcome) -> Response<B> {
         rate_limit.answer(outcome).map(B::from)
     }

@@ -64,7 +64,7 @@ fn swap(admitted: &mut Admitted) {
 impl Admitted {
     fn above(&mut self, replace: bool) -> Option<Above> {
         let layer = match self {
-            Admitted::Unasked | Admitted::ToBeTold(..) => return None,
+            Admitted::Unasked | Admitted::Told(_) | Admitted::ToBeTold(..) => return None,
             Admitted::Skipped(rate_limit, address) => {
                 Layer { rate_limit: rate_limit.clone(), enforcer: rate_limit.enforcer().cloned(), address: *address }
             }

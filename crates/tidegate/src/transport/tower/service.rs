@@ -7,7 +7,7 @@ use http::{Request, Response};
 use tower_service::Service;
 
 use super::admitted::Admitted;
-use super::{Protocol, ResponseFuture};
+use super::{Protocol, ResponseFuture, Tells};
 use crate::http::at_once::AtOnce;
 use crate::http::demand::Demand;
 use crate::http::{Asking, Incoming, RateLimit};
@@ -42,10 +42,14 @@ where
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
         let (rate_limit, protocol) = (&self.rate_limit, self.protocol.clone());
-        match rate_limit.at_once(&Incoming::of(&request)) {
+        match rate_limit.at_once(&Incoming::of(&request), P::TELLS) {
             AtOnce::Admitted => ResponseFuture::serving(self.service.call(request), Admitted::Unasked, protocol),
+            AtOnce::Told(told) => {
+                ResponseFuture::serving(self.service.call(request), Admitted::Told(Some(told)), protocol)
+            }
             AtOnce::Answered(outcome) if outcome.is_allowed() => {
-                let admitted = Admitted::ToBeTold(rate_limit.clone(), outcome);
+                let tells = rate_limit.has_last_word() && P::TELLS != Tells::Nothing;
+                let admitted = if tells { Admitted::ToBeTold(rate_limit.clone(), outcome) } else { Admitted::Unasked };
                 ResponseFuture::serving(self.service.call(request), admitted, protocol)
             }
             AtOnce::Answered(outcome) => ResponseFuture::turned_away(protocol.answer(rate_limit, &outcome), protocol),

@@ -4,7 +4,7 @@ use http::{HeaderMap, Response};
 
 use crate::enforce::Outcome;
 use crate::http::RateLimit;
-use crate::tower::Protocol;
+use crate::tower::{Protocol, Tells};
 
 /// A protocol whose answers are marked, so that the time of a request that was turned away teaches nobody anything.
 #[derive(Debug, Clone)]
@@ -15,6 +15,8 @@ pub struct Marking<P>(pub(super) P);
 pub(super) struct IsTurnedAway;
 
 impl<B, P: Protocol<B>> Protocol<B> for Marking<P> {
+    const TELLS: Tells = P::TELLS;
+
     fn answer(&self, rate_limit: &RateLimit, outcome: &Outcome) -> Response<B> {
         let mut response = self.0.answer(rate_limit, outcome);
         self.show(&mut response);
