@@ -3,7 +3,7 @@
 use tidegate_core::{Decision, Key, StoreError};
 
 use super::demand::Demand;
-use super::headers::{Says, Told};
+use super::headers::Told;
 use super::{Client, Incoming, RateLimit};
 use crate::enforce::{Caller, Enforcer, Outcome, Plainly, Step};
 use crate::tower::Tells;
@@ -65,16 +65,15 @@ impl RateLimit {
             Some(broken) => return told_to_all(&limit, broken, &key, client()),
             None => return AtOnce::Waits(Demand::of(Caller::of(key, Some(client().address())))),
         };
-        let says = if tells == Tells::Nothing { Says::Nothing } else { self.says() };
-        if says == Says::Nothing && decision.is_ordinary() {
-            return AtOnce::Admitted;
-        }
-        if says == Says::Ietf
-            && tells == Tells::Headers
-            && decision.is_ordinary()
-            && let Some(told) = self.foretold(&limit, decision)
-        {
-            return AtOnce::Told(told);
+        if decision.is_ordinary() {
+            if !self.has_last_word(tells) {
+                return AtOnce::Admitted;
+            }
+            if tells == Tells::Headers
+                && let Some(told) = self.foretold(&limit, decision)
+            {
+                return AtOnce::Told(told);
+            }
         }
         match limit.quietly(decision) {
             Some(outcome) => AtOnce::Answered(outcome),

@@ -34,16 +34,7 @@ impl Beginning {
 /// The status and the body of an outcome that is not an admission.
 pub(super) fn of(outcome: &Outcome, beginning: Option<&Beginning>) -> (StatusCode, String) {
     match outcome {
-        // First and by itself, because it is what comes in floods.
         Outcome::Limited(rulings) => (StatusCode::TOO_MANY_REQUESTS, limited(rulings, beginning)),
-        _ => of_other(outcome),
-    }
-}
-
-#[cold]
-fn of_other(outcome: &Outcome) -> (StatusCode, String) {
-    match outcome {
-        Outcome::Limited(rulings) => (StatusCode::TOO_MANY_REQUESTS, limited(rulings, None)),
         Outcome::Overloaded(refused) => (StatusCode::SERVICE_UNAVAILABLE, overloaded(refused)),
         Outcome::Denied(_) => (StatusCode::FORBIDDEN, DENIED.to_owned()),
         Outcome::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, UNAVAILABLE.to_owned()),

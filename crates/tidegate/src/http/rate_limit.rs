@@ -21,6 +21,8 @@ use crate::clock::{Clock, SystemClock};
 #[cfg(feature = "tower")]
 use crate::enforce::Plainly;
 use crate::enforce::{Caller, Enforcer, Outcome, Step};
+#[cfg(feature = "tower")]
+use crate::tower::Tells;
 
 type Of<T> = Arc<dyn Fn(&Incoming<'_>) -> T + Send + Sync>;
 type Charge = Arc<dyn Fn(StatusCode, &HeaderMap) -> bool + Send + Sync>;
@@ -299,24 +301,19 @@ impl RateLimit {
         self.inner.extension
     }
 
-    /// What is said in the response to an admitted request.
+    /// Whether there is anything to be said in the response to an admitted request, under a protocol that tells this much.
     #[cfg(feature = "tower")]
     #[inline]
-    pub(super) fn says(&self) -> Says {
-        self.inner.says
+    pub(crate) fn has_last_word(&self, tells: Tells) -> bool {
+        tells != Tells::Nothing && self.inner.says != Says::Nothing
     }
 
-    /// Whether there is anything to be said in the response to an admitted request.
-    #[cfg(feature = "tower")]
-    pub(crate) fn has_last_word(&self) -> bool {
-        self.says() != Says::Nothing
-    }
-
-    /// What is said of a decision by [`Says::Ietf`], if it has been of one like it before.
+    /// What the headers say of a decision, if that is known already: of one like it they have said something before.
     #[cfg(feature = "tower")]
     #[inline]
     pub(super) fn foretold(&self, limit: &Plainly<'_>, decision: &Decision) -> Option<Told> {
-        self.inner.headers.foretold(limit.policy(), limit.window(), decision)
+        let Inner { says, headers, .. } = &*self.inner;
+        if *says == Says::Ietf { headers.foretold(limit.policy(), limit.window(), decision) } else { None }
     }
 
     /// Whether the charge waits for the response.

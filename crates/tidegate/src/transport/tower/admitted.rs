@@ -12,9 +12,9 @@ use std::task::{Context, Poll};
 use http::Response;
 use tidegate_core::BoxFuture;
 
-use super::Protocol;
 #[cfg(feature = "macros")]
 use super::scope::{self, Layer};
+use super::{Protocol, Tells};
 use crate::enforce::Outcome;
 use crate::http::demand::Demand;
 use crate::http::headers::Told;
@@ -47,11 +47,18 @@ pub(super) enum Admitted {
 impl Admitted {
     /// A request that the layer's limits have admitted.
     #[inline]
-    pub(super) fn by_layer(rate_limit: &RateLimit, demand: Demand, outcome: Outcome) -> Self {
+    pub(super) fn by_layer(rate_limit: &RateLimit, demand: Demand, outcome: Outcome, tells: Tells) -> Self {
         // An attribute may want to give back what was taken. Otherwise no more is carried along than there is to say.
         if cfg!(feature = "macros") || rate_limit.charges_later() {
             Admitted::ByLayer(Asking { rate_limit: rate_limit.clone(), demand }, outcome)
-        } else if rate_limit.has_last_word() {
+        } else {
+            Admitted::to_be_told(rate_limit, outcome, tells)
+        }
+    }
+
+    /// A request that the layer's limits have admitted, of which nobody wants more than that it is told.
+    pub(super) fn to_be_told(rate_limit: &RateLimit, outcome: Outcome, tells: Tells) -> Self {
+        if rate_limit.has_last_word(tells) {
             Admitted::ToBeTold(rate_limit.clone(), outcome)
         } else {
             Admitted::Unasked

@@ -80,7 +80,7 @@ where
                     *this.stage = if outcome.is_allowed() {
                         asking.tell_handler(&outcome, request.extensions_mut());
                         this.response.set(Some(service.call(request)));
-                        Stage::Serving(Admitted::by_layer(&asking.rate_limit, asking.demand, outcome))
+                        Stage::Serving(Admitted::by_layer(&asking.rate_limit, asking.demand, outcome, P::TELLS))
                     } else {
                         Stage::TurnedAway(Some(this.protocol.answer(asking.rate_limit(), &outcome)))
                     };

@@ -7,7 +7,7 @@ use http::{Request, Response};
 use tower_service::Service;
 
 use super::admitted::Admitted;
-use super::{Protocol, ResponseFuture, Tells};
+use super::{Protocol, ResponseFuture};
 use crate::http::at_once::AtOnce;
 use crate::http::demand::Demand;
 use crate::http::{Asking, Incoming, RateLimit};
@@ -48,8 +48,7 @@ where
                 ResponseFuture::serving(self.service.call(request), Admitted::Told(Some(told)), protocol)
             }
             AtOnce::Answered(outcome) if outcome.is_allowed() => {
-                let tells = rate_limit.has_last_word() && P::TELLS != Tells::Nothing;
-                let admitted = if tells { Admitted::ToBeTold(rate_limit.clone(), outcome) } else { Admitted::Unasked };
+                let admitted = Admitted::to_be_told(rate_limit, outcome, P::TELLS);
                 ResponseFuture::serving(self.service.call(request), admitted, protocol)
             }
             AtOnce::Answered(outcome) => ResponseFuture::turned_away(protocol.answer(rate_limit, &outcome), protocol),
@@ -79,7 +78,7 @@ impl<S, P> RateLimited<S, P> {
         match demand.decide_now(rate_limit) {
             Some(outcome) if outcome.is_allowed() => {
                 rate_limit.tell_handler(&outcome, request.extensions_mut());
-                let admitted = Admitted::by_layer(rate_limit, demand, outcome);
+                let admitted = Admitted::by_layer(rate_limit, demand, outcome, P::TELLS);
                 ResponseFuture::serving(self.service.call(request), admitted, protocol)
             }
             Some(outcome) => ResponseFuture::turned_away(protocol.answer(rate_limit, &outcome), protocol),
