@@ -95,6 +95,7 @@ impl DecisionParts {
 }
 
 impl From<DecisionParts> for Decision {
+    #[inline]
     fn from(parts: DecisionParts) -> Self {
         let within = |span: u64| span.min(DecisionParts::LONGEST);
         let next_after = parts.next_after.map_or(NEVER, within);

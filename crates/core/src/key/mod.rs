@@ -272,6 +272,7 @@ impl<'a> Key<'a> {
 }
 
 impl PartialEq for Key<'_> {
+    #[inline]
     fn eq(&self, other: &Self) -> bool {
         self.as_raw() == other.as_raw()
     }

@@ -4,7 +4,7 @@ use std::future::{Future, IntoFuture};
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tidegate_core::{BoxFuture, Cost, Decision, Key, Lease, OnStoreError, Op, Quota};
@@ -211,19 +211,18 @@ impl<'a> IntoFuture for Call<'a> {
 
     #[inline]
     fn into_future(self) -> CallFuture<'a> {
-        CallFuture(State::Asked(self))
+        CallFuture { call: Some(self), waiting: None, answered: false }
     }
 }
 
 /// The answer to a [`Call`]. With a store in process it is there at the first poll, and nothing is allocated for it,
 /// unless the limit makes keys alike or cuts its budget into shards.
 #[must_use = "futures do nothing unless polled"]
-pub struct CallFuture<'a>(State<'a>);
-
-enum State<'a> {
-    Asked(Call<'a>),
-    Waiting(BoxFuture<'a, Result<Decision, Error>>),
-    Answered,
+pub struct CallFuture<'a> {
+    /// What is asked, until it is waited for. It stays when it is answered at once: dropping it there would copy the answer.
+    call: Option<Call<'a>>,
+    waiting: Option<BoxFuture<'a, Result<Decision, Error>>>,
+    answered: bool,
 }
 
 impl Future for CallFuture<'_> {
@@ -231,19 +230,27 @@ impl Future for CallFuture<'_> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if let State::Asked(call) = &self.0
+        assert!(!self.answered, "polled after it was answered");
+        if let Some(call) = &self.call
             && let Some(answer) = call.now()
         {
-            self.0 = State::Answered;
+            self.answered = true;
             return Poll::Ready(answer);
         }
-        self.0 = match std::mem::replace(&mut self.0, State::Answered) {
-            State::Asked(call) => State::Waiting(Box::pin(call.wait())),
-            waiting => waiting,
-        };
-        match &mut self.0 {
-            State::Waiting(answer) => answer.as_mut().poll(context),
-            _ => panic!("polled after it was answered"),
+        self.poll_waiting(context)
+    }
+}
+
+impl CallFuture<'_> {
+    /// Waits for the answer.
+    #[inline(never)]
+    fn poll_waiting(&mut self, context: &mut Context<'_>) -> Poll<Result<Decision, Error>> {
+        if let Some(call) = self.call.take() {
+            self.waiting = Some(Box::pin(call.wait()));
         }
+        let waiting = self.waiting.as_mut().expect("it waits by now");
+        let answer = ready!(waiting.as_mut().poll(context));
+        self.answered = true;
+        Poll::Ready(answer)
     }
 }

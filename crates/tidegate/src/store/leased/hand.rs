@@ -127,6 +127,7 @@ impl Hand {
     }
 
     /// Spends `cost`, or says that nobody can now; none when the store has to be asked.
+    #[inline(always)]
     pub(super) fn take(&mut self, rules: &Rules, cost: u64, now: Timestamp) -> Option<Decision> {
         let now = self.settle(rules, now);
         if self.units >= cost {
@@ -147,6 +148,7 @@ impl Hand {
     }
 
     /// Whether it is time to fetch the next batch, before this one is spent.
+    #[inline(always)]
     pub(super) fn is_low(&self, now: Timestamp) -> bool {
         self.asked.is_none()
             && self.batch >= LOW
@@ -232,21 +234,29 @@ impl Hand {
 
     /// Drops what has lost its worth. Gives the time, which does not go back for as little as a clock that is set right a
     /// little all the time.
+    #[inline]
     fn settle(&mut self, rules: &Rules, now: Timestamp) -> Timestamp {
-        let now = if self.seen.since(now) <= JITTER { now.max(self.seen) } else { now };
-        if now < self.seen {
-            // The clock was set back: nobody knows how long it has been.
-            self.denied = None;
-            self.used = now;
-            self.granted = None;
-            if rules.is_windowed() {
-                self.units = 0;
-                self.asked = self.asked.map(|_| Timestamp::EPOCH);
-            }
-        }
+        let now = if now < self.seen { self.set_back(rules, now) } else { now };
         self.seen = now;
         if now >= self.until {
             self.units = 0;
+        }
+        now
+    }
+
+    /// The time when the clock shows an earlier one than before.
+    #[cold]
+    fn set_back(&mut self, rules: &Rules, now: Timestamp) -> Timestamp {
+        if self.seen.since(now) <= JITTER {
+            return self.seen;
+        }
+        // Nobody knows how long it has been.
+        self.denied = None;
+        self.used = now;
+        self.granted = None;
+        if rules.is_windowed() {
+            self.units = 0;
+            self.asked = self.asked.map(|_| Timestamp::EPOCH);
         }
         now
     }
@@ -266,6 +276,7 @@ impl Hand {
         cost <= rules.most && self.is_denied(cost - self.units, now)
     }
 
+    #[inline(never)]
     fn denial(&self, rules: &Rules, cost: u64, now: Timestamp) -> Decision {
         let retry = self.denied.map(|denied| {
             // What is in hand of a window is gone when there is more.
@@ -281,9 +292,10 @@ impl Hand {
     }
 
     /// The answer to who asks: a denial when there is a time to wait for.
+    #[inline]
     fn decision(&self, rules: &Rules, retry_after: Option<u64>, now: Timestamp) -> Decision {
         let limit = rules.quota.parts().capacity;
-        let span = |at: Timestamp| at.since(now).as_micros() as u64;
+        let span = |at: Timestamp| at.as_micros().saturating_sub(now.as_micros());
         let parts = DecisionParts {
             allowed: retry_after.is_none(),
             limit,

@@ -14,13 +14,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{All, Capabilities, Decision, Key, Op, Request, Scope, Store, StoreError, StoreErrorKind};
+use tidegate_core::{
+    All, Capabilities, Decision, Key, Op, Request, Scope, Store, StoreError, StoreErrorKind, Timestamp,
+};
 use tokio::runtime::Handle;
 
 pub use builder::LeasedBuilder;
 use refill::Inner;
 use rules::{Rules, units};
-use table::{Ended, Ends};
+use table::{Ended, Ends, Entry, Order};
 
 /// How often a caller waits for a refill that others may be quicker to spend, before it asks for itself.
 const WAITS: usize = 4;
@@ -123,23 +125,35 @@ impl<S: Store + 'static> Leased<S> {
     }
 
     /// What can be answered in process: none when the store has to be asked, and then nothing was done.
-    #[inline]
+    // All of it in one piece, so that the answer is put together where it goes to and is never copied: what was written a
+    // moment ago is slow to read as a whole.
+    #[inline(always)]
     fn in_process(&self, request: &Request<'_>) -> Option<Decision> {
         let cost = units(request)?;
-        let (answer, order) = self.inner.table.with(request, |entry| {
-            let now = self.inner.sleeper.now();
-            if let Op::Check(_) = request.op {
-                return (entry.hand.check(&entry.owner.rules, cost, now), None);
-            }
-            let answer = entry.hand.take(&entry.owner.rules, cost, now);
-            let low = answer.is_some() && entry.hand.is_low(now) && !self.inner.table.is_closed();
-            let runtime = if low { Handle::try_current().ok() } else { None };
-            (answer, runtime.and_then(|runtime| Some((entry.order(1, request.on_store_error, now)?, runtime))))
-        })?;
+        let mut place = self.inner.table.place(request);
+        let entry = place.entry(request)?;
+        let now = self.inner.sleeper.now();
+        if let Op::Check(_) = request.op {
+            return entry.hand.check(&entry.owner.rules, cost, now);
+        }
+        let answer = entry.hand.take(&entry.owner.rules, cost, now)?;
+        let low = entry.hand.is_low(now);
+        let order = if low { self.next_batch(entry, request, now) } else { None };
+        drop(place);
         if let Some((order, runtime)) = order {
             self.inner.begin(order, &runtime);
         }
-        answer
+        Some(answer)
+    }
+
+    /// The order of the next batch of what is nearly spent.
+    #[inline(never)]
+    fn next_batch(&self, entry: &mut Entry, request: &Request<'_>, now: Timestamp) -> Option<(Order, Handle)> {
+        if self.inner.table.is_closed() {
+            return None;
+        }
+        let runtime = Handle::try_current().ok()?;
+        Some((entry.order(1, request.on_store_error, now)?, runtime))
     }
 
     /// Takes in process, or begins a refill, or finds one on its way.

@@ -1,17 +1,19 @@
 //! The hands of all keys.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ahash::RandomState;
+use ahash::RandomState as KeyedHash;
 use tidegate_core::{Decision, Key, OnStoreError, Request, Scope, StoreError, Timestamp};
 use tokio::sync::watch;
 
 use super::hand::{Hand, Wanted};
 use super::rules::Rules;
 use crate::clock::Sleeper;
+use crate::random::secrets;
 
 /// Locks, so that keys seldom wait for each other.
 const SHARDS: usize = 64;
@@ -55,6 +57,7 @@ pub(super) struct Order {
 
 impl Entry {
     /// Whether this is the hand for that key.
+    #[inline]
     fn is_for(&self, request: &Request<'_>) -> bool {
         let Owner { scope, key, .. } = &*self.owner;
         *key == *request.key && scope.as_str() == request.scope.as_str()
@@ -92,9 +95,45 @@ impl Entry {
     }
 }
 
+/// Where the hand for a key is, or would be.
+pub(super) struct Place<'a> {
+    shard: MutexGuard<'a, Shard>,
+    hash: u64,
+}
+
+impl Place<'_> {
+    /// The hand for a request that is about the key.
+    #[inline(always)]
+    pub(super) fn entry(&mut self, request: &Request<'_>) -> Option<&mut Entry> {
+        // Another key of the same hash, which hardly ever is, is not leased.
+        self.shard.get_mut(&self.hash).filter(|entry| entry.is_for(request) && entry.is_under(request))
+    }
+}
+
+/// Hands by the hashes of their keys.
+type Shard = HashMap<u64, Entry, BuildHasherDefault<AsItIs>>;
+
+/// The hash of what is a hash already, keyed with a secret, so that nobody outside can choose it.
+#[derive(Default)]
+struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn write(&mut self, _bytes: &[u8]) {
+        unreachable!("the hash of a key is a number");
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
 pub(super) struct Table {
-    shards: Box<[Mutex<HashMap<u64, Entry, RandomState>>]>,
-    hash: RandomState,
+    shards: Box<[Mutex<Shard>]>,
+    hash: KeyedHash,
     /// For how many keys there is room in one shard.
     room: usize,
     /// No refill begins any more.
@@ -103,22 +142,30 @@ pub(super) struct Table {
 
 impl Table {
     pub(super) fn new(max_keys: usize) -> Self {
-        let hash = RandomState::new();
-        let shards = (0..SHARDS).map(|_| Mutex::new(HashMap::with_hasher(hash.clone()))).collect();
-        Table { shards, hash, room: max_keys.div_ceil(SHARDS), closed: AtomicBool::new(false) }
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        let [a, b, c, d] = secrets();
+        Table {
+            shards,
+            hash: KeyedHash::with_seeds(a, b, c, d),
+            room: max_keys.div_ceil(SHARDS),
+            closed: AtomicBool::new(false),
+        }
     }
 
-    /// Does something with the hand for a request, if there is one. Whoever wants to know the time looks at the clock there:
-    /// a thread that has looked before may have waited for long.
-    #[inline]
-    pub(super) fn with<T>(&self, request: &Request<'_>, act: impl FnOnce(&mut Entry) -> T) -> Option<T> {
+    /// Where the hand for a request is, if there is one; nobody else looks there meanwhile. Whoever wants to know the time
+    /// looks at the clock afterwards: a thread that has looked before may have waited for long.
+    #[inline(always)]
+    pub(super) fn place(&self, request: &Request<'_>) -> Place<'_> {
         let hash = self.hash(request);
-        let mut shard = self.lock(hash);
-        // Another key of the same hash, which hardly ever is, is not leased.
-        shard.get_mut(&hash).filter(|entry| entry.is_for(request) && entry.is_under(request)).map(act)
+        Place { shard: self.lock(hash), hash }
     }
 
-    /// The same, with an empty hand where there is none; none when there is no room for one, or it is closed.
+    /// Does something with the hand for a request, if there is one.
+    pub(super) fn with<T>(&self, request: &Request<'_>, act: impl FnOnce(&mut Entry) -> T) -> Option<T> {
+        self.place(request).entry(request).map(act)
+    }
+
+    /// The same, with an empty hand where there is none for that quota; none when there is no room for one, or it is closed.
     pub(super) fn with_new<T>(
         &self,
         request: &Request<'_>,
@@ -183,12 +230,16 @@ impl Table {
 
     #[inline]
     fn hash(&self, request: &Request<'_>) -> u64 {
-        self.hash.hash_one((request.scope.stable_hash(), request.key.as_raw()))
+        let (shape, bytes) = request.key.as_raw();
+        let mut hasher = self.hash.build_hasher();
+        hasher.write_u64(request.scope.stable_hash() ^ u64::from(shape));
+        hasher.write(bytes);
+        hasher.finish()
     }
 
     #[inline]
-    fn lock(&self, hash: u64) -> MutexGuard<'_, HashMap<u64, Entry, RandomState>> {
-        // The high bits: the map goes by the others.
+    fn lock(&self, hash: u64) -> MutexGuard<'_, Shard> {
+        // Bits in the middle: the map goes by the highest and the lowest.
         locked(&self.shards[(hash >> 32) as usize % SHARDS])
     }
 }
