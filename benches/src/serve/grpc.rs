@@ -30,7 +30,7 @@ pub(super) fn run() {
         "domain: bench\ndescriptors:\n- key: user\n  rate_limit:\n    unit: minute\n    requests_per_unit: {PLENTY}\n"
     );
     let config = "[envoy]\nconfigs = [\"ratelimit.yaml\"]\n";
-    let [ours, many] = tidegates("grpc", &[("limits.toml", config), ("ratelimit.yaml", &rules)]);
+    let [ours, one] = tidegates("grpc", &[("limits.toml", config), ("ratelimit.yaml", &rules)], "1");
     let [crab, single] = throttlecrabs("grpc");
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     println!(
@@ -38,7 +38,7 @@ pub(super) fn run() {
     );
     compare(&[
         contestant::<RateLimitRequest>("tidegate, Envoy's ShouldRateLimit", &ours, &runtime),
-        contestant::<RateLimitRequest>("the same, a thread for each core", &many, &runtime),
+        contestant::<RateLimitRequest>("the same with one thread", &one, &runtime),
         contestant::<ThrottleRequest>("throttlecrab, its own Throttle", &crab, &runtime),
         contestant::<ThrottleRequest>("the same with one thread", &single, &runtime),
     ]);

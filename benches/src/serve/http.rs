@@ -21,7 +21,7 @@ static SEED: AtomicU32 = AtomicU32::new(1);
 pub(super) fn run() {
     let config = format!("[limits.api]\nalgorithm = \"token_bucket\"\nrate = {PLENTY}\nperiod = \"1m\"\n");
     let ([ours, many], [crab, single], bare) =
-        (tidegates("http", &[("limits.toml", &config)]), throttlecrabs("http"), bare());
+        (tidegates("http", &[("limits.toml", &config)], "2"), throttlecrabs("http"), bare());
     let ask = Post { path: "/v1/limit", before: r#"{"limit":"api","key":""#.to_owned(), after: r#""}"#.to_owned() };
     let numbers = format!(r#"","max_burst":{PLENTY},"count_per_period":{PLENTY},"period":60}}"#);
     let throttle = Post { path: "/throttle", before: r#"{"key":""#.to_owned(), after: numbers };

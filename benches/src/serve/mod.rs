@@ -33,9 +33,11 @@ pub(crate) fn run(only: &str) {
     println!("{KEYS} keys, every request allowed, the state in memory. CPU is the server's own, user and system;");
     println!("`tool` is the load tool's, as a part of one core: near 100 % the tool is the limit, and not the server.");
     println!(
-        "All as they come, which is one thread for tidegate, half as many as cores, and one for each core for throttlecrab;"
+        "All as they come, which is half as many threads as cores for tidegate, but for gRPC, and one for each core for it and"
     );
-    println!("and with the other number of threads. The load tools have one. All are beside the first line.");
+    println!(
+        "throttlecrab; and with the other number of threads. The load tools have one. All are beside the first line."
+    );
     if "resp".starts_with(only) {
         resp::run();
     }
@@ -48,9 +50,9 @@ pub(crate) fn run(only: &str) {
 }
 
 /// `tidegate serve`, listening for one protocol, with these files as its config, the first of them to begin with: as it comes,
-/// which is with half as many threads as cores, and with one for each core.
-fn tidegates(protocol: &str, config: &[(&str, &str)]) -> [Program; 2] {
-    [tidegate(protocol, config, &[]), tidegate(protocol, config, &["--threads", "2"])]
+/// and with so many threads.
+fn tidegates(protocol: &str, config: &[(&str, &str)], threads: &str) -> [Program; 2] {
+    [tidegate(protocol, config, &[]), tidegate(protocol, config, &["--threads", threads])]
 }
 
 fn tidegate(protocol: &str, config: &[(&str, &str)], threads: &[&str]) -> Program {

@@ -16,7 +16,7 @@ const PIPELINED: Load = Load { keys: KEYS, connections: 50, pipelined: 16, reque
 
 pub(super) fn run() {
     let program = variable("TIDEGATE_REDIS_BENCHMARK");
-    let ([ours, many], [crab, single], redis) = (tidegates("resp", &[]), throttlecrabs("redis"), redis());
+    let ([ours, many], [crab, single], redis) = (tidegates("resp", &[], "2"), throttlecrabs("redis"), redis());
     let [cl_throttle, throttle] = ["CL.THROTTLE", "THROTTLE"].map(throttling);
     let range: Vec<String> = ["LRANGE", "five", "0", "-1"].map(str::to_owned).into();
     // The first field means the opposite in the other program's command.

@@ -60,7 +60,8 @@ pub struct Serve {
     /// How many connections each port serves at once; further ones wait
     #[arg(long, value_name = "N", default_value = "10000", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_connections: u32,
-    /// How many threads answer: more where nobody else needs the cores [default: half as many as there are cores]
+    /// How many threads answer: more where nobody else needs the cores [default: half as many as there are cores, and one
+    /// for each core for gRPC]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_024))]
     pub threads: Option<u16>,
     /// How to log, to standard error

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use tokio::net::TcpListener;
+use tokio::runtime::Handle;
 
 use super::auth::Token;
 use super::port::Port;
@@ -18,8 +19,8 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// Opens the ports, after it is sure that each of them may be.
-    pub(crate) async fn open(serve: &Serve, token: Option<&Token>) -> Result<Self, Failure> {
+    /// Opens the ports, after it is sure that each of them may be; that of gRPC for those threads.
+    pub(crate) async fn open(serve: &Serve, token: Option<&Token>, for_grpc: &Handle) -> Result<Self, Failure> {
         let by_token = token.is_some();
         may_be_opened("http", serve.http, serve.insecure || by_token, "a token")?;
         let by_certificate = serve.tls_client_ca.is_some();
@@ -31,17 +32,18 @@ impl Ports {
             ));
         }
         let tls = Tls::of(serve)?;
-        let open = async |name, listen, tls| match listen {
+        let here = Handle::current();
+        let open = async |name, listen, tls, threads| match listen {
             Listen::Off => Ok(None),
             Listen::At(address) => {
-                let listener = bind(name, address).await?;
+                let listener = bind(name, address, threads).await?;
                 Ok::<_, Failure>(Some(Port { name, listener, tls, max_connections: serve.max_connections }))
             }
         };
         Ok(Ports {
-            http: open("http", serve.http, tls.http).await?,
-            grpc: open("grpc", serve.grpc, tls.grpc).await?,
-            resp: open("resp", serve.resp, tls.resp).await?,
+            http: open("http", serve.http, tls.http, &here).await?,
+            grpc: open("grpc", serve.grpc, tls.grpc, for_grpc).await?,
+            resp: open("resp", serve.resp, tls.resp, &here).await?,
         })
     }
 }
@@ -57,8 +59,11 @@ fn may_be_opened(name: &str, listen: Listen, guarded: bool, guards: &str) -> Res
     }
 }
 
-async fn bind(name: &str, address: SocketAddr) -> Result<TcpListener, Failure> {
-    TcpListener::bind(address).await.map_err(|error| {
+async fn bind(name: &str, address: SocketAddr, threads: &Handle) -> Result<TcpListener, Failure> {
+    let bound = TcpListener::bind(address).await.and_then(TcpListener::into_std);
+    // Whose threads are told of a connection depends on where this is done.
+    let _entered = threads.enter();
+    bound.and_then(TcpListener::from_std).map_err(|error| {
         Failure::Start(format!(
             "--{name} {address} cannot be listened on: {error}. Choose another with --{name} ADDR, or off"
         ))

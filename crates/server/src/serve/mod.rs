@@ -29,6 +29,7 @@ mod watch;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use tracing::{info, warn};
@@ -42,9 +43,10 @@ use store::Backing;
 use telemetry::Telemetry;
 pub(crate) use tls::trusted;
 
-use crate::cli::{LogFormat, Serve};
+use crate::cli::{Listen, LogFormat, Serve};
 use crate::failure::Failure;
-use crate::{say, threads};
+use crate::say;
+use crate::threads::Threads;
 
 /// How long HTTP and gRPC are still answered once it ends: long enough for a client in the middle of its requests to hear that its
 /// connection is to be closed, and for a balancer to see that nobody new should be sent here.
@@ -52,16 +54,16 @@ const LINGER: Duration = Duration::from_millis(500);
 
 pub(crate) fn run(serve: &Serve) -> Result<(), Failure> {
     serve.check()?;
-    let runtime =
-        threads::runtime(serve.threads).map_err(|error| Failure::Start(format!("no threads to run on: {error}")))?;
-    runtime.block_on(async {
+    let threads = Threads::start(serve.threads, serve.grpc != Listen::Off)
+        .map_err(|error| Failure::Start(format!("no threads to run on: {error}")))?;
+    threads.usual.block_on(async {
         let telemetry = Telemetry::start(serve)?;
         log::start(serve.log, telemetry.layer());
-        until_the_end(serve, telemetry).await
+        until_the_end(serve, telemetry, threads.grpc()).await
     })
 }
 
-async fn until_the_end(serve: &Serve, telemetry: Telemetry) -> Result<(), Failure> {
+async fn until_the_end(serve: &Serve, telemetry: Telemetry, for_grpc: &Handle) -> Result<(), Failure> {
     // Before a store is made, which tells the recorder what its metrics mean.
     watch::recorder::handle();
     let served = Served::load(serve.config.as_deref())?;
@@ -69,7 +71,7 @@ async fn until_the_end(serve: &Serve, telemetry: Telemetry) -> Result<(), Failur
     let backing = Backing::open(serve, served.config.defaults()).await?;
     let gate = Gate::new(backing, served, serve.testing).map_err(|error| Failure::Start(error.to_string()))?;
     let gate = Arc::new(gate.watching(|watch| watch.hide_keys(serve.hide_keys).log_keys(serve.log_keys)));
-    let ports = Ports::open(serve, token.as_ref()).await?;
+    let ports = Ports::open(serve, token.as_ref(), for_grpc).await?;
     let signals = reload::Signals::new()?;
     telemetry.observe(&gate);
     announce(serve, &gate, &ports, token.as_ref());
@@ -88,7 +90,7 @@ async fn until_the_end(serve: &Serve, telemetry: Telemetry) -> Result<(), Failur
         let router = grpc::router(Arc::clone(&gate), token.clone(), shutdown.clone(), last.clone()).await;
         let calls = grpc::Calls { gate: Arc::clone(&gate), token: token.clone() };
         let (at_once, router) = ((!telemetry.is_on()).then_some(calls), telemetry.around(router));
-        serving.spawn(requests::serve(port, at_once, router, Arc::clone(&gate), last));
+        serving.spawn_on(requests::serve(port, at_once, router, Arc::clone(&gate), last), for_grpc);
     }
     if let Some(port) = ports.resp {
         serving.spawn(resp::serve(port, Arc::clone(&gate), token, shutdown));

@@ -47,9 +47,17 @@ fn a_token_or_insecure_opens_it() {
 }
 
 #[test]
-fn it_answers_on_half_as_many_threads_as_cores_or_as_many_as_it_is_told() {
+fn it_answers_on_half_as_many_threads_as_cores_and_grpc_on_one_for_each_or_on_as_many_as_it_is_told() {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    for (arguments, expected) in [(["--threads", "3"].as_slice(), 3), (&[], cores.div_ceil(2))] {
+    let for_grpc = if cores > 1 { cores } else { 0 };
+    let cases: [(&[&str], usize); 5] = [
+        (&["--threads", "3"], 3),
+        (&[], cores.div_ceil(2) + for_grpc),
+        (&["--grpc", "off"], cores.div_ceil(2)),
+        (&["--http", "off", "--resp", "off"], cores.div_ceil(2) + for_grpc),
+        (&["--http", "off", "--resp", "off", "--threads", "1"], 1),
+    ];
+    for (arguments, expected) in cases {
         let program = Program::start(arguments);
         let tasks = fs::read_dir(format!("/proc/{}/task", program.id())).expect("a process that runs");
         // And the one that it began on.
