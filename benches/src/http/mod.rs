@@ -20,9 +20,9 @@ const CONNECTIONS: usize = 64;
 const SPAN: Duration = Duration::from_millis(100);
 /// How often each server is started: where a process happens to have its code and its memory makes it some hundredths
 /// faster or slower for as long as it lives.
-const STARTS: usize = 9;
+const STARTS: usize = 25;
 /// Rounds with the same processes: short ones.
-const ROUNDS: usize = 15;
+const ROUNDS: usize = 9;
 /// How many requests each process has answered before it is measured. With so many a layer has made itself at home: that of
 /// tidegate looks for signs of a forgotten proxy in the first hundred thousand.
 const BEFORE: u64 = 100_000;
@@ -51,7 +51,7 @@ pub(crate) fn run() {
     for Found { kind, rates, costs } in &found {
         let (rate, cost) = (median(rates.iter().copied()), median(costs.iter().copied()) / 1_000.0);
         let (faster, dearer) = (beside(rates, &bare.rates), beside(costs, &bare.costs));
-        println!("{:<42} {rate:>9.0} {faster:>9.2}x {cost:>9.2} {dearer:>9.2}x", kind.name());
+        println!("{:<42} {rate:>9.0} {faster:>9.3}x {cost:>9.2} {dearer:>9.3}x", kind.name());
     }
 }
 

@@ -34,7 +34,7 @@ mod guard;
 mod hooks;
 mod outcome;
 #[cfg(feature = "tower")]
-mod plainly;
+pub(crate) mod plainly;
 mod rule;
 
 pub use admission::{Admission, Admitted};
@@ -44,4 +44,4 @@ pub use enforcer::{Enforcer, Step};
 pub use guard::{Guard, Guards, Permits};
 pub use outcome::{Outcome, Ruling, Rulings};
 #[cfg(feature = "tower")]
-pub(crate) use plainly::Plainly;
+pub(crate) use plainly::{Denial, Plainly};

@@ -1,5 +1,6 @@
 //! The one limit of an enforcer, asked by the shortest way.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ pub(crate) struct Plainly<'a> {
 }
 
 // What the limit says is handed on where it is: what was written a moment ago is slow to copy.
-impl Plainly<'_> {
+impl<'a> Plainly<'a> {
     /// What the limit says to somebody who takes 1. None when it has to be waited for; nothing was done then.
     #[inline(always)]
     pub(crate) fn take(&self, key: &Key<'_>) -> Option<Result<Decision, StoreError>> {
@@ -37,17 +38,16 @@ impl Plainly<'_> {
         self.limit.window()
     }
 
-    /// What a transport is told of a yes or a no about which nobody else is told. Of anything else there is an
-    /// [outcome](Self::outcome).
+    /// What a transport is told of a yes that is as usual.
+    pub(crate) fn admission(&self, decision: &Decision) -> Outcome {
+        Outcome::Allowed(self.rulings(decision))
+    }
+
+    /// What a transport is told of a no of which nobody else is told.
     #[inline]
-    pub(crate) fn quietly(&self, decision: &Decision) -> Option<Outcome> {
-        if decision.is_ordinary() {
-            Some(Outcome::Allowed(self.rulings(decision)))
-        } else if !decision.allowed() && self.enforcer.denies_quietly() {
-            Some(Outcome::of(self.rulings(decision)))
-        } else {
-            None
-        }
+    pub(crate) fn denial(self, decision: &Decision) -> Result<Denial<'a>, Self> {
+        let is_one = !decision.allowed() && self.enforcer.denies_quietly();
+        if is_one { Ok(Denial { limit: self, decision: *decision }) } else { Err(self) }
     }
 
     /// What a transport is told, once the hooks know.
@@ -59,5 +59,32 @@ impl Plainly<'_> {
     #[inline]
     fn rulings(&self, decision: &Decision) -> Rulings {
         Rulings::one(self.rule.ruling_in(self.window(), *decision))
+    }
+}
+
+/// The no of one limit, of which only the client is told. What is told of it can be put together without an outcome.
+pub struct Denial<'a> {
+    limit: Plainly<'a>,
+    decision: Decision,
+}
+
+impl<'a> Denial<'a> {
+    /// What became of the request.
+    pub fn outcome(&self) -> Outcome {
+        Outcome::of(self.limit.rulings(&self.decision))
+    }
+
+    pub(crate) fn limit(&self) -> &Plainly<'a> {
+        &self.limit
+    }
+
+    pub(crate) fn decision(&self) -> &Decision {
+        &self.decision
+    }
+}
+
+impl fmt::Debug for Denial<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Denial").field("policy", self.limit.policy()).field("decision", &self.decision).finish()
     }
 }

@@ -1,8 +1,13 @@
 //! The response to a request that is turned away.
 
-use http::Response;
-use http::header::{CONTENT_TYPE, HeaderValue};
+#[cfg(feature = "tower")]
+use std::time::Duration;
 
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::{Response, StatusCode};
+
+#[cfg(feature = "tower")]
+use super::headers::Told;
 use super::problem::{self, Beginning};
 use super::{LimitHeaders, headers};
 use crate::enforce::Outcome;
@@ -16,14 +21,32 @@ pub(super) fn response(
     beginning: Option<&Beginning>,
 ) -> Response<String> {
     let (status, body) = problem::of(outcome, beginning);
+    turned_away(status, body, |headers| {
+        limit_headers.write(outcome, headers);
+        if let Some(wait) = outcome.retry_after() {
+            headers::write_retry_after(wait, headers);
+        }
+    })
+}
+
+/// The same to a request whose limit has said no, which is told that, and to wait so long, by a body that begins like that.
+#[cfg(feature = "tower")]
+pub(super) fn denial(wait: Duration, beginning: &str, told: Told) -> Response<String> {
+    turned_away(StatusCode::TOO_MANY_REQUESTS, problem::later(beginning, wait), |headers| {
+        told.write(headers);
+        headers::write_retry_after(wait, headers);
+    })
+}
+
+#[inline(always)]
+fn turned_away(status: StatusCode, body: String, tell: impl FnOnce(&mut HeaderMap)) -> Response<String> {
     let mut response = Response::new(String::new());
     *response.status_mut() = status;
     // The first makes room for all of the usual ones. Headers that were kept and cloned would have none left for a
     // server's own.
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, PROBLEM_JSON);
-    limit_headers.write(outcome, headers);
-    headers::write_retry_after(outcome, headers);
+    tell(headers);
     // Last: what was written a moment ago is slow to move.
     *response.body_mut() = body;
     response

@@ -5,30 +5,32 @@
 
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use http::StatusCode;
 use tidegate_core::ceil_millis;
 
 use super::joined::joined;
 use crate::concurrency::{Refused, Why};
-use crate::enforce::{Axis, Outcome, Ruling, Rulings};
+use crate::enforce::{Axis, Outcome, Rulings};
 
 /// What the bodies of a limit's denials begin with, made for the first limit that denies.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Beginning(OnceLock<(Arc<str>, String)>);
 
 impl Beginning {
-    /// That of the denials of this limit, if it was the first.
-    fn of(&self, ruling: &Ruling) -> Option<&str> {
-        if ruling.axis() == Axis::Concurrency {
-            // A guard's, whose name is no limit's.
-            return None;
-        }
-        let policy = ruling.shared_policy();
-        let make = || (Arc::clone(policy), joined([LATER, &escaped(ruling.policy()), WAIT]));
+    /// That of the denials of the limit with this name, if it was the first.
+    #[inline]
+    pub(super) fn of(&self, policy: &Arc<str>) -> Option<&str> {
+        let make = || (Arc::clone(policy), joined([LATER, &escaped(policy), WAIT]));
         let (first, text) = self.0.get_or_init(make);
         Arc::ptr_eq(first, policy).then_some(text)
     }
+}
+
+/// The body of a denial that begins like that.
+pub(super) fn later(beginning: &str, wait: Duration) -> String {
+    joined([beginning, itoa::Buffer::new().format(ceil_millis(wait)), RETRYABLE])
 }
 
 /// The status and the body of an outcome that is not an admission.
@@ -44,18 +46,17 @@ pub(super) fn of(outcome: &Outcome, beginning: Option<&Beginning>) -> (StatusCod
 }
 
 fn limited(rulings: &Rulings, beginning: Option<&Beginning>) -> String {
-    let Some(wait) = rulings.retry_after().map(ceil_millis) else {
+    let Some(wait) = rulings.retry_after() else {
         return joined([NEVER, &names(rulings), WAIT, "null", r#","retryable":false}"#]);
     };
-    let mut digits = itoa::Buffer::new();
-    let wait = digits.format(wait);
     let beginning = match &**rulings {
-        [only] => beginning.and_then(|beginning| beginning.of(only)),
+        // A guard's name is no limit's.
+        [only] if only.axis() != Axis::Concurrency => beginning.and_then(|kept| kept.of(only.shared_policy())),
         _ => None,
     };
     match beginning {
-        Some(beginning) => joined([beginning, wait, RETRYABLE]),
-        None => joined([LATER, &names(rulings), WAIT, wait, RETRYABLE]),
+        Some(beginning) => later(beginning, wait),
+        None => joined([LATER, &names(rulings), WAIT, itoa::Buffer::new().format(ceil_millis(wait)), RETRYABLE]),
     }
 }
 

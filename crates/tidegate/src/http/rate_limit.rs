@@ -6,9 +6,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use http::{Extensions, HeaderMap, Response, StatusCode};
-#[cfg(feature = "tower")]
-use tidegate_core::Decision;
 use tidegate_core::Key;
+#[cfg(feature = "tower")]
+use tidegate_core::{Decision, Reason};
 
 use super::asking::Asking;
 use super::demand::Demand;
@@ -18,9 +18,9 @@ use super::problem::Beginning;
 use super::{Client, ClientAddress, ForwardingWarning, Incoming, LimitHeaders, answer};
 #[cfg(all(feature = "macros", feature = "tower"))]
 use crate::clock::{Clock, SystemClock};
-#[cfg(feature = "tower")]
-use crate::enforce::Plainly;
 use crate::enforce::{Caller, Enforcer, Outcome, Step};
+#[cfg(feature = "tower")]
+use crate::enforce::{Denial, Plainly};
 #[cfg(feature = "tower")]
 use crate::tower::Tells;
 
@@ -259,6 +259,22 @@ impl RateLimit {
             Some(respond) => respond(outcome, response),
             None => response,
         }
+    }
+
+    /// The same to one that its limit has turned away: where all that stays the same in such responses is known, no more is
+    /// worked out than the rest.
+    #[cfg(feature = "tower")]
+    pub(crate) fn deny(&self, denial: &Denial<'_>) -> Response<String> {
+        let (limit, decision) = (denial.limit(), denial.decision());
+        if self.inner.respond.is_none()
+            && decision.reason() == Some(Reason::Rate)
+            && let Some(wait) = decision.retry_after()
+            && let Some(beginning) = self.inner.beginning.of(limit.policy())
+            && let Some(told) = self.foretold(limit, decision)
+        {
+            return answer::denial(wait, beginning, told);
+        }
+        self.answer(&denial.outcome())
     }
 
     /// Writes into the headers of a response what is to be said of an outcome.

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use axum::Router;
+use tidegate::concurrency::Concurrency;
 use tidegate::enforce::Enforcer;
-use tidegate::http::{LimitHeaders, RateLimit};
-use tidegate::tower::RateLimitLayer;
-use tidegate::{Limit, Limiter, seconds};
+use tidegate::http::{HeaderStyle, LimitHeaders, RateLimit};
+use tidegate::tower::{AdmissionLayer, RateLimitLayer};
+use tidegate::{Limit, Limiter, millis, seconds};
 
 use crate::clients::{self, Raw};
 use crate::support::{Elsewhere, ME, Server, bucket, builder, clock, left, limiter, memory, window};
@@ -114,6 +115,80 @@ async fn who_is_told_again_is_told_the_same() {
     clock.advance(seconds(16));
     let reply = connection.get("/", &[]).await;
     assert_eq!(reply.told(), ["ratelimit-policy: \"api\";q=4;w=60", "ratelimit: \"api\";r=0;t=14"]);
+}
+
+/// A service that wants to change a denial, and does not, is shown one that was made by the long way.
+#[tokio::test]
+async fn a_denial_is_the_same_by_whichever_way() {
+    let clock = clock();
+    let limits = || builder(&clock).limit("api", bucket(1)).limit("\"quoted\"", window(1)).limit("100 %", window(2));
+    let limiter = limits().build().unwrap();
+    let listed = limits().deny("api", [ME]).unwrap().build().unwrap();
+    let api = || RateLimit::new((&limiter, "api"));
+    let enforcer = || Enforcer::new(&limiter, "api");
+    let cases = [
+        ("as it comes", api()),
+        ("a name of its own", RateLimit::new(enforcer().policy("a \"b\" \u{1f30a}"))),
+        ("a name that is quoted", RateLimit::new((&limiter, "\"quoted\""))),
+        ("a window", RateLimit::new((&limiter, "100 %"))),
+        ("two limits", RateLimit::new(enforcer().and("100 %"))),
+        ("two families", api().headers(LimitHeaders::new([HeaderStyle::Ietf, HeaderStyle::Legacy]))),
+        ("no headers", api().headers(LimitHeaders::new([]))),
+        ("in shadow mode", RateLimit::new(enforcer().shadow(true))),
+        ("on a deny list", RateLimit::new((&listed, "api"))),
+    ];
+    for (case, rate_limit) in cases {
+        let router = || Router::new().fallback(|| async { "ok" });
+        let guarded = AdmissionLayer::new(Concurrency::fixed(9)).limits(rate_limit.clone());
+        let guarded = Server::router(router().layer(guarded)).await;
+        let long = Server::behind(rate_limit.clone().respond(|_, response| response)).await;
+        let short = Server::behind(rate_limit).await;
+        for span in [seconds(0), millis(500), millis(20_500)] {
+            clock.advance(span);
+            // The first may be admitted, and make what the later ones find.
+            for _ in 0..2 {
+                clients::get(short.address).await;
+            }
+            let long = clients::get(long.address).await;
+            for (way, server) in [("short", &short), ("guarded", &guarded)] {
+                let reply = clients::get(server.address).await;
+                let (told, expected) = ((reply.status, &reply.lines), (long.status, &long.lines));
+                assert_eq!((told, &reply.body), (expected, &long.body), "{case}, {way}, after {span:?}");
+            }
+        }
+    }
+}
+
+/// What a denial says of the time is that of each.
+#[tokio::test]
+async fn who_is_turned_away_later_is_told_to_wait_for_less() {
+    let clock = clock();
+    let limiter = builder(&clock).limit("api", bucket(1)).build().unwrap();
+    let server = Server::behind((&limiter, "api")).await;
+    assert_eq!(clients::get(server.address).await.status, 200);
+    for (span, seconds, wait) in [(0, 60, 60_000), (0, 60, 60_000), (20_500, 40, 39_500)] {
+        clock.advance(millis(span));
+        let reply = clients::get(server.address).await;
+        let (limit, retry) = (format!("ratelimit: \"api\";r=0;t={seconds}"), format!("retry-after: {seconds}"));
+        assert_eq!(reply.told(), ["ratelimit-policy: \"api\";q=1;w=60", &limit, &retry]);
+        assert_eq!((reply.status, &reply.problem()["retry_after_ms"]), (429, &wait.into()));
+    }
+}
+
+/// However often a limit has denied, a denial is answered as the service wants.
+#[tokio::test]
+async fn who_is_turned_away_again_is_answered_as_the_service_wants() {
+    let limiter = limiter(window(1));
+    let rate_limit = RateLimit::new((&limiter, "api")).respond(|outcome, mut response| {
+        *response.body_mut() = format!("wait {:?}", outcome.retry_after().unwrap());
+        response
+    });
+    let server = Server::behind(rate_limit).await;
+    assert_eq!(clients::get(server.address).await.status, 200);
+    for _ in 0..3 {
+        let reply = clients::get(server.address).await;
+        assert_eq!((reply.status, &*reply.body), (429, "wait 60s"));
+    }
 }
 
 /// What was worked out for the first limit that was told of is no other's.

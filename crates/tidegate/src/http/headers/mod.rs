@@ -145,11 +145,9 @@ impl LimitHeaders {
 }
 
 /// When to come back, to a request that was denied and may.
-pub(super) fn write_retry_after(outcome: &Outcome, headers: &mut HeaderMap) {
-    if let Some(wait) = outcome.retry_after() {
-        // A wait of none would be no wait.
-        headers.insert(RETRY_AFTER, number(ceil_seconds(wait).max(1)));
-    }
+pub(super) fn write_retry_after(wait: Duration, headers: &mut HeaderMap) {
+    // A wait of none would be no wait.
+    headers.insert(RETRY_AFTER, number(ceil_seconds(wait).max(1)));
 }
 
 fn write_three(names: [HeaderName; 3], ruling: &Ruling, reset: impl Fn(Duration) -> u64, headers: &mut HeaderMap) {

@@ -36,3 +36,5 @@ pub use future::ResponseFuture;
 pub use layer::RateLimitLayer;
 pub use protocol::{Http, Protocol, Tells};
 pub use service::RateLimited;
+
+pub use crate::enforce::plainly::Denial;

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, Response};
 
-use crate::enforce::Outcome;
+use crate::enforce::{Denial, Outcome};
 use crate::http::RateLimit;
 
 /// What a [`Protocol`] tells admitted requests.
@@ -24,6 +24,12 @@ pub trait Protocol<B>: Clone {
     /// The response to a request that is turned away.
     fn answer(&self, rate_limit: &RateLimit, outcome: &Outcome) -> Response<B>;
 
+    /// The same, where one limit has said no and nobody else is told of that, so that there need not be an outcome. Nothing
+    /// else may be answered: which of the two is asked depends on settings that are nobody's concern.
+    fn deny(&self, rate_limit: &RateLimit, denial: &Denial<'_>) -> Response<B> {
+        self.answer(rate_limit, &denial.outcome())
+    }
+
     /// Writes what an admitted request is told into the headers of its response.
     fn tell(&self, rate_limit: &RateLimit, outcome: &Outcome, headers: &mut HeaderMap);
 
@@ -40,6 +46,10 @@ impl<B: From<String>> Protocol<B> for Http {
 
     fn answer(&self, rate_limit: &RateLimit, outcome: &Outcome) -> Response<B> {
         rate_limit.answer(outcome).map(B::from)
+    }
+
+    fn deny(&self, rate_limit: &RateLimit, denial: &Denial<'_>) -> Response<B> {
+        rate_limit.deny(denial).map(B::from)
     }
 
     fn tell(&self, rate_limit: &RateLimit, outcome: &Outcome, headers: &mut HeaderMap) {

@@ -47,6 +47,7 @@ where
             AtOnce::Told(told) => {
                 ResponseFuture::serving(self.service.call(request), Admitted::Told(Some(told)), protocol)
             }
+            AtOnce::Denied(denial) => ResponseFuture::turned_away(protocol.deny(rate_limit, &denial), protocol),
             AtOnce::Answered(outcome) if outcome.is_allowed() => {
                 let admitted = Admitted::to_be_told(rate_limit, outcome, P::TELLS);
                 ResponseFuture::serving(self.service.call(request), admitted, protocol)
