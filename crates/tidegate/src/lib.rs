@@ -67,6 +67,7 @@ pub mod enforce;
 mod header_style;
 #[cfg(feature = "http")]
 pub mod http;
+mod keyed_hash;
 mod limiter;
 mod net;
 mod random;

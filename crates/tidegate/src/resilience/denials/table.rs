@@ -1,13 +1,12 @@
 //! The denials that are remembered: a table of fixed size, whoever asks for however many keys.
 
 use std::fmt;
-use std::hash::{BuildHasher, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ahash::RandomState as KeyedHash;
 use tidegate_core::{Cost, Decision, Request, Timestamp};
 
 use super::denial::Denial;
+use crate::keyed_hash::KeyedHash;
 use crate::random::secrets;
 
 /// How many keys meet in one place.
@@ -16,7 +15,6 @@ const PLACES: usize = 4;
 /// The denials, each in one of few places that its key may have.
 pub(super) struct Table {
     sets: Box<[Mutex<Set>]>,
-    /// Keyed with secrets, so that nobody can choose keys that meet in one place.
     hash: KeyedHash,
 }
 
@@ -37,9 +35,8 @@ pub(super) struct Place {
 impl Table {
     /// With room for about so many keys.
     pub(super) fn new(keys: usize) -> Self {
-        let [a, b, c, d] = secrets();
         let sets = (0..keys.div_ceil(PLACES)).map(|_| Mutex::default()).collect();
-        Table { sets, hash: KeyedHash::with_seeds(a, b, c, d) }
+        Table { sets, hash: KeyedHash::new(secrets()) }
     }
 
     /// Whether there is room for any.
@@ -49,7 +46,7 @@ impl Table {
 
     /// What a denial of this key says to whoever asks for `cost`; where the key is, when the store has to be asked.
     pub(super) fn answer(&self, request: &Request<'_>, cost: Cost, now: Timestamp) -> Result<Decision, Place> {
-        let hash = self.hash(request);
+        let hash = self.hash.of(request.scope, request.key);
         let set = self.set(hash);
         let denial = set.places.iter().flatten().find(|(known, _)| *known == hash);
         let answer = denial.and_then(|(_, denial)| denial.answer(request.quota, cost, now));
@@ -84,7 +81,7 @@ impl Table {
         if self.is_off() {
             return;
         }
-        let hash = self.hash(request);
+        let hash = self.hash.of(request.scope, request.key);
         let mut set = self.set(hash);
         set.given_back += 1;
         for held in &mut set.places {
@@ -95,14 +92,6 @@ impl Table {
     /// How many are remembered, those included that are over.
     pub(super) fn len(&self) -> usize {
         self.sets.iter().map(|set| lock(set).places.iter().flatten().count()).sum()
-    }
-
-    fn hash(&self, request: &Request<'_>) -> u64 {
-        let (shape, bytes) = request.key.as_raw();
-        let mut hasher = self.hash.build_hasher();
-        hasher.write_u64(request.scope.stable_hash() ^ u64::from(shape));
-        hasher.write(bytes);
-        hasher.finish()
     }
 
     fn set(&self, hash: u64) -> MutexGuard<'_, Set> {

@@ -1,18 +1,18 @@
 //! The hands of all keys.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ahash::RandomState as KeyedHash;
 use tidegate_core::{Decision, Key, OnStoreError, Request, Scope, StoreError, Timestamp};
 use tokio::sync::watch;
 
 use super::hand::{Hand, Wanted};
 use super::rules::Rules;
 use crate::clock::Sleeper;
+use crate::keyed_hash::KeyedHash;
 use crate::random::secrets;
 
 /// Locks, so that keys seldom wait for each other.
@@ -113,7 +113,7 @@ impl Place<'_> {
 /// Hands by the hashes of their keys.
 type Shard = HashMap<u64, Entry, BuildHasherDefault<AsItIs>>;
 
-/// The hash of what is a hash already, keyed with a secret, so that nobody outside can choose it.
+/// The hash of what is a [`KeyedHash`] already.
 #[derive(Default)]
 struct AsItIs(u64);
 
@@ -143,10 +143,9 @@ pub(super) struct Table {
 impl Table {
     pub(super) fn new(max_keys: usize) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        let [a, b, c, d] = secrets();
         Table {
             shards,
-            hash: KeyedHash::with_seeds(a, b, c, d),
+            hash: KeyedHash::new(secrets()),
             room: max_keys.div_ceil(SHARDS),
             closed: AtomicBool::new(false),
         }
@@ -156,8 +155,9 @@ impl Table {
     /// looks at the clock afterwards: a thread that has looked before may have waited for long.
     #[inline(always)]
     pub(super) fn place(&self, request: &Request<'_>) -> Place<'_> {
-        let hash = self.hash(request);
-        Place { shard: self.lock(hash), hash }
+        let hash = self.hash.of(request.scope, request.key);
+        // Bits in the middle: the map goes by the highest and the lowest.
+        Place { shard: locked(&self.shards[(hash >> 32) as usize % SHARDS]), hash }
     }
 
     /// Does something with the hand for a request, if there is one.
@@ -173,8 +173,7 @@ impl Table {
         clock: &dyn Sleeper,
         act: impl FnOnce(&mut Entry) -> T,
     ) -> Option<T> {
-        let hash = self.hash(request);
-        let mut shard = self.lock(hash);
+        let Place { mut shard, hash } = self.place(request);
         if self.is_closed() {
             return None;
         }
@@ -226,21 +225,6 @@ impl Table {
     /// How many keys there are hands for.
     pub(super) fn keys(&self) -> usize {
         self.shards.iter().map(|shard| locked(shard).len()).sum()
-    }
-
-    #[inline]
-    fn hash(&self, request: &Request<'_>) -> u64 {
-        let (shape, bytes) = request.key.as_raw();
-        let mut hasher = self.hash.build_hasher();
-        hasher.write_u64(request.scope.stable_hash() ^ u64::from(shape));
-        hasher.write(bytes);
-        hasher.finish()
-    }
-
-    #[inline]
-    fn lock(&self, hash: u64) -> MutexGuard<'_, Shard> {
-        // Bits in the middle: the map goes by the highest and the lowest.
-        locked(&self.shards[(hash >> 32) as usize % SHARDS])
     }
 }
 

@@ -24,14 +24,13 @@ mod tests;
 mod walk;
 
 use std::fmt;
-use std::hash::{BuildHasher, Hasher};
 
-use ahash::RandomState as KeyedHash;
 use tidegate_core::{
     All, Capabilities, Decision, Key, Op, Request, Scope, Store, StoreError, StoreErrorKind, Timestamp,
 };
 
 use crate::clock::{Clock, Counter, SystemClock};
+use crate::keyed_hash::KeyedHash;
 use crate::random::secrets;
 use locked::Crowded;
 pub use snapshot::SnapshotError;
@@ -48,7 +47,7 @@ use table::Table;
 /// ```
 #[repr(C)] // what every decision looks at is close together
 pub struct MemoryStore {
-    /// Keyed with secrets of this store, so that nobody can choose keys that meet in one line.
+    /// With secrets of this store.
     hash: KeyedHash,
     clock: Source,
     table: Table,
@@ -122,10 +121,9 @@ impl MemoryStoreBuilder {
     }
 
     fn build_with(self, secrets: [u64; 4]) -> MemoryStore {
-        let [a, b, c, d] = secrets;
         MemoryStore {
             table: Table::for_keys(self.max_keys, self.max_bytes),
-            hash: KeyedHash::with_seeds(a, b, c, d),
+            hash: KeyedHash::new(secrets),
             secrets,
             // Whoever asks for the counter first waits for it to be measured: better here than in a decision.
             clock: self.clock.map_or_else(|| Source::System(SystemClock.counter()), Source::Other),
@@ -160,11 +158,7 @@ impl MemoryStore {
 
     #[inline(always)]
     fn hash(&self, scope: &Scope, key: &Key<'_>) -> u64 {
-        let (shape, bytes) = key.as_raw();
-        let mut hasher = self.hash.build_hasher();
-        hasher.write_u64(scope.stable_hash() ^ u64::from(shape));
-        hasher.write(bytes);
-        hasher.finish()
+        self.hash.of(scope, key)
     }
 
     #[inline(always)]
