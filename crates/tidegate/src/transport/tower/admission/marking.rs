@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, Response};
 
-use crate::enforce::{Denial, Outcome};
+use crate::enforce::Outcome;
 use crate::http::RateLimit;
 use crate::tower::{Protocol, Tells};
 
@@ -19,12 +19,6 @@ impl<B, P: Protocol<B>> Protocol<B> for Marking<P> {
 
     fn answer(&self, rate_limit: &RateLimit, outcome: &Outcome) -> Response<B> {
         let mut response = self.0.answer(rate_limit, outcome);
-        self.show(&mut response);
-        response
-    }
-
-    fn deny(&self, rate_limit: &RateLimit, denial: &Denial<'_>) -> Response<B> {
-        let mut response = self.0.deny(rate_limit, denial);
         self.show(&mut response);
         response
     }
