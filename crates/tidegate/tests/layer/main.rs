@@ -15,6 +15,7 @@ mod names;
 mod outages;
 mod picking;
 mod plain_hyper;
+mod protocols;
 mod readiness;
 mod several;
 mod shortest;

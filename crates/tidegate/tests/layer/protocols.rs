@@ -1,0 +1,117 @@
+//! A protocol of somebody else's: its answers are the client's, and of admitted requests it hears what it said it wants to.
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderMap, Response};
+use tidegate::Limiter;
+use tidegate::enforce::Outcome;
+use tidegate::http::{LimitHeaders, RateLimit};
+use tidegate::tower::{Http, Protocol, RateLimitLayer, Tells};
+
+use crate::clients::{self, Reply};
+use crate::support::{Server, limiter, waiting_limiter, window};
+
+#[derive(Clone)]
+struct Silent;
+
+impl Protocol<Body> for Silent {
+    const TELLS: Tells = Tells::Nothing;
+
+    fn answer(&self, _: &RateLimit, outcome: &Outcome) -> Response<Body> {
+        turned_away(outcome)
+    }
+
+    fn tell(&self, _: &RateLimit, _: &Outcome, _: &mut HeaderMap) {}
+}
+
+#[derive(Clone)]
+struct Usual;
+
+impl Protocol<Body> for Usual {
+    const TELLS: Tells = Tells::Headers;
+
+    fn answer(&self, _: &RateLimit, outcome: &Outcome) -> Response<Body> {
+        turned_away(outcome)
+    }
+
+    fn tell(&self, rate_limit: &RateLimit, outcome: &Outcome, headers: &mut HeaderMap) {
+        rate_limit.write_headers(outcome, headers);
+    }
+}
+
+#[derive(Clone)]
+struct Talkative;
+
+impl Protocol<Body> for Talkative {
+    fn answer(&self, _: &RateLimit, outcome: &Outcome) -> Response<Body> {
+        turned_away(outcome)
+    }
+
+    fn tell(&self, _: &RateLimit, outcome: &Outcome, headers: &mut HeaderMap) {
+        let left = outcome.rulings()[0].decision().remaining();
+        headers.insert("x-left", left.into());
+    }
+}
+
+fn turned_away(outcome: &Outcome) -> Response<Body> {
+    let wait = outcome.retry_after().expect("it comes back");
+    Response::builder().status(420).body(format!("calm down for {}s", wait.as_secs()).into()).unwrap()
+}
+
+/// What so many requests are answered.
+async fn replies<P>(rate_limit: &RateLimit, protocol: P, requests: usize) -> Vec<Reply>
+where
+    P: Protocol<Body> + Send + Sync + 'static,
+{
+    let layer = RateLimitLayer::new(rate_limit.clone()).answered_by(protocol);
+    let server = Server::router(Router::new().fallback(|| async { "ok" }).layer(layer)).await;
+    let mut replies = Vec::new();
+    for _ in 0..requests {
+        replies.push(clients::get(server.address).await);
+    }
+    replies
+}
+
+/// With a store that answers at once and with one that does not, and with headers and without; always after another
+/// layer with the same settings has told somebody as HTTP does, so that what it worked out is there. `check` is shown
+/// what that one has told, and what this one has.
+async fn each_way<P>(protocol: P, check: impl Fn(bool, &Reply, &Reply))
+where
+    P: Protocol<Body> + Send + Sync + 'static,
+{
+    for make in [limiter as fn(_) -> Limiter, waiting_limiter] {
+        for with_headers in [true, false] {
+            let rate_limit = RateLimit::new((&make(window(2)), "api"));
+            let rate_limit = if with_headers { rate_limit } else { rate_limit.headers(LimitHeaders::new([])) };
+            let usual = replies(&rate_limit, Http, 1).await;
+            let [admitted, denied] = &replies(&rate_limit, protocol.clone(), 2).await[..] else { panic!("two") };
+            assert_eq!((admitted.status, &*admitted.body), (200, "ok"));
+            check(with_headers, &usual[0], admitted);
+            assert_eq!((denied.status, &*denied.body), (420, "calm down for 60s"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_tells_nothing_is_not_spoken_for() {
+    each_way(Silent, |_, _, admitted| assert_eq!(admitted.told(), [""; 0])).await;
+}
+
+#[tokio::test]
+async fn who_tells_what_the_limits_write_tells_that() {
+    each_way(Usual, |_, usual, admitted| {
+        let one_less: Vec<_> = usual.told().iter().map(|line| line.replace(";r=1;", ";r=0;")).collect();
+        assert_eq!(admitted.told(), one_less);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn who_tells_what_it_likes_is_asked_unless_there_are_no_headers() {
+    each_way(Talkative, |with_headers, _, admitted| {
+        assert_eq!(admitted.told(), [""; 0]);
+        let expected = if with_headers { vec!["0"] } else { Vec::new() };
+        assert_eq!(admitted.headers("x-left"), expected);
+    })
+    .await;
+}
