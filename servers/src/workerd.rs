@@ -17,9 +17,22 @@ impl Storage {
     pub fn new() -> Result<Self, String> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let name = format!("tidegate-workerd-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        Ok(Storage(Arc::new(Folder(folder))))
+        let folder = Folder(std::env::temp_dir().join(name));
+        for part in [folder.objects(), folder.leftovers()] {
+            std::fs::create_dir_all(&part).map_err(|error| format!("{}: {error}", part.display()))?;
+        }
+        Ok(Storage(Arc::new(folder)))
+    }
+}
+
+impl Folder {
+    fn objects(&self) -> PathBuf {
+        self.0.join("objects")
+    }
+
+    /// For what miniflare leaves behind where programs put what they need for a while.
+    fn leftovers(&self) -> PathBuf {
+        self.0.join("tmp")
     }
 }
 
@@ -43,7 +56,8 @@ impl Workerd {
     pub fn start(miniflare: &str, worker: &str, storage: Storage, variables: &str) -> Result<Self, String> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/workerd.mjs");
         let mut command = Command::new("node");
-        command.arg(script).arg(worker).arg(&storage.0.0).arg(variables).env("TIDEGATE_MINIFLARE", miniflare);
+        command.arg(script).arg(worker).arg(storage.0.objects()).arg(variables);
+        command.env("TIDEGATE_MINIFLARE", miniflare).env("TMPDIR", storage.0.leftovers());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| format!("node does not start: {error}"))?;
         let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {

@@ -96,7 +96,9 @@ mod tests {
     /// The program has no verb for this yet; a store has it all the same.
     #[test]
     fn all_or_nothing_is_asked_in_the_time_of_the_trace_and_removed_too() {
-        let path = std::env::temp_dir().join(format!("tidegate-in-trace-time-{}.db", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("tidegate-in-trace-time-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("store.db");
         let url = format!("sqlite:{}", path.display());
         let cli = Cli::parse_from(["tidegate", "simulate", "--config", "c", "--trace", "-", "--store", &url]);
         let Some(Verb::Simulate(simulate)) = cli.verb else { panic!("it is that verb") };
@@ -122,6 +124,6 @@ mod tests {
         });
         let held = runtime.block_on(SqliteStore::open(&path).unwrap().held_at(Timestamp::EPOCH));
         assert_eq!((removed, held), (2, Some(0)));
-        let _ = std::fs::remove_file(path);
+        let _ = std::fs::remove_dir_all(folder);
     }
 }
