@@ -1,9 +1,12 @@
 //! What every transport asks: the limits, and whoever watches them.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
+use http::HeaderMap;
+use tidegate::http::{Client, ForwardingWarning};
 use tidegate::{All, BuildError, Call, Decision, Error, Key, Limiter, Quota};
 use tracing::warn;
 
@@ -54,6 +57,8 @@ pub(crate) struct Gate {
     pub(crate) watch: Watch,
     /// The config as it is now.
     pub(crate) served: ArcSwap<Served>,
+    /// Of a proxy that the config says nothing of.
+    warning: ForwardingWarning,
     /// Whether tests may pass the time.
     pub(crate) testing: bool,
     draining: AtomicBool,
@@ -66,7 +71,8 @@ impl Gate {
         let brought = backing.give(served.brought()).build()?;
         let watch = Watch::new(names(&limiter, &brought));
         let (served, draining) = (ArcSwap::from_pointee(served), AtomicBool::new(false));
-        Ok(Gate { limiter, brought, backing, watch, served, testing, draining })
+        let warning = ForwardingWarning::new();
+        Ok(Gate { limiter, brought, backing, watch, served, warning, testing, draining })
     }
 
     /// The same, watched in another way.
@@ -90,6 +96,11 @@ impl Gate {
         }
         self.served.store(Arc::new(served));
         Ok(())
+    }
+
+    /// The client of a request with these headers from `peer`, for which the limits are asked by a proxy, or here.
+    pub(crate) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> Client {
+        self.served.load().client_address.find_noticing(&self.warning, peer, headers)
     }
 
     /// Whether the server is about to end, so that nobody new should be sent here.

@@ -18,7 +18,7 @@ use super::{
     OnExceeded, RateLimit, Router, wire,
 };
 use crate::clock::{Clock, SystemClock};
-use crate::http::ClientAddress;
+use crate::http::{ClientAddress, ForwardingWarning};
 
 /// Makes a [`Router`].
 pub struct RouterBuilder<D> {
@@ -291,6 +291,7 @@ impl<D: Data> RouterBuilder<D> {
             hooks: self.hooks,
             settings: self.settings,
             client_address: self.client_address,
+            warning: ForwardingWarning::new(),
             clock: self.clock,
             topics: Arc::default(),
             connections: Mutex::default(),

@@ -50,7 +50,8 @@ impl<D: Data> Router<D> {
         peer: Option<IpAddr>,
     ) -> Result<(D, Option<Client>), Error> {
         let inner = self.inner();
-        let client = peer.map(|peer| inner.client_address.find(peer, request.headers()));
+        let find = |peer| inner.client_address.find_noticing(&inner.warning, peer, request.headers());
+        let client = peer.map(find);
         let authenticated = async { (inner.authenticate)(Handshake { request, client }).await };
         let authenticated = AssertUnwindSafe(authenticated).catch_unwind();
         let late = tokio::time::sleep(inner.settings.handshake_timeout);

@@ -17,7 +17,7 @@ use super::settings::Settings;
 use super::topics::Topics;
 use super::{Connection, ConnectionId, Data, Error, Handshake, Message, RateLimit, RouterBuilder, wire};
 use crate::clock::Clock;
-use crate::http::{Client, ClientAddress};
+use crate::http::{Client, ClientAddress, ForwardingWarning};
 
 pub(super) type Authenticate<D> = Arc<dyn Fn(Handshake) -> BoxFuture<'static, Result<D, Error>> + Send + Sync>;
 
@@ -33,6 +33,7 @@ pub(super) struct Inner<D> {
     pub(super) hooks: Hooks<D>,
     pub(super) settings: Settings,
     pub(super) client_address: ClientAddress,
+    pub(super) warning: ForwardingWarning,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) topics: Arc<Topics>,
     pub(super) connections: Mutex<HashMap<ConnectionId, Connection<D>>>,

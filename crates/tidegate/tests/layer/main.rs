@@ -20,3 +20,5 @@ mod readiness;
 mod several;
 mod shortest;
 mod support;
+#[cfg(feature = "tracing")]
+mod warning;

@@ -29,7 +29,7 @@ pub(super) async fn protected(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     only_in_the_demo(&gate)?;
-    let client = gate.served.load().client_address.find(peer.ip(), &headers);
+    let client = gate.client(peer.ip(), &headers);
     let mut response = pass(&gate, PROTECTED, client.key(), 1, &client).await?;
     if response.status() == StatusCode::NO_CONTENT {
         let admitted = body::answer(&json!({"data": "twice a second for each client"}));

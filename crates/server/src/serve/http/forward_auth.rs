@@ -25,7 +25,7 @@ pub(super) async fn auth(
     let asked = Pass::parse(query.as_deref())?;
     // Before a limit is asked, which would take it for a mistake of this program's.
     gate.limiter.quota(&asked.limit).map_err(|error| Problem::from(&error))?;
-    let client = gate.served.load().client_address.find(peer.ip(), &headers);
+    let client = gate.client(peer.ip(), &headers);
     let key = match &asked.key {
         Some(key) => Key::from(key.as_str()),
         None => client.key().set_apart(),

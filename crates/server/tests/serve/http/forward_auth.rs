@@ -50,6 +50,18 @@ async fn without_a_key_it_is_the_client_and_nobody_believes_what_that_says() {
 }
 
 #[tokio::test]
+async fn a_proxy_that_nobody_trusts_is_warned_of_once() {
+    let (program, _config) = serving(&[]);
+    for _ in 0..3 {
+        asked(&program, "?limit=two", Some("192.0.2.1")).await;
+    }
+    let said = program.logged("a request from 127.0.0.1 came with x-forwarded-for");
+    assert!(said.contains("trust_proxy") && !said.contains("192.0.2.1"), "{said}");
+    let (_, more) = program.stop();
+    assert!(!more.iter().any(|line| line.contains("x-forwarded-for")), "{more:?}");
+}
+
+#[tokio::test]
 async fn a_proxy_that_is_trusted_says_who_the_client_is() {
     let config =
         ConfigFile::new(&format!("{LIMITS}\n[http]\ntrust_proxy = [\"127.0.0.0/8\"]\nheaders = [\"legacy\"]\n"));

@@ -111,14 +111,9 @@ impl ClientAddress {
         self.find_or(peer, headers, |_| ())
     }
 
-    /// The same, which also warns the operator of a proxy that nobody has told us about.
+    /// The same, which also [warns](ForwardingWarning) the operator, in the log, of a proxy that nobody has told us about.
     #[inline]
-    pub(in crate::http) fn find_noticing(
-        &self,
-        warning: &ForwardingWarning,
-        peer: IpAddr,
-        headers: &HeaderMap,
-    ) -> Client {
+    pub fn find_noticing(&self, warning: &ForwardingWarning, peer: IpAddr, headers: &HeaderMap) -> Client {
         self.find_or(peer, headers, |peer| {
             if let Some(noticed) = warning.notice_from(peer, headers) {
                 noticed.log();
