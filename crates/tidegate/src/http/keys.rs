@@ -49,8 +49,9 @@ pub fn route() -> impl Fn(&Incoming<'_>) -> Option<Key<'static>> + Clone {
     |incoming| incoming.route().map(|route| Key::from_parts([route]))
 }
 
-/// The path that was sent. For gRPC, where it names one of the methods there are: put the layer where a request for any
-/// other does not come.
+/// The path that was sent. For gRPC, where it names the method. Who makes up methods gets a budget for each, that leads
+/// nowhere, and takes a place in the store: put the layer in front of one service rather than of all, and let another limit
+/// count everything that a client asks for.
 pub fn path() -> impl Fn(&Incoming<'_>) -> Option<Key<'static>> + Clone {
     |incoming| Some(Key::from_parts([incoming.uri().path()]))
 }

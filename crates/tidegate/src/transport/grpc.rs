@@ -12,6 +12,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! The layer goes in front of all services of a server (`Server::builder().layer(layer)`), or of one:
+//! `add_service(layer.layer(GreeterServer::new(greeter)))`, which other calls never come to.
+//!
 //! A call that is turned away gets its status without a message (trailers only): `RESOURCE_EXHAUSTED` with `RetryInfo`,
 //! `QuotaFailure` and `grpc-retry-pushback-ms`; `FAILED_PRECONDITION` for a cost above the capacity, which no retry
 //! mends; `PERMISSION_DENIED` by a deny list; `UNAVAILABLE` when the store is broken and the limit is closed, and with
@@ -21,6 +24,7 @@
 use http::{HeaderMap, Response};
 use tidegate_core::{Reason, ceil_millis};
 use tonic::metadata::AsciiMetadataValue;
+use tonic::server::NamedService;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, QuotaViolation, StatusExt};
 
@@ -28,7 +32,8 @@ use crate::Error;
 use crate::concurrency::{Refused, Why};
 use crate::enforce::{Outcome, Rulings};
 use crate::http::RateLimit;
-use crate::tower::{Protocol, Tells};
+use crate::tower::admission::Admitting;
+use crate::tower::{Protocol, RateLimited, Tells};
 
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
 
@@ -44,6 +49,16 @@ impl<B: Default> Protocol<B> for Grpc {
     }
 
     fn tell(&self, _: &RateLimit, _: &Outcome, _: &mut HeaderMap) {}
+}
+
+/// A service behind limits has the name that it has, so that a server can be given one of several with a layer of its own.
+impl<S: NamedService, P> NamedService for RateLimited<S, P> {
+    const NAME: &'static str = S::NAME;
+}
+
+/// The same, where calls in flight are guarded, too.
+impl<S: NamedService, P> NamedService for Admitting<S, P> {
+    const NAME: &'static str = S::NAME;
 }
 
 /// The status of an outcome that is not an admission, with its details.

@@ -2,14 +2,21 @@
 
 use std::time::Duration;
 
+use tidegate::concurrency::Concurrency;
 use tidegate::enforce::Enforcer;
+use tidegate::grpc::Grpc;
 use tidegate::http::{RateLimit, keys};
+use tidegate::tower::{AdmissionLayer, RateLimitLayer};
 use tidegate::{Key, Limiter, Quota, days, millis};
+use tonic::transport::Server as TonicServer;
+use tonic::transport::server::TcpIncoming;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
+use tower_layer::Layer;
 
 use super::{CHECK, Client, WATCH, is_serving, serve};
-use crate::support::{Elsewhere, ME, bucket, builder, clock, left, limiter, memory, waiting_limiter, window};
+use crate::clients;
+use crate::support::{Elsewhere, ME, Server, bucket, builder, clock, left, limiter, memory, waiting_limiter, window};
 
 /// What a client that backs off reads out of a status: the delay, the milliseconds and who denied it.
 fn details(status: &Status) -> (Option<Duration>, &str, Vec<(String, String)>) {
@@ -90,6 +97,32 @@ async fn every_method_can_have_a_budget_of_its_own() {
     assert_eq!(client.watch().await.unwrap_err().code(), Code::ResourceExhausted);
     for method in [CHECK, WATCH] {
         assert_eq!(left(&limiter, "api", (ME, method)).await, 0);
+    }
+}
+
+/// Calls of services that it is not in front of are not counted, made-up ones included.
+#[tokio::test]
+async fn a_layer_can_be_in_front_of_one_service() {
+    let limiter = limiter(window(2));
+    let limits = RateLimit::new((&limiter, "api"));
+    let layer = RateLimitLayer::new(limits.clone()).answered_by(Grpc);
+    let guarded = AdmissionLayer::new(Concurrency::fixed(9)).limits(limits).answered_by(Grpc);
+    for health in 0..2 {
+        let router = match health {
+            0 => TonicServer::builder().add_service(layer.layer(tonic_health::server::health_reporter().1)),
+            _ => TonicServer::builder().add_service(guarded.layer(tonic_health::server::health_reporter().1)),
+        };
+        let server = Server::start(|listener| async move {
+            router.serve_with_incoming(TcpIncoming::from(listener)).await.unwrap();
+        })
+        .await;
+        limiter.reset("api", ME).await.unwrap();
+        let made_up = clients::http2().post(server.url("/made.up.Service/Check")).send().await.unwrap();
+        assert_eq!(made_up.headers()["grpc-status"], "12");
+        let mut client = Client::connect(&server).await;
+        for code in [Code::Ok, Code::Ok, Code::ResourceExhausted] {
+            assert_eq!(client.check().await.map_or_else(|status| status.code(), |_| Code::Ok), code);
+        }
     }
 }
 

@@ -78,14 +78,26 @@ async fn a_store_that_hangs_or_is_dead_is_unavailable_where_the_limit_is_closed(
 }
 
 #[tokio::test]
-async fn open_admits_and_local_keeps_limiting() {
+async fn open_admits_and_local_keeps_limiting_whether_the_store_hangs_or_is_dead() {
     for (policy, admitted) in [(OnStoreError::Open, 8), (OnStoreError::Local, 3)] {
-        let (server, faults, _) = breaking(policy).await;
-        faults.fail(unplugged());
+        let (server, faults, clock) = breaking(policy).await;
         let mut client = Client::connect(&server).await;
         let mut codes = Vec::new();
-        for _ in 0..8 {
-            codes.push(client.check().await.map_or_else(|status| status.code(), |_| Code::Ok));
+        for call in 0..8 {
+            let is_hung = call % 2 == 0;
+            if is_hung {
+                faults.hang()
+            } else {
+                faults.fail(unplugged())
+            }
+            let advance = async {
+                if is_hung {
+                    until(|| faults.held_calls() == 1 && clock.sleepers() == 1).await;
+                    clock.advance(TIMEOUT);
+                }
+            };
+            let (answer, ()) = tokio::join!(client.check(), advance);
+            codes.push(answer.map_or_else(|status| status.code(), |_| Code::Ok));
         }
         assert!(codes[..admitted].iter().all(|&code| code == Code::Ok), "{policy:?}: {codes:?}");
         assert!(codes[admitted..].iter().all(|&code| code == Code::ResourceExhausted), "{policy:?}: {codes:?}");
