@@ -2,12 +2,13 @@
 
 use std::convert::Infallible;
 use std::future::{Future, Ready, ready};
+use std::net::IpAddr;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use http::{HeaderMap, Request, Response};
 use tidegate::enforce::{Enforcer, Outcome};
-use tidegate::http::{HeaderStyle, LimitHeaders, Peer, RateLimit, keys};
+use tidegate::http::{ClientAddress, HeaderStyle, LimitHeaders, Peer, RateLimit, keys};
 use tidegate::tower::RateLimitLayer;
 use tidegate::{Quota, days, seconds};
 use tower_layer::Layer;
@@ -45,15 +46,24 @@ where
     }
 }
 
-fn request() -> Request<()> {
+fn from(peer: impl Clone + Send + Sync + 'static) -> Request<()> {
     let mut request = Request::new(());
-    request.extensions_mut().insert(Peer([203, 0, 113, 7].into()));
+    request.extensions_mut().insert(peer);
+    request
+}
+
+fn request() -> Request<()> {
+    let mut request = from(Peer([203, 0, 113, 7].into()));
     request.headers_mut().insert("x-api-key", "0123456789".parse().unwrap());
     request
 }
 
 /// How often one admitted request allocates, and its response.
 fn allocations(rate_limit: &RateLimit) -> (u64, HeaderMap) {
+    allocations_of(rate_limit, request)
+}
+
+fn allocations_of(rate_limit: &RateLimit, request: impl Fn() -> Request<()>) -> (u64, HeaderMap) {
     let mut service = RateLimitLayer::new(rate_limit.clone()).layer(Plain);
     // The first question of a thread to a limiter makes the thread's own copy of the limits.
     answered(&mut service, request());
@@ -89,6 +99,23 @@ fn without_headers_an_admitted_request_allocates_nothing() {
         ),
     ] {
         assert_eq!(allocations(&rate_limit).0, 0, "{name}");
+    }
+}
+
+#[test]
+fn whoever_the_peer_is_it_allocates_nothing() {
+    let rate_limit = RateLimit::new(plenty()).headers(LimitHeaders::new([]));
+    for peer in ["203.0.113.7", "2001:db8::17", "fdff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "::ffff:203.0.113.7"] {
+        let peer: IpAddr = peer.parse().unwrap();
+        let whole = rate_limit.clone().client_address(ClientAddress::new().ipv6_prefix(128));
+        for rate_limit in [&rate_limit, &whole] {
+            assert_eq!(allocations_of(rate_limit, || from(Peer(peer))).0, 0, "{peer}");
+            #[cfg(feature = "axum")]
+            {
+                let peer = axum::extract::ConnectInfo(std::net::SocketAddr::from((peer, 4_242)));
+                assert_eq!(allocations_of(rate_limit, || from(peer)).0, 0, "{peer:?}, by axum");
+            }
+        }
     }
 }
 
