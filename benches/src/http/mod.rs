@@ -35,8 +35,9 @@ pub(crate) fn run() {
         "one of them: the median of {STARTS} times {ROUNDS} rounds, in each of which all servers are asked in turn, and of what"
     );
     println!(
-        "they are beside bare axum in the same round; all are started {STARTS} times. They answer `ok` when they admit."
+        "they are beside bare axum in the same round; all are started {STARTS} times, and have answered {BEFORE} requests"
     );
+    println!("before they are measured. They answer `ok` when they admit.");
     // On a core of its own, so that asking does not take from answering.
     pin([1]);
     let mut found: Vec<Found> = server::Kind::ALL.into_iter().map(Found::new).collect();
