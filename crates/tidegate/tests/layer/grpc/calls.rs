@@ -5,12 +5,14 @@ use std::time::Duration;
 use tidegate::concurrency::Concurrency;
 use tidegate::enforce::Enforcer;
 use tidegate::grpc::Grpc;
-use tidegate::http::{RateLimit, keys};
+use tidegate::http::{HeaderMap, RateLimit, keys};
 use tidegate::tower::{AdmissionLayer, RateLimitLayer};
 use tidegate::{Key, Limiter, Quota, days, millis};
+use tonic::codegen::http::StatusCode;
 use tonic::transport::Server as TonicServer;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Code, Status};
+use tonic_health::pb::HealthCheckRequest;
 use tonic_types::StatusExt;
 use tower_layer::Layer;
 
@@ -135,6 +137,26 @@ async fn the_peer_is_the_client_and_not_what_it_says() {
     request.metadata_mut().insert("x-forwarded-for", "192.0.2.1".parse().unwrap());
     client.0.check(request).await.unwrap();
     assert_eq!((left(&limiter, "api", ME).await, left(&limiter, "api", "192.0.2.1").await), (8, 9));
+}
+
+/// A call that fails before its first message says so in the head of its response.
+#[tokio::test]
+async fn only_calls_that_fail_can_be_charged_for() {
+    let failed = |status: StatusCode, headers: &HeaderMap| {
+        assert_eq!(status, 200, "whatever became of the call");
+        headers.contains_key("grpc-status")
+    };
+    for limiter in [limiter(window(1)), waiting_limiter(window(1))] {
+        let server = serve(RateLimit::new((&limiter, "api")).charge_when(failed)).await;
+        let mut client = Client::connect(&server).await;
+        for _ in 0..3 {
+            client.check().await.unwrap();
+            client.watch().await.unwrap();
+        }
+        let unknown = HealthCheckRequest { service: "nobody".into() };
+        assert_eq!(client.0.check(unknown).await.unwrap_err().code(), Code::NotFound);
+        assert_eq!(client.turned_away().await.code(), Code::ResourceExhausted);
+    }
 }
 
 #[tokio::test]
