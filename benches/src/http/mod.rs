@@ -46,12 +46,10 @@ pub(crate) fn run() {
         for round in 0..ROUNDS {
             // Another one begins each time, and every other time the other way round: neither a host that gets slower nor
             // whom a server comes after is to count for one of them only.
-            let first = (start + round) % servers.len();
-            let mut order: Vec<usize> = (first..servers.len()).chain(0..first).collect();
-            if round % 2 == 1 {
-                order.reverse();
-            }
-            for index in order {
+            let (servers_in_all, first) = (servers.len(), (start + round) % servers.len());
+            for place in 0..servers_in_all {
+                let place = if round % 2 == 0 { place } else { servers_in_all - place };
+                let index = (first + place) % servers_in_all;
                 servers[index].measure(&mut found[index]);
             }
         }

@@ -48,8 +48,9 @@
 //! # Under a layer
 //!
 //! A handler's attribute beats the layer in whose scope it runs. What the nearest `RateLimitLayer` has taken for the
-//! request is given back where that is safe, and the headers of the response say what the attribute's limit decided. The layer's settings
-//! stay: its headers, its own response to a denial, its hooks, and the client's address for the deny list.
+//! request is given back where that is safe, and the headers of the response say what the attribute's limit decided. The
+//! layer's settings stay: its headers, its own response to a denial, its hooks, and the client's address for the deny
+//! list.
 //!
 //! - **The first attribute that a request meets is taken for its handler's**, and any further one counts besides. So a
 //!   function that is called by handlers without an attribute has to say `also`, or the layer would not count their
@@ -60,8 +61,8 @@
 //! - A function in a task of its own (`tokio::spawn`) is under no layer.
 //! - Something is given back only after an ordinary yes: not where the layer's limit would have denied and was in
 //!   shadow mode, nor where its store was broken. And not once more of it has come back by itself, because together that
-//!   could be more than the quota: what a limit of a thousand a second has taken is given back within a millisecond of
-//!   when the request came, or not at all.
+//!   could be more than the quota: what a token bucket of a thousand a second has taken is given back within a
+//!   millisecond of when the request came, or not at all, and what a window has taken until that ends.
 
 mod as_key;
 mod ask;

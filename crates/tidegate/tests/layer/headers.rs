@@ -9,7 +9,7 @@ use tidegate::tower::RateLimitLayer;
 use tidegate::{Clock, ManualClock, millis, seconds};
 
 use crate::clients::{self, Raw, Reply, http1, http2, send};
-use crate::support::{Server, bucket, builder, clock, limiter, window};
+use crate::support::{Server, bucket, builder, clock, window};
 
 /// Three requests under a limit of two a minute, the second and third of them a second and a half after the first: two
 /// are admitted, and nothing of what is told is a whole second.
@@ -199,22 +199,4 @@ async fn what_the_service_says_of_limits_of_its_own_stays() {
     assert_eq!(reply.headers("ratelimit"), [r#""mine";r=7"#, r#""api";r=1;t=30"#]);
     // Of a family that was not chosen the layer says nothing, and leaves alone what others say.
     assert_eq!((reply.header("x-ratelimit-limit"), reply.header("server")), (Some("9"), Some("mine")));
-}
-
-/// Even where there is less left further out, which has let the request pass.
-#[tokio::test]
-async fn of_two_layers_the_one_that_turns_the_request_away_is_told() {
-    let styles = || LimitHeaders::new([HeaderStyle::Draft03, HeaderStyle::Legacy]);
-    let layer =
-        |quota, cost| RateLimitLayer::new(RateLimit::new((&limiter(quota), "api")).cost(cost).headers(styles()));
-    let router = Router::new().fallback(|| async { "ok" }).layer(layer(window(4), 3)).layer(layer(window(2), 1));
-    let server = Server::router(router).await;
-    for (status, limit, remaining) in [(200, "4", "1"), (429, "4", "1"), (429, "2", "0")] {
-        let reply = clients::get(server.address).await;
-        assert_eq!(reply.status, status);
-        for family in ["", "x-"] {
-            assert_eq!(reply.header(&format!("{family}ratelimit-limit")), Some(limit));
-            assert_eq!(reply.header(&format!("{family}ratelimit-remaining")), Some(remaining));
-        }
-    }
 }

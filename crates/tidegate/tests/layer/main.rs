@@ -22,3 +22,6 @@ mod shortest;
 mod support;
 #[cfg(feature = "tracing")]
 mod warning;
+#[cfg(feature = "tracing")]
+#[path = "../common/warnings.rs"]
+mod warnings;

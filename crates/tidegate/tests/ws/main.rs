@@ -9,3 +9,8 @@ mod pipeline;
 mod redis;
 mod support;
 mod topics;
+#[cfg(feature = "tracing")]
+mod warning;
+#[cfg(feature = "tracing")]
+#[path = "../common/warnings.rs"]
+mod warnings;

@@ -25,10 +25,13 @@ pub(super) async fn auth(
     let asked = Pass::parse(query.as_deref())?;
     // Before a limit is asked, which would take it for a mistake of this program's.
     gate.limiter.quota(&asked.limit).map_err(|error| Problem::from(&error))?;
-    let client = gate.client(peer.ip(), &headers);
-    let key = match &asked.key {
-        Some(key) => Key::from(key.as_str()),
-        None => client.key().set_apart(),
+    let (key, client) = match &asked.key {
+        // Nobody is counted by address, so there is nothing to warn of.
+        Some(key) => (Key::from(key.as_str()), gate.served.load().client_address.find(peer.ip(), &headers)),
+        None => {
+            let client = gate.client(peer.ip(), &headers);
+            (client.key().set_apart(), client)
+        }
     };
     pass(&gate, &asked.limit, key, asked.cost.get(), &client).await
 }

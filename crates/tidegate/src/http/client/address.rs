@@ -111,7 +111,8 @@ impl ClientAddress {
         self.find_or(peer, headers, |_| ())
     }
 
-    /// The same, which also [warns](ForwardingWarning) the operator, in the log, of a proxy that nobody has told us about.
+    /// The same, which also [warns](ForwardingWarning) the operator of a proxy that nobody has told us about: in the log,
+    /// with the feature `tracing`. Without it the one warning is lost; see [`ForwardingWarning::notice`] for others.
     #[inline]
     pub fn find_noticing(&self, warning: &ForwardingWarning, peer: IpAddr, headers: &HeaderMap) -> Client {
         self.find_or(peer, headers, |peer| {

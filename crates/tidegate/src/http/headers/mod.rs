@@ -108,7 +108,7 @@ impl LimitHeaders {
     }
 
     /// Writes what is to be said of an outcome. What a layer further in has said stays: it is listed as well where headers
-    /// are lists, and counts where they are not unless there is less left here and it has let the request pass.
+    /// are lists, and counts where they are not unless there is less left here.
     pub fn write(&self, outcome: &Outcome, headers: &mut HeaderMap) {
         // Who is on a deny list has no quota to be told of, and for a store that is broken nobody knows one.
         if let Outcome::Allowed(rulings) | Outcome::Limited(rulings) = outcome
@@ -153,8 +153,7 @@ pub(super) fn write_retry_after(wait: Duration, headers: &mut HeaderMap) {
 fn write_three(names: [HeaderName; 3], ruling: &Ruling, reset: impl Fn(Duration) -> u64, headers: &mut HeaderMap) {
     let Outlook { remaining, reset_after, .. } = ruling.decision().outlook();
     let said = headers.get(&names[1]).and_then(|remaining| remaining.to_str().ok()?.parse().ok());
-    // A layer further in that has turned the request away binds, whatever is left there.
-    if said.is_some_and(|said: u64| said <= remaining || headers.contains_key(RETRY_AFTER)) {
+    if said.is_some_and(|said: u64| said <= remaining) {
         return;
     }
     for (name, value) in names.into_iter().zip([ruling.decision().limit(), remaining, reset(reset_after)]) {

@@ -139,7 +139,7 @@ async fn the_peer_is_the_client_and_not_what_it_says() {
     assert_eq!((left(&limiter, "api", ME).await, left(&limiter, "api", "192.0.2.1").await), (8, 9));
 }
 
-/// A call that fails before its first message says so in the head of its response.
+/// A method that returns a status says so in the head of its response.
 #[tokio::test]
 async fn only_calls_that_fail_can_be_charged_for() {
     let failed = |status: StatusCode, headers: &HeaderMap| {
