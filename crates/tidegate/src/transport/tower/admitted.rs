@@ -128,8 +128,8 @@ impl Admitted {
 }
 
 /// Writes into a response what is to be said of an outcome.
-pub(super) fn tell<B>(
-    protocol: &impl Protocol<B>,
+pub(super) fn tell<B, P: Protocol<B>>(
+    protocol: &P,
     rate_limit: &RateLimit,
     outcome: &Outcome,
     response: &mut Response<B>,
@@ -140,5 +140,7 @@ pub(super) fn tell<B>(
         protocol.show(response);
         return;
     }
-    protocol.tell(rate_limit, outcome, response.headers_mut());
+    if rate_limit.has_last_word(P::TELLS) {
+        protocol.tell(rate_limit, outcome, response.headers_mut());
+    }
 }
