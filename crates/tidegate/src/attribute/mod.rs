@@ -60,7 +60,7 @@
 //!   unless the layer picks a limiter for each request.
 //! - A function in a task of its own (`tokio::spawn`) is under no layer.
 //! - Something is given back only after an ordinary yes: not where the layer's limit would have denied and was in
-//!   shadow mode, nor where its store was broken. And not once more of it has come back by itself, because together that
+//!   shadow mode, nor where its store was broken. And not once something has come back by itself, because together that
 //!   could be more than the quota: what a token bucket of a thousand a second has taken is given back within a
 //!   millisecond of when the request came, or not at all, and what a window has taken until that ends.
 

@@ -72,17 +72,18 @@ where
     replies
 }
 
-/// With a store that answers at once and with one that does not, and with headers and without; always after another
-/// layer with the same settings has told somebody as HTTP does, so that what it worked out is there. `check` is shown
-/// what that one has told, and what this one has.
+/// With a store that answers at once and with one that does not, with headers and without, and charged at once and
+/// afterwards; always after another layer with the same settings has told somebody as HTTP does, so that what it worked
+/// out is there. `check` is shown what that one has told, and what this one has.
 async fn each_way<P>(protocol: P, check: impl Fn(bool, &Reply, &Reply))
 where
     P: Protocol<Body> + Send + Sync + 'static,
 {
     for make in [limiter as fn(_) -> Limiter, waiting_limiter] {
-        for with_headers in [true, false] {
+        for (with_headers, afterwards) in [(true, false), (false, false), (true, true), (false, true)] {
             let rate_limit = RateLimit::new((&make(window(2)), "api"));
             let rate_limit = if with_headers { rate_limit } else { rate_limit.headers(LimitHeaders::new([])) };
+            let rate_limit = if afterwards { rate_limit.charge_when(|_, _| true) } else { rate_limit };
             let usual = replies(&rate_limit, Http, 1).await;
             let [admitted, denied] = &replies(&rate_limit, protocol.clone(), 2).await[..] else { panic!("two") };
             assert_eq!((admitted.status, &*admitted.body), (200, "ok"));

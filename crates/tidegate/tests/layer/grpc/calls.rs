@@ -109,11 +109,11 @@ async fn a_layer_can_be_in_front_of_one_service() {
     let limits = RateLimit::new((&limiter, "api"));
     let layer = RateLimitLayer::new(limits.clone()).answered_by(Grpc);
     let guarded = AdmissionLayer::new(Concurrency::fixed(9)).limits(limits).answered_by(Grpc);
-    for health in 0..2 {
-        let router = match health {
-            0 => TonicServer::builder().add_service(layer.layer(tonic_health::server::health_reporter().1)),
-            _ => TonicServer::builder().add_service(guarded.layer(tonic_health::server::health_reporter().1)),
-        };
+    let health = || tonic_health::server::health_reporter().1;
+    for router in [
+        TonicServer::builder().add_service(layer.layer(health())),
+        TonicServer::builder().add_service(guarded.layer(health())),
+    ] {
         let server = Server::start(|listener| async move {
             router.serve_with_incoming(TcpIncoming::from(listener)).await.unwrap();
         })
