@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::Few;
 use crate::algorithm::bucket_details;
 
 /// Why a request was denied, or why an allowed one is not an ordinary yes.
@@ -313,13 +314,13 @@ impl std::error::Error for Denied {}
 /// The answer to several limits asked at once, all or nothing: one decision for each request, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct All {
-    decisions: Vec<Decision>,
+    decisions: Few<Decision>,
 }
 
 impl All {
     /// The answer made of these decisions.
     pub fn new(decisions: Vec<Decision>) -> Self {
-        All { decisions }
+        All { decisions: decisions.into() }
     }
 
     /// Whether every limit allowed it, and so whether anything was taken.
@@ -341,7 +342,13 @@ impl All {
 
     /// The decisions themselves.
     pub fn into_decisions(self) -> Vec<Decision> {
-        self.decisions
+        self.decisions.into_vec()
+    }
+}
+
+impl FromIterator<Decision> for All {
+    fn from_iter<I: IntoIterator<Item = Decision>>(decisions: I) -> Self {
+        All { decisions: decisions.into_iter().collect() }
     }
 }
 

@@ -25,6 +25,7 @@
 mod algorithm;
 mod cost;
 mod decision;
+mod few;
 mod hash;
 mod key;
 mod lease;
@@ -44,3 +45,5 @@ pub use quota::{Algorithm, MAX_COUNT, MAX_PERIOD, MAX_SHARDS, MIN_PERIOD, Quota,
 pub use scope::Scope;
 pub use store::{BoxFuture, Capabilities, DynStore, OnStoreError, Request, Store, StoreError, StoreErrorKind, Testing};
 pub use time::{Timestamp, ceil_millis, ceil_seconds, days, hours, millis, minutes, seconds};
+#[doc(hidden)] // for Tidegate's own crates, and nothing to rely on
+pub use {few::Few, store::at_once};

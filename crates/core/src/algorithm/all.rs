@@ -1,7 +1,7 @@
 //! Several limits at once, all or nothing.
 
 use super::{Op, State, step};
-use crate::{All, Cost, Quota, Timestamp};
+use crate::{All, Cost, Few, Quota, Timestamp};
 
 /// One request among several that are taken all or nothing.
 #[derive(Debug, Clone, Copy)]
@@ -25,17 +25,17 @@ pub fn step_all(entries: &[Entry<'_>], states: &mut [State], now: Timestamp) -> 
         return looks;
     }
     let take = |entry: &Entry<'_>| step(entry.quota, &mut states[entry.state], Op::Limit(entry.cost), now).decision;
-    All::new(entries.iter().map(take).collect())
+    entries.iter().map(take).collect()
 }
 
 /// Answers as [`step_all`] would, and takes nothing; an entry that is allowed reports what it has.
 pub fn check_all(entries: &[Entry<'_>], states: &mut [State], now: Timestamp) -> All {
-    let mut asked = vec![0_u64; states.len()];
+    let mut asked: Few<u64> = states.iter().map(|_| 0).collect();
     let look = |entry: &Entry<'_>| {
         let sum = &mut asked[entry.state];
         *sum = sum.saturating_add(entry.cost.get());
         let sum = Cost::new(*sum).expect("a sum of costs, of which each is at least 1");
         step(entry.quota, &mut states[entry.state], Op::Check(sum), now).decision
     };
-    All::new(entries.iter().map(look).collect())
+    entries.iter().map(look).collect()
 }

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use super::{Capabilities, Request, Store, StoreError};
+use super::{Capabilities, Request, Store, StoreError, at_once};
 use crate::{All, Decision, Key, Scope};
 
 /// A future on the heap.
@@ -14,6 +14,9 @@ pub trait DynStore: Send + Sync {
     /// See [`Store::capabilities`].
     fn dyn_capabilities(&self) -> Capabilities;
 
+    /// See [`Store::answers_at_once`].
+    fn dyn_answers_at_once(&self) -> bool;
+
     /// See [`Store::prefetch`].
     fn dyn_prefetch(&self, scope: &Scope, key: &Key<'_>);
 
@@ -22,6 +25,9 @@ pub trait DynStore: Send + Sync {
 
     /// See [`Store::apply`].
     fn dyn_apply<'a>(&'a self, request: &'a Request<'_>) -> BoxFuture<'a, Result<Decision, StoreError>>;
+
+    /// [`Store::apply_all`], for a store that [answers at once](Store::answers_at_once).
+    fn dyn_apply_all_at_once(&self, requests: &[Request<'_>]) -> Result<All, StoreError>;
 
     /// See [`Store::apply_all`].
     fn dyn_apply_all<'a>(&'a self, requests: &'a [Request<'_>]) -> BoxFuture<'a, Result<All, StoreError>>;
@@ -38,6 +44,10 @@ impl<S: Store> DynStore for S {
         self.capabilities()
     }
 
+    fn dyn_answers_at_once(&self) -> bool {
+        self.answers_at_once()
+    }
+
     fn dyn_prefetch(&self, scope: &Scope, key: &Key<'_>) {
         self.prefetch(scope, key);
     }
@@ -48,6 +58,10 @@ impl<S: Store> DynStore for S {
 
     fn dyn_apply<'a>(&'a self, request: &'a Request<'_>) -> BoxFuture<'a, Result<Decision, StoreError>> {
         Box::pin(self.apply(request))
+    }
+
+    fn dyn_apply_all_at_once(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
+        at_once(self.apply_all(requests))
     }
 
     fn dyn_apply_all<'a>(&'a self, requests: &'a [Request<'_>]) -> BoxFuture<'a, Result<All, StoreError>> {
@@ -68,6 +82,10 @@ impl Store for dyn DynStore + '_ {
         self.dyn_capabilities()
     }
 
+    fn answers_at_once(&self) -> bool {
+        self.dyn_answers_at_once()
+    }
+
     fn prefetch(&self, scope: &Scope, key: &Key<'_>) {
         self.dyn_prefetch(scope, key);
     }
@@ -76,11 +94,19 @@ impl Store for dyn DynStore + '_ {
         self.dyn_apply_now(request)
     }
 
+    // What is there at once needs no future on the heap.
+
     async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
-        self.dyn_apply(request).await
+        match self.dyn_answers_at_once().then(|| self.dyn_apply_now(request)).flatten() {
+            Some(answer) => answer,
+            None => self.dyn_apply(request).await,
+        }
     }
 
     async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
+        if self.dyn_answers_at_once() {
+            return self.dyn_apply_all_at_once(requests);
+        }
         self.dyn_apply_all(requests).await
     }
 

@@ -1,5 +1,6 @@
 //! The contract between a limiter and the place where state lives.
 
+mod at_once;
 mod dynamic;
 mod error;
 mod testing;
@@ -7,6 +8,7 @@ mod testing;
 use std::future::Future;
 use std::sync::Arc;
 
+pub use at_once::at_once;
 pub use dynamic::{BoxFuture, DynStore};
 pub use error::{StoreError, StoreErrorKind};
 pub use testing::Testing;
@@ -99,6 +101,13 @@ pub trait Store: Send + Sync {
     /// What this store can do beyond the contract's core.
     fn capabilities(&self) -> Capabilities;
 
+    /// Whether every answer of this store is there when its future is polled for the first time, and
+    /// [`Store::apply_now`] answers always. Then nothing has to be put aside until somebody is woken, and nothing is: a store
+    /// that says so and keeps its callers waiting has failed them. To say nothing is always right.
+    fn answers_at_once(&self) -> bool {
+        false
+    }
+
     /// Says that something is about to be asked about this key. A store in process fetches meanwhile what it will look at, so that
     /// who has several requests at hand waits for memory once and not for each of them. Nothing is decided, and nothing has
     /// to come of it: a store that does I/O has nothing to do.
@@ -125,6 +134,10 @@ pub trait Store: Send + Sync {
 impl<S: Store + ?Sized> Store for Arc<S> {
     fn capabilities(&self) -> Capabilities {
         S::capabilities(self)
+    }
+
+    fn answers_at_once(&self) -> bool {
+        S::answers_at_once(self)
     }
 
     fn prefetch(&self, scope: &Scope, key: &Key<'_>) {

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_core::{Key, OnStoreError, Quota};
+use tidegate_core::{Few, Key, OnStoreError, Quota, at_once};
 
 use super::hooks::Hooks;
 #[cfg(feature = "tower")]
@@ -179,21 +179,21 @@ impl Enforcer {
     /// What becomes of a request, waited for.
     pub async fn ask(&self, caller: &Caller<'_>, cost: u64, step: Step) -> Outcome {
         let answer = match &*self.inner.rules {
-            [] => Ok(Rulings::several(Vec::new())),
+            [] => Ok(Rulings::none()),
             [rule] => self.ask_one(rule, caller, cost, step).await.map(Rulings::one),
-            _ => self.ask_several(caller, cost, step).await.map(Rulings::several),
+            _ => self.ask_several(caller, cost, step).await,
         };
         self.finish(caller, step, answer)
     }
 
-    /// What becomes of a request, without waiting. None when it has to be waited for: the store does I/O, or there are
-    /// several limits. Nothing was done then.
+    /// What becomes of a request, without waiting. None when it has to be waited for, because the store does I/O. Nothing was
+    /// done then.
     #[inline]
     pub fn ask_now(&self, caller: &Caller<'_>, cost: u64, step: Step) -> Option<Outcome> {
         let rule = match &*self.inner.rules {
-            [] => return Some(Outcome::Allowed(Rulings::several(Vec::new()))),
+            [] => return Some(Outcome::Allowed(Rulings::none())),
             [rule] => rule,
-            _ => return None,
+            _ => return self.ask_several_now(caller, cost, step),
         };
         if !caller.fits(1) {
             return Some(self.finish(caller, step, Err(Error::NoKey)));
@@ -258,7 +258,17 @@ impl Enforcer {
         rule.ruling(limiter, decision)
     }
 
-    async fn ask_several(&self, caller: &Caller<'_>, cost: u64, step: Step) -> Result<Vec<Ruling>, Error> {
+    /// The same of several limits. They are asked as if they were waited for: whoever answers everything at once does so
+    /// here.
+    #[inline(never)]
+    fn ask_several_now(&self, caller: &Caller<'_>, cost: u64, step: Step) -> Option<Outcome> {
+        if !self.inner.limiter.answers_at_once() {
+            return None;
+        }
+        Some(self.finish(caller, step, at_once(self.ask_several(caller, cost, step))))
+    }
+
+    async fn ask_several(&self, caller: &Caller<'_>, cost: u64, step: Step) -> Result<Rulings, Error> {
         let Inner { limiter, rules, .. } = &*self.inner;
         if !caller.fits(rules.len()) {
             return Err(Error::NoKey);
@@ -267,12 +277,13 @@ impl Enforcer {
             let cost = self.cost_to(rule, cost);
             Ok(Rule::question(rule, limiter, caller, index, cost, step)?.call())
         };
-        let calls = rules.iter().enumerate().map(call).collect::<Result<Vec<_>, Error>>()?;
+        let calls = rules.iter().enumerate().map(call).collect::<Result<Few<_>, Error>>()?;
         if step == Step::Take {
-            let decisions = limiter.all(calls).await?.into_decisions();
-            return rules.iter().zip(decisions).map(|(rule, decision)| rule.ruling(limiter, decision)).collect();
+            let all = limiter.all(calls).await?;
+            let decided = rules.iter().zip(all.decisions());
+            return decided.map(|(rule, decision)| rule.ruling(limiter, *decision)).collect();
         }
-        let (mut rulings, mut failed) = (Vec::with_capacity(calls.len()), None);
+        let (mut rulings, mut failed) = (Few::with_capacity(calls.len()), None);
         for (rule, call) in rules.iter().zip(calls) {
             match call.await {
                 Ok(decision) => rulings.push(rule.ruling(limiter, decision)?),
@@ -282,7 +293,7 @@ impl Enforcer {
         // A denial stands, whatever became of the other limits.
         match failed {
             Some(error) if rulings.iter().all(|ruling| ruling.decision().allowed()) => Err(error),
-            _ => Ok(rulings),
+            _ => Ok(rulings.into_iter().collect()),
         }
     }
 

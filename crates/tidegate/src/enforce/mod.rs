@@ -36,6 +36,7 @@ mod outcome;
 #[cfg(feature = "tower")]
 pub(crate) mod plainly;
 mod rule;
+mod several;
 
 pub use admission::{Admission, Admitted};
 pub use axis::Axis;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tidegate_core::{Decision, Reason};
 
 use super::Axis;
+use super::several::Several;
 use crate::Error;
 #[cfg(feature = "tokio")]
 use crate::concurrency::NoPermit;
@@ -171,11 +172,11 @@ impl Ruling {
 #[derive(Debug, Clone)]
 pub struct Rulings(Kept);
 
-/// The usual one in place: an allocation for every request would be felt.
+/// The usual one in place, and of no more: every request carries it along.
 #[derive(Debug, Clone)]
 enum Kept {
     One(Ruling),
-    Several(Vec<Ruling>),
+    Several(Several),
 }
 
 impl Rulings {
@@ -183,8 +184,9 @@ impl Rulings {
         Rulings(Kept::One(ruling))
     }
 
-    pub(super) fn several(rulings: Vec<Ruling>) -> Self {
-        Rulings(Kept::Several(rulings))
+    /// Those of no limit at all.
+    pub(super) fn none() -> Self {
+        Rulings(Kept::Several(Several::default()))
     }
 
     /// The one that binds: denied first, then the least remaining. None without any limits.
@@ -216,6 +218,12 @@ impl Rulings {
         };
         rulings.iter_mut().for_each(|ruling| ruling.decision = ruling.decision.shadowed());
         self
+    }
+}
+
+impl FromIterator<Ruling> for Rulings {
+    fn from_iter<I: IntoIterator<Item = Ruling>>(rulings: I) -> Self {
+        Rulings(Kept::Several(rulings.into_iter().collect()))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use tidegate_core::{All, Cost, Decision, Key, Op, Quota, Request};
+use tidegate_core::{All, Cost, Decision, Few, Key, Op, Quota, Request};
 
 use super::call::Call;
 use super::decides::Decides;
@@ -40,7 +40,7 @@ impl Limiter {
     /// It is one call of the store, and one more for each limit that is [spread](ShardBy::Spread), before it, or in
     /// shadow mode, after it. A store that does not answer is waited for once in each of them.
     pub async fn all<'a>(&self, calls: impl IntoIterator<Item = Call<'a>>) -> Result<All, Error> {
-        let calls: Vec<_> = calls.into_iter().collect();
+        let calls: Few<_> = calls.into_iter().collect();
         ask_all_of(&self.inner, &calls, &*self.inner.store).await
     }
 }
@@ -58,7 +58,7 @@ async fn ask_all_of<D: Decides + ?Sized>(inner: &Arc<Inner>, calls: &[Call<'_>],
     if inner.is_closed() {
         return Err(Error::Closed);
     }
-    let mut parts = Vec::with_capacity(calls.len());
+    let mut parts = Few::with_capacity(calls.len());
     for call in calls {
         if !Arc::ptr_eq(call.inner, inner) {
             return Err(Error::unsupported(call.name, "the call belongs to another limiter"));
@@ -71,8 +71,8 @@ async fn ask_all_of<D: Decides + ?Sized>(inner: &Arc<Inner>, calls: &[Call<'_>],
     let enforced = take_all(inner, parts.iter().filter(|part| !part.named.limit.is_shadow()), store).await?;
     // What shadow limits think is asked afterwards: they count what goes through, and look at what does not.
     let passes = enforced.allowed();
-    let mut enforced = enforced.into_decisions().into_iter();
-    let mut decisions = Vec::with_capacity(parts.len());
+    let mut enforced = enforced.decisions().iter();
+    let mut decisions = Few::with_capacity(parts.len());
     for part in &parts {
         let decision = if part.named.limit.is_shadow() {
             let op = if passes { Op::Limit(part.cost) } else { Op::Check(part.cost) };
@@ -81,11 +81,11 @@ async fn ask_all_of<D: Decides + ?Sized>(inner: &Arc<Inner>, calls: &[Call<'_>],
             let answer = asked.ask(inner, store).await;
             answer.unwrap_or_else(|_| Decision::admitted_without_store(asked.capacity()))
         } else {
-            enforced.next().expect("one decision for each part that is enforced")
+            *enforced.next().expect("one decision for each part that is enforced")
         };
         decisions.push(decision);
     }
-    Ok(All::new(decisions))
+    Ok(decisions.into_iter().collect())
 }
 
 async fn take_all<'a, D: Decides + ?Sized>(
@@ -93,16 +93,16 @@ async fn take_all<'a, D: Decides + ?Sized>(
     parts: impl Iterator<Item = &'a Part<'a>>,
     store: &D,
 ) -> Result<All, Error> {
-    let asked: Vec<Asked<'_>> = parts.map(|part| part.call.asked(&part.named, Op::Limit(part.cost))).collect();
+    let asked: Few<Asked<'_>> = parts.map(|part| part.call.asked(&part.named, Op::Limit(part.cost))).collect();
     if asked.is_empty() {
         return Ok(All::new(Vec::new()));
     }
     // Before the store is asked for anything: a denial by a list is sure, whatever becomes of the store.
-    let routes = asked.iter().map(|asked| asked.route(inner)).collect::<Result<Vec<_>, _>>()?;
+    let routes = asked.iter().map(|asked| asked.route(inner)).collect::<Result<Few<_>, _>>()?;
     if routes.iter().any(|route| matches!(route, Route::Answer(_))) {
         return Ok(All::new(beside_denied(&asked, &routes, store).await));
     }
-    let mut places: Vec<(Key<'_>, Cow<'_, Quota>)> = Vec::with_capacity(asked.len());
+    let mut places: Few<(Key<'_>, Cow<'_, Quota>)> = Few::with_capacity(asked.len());
     for (asked, route) in asked.iter().zip(routes) {
         places.push(match route {
             Route::Answer(_) => unreachable!("nobody is on a deny list"),
@@ -114,11 +114,11 @@ async fn take_all<'a, D: Decides + ?Sized>(
         });
     }
     let placed = asked.iter().zip(&places);
-    let requests: Vec<Request<'_>> = placed.map(|(asked, (key, quota))| asked.request(key, quota, asked.op)).collect();
-    let answered = store.decide_all(&requests).await?.into_decisions();
-    let in_order = answered.into_iter().zip(&asked).map(|(decision, asked)| {
+    let requests: Few<Request<'_>> = placed.map(|(asked, (key, quota))| asked.request(key, quota, asked.op)).collect();
+    let answered = store.decide_all(&requests).await?;
+    let in_order = answered.decisions().iter().zip(&asked).map(|(decision, asked)| {
         let spread = asked.named.limit.shards > 1 && asked.named.limit.shard_by == ShardBy::Spread;
-        if spread { with_limit(decision, asked.capacity()) } else { decision }
+        if spread { with_limit(*decision, asked.capacity()) } else { *decision }
     });
-    Ok(All::new(in_order.collect()))
+    Ok(in_order.collect())
 }

@@ -119,6 +119,11 @@ impl Limiter {
         Limiter { inner: Arc::new(inner) }
     }
 
+    /// Whether whatever is asked is answered at the first poll, but for an `acquire`.
+    pub(crate) fn answers_at_once(&self) -> bool {
+        self.inner.store.answers_at_once()
+    }
+
     /// Takes from the limit `name` for `key`, if the quota admits it. Nothing happens until the call is awaited.
     pub fn limit<'a>(&'a self, name: &'a str, key: impl Into<Key<'a>>) -> Call<'a> {
         Call::new(&self.inner, name, key.into(), Kind::Limit)

@@ -8,12 +8,15 @@ use tidegate::{Call, Decision, Key, Limiter, ManualClock, MemoryStore, Quota, Ti
 
 use crate::counting::counted;
 
-fn awaited(call: Call<'_>) -> Decision {
-    let mut future = pin!(call.into_future());
-    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(answer) => answer.unwrap(),
+fn at_once<T>(answer: impl Future<Output = T>) -> T {
+    match pin!(answer).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => answer,
         Poll::Pending => panic!("a store in process answers at once"),
     }
+}
+
+fn awaited(call: Call<'_>) -> Decision {
+    at_once(call.into_future()).unwrap()
 }
 
 fn now(call: Call<'_>) -> Decision {
@@ -73,5 +76,21 @@ fn a_decision_in_process_allocates_nothing() {
         let (decision, allocations) = counted(|| awaited(limiter.limit("token_bucket", ("new", number))));
         assert!(decision.allowed());
         assert_eq!(allocations, 0, "a new key");
+    }
+}
+
+#[test]
+fn several_at_once_allocate_nothing_either() {
+    let quota = Quota::token_bucket(2, seconds(60)).unwrap();
+    let names = ["a", "b", "c", "d"];
+    let limiter = Limiter::builder().limits(names.map(|name| (name, quota))).build().unwrap();
+    // The first one ever makes room for its quotas.
+    at_once(limiter.all(names.map(|name| limiter.limit(name, "warm")))).unwrap();
+    // A new key, then one that has a place, and one that is denied.
+    for expected in [true, true, false] {
+        let (all, allocations) =
+            counted(|| at_once(limiter.all(names.map(|name| limiter.limit(name, ("tenant", 7_u64))))));
+        let all = all.unwrap();
+        assert_eq!((all.allowed(), all.decisions().len(), allocations), (expected, 4, 0));
     }
 }

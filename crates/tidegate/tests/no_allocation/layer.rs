@@ -4,13 +4,14 @@ use std::convert::Infallible;
 use std::future::{Future, Ready, ready};
 use std::net::IpAddr;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use http::{HeaderMap, Request, Response};
 use tidegate::enforce::{Enforcer, Outcome};
 use tidegate::http::{ClientAddress, HeaderStyle, LimitHeaders, Peer, RateLimit, keys};
 use tidegate::tower::RateLimitLayer;
-use tidegate::{Quota, days, seconds};
+use tidegate::{Limit, Limiter, MemoryStore, Quota, days, seconds};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -100,6 +101,44 @@ fn without_headers_an_admitted_request_allocates_nothing() {
     ] {
         assert_eq!(allocations(&rate_limit).0, 0, "{name}");
     }
+}
+
+/// Four limits, of which all but the last have enough for a test.
+fn four() -> Limiter {
+    let quotas = [
+        Quota::token_bucket(1_000, seconds(60)).unwrap(),
+        Quota::fixed_window(10_000, days(1)).unwrap(),
+        Quota::sliding_window(10_000, seconds(3_600)).unwrap(),
+        Quota::token_bucket(1, seconds(3_600)).unwrap(),
+    ];
+    let [second, day, hour, few] = quotas.map(Limit::new);
+    let limits = [("second", second), ("day", day), ("hour", hour), ("few", few.shadow(true))];
+    let builder = Limiter::builder().store(Arc::new(MemoryStore::builder().max_keys(1_000).build()));
+    builder.limits(limits).deny("day", ["198.51.100.0/24"]).unwrap().build().unwrap()
+}
+
+#[test]
+fn neither_does_one_that_several_limits_admit() {
+    let limiter = four();
+    let two = || Enforcer::new(&limiter, "second").and("day");
+    let silent = |enforcer| RateLimit::new(enforcer).headers(LimitHeaders::new([]));
+    for (name, rate_limit) in [
+        ("two", silent(two())),
+        ("three", silent(two().and("hour"))),
+        ("one of them in shadow mode", silent(two().and("hour").and("few"))),
+        ("all in shadow mode", silent(two().and("few").shadow(true))),
+        ("with a budget", silent(Enforcer::new(&limiter, "second").and_budget("day")).cost(7)),
+        ("a tier", silent(two().quota(Quota::token_bucket(50, seconds(1)).unwrap()))),
+        ("the same twice", silent(two().and("second"))),
+        ("by a header", silent(two()).key(keys::header(http::HeaderName::from_static("x-api-key")))),
+        ("charged afterwards", silent(two()).charge_when(|status, _| status == 200)),
+    ] {
+        assert_eq!(allocations(&rate_limit).0, 0, "{name}");
+    }
+    let (allocations, headers) = allocations(&RateLimit::new(two().and("hour")));
+    assert_eq!(headers["ratelimit"].to_str().unwrap().split(", ").count(), 3);
+    // The map is two, and each of the lists is one.
+    assert!(allocations <= 4, "{allocations} allocations for {} headers", headers.len());
 }
 
 #[test]

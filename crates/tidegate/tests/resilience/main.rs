@@ -9,7 +9,7 @@ mod leases;
 mod local;
 #[cfg(feature = "metrics")]
 mod metrics;
-mod prefetch;
+mod passed_on;
 #[cfg(feature = "tracing")]
 mod spans;
 mod spread;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use sfv::{Integer, ItemSerializer, KeyRef, ListSerializer, StringRef, key_ref};
+use smallvec::SmallVec;
 use tidegate_core::{Decision, Outlook, ceil_seconds};
 
 use super::lasting::lasting;
@@ -16,6 +17,8 @@ use crate::http::joined::joined;
 
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+
+const PRINTABLE: &str = "a structured field is printable";
 
 const Q: &KeyRef = key_ref("q");
 const W: &KeyRef = key_ref("w");
@@ -62,7 +65,7 @@ impl Fields {
 
     /// Those of at least one ruling, for this once.
     pub(super) fn of(rulings: &Rulings) -> Self {
-        Self::with(rulings, |policy| HeaderValue::try_from(policy).expect("a structured field is printable"))
+        Self::with(rulings, |policy| HeaderValue::try_from(policy).expect(PRINTABLE))
     }
 
     fn with(rulings: &Rulings, policy: impl FnOnce(String) -> HeaderValue) -> Self {
@@ -91,7 +94,10 @@ impl Fields {
     }
 
     pub(super) fn write(&self, rulings: &Rulings, headers: &mut HeaderMap) {
-        let limit = value(self.limits().zip(rulings.iter().map(Ruling::decision)));
+        let limit = match &**rulings {
+            [ruling] => self.first.value(ruling.decision()),
+            _ => list(self.limits().zip(rulings.iter().map(Ruling::decision))),
+        };
         Told { policy: self.policy.clone(), limit }.write(headers);
     }
 
@@ -100,7 +106,7 @@ impl Fields {
     #[inline]
     pub(super) fn told(&self, policy: &Arc<str>, window: Option<Duration>, decision: &Decision) -> Option<Told> {
         let fits = self.others.is_empty() && self.first.is(policy, window, decision);
-        fits.then(|| Told { policy: self.policy.clone(), limit: value(iter::once((&self.first, decision))) })
+        fits.then(|| Told { policy: self.policy.clone(), limit: self.first.value(decision) })
     }
 
     fn limits(&self) -> impl Iterator<Item = &Limit> {
@@ -108,12 +114,17 @@ impl Fields {
     }
 }
 
-/// The value of `RateLimit`.
-#[inline]
-fn value<'a>(decisions: impl Iterator<Item = (&'a Limit, &'a Decision)>) -> HeaderValue {
-    let said = decisions.map(|(limit, decision)| limit.says(decision));
-    let value = said.reduce(|before, said| before + ", " + &said).expect("there is a limit");
-    HeaderValue::try_from(value).expect("a structured field is printable")
+/// The value of `RateLimit` of several limits.
+fn list<'a>(decisions: impl Iterator<Item = (&'a Limit, &'a Decision)>) -> HeaderValue {
+    // As long as most are, so that the value is all there is on the heap.
+    let mut list = SmallVec::<[u8; 256]>::new();
+    for (limit, decision) in decisions {
+        let separator = if list.is_empty() { "" } else { ", " };
+        limit.say(decision, |said| {
+            iter::once(&separator).chain(said).for_each(|text| list.extend_from_slice(text.as_bytes()))
+        });
+    }
+    HeaderValue::from_bytes(&list).expect(PRINTABLE)
 }
 
 impl Limit {
@@ -124,15 +135,21 @@ impl Limit {
         Limit { policy, quantity, window: ruling.window(), remaining: name + ";r=" }
     }
 
-    /// What it says of a decision. The parameters are numbers, which need no more than to be written.
+    /// The value of `RateLimit` of this limit alone.
     #[inline]
-    fn says(&self, decision: &Decision) -> String {
+    fn value(&self, decision: &Decision) -> HeaderValue {
+        HeaderValue::try_from(self.say(decision, joined)).expect(PRINTABLE)
+    }
+
+    /// What it says of a decision, in pieces. The parameters are numbers, which need no more than to be written.
+    #[inline]
+    fn say<R>(&self, decision: &Decision, work: impl FnOnce(&[&str]) -> R) -> R {
         let Outlook { remaining, next_after, .. } = decision.outlook();
         let (mut digits, mut more) = (itoa::Buffer::new(), itoa::Buffer::new());
         let remaining = digits.format(remaining);
         match next_after {
-            Some(next) => joined([&self.remaining, remaining, ";t=", more.format(ceil_seconds(next))]),
-            None => joined([&self.remaining, remaining]),
+            Some(next) => work(&[&self.remaining, remaining, ";t=", more.format(ceil_seconds(next))]),
+            None => work(&[&self.remaining, remaining]),
         }
     }
 

@@ -1,5 +1,7 @@
 //! Several lines held at once, always taken in the order of their numbers, so that nobody waits in a circle.
 
+use smallvec::SmallVec;
+
 use super::line::Held;
 use super::table::{Home, Table};
 
@@ -32,12 +34,14 @@ impl HeldLines for Pair<'_> {
     }
 }
 
-/// The lines of several keys.
-pub(super) struct Many<'a>(Vec<(usize, Held<'a>)>);
+/// The lines of several keys: two for each of a [`Few`](tidegate_core::Few).
+pub(super) struct Many<'a>(Twice<(usize, Held<'a>)>);
+
+type Twice<T> = SmallVec<[T; 8]>;
 
 impl<'a> Many<'a> {
     pub(super) fn lock(table: &'a Table, homes: impl Iterator<Item = Home>) -> Self {
-        let mut lines: Vec<_> = homes.flat_map(|home| [home.first, home.second]).collect();
+        let mut lines: Twice<_> = homes.flat_map(|home| [home.first, home.second]).collect();
         lines.sort_unstable();
         lines.dedup();
         Many(lines.into_iter().map(|line| (line, table.line(line).lock())).collect())

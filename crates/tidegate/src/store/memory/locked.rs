@@ -1,6 +1,8 @@
 //! Steps with the lines held: new keys, states that do not fit in a slot, several keys at once.
 
-use tidegate_core::{All, Cost, Decision, Entry as AllEntry, Op, Quota, State, Timestamp, check_all, step, step_all};
+use tidegate_core::{
+    All, Cost, Decision, Entry as AllEntry, Few, Op, Quota, State, Timestamp, check_all, step, step_all,
+};
 
 use super::elsewhere::Entry;
 use super::held::{HeldLines, Many, Pair};
@@ -119,8 +121,8 @@ impl Table {
 
     /// Takes all or nothing. A key that occurs twice has the same quota both times.
     pub(super) fn apply_all(&self, requests: &[(Home, &Quota, Cost)], now: Timestamp) -> Result<All, Crowded> {
-        let mut targets: Vec<Target<'_>> = Vec::with_capacity(requests.len());
-        let mut entries = Vec::with_capacity(requests.len());
+        let mut targets: Few<Target<'_>> = Few::with_capacity(requests.len());
+        let mut entries = Few::with_capacity(requests.len());
         for &(home, quota, cost) in requests {
             let state = targets.iter().position(|target| target.home == home).unwrap_or_else(|| {
                 targets.push(Target { home, quota, now });
@@ -131,12 +133,12 @@ impl Table {
         let mut search = Search::default();
         loop {
             let lines = Many::lock(self, targets.iter().map(|target| target.home));
-            let mut loaded: Vec<_> = targets.iter().map(|target| self.load(&lines, *target)).collect();
-            let mut states: Vec<_> = loaded.iter_mut().map(|loaded| std::mem::take(&mut loaded.state)).collect();
+            let mut loaded: Few<_> = targets.iter().map(|target| self.load(&lines, *target)).collect();
+            let mut states: Few<_> = loaded.iter_mut().map(|loaded| std::mem::take(&mut loaded.state)).collect();
             let mut all = check_all(&entries, &mut states, now);
             let (wanting, places) = match all.allowed() {
                 true => self.places_for(&lines, &targets, &loaded),
-                false => (Vec::new(), Some(vec![None; targets.len()])),
+                false => (Few::new(), Some(targets.iter().map(|_| None).collect())),
             };
             let has_room = wanting.is_empty() || search.is_over();
             let takes = all.allowed() && has_room && places.is_some();
@@ -169,9 +171,9 @@ impl Table {
         lines: &impl HeldLines,
         targets: &[Target<'_>],
         loaded: &[Loaded],
-    ) -> (Vec<Home>, Option<Vec<Option<Found>>>) {
-        let keep: Vec<_> = targets.iter().map(|target| target.home.fingerprint).collect();
-        let (mut wanting, mut taken) = (Vec::new(), Vec::new());
+    ) -> (Few<Home>, Option<Few<Option<Found>>>) {
+        let keep: Few<_> = targets.iter().map(|target| target.home.fingerprint).collect();
+        let (mut wanting, mut taken) = (Few::new(), Few::new());
         let place = |(Target { home, now, .. }, loaded): (&Target<'_>, &Loaded)| {
             if loaded.found.is_some() {
                 return Some(None);

@@ -26,7 +26,7 @@ mod walk;
 use std::fmt;
 
 use tidegate_core::{
-    All, Capabilities, Decision, Key, Op, Request, Scope, Store, StoreError, StoreErrorKind, Timestamp,
+    All, Capabilities, Decision, Few, Key, Op, Request, Scope, Store, StoreError, StoreErrorKind, Timestamp,
 };
 
 use crate::clock::{Clock, Counter, SystemClock};
@@ -176,7 +176,7 @@ impl MemoryStore {
     }
 
     fn decide_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<All, StoreError> {
-        let mut targets = Vec::with_capacity(requests.len());
+        let mut targets = Few::with_capacity(requests.len());
         for request in requests {
             let Op::Limit(cost) = request.op else {
                 return Err(unsupported("all-or-nothing is for `limit` only"));
@@ -216,6 +216,10 @@ impl fmt::Debug for MemoryStore {
 impl Store for MemoryStore {
     fn capabilities(&self) -> Capabilities {
         Capabilities { atomic_all: true }
+    }
+
+    fn answers_at_once(&self) -> bool {
+        true
     }
 
     fn prefetch(&self, scope: &Scope, key: &Key<'_>) {

@@ -1,8 +1,9 @@
-//! Word that something is about to be asked.
+//! What a store is told, and what it says of itself, through whatever is around it.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use tidegate::resilience::Resilience;
+use tidegate::resilience::{Counted, Observed, Resilience, Timeout};
 use tidegate::{
     All, Capabilities, Decision, Key, Limiter, MemoryStore, Quota, Request, Scope, Store, StoreError, minutes,
 };
@@ -81,4 +82,14 @@ fn the_store_is_told_where_it_will_be_asked_whatever_is_around_it_and_nothing_is
     }
     limiter.limit("nobody", "ann").prefetch();
     assert!(told.lock().unwrap().is_empty());
+}
+
+#[test]
+fn what_only_looks_on_answers_at_once_and_what_may_wait_does_not_say_so() {
+    let memory = || MemoryStore::builder().max_keys(64).build();
+    let within = Duration::from_millis(50);
+    assert!(memory().answers_at_once() && Arc::new(memory()).answers_at_once());
+    assert!(Observed::new(Counted::new(memory()), "memory").answers_at_once());
+    assert!(!Timeout::new(memory(), within, clock()).answers_at_once());
+    assert!(!Observed::new(Timeout::new(memory(), within, clock()), "memory").answers_at_once());
 }
