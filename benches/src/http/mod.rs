@@ -9,6 +9,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use load::Clients;
+use server::Kind;
 pub(crate) use server::serve;
 
 use crate::machine::pin;
@@ -40,7 +41,7 @@ pub(crate) fn run() {
     println!("before they are measured. They answer `ok` when they admit.");
     // On a core of its own, so that asking does not take from answering.
     pin([1]);
-    let mut found: Vec<Found> = server::Kind::ALL.into_iter().map(Found::new).collect();
+    let mut found: Vec<Found> = Kind::ALL.into_iter().map(Found::new).collect();
     for start in 0..STARTS {
         let mut servers: Vec<Server> = found.iter().map(|found| Server::start(found.kind)).collect();
         for round in 0..ROUNDS {
@@ -61,11 +62,42 @@ pub(crate) fn run() {
         let (faster, dearer) = (beside(rates, &bare.rates), beside(costs, &bare.costs));
         println!("{:<42} {rate:>9.0} {faster:>9.3}x {cost:>9.2} {dearer:>9.3}x", kind.name());
     }
+    print_pairs(&found);
+}
+
+/// Those that are to be told apart, one beside the other in the same rounds.
+fn print_pairs(found: &[Found]) {
+    let of = |kind| found.iter().find(|found| found.kind == kind).expect("all were measured");
+    let [told, silent, denied] = [Kind::Tidegate, Kind::TidegateSilent, Kind::TidegateDenied].map(of);
+    let [peer_told, peer_silent] = [Kind::GovernorHeaders, Kind::Governor].map(of);
+    println!(
+        "\nOne beside another in the same rounds: the mean of {STARTS} starts, and between what 19 of 20 such means are"
+    );
+    for (what, [least, mean, most]) in [
+        ("requests, both with headers: tidegate of tower_governor", mean_beside(&told.rates, &peer_told.rates)),
+        ("requests, both without: tidegate of tower_governor", mean_beside(&silent.rates, &peer_silent.rates)),
+        ("CPU: a denial of an admission with headers", mean_beside(&denied.costs, &told.costs)),
+    ] {
+        println!("{what:<60} {mean:>7.3}x ({least:.3} to {most:.3})");
+    }
+}
+
+/// What the one is of the other: in each start the median of its rounds, of these the mean, and how far that can be relied
+/// on.
+fn mean_beside(one: &[f64], other: &[f64]) -> [f64; 3] {
+    // How many standard errors a mean of so many is within in 19 of 20 cases.
+    const ERRORS: f64 = 2.064;
+    let starts: Vec<_> = one.chunks(ROUNDS).zip(other.chunks(ROUNDS)).map(|(one, other)| beside(one, other)).collect();
+    let count = starts.len() as f64;
+    let mean = starts.iter().sum::<f64>() / count;
+    let variance = starts.iter().map(|start| (start - mean).powi(2)).sum::<f64>() / (count - 1.0);
+    let error = ERRORS * (variance / count).sqrt();
+    [mean - error, mean, mean + error]
 }
 
 /// What was found of one kind of server.
 struct Found {
-    kind: server::Kind,
+    kind: Kind,
     /// Requests a second, in each round.
     rates: Vec<f64>,
     /// Nanoseconds of CPU time for one of them, in each round.
@@ -73,7 +105,7 @@ struct Found {
 }
 
 impl Found {
-    fn new(kind: server::Kind) -> Self {
+    fn new(kind: Kind) -> Self {
         Found { kind, rates: Vec::new(), costs: Vec::new() }
     }
 }
@@ -87,7 +119,7 @@ struct Server {
 }
 
 impl Server {
-    fn start(kind: server::Kind) -> Self {
+    fn start(kind: Kind) -> Self {
         let program = std::env::current_exe().expect("this program");
         let mut command = Command::new(program);
         command.args(["http", kind.name()]).stdin(Stdio::piped()).stdout(Stdio::piped());
