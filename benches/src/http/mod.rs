@@ -70,9 +70,7 @@ fn print_pairs(found: &[Found]) {
     let of = |kind| found.iter().find(|found| found.kind == kind).expect("all were measured");
     let [told, silent, denied] = [Kind::Tidegate, Kind::TidegateSilent, Kind::TidegateDenied].map(of);
     let [peer_told, peer_silent] = [Kind::GovernorHeaders, Kind::Governor].map(of);
-    println!(
-        "\nOne beside another in the same rounds: the mean of {STARTS} starts, and between what 19 of 20 such means are"
-    );
+    println!("\nOne beside another in the same rounds: the mean of {STARTS} starts, and its 95 % confidence interval");
     for (what, [least, mean, most]) in [
         ("requests, both with headers: tidegate of tower_governor", mean_beside(&told.rates, &peer_told.rates)),
         ("requests, both without: tidegate of tower_governor", mean_beside(&silent.rates, &peer_silent.rates)),
@@ -82,11 +80,11 @@ fn print_pairs(found: &[Found]) {
     }
 }
 
-/// What the one is of the other: in each start the median of its rounds, of these the mean, and how far that can be relied
-/// on.
+/// What the one is of the other: in each start the median of its rounds, and of these the mean, with its confidence interval.
 fn mean_beside(one: &[f64], other: &[f64]) -> [f64; 3] {
-    // How many standard errors a mean of so many is within in 19 of 20 cases.
+    // How many standard errors that is to either side, for so many starts.
     const ERRORS: f64 = 2.064;
+    const { assert!(STARTS == 25) };
     let starts: Vec<_> = one.chunks(ROUNDS).zip(other.chunks(ROUNDS)).map(|(one, other)| beside(one, other)).collect();
     let count = starts.len() as f64;
     let mean = starts.iter().sum::<f64>() / count;

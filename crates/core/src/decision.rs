@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::Few;
 use crate::algorithm::bucket_details;
+use crate::few::Few;
 
 /// Why a request was denied, or why an allowed one is not an ordinary yes.
 ///

@@ -45,5 +45,10 @@ pub use quota::{Algorithm, MAX_COUNT, MAX_PERIOD, MAX_SHARDS, MIN_PERIOD, Quota,
 pub use scope::Scope;
 pub use store::{BoxFuture, Capabilities, DynStore, OnStoreError, Request, Store, StoreError, StoreErrorKind, Testing};
 pub use time::{Timestamp, ceil_millis, ceil_seconds, days, hours, millis, minutes, seconds};
-#[doc(hidden)] // for Tidegate's own crates, and nothing to rely on
-pub use {few::Few, store::at_once};
+
+/// What Tidegate's crates have in common, and nothing to rely on.
+#[doc(hidden)]
+pub mod private {
+    pub use crate::few::Few;
+    pub use crate::store::at_once;
+}

@@ -117,6 +117,10 @@ impl Store for MapStore {
         Capabilities { atomic_all: true }
     }
 
+    fn answers_at_once(&self) -> bool {
+        true
+    }
+
     fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
         Some(Ok(self.decide(request, self.now())))
     }

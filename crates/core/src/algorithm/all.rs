@@ -1,7 +1,8 @@
 //! Several limits at once, all or nothing.
 
 use super::{Op, State, step};
-use crate::{All, Cost, Few, Quota, Timestamp};
+use crate::few::Few;
+use crate::{All, Cost, Quota, Timestamp};
 
 /// One request among several that are taken all or nothing.
 #[derive(Debug, Clone, Copy)]

@@ -96,7 +96,8 @@ pub struct Capabilities {
 /// # Wrappers
 ///
 /// A wrapper is a store too: it implements every method by name and passes on everything it does not change, the
-/// capabilities and [`Store::close`] included. [`Store::apply_now`] must not be a way around what the wrapper adds.
+/// capabilities and [`Store::close`] included. [`Store::apply_now`] must not be a way around what the wrapper adds, and one
+/// that may wait where its store does not says so by [`Store::answers_at_once`].
 pub trait Store: Send + Sync {
     /// What this store can do beyond the contract's core.
     fn capabilities(&self) -> Capabilities;

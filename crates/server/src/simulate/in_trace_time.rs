@@ -51,6 +51,11 @@ impl<S: Testing> Store for InTraceTime<S> {
         self.store.capabilities()
     }
 
+    /// Whoever asks is kept until there is an answer.
+    fn answers_at_once(&self) -> bool {
+        true
+    }
+
     fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
         Some(self.wait(self.decide(request)))
     }

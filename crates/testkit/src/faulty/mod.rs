@@ -80,6 +80,11 @@ impl<S: Store> Store for FaultyStore<S> {
         self.store.capabilities()
     }
 
+    /// No: it may be told to hang.
+    fn answers_at_once(&self) -> bool {
+        false
+    }
+
     fn prefetch(&self, scope: &Scope, key: &Key<'_>) {
         self.store.prefetch(scope, key);
     }

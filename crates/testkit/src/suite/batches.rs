@@ -1,4 +1,8 @@
-//! Several requests in one call.
+//! Several requests in one call, and answers at once.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Waker};
 
 use tidegate_core::{All, Cost, Decision, MAX_PERIOD, Op, Reason, Store, StoreErrorKind, Testing, Timestamp, seconds};
 
@@ -204,4 +208,35 @@ pub async fn apply_now_agrees_with_apply<S: Testing + 'static>(subject: &Subject
         }
     }
     Applicability::Ran
+}
+
+/// A store that says it answers at once does: every future is ready at its first poll, and `apply_now` has an answer to
+/// whatever is asked, of new keys, known ones and those that are denied.
+pub async fn who_answers_at_once_never_waits<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
+    let store = subject.store();
+    if !store.answers_at_once() {
+        return Applicability::NotApplicable("the store does not claim to answer at once");
+    }
+    for quota in quotas(10, MAX_PERIOD) {
+        let caller = Caller::new(subject, "who_answers_at_once_never_waits", quota);
+        for op in
+            [Op::Limit(cost(6)), Op::Limit(cost(6)), Op::Check(cost(1)), Op::Refund(cost(1)), Op::Reserve(cost(1))]
+        {
+            let request = caller.request(op);
+            assert!(store.apply_now(&request).is_some(), "{caller}: {op:?} by apply_now");
+            assert!(is_ready(store.apply(&request)), "{caller}: {op:?} by apply");
+            assert!(is_ready(store.apply_each(&[request, request])), "{caller}: {op:?} by apply_each");
+        }
+        let request = caller.request(Op::Limit(cost(1)));
+        for requests in [&[][..], &[request], &[request, request]] {
+            assert!(is_ready(store.apply_all(requests)), "{caller}: {} by apply_all", requests.len());
+        }
+        let reset = caller.request(Op::Reset);
+        assert!(store.apply_now(&reset).is_some() && is_ready(store.apply(&reset)), "{caller}: a reset");
+    }
+    Applicability::Ran
+}
+
+fn is_ready(future: impl Future) -> bool {
+    pin!(future).poll(&mut Context::from_waker(Waker::noop())).is_ready()
 }

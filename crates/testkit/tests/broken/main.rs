@@ -43,6 +43,8 @@ fn every_flaw_is_caught_by_the_case_that_names_it() {
         (Flaw::TakesBatchesOneByOne, "all_denied_burns_nothing"),
         (Flaw::JudgesTwinsAlone, "all_counts_the_same_key_twice"),
         (Flaw::LetsBatchesCheck, "all_refuses_other_operations"),
+        (Flaw::ClaimsToAnswerAtOnce, "who_answers_at_once_never_waits"),
+        (Flaw::WaitsForBatches, "who_answers_at_once_never_waits"),
         (Flaw::RefundsBeyondCapacity, "refund_gives_back"),
         (Flaw::LimitsDebtAway, "reserve_goes_into_debt"),
         (Flaw::LosesLargeNumbers, "very_large_numbers"),

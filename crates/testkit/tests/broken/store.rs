@@ -39,6 +39,8 @@ pub(crate) enum Flaw {
     TakesHoldersForOthers,
     ReleasesEverything,
     LosesHalfOfALease,
+    ClaimsToAnswerAtOnce,
+    WaitsForBatches,
 }
 
 /// A map store with one flaw.
@@ -229,8 +231,12 @@ impl Store for BrokenStore {
         Capabilities { atomic_all: self.flaw != Flaw::TakesBatchesOneByOne }
     }
 
-    fn apply_now(&self, _: &Request<'_>) -> Option<Result<Decision, StoreError>> {
-        None
+    fn answers_at_once(&self) -> bool {
+        matches!(self.flaw, Flaw::ClaimsToAnswerAtOnce | Flaw::WaitsForBatches)
+    }
+
+    fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+        (self.flaw == Flaw::WaitsForBatches).then(|| Ok(self.decide(request, NOW)))
     }
 
     async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
@@ -238,6 +244,9 @@ impl Store for BrokenStore {
     }
 
     async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
+        if self.flaw == Flaw::WaitsForBatches {
+            std::future::pending::<()>().await;
+        }
         self.decide_all(requests, NOW)
     }
 

@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_core::{Few, Key, OnStoreError, Quota, at_once};
+use tidegate_core::private::{Few, at_once};
+use tidegate_core::{Key, OnStoreError, Quota};
 
 use super::hooks::Hooks;
 #[cfg(feature = "tower")]
@@ -181,13 +182,17 @@ impl Enforcer {
         let answer = match &*self.inner.rules {
             [] => Ok(Rulings::none()),
             [rule] => self.ask_one(rule, caller, cost, step).await.map(Rulings::one),
-            _ => self.ask_several(caller, cost, step).await,
+            // As in `Limiter::all`, and for the same reason.
+            _ => match self.inner.limiter.answers_at_once() {
+                true => at_once(self.ask_several(caller, cost, step)),
+                false => Box::pin(self.ask_several(caller, cost, step)).await,
+            },
         };
         self.finish(caller, step, answer)
     }
 
-    /// What becomes of a request, without waiting. None when it has to be waited for, because the store does I/O. Nothing was
-    /// done then.
+    /// What becomes of a request, without waiting. None when it has to be waited for: the store does I/O or may wait for
+    /// something else, or it is not to take from a limit whose budget is spread. Nothing was done then.
     #[inline]
     pub fn ask_now(&self, caller: &Caller<'_>, cost: u64, step: Step) -> Option<Outcome> {
         let rule = match &*self.inner.rules {
@@ -281,7 +286,8 @@ impl Enforcer {
         if step == Step::Take {
             let all = limiter.all(calls).await?;
             let decided = rules.iter().zip(all.decisions());
-            return decided.map(|(rule, decision)| rule.ruling(limiter, *decision)).collect();
+            let rulings = decided.map(|(rule, decision)| rule.ruling(limiter, *decision)).collect::<Result<_, _>>();
+            return rulings.map(Rulings::several);
         }
         let (mut rulings, mut failed) = (Few::with_capacity(calls.len()), None);
         for (rule, call) in rules.iter().zip(calls) {
@@ -293,7 +299,7 @@ impl Enforcer {
         // A denial stands, whatever became of the other limits.
         match failed {
             Some(error) if rulings.iter().all(|ruling| ruling.decision().allowed()) => Err(error),
-            _ => Ok(rulings.into_iter().collect()),
+            _ => Ok(Rulings::several(rulings.into_iter().collect())),
         }
     }
 
@@ -340,5 +346,20 @@ impl fmt::Debug for Enforcer {
         let policies: Vec<_> = rules.iter().map(|rule| &rule.policy).collect();
         let mut debug = f.debug_struct("Enforcer");
         debug.field("policies", &policies).field("shadow", shadow).field("limiter", limiter).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_is_small_however_many_limits_there_are() {
+        let enforcer = Enforcer::of(Quota::token_bucket(1, std::time::Duration::from_secs(1)).unwrap());
+        let caller = Caller::new("alice");
+        // It goes along with every request that waits, and what several limits work with is some kilobytes.
+        let asked = size_of_val(&enforcer.ask(&caller, 1, Step::Take));
+        let all = size_of_val(&enforcer.limiter().all([enforcer.limiter().limit("default", "alice")]));
+        assert!(asked <= 1_024 && all <= 1_536, "{asked} and {all} bytes");
     }
 }

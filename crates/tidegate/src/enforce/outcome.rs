@@ -184,9 +184,13 @@ impl Rulings {
         Rulings(Kept::One(ruling))
     }
 
+    pub(super) fn several(rulings: Several) -> Self {
+        Rulings(Kept::Several(rulings))
+    }
+
     /// Those of no limit at all.
     pub(super) fn none() -> Self {
-        Rulings(Kept::Several(Several::default()))
+        Rulings::several(Several::default())
     }
 
     /// The one that binds: denied first, then the least remaining. None without any limits.
@@ -218,12 +222,6 @@ impl Rulings {
         };
         rulings.iter_mut().for_each(|ruling| ruling.decision = ruling.decision.shadowed());
         self
-    }
-}
-
-impl FromIterator<Ruling> for Rulings {
-    fn from_iter<I: IntoIterator<Item = Ruling>>(rulings: I) -> Self {
-        Rulings(Kept::Several(rulings.into_iter().collect()))
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tidegate_core::Key;
 use tidegate_core::{Decision, OnStoreError, Quota};
 
-use super::{Axis, Caller, Outcome, Ruling, Step};
+use super::{Axis, Caller, Outcome, Ruling, Rulings, Step};
 #[cfg(feature = "tower")]
 use crate::limiter::Plain;
 use crate::limiter::{Kind, Name, Outline, Question, Terms};
@@ -126,7 +126,7 @@ pub(super) fn failed(limiter: &Limiter, rules: &[Rule], shadow: bool, error: Err
     match error {
         error if error.is_misuse() => invalid(error),
         Error::Store(_) => match rules.iter().map(|rule| rule.without_store(limiter, shadow)).collect() {
-            Ok(Some(rulings)) => Outcome::of(rulings),
+            Ok(Some(rulings)) => Outcome::of(Rulings::several(rulings)),
             Ok(None) => Outcome::Unavailable(error),
             Err(error) => invalid(error),
         },

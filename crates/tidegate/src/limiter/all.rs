@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use tidegate_core::{All, Cost, Decision, Few, Key, Op, Quota, Request};
+use tidegate_core::private::{Few, at_once};
+use tidegate_core::{All, Cost, Decision, Key, Op, Quota, Request, Store};
 
 use super::call::Call;
 use super::decides::Decides;
@@ -41,7 +42,12 @@ impl Limiter {
     /// shadow mode, after it. A store that does not answer is waited for once in each of them.
     pub async fn all<'a>(&self, calls: impl IntoIterator<Item = Call<'a>>) -> Result<All, Error> {
         let calls: Few<_> = calls.into_iter().collect();
-        ask_all_of(&self.inner, &calls, &*self.inner.store).await
+        let inner = &self.inner;
+        // What it works with is large: it is not kept where it is asked from, but gone by then, or on the heap.
+        match inner.store.answers_at_once() {
+            true => at_once(ask_all_of(inner, &calls, &*inner.store)),
+            false => Box::pin(ask_all_of(inner, &calls, &*inner.store)).await,
+        }
     }
 }
 

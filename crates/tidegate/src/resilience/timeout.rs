@@ -48,6 +48,11 @@ impl<S: Store> Store for Timeout<S> {
         self.store.capabilities()
     }
 
+    /// No: each call has a timer, which somebody has to run.
+    fn answers_at_once(&self) -> bool {
+        false
+    }
+
     fn prefetch(&self, scope: &Scope, key: &Key<'_>) {
         self.store.prefetch(scope, key);
     }

@@ -92,6 +92,11 @@ impl<S: Store> Store for Rendezvous<S> {
         }
     }
 
+    /// No: what is asked of several servers is put together.
+    fn answers_at_once(&self) -> bool {
+        false
+    }
+
     fn prefetch(&self, scope: &Scope, key: &Key<'_>) {
         self.servers[self.home(scope, key)].store.prefetch(scope, key);
     }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidegate::resilience::{Counted, Observed, Resilience, Timeout};
+use tidegate::resilience::{Breaker, Counted, Denials, Fallback, Observed, Resilience, Timeout};
 use tidegate::{
     All, Capabilities, Decision, Key, Limiter, MemoryStore, Quota, Request, Scope, Store, StoreError, minutes,
 };
@@ -90,6 +90,7 @@ fn what_only_looks_on_answers_at_once_and_what_may_wait_does_not_say_so() {
     let within = Duration::from_millis(50);
     assert!(memory().answers_at_once() && Arc::new(memory()).answers_at_once());
     assert!(Observed::new(Counted::new(memory()), "memory").answers_at_once());
+    assert!(Fallback::new(Breaker::new(Denials::new(memory()), "memory")).answers_at_once());
     assert!(!Timeout::new(memory(), within, clock()).answers_at_once());
     assert!(!Observed::new(Timeout::new(memory(), within, clock()), "memory").answers_at_once());
 }

@@ -113,6 +113,10 @@ impl<S: Store> Store for Breaker<S> {
         self.store.capabilities()
     }
 
+    fn answers_at_once(&self) -> bool {
+        self.store.answers_at_once()
+    }
+
     fn prefetch(&self, scope: &Scope, key: &Key<'_>) {
         self.store.prefetch(scope, key);
     }

@@ -245,6 +245,11 @@ impl<S: Store + 'static> Store for Leased<S> {
         self.inner.store.capabilities()
     }
 
+    /// No: what is not leased yet is asked for, whatever the store is.
+    fn answers_at_once(&self) -> bool {
+        false
+    }
+
     fn prefetch(&self, scope: &Scope, key: &Key<'_>) {
         self.inner.store.prefetch(scope, key);
     }

@@ -34,7 +34,7 @@ impl HeldLines for Pair<'_> {
     }
 }
 
-/// The lines of several keys: two for each of a [`Few`](tidegate_core::Few).
+/// The lines of several keys: two for each of a [`Few`](tidegate_core::private::Few).
 pub(super) struct Many<'a>(Twice<(usize, Held<'a>)>);
 
 type Twice<T> = SmallVec<[T; 8]>;

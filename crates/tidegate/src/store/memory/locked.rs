@@ -1,8 +1,7 @@
 //! Steps with the lines held: new keys, states that do not fit in a slot, several keys at once.
 
-use tidegate_core::{
-    All, Cost, Decision, Entry as AllEntry, Few, Op, Quota, State, Timestamp, check_all, step, step_all,
-};
+use tidegate_core::private::Few;
+use tidegate_core::{All, Cost, Decision, Entry as AllEntry, Op, Quota, State, Timestamp, check_all, step, step_all};
 
 use super::elsewhere::Entry;
 use super::held::{HeldLines, Many, Pair};

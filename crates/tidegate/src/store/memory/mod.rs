@@ -25,8 +25,9 @@ mod walk;
 
 use std::fmt;
 
+use tidegate_core::private::Few;
 use tidegate_core::{
-    All, Capabilities, Decision, Few, Key, Op, Request, Scope, Store, StoreError, StoreErrorKind, Timestamp,
+    All, Capabilities, Decision, Key, Op, Request, Scope, Store, StoreError, StoreErrorKind, Timestamp,
 };
 
 use crate::clock::{Clock, Counter, SystemClock};

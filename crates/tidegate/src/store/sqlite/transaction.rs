@@ -1,10 +1,7 @@
 //! Decisions inside a transaction of the caller's.
 
-use std::future::Future;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
-
 use rusqlite::{Connection, Transaction};
+use tidegate_core::private::at_once;
 use tidegate_core::{All, Decision, Request, StoreError, StoreErrorKind};
 
 use super::SqliteStore;
@@ -120,13 +117,5 @@ impl Decides for InTransaction<'_> {
             decisions.push(self.decide(request).await);
         }
         decisions
-    }
-}
-
-/// A future that has nothing to wait for.
-fn at_once<T>(future: impl Future<Output = T>) -> T {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(output) => output,
-        Poll::Pending => unreachable!("a transaction answers at once"),
     }
 }
