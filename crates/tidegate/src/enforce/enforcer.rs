@@ -284,7 +284,7 @@ impl Enforcer {
         };
         let calls = rules.iter().enumerate().map(call).collect::<Result<Few<_>, Error>>()?;
         if step == Step::Take {
-            let all = limiter.all(calls).await?;
+            let all = limiter.all_of(&calls).await?;
             let decided = rules.iter().zip(all.decisions());
             let rulings = decided.map(|(rule, decision)| rule.ruling(limiter, *decision)).collect::<Result<_, _>>();
             return rulings.map(Rulings::several);

@@ -22,7 +22,7 @@ impl Beginning {
     /// That of the denials of the limit with this name, if it was the first.
     #[inline]
     pub(super) fn of(&self, policy: &Arc<str>) -> Option<&str> {
-        let make = || (Arc::clone(policy), joined(&[LATER, &escaped(policy), WAIT]));
+        let make = || (Arc::clone(policy), joined([LATER, &escaped(policy), WAIT]));
         let (first, text) = self.0.get_or_init(make);
         Arc::ptr_eq(first, policy).then_some(text)
     }
@@ -30,7 +30,7 @@ impl Beginning {
 
 /// The body of a denial that begins like that.
 pub(super) fn later(beginning: &str, wait: Duration) -> String {
-    joined(&[beginning, itoa::Buffer::new().format(ceil_millis(wait)), RETRYABLE])
+    joined([beginning, itoa::Buffer::new().format(ceil_millis(wait)), RETRYABLE])
 }
 
 /// The status and the body of an outcome that is not an admission.
@@ -47,7 +47,7 @@ pub(super) fn of(outcome: &Outcome, beginning: Option<&Beginning>) -> (StatusCod
 
 fn limited(rulings: &Rulings, beginning: Option<&Beginning>) -> String {
     let Some(wait) = rulings.retry_after() else {
-        return joined(&[NEVER, &names(rulings), WAIT, "null", r#","retryable":false}"#]);
+        return joined([NEVER, &names(rulings), WAIT, "null", r#","retryable":false}"#]);
     };
     let beginning = match &**rulings {
         // A guard's name is no limit's.
@@ -56,7 +56,7 @@ fn limited(rulings: &Rulings, beginning: Option<&Beginning>) -> String {
     };
     match beginning {
         Some(beginning) => later(beginning, wait),
-        None => joined(&[LATER, &names(rulings), WAIT, itoa::Buffer::new().format(ceil_millis(wait)), RETRYABLE]),
+        None => joined([LATER, &names(rulings), WAIT, itoa::Buffer::new().format(ceil_millis(wait)), RETRYABLE]),
     }
 }
 
@@ -69,7 +69,7 @@ fn overloaded(refused: &Refused) -> String {
     let mut digits = itoa::Buffer::new();
     let wait = digits.format(ceil_millis(refused.retry_after()));
     let detail = r#": try again after about the time that is given.","retry_after_ms":"#;
-    joined(&[OVERLOADED, why, detail, wait, RETRYABLE])
+    joined([OVERLOADED, why, detail, wait, RETRYABLE])
 }
 
 /// What stands between the quotes around the names of those that denied it.

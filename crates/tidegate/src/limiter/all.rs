@@ -42,11 +42,16 @@ impl Limiter {
     /// shadow mode, after it. A store that does not answer is waited for once in each of them.
     pub async fn all<'a>(&self, calls: impl IntoIterator<Item = Call<'a>>) -> Result<All, Error> {
         let calls: Few<_> = calls.into_iter().collect();
+        self.all_of(&calls).await
+    }
+
+    /// The same, of calls that stay where they are.
+    pub(crate) async fn all_of(&self, calls: &[Call<'_>]) -> Result<All, Error> {
         let inner = &self.inner;
         // What it works with is large: it is not kept where it is asked from, but gone by then, or on the heap.
         match inner.store.answers_at_once() {
-            true => at_once(ask_all_of(inner, &calls, &*inner.store)),
-            false => Box::pin(ask_all_of(inner, &calls, &*inner.store)).await,
+            true => at_once(ask_all_of(inner, calls, &*inner.store)),
+            false => Box::pin(ask_all_of(inner, calls, &*inner.store)).await,
         }
     }
 }
@@ -78,7 +83,7 @@ async fn ask_all_of<D: Decides + ?Sized>(inner: &Arc<Inner>, calls: &[Call<'_>],
     // What shadow limits think is asked afterwards: they count what goes through, and look at what does not.
     let passes = enforced.allowed();
     let mut enforced = enforced.decisions().iter();
-    let mut decisions = Few::with_capacity(parts.len());
+    let mut decisions = Few::<Decision>::with_capacity(parts.len());
     for part in &parts {
         let decision = if part.named.limit.is_shadow() {
             let op = if passes { Op::Limit(part.cost) } else { Op::Check(part.cost) };
@@ -91,7 +96,7 @@ async fn ask_all_of<D: Decides + ?Sized>(inner: &Arc<Inner>, calls: &[Call<'_>],
         };
         decisions.push(decision);
     }
-    Ok(decisions.into_iter().collect())
+    Ok(decisions.iter().copied().collect())
 }
 
 async fn take_all<'a, D: Decides + ?Sized>(
@@ -104,12 +109,15 @@ async fn take_all<'a, D: Decides + ?Sized>(
         return Ok(All::new(Vec::new()));
     }
     // Before the store is asked for anything: a denial by a list is sure, whatever becomes of the store.
-    let routes = asked.iter().map(|asked| asked.route(inner)).collect::<Result<Few<_>, _>>()?;
+    let mut routes = Few::with_capacity(asked.len());
+    for asked in &asked {
+        routes.push(asked.route(inner)?);
+    }
     if routes.iter().any(|route| matches!(route, Route::Answer(_))) {
         return Ok(All::new(beside_denied(&asked, &routes, store).await));
     }
     let mut places: Few<(Key<'_>, Cow<'_, Quota>)> = Few::with_capacity(asked.len());
-    for (asked, route) in asked.iter().zip(routes) {
+    for (asked, route) in asked.iter().zip(routes.drain(..)) {
         places.push(match route {
             Route::Answer(_) => unreachable!("nobody is on a deny list"),
             Route::One(key, quota) => (key, quota),

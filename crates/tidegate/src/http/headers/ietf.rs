@@ -18,6 +18,9 @@ use crate::http::joined::joined;
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
+/// What comes before after how many seconds there is more.
+const SECONDS: &str = ";t=";
+
 const PRINTABLE: &str = "a structured field is printable";
 
 const Q: &KeyRef = key_ref("q");
@@ -120,9 +123,11 @@ fn list<'a>(decisions: impl Iterator<Item = (&'a Limit, &'a Decision)>) -> Heade
     let mut list = SmallVec::<[u8; 256]>::new();
     for (limit, decision) in decisions {
         let separator = if list.is_empty() { "" } else { ", " };
-        limit.say(decision, |said| {
-            iter::once(&separator).chain(said).for_each(|text| list.extend_from_slice(text.as_bytes()))
-        });
+        let mut digits = digits();
+        let (remaining, seconds) = numbers(decision, &mut digits);
+        let key = if seconds.is_some() { SECONDS } else { "" };
+        let pieces = [separator, &limit.remaining, remaining, key, seconds.unwrap_or_default()];
+        pieces.iter().for_each(|piece| list.extend_from_slice(piece.as_bytes()));
     }
     HeaderValue::from_bytes(&list).expect(PRINTABLE)
 }
@@ -138,19 +143,11 @@ impl Limit {
     /// The value of `RateLimit` of this limit alone.
     #[inline]
     fn value(&self, decision: &Decision) -> HeaderValue {
-        HeaderValue::try_from(self.say(decision, joined)).expect(PRINTABLE)
-    }
-
-    /// What it says of a decision, in pieces. The parameters are numbers, which need no more than to be written.
-    #[inline]
-    fn say<R>(&self, decision: &Decision, work: impl FnOnce(&[&str]) -> R) -> R {
-        let Outlook { remaining, next_after, .. } = decision.outlook();
-        let (mut digits, mut more) = (itoa::Buffer::new(), itoa::Buffer::new());
-        let remaining = digits.format(remaining);
-        match next_after {
-            Some(next) => work(&[&self.remaining, remaining, ";t=", more.format(ceil_seconds(next))]),
-            None => work(&[&self.remaining, remaining]),
-        }
+        let value = match numbers(decision, &mut digits()) {
+            (remaining, Some(seconds)) => joined([&self.remaining, remaining, SECONDS, seconds]),
+            (remaining, None) => joined([&self.remaining, remaining]),
+        };
+        HeaderValue::try_from(value).expect(PRINTABLE)
     }
 
     #[inline]
@@ -160,6 +157,18 @@ impl Limit {
             && self.quantity == decision.limit()
             && self.window == window
     }
+}
+
+/// How much remains and after how many seconds there is more: numbers, which need no more than to be written.
+#[inline]
+fn numbers<'a>(decision: &Decision, [digits, more]: &'a mut [itoa::Buffer; 2]) -> (&'a str, Option<&'a str>) {
+    let Outlook { remaining, next_after, .. } = decision.outlook();
+    (digits.format(remaining), next_after.map(|next| more.format(ceil_seconds(next))))
+}
+
+/// Where the digits of two numbers are written to.
+fn digits() -> [itoa::Buffer; 2] {
+    [itoa::Buffer::new(); 2]
 }
 
 /// A name as a structured field can carry it: printable ASCII as it is, anything else percent-encoded.

@@ -144,7 +144,7 @@ impl Table {
             if takes {
                 all = step_all(&entries, &mut states, now);
             }
-            let loaded = loaded.into_iter().zip(states).map(|(loaded, state)| Loaded { state, ..loaded });
+            let loaded = loaded.drain(..).zip(states.drain(..)).map(|(loaded, state)| Loaded { state, ..loaded });
             let mut places = places.iter().flatten();
             for (target, loaded) in targets.iter().zip(loaded) {
                 self.save(&lines, *target, loaded, takes, places.next().copied().flatten());
