@@ -182,10 +182,10 @@ impl Enforcer {
         let answer = match &*self.inner.rules {
             [] => Ok(Rulings::none()),
             [rule] => self.ask_one(rule, caller, cost, step).await.map(Rulings::one),
-            // As in `Limiter::all`, and for the same reason.
-            _ => match self.inner.limiter.answers_at_once() {
-                true => at_once(self.ask_several(caller, cost, step)),
-                false => Box::pin(self.ask_several(caller, cost, step)).await,
+            _ => match self.ask_several_now(caller, cost, step) {
+                Some(outcome) => return outcome,
+                // On the heap, because what several limits work with is large.
+                None => Box::pin(self.ask_several(caller, cost, step)).await,
             },
         };
         self.finish(caller, step, answer)

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use tidegate_core::private::{Few, at_once};
-use tidegate_core::{All, Cost, Decision, Key, Op, Quota, Request, Store};
+use tidegate_core::{All, Cost, Decision, Key, Op, Quota, Request};
 
 use super::call::Call;
 use super::decides::Decides;
@@ -42,17 +42,16 @@ impl Limiter {
     /// shadow mode, after it. A store that does not answer is waited for once in each of them.
     pub async fn all<'a>(&self, calls: impl IntoIterator<Item = Call<'a>>) -> Result<All, Error> {
         let calls: Few<_> = calls.into_iter().collect();
-        self.all_of(&calls).await
+        // What it works with is large: it is not kept where it is asked from, but gone by then, or on the heap.
+        match self.answers_at_once() {
+            true => at_once(self.all_of(&calls)),
+            false => Box::pin(self.all_of(&calls)).await,
+        }
     }
 
-    /// The same, of calls that stay where they are.
+    /// The same, of calls that stay where they are, and all that it works with in the future.
     pub(crate) async fn all_of(&self, calls: &[Call<'_>]) -> Result<All, Error> {
-        let inner = &self.inner;
-        // What it works with is large: it is not kept where it is asked from, but gone by then, or on the heap.
-        match inner.store.answers_at_once() {
-            true => at_once(ask_all_of(inner, calls, &*inner.store)),
-            false => Box::pin(ask_all_of(inner, calls, &*inner.store)).await,
-        }
+        ask_all_of(&self.inner, calls, &*self.inner.store).await
     }
 }
 
