@@ -36,6 +36,10 @@ pub(crate) const PATHS: Paths = &[
     ("http/layer/allowed-silent", || {
         through(RateLimitLayer::new(limits(plenty()).headers(LimitHeaders::new([]))), 200)
     }),
+    ("http/layer/allowed-by-key", || {
+        let by_key = limits(plenty()).key(tidegate::http::keys::client());
+        through(RateLimitLayer::new(by_key.headers(LimitHeaders::new([]))), 200)
+    }),
     ("http/layer/denied", || through(RateLimitLayer::new(limits(one())), 429)),
     ("http/admission/allowed", || {
         let pool = Concurrency::fixed(100).clock(Ticking::new());

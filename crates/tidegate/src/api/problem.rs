@@ -93,7 +93,7 @@ struct Told {
 
 impl Problem {
     /// What a problem says is wrong that was answered with this status; none when the body is not one of ours, because
-    /// somebody else has answered, such as a proxy in between.
+    /// somebody else has answered, such as a proxy in between, or a limit in front, whose problems have no prose.
     pub fn detail_in(status: StatusCode, body: &[u8]) -> Option<String> {
         let told: Told = serde_json::from_slice(body).ok()?;
         (told.status == status.as_u16()).then_some(told.detail)

@@ -6,8 +6,6 @@ use std::time::Duration;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Response, StatusCode};
 
-#[cfg(feature = "tower")]
-use super::headers::Told;
 use super::problem::{self, Beginning};
 use super::{LimitHeaders, headers};
 use crate::enforce::Outcome;
@@ -29,26 +27,30 @@ pub(super) fn response(
     })
 }
 
-/// The same to a request whose limit has said no, which is told that, and to wait so long, by a body that begins like that.
+/// The same to a request whose limit has said no, which is told that by such headers, and to wait so long, by a body that
+/// begins like that.
 #[cfg(feature = "tower")]
-pub(super) fn denial(wait: Duration, beginning: &str, told: Told) -> Response<String> {
-    turned_away(StatusCode::TOO_MANY_REQUESTS, problem::later(beginning, wait), |headers| {
-        told.write(headers);
+#[inline]
+pub(super) fn denial<B: From<String>>(
+    wait: Duration,
+    beginning: &str,
+    tell: impl FnOnce(&mut HeaderMap),
+) -> Response<B> {
+    turned_away(StatusCode::TOO_MANY_REQUESTS, B::from(problem::later(beginning, wait)), |headers| {
+        tell(headers);
         headers::write_retry_after(wait, headers);
     })
 }
 
 #[inline(always)]
-fn turned_away(status: StatusCode, body: String, tell: impl FnOnce(&mut HeaderMap)) -> Response<String> {
-    let mut response = Response::new(String::new());
+fn turned_away<B>(status: StatusCode, body: B, tell: impl FnOnce(&mut HeaderMap)) -> Response<B> {
+    let mut response = Response::new(body);
     *response.status_mut() = status;
     // The first makes room for all of the usual ones. Headers that were kept and cloned would have none left for a
     // server's own.
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, PROBLEM_JSON);
     tell(headers);
-    // Last: what was written a moment ago is slow to move.
-    *response.body_mut() = body;
     response
 }
 

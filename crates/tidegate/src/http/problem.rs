@@ -22,7 +22,7 @@ impl Beginning {
     /// That of the denials of the limit with this name, if it was the first.
     #[inline]
     pub(super) fn of(&self, policy: &Arc<str>) -> Option<&str> {
-        let make = || (Arc::clone(policy), joined([LATER, &escaped(policy), WAIT]));
+        let make = || (Arc::clone(policy), joined([LIMITED, &escaped(policy), WAIT]));
         let (first, text) = self.0.get_or_init(make);
         Arc::ptr_eq(first, policy).then_some(text)
     }
@@ -47,7 +47,7 @@ pub(super) fn of(outcome: &Outcome, beginning: Option<&Beginning>) -> (StatusCod
 
 fn limited(rulings: &Rulings, beginning: Option<&Beginning>) -> String {
     let Some(wait) = rulings.retry_after() else {
-        return joined([NEVER, &names(rulings), WAIT, "null", r#","retryable":false}"#]);
+        return joined([LIMITED, &names(rulings), WAIT, "null", NEVER]);
     };
     let beginning = match &**rulings {
         // A guard's name is no limit's.
@@ -56,7 +56,7 @@ fn limited(rulings: &Rulings, beginning: Option<&Beginning>) -> String {
     };
     match beginning {
         Some(beginning) => later(beginning, wait),
-        None => joined([LATER, &names(rulings), WAIT, itoa::Buffer::new().format(ceil_millis(wait)), RETRYABLE]),
+        None => joined([LIMITED, &names(rulings), WAIT, itoa::Buffer::new().format(ceil_millis(wait)), RETRYABLE]),
     }
 }
 
@@ -100,10 +100,14 @@ static PLAIN: [bool; 256] = {
     plain
 };
 
-const LATER: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"detail":"Too many requests: try again after the time that is given.","violated-policies":[""#;
-const NEVER: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"detail":"The request costs more than the whole quota: it cannot be retried as it is.","violated-policies":[""#;
+/// No more than has to be said: who is turned away for asking too often is told so the more often, and every byte of it is
+/// sent. The kind of problem says in words what it is.
+const LIMITED: &str =
+    r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","status":429,"violated-policies":[""#;
 const WAIT: &str = r#""],"retry_after_ms":"#;
 const RETRYABLE: &str = r#","retryable":true}"#;
+const NEVER: &str =
+    r#","retryable":false,"detail":"The request costs more than the whole quota: it cannot be retried as it is."}"#;
 const DENIED: &str = r#"{"type":"about:blank","title":"Forbidden","status":403,"detail":"This client is not admitted.","retry_after_ms":null,"retryable":false}"#;
 const UNAVAILABLE: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Request cannot be satisfied due to temporary server capacity constraints","status":503,"detail":"Whether this request is within its quota cannot be told at the moment: try again later.","retry_after_ms":null,"retryable":true}"#;
 const OVERLOADED: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Request cannot be satisfied due to temporary server capacity constraints","status":503,"detail":""#;

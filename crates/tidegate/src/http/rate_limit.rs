@@ -2,7 +2,7 @@
 
 use std::fmt;
 #[cfg(feature = "tower")]
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use http::{Extensions, HeaderMap, Response, StatusCode};
@@ -13,7 +13,7 @@ use tidegate_core::{Decision, Reason};
 use super::asking::Asking;
 use super::demand::Demand;
 #[cfg(feature = "tower")]
-use super::headers::{Says, Told};
+use super::headers::{Fields, Says};
 use super::problem::Beginning;
 use super::{Client, ClientAddress, ForwardingWarning, Incoming, LimitHeaders, answer};
 #[cfg(all(feature = "macros", feature = "tower"))]
@@ -25,6 +25,7 @@ use crate::enforce::{Denial, Plainly};
 use crate::tower::Tells;
 
 type Of<T> = Arc<dyn Fn(&Incoming<'_>) -> T + Send + Sync>;
+pub(super) type KeyOf = dyn Fn(&Incoming<'_>) -> Option<Key<'static>> + Send + Sync;
 type Charge = Arc<dyn Fn(StatusCode, &HeaderMap) -> bool + Send + Sync>;
 type Respond = Arc<dyn Fn(&Outcome, Response<String>) -> Response<String> + Send + Sync>;
 
@@ -58,8 +59,7 @@ struct Inner {
     cost: Option<Of<u64>>,
     skip: Option<Of<bool>>,
     charge_when: Option<Charge>,
-    /// Whether a request is known by its client's address, costs 1, and leaves nothing behind but the headers of its
-    /// response.
+    /// Whether a request is known by one key, costs 1, and leaves nothing behind but the headers of its response.
     #[cfg(feature = "tower")]
     usual: bool,
     /// Whether nobody but the peer itself is believed about who it is.
@@ -83,7 +83,7 @@ impl Inner {
     fn settle(&mut self) {
         let Inner { keys, cost, skip, charge_when, extension, .. } = self;
         let is_plain = cost.is_none() && skip.is_none() && charge_when.is_none() && !*extension;
-        self.usual = is_plain && matches!(keys, Keys::Client);
+        self.usual = is_plain && !matches!(keys, Keys::Each(_));
         self.direct = self.client_address.trusts_nobody();
         self.says = self.headers.says();
     }
@@ -101,7 +101,7 @@ enum Which {
 enum Keys {
     /// By its address, as [`keys::client`](super::keys::client) has it.
     Client,
-    Same(Of<Option<Key<'static>>>),
+    Same(Arc<KeyOf>),
     Each(Of<Option<Vec<Key<'static>>>>),
 }
 
@@ -237,10 +237,13 @@ impl RateLimit {
             Which::Picked(pick) => Some(pick(&incoming)),
         };
         let address = client.map(|client| client.address());
+        let one = |key| Caller::of(key, address);
         let caller = match &inner.keys {
-            Keys::Client => client.map(|client| Caller::of(client.key(), address)),
-            Keys::Same(key) => key(&incoming).map(|key| Caller::of(key, address)).or_else(|| stand_in(client)),
-            Keys::Each(keys) => keys(&incoming).map(|keys| Caller::of_each(keys, address)).or_else(|| stand_in(client)),
+            Keys::Client => client.map(|client| one(client.key())),
+            Keys::Same(key) => key(&incoming).or_else(|| stand_in(client)).map(one),
+            Keys::Each(keys) => {
+                keys(&incoming).map(|keys| Caller::of_each(keys, address)).or_else(|| stand_in(client).map(one))
+            }
         };
         let cost = inner.cost.as_ref().map_or(1, |cost| cost(&incoming));
         Some(Demand {
@@ -264,17 +267,18 @@ impl RateLimit {
     /// The same to one that its limit has turned away: where all that stays the same in such responses is known, no more is
     /// worked out than the rest.
     #[cfg(feature = "tower")]
-    pub(crate) fn deny(&self, denial: &Denial<'_>) -> Response<String> {
+    #[inline]
+    pub(crate) fn deny<B: From<String>>(&self, denial: &Denial<'_>) -> Response<B> {
         let (limit, decision) = (denial.limit(), denial.decision());
         if self.inner.respond.is_none()
             && decision.reason() == Some(Reason::Rate)
             && let Some(wait) = decision.retry_after()
             && let Some(beginning) = self.inner.beginning.of(limit.policy())
-            && let Some(told) = self.foretold(limit, decision)
+            && let Some(fields) = self.fields_of(limit, decision)
         {
-            return answer::denial(wait, beginning, told);
+            return answer::denial(wait, beginning, |headers| fields.told(decision).write(headers));
         }
-        self.answer(&denial.outcome())
+        self.answer(&denial.outcome()).map(B::from)
     }
 
     /// Writes into the headers of a response what is to be said of an outcome.
@@ -290,13 +294,20 @@ impl RateLimit {
         }
     }
 
-    /// The limits that every request meets, where a request is known by its client's address, costs 1, and leaves nothing
-    /// behind but the headers of its response.
+    /// The limits that every request meets, where a request is known by one key, costs 1, and leaves nothing behind but the
+    /// headers of its response.
     #[cfg(feature = "tower")]
     #[inline]
     pub(super) fn usual(&self) -> Option<&Enforcer> {
         // An attribute may want to give back what was taken.
         if self.inner.usual && !cfg!(feature = "macros") { self.enforcer() } else { None }
+    }
+
+    /// What gives a request its key, where that is not its client.
+    #[cfg(feature = "tower")]
+    #[inline]
+    pub(super) fn own_key(&self) -> Option<&KeyOf> {
+        if let Keys::Same(key) = &self.inner.keys { Some(&**key) } else { None }
     }
 
     /// What is asked of the limits before a request goes on.
@@ -324,12 +335,13 @@ impl RateLimit {
         tells != Tells::Nothing && self.inner.says != Says::Nothing
     }
 
-    /// What the headers say of a decision, if that is known already: of one like it they have said something before.
+    /// What the headers say of a decision, if that is known but for its numbers: of one like it they have said something
+    /// before.
     #[cfg(feature = "tower")]
     #[inline]
-    pub(super) fn foretold(&self, limit: &Plainly<'_>, decision: &Decision) -> Option<Told> {
+    pub(super) fn fields_of(&self, limit: &Plainly<'_>, decision: &Decision) -> Option<&Fields> {
         let Inner { says, headers, .. } = &*self.inner;
-        if *says == Says::Ietf { headers.foretold(limit.policy(), limit.window(), decision) } else { None }
+        if *says == Says::Ietf { headers.fields_of(limit.policy(), limit.window(), decision) } else { None }
     }
 
     /// Whether the charge waits for the response.
@@ -351,12 +363,6 @@ impl RateLimit {
         if *direct && warning.is_over() { incoming.peer_v4() } else { None }
     }
 
-    /// The client at such an address.
-    #[cfg(feature = "tower")]
-    pub(super) fn client_at(&self, peer: Ipv4Addr) -> Client {
-        self.inner.client_address.at(IpAddr::V4(peer))
-    }
-
     /// Who has sent a request, as far as that can be known.
     pub(crate) fn client(&self, incoming: &Incoming<'_>) -> Option<Client> {
         let Inner { client_address, warning, .. } = &*self.inner;
@@ -372,10 +378,10 @@ impl RateLimit {
     }
 }
 
-/// Who has sent a request that has no key.
+/// The key of a request that has none of its own.
 #[cold]
-fn stand_in(client: Option<Client>) -> Option<Caller<'static>> {
-    client.map(|client| Caller::of(client.key().set_apart(), Some(client.address())))
+pub(super) fn stand_in(client: Option<Client>) -> Option<Key<'static>> {
+    client.map(|client| client.key().set_apart())
 }
 
 impl fmt::Debug for RateLimit {

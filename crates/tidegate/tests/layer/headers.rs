@@ -137,9 +137,7 @@ async fn the_whole_of_both_responses() {
     ];
     assert_eq!(first, Reply { status: 200, lines: lines(&allowed), body: "ok".to_owned() });
     let body = concat!(
-        r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","#,
-        r#""title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"#,
-        r#""detail":"Too many requests: try again after the time that is given.","#,
+        r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","status":429,"#,
         r#""violated-policies":["api"],"retry_after_ms":28500,"retryable":true}"#,
     );
     let denied = [

@@ -1,17 +1,18 @@
 //! Most requests take the shortest way through the layer. What does not, ends up at the same place.
 
-use std::sync::Arc;
+use std::net::IpAddr;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use tidegate::concurrency::Concurrency;
-use tidegate::enforce::Enforcer;
-use tidegate::http::{HeaderStyle, LimitHeaders, RateLimit};
+use tidegate::enforce::{Caller, Enforcer, Outcome};
+use tidegate::http::{HeaderStyle, LimitHeaders, RateLimit, keys};
 use tidegate::tower::{AdmissionLayer, RateLimitLayer};
-use tidegate::{Limit, Limiter, millis, seconds};
+use tidegate::{Key, Limit, Limiter, OnStoreError, millis, seconds};
 
 use crate::clients::{self, Raw};
-use crate::support::{Elsewhere, ME, Server, bucket, builder, clock, left, limiter, memory, window};
+use crate::support::{Elsewhere, ME, Server, bucket, builder, clock, dead, left, limiter, memory, window};
 
 /// The statuses of so many requests.
 async fn statuses(limits: impl Into<RateLimit>, requests: usize) -> Vec<u16> {
@@ -23,31 +24,33 @@ async fn statuses(limits: impl Into<RateLimit>, requests: usize) -> Vec<u16> {
     statuses
 }
 
-/// The same limits, with headers and without.
-fn both_ways(enforcer: &Enforcer) -> [RateLimit; 2] {
-    let told = RateLimit::new(enforcer.clone());
-    [told.clone(), told.headers(LimitHeaders::new([]))]
-}
+/// The same limits, with headers and without, for clients by their address as it comes and as a key function says.
+const WAYS: [fn(Enforcer) -> RateLimit; 4] = [
+    RateLimit::new,
+    |enforcer| RateLimit::new(enforcer).headers(LimitHeaders::new([])),
+    |enforcer| RateLimit::new(enforcer).key(keys::client()),
+    |enforcer| RateLimit::new(enforcer).key(keys::client()).headers(LimitHeaders::new([])),
+];
 
 #[tokio::test]
 async fn a_limit_that_is_replaced_is_met_as_it_is_now() {
-    let limiter = limiter(window(1));
-    let enforcer = Enforcer::new(&limiter, "api");
-    let [told, silent] = both_ways(&enforcer);
-    assert_eq!(statuses(told.clone(), 2).await, [200, 429]);
-    limiter.set_quota("api", window(4)).unwrap();
-    assert_eq!(statuses(told.clone(), 1).await, [200]);
-    assert_eq!(statuses(silent.clone(), 1).await, [200]);
-    limiter.replace("api", Limit::new(window(4)).shadow(true)).unwrap();
-    assert_eq!(statuses(told, 2).await, [200, 200]);
-    assert_eq!(statuses(silent, 2).await, [200, 200]);
+    for way in WAYS {
+        let limiter = limiter(window(1));
+        let rate_limit = way(Enforcer::new(&limiter, "api"));
+        assert_eq!(statuses(rate_limit.clone(), 2).await, [200, 429]);
+        limiter.set_quota("api", window(4)).unwrap();
+        assert_eq!(statuses(rate_limit.clone(), 4).await, [200, 200, 200, 429]);
+        limiter.replace("api", Limit::new(window(4)).shadow(true)).unwrap();
+        assert_eq!(statuses(rate_limit, 2).await, [200, 200]);
+    }
 }
 
 #[tokio::test]
 async fn an_enforcers_own_quota_counts_in_place_of_the_limits() {
     let limiter = limiter(window(1));
-    for rate_limit in both_ways(&Enforcer::new(&limiter, "api").quota(window(3))) {
+    for way in WAYS {
         limiter.reset("api", ME).await.unwrap();
+        let rate_limit = way(Enforcer::new(&limiter, "api").quota(window(3)));
         assert_eq!(statuses(rate_limit, 4).await, [200, 200, 200, 429]);
     }
 }
@@ -55,18 +58,63 @@ async fn an_enforcers_own_quota_counts_in_place_of_the_limits() {
 #[tokio::test]
 async fn a_limiter_that_is_closed_admits_nobody() {
     let limiter = limiter(window(5));
-    let [told, silent] = both_ways(&Enforcer::new(&limiter, "api"));
     limiter.close().await;
-    assert_eq!(statuses(told, 1).await, [503]);
-    assert_eq!(statuses(silent, 1).await, [503]);
+    for way in WAYS {
+        assert_eq!(statuses(way(Enforcer::new(&limiter, "api")), 1).await, [503]);
+    }
 }
 
 #[tokio::test]
 async fn what_would_have_been_denied_is_counted_in_shadow_mode() {
     let limiter = limiter(window(2));
-    for rate_limit in both_ways(&Enforcer::new(&limiter, "api").shadow(true)) {
-        assert_eq!(statuses(rate_limit, 3).await, [200, 200, 200]);
+    for way in WAYS {
+        limiter.reset("api", ME).await.unwrap();
+        assert_eq!(statuses(way(Enforcer::new(&limiter, "api").shadow(true)), 3).await, [200, 200, 200]);
         assert_eq!(left(&limiter, "api", ME).await, 0);
+    }
+}
+
+/// Who was told of: keys and addresses.
+type Told = Arc<Mutex<Vec<(String, Option<IpAddr>)>>>;
+
+/// A hook, and what it is told.
+fn listening() -> (Told, impl Fn(&Caller<'_>, &Outcome) + Send + Sync + 'static) {
+    let told = Told::default();
+    let hook = {
+        let told = Arc::clone(&told);
+        move |caller: &Caller<'_>, _: &Outcome| {
+            let key = caller.key(0).unwrap().to_text().into_owned();
+            told.lock().unwrap().push((key, caller.address().copied()));
+        }
+    };
+    (told, hook)
+}
+
+/// Who is told of a denial is told by whom, and a deny list sees the address, whatever a request is counted under.
+#[tokio::test]
+async fn hooks_and_deny_lists_know_the_address_beside_a_key() {
+    let address: IpAddr = ME.parse().unwrap();
+    for listed in [false, true] {
+        let limits = Limiter::builder().limit("api", window(1));
+        let limits = if listed { limits.deny("api", [ME]).unwrap() } else { limits };
+        let (told, hook) = listening();
+        let enforcer = Enforcer::new(&limits.build().unwrap(), "api").on_limited(hook);
+        let by_name = RateLimit::new(enforcer).key(|_| Some(Key::from_parts(["alice"])));
+        assert_eq!(statuses(by_name, 2).await, if listed { [403, 403] } else { [200, 429] });
+        let times = if listed { 2 } else { 1 };
+        assert_eq!(*told.lock().unwrap(), vec![("alice".to_owned(), Some(address)); times]);
+    }
+}
+
+/// The same of a store that is broken.
+#[tokio::test]
+async fn who_is_told_of_a_broken_store_is_told_by_whom() {
+    for way in WAYS {
+        let closed = Limit::new(window(1)).on_store_error(OnStoreError::Closed);
+        let limiter = Limiter::builder().limit("api", closed).store(dead()).build().unwrap();
+        let (told, hook) = listening();
+        assert_eq!(statuses(way(Enforcer::new(&limiter, "api").on_error(hook)), 1).await, [503]);
+        assert_eq!(*told.lock().unwrap(), [(ME.to_owned(), Some(ME.parse().unwrap()))]);
     }
 }
 
@@ -75,9 +123,13 @@ async fn a_store_that_has_to_be_waited_for_is_not_asked_again_and_again() {
     let store = Elsewhere::new(memory(&clock()));
     let asked = Arc::clone(&store.asked);
     let limiter = Limiter::builder().limit("api", window(1)).store(store).build().unwrap();
-    assert_eq!(statuses(Enforcer::new(&limiter, "api"), 2).await, [200, 429]);
-    // For each of the two once by the layer, and once by the call that then waits.
-    assert_eq!(asked.load(Ordering::Relaxed), 4);
+    for way in WAYS {
+        limiter.reset("api", ME).await.unwrap();
+        asked.store(0, Ordering::Relaxed);
+        assert_eq!(statuses(way(Enforcer::new(&limiter, "api")), 2).await, [200, 429]);
+        // For each of the two once by the layer, and once by the call that then waits.
+        assert_eq!(asked.load(Ordering::Relaxed), 4);
+    }
 }
 
 /// Once it was told of a proxy that nobody trusts, the layer looks at the peer and at nothing else. So does whoever asks.
@@ -134,6 +186,7 @@ async fn a_denial_is_the_same_by_whichever_way() {
         ("two limits", RateLimit::new(enforcer().and("100 %"))),
         ("two families", api().headers(LimitHeaders::new([HeaderStyle::Ietf, HeaderStyle::Legacy]))),
         ("no headers", api().headers(LimitHeaders::new([]))),
+        ("a key of its own", api().key(keys::everybody())),
         ("in shadow mode", RateLimit::new(enforcer().shadow(true))),
         ("on a deny list", RateLimit::new((&listed, "api"))),
     ];

@@ -101,7 +101,7 @@ impl ClientAddress {
     }
 
     /// The client that a peer is, where it is one.
-    pub(in crate::http) fn at(&self, peer: IpAddr) -> Client {
+    fn at(&self, peer: IpAddr) -> Client {
         Client::new(peer, self.ipv6_prefix)
     }
 

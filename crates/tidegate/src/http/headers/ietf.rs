@@ -30,7 +30,7 @@ const W: &KeyRef = key_ref("w");
 // What the usual request looks at comes first.
 #[derive(Debug)]
 #[repr(C)]
-pub(super) struct Fields {
+pub(in crate::http) struct Fields {
     /// In place, because there seldom are others.
     first: Limit,
     policy: HeaderValue,
@@ -104,12 +104,18 @@ impl Fields {
         Told { policy: self.policy.clone(), limit }.write(headers);
     }
 
-    /// What they say of the decision of one limit, if they are its fields.
+    /// Whether these are the fields of one such limit.
     #[cfg(feature = "tower")]
     #[inline]
-    pub(super) fn told(&self, policy: &Arc<str>, window: Option<Duration>, decision: &Decision) -> Option<Told> {
-        let fits = self.others.is_empty() && self.first.is(policy, window, decision);
-        fits.then(|| Told { policy: self.policy.clone(), limit: self.first.value(decision) })
+    pub(super) fn fit_one(&self, policy: &Arc<str>, window: Option<Duration>, decision: &Decision) -> bool {
+        self.others.is_empty() && self.first.is(policy, window, decision)
+    }
+
+    /// What they say of a decision of their one limit.
+    #[cfg(feature = "tower")]
+    #[inline]
+    pub(in crate::http) fn told(&self, decision: &Decision) -> Told {
+        Told { policy: self.policy.clone(), limit: self.first.value(decision) }
     }
 
     fn limits(&self) -> impl Iterator<Item = &Limit> {

@@ -49,7 +49,7 @@ impl<B: From<String>> Protocol<B> for Http {
     }
 
     fn deny(&self, rate_limit: &RateLimit, denial: &Denial<'_>) -> Response<B> {
-        rate_limit.deny(denial).map(B::from)
+        rate_limit.deny(denial)
     }
 
     fn tell(&self, rate_limit: &RateLimit, outcome: &Outcome, headers: &mut HeaderMap) {

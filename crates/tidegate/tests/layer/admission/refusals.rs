@@ -200,8 +200,20 @@ async fn a_request_is_looked_at_once() {
         counted.fetch_add(1, Ordering::Relaxed);
         Some("somebody".into())
     });
-    let server = serve(AdmissionLayer::new(PerKey::new(1)).limits(settings)).await;
+    let server = serve(AdmissionLayer::new(PerKey::new(1)).limits(settings.clone())).await;
     assert_eq!(get_from(server.address).await.status, 200);
+    assert_eq!(asked.swap(0, Ordering::Relaxed), 1);
+    let server = Server::behind(settings.clone()).await;
+    assert_eq!(get_from(server.address).await.status, 200);
+    assert_eq!(asked.swap(0, Ordering::Relaxed), 1);
+    // One that waits for its turn, too.
+    let fair = Fair::builder(1).build();
+    let server = serve(AdmissionLayer::new(Guard::from((fair.clone(), seconds(30)))).limits(settings)).await;
+    let held = fair.try_acquire("other").unwrap();
+    let waiting = tokio::spawn(get_from(server.address));
+    until(|| fair.waiting() == 1).await;
+    drop(held);
+    assert_eq!(waiting.await.unwrap().status, 200);
     assert_eq!(asked.load(Ordering::Relaxed), 1);
 }
 

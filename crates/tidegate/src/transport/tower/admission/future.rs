@@ -93,7 +93,8 @@ where
                     let (mut service, request, ends) = *waits.take().expect(POLLED);
                     match entered {
                         Ok(permits) => {
-                            State::Serving { response: service.call(request), held: Some(Held::new(permits, ends)) }
+                            let response = service.call_demanding(asking.demand, request);
+                            State::Serving { response, held: Some(Held::new(permits, ends)) }
                         }
                         Err(outcome) => {
                             State::TurnedAway { response: Some(this.protocol.answer(asking.rate_limit(), &outcome)) }
