@@ -41,7 +41,7 @@ fn main() {
         ["postgres"] => postgres::run(),
         ["sqlite"] => sqlite::run(),
         ["http"] => http::run(),
-        ["http", server] => http::serve(server),
+        ["http", "serve", start] => http::serve(start),
         ["serve"] => serve::run(""),
         ["serve", "bare", port] => serve::bare(port),
         ["serve", part] => serve::run(part),

@@ -1,5 +1,6 @@
-//! A client that costs little: the same bytes again and again, and answers that are only measured.
+//! A client that costs little: nearly the same bytes again and again, and answers that are only measured.
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,10 @@ use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\nuser-agent: bench\r\naccept: */*\r\n\r\n";
+use crate::workload::{KEYS, Random, text};
+
+/// What a request is before its user.
+const REQUEST: &str = "GET / HTTP/1.1\r\nhost: localhost\r\nuser-agent: bench\r\naccept: */*\r\nx-user: ";
 
 /// Connections that are open, each of which has asked once: what the first is told may differ from what all others are.
 pub(super) struct Clients {
@@ -19,51 +23,58 @@ pub(super) struct Clients {
 impl Clients {
     pub(super) fn connect(address: SocketAddr, connections: usize) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let connect = async || {
-            let mut connection = Connection::new(address).await;
+        let connect = async |seed| {
+            let mut connection = Connection::new(address, seed).await;
             connection.ask().await;
             connection
         };
-        let connections = (0..connections).map(|_| runtime.block_on(connect())).collect();
+        let connections = (0..connections).map(|index| runtime.block_on(connect(index as u64))).collect();
         Clients { runtime, connections }
     }
 
     /// How many requests the server answers in that time, each with that status.
-    pub(super) fn ask(self, span: Duration, status: &'static str) -> u64 {
+    pub(super) fn ask(&mut self, span: Duration, status: &'static str) -> u64 {
         let start = Instant::now();
-        self.runtime.block_on(async {
-            let mut tasks = JoinSet::new();
-            for mut connection in self.connections {
-                tasks.spawn(async move {
-                    let mut answered = 0;
-                    while start.elapsed() < span {
-                        connection.ask().await;
-                        assert_eq!(&connection.buffer[9..12], status.as_bytes(), "another status");
-                        answered += 1;
-                    }
-                    answered
-                });
-            }
-            tasks.join_all().await.into_iter().sum()
-        })
+        let connections = self.connections.drain(..);
+        let mut tasks = JoinSet::new();
+        for mut connection in connections {
+            let ask = async move {
+                let mut answered = 0;
+                while start.elapsed() < span {
+                    connection.ask().await;
+                    assert_eq!(&connection.buffer[9..12], status.as_bytes(), "another status");
+                    answered += 1;
+                }
+                (connection, answered)
+            };
+            tasks.spawn_on(ask, self.runtime.handle());
+        }
+        let (connections, answered): (_, Vec<u64>) = self.runtime.block_on(tasks.join_all()).into_iter().unzip();
+        self.connections = connections;
+        answered.into_iter().sum()
     }
 }
 
 struct Connection {
     stream: TcpStream,
+    request: Vec<u8>,
+    users: Random,
     buffer: Vec<u8>,
 }
 
 impl Connection {
-    async fn new(address: SocketAddr) -> Self {
+    async fn new(address: SocketAddr, seed: u64) -> Self {
         let stream = TcpStream::connect(address).await.expect("the server listens");
         stream.set_nodelay(true).expect("a TCP connection");
-        Connection { stream, buffer: Vec::with_capacity(4_096) }
+        let (request, users) = (REQUEST.as_bytes().to_vec(), Random(seed << 32));
+        Connection { stream, request, users, buffer: Vec::with_capacity(4_096) }
     }
 
-    /// Sends a request and reads the whole response.
+    /// Sends a request of any user and reads the whole response.
     async fn ask(&mut self) {
-        self.stream.write_all(REQUEST).await.expect("the server reads");
+        self.request.truncate(REQUEST.len());
+        write!(self.request, "{}\r\n\r\n", text(self.users.next() % KEYS)).expect("there is room");
+        self.stream.write_all(&self.request).await.expect("the server reads");
         self.buffer.clear();
         while !is_whole(&self.buffer) {
             let read = self.stream.read_buf(&mut self.buffer).await.expect("the server answers");

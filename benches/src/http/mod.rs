@@ -4,7 +4,6 @@ mod load;
 mod server;
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -13,54 +12,63 @@ use server::Kind;
 pub(crate) use server::serve;
 
 use crate::machine::pin;
-use crate::workload::{beside, median};
+use crate::workload::{KEYS, beside, median};
 
 /// Connections that are open at once, each with one request under way.
 const CONNECTIONS: usize = 64;
 /// How long each server is asked in each round.
-const SPAN: Duration = Duration::from_millis(100);
-/// How often each server is started: where a process happens to have its code and its memory makes it some hundredths
-/// faster or slower for as long as it lives.
+const SPAN: Duration = Duration::from_millis(20);
+/// And before that, unmeasured: whoever was asked before it has left other things in the cache.
+const RUN_UP: Duration = Duration::from_millis(3);
+/// How often the process with all of them is started: where it happens to have its code and its memory makes it some
+/// hundredths faster or slower for as long as it lives.
 const STARTS: usize = 25;
-/// Rounds with the same processes: short ones.
-const ROUNDS: usize = 9;
-/// How many requests each process has answered before it is measured. With so many a layer has made itself at home: that of
+/// Rounds with the same process: short ones.
+const ROUNDS: usize = 45;
+/// How many requests each server has answered before it is measured. With so many a layer has made itself at home: that of
 /// tidegate looks for signs of a forgotten proxy in the first hundred thousand.
 const BEFORE: u64 = 100_000;
 
 pub(crate) fn run() {
-    println!(
-        "\nRequests a second over {CONNECTIONS} connections (HTTP/1.1) of a server with one thread, and its CPU time for"
-    );
-    println!(
-        "one of them: the median of {STARTS} times {ROUNDS} rounds, in each of which all servers are asked in turn, and of what"
-    );
-    println!(
-        "they are beside bare axum in the same round; all are started {STARTS} times, and have answered {BEFORE} requests"
-    );
-    println!("before they are measured. They answer `ok` when they admit.");
+    println!();
+    for line in [
+        format!(
+            "Requests a second over {CONNECTIONS} connections (HTTP/1.1) of servers in one process and one thread, and"
+        ),
+        format!(
+            "their CPU time for one of them: the median of {STARTS} times {ROUNDS} rounds, in each of which all are asked"
+        ),
+        "in turn, and of what they are beside bare axum in the same round; the process is started again for each of"
+            .into(),
+        format!(
+            "the {STARTS}, and each server has answered {BEFORE} requests before it is measured. They answer `ok` when they"
+        ),
+        format!("admit, unless it says otherwise, and know one client, by its address, or {KEYS} users, by a header."),
+    ] {
+        println!("{line}");
+    }
     // On a core of its own, so that asking does not take from answering.
     pin([1]);
     let mut found: Vec<Found> = Kind::ALL.into_iter().map(Found::new).collect();
     for start in 0..STARTS {
-        let mut servers: Vec<Server> = found.iter().map(|found| Server::start(found.kind)).collect();
+        let mut servers = Servers::start(start);
         for round in 0..ROUNDS {
             // Another one begins each time, and every other time the other way round: neither a host that gets slower nor
             // whom a server comes after is to count for one of them only.
-            let (servers_in_all, first) = (servers.len(), (start + round) % servers.len());
-            for place in 0..servers_in_all {
-                let place = if round % 2 == 0 { place } else { servers_in_all - place };
-                let index = (first + place) % servers_in_all;
-                servers[index].measure(&mut found[index]);
+            let (count, first) = (found.len(), (start + round) % found.len());
+            for place in 0..count {
+                let place = if round % 2 == 0 { place } else { count - place };
+                let index = (first + place) % count;
+                servers.measure(index, &mut found[index]);
             }
         }
     }
     let bare = &found[0];
-    println!("\n{:<42} {:>9} {:>10} {:>9} {:>10}", "", "a second", "of bare", "CPU µs", "of bare");
+    println!("\n{:<46} {:>9} {:>10} {:>9} {:>10}", "", "a second", "of bare", "CPU µs", "of bare");
     for Found { kind, rates, costs } in &found {
         let (rate, cost) = (median(rates.iter().copied()), median(costs.iter().copied()) / 1_000.0);
         let (faster, dearer) = (beside(rates, &bare.rates), beside(costs, &bare.costs));
-        println!("{:<42} {rate:>9.0} {faster:>9.3}x {cost:>9.2} {dearer:>9.3}x", kind.name());
+        println!("{:<46} {rate:>9.0} {faster:>9.3}x {cost:>9.2} {dearer:>9.3}x", kind.name());
     }
     print_pairs(&found);
 }
@@ -68,15 +76,20 @@ pub(crate) fn run() {
 /// Those that are to be told apart, one beside the other in the same rounds.
 fn print_pairs(found: &[Found]) {
     let of = |kind| found.iter().find(|found| found.kind == kind).expect("all were measured");
-    let [told, silent, denied] = [Kind::Tidegate, Kind::TidegateSilent, Kind::TidegateDenied].map(of);
-    let [peer_told, peer_silent] = [Kind::GovernorHeaders, Kind::Governor].map(of);
+    let rates = |one, other| mean_beside(&of(one).rates, &of(other).rates);
+    let costs = |one, other| mean_beside(&of(one).costs, &of(other).costs);
     println!("\nOne beside another in the same rounds: the mean of {STARTS} starts, and its 95 % confidence interval");
+    println!("Requests, tidegate of tower_governor");
     for (what, [least, mean, most]) in [
-        ("requests, both with headers: tidegate of tower_governor", mean_beside(&told.rates, &peer_told.rates)),
-        ("requests, both without: tidegate of tower_governor", mean_beside(&silent.rates, &peer_silent.rates)),
-        ("CPU: a denial of an admission with headers", mean_beside(&denied.costs, &told.costs)),
+        ("  one client, both with headers", rates(Kind::Tidegate, Kind::GovernorHeaders)),
+        ("  one client, both without", rates(Kind::TidegateSilent, Kind::Governor)),
+        ("  a million users, both with headers", rates(Kind::UsersTidegate, Kind::UsersGovernorHeaders)),
+        ("  a million users, both without", rates(Kind::UsersTidegateSilent, Kind::UsersGovernor)),
+        ("  a million users, as both come", rates(Kind::UsersTidegate, Kind::UsersGovernor)),
+        ("CPU, a denial of an admission with headers", costs(Kind::TidegateDenied, Kind::Tidegate)),
+        ("  of one with a body as long", costs(Kind::TidegateDenied, Kind::TidegateLong)),
     ] {
-        println!("{what:<60} {mean:>7.3}x ({least:.3} to {most:.3})");
+        println!("{what:<50} {mean:>7.3}x ({least:.3} to {most:.3})");
     }
 }
 
@@ -108,47 +121,51 @@ impl Found {
     }
 }
 
-/// A server in a process of its own.
-struct Server {
+/// All servers, in one process and one thread, so that they have all but their own part in common. One is asked at a time.
+struct Servers {
     child: Child,
     ask: ChildStdin,
     answers: BufReader<ChildStdout>,
-    address: SocketAddr,
+    /// Of each of them.
+    clients: Vec<Clients>,
 }
 
-impl Server {
-    fn start(kind: Kind) -> Self {
+impl Servers {
+    fn start(start: usize) -> Self {
         let program = std::env::current_exe().expect("this program");
         let mut command = Command::new(program);
-        command.args(["http", kind.name()]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.args(["http", "serve", &start.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("a process");
         let ask = child.stdin.take().expect("piped");
         let mut answers = BufReader::new(child.stdout.take().expect("piped"));
-        let address = read(&mut answers).parse().expect("an address");
-        let mut answered = 0;
-        while answered < BEFORE {
-            answered += Clients::connect(address, CONNECTIONS).ask(SPAN, kind.status());
+        let connect = |address: &str| Clients::connect(address.parse().expect("an address"), CONNECTIONS);
+        let mut clients: Vec<_> = read(&mut answers).split(' ').map(connect).collect();
+        for (kind, clients) in Kind::ALL.into_iter().zip(&mut clients) {
+            let mut answered = 0;
+            while answered < BEFORE {
+                answered += clients.ask(SPAN, kind.status());
+            }
         }
-        Server { child, ask, answers, address }
+        Servers { child, ask, answers, clients }
     }
 
-    fn measure(&mut self, found: &mut Found) {
-        let clients = Clients::connect(self.address, CONNECTIONS);
+    fn measure(&mut self, index: usize, found: &mut Found) {
+        self.clients[index].ask(RUN_UP, found.kind.status());
         let (cpu, start) = (self.cpu_time(), Instant::now());
-        let requests = clients.ask(SPAN, found.kind.status()) as f64;
+        let requests = self.clients[index].ask(SPAN, found.kind.status()) as f64;
         let (elapsed, cpu) = (start.elapsed(), self.cpu_time() - cpu);
         found.rates.push(requests / elapsed.as_secs_f64());
         found.costs.push(cpu / requests);
     }
 
-    /// Nanoseconds of CPU time that the server has used by now.
+    /// Nanoseconds of CPU time that the process has used by now.
     fn cpu_time(&mut self) -> f64 {
         self.ask.write_all(b"\n").expect("the server listens");
         read(&mut self.answers).parse().expect("a number")
     }
 }
 
-impl Drop for Server {
+impl Drop for Servers {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -4,19 +4,26 @@ use std::io::{BufRead, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
+use axum::http::HeaderName;
 use axum::routing::get;
+use governor::clock::QuantaInstant;
+use governor::middleware::RateLimitingMiddleware;
 use rustix::time::{ClockId, clock_gettime};
-use tidegate::http::{LimitHeaders, RateLimit};
+use tidegate::enforce::{Caller, Enforcer, Step};
+use tidegate::http::{LimitHeaders, RateLimit, keys};
 use tidegate::tower::RateLimitLayer;
-use tidegate::{MAX_COUNT, Quota, minutes, seconds};
-use tower_governor::GovernorLayer;
-use tower_governor::governor::GovernorConfigBuilder;
+use tidegate::{Limiter, MAX_COUNT, Quota, minutes, seconds};
+use tower_governor::governor::{GovernorConfig, GovernorConfigBuilder};
+use tower_governor::key_extractor::KeyExtractor;
+use tower_governor::{GovernorError, GovernorLayer};
 use tower_service::Service;
 
 use crate::machine::pin;
+use crate::workload::{KEYS, text};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -24,23 +31,33 @@ pub(crate) enum Kind {
     Layered,
     Tidegate,
     TidegateSilent,
+    TidegateLong,
     TidegateDenied,
     Governor,
     GovernorHeaders,
     GovernorDenied,
+    UsersTidegate,
+    UsersTidegateSilent,
+    UsersGovernor,
+    UsersGovernorHeaders,
 }
 
 impl Kind {
     /// The yardstick first.
-    pub(super) const ALL: [Kind; 8] = [
+    pub(super) const ALL: [Kind; 13] = [
         Kind::Bare,
         Kind::Layered,
         Kind::Tidegate,
         Kind::TidegateSilent,
+        Kind::TidegateLong,
         Kind::TidegateDenied,
         Kind::Governor,
         Kind::GovernorHeaders,
         Kind::GovernorDenied,
+        Kind::UsersTidegate,
+        Kind::UsersTidegateSilent,
+        Kind::UsersGovernor,
+        Kind::UsersGovernorHeaders,
     ];
 
     pub(super) fn name(self) -> &'static str {
@@ -49,10 +66,15 @@ impl Kind {
             Kind::Layered => "axum with a layer that does nothing",
             Kind::Tidegate => "tidegate, as it comes (with headers)",
             Kind::TidegateSilent => "tidegate, without headers",
+            Kind::TidegateLong => "tidegate, a body as long as a denial's",
             Kind::TidegateDenied => "tidegate, denied",
             Kind::Governor => "tower_governor, as it comes (no headers)",
             Kind::GovernorHeaders => "tower_governor, with headers",
             Kind::GovernorDenied => "tower_governor, denied",
+            Kind::UsersTidegate => "a million users: tidegate, as it comes",
+            Kind::UsersTidegateSilent => "a million users: tidegate, no headers",
+            Kind::UsersGovernor => "a million users: tower_governor, as it comes",
+            Kind::UsersGovernorHeaders => "a million users: tower_governor, with headers",
         }
     }
 
@@ -67,18 +89,18 @@ impl Kind {
     fn router(self) -> Router {
         let router = Router::new().route("/", get(|| async { "ok" }));
         let plenty = || Quota::token_bucket(MAX_COUNT, seconds(1)).expect("a valid quota");
+        let silent = || LimitHeaders::new([]);
         match self {
             Kind::Bare => router,
             Kind::Layered => router.layer(tower_layer::layer_fn(Passing)),
             Kind::Tidegate => router.layer(RateLimitLayer::new(plenty())),
-            Kind::TidegateSilent => {
-                let silent = RateLimit::new(plenty()).headers(LimitHeaders::new([]));
-                router.layer(RateLimitLayer::new(silent))
+            Kind::TidegateSilent => router.layer(RateLimitLayer::new(RateLimit::new(plenty()).headers(silent()))),
+            Kind::TidegateLong => {
+                let text = as_long_as_a_denial();
+                let router = Router::new().route("/", get(move || async move { text }));
+                router.layer(RateLimitLayer::new(plenty()))
             }
-            Kind::TidegateDenied => {
-                let one = Quota::token_bucket(1, minutes(60)).expect("a valid quota");
-                router.layer(RateLimitLayer::new(one))
-            }
+            Kind::TidegateDenied => router.layer(RateLimitLayer::new(one())),
             Kind::Governor => {
                 let plenty = GovernorConfigBuilder::default().per_nanosecond(1).burst_size(u32::MAX).finish();
                 router.layer(GovernorLayer::new(Arc::new(plenty.expect("a valid quota"))))
@@ -92,7 +114,71 @@ impl Kind {
                 let one = GovernorConfigBuilder::default().per_second(3_600).burst_size(1).finish();
                 router.layer(GovernorLayer::new(Arc::new(one.expect("a valid quota"))))
             }
+            Kind::UsersTidegate => router.layer(RateLimitLayer::new(users())),
+            Kind::UsersTidegateSilent => router.layer(RateLimitLayer::new(users().headers(silent()))),
+            Kind::UsersGovernor => {
+                let mut each = GovernorConfigBuilder::default().key_extractor(User);
+                let each = each.period(EVERY).burst_size(BURST).finish();
+                router.layer(GovernorLayer::new(users_of(each.expect("a valid quota"))))
+            }
+            Kind::UsersGovernorHeaders => {
+                let mut each = GovernorConfigBuilder::default().key_extractor(User);
+                let each = each.period(EVERY).burst_size(BURST).use_headers().finish();
+                router.layer(GovernorLayer::new(users_of(each.expect("a valid quota"))))
+            }
         }
+    }
+}
+
+/// A text as long as the body of a denial.
+fn as_long_as_a_denial() -> &'static str {
+    let enforcer = Enforcer::of(one());
+    let ask = || enforcer.ask_now(&Caller::new("somebody"), 1, Step::Take).expect("in process");
+    ask();
+    RateLimit::new(enforcer.clone()).answer(&ask()).into_body().leak()
+}
+
+/// One request, and none more for an hour.
+fn one() -> Quota {
+    Quota::token_bucket(1, minutes(60)).expect("a valid quota")
+}
+
+/// How much each of many users may use at once, and after what time there is one more: so seldom that nobody is forgotten
+/// while it is measured, and often enough for everybody.
+const BURST: u32 = 100;
+const EVERY: Duration = Duration::from_secs(3_600);
+
+/// A limit for each user, every one of whom has been there.
+fn users() -> RateLimit {
+    let quota = Quota::token_bucket(u64::from(BURST), EVERY * BURST).expect("a valid quota");
+    let limiter = Limiter::builder().limit("api", quota).build().expect("a valid limit");
+    for user in 0..KEYS {
+        let admitted = limiter.limit("api", &*text(user)).now();
+        admitted.expect("in process").expect("a store that works");
+    }
+    RateLimit::new((&limiter, "api")).key(keys::header(USER))
+}
+
+/// The same of the peer.
+fn users_of<M: RateLimitingMiddleware<QuantaInstant>>(config: GovernorConfig<User, M>) -> Arc<GovernorConfig<User, M>> {
+    for user in 0..KEYS {
+        assert!(config.limiter().check_key(&text(user)).is_ok());
+    }
+    Arc::new(config)
+}
+
+const USER: HeaderName = HeaderName::from_static("x-user");
+
+/// The user as the peer's documentation has it, as text.
+#[derive(Clone, Debug)]
+struct User;
+
+impl KeyExtractor for User {
+    type Key = String;
+
+    fn extract<T>(&self, request: &axum::http::Request<T>) -> Result<String, GovernorError> {
+        let user = request.headers().get(USER).and_then(|user| user.to_str().ok());
+        user.map(str::to_owned).ok_or(GovernorError::UnableToExtractKey)
     }
 }
 
@@ -114,13 +200,24 @@ impl<S: Service<Request>> Service<Request> for Passing<S> {
     }
 }
 
-/// Serves until its standard input ends: an address, and then for each line how much CPU time was used.
-pub(crate) fn serve(name: &str) {
-    let kind = Kind::ALL.into_iter().find(|kind| kind.name() == name).expect("a server");
+/// Serves all kinds until its standard input ends, each under an address of its own: these, in a line, and then for each
+/// line how much CPU time was used. Another one is made first in each start, because that may decide where its memory is.
+pub(crate) fn serve(start: &str) {
+    let first = start.parse::<usize>().expect("a number") % Kind::ALL.len();
     pin([0]);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).expect("a free port");
-    println!("{}", listener.local_addr().expect("bound"));
+    let serve = |kind: Kind| {
+        let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).expect("a free port");
+        let address = listener.local_addr().expect("bound").to_string();
+        let service = kind.router().into_make_service_with_connect_info::<SocketAddr>();
+        runtime.spawn(async { axum::serve(listener, service).await });
+        address
+    };
+    let mut kinds = Kind::ALL;
+    kinds.rotate_left(first);
+    let mut addresses = kinds.map(serve);
+    addresses.rotate_right(first);
+    println!("{}", addresses.join(" "));
     std::thread::spawn(|| {
         for line in std::io::stdin().lock().lines() {
             line.expect("text");
@@ -130,6 +227,5 @@ pub(crate) fn serve(name: &str) {
         }
         std::process::exit(0);
     });
-    let service = kind.router().into_make_service_with_connect_info::<SocketAddr>();
-    runtime.block_on(async { axum::serve(listener, service).await }).expect("served");
+    runtime.block_on(std::future::pending())
 }
