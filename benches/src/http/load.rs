@@ -35,9 +35,8 @@ impl Clients {
     /// How many requests the server answers in that time, each with that status.
     pub(super) fn ask(&mut self, span: Duration, status: &'static str) -> u64 {
         let start = Instant::now();
-        let connections = self.connections.drain(..);
         let mut tasks = JoinSet::new();
-        for mut connection in connections {
+        for mut connection in self.connections.drain(..) {
             let ask = async move {
                 let mut answered = 0;
                 while start.elapsed() < span {

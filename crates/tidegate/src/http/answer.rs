@@ -6,6 +6,8 @@ use std::time::Duration;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Response, StatusCode};
 
+#[cfg(feature = "tower")]
+use super::headers::Told;
 use super::problem::{self, Beginning};
 use super::{LimitHeaders, headers};
 use crate::enforce::Outcome;
@@ -27,17 +29,12 @@ pub(super) fn response(
     })
 }
 
-/// The same to a request whose limit has said no, which is told that by such headers, and to wait so long, by a body that
-/// begins like that.
+/// The same to a request whose limit has said no, which is told that, and to wait so long, by a body that begins like that.
 #[cfg(feature = "tower")]
 #[inline]
-pub(super) fn denial<B: From<String>>(
-    wait: Duration,
-    beginning: &str,
-    tell: impl FnOnce(&mut HeaderMap),
-) -> Response<B> {
+pub(super) fn denial<B: From<String>>(wait: Duration, beginning: &str, told: Told) -> Response<B> {
     turned_away(StatusCode::TOO_MANY_REQUESTS, B::from(problem::later(beginning, wait)), |headers| {
-        tell(headers);
+        told.write(headers);
         headers::write_retry_after(wait, headers);
     })
 }

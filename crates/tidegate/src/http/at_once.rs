@@ -31,8 +31,7 @@ pub(crate) enum AtOnce<'a> {
 }
 
 // Nearly every request has one key, most often the address that it comes from, and is counted under that by one limit that
-// admits it.
-// What is done about those is close together, and everything else is elsewhere: a server comes here with nothing of it in
+// admits it. What is done about those is close together, and everything else is elsewhere: a server comes here with nothing of it in
 // the cache.
 impl RateLimit {
     /// What becomes of a request where it stands, under a protocol that tells this much.
@@ -93,9 +92,9 @@ impl RateLimit {
                 return AtOnce::Admitted;
             }
             if tells == Tells::Headers
-                && let Some(fields) = self.fields_of(&limit, decision)
+                && let Some(told) = self.foretold(&limit, decision)
             {
-                return AtOnce::Told(fields.told(decision));
+                return AtOnce::Told(told);
             }
             return AtOnce::Answered(limit.admission(decision));
         }

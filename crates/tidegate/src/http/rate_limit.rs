@@ -13,7 +13,7 @@ use tidegate_core::{Decision, Reason};
 use super::asking::Asking;
 use super::demand::Demand;
 #[cfg(feature = "tower")]
-use super::headers::{Fields, Says};
+use super::headers::{Says, Told};
 use super::problem::Beginning;
 use super::{Client, ClientAddress, ForwardingWarning, Incoming, LimitHeaders, answer};
 #[cfg(all(feature = "macros", feature = "tower"))]
@@ -274,9 +274,9 @@ impl RateLimit {
             && decision.reason() == Some(Reason::Rate)
             && let Some(wait) = decision.retry_after()
             && let Some(beginning) = self.inner.beginning.of(limit.policy())
-            && let Some(fields) = self.fields_of(limit, decision)
+            && let Some(told) = self.foretold(limit, decision)
         {
-            return answer::denial(wait, beginning, |headers| fields.told(decision).write(headers));
+            return answer::denial(wait, beginning, told);
         }
         self.answer(&denial.outcome()).map(B::from)
     }
@@ -335,13 +335,12 @@ impl RateLimit {
         tells != Tells::Nothing && self.inner.says != Says::Nothing
     }
 
-    /// What the headers say of a decision, if that is known but for its numbers: of one like it they have said something
-    /// before.
+    /// What the headers say of a decision, if that is known already: of one like it they have said something before.
     #[cfg(feature = "tower")]
     #[inline]
-    pub(super) fn fields_of(&self, limit: &Plainly<'_>, decision: &Decision) -> Option<&Fields> {
+    pub(super) fn foretold(&self, limit: &Plainly<'_>, decision: &Decision) -> Option<Told> {
         let Inner { says, headers, .. } = &*self.inner;
-        if *says == Says::Ietf { headers.fields_of(limit.policy(), limit.window(), decision) } else { None }
+        if *says == Says::Ietf { headers.foretold(limit.policy(), limit.window(), decision) } else { None }
     }
 
     /// Whether the charge waits for the response.

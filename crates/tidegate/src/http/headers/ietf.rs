@@ -30,7 +30,7 @@ const W: &KeyRef = key_ref("w");
 // What the usual request looks at comes first.
 #[derive(Debug)]
 #[repr(C)]
-pub(in crate::http) struct Fields {
+pub(super) struct Fields {
     /// In place, because there seldom are others.
     first: Limit,
     policy: HeaderValue,
@@ -104,18 +104,12 @@ impl Fields {
         Told { policy: self.policy.clone(), limit }.write(headers);
     }
 
-    /// Whether these are the fields of one such limit.
+    /// What they say of the decision of one limit, if they are its fields.
     #[cfg(feature = "tower")]
     #[inline]
-    pub(super) fn fit_one(&self, policy: &Arc<str>, window: Option<Duration>, decision: &Decision) -> bool {
-        self.others.is_empty() && self.first.is(policy, window, decision)
-    }
-
-    /// What they say of a decision of their one limit.
-    #[cfg(feature = "tower")]
-    #[inline]
-    pub(in crate::http) fn told(&self, decision: &Decision) -> Told {
-        Told { policy: self.policy.clone(), limit: self.first.value(decision) }
+    pub(super) fn told(&self, policy: &Arc<str>, window: Option<Duration>, decision: &Decision) -> Option<Told> {
+        let fits = self.others.is_empty() && self.first.is(policy, window, decision);
+        fits.then(|| Told { policy: self.policy.clone(), limit: self.first.value(decision) })
     }
 
     fn limits(&self) -> impl Iterator<Item = &Limit> {

@@ -18,7 +18,7 @@ use tidegate_core::{Outlook, ceil_seconds};
 use crate::clock::{Clock, SystemClock};
 use crate::enforce::{Outcome, Ruling, Rulings};
 use crate::header_style::{HeaderStyle, LegacyReset};
-pub(super) use ietf::Fields;
+use ietf::Fields;
 #[cfg(feature = "tower")]
 pub(crate) use ietf::Told;
 use number::number;
@@ -99,16 +99,12 @@ impl LimitHeaders {
         }
     }
 
-    /// The fields of one limit by [`Says::Ietf`], where they were kept, so that nothing has to be worked out first.
+    /// What is said of the decision of one limit by [`Says::Ietf`], where nothing has to be worked out first: the fields of
+    /// such a limit were kept.
     #[cfg(feature = "tower")]
     #[inline]
-    pub(super) fn fields_of(
-        &self,
-        policy: &Arc<str>,
-        window: Option<Duration>,
-        decision: &Decision,
-    ) -> Option<&Fields> {
-        self.fields.iter().map_while(OnceLock::get).find(|fields| fields.fit_one(policy, window, decision))
+    pub(super) fn foretold(&self, policy: &Arc<str>, window: Option<Duration>, decision: &Decision) -> Option<Told> {
+        self.fields.iter().map_while(OnceLock::get).find_map(|fields| fields.told(policy, window, decision))
     }
 
     /// Writes what is to be said of an outcome. What a layer further in has said stays: it is listed as well where headers
