@@ -2,11 +2,19 @@
 
 use std::fs;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 /// Keeps this thread, and what it starts, on these cores; where there are none such it stays as it is.
 pub(crate) fn pin(cores: impl IntoIterator<Item = usize>) {
     let mut set = rustix::thread::CpuSet::new();
     cores.into_iter().for_each(|core| set.set(core));
     let _ = rustix::thread::sched_setaffinity(None, &set);
+}
+
+/// Lets this process, and those that it starts, have as many files open as the system allows them.
+pub(crate) fn open_many_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// Seconds of CPU time that a process has used by now, its own and the kernel's for it.

@@ -11,7 +11,7 @@ use load::Clients;
 use server::Kind;
 pub(crate) use server::serve;
 
-use crate::machine::pin;
+use crate::machine::{open_many_files, pin};
 use crate::workload::{KEYS, beside, median};
 
 /// Connections that are open at once, each with one request under way.
@@ -44,11 +44,14 @@ pub(crate) fn run() {
             "the {STARTS}, and each server has answered {BEFORE} requests before it is measured. They answer `ok` when they"
         ),
         format!("admit, unless it says otherwise, and know one client, by its address, or {KEYS} users, by a header."),
+        "A layer is one of the router's (`Router::layer`), which boxes what it makes, or is around the router.".into(),
     ] {
         println!("{line}");
     }
     // On a core of its own, so that asking does not take from answering.
     pin([1]);
+    // Those to all servers stay open.
+    open_many_files();
     let mut found: Vec<Found> = Kind::ALL.into_iter().map(Found::new).collect();
     for start in 0..STARTS {
         let mut servers = Servers::start(start);
@@ -83,11 +86,14 @@ fn print_pairs(found: &[Found]) {
     for (what, [least, mean, most]) in [
         ("  one client, both with headers", rates(Kind::Tidegate, Kind::GovernorHeaders)),
         ("  one client, both without", rates(Kind::TidegateSilent, Kind::Governor)),
+        ("  around the router, both with headers", rates(Kind::AroundTidegate, Kind::AroundGovernorHeaders)),
+        ("  around the router, both without", rates(Kind::AroundTidegateSilent, Kind::AroundGovernor)),
         ("  a million users, both with headers", rates(Kind::UsersTidegate, Kind::UsersGovernorHeaders)),
         ("  a million users, both without", rates(Kind::UsersTidegateSilent, Kind::UsersGovernor)),
         ("  a million users, as both come", rates(Kind::UsersTidegate, Kind::UsersGovernor)),
         ("CPU, a denial of an admission with headers", costs(Kind::TidegateDenied, Kind::Tidegate)),
         ("  of one with a body as long", costs(Kind::TidegateDenied, Kind::TidegateLong)),
+        ("  around the router", costs(Kind::AroundTidegateDenied, Kind::AroundTidegate)),
     ] {
         println!("{what:<50} {mean:>7.3}x ({least:.3} to {most:.3})");
     }

@@ -1,25 +1,30 @@
 //! The servers that are compared, each as its users would write it.
 
+use std::convert::Infallible;
 use std::io::{BufRead, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::Router;
+use axum::body::Body;
 use axum::extract::Request;
 use axum::http::HeaderName;
+use axum::response::Response;
 use axum::routing::get;
+use axum::{Router, ServiceExt};
 use governor::clock::QuantaInstant;
-use governor::middleware::RateLimitingMiddleware;
+use governor::middleware::{NoOpMiddleware, RateLimitingMiddleware};
 use rustix::time::{ClockId, clock_gettime};
 use tidegate::enforce::{Caller, Enforcer, Step};
 use tidegate::http::{LimitHeaders, RateLimit, keys};
 use tidegate::tower::RateLimitLayer;
-use tidegate::{Limiter, MAX_COUNT, Quota, minutes, seconds};
+use tidegate::{Limiter, Quota, minutes, seconds};
+use tokio::net::TcpListener;
 use tower_governor::governor::{GovernorConfig, GovernorConfigBuilder};
-use tower_governor::key_extractor::KeyExtractor;
+use tower_governor::key_extractor::{KeyExtractor, PeerIpKeyExtractor};
 use tower_governor::{GovernorError, GovernorLayer};
+use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::machine::pin;
@@ -36,6 +41,11 @@ pub(crate) enum Kind {
     Governor,
     GovernorHeaders,
     GovernorDenied,
+    AroundTidegate,
+    AroundTidegateSilent,
+    AroundTidegateDenied,
+    AroundGovernor,
+    AroundGovernorHeaders,
     UsersTidegate,
     UsersTidegateSilent,
     UsersGovernor,
@@ -44,7 +54,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// The yardstick first.
-    pub(super) const ALL: [Kind; 13] = [
+    pub(super) const ALL: [Kind; 18] = [
         Kind::Bare,
         Kind::Layered,
         Kind::Tidegate,
@@ -54,6 +64,11 @@ impl Kind {
         Kind::Governor,
         Kind::GovernorHeaders,
         Kind::GovernorDenied,
+        Kind::AroundTidegate,
+        Kind::AroundTidegateSilent,
+        Kind::AroundTidegateDenied,
+        Kind::AroundGovernor,
+        Kind::AroundGovernorHeaders,
         Kind::UsersTidegate,
         Kind::UsersTidegateSilent,
         Kind::UsersGovernor,
@@ -71,6 +86,11 @@ impl Kind {
             Kind::Governor => "tower_governor, as it comes (no headers)",
             Kind::GovernorHeaders => "tower_governor, with headers",
             Kind::GovernorDenied => "tower_governor, denied",
+            Kind::AroundTidegate => "around it: tidegate, as it comes",
+            Kind::AroundTidegateSilent => "around it: tidegate, without headers",
+            Kind::AroundTidegateDenied => "around it: tidegate, denied",
+            Kind::AroundGovernor => "around it: tower_governor, as it comes",
+            Kind::AroundGovernorHeaders => "around it: tower_governor, with headers",
             Kind::UsersTidegate => "a million users: tidegate, as it comes",
             Kind::UsersTidegateSilent => "a million users: tidegate, no headers",
             Kind::UsersGovernor => "a million users: tower_governor, as it comes",
@@ -81,53 +101,78 @@ impl Kind {
     /// What it answers to everybody but the first.
     pub(super) fn status(self) -> &'static str {
         match self {
-            Kind::TidegateDenied | Kind::GovernorDenied => "429",
+            Kind::TidegateDenied | Kind::AroundTidegateDenied | Kind::GovernorDenied => "429",
             _ => "200",
         }
     }
 
-    fn router(self) -> Router {
+    /// Serves it there.
+    fn serve(self, listener: TcpListener) {
         let router = Router::new().route("/", get(|| async { "ok" }));
-        let plenty = || Quota::token_bucket(MAX_COUNT, seconds(1)).expect("a valid quota");
-        let silent = || LimitHeaders::new([]);
+        let plenty = || Quota::token_bucket(PLENTY.into(), seconds(1)).expect("a valid quota");
+        let tidegate = || RateLimitLayer::new(plenty());
+        let silent = || RateLimitLayer::new(RateLimit::new(plenty()).headers(LimitHeaders::new([])));
+        let denying = || RateLimitLayer::new(one());
         match self {
-            Kind::Bare => router,
-            Kind::Layered => router.layer(tower_layer::layer_fn(Passing)),
-            Kind::Tidegate => router.layer(RateLimitLayer::new(plenty())),
-            Kind::TidegateSilent => router.layer(RateLimitLayer::new(RateLimit::new(plenty()).headers(silent()))),
+            Kind::Bare => spawn(listener, router),
+            Kind::Layered => spawn(listener, router.layer(tower_layer::layer_fn(Passing))),
+            Kind::Tidegate => spawn(listener, router.layer(tidegate())),
+            Kind::TidegateSilent => spawn(listener, router.layer(silent())),
             Kind::TidegateLong => {
                 let text = as_long_as_a_denial();
                 let router = Router::new().route("/", get(move || async move { text }));
-                router.layer(RateLimitLayer::new(plenty()))
+                spawn(listener, router.layer(tidegate()));
             }
-            Kind::TidegateDenied => router.layer(RateLimitLayer::new(one())),
-            Kind::Governor => {
-                let plenty = GovernorConfigBuilder::default().per_nanosecond(1).burst_size(u32::MAX).finish();
-                router.layer(GovernorLayer::new(Arc::new(plenty.expect("a valid quota"))))
-            }
-            Kind::GovernorHeaders => {
-                let mut plenty = GovernorConfigBuilder::default();
-                let plenty = plenty.per_nanosecond(1).burst_size(u32::MAX).use_headers().finish();
-                router.layer(GovernorLayer::new(Arc::new(plenty.expect("a valid quota"))))
-            }
+            Kind::TidegateDenied => spawn(listener, router.layer(denying())),
+            Kind::Governor => spawn(listener, router.layer(governor(plenty_of()))),
+            Kind::GovernorHeaders => spawn(listener, router.layer(governor(plenty_of().use_headers()))),
             Kind::GovernorDenied => {
-                let one = GovernorConfigBuilder::default().per_second(3_600).burst_size(1).finish();
-                router.layer(GovernorLayer::new(Arc::new(one.expect("a valid quota"))))
+                let mut one = GovernorConfigBuilder::default();
+                one.per_second(3_600).burst_size(1);
+                spawn(listener, router.layer(governor(one)));
             }
-            Kind::UsersTidegate => router.layer(RateLimitLayer::new(users())),
-            Kind::UsersTidegateSilent => router.layer(RateLimitLayer::new(users().headers(silent()))),
-            Kind::UsersGovernor => {
-                let mut each = GovernorConfigBuilder::default().key_extractor(User);
-                let each = each.period(EVERY).burst_size(BURST).finish();
-                router.layer(GovernorLayer::new(users_of(each.expect("a valid quota"))))
+            Kind::AroundTidegate => spawn(listener, tidegate().layer(router)),
+            Kind::AroundTidegateSilent => spawn(listener, silent().layer(router)),
+            Kind::AroundTidegateDenied => spawn(listener, denying().layer(router)),
+            Kind::AroundGovernor => spawn(listener, governor(plenty_of()).layer(router)),
+            Kind::AroundGovernorHeaders => spawn(listener, governor(plenty_of().use_headers()).layer(router)),
+            Kind::UsersTidegate => spawn(listener, router.layer(RateLimitLayer::new(users()))),
+            Kind::UsersTidegateSilent => {
+                spawn(listener, router.layer(RateLimitLayer::new(users().headers(LimitHeaders::new([])))));
             }
+            Kind::UsersGovernor => spawn(listener, router.layer(GovernorLayer::new(Arc::new(users_of(each()))))),
             Kind::UsersGovernorHeaders => {
-                let mut each = GovernorConfigBuilder::default().key_extractor(User);
-                let each = each.period(EVERY).burst_size(BURST).use_headers().finish();
-                router.layer(GovernorLayer::new(users_of(each.expect("a valid quota"))))
+                spawn(listener, router.layer(GovernorLayer::new(Arc::new(users_of(each().use_headers())))))
             }
         }
     }
+}
+
+/// Serves it to clients whose addresses it is told.
+fn spawn<S>(listener: TcpListener, service: S)
+where
+    S: Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send + Sync + 'static,
+{
+    let service = ServiceExt::<Request>::into_make_service_with_connect_info::<SocketAddr>(service);
+    tokio::spawn(async { axum::serve(listener, service).await });
+}
+
+fn governor<K, M>(mut config: GovernorConfigBuilder<K, M>) -> GovernorLayer<K, M, Body>
+where
+    K: KeyExtractor,
+    M: RateLimitingMiddleware<QuantaInstant>,
+{
+    GovernorLayer::new(Arc::new(config.finish().expect("a valid quota")))
+}
+
+/// More than anybody asks for, in one second.
+const PLENTY: u32 = u32::MAX;
+
+/// The same of the peer.
+fn plenty_of() -> GovernorConfigBuilder<PeerIpKeyExtractor, NoOpMiddleware<QuantaInstant>> {
+    let mut plenty = GovernorConfigBuilder::default();
+    plenty.per_nanosecond(1).burst_size(PLENTY);
+    plenty
 }
 
 /// A text as long as the body of a denial.
@@ -160,11 +205,21 @@ fn users() -> RateLimit {
 }
 
 /// The same of the peer.
-fn users_of<M: RateLimitingMiddleware<QuantaInstant>>(config: GovernorConfig<User, M>) -> Arc<GovernorConfig<User, M>> {
+fn each() -> GovernorConfigBuilder<User, NoOpMiddleware<QuantaInstant>> {
+    let mut each = GovernorConfigBuilder::default().key_extractor(User);
+    each.period(EVERY).burst_size(BURST);
+    each
+}
+
+/// With every one of whom having been there.
+fn users_of<M: RateLimitingMiddleware<QuantaInstant>>(
+    mut config: GovernorConfigBuilder<User, M>,
+) -> GovernorConfig<User, M> {
+    let config = config.finish().expect("a valid quota");
     for user in 0..KEYS {
         assert!(config.limiter().check_key(&text(user)).is_ok());
     }
-    Arc::new(config)
+    config
 }
 
 const USER: HeaderName = HeaderName::from_static("x-user");
@@ -207,10 +262,10 @@ pub(crate) fn serve(start: &str) {
     pin([0]);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let serve = |kind: Kind| {
-        let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).expect("a free port");
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a free port");
         let address = listener.local_addr().expect("bound").to_string();
-        let service = kind.router().into_make_service_with_connect_info::<SocketAddr>();
-        runtime.spawn(async { axum::serve(listener, service).await });
+        let _inside = runtime.enter();
+        kind.serve(listener);
         address
     };
     let mut kinds = Kind::ALL;

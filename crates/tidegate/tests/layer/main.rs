@@ -1,6 +1,7 @@
 //! The layer over sockets, promise by promise: axum, hyper and tonic serve, and clients of other kinds ask.
 
 mod admission;
+mod around;
 mod charging;
 mod clients;
 mod cors;

@@ -1,12 +1,14 @@
 //! What the tests of every theme use: limits whose time stands still, and servers on loopback.
 
+use std::convert::Infallible;
 use std::future::{Future, IntoFuture};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use axum::Router;
+use axum::response::Response;
+use axum::{Router, ServiceExt, extract};
 use tidegate::http::RateLimit;
 use tidegate::resilience::Resilience;
 use tidegate::tower::RateLimitLayer;
@@ -17,6 +19,7 @@ use tidegate::{
 use tidegate_testkit::{Faults, FaultyStore};
 use tokio::net::TcpListener;
 use tokio::task::{AbortHandle, yield_now};
+use tower::Service;
 
 /// Who asks from loopback.
 pub(crate) const ME: &str = "127.0.0.1";
@@ -106,7 +109,19 @@ impl Server {
 
     /// Serves a router that is told its peers.
     pub(crate) async fn router(router: Router) -> Self {
-        let service = router.into_make_service_with_connect_info::<SocketAddr>();
+        Self::service(router).await
+    }
+
+    /// Serves a service of axum's requests that is told its peers.
+    pub(crate) async fn service<S>(service: S) -> Self
+    where
+        S: Service<extract::Request, Response = Response, Error = Infallible, Future: Send>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
+    {
+        let service = ServiceExt::<extract::Request>::into_make_service_with_connect_info::<SocketAddr>(service);
         Self::start(|listener| async move { axum::serve(listener, service).await.unwrap() }).await
     }
 

@@ -1,6 +1,7 @@
 //! A response in the making.
 
 use std::future::Future;
+use std::mem::ManuallyDrop;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -12,6 +13,7 @@ use tower_service::Service;
 use super::Protocol;
 use super::admitted::{Admitted, Decided, tell};
 use crate::http::Asking;
+use crate::http::headers::Told;
 
 pin_project! {
     /// The response of a [`RateLimited`](super::RateLimited) service. With a store in process it is the service's own
@@ -44,6 +46,20 @@ impl<S, P, ReqBody, ResBody> ResponseFuture<S, P, ReqBody, ResBody>
 where
     S: Service<Request<ReqBody>>,
 {
+    /// Lets the service work on a request that was admitted, of which this is to be said.
+    // The service's future is large, and copied unless it is made where it stays: by a call after which nothing would have to
+    // be dropped, were it to panic. What is to be said is lost then.
+    #[inline]
+    pub(super) fn told(service: &mut S, request: Request<ReqBody>, told: Option<Told>, protocol: &P) -> Self
+    where
+        P: Clone,
+    {
+        let told = ManuallyDrop::new(told);
+        let response = service.call(request);
+        let stage = Stage::Serving(Admitted::Told(ManuallyDrop::into_inner(told)));
+        ResponseFuture { response: Some(response), stage, protocol: protocol.clone() }
+    }
+
     #[inline]
     pub(super) fn serving(response: S::Future, admitted: Admitted, protocol: P) -> Self {
         ResponseFuture { response: Some(response), stage: Stage::Serving(admitted), protocol }

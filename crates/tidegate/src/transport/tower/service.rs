@@ -8,6 +8,7 @@ use tower_service::Service;
 
 use super::admitted::Admitted;
 use super::{Protocol, ResponseFuture};
+use crate::enforce::Outcome;
 use crate::http::at_once::AtOnce;
 use crate::http::demand::Demand;
 use crate::http::{Asking, Incoming, RateLimit};
@@ -41,31 +42,55 @@ where
     }
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
-        let (rate_limit, protocol) = (&self.rate_limit, self.protocol.clone());
-        match rate_limit.at_once(&Incoming::of(&request), P::TELLS) {
-            AtOnce::Admitted => ResponseFuture::serving(self.service.call(request), Admitted::Unasked, protocol),
-            AtOnce::Told(told) => {
-                ResponseFuture::serving(self.service.call(request), Admitted::Told(Some(told)), protocol)
+        match self.rate_limit.at_once(&Incoming::of(&request), P::TELLS) {
+            AtOnce::Admitted => ResponseFuture::told(&mut self.service, request, None, &self.protocol),
+            AtOnce::Told(told) => ResponseFuture::told(&mut self.service, request, Some(told), &self.protocol),
+            AtOnce::Denied(denial) => {
+                let response = self.protocol.deny(&self.rate_limit, &denial);
+                ResponseFuture::turned_away(response, self.protocol.clone())
             }
-            AtOnce::Denied(denial) => ResponseFuture::turned_away(protocol.deny(rate_limit, &denial), protocol),
-            AtOnce::Answered(outcome) if outcome.is_allowed() => {
-                let admitted = Admitted::to_be_told(rate_limit, outcome, P::TELLS);
-                ResponseFuture::serving(self.service.call(request), admitted, protocol)
-            }
-            AtOnce::Answered(outcome) => ResponseFuture::turned_away(protocol.answer(rate_limit, &outcome), protocol),
+            AtOnce::Answered(outcome) => self.call_answered(outcome, request),
             AtOnce::Waits(demand) => self.call_waiting(demand, request),
             AtOnce::Demands(demand) => self.call_demanding(demand, request),
-            AtOnce::Skipped => {
-                let admitted = Admitted::skipped(rate_limit, &Incoming::of(&request));
-                ResponseFuture::serving(self.service.call(request), admitted, protocol)
-            }
+            AtOnce::Skipped => self.call_skipped(request),
         }
     }
 }
 
 impl<S, P> RateLimited<S, P> {
+    /// Goes on with a request whose limits have said this.
+    #[inline(never)]
+    fn call_answered<ReqBody, ResBody>(
+        &mut self,
+        outcome: Outcome,
+        request: Request<ReqBody>,
+    ) -> ResponseFuture<S, P, ReqBody, ResBody>
+    where
+        S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
+        P: Protocol<ResBody>,
+    {
+        let (rate_limit, protocol) = (&self.rate_limit, self.protocol.clone());
+        if outcome.is_allowed() {
+            let admitted = Admitted::to_be_told(rate_limit, outcome, P::TELLS);
+            ResponseFuture::serving(self.service.call(request), admitted, protocol)
+        } else {
+            ResponseFuture::turned_away(protocol.answer(rate_limit, &outcome), protocol)
+        }
+    }
+
+    /// Goes on with a request that is left alone.
+    #[inline(never)]
+    fn call_skipped<ReqBody, ResBody>(&mut self, request: Request<ReqBody>) -> ResponseFuture<S, P, ReqBody, ResBody>
+    where
+        S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
+        P: Protocol<ResBody>,
+    {
+        let admitted = Admitted::skipped(&self.rate_limit, &Incoming::of(&request));
+        ResponseFuture::serving(self.service.call(request), admitted, self.protocol.clone())
+    }
+
     /// Goes on with a request that was begun with.
-    #[inline]
+    #[inline(never)]
     pub(super) fn call_demanding<ReqBody, ResBody>(
         &mut self,
         demand: Demand,
@@ -88,6 +113,7 @@ impl<S, P> RateLimited<S, P> {
     }
 
     /// Goes on with a request whose limits have to be waited for.
+    #[inline(never)]
     fn call_waiting<ReqBody, ResBody>(
         &mut self,
         demand: Demand,
