@@ -29,7 +29,7 @@ pub(super) fn response(
     })
 }
 
-/// The same to a request whose limit has said no, which is told that, and to wait so long, by a body that begins like that.
+/// The same to a request whose limit has said no: it is told so by headers, and to wait so long by a body that begins like that.
 #[cfg(feature = "tower")]
 #[inline]
 pub(super) fn denial<B: From<String>>(wait: Duration, beginning: &str, told: Told) -> Response<B> {

@@ -31,8 +31,8 @@ pub(crate) enum AtOnce<'a> {
 }
 
 // Nearly every request has one key, most often the address that it comes from, and is counted under that by one limit that
-// admits it. What is done about those is close together, and everything else is elsewhere: a server comes here with nothing of it in
-// the cache.
+// admits it. What is done about those is close together, and everything else is elsewhere: a server comes here with nothing
+// of it in the cache.
 impl RateLimit {
     /// What becomes of a request where it stands, under a protocol that tells this much.
     pub(crate) fn at_once(&self, incoming: &Incoming<'_>, tells: Tells) -> AtOnce<'_> {

@@ -109,7 +109,8 @@ impl Server {
 
     /// Serves a router that is told its peers.
     pub(crate) async fn router(router: Router) -> Self {
-        Self::service(router).await
+        // As its own `into_make_service_with_connect_info` does: otherwise its routes are made anew for every request.
+        Self::service(router.with_state(())).await
     }
 
     /// Serves a service of axum's requests that is told its peers.

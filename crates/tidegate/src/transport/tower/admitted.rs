@@ -33,7 +33,7 @@ pub(super) enum Admitted {
     /// It was left alone by a layer whose settings are still good for a handler's attribute.
     #[cfg(feature = "macros")]
     Skipped(RateLimit, Option<IpAddr>),
-    /// The layer's limits have admitted it, and this is to be said of that.
+    /// The layer's limits have admitted it, and this is to be said of that, if anything is.
     Told(Option<Told>),
     /// The layer's limits have admitted it, and nothing is left but to say so.
     ToBeTold(RateLimit, Outcome),

@@ -12,6 +12,7 @@ use tower_service::Service;
 
 use super::Protocol;
 use super::admitted::{Admitted, Decided, tell};
+use super::protocol::answer;
 use crate::http::Asking;
 use crate::http::headers::Told;
 
@@ -46,9 +47,9 @@ impl<S, P, ReqBody, ResBody> ResponseFuture<S, P, ReqBody, ResBody>
 where
     S: Service<Request<ReqBody>>,
 {
-    /// Lets the service work on a request that was admitted, of which this is to be said.
-    // The service's future is large, and copied unless it is made where it stays: by a call after which nothing would have to
-    // be dropped, were it to panic. What is to be said is lost then.
+    /// Lets the service work on a request that was admitted, of which this is to be said, if anything is.
+    // The service's future is large. It is made where it stays, and not copied, only if nothing has to be dropped when making it
+    // panics; so what is to be said is not, and leaks then.
     #[inline]
     pub(super) fn told(service: &mut S, request: Request<ReqBody>, told: Option<Told>, protocol: &P) -> Self
     where
@@ -98,7 +99,8 @@ where
                         this.response.set(Some(service.call(request)));
                         Stage::Serving(Admitted::by_layer(&asking.rate_limit, asking.demand, outcome, P::TELLS))
                     } else {
-                        Stage::TurnedAway(Some(this.protocol.answer(asking.rate_limit(), &outcome)))
+                        let response = answer(this.protocol, request.method(), asking.rate_limit(), &outcome);
+                        Stage::TurnedAway(Some(response))
                     };
                 }
                 Stage::Serving(admitted) => {

@@ -1,6 +1,7 @@
 //! How a request that is turned away is answered.
 
-use http::{HeaderMap, Response};
+use http::header::CONTENT_LENGTH;
+use http::{HeaderMap, Method, Response};
 
 use crate::enforce::{Denial, Outcome};
 use crate::http::RateLimit;
@@ -23,6 +24,12 @@ pub trait Protocol<B>: Clone {
 
     /// The response to a request that is turned away.
     fn answer(&self, rate_limit: &RateLimit, outcome: &Outcome) -> Response<B>;
+
+    /// The same where its method is HEAD: the same headers, without the body, which clients of HTTP/2 do not take and not every
+    /// server leaves out.
+    fn answer_head(&self, rate_limit: &RateLimit, outcome: &Outcome) -> Response<B> {
+        self.answer(rate_limit, outcome)
+    }
 
     /// The same, where one limit has said no and nobody else is told of that, so that there need not be an outcome. Nothing
     /// else may be answered: which of the two is asked depends on settings that are nobody's concern.
@@ -48,11 +55,31 @@ impl<B: From<String>> Protocol<B> for Http {
         rate_limit.answer(outcome).map(B::from)
     }
 
+    fn answer_head(&self, rate_limit: &RateLimit, outcome: &Outcome) -> Response<B> {
+        let (mut parts, body) = rate_limit.answer(outcome).into_parts();
+        parts.headers.entry(CONTENT_LENGTH).or_insert_with(|| body.len().into());
+        Response::from_parts(parts, B::from(String::new()))
+    }
+
     fn deny(&self, rate_limit: &RateLimit, denial: &Denial<'_>) -> Response<B> {
         rate_limit.deny(denial)
     }
 
     fn tell(&self, rate_limit: &RateLimit, outcome: &Outcome, headers: &mut HeaderMap) {
         rate_limit.write_headers(outcome, headers);
+    }
+}
+
+/// The response to a request of that method that is turned away.
+pub(super) fn answer<B>(
+    protocol: &impl Protocol<B>,
+    method: &Method,
+    rate_limit: &RateLimit,
+    outcome: &Outcome,
+) -> Response<B> {
+    if method == Method::HEAD {
+        protocol.answer_head(rate_limit, outcome)
+    } else {
+        protocol.answer(rate_limit, outcome)
     }
 }

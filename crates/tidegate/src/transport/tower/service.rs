@@ -3,10 +3,11 @@
 use std::mem;
 use std::task::{Context, Poll};
 
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use tower_service::Service;
 
 use super::admitted::Admitted;
+use super::protocol::answer;
 use super::{Protocol, ResponseFuture};
 use crate::enforce::Outcome;
 use crate::http::at_once::AtOnce;
@@ -45,6 +46,7 @@ where
         match self.rate_limit.at_once(&Incoming::of(&request), P::TELLS) {
             AtOnce::Admitted => ResponseFuture::told(&mut self.service, request, None, &self.protocol),
             AtOnce::Told(told) => ResponseFuture::told(&mut self.service, request, Some(told), &self.protocol),
+            AtOnce::Denied(denial) if request.method() == Method::HEAD => self.call_answered(denial.outcome(), request),
             AtOnce::Denied(denial) => {
                 let response = self.protocol.deny(&self.rate_limit, &denial);
                 ResponseFuture::turned_away(response, self.protocol.clone())
@@ -57,6 +59,7 @@ where
     }
 }
 
+// None of these is a part of `call`, which is quicker to come by where it is short.
 impl<S, P> RateLimited<S, P> {
     /// Goes on with a request whose limits have said this.
     #[inline(never)]
@@ -74,7 +77,7 @@ impl<S, P> RateLimited<S, P> {
             let admitted = Admitted::to_be_told(rate_limit, outcome, P::TELLS);
             ResponseFuture::serving(self.service.call(request), admitted, protocol)
         } else {
-            ResponseFuture::turned_away(protocol.answer(rate_limit, &outcome), protocol)
+            ResponseFuture::turned_away(answer(&protocol, request.method(), rate_limit, &outcome), protocol)
         }
     }
 
@@ -107,7 +110,9 @@ impl<S, P> RateLimited<S, P> {
                 let admitted = Admitted::by_layer(rate_limit, demand, outcome, P::TELLS);
                 ResponseFuture::serving(self.service.call(request), admitted, protocol)
             }
-            Some(outcome) => ResponseFuture::turned_away(protocol.answer(rate_limit, &outcome), protocol),
+            Some(outcome) => {
+                ResponseFuture::turned_away(answer(&protocol, request.method(), rate_limit, &outcome), protocol)
+            }
             None => self.call_waiting(demand, request),
         }
     }

@@ -4,15 +4,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use axum::Router;
+use axum::body::Body;
+use axum::http::Response;
 use axum::routing::get;
 use tidegate::concurrency::{Fair, PerKey, Priority, Shared};
 use tidegate::enforce::{Guard, Guards};
 use tidegate::http::{HeaderStyle, LimitHeaders, RateLimit};
 use tidegate::tower::AdmissionLayer;
 use tidegate::{Limit, Quota, millis, seconds};
+use tower::Layer;
+use tower::util::MapResponse;
 
 use super::{DONE, Watched};
-use crate::clients::{Raw, get as get_from};
+use crate::clients::{Raw, get as get_from, http1, http2, send};
 use crate::support::{ME, Server, bucket, builder, clock, left, limiter, until, waiting_limiter};
 
 async fn serve(layer: AdmissionLayer) -> Server {
@@ -34,6 +38,21 @@ async fn too_many_of_everybody_is_503_with_a_hint() {
     drop(held);
     assert_eq!(get_from(server.address).await.status, 200);
     assert_eq!(watched.told().await, [DONE], "who was turned away has done no work");
+}
+
+#[tokio::test]
+async fn a_refusal_of_head_has_no_body() {
+    let watched = Watched::new(1);
+    let layer = AdmissionLayer::new(watched.pool.clone());
+    let app = layer.layer(Router::new().fallback(|| async { "ok" }).with_state(()));
+    let server = Server::service(MapResponse::new(app, |response: Response<_>| response.map(Body::new))).await;
+    let _held = watched.pool.try_acquire().unwrap();
+    for client in [http1(), http2()] {
+        let refused = send(client.get(server.url("/"))).await;
+        let head = send(client.head(server.url("/"))).await;
+        assert_eq!((head.status, &*head.body), (503, ""));
+        assert_eq!(head.header("content-length"), Some(&*refused.body.len().to_string()));
+    }
 }
 
 #[tokio::test]

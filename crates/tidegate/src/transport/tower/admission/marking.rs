@@ -18,9 +18,11 @@ impl<B, P: Protocol<B>> Protocol<B> for Marking<P> {
     const TELLS: Tells = P::TELLS;
 
     fn answer(&self, rate_limit: &RateLimit, outcome: &Outcome) -> Response<B> {
-        let mut response = self.0.answer(rate_limit, outcome);
-        self.show(&mut response);
-        response
+        self.marked(self.0.answer(rate_limit, outcome))
+    }
+
+    fn answer_head(&self, rate_limit: &RateLimit, outcome: &Outcome) -> Response<B> {
+        self.marked(self.0.answer_head(rate_limit, outcome))
     }
 
     fn tell(&self, rate_limit: &RateLimit, outcome: &Outcome, headers: &mut HeaderMap) {
@@ -29,5 +31,15 @@ impl<B, P: Protocol<B>> Protocol<B> for Marking<P> {
 
     fn show(&self, response: &mut Response<B>) {
         response.extensions_mut().insert(IsTurnedAway);
+    }
+}
+
+impl<P> Marking<P> {
+    fn marked<B>(&self, mut response: Response<B>) -> Response<B>
+    where
+        P: Protocol<B>,
+    {
+        self.show(&mut response);
+        response
     }
 }

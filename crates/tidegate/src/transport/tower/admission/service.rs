@@ -12,6 +12,7 @@ use super::{ResponseBody, ResponseFuture};
 use crate::http::in_flight::Held;
 use crate::http::{Gate, Incoming};
 use crate::tower::{Protocol, RateLimited};
+use crate::transport::tower::protocol::answer;
 
 /// A service that guards how many of its requests are in flight, from an [`AdmissionLayer`](super::AdmissionLayer). Clones
 /// share their permits.
@@ -64,7 +65,8 @@ where
                 ResponseFuture::serving(answer, Some(held), self.protocol.clone())
             }
             Some(Err(outcome)) => {
-                ResponseFuture::turned_away(self.protocol.answer(rate_limit, &outcome), self.protocol.clone())
+                let response = answer(&self.protocol, request.method(), rate_limit, &outcome);
+                ResponseFuture::turned_away(response, self.protocol.clone())
             }
             None => {
                 // The one that is ready goes with the request; what stays has to become ready first.
