@@ -12,7 +12,7 @@ pub(crate) fn pin(cores: impl IntoIterator<Item = usize>) {
 }
 
 /// Lets this process, and those that it starts, have as many files open as the system allows them.
-pub(crate) fn open_many_files() {
+pub(crate) fn allow_many_files() {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }

@@ -11,7 +11,7 @@ use load::Clients;
 use server::Kind;
 pub(crate) use server::serve;
 
-use crate::machine::{open_many_files, pin};
+use crate::machine::{allow_many_files, pin};
 use crate::workload::{KEYS, beside, median};
 
 /// Connections that are open at once, each with one request under way.
@@ -50,8 +50,8 @@ pub(crate) fn run() {
     }
     // On a core of its own, so that asking does not take from answering.
     pin([1]);
-    // Those to all servers stay open.
-    open_many_files();
+    // The connections to all servers stay open.
+    allow_many_files();
     let mut found: Vec<Found> = Kind::ALL.into_iter().map(Found::new).collect();
     for start in 0..STARTS {
         let mut servers = Servers::start(start);
@@ -92,8 +92,8 @@ fn print_pairs(found: &[Found]) {
         ("  a million users, both without", rates(Kind::UsersTidegateSilent, Kind::UsersGovernor)),
         ("  a million users, as both come", rates(Kind::UsersTidegate, Kind::UsersGovernor)),
         ("CPU, a denial of an admission with headers", costs(Kind::TidegateDenied, Kind::Tidegate)),
+        ("  both around the router", costs(Kind::AroundTidegateDenied, Kind::AroundTidegate)),
         ("  of one with a body as long", costs(Kind::TidegateDenied, Kind::TidegateLong)),
-        ("  around the router", costs(Kind::AroundTidegateDenied, Kind::AroundTidegate)),
     ] {
         println!("{what:<50} {mean:>7.3}x ({least:.3} to {most:.3})");
     }

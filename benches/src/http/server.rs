@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::io::{BufRead, Write};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -21,7 +20,7 @@ use tidegate::http::{LimitHeaders, RateLimit, keys};
 use tidegate::tower::RateLimitLayer;
 use tidegate::{Limiter, Quota, minutes, seconds};
 use tokio::net::TcpListener;
-use tower_governor::governor::{GovernorConfig, GovernorConfigBuilder};
+use tower_governor::governor::GovernorConfigBuilder;
 use tower_governor::key_extractor::{KeyExtractor, PeerIpKeyExtractor};
 use tower_governor::{GovernorError, GovernorLayer};
 use tower_layer::Layer;
@@ -86,11 +85,11 @@ impl Kind {
             Kind::Governor => "tower_governor, as it comes (no headers)",
             Kind::GovernorHeaders => "tower_governor, with headers",
             Kind::GovernorDenied => "tower_governor, denied",
-            Kind::AroundTidegate => "around it: tidegate, as it comes",
-            Kind::AroundTidegateSilent => "around it: tidegate, without headers",
-            Kind::AroundTidegateDenied => "around it: tidegate, denied",
-            Kind::AroundGovernor => "around it: tower_governor, as it comes",
-            Kind::AroundGovernorHeaders => "around it: tower_governor, with headers",
+            Kind::AroundTidegate => "around the router: tidegate, with headers",
+            Kind::AroundTidegateSilent => "around the router: tidegate, without headers",
+            Kind::AroundTidegateDenied => "around the router: tidegate, denied",
+            Kind::AroundGovernor => "around the router: tower_governor, no headers",
+            Kind::AroundGovernorHeaders => "around the router: tower_governor, headers",
             Kind::UsersTidegate => "a million users: tidegate, as it comes",
             Kind::UsersTidegateSilent => "a million users: tidegate, no headers",
             Kind::UsersGovernor => "a million users: tower_governor, as it comes",
@@ -106,9 +105,9 @@ impl Kind {
         }
     }
 
-    /// Serves it there.
+    /// Serves it on a port of its own.
     fn serve(self, listener: TcpListener) {
-        let router = Router::new().route("/", get(|| async { "ok" }));
+        let router = answering("ok");
         let plenty = || Quota::token_bucket(PLENTY.into(), seconds(1)).expect("a valid quota");
         let tidegate = || RateLimitLayer::new(plenty());
         let silent = || RateLimitLayer::new(RateLimit::new(plenty()).headers(LimitHeaders::new([])));
@@ -118,14 +117,10 @@ impl Kind {
             Kind::Layered => spawn(listener, router.layer(tower_layer::layer_fn(Passing))),
             Kind::Tidegate => spawn(listener, router.layer(tidegate())),
             Kind::TidegateSilent => spawn(listener, router.layer(silent())),
-            Kind::TidegateLong => {
-                let text = as_long_as_a_denial();
-                let router = Router::new().route("/", get(move || async move { text }));
-                spawn(listener, router.layer(tidegate()));
-            }
+            Kind::TidegateLong => spawn(listener, answering(as_long_as_a_denial()).layer(tidegate())),
             Kind::TidegateDenied => spawn(listener, router.layer(denying())),
-            Kind::Governor => spawn(listener, router.layer(governor(plenty_of()))),
-            Kind::GovernorHeaders => spawn(listener, router.layer(governor(plenty_of().use_headers()))),
+            Kind::Governor => spawn(listener, router.layer(governor(governors_plenty()))),
+            Kind::GovernorHeaders => spawn(listener, router.layer(governor(governors_plenty().use_headers()))),
             Kind::GovernorDenied => {
                 let mut one = GovernorConfigBuilder::default();
                 one.per_second(3_600).burst_size(1);
@@ -134,18 +129,23 @@ impl Kind {
             Kind::AroundTidegate => spawn(listener, tidegate().layer(router)),
             Kind::AroundTidegateSilent => spawn(listener, silent().layer(router)),
             Kind::AroundTidegateDenied => spawn(listener, denying().layer(router)),
-            Kind::AroundGovernor => spawn(listener, governor(plenty_of()).layer(router)),
-            Kind::AroundGovernorHeaders => spawn(listener, governor(plenty_of().use_headers()).layer(router)),
+            Kind::AroundGovernor => spawn(listener, governor(governors_plenty()).layer(router)),
+            Kind::AroundGovernorHeaders => spawn(listener, governor(governors_plenty().use_headers()).layer(router)),
             Kind::UsersTidegate => spawn(listener, router.layer(RateLimitLayer::new(users()))),
             Kind::UsersTidegateSilent => {
                 spawn(listener, router.layer(RateLimitLayer::new(users().headers(LimitHeaders::new([])))));
             }
-            Kind::UsersGovernor => spawn(listener, router.layer(GovernorLayer::new(Arc::new(users_of(each()))))),
+            Kind::UsersGovernor => spawn(listener, router.layer(governors_users(governors_each()))),
             Kind::UsersGovernorHeaders => {
-                spawn(listener, router.layer(GovernorLayer::new(Arc::new(users_of(each().use_headers())))))
+                spawn(listener, router.layer(governors_users(governors_each().use_headers())));
             }
         }
     }
+}
+
+/// With its state, as a router has it that is served as it is: otherwise axum makes the routes anew for every request.
+fn answering(text: &'static str) -> Router {
+    Router::new().route("/", get(move || async move { text })).with_state(())
 }
 
 /// Serves it to clients whose addresses it is told.
@@ -162,14 +162,14 @@ where
     K: KeyExtractor,
     M: RateLimitingMiddleware<QuantaInstant>,
 {
-    GovernorLayer::new(Arc::new(config.finish().expect("a valid quota")))
+    GovernorLayer::new(config.finish().expect("a valid quota"))
 }
 
 /// More than anybody asks for, in one second.
-const PLENTY: u32 = u32::MAX;
+const PLENTY: u32 = 1_000_000_000;
 
 /// The same of the peer.
-fn plenty_of() -> GovernorConfigBuilder<PeerIpKeyExtractor, NoOpMiddleware<QuantaInstant>> {
+fn governors_plenty() -> GovernorConfigBuilder<PeerIpKeyExtractor, NoOpMiddleware<QuantaInstant>> {
     let mut plenty = GovernorConfigBuilder::default();
     plenty.per_nanosecond(1).burst_size(PLENTY);
     plenty
@@ -205,21 +205,22 @@ fn users() -> RateLimit {
 }
 
 /// The same of the peer.
-fn each() -> GovernorConfigBuilder<User, NoOpMiddleware<QuantaInstant>> {
+fn governors_each() -> GovernorConfigBuilder<User, NoOpMiddleware<QuantaInstant>> {
     let mut each = GovernorConfigBuilder::default().key_extractor(User);
     each.period(EVERY).burst_size(BURST);
     each
 }
 
-/// With every one of whom having been there.
-fn users_of<M: RateLimitingMiddleware<QuantaInstant>>(
-    mut config: GovernorConfigBuilder<User, M>,
-) -> GovernorConfig<User, M> {
+/// And every one of them has been there.
+fn governors_users<M>(mut config: GovernorConfigBuilder<User, M>) -> GovernorLayer<User, M, Body>
+where
+    M: RateLimitingMiddleware<QuantaInstant>,
+{
     let config = config.finish().expect("a valid quota");
     for user in 0..KEYS {
         assert!(config.limiter().check_key(&text(user)).is_ok());
     }
-    config
+    GovernorLayer::new(config)
 }
 
 const USER: HeaderName = HeaderName::from_static("x-user");
