@@ -3,6 +3,7 @@
 mod actix;
 mod axum;
 mod graphql;
+mod head;
 mod hyper;
 mod jsonrpsee;
 mod lambda;

@@ -1,8 +1,14 @@
 //! The response to a request that is turned away.
 
 #[cfg(feature = "tower")]
+use std::mem;
+#[cfg(feature = "tower")]
 use std::time::Duration;
 
+#[cfg(feature = "tower")]
+use http::Method;
+#[cfg(feature = "tower")]
+use http::header::CONTENT_LENGTH;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Response, StatusCode};
 
@@ -55,4 +61,15 @@ fn turned_away<B>(status: StatusCode, body: B, tell: impl FnOnce(&mut HeaderMap)
 #[cfg(feature = "macros")]
 pub(crate) fn response_with_defaults(outcome: &Outcome) -> Response<String> {
     response(outcome, &LimitHeaders::default(), None)
+}
+
+/// An answer as a request of that method gets it. One to HEAD has the same headers, and no body: clients of HTTP/2 do not take
+/// it, and hyper does not leave it out for them.
+#[cfg(feature = "tower")]
+pub(crate) fn to_method(method: &Method, mut answer: Response<String>) -> Response<String> {
+    if method == Method::HEAD {
+        let length = mem::take(answer.body_mut()).len();
+        answer.headers_mut().entry(CONTENT_LENGTH).or_insert_with(|| length.into());
+    }
+    answer
 }

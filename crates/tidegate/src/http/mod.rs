@@ -41,6 +41,8 @@ mod rate_limit;
 
 #[cfg(feature = "macros")]
 pub(crate) use answer::response_with_defaults;
+#[cfg(feature = "tower")]
+pub(crate) use answer::to_method;
 pub use asking::Asking;
 pub use client::{Client, ClientAddress, ClientText, ForwardingWarning, UntrustedForwarding};
 pub use gate::Gate;

@@ -20,7 +20,7 @@ use poem::http::StatusCode;
 use poem::{Endpoint, Error, FromRequest, IntoResponse, Middleware, PathPattern, Request, RequestBody, Response};
 
 use crate::enforce::Outcome;
-use crate::http::{Gate, Incoming};
+use crate::http::{Gate, Incoming, to_method};
 use crate::tower::admission::ResponseBody;
 
 impl<E: Endpoint> Middleware<E> for Gate {
@@ -46,7 +46,7 @@ impl<E: Endpoint> Endpoint for Gated<E> {
         let passage = match entering.await {
             Ok(passage) => passage,
             Err(answer) => {
-                let (head, body) = answer.into_parts();
+                let (head, body) = to_method(request.method(), answer).into_parts();
                 let mut response = Response::builder().status(head.status).body(body);
                 *response.headers_mut() = head.headers;
                 return Ok(response);

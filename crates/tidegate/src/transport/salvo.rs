@@ -23,7 +23,7 @@ use http_body_util::BodyExt;
 use salvo_core::http::{ResBody, StatusCode};
 use salvo_core::{Depot, FlowCtrl, Handler, Request, Response, async_trait};
 
-use crate::http::{Gate, Incoming};
+use crate::http::{Gate, Incoming, to_method};
 use crate::tower::admission::ResponseBody;
 
 #[async_trait]
@@ -33,7 +33,7 @@ impl Handler for Gate {
         let passage = match entering.await {
             Ok(passage) => passage,
             Err(answer) => {
-                let (head, body) = answer.into_parts();
+                let (head, body) = to_method(request.method(), answer).into_parts();
                 response.status_code(head.status).body(body);
                 // What outer hoops have said stays.
                 response.headers_mut().extend(head.headers);

@@ -30,7 +30,7 @@ use warp::reject::{Reject, Rejection};
 use warp::{Filter, Reply};
 
 use crate::enforce::Outcome;
-use crate::http::{Gate, Incoming, Passage};
+use crate::http::{Gate, Incoming, Passage, to_method};
 use crate::tower::admission::ResponseBody;
 
 /// A filter behind a gate: [`limited`], the filter, and the gate's last word.
@@ -66,7 +66,8 @@ pub fn limited(gate: &Gate) -> impl Filter<Extract = (Passed,), Error = Rejectio
                 let (uri, extensions) = (uri(path.as_str(), &query), extensions.unwrap_or_default());
                 let incoming = Incoming::new(&method, &uri, &headers, &extensions);
                 let entering = gate.enter(&incoming.with_peer(peer.map(|peer| peer.ip())));
-                async { entering.await.map(Passed).map_err(|answer| warp::reject::custom(Refused(answer))) }
+                let refused = move |answer| warp::reject::custom(Refused(to_method(&method, answer)));
+                async { entering.await.map(Passed).map_err(refused) }
             },
         )
 }

@@ -1,10 +1,9 @@
 //! How a request that is turned away is answered.
 
-use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, Method, Response};
 
 use crate::enforce::{Denial, Outcome};
-use crate::http::RateLimit;
+use crate::http::{RateLimit, to_method};
 
 /// What a [`Protocol`] tells admitted requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,9 +55,7 @@ impl<B: From<String>> Protocol<B> for Http {
     }
 
     fn answer_head(&self, rate_limit: &RateLimit, outcome: &Outcome) -> Response<B> {
-        let (mut parts, body) = rate_limit.answer(outcome).into_parts();
-        parts.headers.entry(CONTENT_LENGTH).or_insert_with(|| body.len().into());
-        Response::from_parts(parts, B::from(String::new()))
+        to_method(&Method::HEAD, rate_limit.answer(outcome)).map(B::from)
     }
 
     fn deny(&self, rate_limit: &RateLimit, denial: &Denial<'_>) -> Response<B> {
