@@ -21,7 +21,7 @@
 //! `RetryInfo` when too many calls are in flight;
 //! `INVALID_ARGUMENT` for a cost that is none, and `INTERNAL` for any other mistake in the program.
 
-use http::{HeaderMap, Response};
+use http::{HeaderMap, Method, Response};
 use tidegate_core::{Reason, ceil_millis};
 use tonic::metadata::AsciiMetadataValue;
 use tonic::server::NamedService;
@@ -44,7 +44,7 @@ pub struct Grpc;
 impl<B: Default> Protocol<B> for Grpc {
     const TELLS: Tells = Tells::Nothing;
 
-    fn answer(&self, _: &RateLimit, outcome: &Outcome) -> Response<B> {
+    fn answer(&self, _: &RateLimit, outcome: &Outcome, _: &Method) -> Response<B> {
         status(outcome).into_http()
     }
 

@@ -2,7 +2,7 @@
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::{HeaderMap, Response};
+use axum::http::{HeaderMap, Method, Response};
 use tidegate::Limiter;
 use tidegate::enforce::Outcome;
 use tidegate::http::{LimitHeaders, RateLimit};
@@ -17,7 +17,7 @@ struct Silent;
 impl Protocol<Body> for Silent {
     const TELLS: Tells = Tells::Nothing;
 
-    fn answer(&self, _: &RateLimit, outcome: &Outcome) -> Response<Body> {
+    fn answer(&self, _: &RateLimit, outcome: &Outcome, _: &Method) -> Response<Body> {
         turned_away(outcome)
     }
 
@@ -30,7 +30,7 @@ struct Usual;
 impl Protocol<Body> for Usual {
     const TELLS: Tells = Tells::Headers;
 
-    fn answer(&self, _: &RateLimit, outcome: &Outcome) -> Response<Body> {
+    fn answer(&self, _: &RateLimit, outcome: &Outcome, _: &Method) -> Response<Body> {
         turned_away(outcome)
     }
 
@@ -43,7 +43,7 @@ impl Protocol<Body> for Usual {
 struct Talkative;
 
 impl Protocol<Body> for Talkative {
-    fn answer(&self, _: &RateLimit, outcome: &Outcome) -> Response<Body> {
+    fn answer(&self, _: &RateLimit, outcome: &Outcome, _: &Method) -> Response<Body> {
         turned_away(outcome)
     }
 

@@ -12,7 +12,6 @@ use tower_service::Service;
 
 use super::Protocol;
 use super::admitted::{Admitted, Decided, tell};
-use super::protocol::answer;
 use crate::http::Asking;
 use crate::http::headers::Told;
 
@@ -99,7 +98,7 @@ where
                         this.response.set(Some(service.call(request)));
                         Stage::Serving(Admitted::by_layer(&asking.rate_limit, asking.demand, outcome, P::TELLS))
                     } else {
-                        let response = answer(this.protocol, request.method(), asking.rate_limit(), &outcome);
+                        let response = this.protocol.answer(asking.rate_limit(), &outcome, request.method());
                         Stage::TurnedAway(Some(response))
                     };
                 }

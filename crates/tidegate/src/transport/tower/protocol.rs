@@ -21,19 +21,13 @@ pub trait Protocol<B>: Clone {
     /// What an admitted request is told: less is quicker.
     const TELLS: Tells = Tells::Anything;
 
-    /// The response to a request that is turned away.
-    fn answer(&self, rate_limit: &RateLimit, outcome: &Outcome) -> Response<B>;
-
-    /// The same where its method is HEAD: the same headers, without the body, which clients of HTTP/2 do not take and not every
-    /// server leaves out.
-    fn answer_head(&self, rate_limit: &RateLimit, outcome: &Outcome) -> Response<B> {
-        self.answer(rate_limit, outcome)
-    }
+    /// The response to a request of that method that is turned away. To HEAD it must have no body.
+    fn answer(&self, rate_limit: &RateLimit, outcome: &Outcome, method: &Method) -> Response<B>;
 
     /// The same, where one limit has said no and nobody else is told of that, so that there need not be an outcome. Nothing
     /// else may be answered: which of the two is asked depends on settings that are nobody's concern.
-    fn deny(&self, rate_limit: &RateLimit, denial: &Denial<'_>) -> Response<B> {
-        self.answer(rate_limit, &denial.outcome())
+    fn deny(&self, rate_limit: &RateLimit, denial: &Denial<'_>, method: &Method) -> Response<B> {
+        self.answer(rate_limit, &denial.outcome(), method)
     }
 
     /// Writes what an admitted request is told into the headers of its response.
@@ -50,33 +44,18 @@ pub struct Http;
 impl<B: From<String>> Protocol<B> for Http {
     const TELLS: Tells = Tells::Headers;
 
-    fn answer(&self, rate_limit: &RateLimit, outcome: &Outcome) -> Response<B> {
-        rate_limit.answer(outcome).map(B::from)
+    fn answer(&self, rate_limit: &RateLimit, outcome: &Outcome, method: &Method) -> Response<B> {
+        to_method(method, rate_limit.answer(outcome)).map(B::from)
     }
 
-    fn answer_head(&self, rate_limit: &RateLimit, outcome: &Outcome) -> Response<B> {
-        to_method(&Method::HEAD, rate_limit.answer(outcome)).map(B::from)
-    }
-
-    fn deny(&self, rate_limit: &RateLimit, denial: &Denial<'_>) -> Response<B> {
-        rate_limit.deny(denial)
+    fn deny(&self, rate_limit: &RateLimit, denial: &Denial<'_>, method: &Method) -> Response<B> {
+        match *method {
+            Method::HEAD => self.answer(rate_limit, &denial.outcome(), method),
+            _ => rate_limit.deny(denial),
+        }
     }
 
     fn tell(&self, rate_limit: &RateLimit, outcome: &Outcome, headers: &mut HeaderMap) {
         rate_limit.write_headers(outcome, headers);
-    }
-}
-
-/// The response to a request of that method that is turned away.
-pub(super) fn answer<B>(
-    protocol: &impl Protocol<B>,
-    method: &Method,
-    rate_limit: &RateLimit,
-    outcome: &Outcome,
-) -> Response<B> {
-    if method == Method::HEAD {
-        protocol.answer_head(rate_limit, outcome)
-    } else {
-        protocol.answer(rate_limit, outcome)
     }
 }

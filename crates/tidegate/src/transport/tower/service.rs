@@ -3,13 +3,11 @@
 use std::mem;
 use std::task::{Context, Poll};
 
-use http::{Method, Request, Response};
+use http::{Request, Response};
 use tower_service::Service;
 
 use super::admitted::Admitted;
-use super::protocol::answer;
 use super::{Protocol, ResponseFuture};
-use crate::enforce::Outcome;
 use crate::http::at_once::AtOnce;
 use crate::http::demand::Demand;
 use crate::http::{Asking, Incoming, RateLimit};
@@ -43,57 +41,34 @@ where
     }
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
-        match self.rate_limit.at_once(&Incoming::of(&request), P::TELLS) {
-            AtOnce::Admitted => ResponseFuture::told(&mut self.service, request, None, &self.protocol),
-            AtOnce::Told(told) => ResponseFuture::told(&mut self.service, request, Some(told), &self.protocol),
-            AtOnce::Denied(denial) if request.method() == Method::HEAD => self.call_answered(denial.outcome(), request),
+        let (rate_limit, protocol) = (&self.rate_limit, &self.protocol);
+        match rate_limit.at_once(&Incoming::of(&request), P::TELLS) {
+            AtOnce::Admitted => ResponseFuture::told(&mut self.service, request, None, protocol),
+            AtOnce::Told(told) => ResponseFuture::told(&mut self.service, request, Some(told), protocol),
             AtOnce::Denied(denial) => {
-                let response = self.protocol.deny(&self.rate_limit, &denial);
-                ResponseFuture::turned_away(response, self.protocol.clone())
+                ResponseFuture::turned_away(protocol.deny(rate_limit, &denial, request.method()), protocol.clone())
             }
-            AtOnce::Answered(outcome) => self.call_answered(outcome, request),
+            AtOnce::Answered(outcome) if outcome.is_allowed() => {
+                let admitted = Admitted::to_be_told(rate_limit, outcome, P::TELLS);
+                ResponseFuture::serving(self.service.call(request), admitted, protocol.clone())
+            }
+            AtOnce::Answered(outcome) => {
+                let response = protocol.answer(rate_limit, &outcome, request.method());
+                ResponseFuture::turned_away(response, protocol.clone())
+            }
             AtOnce::Waits(demand) => self.call_waiting(demand, request),
             AtOnce::Demands(demand) => self.call_demanding(demand, request),
-            AtOnce::Skipped => self.call_skipped(request),
+            AtOnce::Skipped => {
+                let admitted = Admitted::skipped(rate_limit, &Incoming::of(&request));
+                ResponseFuture::serving(self.service.call(request), admitted, protocol.clone())
+            }
         }
     }
 }
 
-// None of these is a part of `call`, which is quicker to come by where it is short.
 impl<S, P> RateLimited<S, P> {
-    /// Goes on with a request whose limits have said this.
-    #[inline(never)]
-    fn call_answered<ReqBody, ResBody>(
-        &mut self,
-        outcome: Outcome,
-        request: Request<ReqBody>,
-    ) -> ResponseFuture<S, P, ReqBody, ResBody>
-    where
-        S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
-        P: Protocol<ResBody>,
-    {
-        let (rate_limit, protocol) = (&self.rate_limit, self.protocol.clone());
-        if outcome.is_allowed() {
-            let admitted = Admitted::to_be_told(rate_limit, outcome, P::TELLS);
-            ResponseFuture::serving(self.service.call(request), admitted, protocol)
-        } else {
-            ResponseFuture::turned_away(answer(&protocol, request.method(), rate_limit, &outcome), protocol)
-        }
-    }
-
-    /// Goes on with a request that is left alone.
-    #[inline(never)]
-    fn call_skipped<ReqBody, ResBody>(&mut self, request: Request<ReqBody>) -> ResponseFuture<S, P, ReqBody, ResBody>
-    where
-        S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
-        P: Protocol<ResBody>,
-    {
-        let admitted = Admitted::skipped(&self.rate_limit, &Incoming::of(&request));
-        ResponseFuture::serving(self.service.call(request), admitted, self.protocol.clone())
-    }
-
     /// Goes on with a request that was begun with.
-    #[inline(never)]
+    #[inline]
     pub(super) fn call_demanding<ReqBody, ResBody>(
         &mut self,
         demand: Demand,
@@ -111,14 +86,13 @@ impl<S, P> RateLimited<S, P> {
                 ResponseFuture::serving(self.service.call(request), admitted, protocol)
             }
             Some(outcome) => {
-                ResponseFuture::turned_away(answer(&protocol, request.method(), rate_limit, &outcome), protocol)
+                ResponseFuture::turned_away(protocol.answer(rate_limit, &outcome, request.method()), protocol)
             }
             None => self.call_waiting(demand, request),
         }
     }
 
     /// Goes on with a request whose limits have to be waited for.
-    #[inline(never)]
     fn call_waiting<ReqBody, ResBody>(
         &mut self,
         demand: Demand,

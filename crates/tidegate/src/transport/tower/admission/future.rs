@@ -18,7 +18,6 @@ use crate::http::Asking;
 use crate::http::in_flight::{Ends, Held};
 use crate::tower as limits;
 use crate::tower::{Protocol, RateLimited};
-use crate::transport::tower::protocol::answer;
 
 pin_project! {
     /// The response of an [`Admitting`](super::Admitting) service.
@@ -98,7 +97,7 @@ where
                             State::Serving { response, held: Some(Held::new(permits, ends)) }
                         }
                         Err(outcome) => {
-                            let response = answer(this.protocol, request.method(), asking.rate_limit(), &outcome);
+                            let response = this.protocol.answer(asking.rate_limit(), &outcome, request.method());
                             State::TurnedAway { response: Some(response) }
                         }
                     }

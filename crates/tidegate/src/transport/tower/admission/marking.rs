@@ -1,6 +1,6 @@
 //! How the admission learns that a limit below it has turned a request away.
 
-use http::{HeaderMap, Response};
+use http::{HeaderMap, Method, Response};
 
 use crate::enforce::Outcome;
 use crate::http::RateLimit;
@@ -17,12 +17,10 @@ pub(super) struct IsTurnedAway;
 impl<B, P: Protocol<B>> Protocol<B> for Marking<P> {
     const TELLS: Tells = P::TELLS;
 
-    fn answer(&self, rate_limit: &RateLimit, outcome: &Outcome) -> Response<B> {
-        self.marked(self.0.answer(rate_limit, outcome))
-    }
-
-    fn answer_head(&self, rate_limit: &RateLimit, outcome: &Outcome) -> Response<B> {
-        self.marked(self.0.answer_head(rate_limit, outcome))
+    fn answer(&self, rate_limit: &RateLimit, outcome: &Outcome, method: &Method) -> Response<B> {
+        let mut response = self.0.answer(rate_limit, outcome, method);
+        self.show(&mut response);
+        response
     }
 
     fn tell(&self, rate_limit: &RateLimit, outcome: &Outcome, headers: &mut HeaderMap) {
@@ -31,15 +29,5 @@ impl<B, P: Protocol<B>> Protocol<B> for Marking<P> {
 
     fn show(&self, response: &mut Response<B>) {
         response.extensions_mut().insert(IsTurnedAway);
-    }
-}
-
-impl<P> Marking<P> {
-    fn marked<B>(&self, mut response: Response<B>) -> Response<B>
-    where
-        P: Protocol<B>,
-    {
-        self.show(&mut response);
-        response
     }
 }

@@ -12,7 +12,6 @@ use super::{ResponseBody, ResponseFuture};
 use crate::http::in_flight::Held;
 use crate::http::{Gate, Incoming};
 use crate::tower::{Protocol, RateLimited};
-use crate::transport::tower::protocol::answer;
 
 /// A service that guards how many of its requests are in flight, from an [`AdmissionLayer`](super::AdmissionLayer). Clones
 /// share their permits.
@@ -65,7 +64,7 @@ where
                 ResponseFuture::serving(answer, Some(held), self.protocol.clone())
             }
             Some(Err(outcome)) => {
-                let response = answer(&self.protocol, request.method(), rate_limit, &outcome);
+                let response = self.protocol.answer(rate_limit, &outcome, request.method());
                 ResponseFuture::turned_away(response, self.protocol.clone())
             }
             None => {
