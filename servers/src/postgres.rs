@@ -14,8 +14,13 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Starts the Postgres whose programs lie in the folder `programs`, with settings such as `fsync=off`, and comes back
-    /// when it answers.
+    /// The setting of a server whose commits do not wait for a disk, so that no test takes as long as a busy one. They are
+    /// written all the same before they are answered: a server that is killed has them when it comes back, and only a machine
+    /// that loses power does not.
+    pub const UNSYNCED: &str = "fsync=off";
+
+    /// Starts the Postgres whose programs lie in the folder `programs`, with settings such as [`Postgres::UNSYNCED`], and
+    /// comes back when it answers.
     pub fn start(programs: &Path, settings: &[&str]) -> Result<Self, String> {
         a_few_times(|| {
             let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();

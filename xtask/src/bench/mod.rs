@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failed> {
         step("tidegate", &mut cargo(["build", "--release", "--package", "tidegate-server"]))?;
         environment.extend(peers::environment()?);
     }
-    let servers = if parts.iter().any(|part| SERVED.contains(part)) { Some(Servers::start()?) } else { None };
+    let servers = if parts.iter().any(|part| SERVED.contains(part)) { Some(Servers::start_durable()?) } else { None };
     environment.extend(servers.iter().flat_map(Servers::environment));
     for part in parts {
         let rest = arguments.get(1..).unwrap_or_default();

@@ -27,11 +27,21 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
+    /// For tests: no answer waits for this machine's disk.
     pub(crate) fn start() -> Result<Self, Failed> {
+        Self::with(&[Postgres::UNSYNCED])
+    }
+
+    /// For measurements: as somebody would run them who means to keep what is in them.
+    pub(crate) fn start_durable() -> Result<Self, Failed> {
+        Self::with(&[])
+    }
+
+    fn with(of_postgres: &[&str]) -> Result<Self, Failed> {
         println!("\n== servers");
         let programs = get::programs()?;
         let (redis, cli) = (&programs.redis_server, &programs.redis_cli);
-        let postgres = Postgres::start(&programs.postgres, &[])?;
+        let postgres = Postgres::start(&programs.postgres, of_postgres)?;
         let servers = Self {
             redis: Redis::start(redis, cli, &[])?,
             valkey: Redis::start(&programs.valkey_server, cli, &[])?,

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::support::{Answer, CAPACITY, Service, TIMEOUT, keys, pause, run};
 
 fn start() -> Postgres {
-    Postgres::start(&PathBuf::from(variable("TIDEGATE_POSTGRES_PROGRAMS")), &[]).unwrap()
+    Postgres::start(&PathBuf::from(variable("TIDEGATE_POSTGRES_PROGRAMS")), &[Postgres::UNSYNCED]).unwrap()
 }
 
 fn service(server: &Postgres) -> Service<PostgresStore> {
@@ -70,7 +70,7 @@ fn connections_that_are_cut() {
     log.assert_admitted_by_store(CAPACITY, |_| true);
 }
 
-/// What was admitted before a crash is spent after it: a commit is on disk before it is answered.
+/// What was admitted before a crash is spent after it: a commit is written before it is answered.
 #[test]
 fn a_crash_gives_nothing_back() {
     let mut server = start();

@@ -30,7 +30,8 @@ fn a_full_disk_is_an_error_and_loses_nothing() {
 }
 
 fn fill(disk: &Path) {
-    let server = Postgres::start(&PathBuf::from(variable("TIDEGATE_POSTGRES_PROGRAMS")), &["fsync=off"]).unwrap();
+    let server =
+        Postgres::start(&PathBuf::from(variable("TIDEGATE_POSTGRES_PROGRAMS")), &[Postgres::UNSYNCED]).unwrap();
     let (space, filler) = (disk.join("space"), disk.join("filler"));
     std::fs::create_dir(&space).unwrap();
     server.own(&space).unwrap();
