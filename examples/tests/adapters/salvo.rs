@@ -28,7 +28,7 @@ impl Adapter for Salvo {
             |path: &str, page: fn(&App, &Request, &mut Response)| Router::with_path(path).get(Page(app.clone(), page));
         let router = Router::new()
             .hoop(app.gate())
-            .get(Page(app.clone(), |app, _, response| response.render(app.page())))
+            .goal(Page(app.clone(), |app, _, response| response.render(app.page())))
             .push(at("users/{id}", |app, _, response| response.render(app.page())))
             .push(at("fails", |app, _, response| {
                 response.status_code(StatusCode::UNAUTHORIZED);

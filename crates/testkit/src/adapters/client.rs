@@ -74,7 +74,16 @@ impl Client {
 
     /// A request, and only the head of its reply.
     pub(super) fn begin(&mut self, path: &str, headers: &[(&str, &str)]) -> Reply {
-        let mut request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n");
+        self.ask("GET", path, headers)
+    }
+
+    /// A HEAD and its whole reply, which is a head; the connection stays.
+    pub(super) fn head(&mut self, path: &str) -> Reply {
+        self.ask("HEAD", path, &[])
+    }
+
+    fn ask(&mut self, method: &str, path: &str, headers: &[(&str, &str)]) -> Reply {
+        let mut request = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n");
         headers.iter().for_each(|(name, value)| request.push_str(&format!("{name}: {value}\r\n")));
         request.push_str("\r\n");
         self.0.get_mut().write_all(request.as_bytes()).expect("the request");

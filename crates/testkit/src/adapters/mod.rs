@@ -25,9 +25,9 @@ pub use flights::{
 };
 pub use outages::{a_dead_store_admits_when_open, a_dead_store_refuses_when_closed, a_slow_store_is_waited_for};
 pub use telling::{
-    a_denial_can_be_the_service_s_own, an_allowed_request_is_served, an_answer_of_the_handler_stays_as_it_is,
-    denied_requests_do_not_reach_the_handler, headers_of_all_families, headers_of_draft03, headers_of_ietf,
-    headers_of_legacy, headers_of_no_family, the_handler_is_told,
+    a_denial_can_be_the_service_s_own, a_denied_head_has_no_body, an_allowed_request_is_served,
+    an_answer_of_the_handler_stays_as_it_is, denied_requests_do_not_reach_the_handler, headers_of_all_families,
+    headers_of_draft03, headers_of_ietf, headers_of_legacy, headers_of_no_family, the_handler_is_told,
 };
 pub use who::{
     a_forged_address_is_not_believed, a_header_can_be_the_key, a_route_can_be_the_key, a_skipped_request_is_left_alone,
@@ -84,6 +84,7 @@ macro_rules! __with_adapter_cases {
             $arguments
             an_allowed_request_is_served
             denied_requests_do_not_reach_the_handler
+            a_denied_head_has_no_body
             headers_of_ietf
             headers_of_draft03
             headers_of_legacy

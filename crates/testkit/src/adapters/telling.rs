@@ -43,6 +43,20 @@ pub fn denied_requests_do_not_reach_the_handler<A: Adapter>() -> Applicability {
     Applicability::Ran
 }
 
+/// A HEAD beyond its limit is told what a GET is, and the length of the body that it does not get.
+pub fn a_denied_head_has_no_body<A: Adapter>() -> Applicability {
+    let mut client = Client::connect(App::new(Gate::new((&limiter(1), "api"))).start::<A>());
+    assert_eq!(client.get("/", &[]).status, 200);
+    let get = client.get("/", &[]);
+    let head = client.head("/");
+    assert_eq!((get.status, head.status), (429, 429));
+    assert_eq!(head.told(), get.told());
+    assert_eq!(head.header("content-length"), get.header("content-length"));
+    // A body would be taken for the next reply.
+    assert_eq!(client.get("/", &[]).status, 429);
+    Applicability::Ran
+}
+
 const IETF: [(&str, &str); 2] = [("ratelimit", r#""api";r=0;t=60"#), ("ratelimit-policy", r#""api";q=1;w=60"#)];
 const DRAFT03: [(&str, &str); 3] = [("ratelimit-limit", "1"), ("ratelimit-remaining", "0"), ("ratelimit-reset", "60")];
 const LEGACY: [(&str, &str); 3] =
