@@ -68,6 +68,9 @@ impl fmt::Display for Refusal {
             (Some(Reason::CostExceedsCapacity), _) => {
                 write!(f, "the cost is more than the whole capacity of the limit {limit:?}")
             }
+            (Some(Reason::Store), _) => {
+                write!(f, "the cost is more than is admitted while the store of the limit {limit:?} is away")
+            }
             (_, Some(wait)) => write!(f, "the limit {limit:?} is used up: try again in {} s", ceil_seconds(wait)),
             (_, None) => write!(f, "the limit {limit:?} is used up"),
         }

@@ -188,7 +188,7 @@ impl Enforcer {
                 None => Box::pin(self.ask_several(caller, cost, step)).await,
             },
         };
-        self.finish(caller, step, answer)
+        self.finish(caller, cost, step, answer)
     }
 
     /// What becomes of a request, without waiting. None when it has to be waited for: the store does I/O or may wait for
@@ -201,7 +201,7 @@ impl Enforcer {
             _ => return self.ask_several_now(caller, cost, step),
         };
         if !caller.fits(1) {
-            return Some(self.finish(caller, step, Err(Error::NoKey)));
+            return Some(self.finish(caller, cost, step, Err(Error::NoKey)));
         }
         let window = Cell::new(None);
         let answer = match rule.question(&self.inner.limiter, caller, 0, self.cost_to(rule, cost), step) {
@@ -212,7 +212,7 @@ impl Enforcer {
         Some(match answer {
             // Nearly always, and nobody is told of it.
             Ok(decision) if decision.is_ordinary() => Outcome::Allowed(ruling(decision)),
-            answer => self.finish(caller, step, answer.map(ruling)),
+            answer => self.finish(caller, cost, step, answer.map(ruling)),
         })
     }
 
@@ -234,7 +234,7 @@ impl Enforcer {
 
     /// The outcome of a request that has no key, so that no limit could be asked.
     pub fn without_key(&self) -> Outcome {
-        self.finish(&Caller::each([]), Step::Take, Err(Error::NoKey))
+        self.finish(&Caller::each([]), 1, Step::Take, Err(Error::NoKey))
     }
 
     /// Whether a deny list turns the caller away, so that nothing should be spent on it.
@@ -270,7 +270,7 @@ impl Enforcer {
         if !self.inner.limiter.answers_at_once() {
             return None;
         }
-        Some(self.finish(caller, step, at_once(self.ask_several(caller, cost, step))))
+        Some(self.finish(caller, cost, step, at_once(self.ask_several(caller, cost, step))))
     }
 
     async fn ask_several(&self, caller: &Caller<'_>, cost: u64, step: Step) -> Result<Rulings, Error> {
@@ -304,15 +304,16 @@ impl Enforcer {
     }
 
     #[inline(never)] // apart from the ordinary yes
-    pub(super) fn finish(&self, caller: &Caller<'_>, step: Step, answer: Result<Rulings, Error>) -> Outcome {
+    pub(super) fn finish(&self, caller: &Caller<'_>, cost: u64, step: Step, answer: Result<Rulings, Error>) -> Outcome {
         let Inner { limiter, rules, shadow, hooks, .. } = &*self.inner;
+        // Nobody is turned away by the others.
+        let is_asked = matches!(step, Step::Take | Step::Look);
+        let cost = |rule: &Rule| if is_asked { self.cost_to(rule, cost) } else { 0 };
         let outcome = match answer {
             Ok(rulings) if *shadow => Outcome::of(rulings.shadowed()),
             Ok(rulings) => Outcome::of(rulings),
-            Err(error) => failed(limiter, rules, *shadow, error),
+            Err(error) => failed(limiter, rules, cost, *shadow, error),
         };
-        // Nobody is turned away by the others.
-        let is_asked = matches!(step, Step::Take | Step::Look);
         if is_asked || outcome.error().is_some() || outcome.is_without_store() {
             hooks.tell(caller, &outcome);
         }

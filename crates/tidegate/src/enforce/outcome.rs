@@ -209,6 +209,12 @@ impl Rulings {
         waits.try_fold(first, |longest, wait| Some(longest.max(wait?)))
     }
 
+    /// Whether they never would pass, however long anybody waits: the request costs more than the whole quota of one of them.
+    /// Without a time to [wait for](Self::retry_after) it may still be that a store has to come back.
+    pub fn never_pass(&self) -> bool {
+        self.violated().any(|ruling| ruling.decision.reason() == Some(Reason::CostExceedsCapacity))
+    }
+
     /// Those that denied it.
     pub fn violated(&self) -> impl Iterator<Item = &Ruling> {
         self.iter().filter(|ruling| !ruling.decision.allowed())

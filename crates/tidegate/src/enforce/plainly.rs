@@ -53,7 +53,7 @@ impl<'a> Plainly<'a> {
     /// What a transport is told, once the hooks know.
     pub(crate) fn outcome(&self, answer: &Result<Decision, StoreError>, caller: &Caller<'_>) -> Outcome {
         let rulings = answer.as_ref().map(|decision| self.rulings(decision));
-        self.enforcer.finish(caller, Step::Take, rulings.map_err(|error| Error::Store(error.clone())))
+        self.enforcer.finish(caller, 1, Step::Take, rulings.map_err(|error| Error::Store(error.clone())))
     }
 
     #[inline]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 #[cfg(feature = "ws")]
 use tidegate_core::Key;
-use tidegate_core::{Decision, OnStoreError, Quota};
+use tidegate_core::{Decision, DecisionParts, OnStoreError, Quota, Reason};
 
 use super::{Axis, Caller, Outcome, Ruling, Rulings, Step};
 #[cfg(feature = "tower")]
@@ -102,14 +102,22 @@ impl Rule {
         Ruling::new(Arc::clone(&self.policy), window, decision, self.axis)
     }
 
-    /// What would be said of a request that the broken store did not get to see. None when it is to be refused, which a
-    /// limit in shadow mode never does.
-    fn without_store(&self, limiter: &Limiter, shadow: bool) -> Result<Option<Ruling>, Error> {
+    /// What would be said of a request of that cost that the broken store did not get to see. None when it is to be refused,
+    /// which a limit in shadow mode never does.
+    fn without_store(&self, limiter: &Limiter, cost: u64, shadow: bool) -> Result<Option<Ruling>, Error> {
         let Outline { capacity, on_store_error, shadow: is_shadow, .. } = self.outline(limiter)?;
-        let admitted = || self.ruling(limiter, Decision::admitted_without_store(capacity));
+        let shadow = shadow || is_shadow;
         // A store within `Resilience` has applied the policy already, and passes on the errors of limits that are closed. It
         // takes what is in there to limit in process, so without it only an open limit admits.
-        (on_store_error == OnStoreError::Open || shadow || is_shadow).then(admitted).transpose()
+        if on_store_error != OnStoreError::Open && !shadow {
+            return Ok(None);
+        }
+        let decision = match cost > u64::from(capacity) && !shadow {
+            // What nobody ever would admit does not become possible by this.
+            true => never(capacity),
+            false => Decision::admitted_without_store(capacity),
+        };
+        self.ruling(limiter, decision).map(Some)
     }
 
     fn outline(&self, limiter: &Limiter) -> Result<Outline, Error> {
@@ -120,18 +128,30 @@ impl Rule {
     }
 }
 
-/// What becomes of a request about which the limiter could not say anything.
+/// What becomes of a request about which the limiter could not say anything, and which costs each limit so much.
 #[cold]
-pub(super) fn failed(limiter: &Limiter, rules: &[Rule], shadow: bool, error: Error) -> Outcome {
+pub(super) fn failed(
+    limiter: &Limiter,
+    rules: &[Rule],
+    cost: impl Fn(&Rule) -> u64,
+    shadow: bool,
+    error: Error,
+) -> Outcome {
     match error {
         error if error.is_misuse() => invalid(error),
-        Error::Store(_) => match rules.iter().map(|rule| rule.without_store(limiter, shadow)).collect() {
+        Error::Store(_) => match rules.iter().map(|rule| rule.without_store(limiter, cost(rule), shadow)).collect() {
             Ok(Some(rulings)) => Outcome::of(Rulings::several(rulings)),
             Ok(None) => Outcome::Unavailable(error),
             Err(error) => invalid(error),
         },
         error => Outcome::Unavailable(error),
     }
+}
+
+/// A no to what costs more than the whole capacity. What is left nobody knows.
+fn never(capacity: u32) -> Decision {
+    let parts = Decision::admitted_without_store(capacity).into_parts();
+    DecisionParts { allowed: false, reason: Some(Reason::CostExceedsCapacity), ..parts }.into()
 }
 
 /// A mistake in the program is told to whoever runs it, and not to the client.

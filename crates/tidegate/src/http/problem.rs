@@ -47,7 +47,7 @@ pub(super) fn of(outcome: &Outcome, beginning: Option<&Beginning>) -> (StatusCod
 
 fn limited(rulings: &Rulings, beginning: Option<&Beginning>) -> String {
     let Some(wait) = rulings.retry_after() else {
-        return joined([LIMITED, &names(rulings), WAIT, "null", NEVER]);
+        return joined([LIMITED, &names(rulings), WAIT, "null", if rulings.never_pass() { NEVER } else { AWAY }]);
     };
     let beginning = match &**rulings {
         // A guard's name is no limit's.
@@ -108,6 +108,7 @@ const WAIT: &str = r#""],"retry_after_ms":"#;
 const RETRYABLE: &str = r#","retryable":true}"#;
 const NEVER: &str =
     r#","retryable":false,"detail":"The request costs more than the whole quota: it cannot be retried as it is."}"#;
+const AWAY: &str = r#","retryable":true,"detail":"The request costs more than is admitted while the limit's store is away: try again later."}"#;
 const DENIED: &str = r#"{"type":"about:blank","title":"Forbidden","status":403,"detail":"This client is not admitted.","retry_after_ms":null,"retryable":false}"#;
 const UNAVAILABLE: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Request cannot be satisfied due to temporary server capacity constraints","status":503,"detail":"Whether this request is within its quota cannot be told at the moment: try again later.","retry_after_ms":null,"retryable":true}"#;
 const OVERLOADED: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Request cannot be satisfied due to temporary server capacity constraints","status":503,"detail":""#;

@@ -22,7 +22,7 @@
 //! `INVALID_ARGUMENT` for a cost that is none, and `INTERNAL` for any other mistake in the program.
 
 use http::{HeaderMap, Method, Response};
-use tidegate_core::{Reason, ceil_millis};
+use tidegate_core::ceil_millis;
 use tonic::metadata::AsciiMetadataValue;
 use tonic::server::NamedService;
 use tonic::{Code, Status};
@@ -95,7 +95,7 @@ fn overloaded(refused: &Refused) -> Status {
 }
 
 fn limited(rulings: &Rulings) -> Status {
-    let never = rulings.violated().any(|ruling| ruling.decision().reason() == Some(Reason::CostExceedsCapacity));
+    let never = rulings.never_pass();
     let violations = rulings
         .violated()
         .map(|ruling| QuotaViolation::new(ruling.policy(), format!("at most {} at once", ruling.decision().limit())));
@@ -108,8 +108,13 @@ fn limited(rulings: &Rulings) -> Status {
         false => (Code::ResourceExhausted, "quota exceeded"),
     };
     let mut status = Status::with_error_details(code, message, details);
-    // A negative one tells clients that retry by themselves not to.
-    let pushback = rulings.retry_after().map_or(AsciiMetadataValue::from_static("-1"), |wait| ceil_millis(wait).into());
-    status.metadata_mut().insert(PUSHBACK, pushback);
+    let pushback = match rulings.retry_after() {
+        Some(wait) => Some(ceil_millis(wait).into()),
+        // A negative one tells clients that retry by themselves not to.
+        None if never => Some(AsciiMetadataValue::from_static("-1")),
+        // More than is admitted without the store, and nobody knows when that is back.
+        None => None,
+    };
+    pushback.and_then(|pushback| status.metadata_mut().insert(PUSHBACK, pushback));
     status
 }

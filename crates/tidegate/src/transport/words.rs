@@ -1,6 +1,6 @@
 //! What is said of an outcome where there are neither statuses nor headers: the names of gRPC's codes, and when to retry.
 
-use tidegate_core::{Reason, ceil_millis};
+use tidegate_core::ceil_millis;
 
 use crate::Error;
 use crate::enforce::Outcome;
@@ -17,13 +17,11 @@ pub(super) struct Words {
 
 impl Words {
     pub(super) fn of(outcome: &Outcome) -> Self {
-        let never = |outcome: &Outcome| {
-            let reason = |reason| reason == Some(Reason::CostExceedsCapacity);
-            outcome.rulings().iter().any(|ruling| reason(ruling.decision().reason()))
-        };
         let (code, message) = match outcome {
             Outcome::Allowed(_) => ("OK", ""),
-            Outcome::Limited(_) if never(outcome) => ("FAILED_PRECONDITION", "It costs more than its whole quota"),
+            Outcome::Limited(rulings) if rulings.never_pass() => {
+                ("FAILED_PRECONDITION", "It costs more than its whole quota")
+            }
             Outcome::Limited(_) => ("RESOURCE_EXHAUSTED", "Rate limit exceeded"),
             Outcome::Overloaded(_) => ("UNAVAILABLE", "As much is worked on as can be"),
             Outcome::Denied(_) => ("PERMISSION_DENIED", "This client is not admitted"),
@@ -31,12 +29,17 @@ impl Words {
             Outcome::Invalid(Error::InvalidCost(_)) => ("INVALID_ARGUMENT", "Its cost is none"),
             Outcome::Invalid(_) => ("INTERNAL", "A limit could not be applied"),
         };
+        let retryable = match outcome {
+            Outcome::Limited(rulings) => !rulings.never_pass(),
+            Outcome::Unavailable(_) => true,
+            _ => outcome.retry_after().is_some(),
+        };
         let violated = outcome.rulings().iter().filter(|ruling| !ruling.decision().allowed());
         Words {
             code,
             message,
             retry_after_ms: outcome.retry_after().map(ceil_millis),
-            retryable: outcome.retry_after().is_some() || matches!(outcome, Outcome::Unavailable(_)),
+            retryable,
             violated: violated.map(|ruling| ruling.policy().to_owned()).collect(),
         }
     }

@@ -70,6 +70,14 @@ async fn on_the_deny_list_is_403_without_a_word_about_quotas() {
 }
 
 #[tokio::test]
+async fn in_shadow_mode_too_a_deny_list_says_no_word_about_quotas() {
+    let limiter = builder(&clock()).limit("api", window(2)).deny("api", [ME]).unwrap().build().unwrap();
+    let server = Server::behind(Enforcer::new(&limiter, "api").shadow(true)).await;
+    let reply = clients::get(server.address).await;
+    assert_eq!((reply.status, reply.told()), (200, vec![]));
+}
+
+#[tokio::test]
 async fn a_deny_list_sees_the_whole_address_of_a_client_that_is_counted_by_its_network() {
     let limiter = builder(&clock()).limit("api", window(2)).deny_all(["2001:db8::bad"]).unwrap().build().unwrap();
     let clients = ClientAddress::new().trust(TrustProxy::hops(1));

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use tidegate::{ManualClock, OnStoreError};
+use tidegate::enforce::Enforcer;
+use tidegate::http::RateLimit;
+use tidegate::{Limiter, ManualClock, OnStoreError};
 use tidegate_testkit::Faults;
 use tokio::task::JoinHandle;
 
 use crate::clients::{self, Reply};
-use crate::support::{Server, TIMEOUT, breaking_limiter, unplugged, until};
+use crate::support::{Server, TIMEOUT, breaking_limiter, dead, unplugged, until, window};
 
 /// A limit of six a minute over a store that breaks on command; two replicas share it in an outage.
 struct Outage {
@@ -98,6 +100,41 @@ async fn local_keeps_limiting_to_this_replica_s_share() {
     }
     outage.faults.pass();
     assert_eq!(outage.get().await.header("ratelimit"), Some(r#""api";r=5;t=60"#));
+}
+
+/// What is more than this replica's share, and not more than the quota, can be had when the store is back.
+#[tokio::test]
+async fn local_does_not_say_never_to_what_is_only_more_than_the_share() {
+    let (limiter, faults, _clock) = breaking_limiter(OnStoreError::Local);
+    let server = Server::behind(RateLimit::new((&limiter, "api")).cost(4)).await;
+    faults.fail(unplugged());
+    let reply = clients::get(server.address).await;
+    let problem = reply.problem();
+    assert_eq!((reply.status, reply.header("retry-after")), (429, None));
+    assert_eq!((&problem["retryable"], &problem["retry_after_ms"]), (&true.into(), &Value::Null));
+    assert!(problem["detail"].as_str().unwrap().contains("store is away"), "{problem}");
+    faults.pass();
+    assert_eq!(clients::get(server.address).await.status, 200);
+}
+
+/// With what keeps services alive around the store and without it.
+#[tokio::test]
+async fn open_does_not_admit_what_nobody_ever_would() {
+    let (resilient, faults, _clock) = breaking_limiter(OnStoreError::Open);
+    faults.fail(unplugged());
+    let bare = Limiter::builder().limit("api", window(6)).store(dead()).build().unwrap();
+    for limiter in [resilient, bare] {
+        for (cost, status) in [(6, 200), (7, 429)] {
+            let server = Server::behind(RateLimit::new((&limiter, "api")).cost(cost)).await;
+            let reply = clients::get(server.address).await;
+            assert_eq!(reply.status, status, "{cost}");
+            if status == 429 {
+                assert_eq!(reply.problem()["retryable"], false);
+            }
+        }
+        let shadow = RateLimit::new(Enforcer::new(&limiter, "api").shadow(true)).cost(7);
+        assert_eq!(clients::get(Server::behind(shadow).await.address).await.status, 200);
+    }
 }
 
 #[tokio::test]

@@ -11,9 +11,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::header::{HeaderMap, HeaderName, RETRY_AFTER};
-#[cfg(feature = "tower")]
-use tidegate_core::Decision;
-use tidegate_core::{Outlook, ceil_seconds};
+use tidegate_core::{Decision, Outlook, Reason, ceil_seconds};
 
 use crate::clock::{Clock, SystemClock};
 use crate::enforce::{Outcome, Ruling, Rulings};
@@ -110,9 +108,8 @@ impl LimitHeaders {
     /// Writes what is to be said of an outcome. What a layer further in has said stays: it is listed as well where headers
     /// are lists, and counts where they are not unless there is less left here.
     pub fn write(&self, outcome: &Outcome, headers: &mut HeaderMap) {
-        // Who is on a deny list has no quota to be told of, and for a store that is broken nobody knows one.
         if let Outcome::Allowed(rulings) | Outcome::Limited(rulings) = outcome
-            && !outcome.is_without_store()
+            && !rulings.iter().any(|ruling| is_made_up(ruling.decision()))
         {
             self.styles.iter().for_each(|style| self.write_style(*style, rulings, headers));
         }
@@ -141,6 +138,16 @@ impl LimitHeaders {
                 reset.as_micros().div_ceil(1_000_000)
             }
         }
+    }
+}
+
+/// Whether a decision is no limit's: who is on a deny list, in shadow mode too, has no quota to be told of, and for a store
+/// that is broken nobody knows one.
+fn is_made_up(decision: &Decision) -> bool {
+    match decision.reason() {
+        Some(Reason::Deny) => true,
+        Some(Reason::Store) => decision.allowed(),
+        _ => false,
     }
 }
 

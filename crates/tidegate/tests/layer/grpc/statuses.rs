@@ -30,6 +30,15 @@ async fn a_cost_above_the_capacity_cannot_be_retried() {
 }
 
 #[tokio::test]
+async fn a_cost_above_the_share_of_this_replica_may_be_retried_when_the_store_is_back() {
+    let (limiter, faults, _clock) = breaking_limiter(OnStoreError::Local);
+    faults.fail(unplugged());
+    let status = status(RateLimit::new((&limiter, "api")).cost(4)).await;
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    assert!(status.metadata().get("grpc-retry-pushback-ms").is_none());
+}
+
+#[tokio::test]
 async fn a_deny_list_is_permission_denied() {
     let limiter = builder(&clock()).limit("api", window(2)).deny("api", [ME]).unwrap().build().unwrap();
     let status = status((&limiter, "api")).await;
