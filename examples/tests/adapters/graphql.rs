@@ -4,7 +4,11 @@ use async_graphql::{EmptyMutation, EmptySubscription, Object, Request, Response,
 use serde_json::{Value, json};
 use tidegate::enforce::{Caller, Enforcer};
 use tidegate::graphql::{Complexity, Limited};
-use tidegate::{Limiter, ManualClock, MemoryStore, Quota, Timestamp, minutes};
+use tidegate::resilience::Fallback;
+use tidegate::{
+    Limit, Limiter, ManualClock, MemoryStore, OnStoreError, Quota, StoreError, StoreErrorKind, Timestamp, minutes,
+};
+use tidegate_testkit::FaultyStore;
 
 struct Query;
 
@@ -71,6 +75,18 @@ async fn a_field_has_a_limit_of_its_own() {
 async fn a_field_that_costs_more_than_there_ever_is_cannot_be_retried() {
     let error = &ask(&schema(limiter()), "alice", "{ costly }").await["errors"][0]["extensions"];
     assert_eq!((&error["code"], &error["retryAfterMs"]), (&json!("FAILED_PRECONDITION"), &Value::Null));
+    assert_eq!(error["retryable"], false);
+}
+
+#[tokio::test]
+async fn a_field_that_costs_more_than_is_admitted_without_the_store_can_be_retried() {
+    let store = FaultyStore::new(MemoryStore::new());
+    store.faults().fail(StoreError::new(StoreErrorKind::Unavailable, "unplugged"));
+    let limit = Limit::new(Quota::fixed_window(4, minutes(1)).unwrap()).on_store_error(OnStoreError::Local);
+    let limiter = Limiter::builder().store(Fallback::new(store).expected_replicas(2)).limit("search", limit).build();
+    let error = &ask(&schema(limiter.unwrap()), "alice", "{ costly }").await["errors"][0]["extensions"];
+    assert_eq!((&error["code"], &error["retryAfterMs"]), (&json!("RESOURCE_EXHAUSTED"), &Value::Null));
+    assert_eq!(error["retryable"], true);
 }
 
 #[tokio::test]

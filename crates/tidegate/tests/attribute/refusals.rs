@@ -4,10 +4,17 @@ use std::error::Error;
 
 use tidegate::attribute::Refusal;
 use tidegate::enforce::Outcome;
-use tidegate::{Limit, Limiter, OnStoreError, limit};
+use tidegate::resilience::Fallback;
+use tidegate::{Limit, Limiter, OnStoreError, StoreError, StoreErrorKind, limit};
 use tidegate_testkit::{FaultyStore, MapStore, block_on};
 
 use crate::support::{builder, limiter, quota};
+
+fn dead() -> FaultyStore<MapStore> {
+    let store = FaultyStore::new(MapStore::new());
+    store.faults().fail(StoreError::new(StoreErrorKind::Unavailable, "unplugged"));
+    store
+}
 
 #[limit("send", key = "u", cost = cost, limiter = limiter)]
 async fn send(limiter: &Limiter, cost: u64) -> Result<(), Refusal> {
@@ -40,6 +47,16 @@ fn a_refusal_says_what_was_decided_and_how_long_to_wait() {
 }
 
 #[test]
+fn more_than_is_admitted_without_the_store_is_refused_for_that() {
+    let limit = Limit::new(quota(4)).on_store_error(OnStoreError::Local);
+    let store = Fallback::new(dead()).expected_replicas(2);
+    let limiter = Limiter::builder().store(store).limit("send", limit).build().unwrap();
+    let refusal = block_on(send(&limiter, 3)).unwrap_err();
+    assert_eq!(refusal.retry_after(), None);
+    assert_eq!(refusal.to_string(), "the cost is more than is admitted while the store of the limit \"send\" is away");
+}
+
+#[test]
 fn who_is_on_the_deny_list_is_refused() {
     let limiter = builder().limit("send", quota(9)).deny("send", ["u"]).unwrap().build().unwrap();
     let refusal = block_on(send(&limiter, 1)).unwrap_err();
@@ -58,10 +75,8 @@ fn a_limit_in_shadow_mode_lets_everything_through() {
 #[test]
 fn a_broken_store_is_what_the_limit_says() {
     for (policy, allowed) in [(OnStoreError::Open, true), (OnStoreError::Closed, false)] {
-        let store = FaultyStore::new(MapStore::new());
-        store.faults().fail(tidegate::StoreError::new(tidegate::StoreErrorKind::Unavailable, "unplugged"));
         let limit = Limit::new(quota(1)).on_store_error(policy);
-        let limiter = Limiter::builder().store(store).limit("send", limit).build().unwrap();
+        let limiter = Limiter::builder().store(dead()).limit("send", limit).build().unwrap();
         let result = block_on(send(&limiter, 1));
         assert_eq!(result.is_ok(), allowed);
         if let Err(refusal) = result {
