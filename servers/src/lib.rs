@@ -6,6 +6,7 @@
 
 #[cfg(feature = "browser")]
 pub mod browser;
+mod cargo;
 mod disk;
 mod envoy;
 mod pgbouncer;
@@ -19,6 +20,7 @@ mod variable;
 mod wait;
 mod workerd;
 
+pub use cargo::cargo;
 pub use disk::{Rights, on_a_small_disk};
 pub use envoy::Envoy;
 pub use pgbouncer::PgBouncer;

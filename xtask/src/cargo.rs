@@ -21,7 +21,7 @@ impl From<String> for Failed {
 
 /// A cargo command, with the cargo that runs this program.
 pub(crate) fn cargo<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = tidegate_servers::cargo();
     command.args(arguments);
     command
 }

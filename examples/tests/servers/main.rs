@@ -4,7 +4,7 @@ mod chat;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 /// A running example, until it is dropped.
 struct Example {
@@ -19,7 +19,7 @@ impl Example {
 
     fn start_of(package: &str, name: &str) -> Self {
         let run = ["run", "--quiet", "--package", package, "--example", name, "--", "127.0.0.1:0"];
-        let mut child = Command::new(env!("CARGO")).args(run).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = tidegate_servers::cargo().args(run).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim().rsplit_once("http://").expect("how to try it").1.trim_end_matches('/').to_owned();

@@ -1,0 +1,26 @@
+use std::process::Command;
+
+/// The cargo that runs this program, as from a shell: `cargo run` and `cargo test` tell a program which package it is of, and there
+/// are build scripts that want to be run again when that has changed, with all that depends on them built again.
+pub fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let package = |name: &str| ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|of| name.starts_with(of));
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(package)) {
+        command.env_remove(name);
+    }
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_not_told_whose_package_this_is() {
+        let command = cargo();
+        let removed: Vec<_> = command.get_envs().filter(|(_, value)| value.is_none()).map(|(name, _)| name).collect();
+        for name in ["CARGO_MANIFEST_DIR", "CARGO_PKG_NAME", "CARGO_PKG_VERSION_MAJOR"] {
+            assert!(std::env::var_os(name).is_some() && removed.contains(&name.as_ref()), "{name}");
+        }
+    }
+}
