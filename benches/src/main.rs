@@ -44,6 +44,7 @@ fn main() {
         ["http", "serve", start] => http::serve(start),
         ["serve"] => serve::run(""),
         ["serve", "bare", port] => serve::bare(port),
+        ["serve", "limitador", port] => serve::limitador(port),
         ["serve", part] => serve::run(part),
         ["ws"] => ws::run(),
         ["ws", "serve"] => ws::serve(),

@@ -1,4 +1,4 @@
-//! gRPC, asked with prepared frames: Envoy's rate limit service beside throttlecrab's own.
+//! gRPC, asked with prepared frames: Envoy's rate limit service beside the same of limitador and throttlecrab's own.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use super::contest::{Asked, Contestant, compare};
 use super::frames::Connection;
-use super::{KEYS, PLENTY, throttlecrabs, tidegates};
+use super::{KEYS, ONE_THREAD, PLENTY, own, throttlecrabs, tidegates};
 use crate::workload::Random;
 
 const CONNECTIONS: u64 = 8;
@@ -32,25 +32,27 @@ pub(super) fn run() {
     let config = "[envoy]\nconfigs = [\"ratelimit.yaml\"]\n";
     let [ours, one] = tidegates("grpc", &[("limits.toml", config), ("ratelimit.yaml", &rules)], "1");
     let [crab, single] = throttlecrabs("grpc");
+    let [limitador, alone] = [own("limitador", &[]), own("limitador", &ONE_THREAD)];
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     println!(
-        "\ngRPC, {CONNECTIONS} connections with {STREAMS} calls each under way; expected of throttlecrab's: more than 1x"
+        "\ngRPC, {CONNECTIONS} connections with {STREAMS} calls each under way; expected of both peers: more than 1x"
     );
     compare(&[
-        contestant::<RateLimitRequest>("tidegate, Envoy's ShouldRateLimit", &ours, &runtime),
-        contestant::<RateLimitRequest>("the same with one thread", &one, &runtime),
-        contestant::<ThrottleRequest>("throttlecrab, its own Throttle", &crab, &runtime),
-        contestant::<ThrottleRequest>("the same with one thread", &single, &runtime),
+        contestant::<RateLimitRequest>("tidegate, Envoy's ShouldRateLimit", &ours, &runtime, is_counted),
+        contestant::<RateLimitRequest>("the same with one thread", &one, &runtime, is_counted),
+        contestant::<RateLimitRequest>("limitador's library behind the same", &limitador, &runtime, is_allowed),
+        contestant::<RateLimitRequest>("the same with one thread", &alone, &runtime, is_allowed),
+        contestant::<ThrottleRequest>("throttlecrab, its own Throttle", &crab, &runtime, |answer| answer.allowed),
+        contestant::<ThrottleRequest>("the same with one thread", &single, &runtime, |answer| answer.allowed),
     ]);
 }
 
 /// A question about a key.
 trait Question: Message + 'static {
     const PATH: &'static str;
-    type Answer: Message + Default + Debug;
+    type Answer: Message + Default + Debug + 'static;
 
     fn about(key: String) -> Self;
-    fn is_allowed(answer: &Self::Answer) -> bool;
 }
 
 impl Question for RateLimitRequest {
@@ -62,11 +64,16 @@ impl Question for RateLimitRequest {
         let descriptor = RateLimitDescriptor { entries: vec![entry], ..Default::default() };
         RateLimitRequest { domain: "bench".to_owned(), descriptors: vec![descriptor], hits_addend: 1 }
     }
+}
 
-    fn is_allowed(answer: &Self::Answer) -> bool {
-        // With a limit: without one, nothing was counted.
-        answer.overall_code() == Code::Ok && answer.statuses.iter().any(|status| status.current_limit.is_some())
-    }
+/// Allowed by a limit: without one, nothing was counted.
+fn is_counted(answer: &RateLimitResponse) -> bool {
+    is_allowed(answer) && answer.statuses.iter().any(|status| status.current_limit.is_some())
+}
+
+/// All that limitador says; that it counts is seen to in its server.
+fn is_allowed(answer: &RateLimitResponse) -> bool {
+    answer.overall_code() == Code::Ok
 }
 
 /// What throttlecrab is asked with.
@@ -107,17 +114,18 @@ impl Question for ThrottleRequest {
         let plenty = PLENTY as i32;
         ThrottleRequest { key, max_burst: plenty, count_per_period: plenty, period: 60, quantity: 1 }
     }
-
-    fn is_allowed(answer: &Self::Answer) -> bool {
-        answer.allowed
-    }
 }
 
-fn contestant<'a, Q: Question>(name: &'a str, server: &'a Program, runtime: &'a Runtime) -> Contestant<'a> {
-    Contestant { name, server, ask: Box::new(move || runtime.block_on(ask::<Q>(server.port()))) }
+fn contestant<'a, Q: Question>(
+    name: &'a str,
+    server: &'a Program,
+    runtime: &'a Runtime,
+    is_well: fn(&Q::Answer) -> bool,
+) -> Contestant<'a> {
+    Contestant { name, server, ask: Box::new(move || runtime.block_on(ask::<Q>(server.port(), is_well))) }
 }
 
-async fn ask<Q: Question>(port: u16) -> Asked {
+async fn ask<Q: Question>(port: u16, is_well: fn(&Q::Answer) -> bool) -> Asked {
     let mut connections = Vec::new();
     for _ in 0..CONNECTIONS {
         connections.push(Connection::open(port, Q::PATH).await);
@@ -131,7 +139,7 @@ async fn ask<Q: Question>(port: u16) -> Asked {
             connection
                 .ask(STREAMS, CALLS / CONNECTIONS, next, |answer| {
                     let answer = Q::Answer::decode(answer).expect("an answer");
-                    assert!(Q::is_allowed(&answer), "not allowed, or not counted: {answer:?}");
+                    assert!(is_well(&answer), "not allowed, or not counted: {answer:?}");
                 })
                 .await;
         });

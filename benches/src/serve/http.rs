@@ -2,14 +2,13 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tidegate_servers::Program;
 
 use super::contest::{Asked, Contestant, compare};
-use super::{ONE_THREAD, PLENTY, throttlecrabs, tidegates};
+use super::{ONE_THREAD, PLENTY, own, throttlecrabs, tidegates};
 use crate::servers::variable;
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/serve/post.lua");
@@ -21,7 +20,7 @@ static SEED: AtomicU32 = AtomicU32::new(1);
 pub(super) fn run() {
     let config = format!("[limits.api]\nalgorithm = \"token_bucket\"\nrate = {PLENTY}\nperiod = \"1m\"\n");
     let ([ours, many], [crab, single], bare) =
-        (tidegates("http", &[("limits.toml", &config)], "2"), throttlecrabs("http"), bare());
+        (tidegates("http", &[("limits.toml", &config)], "2"), throttlecrabs("http"), own("bare", &ONE_THREAD));
     let ask = Post { path: "/v1/limit", before: r#"{"limit":"api","key":""#.to_owned(), after: r#""}"#.to_owned() };
     let numbers = format!(r#"","max_burst":{PLENTY},"count_per_period":{PLENTY},"period":60}}"#);
     let throttle = Post { path: "/throttle", before: r#"{"key":""#.to_owned(), after: numbers };
@@ -82,13 +81,4 @@ impl Post {
         stream.read_to_string(&mut answer).expect("the server answers");
         answer
     }
-}
-
-fn bare() -> Program {
-    let command = |port: u16, _: &Path| {
-        let mut command = Command::new(std::env::current_exe().expect("this program"));
-        command.args(["serve", "bare", &port.to_string()]).envs(ONE_THREAD);
-        command
-    };
-    Program::start("bare", command).expect("this program")
 }

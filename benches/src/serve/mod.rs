@@ -5,6 +5,7 @@ mod contest;
 mod frames;
 mod grpc;
 mod http;
+mod limitador;
 mod resp;
 
 use std::fs;
@@ -14,6 +15,7 @@ use std::process::Command;
 use tidegate_servers::Program;
 
 pub(crate) use bare::serve as bare;
+pub(crate) use limitador::serve as limitador;
 
 use crate::machine::pin;
 use crate::servers::variable;
@@ -36,7 +38,7 @@ pub(crate) fn run(only: &str) {
         "All as they come, which is half as many threads as cores for tidegate, but for gRPC, and one for each core for it and"
     );
     println!(
-        "throttlecrab; and with the other number of threads. The load tools have one. All are beside the first line."
+        "the peers; and with the other number of threads. The load tools have one. All are beside the first line."
     );
     if "resp".starts_with(only) {
         resp::run();
@@ -84,6 +86,16 @@ fn throttlecrabs(protocol: &str) -> [Program; 2] {
 
 /// What makes a server with tokio's own runtime have one thread.
 const ONE_THREAD: [(&str, &str); 1] = [("TOKIO_WORKER_THREADS", "1")];
+
+/// One of the servers that are part of this program.
+fn own(server: &str, variables: &[(&str, &str)]) -> Program {
+    let command = |port: u16, _: &Path| {
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        command.args(["serve", server, &port.to_string()]).envs(variables.iter().copied());
+        command
+    };
+    Program::start(server, command).expect("this program")
+}
 
 fn throttlecrab(protocol: &str, variables: &[(&str, &str)]) -> Program {
     let program = variable("TIDEGATE_THROTTLECRAB");

@@ -1,0 +1,51 @@
+//! limitador behind Envoy's rate limit service. Its own server cannot be had from a package registry; its library can, and this
+//! asks it as that server does, and leaves out what that does besides: spans, and counts for Prometheus.
+
+use std::collections::HashMap;
+
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_server::{
+    RateLimitService, RateLimitServiceServer,
+};
+use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+use limitador::RateLimiter;
+use limitador::limit::{Context, Limit};
+use tonic::transport::Server;
+use tonic::{Request, Response, Status};
+
+use super::{KEYS, PLENTY};
+
+/// Serves until it is killed, on as many threads as a server of tokio's has by default.
+pub(crate) fn serve(port: &str) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let limiter = RateLimiter::new(4 * KEYS);
+    let user = "descriptors[0].user".try_into().expect("an expression");
+    limiter.add_limit(Limit::new("bench", PLENTY.into(), 60, Vec::new(), vec![user]));
+    let service = RateLimitServiceServer::new(Limitador(limiter));
+    let address = format!("127.0.0.1:{port}").parse().expect("a port");
+    runtime.block_on(Server::builder().add_service(service).serve(address)).expect("served");
+}
+
+struct Limitador(RateLimiter);
+
+#[tonic::async_trait]
+impl RateLimitService for Limitador {
+    async fn should_rate_limit(
+        &self,
+        request: Request<RateLimitRequest>,
+    ) -> Result<Response<RateLimitResponse>, Status> {
+        let RateLimitRequest { domain, descriptors, hits_addend } = request.into_inner();
+        let entries = descriptors.into_iter().map(|descriptor| {
+            descriptor.entries.into_iter().map(|entry| (entry.key, entry.value)).collect::<HashMap<_, _>>()
+        });
+        let mut context = Context::default();
+        context.list_binding("descriptors".to_owned(), entries.collect());
+        let hits = u64::from(hits_addend.max(1));
+        let result = self.0.check_rate_limited_and_update(&domain.into(), &context, hits);
+        let result = result.map_err(|error| Status::unavailable(error.to_string()))?;
+        // Its answer does not say so: where no limit applies, everything is allowed, and nothing is counted.
+        assert_eq!(result.counters.len(), 1, "one counter for each request");
+        let code = if result.limited { Code::OverLimit } else { Code::Ok };
+        Ok(Response::new(RateLimitResponse { overall_code: code.into(), ..Default::default() }))
+    }
+}
