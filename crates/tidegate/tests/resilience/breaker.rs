@@ -148,11 +148,43 @@ fn while_one_call_tries_the_others_are_refused() {
     for _ in 0..3 {
         let Poll::Ready(Err(error)) = poll(pin!(store.apply(&request))) else { panic!("it went through") };
         assert_eq!(error.to_string(), "store unavailable: circuit half open, another call is trying");
-        clock.advance(seconds(10));
+        clock.advance(millis(600));
     }
     assert_eq!(kind(store.apply_now(&request).unwrap()), UNAVAILABLE);
     faults.release();
     assert!(matches!(poll(trying.as_mut()), Poll::Ready(Ok(_))));
+    assert_eq!(store.state(), BreakerState::Closed);
+}
+
+#[test]
+fn a_trying_call_that_nobody_polls_keeps_the_others_out_for_a_pause() {
+    let (store, faults, clock) = open();
+    let asked = Asked::new(50);
+    let request = asked.limit();
+    clock.advance(seconds(2));
+    faults.hang();
+    let mut first = Box::pin(store.apply(&request));
+    assert!(poll(first.as_mut()).is_pending());
+    // The next one tries, and what becomes of the first says nothing any more.
+    clock.advance(seconds(2));
+    let mut second = pin!(store.apply(&request));
+    assert!(poll(second.as_mut()).is_pending());
+    drop(first);
+    assert_eq!(store.state(), BreakerState::HalfOpen);
+    faults.fail(error(StoreErrorKind::Timeout));
+    clock.advance(seconds(2));
+    ask(&store).unwrap_err();
+    assert_eq!(store.state(), BreakerState::Open);
+    // Nor what becomes of the second, while another tries.
+    clock.advance(seconds(2));
+    faults.release();
+    faults.hang();
+    let mut third = pin!(store.apply(&request));
+    assert!(poll(third.as_mut()).is_pending());
+    assert!(matches!(poll(second.as_mut()), Poll::Ready(Ok(_))));
+    assert_eq!(store.state(), BreakerState::HalfOpen);
+    faults.release();
+    assert!(matches!(poll(third.as_mut()), Poll::Ready(Ok(_))));
     assert_eq!(store.state(), BreakerState::Closed);
 }
 

@@ -1,5 +1,6 @@
 //! The state of a breaker, without a store.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ pub(super) struct Circuit {
     pub(super) pause: Duration,
     pub(super) clock: Arc<dyn Clock>,
     position: Mutex<Position>,
+    /// How often a call has tried whether the store is back.
+    attempts: AtomicU64,
 }
 
 enum Position {
@@ -25,8 +28,8 @@ enum Position {
     Closed { failed: u32 },
     /// Calls are refused until then.
     Open { until: Timestamp },
-    /// One call is trying. The others are refused.
-    HalfOpen,
+    /// One call is trying. The others are refused until then: nobody may be polling it.
+    HalfOpen { until: Timestamp, attempt: u64 },
 }
 
 /// What a call says about the health of the store.
@@ -41,8 +44,8 @@ pub(super) enum Health {
 /// Leave to make one call. Dropped without a report, it leaves the circuit as if the call had not been made.
 pub(super) struct Pass<'a> {
     circuit: &'a Circuit,
-    /// The one call that tries whether the store is back.
-    probes: bool,
+    /// The number of the attempt, for a call that tries whether the store is back.
+    attempt: Option<u64>,
 }
 
 impl Circuit {
@@ -50,7 +53,7 @@ impl Circuit {
         telemetry::describe();
         telemetry::breaker_state(name, BreakerState::Closed);
         let position = Mutex::new(Position::Closed { failed: 0 });
-        Circuit { name: name.into(), failures, pause, clock, position }
+        Circuit { name: name.into(), failures, pause, clock, position, attempts: AtomicU64::new(0) }
     }
 
     pub(super) fn state(&self) -> BreakerState {
@@ -61,20 +64,31 @@ impl Circuit {
     pub(super) fn enter(&self) -> Result<Pass<'_>, StoreError> {
         let mut position = self.lock();
         match &mut *position {
-            Position::Closed { .. } => Ok(Pass { circuit: self, probes: false }),
-            Position::Open { until } => {
-                let now = self.clock.now();
-                // A clock that went back makes the pause begin anew, and not last until it has caught up.
-                *until = now.saturating_add(self.pause).min(*until);
-                let left = until.since(now);
-                if !left.is_zero() {
-                    return Err(refused(format!("circuit open, next try in {left:?}")));
-                }
-                self.turn(&mut position, Position::HalfOpen);
-                Ok(Pass { circuit: self, probes: true })
-            }
-            Position::HalfOpen => Err(refused("circuit half open, another call is trying".to_owned())),
+            Position::Closed { .. } => Ok(Pass { circuit: self, attempt: None }),
+            Position::Open { until } => match self.left(until) {
+                Duration::ZERO => Ok(self.attempt(&mut position)),
+                left => Err(refused(format!("circuit open, next try in {left:?}"))),
+            },
+            Position::HalfOpen { until, .. } => match self.left(until) {
+                Duration::ZERO => Ok(self.attempt(&mut position)),
+                _ => Err(refused("circuit half open, another call is trying".to_owned())),
+            },
         }
+    }
+
+    /// How long it is until then: a pause at most, so that a clock that went back makes it begin anew, and not last until it has
+    /// caught up.
+    fn left(&self, until: &mut Timestamp) -> Duration {
+        let now = self.clock.now();
+        *until = now.saturating_add(self.pause).min(*until);
+        until.since(now)
+    }
+
+    /// Leave to try whether the store is back.
+    fn attempt(&self, position: &mut Position) -> Pass<'_> {
+        let attempt = self.attempts.fetch_add(1, Ordering::Relaxed);
+        self.turn(position, Position::HalfOpen { until: self.clock.now().saturating_add(self.pause), attempt });
+        Pass { circuit: self, attempt: Some(attempt) }
     }
 
     /// Under the lock, so that the state in metrics is the last one.
@@ -98,7 +112,7 @@ impl Position {
         match self {
             Position::Closed { .. } => BreakerState::Closed,
             Position::Open { .. } => BreakerState::Open,
-            Position::HalfOpen => BreakerState::HalfOpen,
+            Position::HalfOpen { .. } => BreakerState::HalfOpen,
         }
     }
 }
@@ -111,7 +125,7 @@ impl Pass<'_> {
             Health::Bad => false,
             Health::Unknown => return,
         };
-        let probes = std::mem::take(&mut self.probes);
+        let reported = self.attempt.take();
         let circuit = self.circuit;
         let mut position = circuit.lock();
         match &mut *position {
@@ -122,19 +136,23 @@ impl Pass<'_> {
                     circuit.open(&mut position);
                 }
             }
-            Position::HalfOpen if probes && good => circuit.turn(&mut position, Position::Closed { failed: 0 }),
-            Position::HalfOpen if probes => circuit.open(&mut position),
-            // A call that began before the circuit opened says nothing new.
-            Position::Open { .. } | Position::HalfOpen => {}
+            Position::HalfOpen { attempt, .. } if reported == Some(*attempt) => match good {
+                true => circuit.turn(&mut position, Position::Closed { failed: 0 }),
+                false => circuit.open(&mut position),
+            },
+            // A call that began before the circuit opened, or before another tried, says nothing new.
+            Position::Open { .. } | Position::HalfOpen { .. } => {}
         }
     }
 }
 
 impl Drop for Pass<'_> {
     fn drop(&mut self) {
-        if self.probes {
+        let Some(dropped) = self.attempt else { return };
+        let mut position = self.circuit.lock();
+        if matches!(*position, Position::HalfOpen { attempt, .. } if attempt == dropped) {
             // The next call tries.
-            self.circuit.turn(&mut self.circuit.lock(), Position::Open { until: Timestamp::EPOCH });
+            self.circuit.turn(&mut position, Position::Open { until: Timestamp::EPOCH });
         }
     }
 }

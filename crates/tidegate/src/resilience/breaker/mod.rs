@@ -16,8 +16,8 @@ use circuit::{Circuit, Health, Pass};
 /// Closed, calls pass. After [`Breaker::failures`] failures in a row it opens, and calls are refused at once with
 /// [`StoreErrorKind::Unavailable`]. When [`Breaker::pause`] has passed it is half open: exactly one call goes through
 /// to try. Its success closes the circuit, its failure opens it again. A trying call that is dropped before it ends has
-/// found out nothing, and the next one tries. One that never ends keeps the others out: put a
-/// [`Timeout`](super::Timeout) inside.
+/// found out nothing, and the next one tries. One that has not ended after another pause, because the store hangs or nobody
+/// polls it, has found out nothing either: put a [`Timeout`](super::Timeout) inside, so that it ends before.
 ///
 /// A failure is an error that a retry can help with. [`StoreErrorKind::Corrupt`] counts as a success: it is about one
 /// key, and it takes a store that works to say so. [`StoreErrorKind::Unsupported`] counts as nothing: a store can say
