@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-use tidegate::Store;
+use tidegate::{Quota, Store, hours, seconds};
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 
@@ -99,6 +99,45 @@ fn a_refill_that_ended_with_its_runtime_holds_nobody_up() {
         store.close().await;
     });
     assert!(faults.calls().apply < 20, "it is leased again: {:?}", faults.calls());
+}
+
+#[test]
+fn nobody_waits_for_a_runtime_that_has_nothing_to_do() {
+    let asked = Asked::window();
+    let [home, other] = [(); 2].map(|()| Builder::new_current_thread().enable_time().build().unwrap());
+    let (store, _) = home.block_on(async { leased(&clock()) });
+    home.block_on(asked.warm(&store, 100));
+    // The next batch is ordered from elsewhere, and nobody goes on there afterwards.
+    assert!(other.block_on(async { asked.spend(&store) }) > 0);
+    home.block_on(async {
+        let ended = tokio::time::timeout(seconds(10), async {
+            assert!(asked.take(&store).await.unwrap().allowed());
+            store.close().await;
+        });
+        ended.await.expect("nobody is waited for");
+    });
+    drop(other);
+}
+
+#[tokio::test]
+async fn what_a_hand_has_asked_for_is_not_put_into_another() {
+    let (store, faults) = leased(&clock());
+    let [asked, other] = [RATE, 2 * RATE].map(|rate| Asked::new(Quota::token_bucket(rate, hours(1)).unwrap()));
+    let most = RATE / 16;
+    let poll_once = |asked: &Asked| {
+        let mut call = pin!(asked.take_units(&store, most));
+        assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    };
+    faults.hang();
+    // From one quota to another, and back.
+    for asked in [&asked, &other, &asked] {
+        poll_once(asked);
+        settle().await;
+    }
+    faults.pass();
+    faults.release();
+    settle().await;
+    assert_eq!(asked.spend(&store), most);
 }
 
 #[test]

@@ -135,17 +135,74 @@ async fn a_reset_forgets_what_is_in_hand() {
 
 #[tokio::test]
 async fn what_was_in_hand_of_another_quota_is_not_given_back_by_it() {
+    // One that is leased, and one that is too small for it.
+    for rate in [100, 10] {
+        let clock = clock();
+        let (store, _) = leased(&clock);
+        let before = Asked::new(Quota::token_bucket(16_000, seconds(1)).unwrap());
+        before.warm(&store, 20).await;
+        assert!(before.take_now(&store).is_some(), "something is in hand");
+        // The store is full again.
+        clock.advance(millis(10));
+        let after = Asked::new(Quota::token_bucket(rate, hours(1)).unwrap());
+        // Who only looks changes nothing.
+        store.apply(&after.op(Op::Check(Cost::ONE))).await.unwrap();
+        assert!(before.take_now(&store).is_some());
+        assert!(after.take(&store).await.unwrap().allowed());
+        while after.take(&store).await.unwrap().allowed() {}
+        clock.advance(millis(1_500));
+        settle().await;
+        assert!(!after.take(&store).await.unwrap().allowed(), "the old quota has filled the new one");
+    }
+}
+
+#[tokio::test]
+async fn closing_waits_for_what_is_being_given_back() {
     let clock = clock();
-    let (store, _) = leased(&clock);
-    let before = Asked::new(Quota::token_bucket(16_000, seconds(1)).unwrap());
-    before.warm(&store, 20).await;
-    assert!(before.take_now(&store).is_some(), "something is in hand");
-    let after = Asked::new(Quota::token_bucket(100, hours(1)).unwrap());
-    assert!(after.take(&store).await.unwrap().allowed());
-    while after.take(&store).await.unwrap().allowed() {}
-    clock.advance(millis(1_500));
+    let (store, faults) = leased(&clock);
+    let store = Arc::new(store);
+    let asked = Asked::window();
+    asked.warm(&store, 100).await;
+    faults.hang();
+    for _ in 0..2 {
+        clock.advance(millis(500));
+        settle().await;
+    }
+    assert_eq!(faults.held_calls(), 1, "what is idle is on its way back");
+    faults.pass();
+    let closing = tokio::spawn({
+        let store = Arc::clone(&store);
+        async move { store.close().await }
+    });
     settle().await;
-    assert!(!after.take(&store).await.unwrap().allowed(), "the old quota has filled the new one");
+    assert!(!closing.is_finished());
+    faults.release();
+    closing.await.unwrap();
+    assert_eq!(asked.left(&store).await, RATE - 100);
+}
+
+#[tokio::test]
+async fn what_had_to_wait_for_its_turn_is_not_given_to_the_next_window() {
+    let clock = clock();
+    let (store, faults) = leased(&clock);
+    let quota = Quota::fixed_window(RATE, seconds(60)).unwrap();
+    // More than go back with one call.
+    let keys = 300_u64;
+    for number in 0..keys {
+        Asked::new(quota).key(number).warm(&store, 2).await;
+    }
+    faults.hang();
+    for _ in 0..2 {
+        clock.advance(millis(500));
+        settle().await;
+    }
+    assert_eq!(faults.held_calls(), 1);
+    // The first call takes until the end of the window.
+    clock.advance(seconds(57));
+    faults.pass();
+    faults.release();
+    settle().await;
+    assert_eq!(faults.calls().apply_each, 1, "the others are too late");
 }
 
 /// The system's clock, and threads that are stopped anywhere.

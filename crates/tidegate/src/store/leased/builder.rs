@@ -5,6 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
+use tokio::sync::Mutex;
+
 use super::Leased;
 use super::refill::Inner;
 use super::table::Table;
@@ -59,12 +62,13 @@ impl LeasedBuilder {
         self
     }
 
-    /// A store around `store`.
+    /// A store around `store`. In a tokio runtime: what goes on in the background goes on there.
     pub fn build<S>(self, store: S) -> Leased<S> {
         let LeasedBuilder { replicas, max_keys, idle, sleeper } = self;
         // Not the same numbers in every process: see the pace.
         let [seed, ..] = secrets();
         let (table, random, tended) = (Table::new(max_keys), Random::new(seed), AtomicBool::new(false));
-        Leased { inner: Arc::new(Inner { store, table, sleeper, replicas, idle, random, tended }) }
+        let (returning, runtime) = (Mutex::default(), Handle::try_current().ok());
+        Leased { inner: Arc::new(Inner { store, table, sleeper, replicas, idle, random, tended, returning, runtime }) }
     }
 }

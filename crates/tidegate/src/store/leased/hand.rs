@@ -33,6 +33,8 @@ pub(super) struct Hand {
     asked: Option<Timestamp>,
     /// What it brings is of before the key began anew.
     is_void: bool,
+    /// What it is refused for may be of before somebody gave something back.
+    is_old: bool,
     /// When the last one arrived.
     granted: Option<Timestamp>,
     /// When something was last put in or spent.
@@ -112,6 +114,7 @@ impl Hand {
             batch: 1,
             asked: None,
             is_void: false,
+            is_old: false,
             granted: None,
             used: now,
             seen: now,
@@ -169,7 +172,7 @@ impl Hand {
             Some(lasted) if lasted >= LASTS * TOO_LONG => self.shrink(),
             _ => {}
         }
-        (self.asked, self.is_void) = (Some(now), false);
+        (self.asked, self.is_void, self.is_old) = (Some(now), false, false);
         let least = cost.saturating_sub(self.units).max(1);
         // In hand and on its way there are never more than the most.
         let units = self.batch.max(cost).min(rules.most).saturating_sub(self.units).max(least);
@@ -195,6 +198,9 @@ impl Hand {
         let retry_at = now.saturating_add(retry);
         let ask_at = retry_at.min(now.saturating_add(AGAIN)).max(now.saturating_add(pace));
         self.asked = None;
+        if std::mem::take(&mut self.is_old) {
+            return;
+        }
         self.denied = Some(Denied { units, retry_at, ask_at });
         self.told = told(answer, now);
         self.shrink();
@@ -207,23 +213,28 @@ impl Hand {
 
     /// The store may have more than it said.
     pub(super) fn given_back(&mut self) {
-        self.denied = None;
+        (self.denied, self.is_old) = (None, self.asked.is_some());
     }
 
     /// The key begins anew. What is on its way was taken before that, and the store has forgotten it.
     pub(super) fn forget(&mut self) {
-        (self.units, self.denied, self.is_void) = (0, None, self.asked.is_some());
+        self.given_back();
+        (self.units, self.is_void) = (0, self.asked.is_some());
     }
 
     /// What is to be given back: everything that nobody has used for `idle`.
     pub(super) fn give_back(&mut self, rules: &Rules, idle: Duration, now: Timestamp) -> u64 {
         let now = self.settle(rules, now);
-        let in_time = !rules.is_windowed() || self.until.since(now) >= IN_TIME;
-        if self.units == 0 || now.since(self.used) < idle || !in_time {
+        if self.units == 0 || now.since(self.used) < idle || !rules.is_in_time(self.until, now) {
             return 0;
         }
         self.shrink();
         std::mem::take(&mut self.units)
+    }
+
+    /// When what is in hand, or was just given back, loses its worth.
+    pub(super) fn until(&self) -> Timestamp {
+        self.until
     }
 
     /// Whether forgetting it loses nothing.
@@ -238,10 +249,17 @@ impl Hand {
     fn settle(&mut self, rules: &Rules, now: Timestamp) -> Timestamp {
         let now = if now < self.seen { self.set_back(rules, now) } else { now };
         self.seen = now;
-        if now >= self.until {
-            self.units = 0;
+        if now >= self.until && self.units > 0 {
+            self.lapse();
         }
         now
+    }
+
+    /// Drops all of it: it was more than was needed.
+    #[cold]
+    fn lapse(&mut self) {
+        (self.units, self.granted) = (0, None);
+        self.shrink();
     }
 
     /// The time when the clock shows an earlier one than before.

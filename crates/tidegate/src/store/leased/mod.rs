@@ -59,7 +59,7 @@ const WAITS: usize = 4;
 /// that is set back while nobody looks at it can keep a lease for as much longer.
 ///
 /// Not leased, and asked of the store as they are: `sliding_log`, `concurrency`, quotas of less than 2 for each process,
-/// costs above a batch, `reserve`, all or nothing, and keys for which there is no room. A small limit, such as 5 logins a
+/// windows of less than half a second (for `sliding_window`, its buckets), costs above a batch, `reserve`, all or nothing, and keys for which there is no room. A small limit, such as 5 logins a
 /// minute, stays exact.
 ///
 /// # What decisions say
@@ -70,6 +70,7 @@ const WAITS: usize = 4;
 ///   may be up to 15 milliseconds late, never too early. To a larger cost than the one that was denied in a window, it says
 ///   when the whole capacity is there.
 /// - `reset_after` and `next_after` are the store's, as they were then.
+/// - `check` of more than is in hand is the store's answer alone: it may deny what `limit` admits with what is in hand.
 ///
 /// # Giving back
 ///
@@ -88,8 +89,9 @@ const WAITS: usize = 4;
 ///
 /// # Runtime
 ///
-/// Refills and returns run on the tokio runtime of who asks, and go on when the caller has gone. Outside of one nothing is
-/// fetched: what is in hand is spent, and for the rest the store is asked.
+/// Refills and returns run on the tokio runtime in which the store was built, and go on when the caller has gone. Built outside
+/// of one, it takes that of who asks: then everybody waits for a refill as long as that runtime has something else to do.
+/// Without any nothing is fetched: what is in hand is spent, and for the rest the store is asked.
 pub struct Leased<S> {
     inner: Arc<Inner<S>>,
 }
@@ -152,13 +154,13 @@ impl<S: Store + 'static> Leased<S> {
         if self.inner.table.is_closed() {
             return None;
         }
-        let runtime = Handle::try_current().ok()?;
+        let runtime = self.inner.runtime()?;
         Some((entry.order(1, request.on_store_error, now)?, runtime))
     }
 
     /// Takes in process, or begins a refill, or finds one on its way.
     fn take(&self, request: &Request<'_>, cost: u64, rules: Rules) -> Taken {
-        let Ok(runtime) = Handle::try_current() else { return Taken::Straight };
+        let Some(runtime) = self.inner.runtime() else { return Taken::Straight };
         let mut order = None;
         let taken = self.inner.table.with_new(request, rules, &*self.inner.sleeper, |entry| {
             let now = self.inner.sleeper.now();
@@ -204,8 +206,15 @@ impl<S: Store + 'static> Leased<S> {
     /// What the store says. Whoever gave back, or forgot, looks again.
     async fn straight(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
         // Whoever is dropped before the answer comes may have been served all the same.
-        let _looks_again = LooksAgain { leased: self, requests: std::slice::from_ref(request) };
+        let _looks_again = self.asking(std::slice::from_ref(request));
         self.inner.store.apply(request).await
+    }
+
+    /// The store is asked about these. What is in hand under other quotas is none of theirs.
+    fn asking<'a>(&'a self, requests: &'a [Request<'a>]) -> LooksAgain<'a, S> {
+        let takes = requests.iter().filter(|request| !matches!(request.op, Op::Check(_)));
+        takes.for_each(|request| self.inner.table.drop_other(request));
+        LooksAgain { leased: self, requests }
     }
 
     fn changed(&self, request: &Request<'_>) {
@@ -263,9 +272,8 @@ impl<S: Store + 'static> Store for Leased<S> {
         if let (Op::Limit(_), true) = (request.op, Rules::new(request.quota, self.inner.replicas).is_some()) {
             return None;
         }
-        let answer = self.inner.store.apply_now(request)?;
-        self.changed(request);
-        Some(answer)
+        let _looks_again = self.asking(std::slice::from_ref(request));
+        self.inner.store.apply_now(request)
     }
 
     async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
@@ -279,6 +287,7 @@ impl<S: Store + 'static> Store for Leased<S> {
     }
 
     async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
+        let _looks_again = self.asking(requests);
         self.inner.store.apply_all(requests).await
     }
 
@@ -286,7 +295,7 @@ impl<S: Store + 'static> Store for Leased<S> {
     /// forgotten: what comes after that has to see it.
     async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
         if requests.iter().any(|request| matches!(request.op, Op::Refund(_) | Op::Reset)) {
-            let _looks_again = LooksAgain { leased: self, requests };
+            let _looks_again = self.asking(requests);
             return self.inner.store.apply_each(requests).await;
         }
         let mut answers: Vec<_> = requests.iter().map(|request| self.in_process(request).map(Ok)).collect();
@@ -296,6 +305,7 @@ impl<S: Store + 'static> Store for Leased<S> {
         if asked.is_empty() {
             return answers.into_iter().flatten().collect();
         }
+        let _looks_again = self.asking(&asked);
         let mut told = self.inner.store.apply_each(&asked).await.into_iter();
         for answer in answers.iter_mut().filter(|answer| answer.is_none()) {
             *answer = Some(told.next().unwrap_or_else(|| Err(unanswered())));

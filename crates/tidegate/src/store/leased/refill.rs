@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tidegate_core::{Cost, OnStoreError, Op, Request, Store, StoreError};
+use tidegate_core::{Cost, Op, Store, StoreError};
 use tokio::runtime::Handle;
+use tokio::sync::Mutex;
 
 use super::hand::Next;
-use super::table::{Ended, Order, Owner, Table};
+use super::table::{Ended, Idle, Order, Table};
 use crate::clock::Sleeper;
 use crate::random::Random;
 
@@ -29,9 +30,19 @@ pub(super) struct Inner<S> {
     pub(super) random: Random,
     /// Whether somebody looks for what is idle.
     pub(super) tended: AtomicBool,
+    /// Who gives back, one after the other: what is taken out of the hands is nowhere else until it has arrived.
+    pub(super) returning: Mutex<()>,
+    /// Where it was made. That of who asks may have nothing to do for as long as it likes, with a refill that everybody waits
+    /// for.
+    pub(super) runtime: Option<Handle>,
 }
 
 impl<S: Store + 'static> Inner<S> {
+    /// Where there is one for what goes on in the background.
+    pub(super) fn runtime(&self) -> Option<Handle> {
+        self.runtime.clone().or_else(|| Handle::try_current().ok())
+    }
+
     /// Makes a refill, whatever becomes of who wanted it.
     pub(super) fn begin(self: &Arc<Self>, order: Order, runtime: &Handle) {
         runtime.spawn(Arc::clone(self).refill(order));
@@ -42,7 +53,7 @@ impl<S: Store + 'static> Inner<S> {
 
     async fn refill(self: Arc<Self>, order: Order) {
         let ended = self.ask(&order).await.unwrap_or_else(|error| {
-            self.table.with(&order.owner.asking(Op::Reset, order.policy), |entry| entry.hand.failed());
+            self.table.of(&order.owner, |entry| entry.hand.failed());
             Ended::Failed(error, order.policy)
         });
         // Nobody may be waiting.
@@ -62,7 +73,7 @@ impl<S: Store + 'static> Inner<S> {
                 units = less;
                 continue;
             }
-            self.table.with(&request, |entry| {
+            self.table.of(owner, |entry| {
                 let now = self.sleeper.now();
                 match next {
                     Next::Granted(units) => entry.hand.granted(rules, units, &answer, now),
@@ -80,21 +91,16 @@ impl<S: Store + 'static> Inner<S> {
 
     /// Gives back what has been idle for so long. What fails is lost: it may have been given back.
     pub(super) async fn give_back(&self, idle: Duration) {
-        let idling = self.table.idle(idle, &*self.sleeper);
-        let refund = |(owner, units): &'_ (Arc<Owner>, u64)| Cost::new(*units).map(|cost| (Arc::clone(owner), cost));
-        let refunds: Vec<_> = idling.iter().filter_map(|idling| refund(idling).ok()).collect();
-        for some in refunds.chunks(TOGETHER) {
-            let requests: Vec<_> =
-                some.iter().map(|(owner, cost)| owner.asking(Op::Refund(*cost), OnStoreError::Closed)).collect();
-            let _ = self.store.apply_each(&requests).await;
+        let _alone = self.returning.lock().await;
+        for some in self.table.idle(idle, &*self.sleeper).chunks(TOGETHER) {
+            let now = self.sleeper.now();
+            // Those before may have taken long.
+            let in_time = some.iter().filter(|idle| idle.owner.rules.is_in_time(idle.until, now));
+            let requests: Vec<_> = in_time.map(Idle::refund).collect();
+            if !requests.is_empty() {
+                let _ = self.store.apply_each(&requests).await;
+            }
         }
-    }
-}
-
-impl Owner {
-    fn asking(&self, op: Op, on_store_error: OnStoreError) -> Request<'_> {
-        let Owner { scope, key, rules } = self;
-        Request { scope, key, quota: &rules.quota, op, on_store_error }
     }
 }
 

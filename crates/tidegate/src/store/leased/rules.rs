@@ -5,11 +5,15 @@ use std::time::Duration;
 
 use tidegate_core::{Algorithm, Decision, Op, Quota, Request, Timestamp};
 
-use super::hand::JITTER;
+use super::hand::{IN_TIME, JITTER};
 
 /// By so much of a window, its length divided by this, a lease ends before the window does. A clock that is slewed as far
 /// as systems do it, 500 parts in a million, and a server's that is slewed the other way, are a fourth of it.
 const DRIFT: u64 = 256;
+
+/// The shortest window of which something is leased. A batch is made to last some tens of milliseconds, and what is left of
+/// it at the end of the window is lost: of a shorter one that would be most of it.
+const SHORTEST: u64 = 500_000;
 
 /// How a quota is leased.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +27,7 @@ pub(super) struct Rules {
 
 impl Rules {
     /// The rules for a quota that so many processes share. None when it is not leased: what is not counted in units, a log,
-    /// which remembers when each was taken, and what is too small to be worth it.
+    /// which remembers when each was taken, and what is too small or too short to be worth it.
     pub(super) fn new(quota: &Quota, replicas: NonZeroU32) -> Option<Self> {
         let parts = quota.parts();
         let period = parts.period.as_micros() as u64;
@@ -35,12 +39,18 @@ impl Rules {
             _ => return None,
         };
         let most = u64::from(parts.capacity / replicas);
-        (most >= 2).then_some(Rules { quota: *quota, most, window })
+        let is_worth_it = most >= 2 && window.is_none_or(|window| window >= SHORTEST);
+        is_worth_it.then_some(Rules { quota: *quota, most, window })
     }
 
     /// Whether what is in hand loses its worth with the end of a window.
     pub(super) fn is_windowed(&self) -> bool {
         self.window.is_some()
+    }
+
+    /// Whether what loses its worth at `until` may still be given back: it arrives in time.
+    pub(super) fn is_in_time(&self, until: Timestamp, now: Timestamp) -> bool {
+        !self.is_windowed() || until.since(now) >= IN_TIME
     }
 
     /// When, by this process's clock, that is at the earliest which was just granted to a request that was sent at `sent`.

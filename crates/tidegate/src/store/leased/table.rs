@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tidegate_core::{Decision, Key, OnStoreError, Request, Scope, StoreError, Timestamp};
+use tidegate_core::{Cost, Decision, Key, OnStoreError, Op, Request, Scope, StoreError, Timestamp};
 use tokio::sync::watch;
 
 use super::hand::{Hand, Wanted};
@@ -40,6 +40,29 @@ pub(super) struct Owner {
     pub(super) rules: Rules,
 }
 
+impl Owner {
+    /// A request about it.
+    pub(super) fn asking(&self, op: Op, on_store_error: OnStoreError) -> Request<'_> {
+        let Owner { scope, key, rules } = self;
+        Request { scope, key, quota: &rules.quota, op, on_store_error }
+    }
+}
+
+/// What nobody has used, out of its hand.
+pub(super) struct Idle {
+    pub(super) owner: Arc<Owner>,
+    cost: Cost,
+    /// When it loses its worth.
+    pub(super) until: Timestamp,
+}
+
+impl Idle {
+    /// Gives it back.
+    pub(super) fn refund(&self) -> Request<'_> {
+        self.owner.asking(Op::Refund(self.cost), OnStoreError::Closed)
+    }
+}
+
 pub(super) struct Entry {
     pub(super) owner: Arc<Owner>,
     pub(super) hand: Hand,
@@ -66,6 +89,12 @@ impl Entry {
     /// Whether it is of that quota.
     fn is_under(&self, request: &Request<'_>) -> bool {
         self.owner.rules.quota == *request.quota
+    }
+
+    /// Whether it is for that key, and of another quota. What was taken under that is lost: given back it would count by that,
+    /// and bring what this one has not.
+    fn is_other(&self, request: &Request<'_>) -> bool {
+        self.is_for(request) && !self.is_under(request)
     }
 
     /// Begins a refill, unless one is on its way.
@@ -165,7 +194,22 @@ impl Table {
         self.place(request).entry(request).map(act)
     }
 
-    /// The same, with an empty hand where there is none for that quota; none when there is no room for one, or it is closed.
+    /// Does something with the hand that is this owner's. Another that the key may have by now, after another quota, knows
+    /// nothing of what this one has asked for.
+    pub(super) fn of<T>(&self, owner: &Arc<Owner>, act: impl FnOnce(&mut Entry) -> T) -> Option<T> {
+        let Place { mut shard, hash } = self.place(&owner.asking(Op::Reset, OnStoreError::Closed));
+        shard.get_mut(&hash).filter(|entry| Arc::ptr_eq(&entry.owner, owner)).map(act)
+    }
+
+    /// Drops the hand that is of another quota than the request.
+    pub(super) fn drop_other(&self, request: &Request<'_>) {
+        let Place { mut shard, hash } = self.place(request);
+        if shard.get(&hash).is_some_and(|entry| entry.is_other(request)) {
+            shard.remove(&hash);
+        }
+    }
+
+    /// As [`Table::with`], with an empty hand where there is none for that quota; none when there is no room for one, or it is closed.
     pub(super) fn with_new<T>(
         &self,
         request: &Request<'_>,
@@ -177,8 +221,7 @@ impl Table {
         if self.is_closed() {
             return None;
         }
-        // What was taken under another quota is lost: given back it would count by that, and bring what this one has not.
-        let is_other = shard.get(&hash).is_some_and(|entry| entry.is_for(request) && !entry.is_under(request));
+        let is_other = shard.get(&hash).is_some_and(|entry| entry.is_other(request));
         if is_other || !shard.contains_key(&hash) {
             if !is_other && shard.len() >= self.room {
                 return None;
@@ -190,15 +233,15 @@ impl Table {
     }
 
     /// What nobody has used for `idle`, taken out of the hands; those that are not needed are forgotten.
-    pub(super) fn idle(&self, idle: Duration, clock: &dyn Sleeper) -> Vec<(Arc<Owner>, u64)> {
+    pub(super) fn idle(&self, idle: Duration, clock: &dyn Sleeper) -> Vec<Idle> {
         let mut idling = Vec::new();
         for shard in &self.shards {
             let mut shard = locked(shard);
             let now = clock.now();
             shard.retain(|_, entry| {
                 let units = entry.hand.give_back(&entry.owner.rules, idle, now);
-                if units > 0 {
-                    idling.push((Arc::clone(&entry.owner), units));
+                if let Ok(cost) = Cost::new(units) {
+                    idling.push(Idle { owner: Arc::clone(&entry.owner), cost, until: entry.hand.until() });
                 }
                 entry.on_its_way().is_some() || !entry.hand.is_spare(idle, now)
             });

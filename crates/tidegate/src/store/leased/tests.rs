@@ -49,6 +49,11 @@ fn which_quotas_are_leased() {
     assert_eq!(leased(Quota::sliding_window(100, seconds(1)), 1), Some(100));
     assert_eq!(leased(Quota::sliding_log(100, seconds(1)), 1), None);
     assert_eq!(leased(Quota::concurrency(100, seconds(1)), 1), None);
+    // Most of a batch would be lost with the window.
+    assert_eq!(leased(Quota::fixed_window(100, millis(500)), 1), Some(100));
+    assert_eq!(leased(Quota::fixed_window(100, millis(499)), 1), None);
+    assert_eq!(leased(Quota::sliding_window(100, seconds(2)).unwrap().buckets(4), 1), Some(100));
+    assert_eq!(leased(Quota::sliding_window(100, seconds(2)).unwrap().buckets(5), 1), None);
 }
 
 #[test]
@@ -80,6 +85,26 @@ fn batches_shrink_when_they_are_denied_or_given_back() {
     assert_eq!(hand.give_back(&rules, millis(100), at(160)), 8);
     assert_eq!(hand.give_back(&rules, millis(100), at(160)), 0, "nothing is given back twice");
     assert_eq!(hand.ask(&rules, 1, at(160)).units, 2, "half for being given back, half for lasting so long");
+}
+
+#[test]
+fn batches_shrink_when_a_window_ends_before_they_are_spent() {
+    let rules = rules(Quota::fixed_window(1_000, millis(500)).unwrap(), 10);
+    let (mut hand, mut taken_of_it, mut now) = (Hand::new(at(0)), 0, 0);
+    // One each 10 ms, for a hundred windows: less than a tenth of what could be had.
+    for _ in 0..5_000 {
+        now += 10;
+        if hand.take(&rules, 1, at(now)).is_none() {
+            taken_of_it += refill(&mut hand, &rules, at(now));
+            assert!(hand.take(&rules, 1, at(now)).unwrap().allowed());
+        }
+    }
+    assert!(taken_of_it < 5_000 * 11 / 10, "{taken_of_it} taken for 5,000");
+    // One that is lost with its window is followed by half of it, though the next is fetched at once.
+    let mut hand = Hand::grown(&rules, at(490));
+    assert_eq!(refill(&mut hand, &rules, at(490)), 100);
+    assert_eq!(hand.take(&rules, 1, at(500)), None);
+    assert_eq!(hand.ask(&rules, 1, at(500)).units, 50);
 }
 
 #[test]
@@ -221,6 +246,22 @@ fn what_was_on_its_way_when_the_key_began_anew_is_not_spent() {
     hand.ask(&rules, 10, at(1));
     hand.granted(&rules, 10, &taken(&rules, 10, at(1)), at(1));
     assert!(hand.take(&rules, 1, at(1)).unwrap().allowed(), "and the next is");
+}
+
+#[test]
+fn a_refusal_that_was_on_its_way_when_something_was_given_back_is_not_believed() {
+    let (rules, empty) = (bucket(), taken(&bucket(), 1_000, at(0)));
+    for give_back in [Hand::forget, Hand::given_back] {
+        let mut hand = Hand::new(at(0));
+        hand.ask(&rules, 1, at(0));
+        give_back(&mut hand);
+        hand.refused(1, days(1), millis(10), &empty, at(1));
+        assert_eq!(hand.take(&rules, 1, at(1)), None);
+        assert!(!hand.is_asking());
+        hand.ask(&rules, 1, at(1));
+        hand.refused(1, days(1), millis(10), &empty, at(2));
+        assert!(!hand.take(&rules, 1, at(2)).unwrap().allowed(), "and the next is");
+    }
 }
 
 #[test]
