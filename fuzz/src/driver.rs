@@ -27,6 +27,7 @@ const WORDS: &[&[u8]] = &[
     b"%7c",
     b"%s0",
     b"%a|",
+    b"%c|",
     b"\n",
     b"\x1f",
     b"for=",

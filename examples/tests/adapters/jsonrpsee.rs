@@ -122,6 +122,17 @@ async fn in_a_batch_each_call_is_asked_about() {
 }
 
 #[tokio::test]
+async fn notifications_that_are_turned_away_are_not_answered_in_a_batch_either() {
+    let app = App::start(limits()).await;
+    assert_eq!(app.call("alice", "search").await["result"], "search");
+    let notification = json!({ "jsonrpc": "2.0", "method": "search" });
+    assert_eq!(app.post(("x-user", "alice"), json!([notification, notification])).await, Value::Null);
+    assert_eq!(app.calls(), 1);
+    // An empty one is a mistake of whoever sends it, as without limits.
+    assert_eq!(app.post(("x-user", "alice"), json!([])).await["error"]["code"], -32600);
+}
+
+#[tokio::test]
 async fn without_a_key_it_is_a_mistake_and_not_a_shared_budget() {
     let app = App::start(limits()).await;
     let answer = app.post(("x-other", "1"), call(1, "version")).await;
@@ -134,7 +145,10 @@ async fn the_peer_is_the_key_unless_said_otherwise_and_a_cost_can_be_a_parameter
     let cost = |call: &tidegate::jsonrpsee::Call<'_>| call.params().map_or(1, |params| params.len() as u64);
     let app = App::start(RpcLimits::new((&limiter(), "api")).cost_of(cost)).await;
     let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "version", "params": [7] }); // three bytes
-    for (peer, expected) in [("192.0.2.1", true), ("192.0.2.1", false), ("192.0.2.2", true)] {
+    // A client has one budget, whichever address of its network it calls from, and however that is written.
+    let peers = [("192.0.2.1", true), ("192.0.2.1", false), ("::ffff:192.0.2.1", false), ("192.0.2.2", true)];
+    let networks = [("2001:db8::1", true), ("2001:db8::2", false), ("2001:db8:0:1::1", true)];
+    for (peer, expected) in peers.into_iter().chain(networks) {
         let answer = app.post(("x-peer", peer), call.clone()).await;
         assert_eq!(answer.get("result").is_some(), expected, "{answer}");
     }

@@ -1,13 +1,15 @@
 //! warp.
 
+use tidegate::http::{Gate, RateLimit};
 use tidegate::warp::{Passed, gated, limited, recover};
 use tidegate_testkit::adapter_tests;
 use tidegate_testkit::adapters::{Adapter, App, Listening};
 use warp::http::StatusCode;
-use warp::{Filter, reply};
+use warp::reply::Response;
+use warp::{Filter, Rejection, Reply, reply};
 
 use super::on_tokio;
-use super::setting::{gate, get, start};
+use super::setting::{gate, get, limiter, start};
 
 struct Warp;
 
@@ -40,6 +42,37 @@ impl Adapter for Warp {
 }
 
 adapter_tests!(suite, Warp);
+
+#[derive(Debug)]
+struct Wrong;
+
+impl warp::reject::Reject for Wrong {}
+
+async fn login() -> Result<Response, Rejection> {
+    Err(warp::reject::custom(Wrong))
+}
+
+async fn unauthorized(_: Rejection) -> Result<Response, Rejection> {
+    Ok(reply::with_status("", StatusCode::UNAUTHORIZED).into_response())
+}
+
+#[tokio::test]
+async fn a_rejection_from_which_it_recovers_within_the_gate_is_charged_for() {
+    let limits =
+        RateLimit::new((&limiter("api", 2), "api")).charge_when(|status, _| status == StatusCode::UNAUTHORIZED);
+    let login = gated(&Gate::new(limits), warp::any().and_then(login).recover(unauthorized).unify());
+    let address = start(move |told| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            told.send(listener.local_addr().unwrap()).unwrap();
+            warp::serve(login.recover(recover)).incoming(listener).run().await;
+        });
+    });
+    for status in [401, 401, 429] {
+        assert_eq!(get(address, "/").await.0, status);
+    }
+}
 
 #[tokio::test]
 async fn other_rejections_stay_what_they_are_and_parameters_reach_the_handler() {

@@ -25,7 +25,7 @@ pub fn keys(data: &[u8]) {
 
     let joined = key.and(&other);
     assert_eq!(joined.parts().collect::<Vec<_>>(), [first.clone(), second.clone()].concat());
-    for apart in [other.set_apart(), other.with_shard(7), Key::shard(7)] {
+    for apart in [other.set_apart(), other.standing_in(), other.with_shard(7), Key::shard(7)] {
         assert_ne!(key, apart, "{first:?} is set apart");
         assert_ne!(joined.to_text(), apart.to_text(), "{first:?} {second:?} is set apart");
     }

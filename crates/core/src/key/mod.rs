@@ -9,7 +9,7 @@ use std::hash::{Hash, Hasher};
 
 use crate::hash::stable_hash;
 use part::digits;
-use text::{APART, SEPARATOR, Text, is_escaped, is_mark, is_plain, is_shard, unescape};
+use text::{APART, SEPARATOR, STAND_IN, Text, is_before, is_escaped, is_mark, is_plain, is_shard, unescape};
 
 /// How much fits in a key without a heap allocation, when it cannot be borrowed.
 const INLINE: usize = 62;
@@ -101,10 +101,10 @@ impl Key<'static> {
         let pieces: Vec<&str> = key.filter(|key| !key.is_empty()).into_iter().flat_map(|key| key.split('|')).collect();
         let is_well_formed = |(index, piece): (usize, &&str)| match *piece {
             // Of everybody, set apart.
-            "" => index > 0 && pieces[index - 1] == APART,
-            piece => piece == APART || is_escaped(piece),
+            "" => index > 0 && is_before(pieces[index - 1]),
+            piece => is_before(piece) || is_escaped(piece),
         };
-        if !pieces.iter().enumerate().all(is_well_formed) || pieces.last() == Some(&APART) {
+        if !pieces.iter().enumerate().all(is_well_formed) || pieces.last().is_some_and(|last| is_before(last)) {
             return None;
         }
         match (&*pieces, shard) {
@@ -179,13 +179,24 @@ impl<'a> Key<'a> {
         text.finish(Shape::Text)
     }
 
-    /// This key, set apart from all that are made of parts: for the address that stands in for a user who has not
-    /// said who it is. Nobody can send a name that is equal to it.
+    /// This key, set apart from all that are made of parts: for the second of two ways to know somebody. Nobody can send a name
+    /// that is equal to it by the first.
     #[must_use]
     pub fn set_apart(&self) -> Key<'static> {
+        self.behind(APART)
+    }
+
+    /// This key, as what stands in for one that is missing: the address of a user who has not said who it is. It is equal to no
+    /// key that is made in another way, one that is [set apart](Key::set_apart) included.
+    #[must_use]
+    pub fn standing_in(&self) -> Key<'static> {
+        self.behind(STAND_IN)
+    }
+
+    /// This key behind a mark. A user's `%` is written `%25`, and a shard is `%s`.
+    fn behind(&self, mark: &str) -> Key<'static> {
         let mut text = Text::new();
-        // A user's `%` is written `%25`, and a shard is `%s`.
-        text.push_raw(APART.as_bytes());
+        text.push_raw(mark.as_bytes());
         text.push_raw(&[SEPARATOR]);
         text.push_key(self);
         text.finish(Shape::Text)
@@ -362,12 +373,30 @@ mod tests {
             everybody.and(&Key::from("a")),
             everybody.with_shard(3),
             everybody,
+            Key::from("a").standing_in(),
+            Key::GLOBAL.standing_in(),
+            Key::from("a").standing_in().and(&Key::from("b")).with_shard(4),
         ];
         for key in seen.values().map(Key::from_parts).chain(special) {
             assert_eq!(Key::from_text(&key.to_text()), Some(key));
         }
-        for nobodys in ["%7", "%a", "%ax", "a|%a", "%s", "%s07", "%s1|b", "%s4294967296", "a||b", "|", "a|", "%%", "a%"]
-        {
+        for nobodys in [
+            "%7",
+            "%a",
+            "%ax",
+            "a|%a",
+            "%c",
+            "a|%c",
+            "%s",
+            "%s07",
+            "%s1|b",
+            "%s4294967296",
+            "a||b",
+            "|",
+            "a|",
+            "%%",
+            "a%",
+        ] {
             assert_eq!(Key::from_text(nobodys), None, "{nobodys}");
         }
         assert!(!seen.contains_key(&*Key::GLOBAL.to_text()));
@@ -388,15 +417,19 @@ mod tests {
     #[test]
     fn what_is_set_apart_stays_so_whatever_is_made_of_it() {
         let address = Key::from("192.0.2.1");
-        let apart = address.set_apart();
-        // What somebody who may choose several parts could try.
-        let forged = Key::from(("%a", "192.0.2.1"));
         let more = Key::from("/Path");
-        assert_ne!(apart.and(&more), forged.and(&more));
-        assert_ne!(more.and(&apart), more.and(&forged));
         let lowercase = |key: &Key<'_>| key.map_parts(|part| part.to_lowercase().into());
-        assert_ne!(lowercase(&apart.and(&more)), lowercase(&forged.and(&more)));
-        assert_eq!(lowercase(&apart.and(&more)), apart.and(&Key::from("/path")));
+        // What somebody who may choose several parts could try.
+        let forged = [Key::from(("%a", "192.0.2.1")), Key::from(("%c", "192.0.2.1"))];
+        for apart in [address.set_apart(), address.standing_in()] {
+            for forged in &forged {
+                assert_ne!(apart.and(&more), forged.and(&more));
+                assert_ne!(more.and(&apart), more.and(forged));
+                assert_ne!(lowercase(&apart.and(&more)), lowercase(&forged.and(&more)));
+            }
+            assert_eq!(lowercase(&apart.and(&more)), apart.and(&Key::from("/path")));
+        }
+        assert_ne!(address.set_apart(), address.standing_in());
         assert_eq!(lowercase(&more.with_shard(3)), Key::from("/path").with_shard(3));
         assert_eq!(lowercase(&Key::GLOBAL), Key::GLOBAL);
         assert_eq!(lowercase(&Key::GLOBAL.set_apart()), Key::GLOBAL.set_apart());

@@ -10,6 +10,8 @@ pub(super) const SEPARATOR: u8 = b'|';
 const ESCAPE: u8 = b'%';
 /// Before a key that is set apart.
 pub(super) const APART: &str = "%a";
+/// Before a key that stands in for one that is missing.
+pub(super) const STAND_IN: &str = "%c";
 
 /// Whether a part is its own escaped text.
 pub(super) fn is_plain(part: &str) -> bool {
@@ -33,7 +35,12 @@ pub(super) fn is_escaped(piece: &str) -> bool {
 /// Whether a piece of a text between two separators is a mark of this crate's: a user's `%` is written `%25`, and its `|`
 /// is written `%7c`.
 pub(super) fn is_mark(piece: &str) -> bool {
-    piece == APART || is_shard(piece)
+    is_before(piece) || is_shard(piece)
+}
+
+/// Whether a piece of a text is a mark before the key that it is about.
+pub(super) fn is_before(piece: &str) -> bool {
+    piece == APART || piece == STAND_IN
 }
 
 /// Whether a piece of a text says which part of a budget is meant.

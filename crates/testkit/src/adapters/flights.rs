@@ -27,6 +27,18 @@ pub fn a_full_body_gives_its_permit_back<A: Adapter>() -> Applicability {
     Applicability::Ran
 }
 
+/// What is asked by HEAD has no body that could be dropped: it is done with its head.
+pub fn an_answered_head_gives_its_permit_back<A: Adapter>() -> Applicability {
+    let watched = Watched::new(1);
+    let mut client = Client::connect(guarded(&watched).start::<A>());
+    if client.head("/").status != 200 {
+        return Applicability::NotApplicable("its page is for GET alone");
+    }
+    assert_eq!(watched.next_end(|| {}), DONE);
+    watched.assert_no_other_end();
+    Applicability::Ran
+}
+
 /// A body that comes in pieces holds its permit until the last of them.
 pub fn a_streamed_body_holds_its_permit_until_its_end<A: Adapter>() -> Applicability {
     if !A::STREAMS {

@@ -21,7 +21,8 @@ pub use counting::{
 pub use flights::{
     a_client_that_hangs_up_gives_its_permit_back, a_full_body_gives_its_permit_back, a_key_has_permits_of_its_own,
     a_request_without_a_permit_is_turned_away, a_streamed_body_holds_its_permit_until_its_end,
-    wasted_work_is_said_to_be, who_is_denied_holds_no_permit, who_is_turned_away_teaches_nothing,
+    an_answered_head_gives_its_permit_back, wasted_work_is_said_to_be, who_is_denied_holds_no_permit,
+    who_is_turned_away_teaches_nothing,
 };
 pub use outages::{a_dead_store_admits_when_open, a_dead_store_refuses_when_closed, a_slow_store_is_waited_for};
 pub use telling::{
@@ -110,6 +111,7 @@ macro_rules! __with_adapter_cases {
             a_dead_store_refuses_when_closed
             a_slow_store_is_waited_for
             a_full_body_gives_its_permit_back
+            an_answered_head_gives_its_permit_back
             a_streamed_body_holds_its_permit_until_its_end
             a_client_that_hangs_up_gives_its_permit_back
             a_request_without_a_permit_is_turned_away

@@ -72,7 +72,9 @@ impl Ask {
 
     /// What the limit says, with what the layer above is known for.
     async fn outcome(self, above: Option<&Enforcer>, address: Option<IpAddr>) -> Outcome {
-        let Some(limiter) = self.limiter.as_ref().or(above.map(Enforcer::limiter)).or_else(|| default_limiter()) else {
+        // An admission may have no limits, and then it knows no limiter.
+        let layers = above.filter(|above| above.has_limits()).map(Enforcer::limiter);
+        let Some(limiter) = self.limiter.as_ref().or(layers).or_else(|| default_limiter()) else {
             return Outcome::Invalid(Error::NoLimiter);
         };
         let mut enforcer = Enforcer::new(limiter, self.limit);

@@ -204,7 +204,7 @@ impl Enforcer {
             return Some(self.finish(caller, cost, step, Err(Error::NoKey)));
         }
         let window = Cell::new(None);
-        let answer = match rule.question(&self.inner.limiter, caller, 0, self.cost_to(rule, cost), step) {
+        let answer = match rule.question(&self.inner.limiter, caller, 0, self.cost_to(rule, cost), self.step(step)) {
             Ok(question) => question.now(&window)?,
             Err(error) => Err(error),
         };
@@ -232,8 +232,11 @@ impl Enforcer {
         !self.inner.shadow && self.inner.hooks.on_limited.is_none()
     }
 
-    /// The outcome of a request that has no key, so that no limit could be asked.
+    /// The outcome of a request that has no key, so that no limit could be asked. Where there is none, there is nothing to ask.
     pub fn without_key(&self) -> Outcome {
+        if !self.has_limits() {
+            return Outcome::Allowed(Rulings::none());
+        }
         self.finish(&Caller::each([]), 1, Step::Take, Err(Error::NoKey))
     }
 
@@ -248,6 +251,18 @@ impl Enforcer {
         self.inner.hooks.tell(caller, outcome);
     }
 
+    /// Whether there is any limit.
+    pub(crate) fn has_limits(&self) -> bool {
+        !self.inner.rules.is_empty()
+    }
+
+    /// How a limit is asked for a step. In shadow mode a charge makes no debt: who was let through would have been denied, and
+    /// would have taken nothing.
+    #[inline]
+    fn step(&self, step: Step) -> Step {
+        if self.inner.shadow && step == Step::Charge { Step::Take } else { step }
+    }
+
     /// What a request that costs so much takes from a limit.
     #[inline]
     fn cost_to(&self, rule: &Rule, cost: u64) -> u64 {
@@ -259,7 +274,7 @@ impl Enforcer {
         if !caller.fits(1) {
             return Err(Error::NoKey);
         }
-        let decision = rule.question(limiter, caller, 0, self.cost_to(rule, cost), step)?.call().await?;
+        let decision = rule.question(limiter, caller, 0, self.cost_to(rule, cost), self.step(step))?.call().await?;
         rule.ruling(limiter, decision)
     }
 
@@ -280,7 +295,7 @@ impl Enforcer {
         }
         let call = |(index, rule)| {
             let cost = self.cost_to(rule, cost);
-            Ok(Rule::question(rule, limiter, caller, index, cost, step)?.call())
+            Ok(Rule::question(rule, limiter, caller, index, cost, self.step(step))?.call())
         };
         let calls = rules.iter().enumerate().map(call).collect::<Result<Few<_>, Error>>()?;
         if step == Step::Take {

@@ -71,8 +71,12 @@ impl Rule {
         let kind = match step {
             Step::Take => Kind::Limit,
             Step::Look => Kind::Check,
-            // A budget that is spread knows no debt.
-            Step::Charge if self.outline(limiter)?.is_spread => Kind::Limit,
+            // A budget that is spread knows no debt, and a limit in shadow mode lets through whom it would have denied.
+            Step::Charge
+                if matches!(self.outline(limiter)?, Outline { is_spread: true, .. } | Outline { shadow: true, .. }) =>
+            {
+                Kind::Limit
+            }
             // All who were let through in the meantime count, and are made up for later.
             Step::Charge => Kind::Reserve,
             Step::GiveBack => Kind::Refund,

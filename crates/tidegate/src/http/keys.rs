@@ -2,7 +2,7 @@
 //!
 //! A key function takes what of a request decides about it and gives the key, or none. They are put together with
 //! [`both`] and [`either`]. A request for which a key function has none is counted under the address of its client,
-//! [set apart](Key::set_apart) from all that clients can send; if that is not known either, it is refused as a mistake
+//! [set apart](Key::standing_in) from all that clients can send; if that is not known either, it is refused as a mistake
 //! in the program. So nobody shares a budget by accident.
 //!
 //! ```

@@ -380,7 +380,7 @@ impl RateLimit {
 /// The key of a request that has none of its own.
 #[cold]
 pub(super) fn stand_in(client: Option<Client>) -> Option<Key<'static>> {
-    client.map(|client| client.key().set_apart())
+    client.map(|client| client.key().standing_in())
 }
 
 impl fmt::Debug for RateLimit {

@@ -43,7 +43,7 @@ use super::words::Words;
 use crate::Error;
 use crate::concurrency::{Priority, Work};
 use crate::enforce::{Admission, Admitted, Caller, Enforcer, Guards, Outcome};
-use crate::http::{Extensions, Peer};
+use crate::http::{ClientAddress, Extensions, HeaderMap, Peer};
 
 /// The code of a call that was turned away.
 pub const REFUSED: i32 = -32029;
@@ -94,7 +94,9 @@ impl RpcLimits {
 
     /// The same, with guards of how many calls are in flight. A subscription is in flight until it is answered.
     pub fn admission(others: Admission) -> Self {
-        let peer = |call: &Call<'_>| call.extensions.get().map(|peer: &Peer| Key::from(peer.0));
+        // As everywhere else: its network, where it has an address of six.
+        let client = |peer: &Peer| ClientAddress::new().find(peer.0, &HeaderMap::new()).key();
+        let peer = move |call: &Call<'_>| call.extensions.get().map(client);
         RpcLimits { others, methods: Arc::default(), key: Arc::new(peer), cost: Arc::new(|_| 1) }
     }
 
@@ -177,15 +179,18 @@ pub struct RpcLimited<S> {
 
 impl<S> RpcServiceT for RpcLimited<S>
 where
-    S: RpcServiceT<MethodResponse = MethodResponse, NotificationResponse = MethodResponse>
-        + Clone
+    S: RpcServiceT<
+            MethodResponse = MethodResponse,
+            NotificationResponse = MethodResponse,
+            BatchResponse = MethodResponse,
+        > + Clone
         + Send
         + Sync
         + 'static,
 {
     type MethodResponse = MethodResponse;
     type NotificationResponse = MethodResponse;
-    type BatchResponse = S::BatchResponse;
+    type BatchResponse = MethodResponse;
 
     fn call<'a>(&self, request: Request<'a>) -> impl Future<Output = MethodResponse> + Send + 'a {
         let RpcLimited { service, limits } = self.clone();
@@ -215,9 +220,10 @@ where
         }
     }
 
-    fn batch<'a>(&self, batch: Batch<'a>) -> impl Future<Output = S::BatchResponse> + Send + 'a {
+    fn batch<'a>(&self, batch: Batch<'a>) -> impl Future<Output = MethodResponse> + Send + 'a {
         let RpcLimited { service, limits } = self.clone();
         async move {
+            let is_empty = batch.is_empty();
             let (mut entries, mut in_flight) = (Vec::with_capacity(batch.len()), Vec::new());
             for entry in batch {
                 let admitted = match &entry {
@@ -238,6 +244,10 @@ where
                     }
                     (Err(_), _) => {}
                 }
+            }
+            if entries.is_empty() && !is_empty {
+                // Notifications, and none is left. An empty batch would be answered as a mistake.
+                return MethodResponse::notification();
             }
             let response = service.batch(Batch::from(entries)).await;
             in_flight.into_iter().for_each(|admitted| admitted.release(Work::Done));

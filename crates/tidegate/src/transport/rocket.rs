@@ -36,11 +36,11 @@ use std::task::{Context, Poll, ready};
 
 use http::{Extensions, HeaderMap, StatusCode};
 use rocket::fairing::{self, Fairing, Info, Kind};
-use rocket::http::{Header, Status};
+use rocket::http::{Header, Method, Status};
 use rocket::request::{self, FromRequest};
 use rocket::response::Body;
 use rocket::tokio::io::{AsyncRead, AsyncSeek, ReadBuf};
-use rocket::{Build, Request, Response, Rocket};
+use rocket::{Build, Data, Request, Response, Rocket};
 
 use crate::enforce::Outcome;
 use crate::http::foreign::{self, Head};
@@ -87,6 +87,15 @@ pub enum NotLimited {
     NoSuchGate,
 }
 
+/// How it was asked: what is asked by HEAD may be answered as a GET, and is one from then on.
+struct Asked(Method);
+
+impl Asked {
+    fn of<'a>(request: &'a Request<'_>) -> &'a Self {
+        request.local_cache(|| Asked(request.method()))
+    }
+}
+
 /// A request on its way.
 #[derive(Default)]
 struct Passing(Mutex<State>);
@@ -121,7 +130,7 @@ impl<'r, N: 'static> FromRequest<'r> for Limited<N> {
             let fields: Vec<_> = fields.collect();
             let headers = foreign::headers(fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
             let extensions = request.local_cache(Extensions::new).clone();
-            let head = Head::new(request.method().as_str(), &request.uri().to_string(), headers, extensions);
+            let head = Head::new(Asked::of(request).0.as_str(), &request.uri().to_string(), headers, extensions);
             let route = request.route().map(|route| route.uri.to_string());
             gate.enter(&head.incoming(request.remote().map(|peer| peer.ip()), route.as_deref()))
         };
@@ -143,11 +152,15 @@ impl<'r, N: 'static> FromRequest<'r> for Limited<N> {
 #[rocket::async_trait]
 impl Fairing for Gates {
     fn info(&self) -> Info {
-        Info { name: "tidegate", kind: Kind::Ignite | Kind::Response | Kind::Singleton }
+        Info { name: "tidegate", kind: Kind::Ignite | Kind::Request | Kind::Response | Kind::Singleton }
     }
 
     async fn on_ignite(&self, rocket: Rocket<Build>) -> fairing::Result {
         Ok(rocket.manage(self.clone()))
+    }
+
+    async fn on_request(&self, request: &mut Request<'_>, _: &mut Data<'_>) {
+        Asked::of(request);
     }
 
     async fn on_response<'r>(&self, request: &'r Request<'_>, response: &mut Response<'r>) {

@@ -18,6 +18,10 @@
 //! A request that is turned away is a rejection, [`Refused`], which [`recover`] makes the answer of. As with every
 //! rejection, warp tries the routes after the one that has rejected: the path belongs before the gate, and no other route
 //! should take the same one. warp knows no templates of routes.
+//!
+//! What a filter behind the gate rejects is not charged for by
+//! [`charge_when`](crate::http::RateLimit::charge_when): what it is answered with is found out later. A filter that recovers
+//! behind the gate answers, and is.
 
 use std::net::SocketAddr;
 

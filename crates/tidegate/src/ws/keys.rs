@@ -1,7 +1,7 @@
 //! Whom a message is counted under.
 //!
 //! A key function knows the [`Ingress`] and nothing else. Where it has no key, the address of the client stands in,
-//! [set apart](Key::set_apart); where that is not known either, the message is refused as a mistake in the program. So
+//! [set apart](Key::standing_in); where that is not known either, the message is refused as a mistake in the program. So
 //! nobody shares a budget by accident.
 
 use std::fmt;
@@ -40,7 +40,7 @@ impl<D> KeyOf<D> {
 
 /// What stands in for a key: the address of the client, as nobody else can be called.
 fn stand_in<D>(ingress: &Ingress<'_, D>) -> Option<Key<'static>> {
-    ingress.client().map(|client| client.key().set_apart())
+    ingress.client().map(|client| client.key().standing_in())
 }
 
 /// Each user and each type of message on its own: what messages are counted under unless said otherwise.

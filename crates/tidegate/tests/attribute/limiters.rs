@@ -53,6 +53,12 @@ fn the_attribute_beats_the_layer_which_beats_the_default() {
         assert_eq!(get(&app, "/own").status(), 200);
         let all = [&own, &scope, &default].map(|limiter| left(limiter, "send", "alice"));
         assert_eq!(all, [8, 9, 9]);
+
+        // An admission without limits knows none.
+        let admission = tidegate::tower::AdmissionLayer::new(tidegate::concurrency::Concurrency::fixed(1));
+        let app = axum::Router::new().route("/", routing::get(|| by_default("alice"))).layer(admission);
+        assert_eq!(get(&app, "/").status(), 200);
+        assert_eq!(left(&default, "send", "alice"), 8);
     }
 }
 

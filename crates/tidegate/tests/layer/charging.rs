@@ -75,6 +75,26 @@ async fn whoever_was_let_through_at_the_same_time_is_charged_and_makes_debt() {
     }
 }
 
+#[tokio::test]
+async fn in_shadow_mode_who_would_have_been_denied_makes_no_debt() {
+    for by_limit in [false, true] {
+        let clock = clock();
+        let limit = Limit::new(window(2)).shadow(by_limit);
+        let limiter = builder(&clock).limit("api", limit).limit("enforced", window(2)).build().unwrap();
+        let tried = login(Enforcer::new(&limiter, "api").shadow(!by_limit)).await;
+        for _ in 0..12 {
+            let reply = wrong(&tried).await;
+            assert_eq!(reply.status, 401);
+        }
+        assert_eq!(wrong(&tried).await.header("ratelimit"), Some(r#""api";r=0;t=60"#));
+        // As with the limit that is enforced, there is as much in the next minute as in any.
+        clock.advance(minutes(1));
+        for limit in ["api", "enforced"] {
+            assert_eq!(left(&limiter, limit, ME).await, 2, "{limit}");
+        }
+    }
+}
+
 /// The statuses of so many failed logins, all of which are looked at before one of them is charged.
 async fn at_once(limiter: &Limiter, many: usize) -> Vec<u16> {
     let everybody = Arc::new(Barrier::new(many));

@@ -29,7 +29,7 @@ async fn counted<'a>(limiter: &'a Limiter, key: impl Into<Key<'a>>) -> u64 {
 
 /// What stands in for a key where there is none.
 fn stand_in() -> Key<'static> {
-    Key::from(ME).set_apart()
+    Key::from(ME).standing_in()
 }
 
 #[tokio::test]
@@ -62,9 +62,12 @@ async fn the_first_value_of_a_header() {
 #[tokio::test]
 async fn nobody_can_name_itself_like_the_address_that_stands_in() {
     let limits = || RateLimit::new((&limiter(window(1)), "api"));
-    for limits in [limits().key(either()), limits().key(keys::header(USER))] {
+    let other = HeaderName::from_static("other");
+    // The last: who is known by neither of two names.
+    let neither = keys::either(keys::header(other), keys::header(USER));
+    for limits in [limits().key(either()), limits().key(keys::header(USER)), limits().key(neither)] {
         let server = Server::behind(limits).await;
-        for name in [ME, "%a|127.0.0.1", "%a", "a|127.0.0.1", "%25a|127.0.0.1"] {
+        for name in [ME, "%a|127.0.0.1", "%a", "%c|127.0.0.1", "a|127.0.0.1", "%25a|127.0.0.1"] {
             let user = format!("user: {name}");
             assert_eq!(clients::get_with(server.address, &[&user]).await.status, 200, "{name}");
             assert_eq!(clients::get_with(server.address, &[&user]).await.status, 429, "{name}");
@@ -84,7 +87,7 @@ async fn the_user_or_else_the_address() {
     let (mut client, _server, limiter) = counted_by(either()).await;
     client.get("/", &["user: alice"]).await;
     client.get("/", &[]).await;
-    assert_eq!((counted(&limiter, "alice").await, counted(&limiter, stand_in()).await), (1, 1));
+    assert_eq!((counted(&limiter, "alice").await, counted(&limiter, Key::from(ME).set_apart()).await), (1, 1));
 }
 
 #[tokio::test]

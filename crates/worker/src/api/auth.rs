@@ -18,7 +18,7 @@ impl<P: Objects> Api<P> {
         let client = client(&head.headers).map(|peer| self.addresses.find(peer, &head.headers));
         let key = match (&asked.key, &client) {
             (Some(key), _) => Key::from(key.as_str()),
-            (None, Some(client)) => client.key().set_apart(),
+            (None, Some(client)) => client.key().standing_in(),
             (None, None) => {
                 return Err(Problem::bad_request("key: missing, and there is no address to stand in for it"));
             }

@@ -30,7 +30,7 @@ pub(super) async fn auth(
         Some(key) => (Key::from(key.as_str()), gate.served.load().client_address.find(peer.ip(), &headers)),
         None => {
             let client = gate.client(peer.ip(), &headers);
-            (client.key().set_apart(), client)
+            (client.key().standing_in(), client)
         }
     };
     pass(&gate, &asked.limit, key, asked.cost.get(), &client).await

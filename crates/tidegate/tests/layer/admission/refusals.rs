@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::Response;
+use axum::http::{Request, Response};
 use axum::routing::get;
 use tidegate::concurrency::{Fair, PerKey, Priority, Shared};
 use tidegate::enforce::{Guard, Guards};
 use tidegate::http::{HeaderStyle, LimitHeaders, RateLimit};
 use tidegate::tower::AdmissionLayer;
 use tidegate::{Limit, Quota, millis, seconds};
-use tower::Layer;
 use tower::util::MapResponse;
+use tower::{Layer, ServiceExt};
 
 use super::{DONE, Watched};
 use crate::clients::{Raw, get as get_from, http1, http2, send};
@@ -38,6 +38,20 @@ async fn too_many_of_everybody_is_503_with_a_hint() {
     drop(held);
     assert_eq!(get_from(server.address).await.status, 200);
     assert_eq!(watched.told().await, [DONE], "who was turned away has done no work");
+}
+
+#[tokio::test]
+async fn whoever_it_is_may_come_in_where_nobody_is_counted() {
+    let from_nobody = |layer: AdmissionLayer| async {
+        let app = Router::new().fallback(|| async { "ok" }).layer(layer);
+        app.oneshot(Request::get("/").body(Body::empty()).unwrap()).await.unwrap().status()
+    };
+    let watched = Watched::new(1);
+    assert_eq!(from_nobody(AdmissionLayer::new(watched.pool.clone())).await, 200);
+    // But not where each is to have permits of its own, or a limit.
+    assert_eq!(from_nobody(AdmissionLayer::new(PerKey::new(1))).await, 500);
+    let limits = limiter(bucket(9));
+    assert_eq!(from_nobody(AdmissionLayer::new(watched.pool.clone()).limits((&limits, "api"))).await, 500);
 }
 
 #[tokio::test]
