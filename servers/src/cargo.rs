@@ -1,3 +1,5 @@
+//! Calling cargo.
+
 use std::process::Command;
 
 /// The cargo that runs this program, as from a shell: `cargo run` and `cargo test` tell a program which package it is of, and there

@@ -134,6 +134,16 @@ async fn a_reset_forgets_what_is_in_hand() {
 }
 
 #[tokio::test]
+async fn a_reset_that_has_to_be_waited_for_has_forgotten_nothing() {
+    let (store, faults) = leased(&clock());
+    let asked = Asked::window();
+    asked.warm(&store, 100).await;
+    faults.hang();
+    assert!(store.apply_now(&asked.op(Op::Reset)).is_none());
+    assert!(asked.spend(&store) > 0);
+}
+
+#[tokio::test]
 async fn what_was_in_hand_of_another_quota_is_not_given_back_by_it() {
     // One that is leased, and one that is too small for it.
     for rate in [100, 10] {

@@ -59,8 +59,8 @@ const WAITS: usize = 4;
 /// that is set back while nobody looks at it can keep a lease for as much longer.
 ///
 /// Not leased, and asked of the store as they are: `sliding_log`, `concurrency`, quotas of less than 2 for each process,
-/// windows of less than half a second (for `sliding_window`, its buckets), costs above a batch, `reserve`, all or nothing, and keys for which there is no room. A small limit, such as 5 logins a
-/// minute, stays exact.
+/// windows of less than half a second (for `sliding_window`, its buckets), costs above a batch, `reserve`, all or nothing, and
+/// keys for which there is no room. A small limit, such as 5 logins a minute, stays exact.
 ///
 /// # What decisions say
 ///
@@ -272,8 +272,10 @@ impl<S: Store + 'static> Store for Leased<S> {
         if let (Op::Limit(_), true) = (request.op, Rules::new(request.quota, self.inner.replicas).is_some()) {
             return None;
         }
-        let _looks_again = self.asking(std::slice::from_ref(request));
-        self.inner.store.apply_now(request)
+        // Without an answer nothing was done.
+        let answer = self.inner.store.apply_now(request)?;
+        drop(self.asking(std::slice::from_ref(request)));
+        Some(answer)
     }
 
     async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {

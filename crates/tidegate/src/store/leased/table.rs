@@ -209,7 +209,8 @@ impl Table {
         }
     }
 
-    /// As [`Table::with`], with an empty hand where there is none for that quota; none when there is no room for one, or it is closed.
+    /// As [`Table::with`], with an empty hand where there is none for that quota; none when there is no room for one, or it is
+    /// closed.
     pub(super) fn with_new<T>(
         &self,
         request: &Request<'_>,
