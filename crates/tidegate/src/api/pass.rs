@@ -10,7 +10,7 @@ use super::{MAX_KEY, Problem};
 pub struct Pass {
     /// By which limit.
     pub limit: String,
-    /// Who is limited; the address of the client when nothing is said.
+    /// Who is limited; the address of the client when nothing is said, or nobody is named.
     pub key: Option<String>,
     /// How much is asked for.
     pub cost: Cost,
@@ -33,6 +33,8 @@ impl Pass {
             return Err(Problem::bad_request(format!("key: found {found} bytes, expected at most {MAX_KEY}")));
         }
         let cost = Cost::new(cost.unwrap_or(1)).map_err(|error| Problem::bad_request(error.to_string()))?;
+        // What a proxy has nothing for: it would be one budget for everybody.
+        let key = key.filter(|key| !key.is_empty());
         Ok(Pass { limit, key, cost })
     }
 }

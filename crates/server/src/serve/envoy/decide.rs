@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use sha2::{Digest, Sha256};
 use tidegate::config::envoy::{Descriptor, Domains, Found, Limited, Unit};
-use tidegate::{Decision, Error};
+use tidegate::{Decision, Error, Key};
 
 use super::{Asked, Hits, Limits};
-use crate::json::Op;
+use crate::json::{MAX_KEY, Op};
 use crate::serve::gate::Ask;
 
 /// What becomes of a request.
@@ -60,7 +61,8 @@ pub(crate) async fn decide(
 ) -> Result<Verdict, Error> {
     let descriptors: Vec<_> =
         asked.iter().map(|asked| Descriptor { entries: &asked.entries, limit: asked.limit }).collect();
-    let found = domains.find_all(domain, &descriptors);
+    let mut found = domains.find_all(domain, &descriptors);
+    found.iter_mut().for_each(shorten);
     let mut rules: Vec<Rule<'_>> = found.iter().zip(asked).map(|(found, asked)| Rule::new(found, asked.hits)).collect();
 
     // First those that change nothing, for which they would have to be undone otherwise.
@@ -80,6 +82,17 @@ pub(crate) async fn decide(
         }
     }
     Ok(Verdict { code, statuses: rules.iter().map(Rule::status).collect() })
+}
+
+/// Counts what is more than a key may be under its digest. Clients write what is in descriptors, and Envoy admits what it has no answer
+/// for: were it refused, a long path or header would be a way past every limit of the request.
+fn shorten(found: &mut Found<'_>) {
+    let Found::Limited(limited) = found else { return };
+    if limited.key.as_raw().1.len() > MAX_KEY {
+        let digest = Sha256::digest(limited.key.to_text().as_bytes());
+        let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        limited.key = Key::from(digest).set_apart();
+    }
 }
 
 /// Takes what is to be taken, all or nothing.

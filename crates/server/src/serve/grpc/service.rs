@@ -16,7 +16,7 @@ use tidegate::config::envoy::{Override, Unit};
 use tidegate::{Error, ceil_seconds};
 use tonic::{Request, Response, Status as Refusal};
 
-use crate::serve::envoy::{Asked, Code, Hits, NO_DESCRIPTORS, NO_DOMAIN, Status, TOO_LONG, decide_served};
+use crate::serve::envoy::{Asked, Code, Hits, NO_DESCRIPTORS, NO_DOMAIN, Status, decide_served};
 use crate::serve::gate::Gate;
 
 pub(crate) struct RateLimits {
@@ -49,9 +49,6 @@ pub(super) async fn decide(gate: &Gate, request: &RateLimitRequest) -> Result<Ra
     }
     let asked = request.descriptors.iter().map(|descriptor| asked(descriptor, request.hits_addend));
     let asked = asked.collect::<Result<Vec<_>, _>>()?;
-    if asked.iter().any(Asked::is_too_long) {
-        return Err(Refusal::invalid_argument(TOO_LONG));
-    }
     let verdict = decide_served(gate, &request.domain, &asked).await.map_err(|error| refused(&error))?;
     Ok(RateLimitResponse {
         overall_code: wire_code(verdict.code),

@@ -8,7 +8,7 @@ use http::StatusCode;
 
 use super::body;
 use crate::json::Problem;
-use crate::serve::envoy::{Asked, Code, TOO_LONG, decide_served, json};
+use crate::serve::envoy::{Code, decide_served, json};
 use crate::serve::gate::Gate;
 
 const EXAMPLE: &str = r#"{"domain":"shop","descriptors":[{"entries":[{"key":"path","value":"/login"}]}]}"#;
@@ -18,9 +18,6 @@ pub(super) async fn envoy(State(gate): State<Arc<Gate>>, request: Request) -> Re
     let body = body::read(request, body::ONE).await?;
     let request: json::Request<'_> = body::parse(&body, EXAMPLE)?;
     let asked = json::asked(&request.domain, &request.descriptors, request.hits_addend).map_err(Problem::internal)?;
-    if asked.iter().any(Asked::is_too_long) {
-        return Err(Problem::bad_request(TOO_LONG));
-    }
     let verdict = decide_served(&gate, &request.domain, &asked).await.map_err(|error| Problem::from(&error))?;
     let code = verdict.code;
     let mut response = body::answer(&json::Response::from(verdict));

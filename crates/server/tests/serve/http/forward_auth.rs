@@ -45,8 +45,9 @@ async fn without_a_key_it_is_the_client_and_nobody_believes_what_that_says() {
     for (forwarded, status) in [("192.0.2.1", 204), ("192.0.2.2", 204), ("192.0.2.3", 429)] {
         assert_eq!(asked(&program, "?limit=two", Some(forwarded)).await.status(), status);
     }
-    // Nor can a name be made that is an address.
+    // Nor can a name be made that is an address, and who has none is the client, too.
     assert_eq!(asked(&program, "?limit=two&key=127.0.0.1", None).await.status(), 204);
+    assert_eq!(asked(&program, "?limit=two&key=", None).await.status(), 429);
 }
 
 #[tokio::test]
