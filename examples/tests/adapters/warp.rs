@@ -1,5 +1,7 @@
 //! warp.
 
+use std::net::SocketAddr;
+
 use tidegate::http::{Gate, RateLimit};
 use tidegate::warp::{Passed, gated, limited, recover};
 use tidegate_testkit::adapter_tests;
@@ -43,6 +45,18 @@ impl Adapter for Warp {
 
 adapter_tests!(suite, Warp);
 
+/// Serves that, and says where.
+fn serve(routes: impl Filter<Extract = (Response,), Error = Rejection> + Clone + Send + Sync + 'static) -> SocketAddr {
+    start(move |told| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            told.send(listener.local_addr().unwrap()).unwrap();
+            warp::serve(routes.recover(recover)).incoming(listener).run().await;
+        });
+    })
+}
+
 #[derive(Debug)]
 struct Wrong;
 
@@ -61,14 +75,7 @@ async fn a_rejection_from_which_it_recovers_within_the_gate_is_charged_for() {
     let limits =
         RateLimit::new((&limiter("api", 2), "api")).charge_when(|status, _| status == StatusCode::UNAUTHORIZED);
     let login = gated(&Gate::new(limits), warp::any().and_then(login).recover(unauthorized).unify());
-    let address = start(move |told| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-            told.send(listener.local_addr().unwrap()).unwrap();
-            warp::serve(login.recover(recover)).incoming(listener).run().await;
-        });
-    });
+    let address = serve(login);
     for status in [401, 401, 429] {
         assert_eq!(get(address, "/").await.0, status);
     }
@@ -80,14 +87,7 @@ async fn other_rejections_stay_what_they_are_and_parameters_reach_the_handler() 
     let user = warp::path!("users" / u64)
         .and(limited(&gate))
         .then(async |id: u64, passed: Passed| passed.reply(format!("user {id}")).await);
-    let address = start(move |told| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-            told.send(listener.local_addr().unwrap()).unwrap();
-            warp::serve(user.recover(recover)).incoming(listener).run().await;
-        });
-    });
+    let address = serve(user);
     // What no route takes is not counted.
     for _ in 0..2 {
         assert_eq!(get(address, "/nobody").await.0, 404);

@@ -260,7 +260,7 @@ impl Enforcer {
     /// would have taken nothing.
     #[inline]
     fn step(&self, step: Step) -> Step {
-        if self.inner.shadow && step == Step::Charge { Step::Take } else { step }
+        if step == Step::Charge && self.inner.shadow { Step::Take } else { step }
     }
 
     /// What a request that costs so much takes from a limit.

@@ -94,7 +94,7 @@ impl RpcLimits {
 
     /// The same, with guards of how many calls are in flight. A subscription is in flight until it is answered.
     pub fn admission(others: Admission) -> Self {
-        // As everywhere else: its network, where it has an address of six.
+        // As everywhere else: with IPv6 it is a network.
         let client = |peer: &Peer| ClientAddress::new().find(peer.0, &HeaderMap::new()).key();
         let peer = move |call: &Call<'_>| call.extensions.get().map(client);
         RpcLimits { others, methods: Arc::default(), key: Arc::new(peer), cost: Arc::new(|_| 1) }

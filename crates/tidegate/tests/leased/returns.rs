@@ -3,8 +3,15 @@
 use std::sync::Arc;
 
 use tidegate::{Cost, Leased, Limiter, MemoryStore, Op, Quota, Store, days, hours, millis, seconds};
+use tokio::task::JoinHandle;
 
-use crate::support::{Asked, RATE, builder, clock, faulty, leased, settle};
+use crate::support::{Asked, Faulty, RATE, builder, clock, faulty, leased, settle};
+
+/// Closes it, beside all else.
+fn closing(store: &Arc<Leased<Faulty>>) -> JoinHandle<()> {
+    let store = Arc::clone(store);
+    tokio::spawn(async move { store.close().await })
+}
 
 #[tokio::test]
 async fn what_is_idle_is_given_back() {
@@ -55,10 +62,7 @@ async fn closing_gives_everything_back_and_what_is_on_its_way_too() {
     });
     settle().await;
     faults.pass();
-    let closing = tokio::spawn({
-        let store = Arc::clone(&store);
-        async move { store.close().await }
-    });
+    let closing = closing(&store);
     settle().await;
     assert!(!closing.is_finished(), "it waits for the answer");
     faults.release();
@@ -180,10 +184,7 @@ async fn closing_waits_for_what_is_being_given_back() {
     }
     assert_eq!(faults.held_calls(), 1, "what is idle is on its way back");
     faults.pass();
-    let closing = tokio::spawn({
-        let store = Arc::clone(&store);
-        async move { store.close().await }
-    });
+    let closing = closing(&store);
     settle().await;
     assert!(!closing.is_finished());
     faults.release();
