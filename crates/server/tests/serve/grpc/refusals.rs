@@ -45,10 +45,10 @@ async fn a_message_above_a_mebibyte_is_refused_and_the_connection_goes_on() {
 #[tokio::test]
 async fn entries_that_are_longer_than_a_key_may_be_are_counted() {
     let mut asked = Asked::start("long").await;
-    let long = "x".repeat(4_097);
+    let [long, other] = ["x", "y"].map(|value| value.repeat(4_097));
     // Each by itself, and beside others: who sends them is not past their limits.
     assert_eq!(asked.shop(&[on("path", &long)]).await, "OK [OK 4 of 5]");
-    assert_eq!(asked.shop(&[on("path", &long[1..])]).await, "OK [OK 4 of 5]");
+    assert_eq!(asked.shop(&[on("path", &other)]).await, "OK [OK 4 of 5]");
     assert_eq!(asked.shop(&[on("path", &long), on("path", "/login")]).await, "OK [OK 3 of 5, OK 1 of 2]");
     assert_eq!(asked.shop(&[on("nobody", &long), on("path", "/login")]).await, "OK [OK 0, OK 0 of 2]");
     let over = asked.shop(&[on("path", &long), on("path", "/login")]).await;
