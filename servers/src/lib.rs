@@ -8,6 +8,7 @@
 pub mod browser;
 mod cargo;
 mod disk;
+mod door;
 mod envoy;
 mod pgbouncer;
 mod ports;
@@ -22,6 +23,7 @@ mod workerd;
 
 pub use cargo::cargo;
 pub use disk::{Rights, on_a_small_disk};
+pub use door::Door;
 pub use envoy::Envoy;
 pub use pgbouncer::PgBouncer;
 pub use ports::free_port;

@@ -14,6 +14,7 @@ mod myself;
 mod bad_input;
 mod beside_memory;
 mod conformance;
+mod connecting;
 mod full_disk;
 mod processes;
 mod schema;

@@ -2,12 +2,21 @@
 
 use rcgen::ExtendedKeyUsagePurpose;
 use tidegate::remote::RemoteStore;
-use tidegate::{Error, Limiter, Quota, days};
+use tidegate::resilience::Timeout;
+use tidegate::{Error, Limit, Limiter, OnStoreError, Quota, TokioSleeper, days, millis, seconds};
+use tidegate_servers::{Door, wait_until};
 
 use super::run;
 use crate::authority::Authority;
 use crate::file;
 use crate::program::Program;
+
+/// A server with a certificate for `localhost` that the authority has signed.
+fn server(name: &str, authority: &Authority) -> Program {
+    let (certificate, key) = authority.sign(ExtendedKeyUsagePurpose::ServerAuth);
+    let (certificate, key) = (file(&format!("{name}-cert.pem"), certificate), file(&format!("{name}-key.pem"), key));
+    Program::start(&["--tls-cert", &certificate, "--tls-key", &key, "--grpc", "off", "--resp", "off"])
+}
 
 fn asked(url: &str, roots: Option<&Authority>) -> Result<u64, Error> {
     let builder = RemoteStore::builder(url);
@@ -24,9 +33,7 @@ fn asked(url: &str, roots: Option<&Authority>) -> Result<u64, Error> {
 #[test]
 fn only_a_server_whose_certificate_is_trusted_is_asked() {
     let authority = Authority::new();
-    let (certificate, key) = authority.sign(ExtendedKeyUsagePurpose::ServerAuth);
-    let (certificate, key) = (file("remote-cert.pem", certificate), file("remote-key.pem", key));
-    let program = Program::start(&["--tls-cert", &certificate, "--tls-key", &key, "--grpc", "off", "--resp", "off"]);
+    let program = server("remote", &authority);
     let port = program.http.expect("it listens for HTTP").port();
     let url = format!("https://localhost:{port}");
     assert_eq!(asked(&url, Some(&authority)).expect("trusted"), 4);
@@ -49,4 +56,26 @@ fn roots_that_are_none_are_refused_when_the_store_is_made() {
             RemoteStore::builder("https://localhost").root_certificates(pem).build().expect_err(pem).to_string();
         assert!(error.contains("root certificates"), "{error}");
     }
+}
+
+#[test]
+fn connections_are_made_though_their_calls_give_up() {
+    let authority = Authority::new();
+    let program = server("slow", &authority);
+    let door = Door::before(program.http.expect("it listens for HTTP")).expect("a port");
+    let store = RemoteStore::builder(format!("https://localhost:{}", door.address().port()));
+    let store = store.root_certificates(authority.pem()).connect_timeout(seconds(30)).idle_timeout(seconds(30));
+    let store = Timeout::new(store.build().expect("a store"), millis(50), TokioSleeper);
+    let quota = Quota::fixed_window(1_000, days(300)).expect("a quota");
+    let limit = Limit::new(quota).on_store_error(OnStoreError::Closed);
+    let limiter = Limiter::builder().limit("api", limit).store(store).build().expect("a limiter");
+    let asked = || run(async { limiter.limit("api", "u1").await.is_ok() });
+
+    door.close();
+    for _ in 0..5 {
+        assert!(!asked(), "nobody can answer");
+    }
+    // Those of the calls that have given up, and nobody else.
+    door.let_in();
+    assert!(wait_until(asked), "connections are given up with their calls");
 }

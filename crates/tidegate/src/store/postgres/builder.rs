@@ -7,6 +7,7 @@ use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod};
 use tidegate_core::{StoreError, StoreErrorKind};
 use tokio_postgres::{Config, NoTls};
 
+use super::connections::Connections;
 use super::error::pool_error;
 use super::schema::Statements;
 use super::{Asks, PostgresStore};
@@ -86,10 +87,9 @@ impl PostgresStoreBuilder {
 
     async fn build(self, pool: Pool, owns_pool: bool) -> Result<PostgresStore, StoreError> {
         let asks = Asks { rows: self.rows, statements: Arc::new(Statements::new(self.table)) };
-        let connection = pool.get().await.map_err(pool_error)?;
-        asks.statements.prepare(&connection).await?;
-        drop(connection);
-        Ok(PostgresStore { pool, asks, prepared: self.prepared, owns_pool, sweeping: Arc::default() })
+        asks.statements.prepare(&pool.get().await.map_err(pool_error)?).await?;
+        let connections = Connections::of(pool);
+        Ok(PostgresStore { connections, asks, prepared: self.prepared, owns_pool, sweeping: Arc::default() })
     }
 
     /// A store on the database at a URL, over connections of its own, without TLS; for TLS bring a pool.

@@ -10,6 +10,7 @@ mod all;
 mod arguments;
 mod builder;
 mod client;
+mod connections;
 mod error;
 mod found;
 mod leases;
@@ -21,7 +22,7 @@ mod transaction;
 use std::fmt;
 use std::sync::Arc;
 
-use deadpool_postgres::{Object, Pool};
+use deadpool_postgres::Object;
 use tidegate_core::{Algorithm, All, Capabilities, Decision, Op, Request, State, Store, StoreError, Timestamp, step};
 use tokio_postgres::types::Type;
 
@@ -30,7 +31,7 @@ use crate::store::table::Rows;
 use arguments::{Arguments, signed};
 pub use builder::PostgresStoreBuilder;
 use client::Client;
-use error::pool_error;
+use connections::Connections;
 use found::{Carried, Done, Found};
 use lent::Lent;
 use schema::Statements;
@@ -53,7 +54,7 @@ pub use transaction::InTransaction;
 /// ```
 #[derive(Clone)]
 pub struct PostgresStore {
-    pool: Pool,
+    connections: Connections,
     asks: Asks,
     prepared: bool,
     owns_pool: bool,
@@ -70,7 +71,7 @@ struct Asks {
 impl PostgresStore {
     /// A connection for one call.
     async fn connection(&self) -> Result<Lent, StoreError> {
-        self.pool.get().await.map(Lent::new).map_err(pool_error)
+        self.connections.get().await.map(Lent::new)
     }
 
     fn client<'a>(&self, connection: &'a Object) -> Client<'a> {
@@ -214,7 +215,7 @@ impl Store for PostgresStore {
     async fn close(&self) {
         // A pool that the caller has made is the caller's to close.
         if self.owns_pool {
-            self.pool.close();
+            self.connections.close();
         }
     }
 }

@@ -10,6 +10,7 @@ use tidegate_core::StoreError;
 
 use super::client::Client;
 use super::connector::{Roots, connector};
+use super::kept::Kept;
 use super::{RemoteStore, unsupported};
 
 /// How a [`RemoteStore`] is made; see [`RemoteStore::builder`].
@@ -81,7 +82,8 @@ impl RemoteStoreBuilder {
         http.set_nodelay(true);
         // That is for the address to say.
         http.enforce_http(false);
-        let client = Client::new(target(&self.url)?, token, connector(http, self.roots)?, self.idle_timeout);
+        let connector = Kept::new(connector(http, self.roots)?, self.connect_timeout, self.idle_timeout);
+        let client = Client::new(target(&self.url)?, token, connector, self.idle_timeout);
         Ok(RemoteStore { client, atomic_all: self.atomic_all })
     }
 }

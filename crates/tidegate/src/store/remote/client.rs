@@ -12,6 +12,7 @@ use tidegate_core::{Decision, StoreError};
 
 use super::connector::Connector;
 use super::error::{broken, not_ours, refused, unreachable};
+use super::kept::Kept;
 use super::unsupported;
 use crate::api::SEVERAL;
 use crate::api::apply::Answers;
@@ -22,14 +23,14 @@ const LARGEST: usize = 4 << 20;
 /// What asks the server. Clones share the connections.
 #[derive(Clone)]
 pub(super) struct Client {
-    pool: Pool<Connector, Full<Bytes>>,
+    pool: Pool<Kept<Connector>, Full<Bytes>>,
     target: Uri,
     token: Option<HeaderValue>,
 }
 
 impl Client {
     /// Over connections that are made like this, and kept for so long when nobody uses them.
-    pub(super) fn new(target: Uri, token: Option<HeaderValue>, connector: Connector, idle: Duration) -> Self {
+    pub(super) fn new(target: Uri, token: Option<HeaderValue>, connector: Kept<Connector>, idle: Duration) -> Self {
         let pool =
             Pool::builder(TokioExecutor::new()).pool_idle_timeout(idle).pool_timer(TokioTimer::new()).build(connector);
         Client { pool, target, token }

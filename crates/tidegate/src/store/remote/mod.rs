@@ -7,6 +7,7 @@ mod builder;
 mod client;
 mod connector;
 mod error;
+mod kept;
 
 use std::fmt;
 

@@ -1,0 +1,122 @@
+//! Connections that are made to their end.
+
+use std::future::{Future, ready};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use http::Uri;
+use tokio::runtime::Handle;
+use tokio::time::{sleep, timeout};
+use tower_service::Service;
+
+/// Makes connections. One whose call has given up, having less time than connecting takes, is made all the same, and the
+/// next call gets it: otherwise none of them would ever be answered.
+pub(super) struct Kept<C: Service<Uri>> {
+    connector: C,
+    spare: Arc<Spare<C::Response>>,
+}
+
+impl<C: Service<Uri>> Kept<C> {
+    /// Those of `connector`, which may take so long then, and are kept for so long.
+    pub(super) fn new(connector: C, connect_timeout: Duration, idle_timeout: Duration) -> Self {
+        Kept { connector, spare: Arc::new(Spare { connect_timeout, idle_timeout, there: Mutex::new(There::Nothing) }) }
+    }
+}
+
+impl<C: Service<Uri> + Clone> Clone for Kept<C> {
+    fn clone(&self) -> Self {
+        Kept { connector: self.connector.clone(), spare: Arc::clone(&self.spare) }
+    }
+}
+
+impl<C> Service<Uri> for Kept<C>
+where
+    C: Service<Uri, Response: Send + 'static, Error: Send + 'static, Future: Send + 'static>,
+{
+    type Response = C::Response;
+    type Error = C::Error;
+    type Future = Connecting<C::Response, C::Error>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), C::Error>> {
+        self.connector.poll_ready(context)
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let making: Making<_, _> = match self.spare.change(There::Nothing, |there| matches!(there, There::Is(_))) {
+            Some(There::Is(connection)) => Box::pin(ready(Ok(connection))),
+            _ => Box::pin(self.connector.call(uri)),
+        };
+        Connecting { making: Some(making), spare: Arc::clone(&self.spare) }
+    }
+}
+
+/// The one connection that nobody waits for any more.
+struct Spare<T> {
+    connect_timeout: Duration,
+    idle_timeout: Duration,
+    there: Mutex<There<T>>,
+}
+
+enum There<T> {
+    Nothing,
+    /// It is being made. Nobody makes another beside it, however many give up.
+    Comes,
+    Is(T),
+}
+
+impl<T> Spare<T> {
+    /// Puts something there in place of what is, if that is as expected, and says what it was.
+    fn change(&self, into: There<T>, expected: impl FnOnce(&There<T>) -> bool) -> Option<There<T>> {
+        let mut there = self.there.lock().unwrap_or_else(PoisonError::into_inner);
+        expected(&there).then(|| std::mem::replace(&mut *there, into))
+    }
+}
+
+type Making<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
+
+/// A connection on its way.
+pub(super) struct Connecting<T: Send + 'static, E: 'static> {
+    making: Option<Making<T, E>>,
+    spare: Arc<Spare<T>>,
+}
+
+impl<T: Send + 'static, E: 'static> Future for Connecting<T, E> {
+    type Output = Result<T, E>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T, E>> {
+        let making = self.making.as_mut().expect("it is not polled once it has ended");
+        let made = ready!(making.as_mut().poll(context));
+        self.making = None;
+        Poll::Ready(made)
+    }
+}
+
+impl<T: Send + 'static, E: 'static> Drop for Connecting<T, E> {
+    fn drop(&mut self) {
+        let (Some(making), Ok(runtime)) = (self.making.take(), Handle::try_current()) else { return };
+        if self.spare.change(There::Comes, |there| matches!(there, There::Nothing)).is_some() {
+            runtime.spawn(keep(making, Coming(Arc::clone(&self.spare))));
+        }
+    }
+}
+
+/// Makes it, and keeps it for a while.
+async fn keep<T, E>(making: Making<T, E>, coming: Coming<T>) {
+    let spare = Arc::clone(&coming.0);
+    let Ok(Ok(connection)) = timeout(spare.connect_timeout, making).await else { return };
+    spare.change(There::Is(connection), |there| matches!(there, There::Comes));
+    drop(coming);
+    sleep(spare.idle_timeout).await;
+    spare.change(There::Nothing, |there| matches!(there, There::Is(_)));
+}
+
+/// That one comes, until it is there or does not come after all.
+struct Coming<T>(Arc<Spare<T>>);
+
+impl<T> Drop for Coming<T> {
+    fn drop(&mut self) {
+        self.0.change(There::Nothing, |there| matches!(there, There::Comes));
+    }
+}
