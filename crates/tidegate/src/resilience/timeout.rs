@@ -9,9 +9,14 @@ use tidegate_core::{All, Capabilities, Decision, Key, Request, Scope, Store, Sto
 
 use crate::clock::{Sleeper, before};
 
+/// How many of the requests of one [`Store::apply_each`] share a span. More are asked one such part after the other, because
+/// the time that a whole batch takes says nothing about whether the store is well.
+const TOGETHER: usize = 32;
+
 /// A store whose every request ends within a span: with the answer, or with [`StoreErrorKind::Timeout`].
 ///
-/// A request that took too long is dropped. As after any error, it may have been applied or not.
+/// A request that took too long is dropped. As after any error, it may have been applied or not. Of many in one
+/// [`Store::apply_each`], up to 32 at a time have the span; once some had no answer in it, the rest is not asked.
 /// [`Store::apply_now`] never waits, and [`Store::close`] is not a request: both are passed on as they are.
 pub struct Timeout<S> {
     store: S,
@@ -70,10 +75,17 @@ impl<S: Store> Store for Timeout<S> {
     }
 
     async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
-        match self.limited(self.store.apply_each(requests)).await {
-            Ok(results) => results,
-            Err(error) => requests.iter().map(|_| Err(error.clone())).collect(),
+        let mut results = Vec::with_capacity(requests.len());
+        for part in requests.chunks(TOGETHER) {
+            match self.limited(self.store.apply_each(part)).await {
+                Ok(answers) => results.extend(answers),
+                Err(error) => {
+                    results.resize(requests.len(), Err(error));
+                    break;
+                }
+            }
         }
+        results
     }
 
     async fn close(&self) {

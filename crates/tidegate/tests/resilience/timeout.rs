@@ -5,7 +5,10 @@ use std::task::Poll;
 use std::thread;
 
 use tidegate::resilience::Timeout;
-use tidegate::{ManualClock, Store, StoreErrorKind, Testing, Timestamp, millis};
+use tidegate::{
+    All, Capabilities, Decision, ManualClock, MemoryStore, Request, Sleeper, Store, StoreError, StoreErrorKind,
+    Testing, Timestamp, millis,
+};
 use tidegate_testkit::{Faults, block_on};
 
 use crate::support::{Asked, Faulty, clock, error, faulty, kind, poll};
@@ -94,6 +97,76 @@ fn several_requests_share_one_timeout() {
     let Poll::Ready(results) = poll(each.as_mut()) else { panic!("still waiting") };
     let kinds: Vec<_> = results.into_iter().map(kind).collect();
     assert_eq!(kinds, [Some(StoreErrorKind::Timeout); 3]);
+}
+
+/// A store of which each request takes a millisecond.
+struct Steady {
+    clock: ManualClock,
+    store: MemoryStore,
+}
+
+impl Store for Steady {
+    fn capabilities(&self) -> Capabilities {
+        self.store.capabilities()
+    }
+
+    fn apply_now(&self, _: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+        None
+    }
+
+    async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
+        self.clock.sleep(millis(1)).await;
+        self.store.apply(request).await
+    }
+
+    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
+        self.store.apply_all(requests).await
+    }
+
+    async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
+        let mut answers = Vec::new();
+        for request in requests {
+            answers.push(self.apply(request).await);
+        }
+        answers
+    }
+
+    async fn close(&self) {}
+}
+
+#[test]
+fn a_batch_that_takes_longer_than_a_request_may_is_answered() {
+    let clock = clock();
+    let store = Steady { clock: clock.clone(), store: MemoryStore::builder().clock(clock.clone()).build() };
+    let store = Timeout::new(store, millis(50), clock.clone());
+    let asked = Asked::new(1_000);
+    let requests = vec![asked.limit(); 500];
+    let mut each = pin!(store.apply_each(&requests));
+    let mut passed = 0;
+    let results = loop {
+        if let Poll::Ready(results) = poll(each.as_mut()) {
+            break results;
+        }
+        clock.advance(millis(1));
+        passed += 1;
+    };
+    assert_eq!(passed, 500);
+    let left: Vec<_> = results.into_iter().map(|result| result.unwrap().remaining()).collect();
+    assert_eq!(left, (500..1_000).rev().collect::<Vec<_>>());
+}
+
+#[test]
+fn a_batch_to_a_store_that_hangs_waits_once() {
+    let (store, faults, clock) = slow();
+    faults.hang();
+    let asked = Asked::new(5);
+    let requests = vec![asked.limit(); 500];
+    let mut each = pin!(store.apply_each(&requests));
+    assert!(poll(each.as_mut()).is_pending());
+    clock.advance(millis(50));
+    let Poll::Ready(results) = poll(each.as_mut()) else { panic!("still waiting") };
+    let kinds: Vec<_> = results.into_iter().map(kind).collect();
+    assert_eq!(kinds, [Some(StoreErrorKind::Timeout); 500]);
 }
 
 #[test]
