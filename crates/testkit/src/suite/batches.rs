@@ -180,6 +180,34 @@ pub async fn each_is_applied_in_order<S: Testing + 'static>(subject: &Subject<S>
     Applicability::Ran
 }
 
+/// So they are when one key is asked for under two quotas in turn, and however many they are: as if one after the other.
+pub async fn each_under_two_quotas_is_applied_in_order<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
+    for quota in quotas(50, MAX_PERIOD) {
+        let larger = quotas(60, MAX_PERIOD)[0];
+        let at_once = Caller::new(subject, "each_under_two_quotas_is_applied_in_order", quota);
+        let alone = at_once.with_key("alone");
+        let (at_once_larger, alone_larger) = (at_once.with_quota(larger), alone.with_quota(larger));
+        let mut requests = vec![at_once.request(Op::Limit(cost(1)))];
+        let mut expected = vec![subject.store().apply(&alone.request(Op::Limit(cost(1)))).await];
+        // Two of each in turn: one that has to be carried over, and one that follows it.
+        for n in 1..130 {
+            let op = if n % 9 == 0 { Op::Check(cost(1)) } else { Op::Limit(cost(1)) };
+            let (caller, reference) = if n % 4 < 2 { (&at_once_larger, &alone_larger) } else { (&at_once, &alone) };
+            requests.push(caller.request(op));
+            expected.push(subject.store().apply(&reference.request(op)).await);
+        }
+        // Known under the first quota before the others come.
+        let first = subject.store().apply_each(&requests[..1]).await;
+        let results = first.into_iter().chain(subject.store().apply_each(&requests[1..]).await);
+        for (n, (result, expected)) in results.zip(expected).enumerate() {
+            let [decision, expected] = [result, expected].map(|result| at_once.expect(result, requests[n].op));
+            let [got, expected] = [decision, expected].map(|decision| (decision.allowed(), decision.remaining()));
+            assert_eq!(got, expected, "{at_once}: request {n}: {:?}", requests[n]);
+        }
+    }
+    Applicability::Ran
+}
+
 /// `apply_now` decides as `apply` does, about the same state; or says that it cannot, and has done nothing.
 pub async fn apply_now_agrees_with_apply<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
     for quota in quotas(10, seconds(86_400 * 300)) {

@@ -27,8 +27,8 @@ use tidegate_core::Testing;
 use crate::{Applicability, Subject};
 pub use batches::{
     all_counts_the_same_key_twice, all_denied_burns_nothing, all_refuses_other_operations, all_retries_when_all_pass,
-    all_takes_everything, apply_now_agrees_with_apply, each_is_applied_in_order, empty_batches_are_allowed,
-    who_answers_at_once_never_waits,
+    all_takes_everything, apply_now_agrees_with_apply, each_is_applied_in_order,
+    each_under_two_quotas_is_applied_in_order, empty_batches_are_allowed, who_answers_at_once_never_waits,
 };
 pub use changes::{
     algorithm_change_keeps_what_was_used, idle_is_new_under_any_quota, quota_cut_becomes_debt,
@@ -143,6 +143,7 @@ macro_rules! __with_cases {
             all_refuses_other_operations
             empty_batches_are_allowed
             each_is_applied_in_order
+            each_under_two_quotas_is_applied_in_order
             apply_now_agrees_with_apply
             who_answers_at_once_never_waits
             quota_raise_keeps_what_was_used

@@ -14,8 +14,9 @@ use crate::store::stored::each;
 pub(super) const MOST: usize = 64;
 
 impl<C: Connection> RedisStore<C> {
-    /// What was found about each of these, at one time and in order; none where a call about that key alone has to say
-    /// what is wrong with it. Nothing was done to those.
+    /// What was found about each of these, at one time and in order; none where a call about that key alone has to say,
+    /// because something is wrong with it, or because one before it about the same key has to be asked again. Nothing was
+    /// done to those.
     pub(super) async fn ask_each(&self, asks: &[&Ask]) -> Result<Vec<Option<Answer>>, StoreError> {
         let mut kinds: Vec<[&Vec<u8>; 2]> = Vec::new();
         let mut which = Vec::with_capacity(asks.len());
@@ -56,18 +57,19 @@ impl<C: Connection> RedisStore<C> {
         let Some(asks) = self.asks(requests) else {
             return each(requests, |index| self.decide(&requests[index], None)).await;
         };
-        let mut found = Vec::with_capacity(asks.len());
-        for asks in asks.chunks(MOST) {
-            match self.ask_each(&asks.iter().collect::<Vec<_>>()).await {
-                Ok(answers) => found.extend(answers.into_iter().map(Ok)),
-                Err(error) => found.extend(asks.iter().map(|_| Err(error.clone()))),
-            }
+        let mut decisions = Vec::with_capacity(asks.len());
+        for (requests, asks) in requests.chunks(MOST).zip(asks.chunks(MOST)) {
+            let found = match self.ask_each(&asks.iter().collect::<Vec<_>>()).await {
+                Ok(answers) => answers.into_iter().map(Ok).collect(),
+                Err(error) => vec![Err(error); asks.len()],
+            };
+            let settled = |index: usize| {
+                let (request, ask, found) = (&requests[index], &asks[index], found[index].clone());
+                async move { self.settle(request, ask, found?).await }
+            };
+            decisions.extend(each(requests, settled).await);
         }
-        let settled = |index: usize| {
-            let (request, ask, found) = (&requests[index], &asks[index], found[index].clone());
-            async move { self.settle(request, ask, found?).await }
-        };
-        each(requests, settled).await
+        decisions
     }
 }
 

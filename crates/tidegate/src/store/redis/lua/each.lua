@@ -17,10 +17,14 @@ local function one(key, quota, numbers)
 end
 
 local answer = { struct.pack('<d', now) }
+-- Keys about which the caller has to ask again: what comes later about one of those comes after that.
+local again = {}
 for i, key in ipairs(KEYS) do
   local asked = string.byte(which, i) * 2 + 1
+  local ran, done, shown = false
   -- What goes wrong with one key is not the others' affair: its caller asks again, alone, and hears of it.
-  local ran, done, shown = pcall(one, key, ARGV[asked], ARGV[asked + 1])
+  if not again[key] then ran, done, shown = pcall(one, key, ARGV[asked], ARGV[asked + 1]) end
+  if not ran or done == 2 then again[key] = true end
   answer[i + 1] = ran and struct.pack('<BI4c0', done, #shown, shown) or struct.pack('<BI4', 3, 0)
 end
 return table.concat(answer)
