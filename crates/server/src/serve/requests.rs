@@ -9,7 +9,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use http::header::{CONNECTION, HeaderValue};
-use http::{HeaderMap, Request, Response};
+use http::{Request, Response};
 use hyper::body::Incoming;
 use tower::ServiceExt;
 use tracing::debug;
@@ -29,12 +29,7 @@ pub(crate) trait AtOnce: Clone + Send + Sync + 'static {
     fn knows(&self, request: &Request<Incoming>) -> Option<Self::Known>;
 
     /// The answer.
-    fn answer(
-        &self,
-        known: Self::Known,
-        body: Incoming,
-        headers: HeaderMap,
-    ) -> impl Future<Output = Response<Answer>> + Send;
+    fn answer(&self, known: Self::Known, body: Incoming) -> impl Future<Output = Response<Answer>> + Send;
 }
 
 /// Answers requests on `port` until it ends, and those that are under way then. Without anything that answers `at_once`
@@ -55,10 +50,7 @@ pub(crate) async fn serve(
                 let (gate, version) = (Arc::clone(&gate), request.version());
                 let known = at_once.as_ref().and_then(|at_once| Some((at_once.clone(), at_once.knows(&request)?)));
                 let asked = match known {
-                    Some((at_once, known)) => {
-                        let (head, body) = request.into_parts();
-                        Asked::AtOnce(at_once, known, body, head.headers)
-                    }
+                    Some((at_once, known)) => Asked::AtOnce(at_once, known, request.into_body()),
                     None => {
                         let mut request = request.map(Body::new);
                         request.extensions_mut().insert(ConnectInfo(peer));
@@ -68,7 +60,7 @@ pub(crate) async fn serve(
                 // On the heap, where it stays while it is handed around.
                 Box::pin(async move {
                     let mut answer = match asked {
-                        Asked::AtOnce(at_once, known, body, headers) => at_once.answer(known, body, headers).await,
+                        Asked::AtOnce(at_once, known, body) => at_once.answer(known, body).await,
                         // Apart, so that the others take less room.
                         Asked::Router(answer) => answer.await?.map(Answer::Routed),
                     };
@@ -90,6 +82,6 @@ pub(crate) async fn serve(
 
 /// Who answers a request.
 enum Asked<A: AtOnce, F> {
-    AtOnce(A, A::Known, Incoming, HeaderMap),
+    AtOnce(A, A::Known, Incoming),
     Router(Pin<Box<F>>),
 }

@@ -12,7 +12,7 @@ use crate::store::Objects;
 impl<P: Objects> Api<P> {
     /// 204, or the denial that the proxy hands on: with the headers of the limit. Without a key the client's address is it.
     pub(super) async fn auth(&self, head: &Parts) -> Result<Answer, Problem> {
-        same_site_or_proxy(&head.headers)?;
+        same_site_or_proxy(&head.uri, &head.headers)?;
         let asked = Pass::parse(head.uri.query())?;
         self.limiter.quota(&asked.limit).map_err(|error| problem(&error))?;
         let client = client(&head.headers).map(|peer| self.addresses.find(peer, &head.headers));

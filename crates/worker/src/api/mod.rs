@@ -89,7 +89,7 @@ impl<P: Objects> Api<P> {
                 _ => Ok(plain("ok\n")),
             };
         }
-        same_site(&head.headers)?;
+        same_site(&head.uri, &head.headers)?;
         let body = read(body, most).await?;
         match path {
             "/v1/limit" => self.decide(Op::Limit, &body).await,

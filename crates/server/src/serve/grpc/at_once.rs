@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitResponse;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, Version};
 use hyper::body::Incoming;
 use prost::Message;
 use tonic::Status;
 
-use super::{MAX_MESSAGE, service};
+use super::{MAX_MESSAGE, lenient, service};
 use crate::serve::answer::Answer;
 use crate::serve::auth::{Token, may_ask};
 use crate::serve::gate::Gate;
@@ -46,7 +46,7 @@ impl AtOnce for Calls {
         is_usual.then_some(())
     }
 
-    async fn answer(&self, (): (), body: Incoming, _: HeaderMap) -> Response<Answer> {
+    async fn answer(&self, (): (), body: Incoming) -> Response<Answer> {
         match self.call(body).await {
             Ok(response) => answered(&response),
             Err(status) => status.into_http::<axum::body::Body>().map(Answer::Routed),
@@ -61,7 +61,7 @@ impl Calls {
             Broken::TooSlow => Status::deadline_exceeded("the message did not arrive in time"),
             Broken::Cut(error) => Status::internal(format!("the message cannot be read: {error}")),
         })?;
-        let request = RateLimitRequest::decode(message(body)?);
+        let request = lenient::decode(message(body)?);
         let request = request.map_err(|error| Status::internal(format!("the message cannot be read: {error}")))?;
         service::decide(&self.gate, &request).await
     }

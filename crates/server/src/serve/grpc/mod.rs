@@ -2,6 +2,7 @@
 
 mod at_once;
 mod health;
+mod lenient;
 mod reflection;
 mod service;
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use axum::response::IntoResponse;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, Method, Request, Response};
+use http::{Method, Request, Response};
 use hyper::body::Incoming;
 
 use super::{body, decide};
-use crate::json::Op;
+use crate::json::{Op, same_site};
 use crate::serve::answer::Answer;
 use crate::serve::auth::{Token, may_ask};
 use crate::serve::gate::Gate;
@@ -30,11 +30,13 @@ impl AtOnce for Decisions {
             "/v1/check" => Op::Check,
             _ => return None,
         };
-        (*request.method() == Method::POST && may_ask(self.token.as_ref(), request.headers())).then_some(op)
+        let may_ask = may_ask(self.token.as_ref(), request.headers());
+        let is_usual = *request.method() == Method::POST && same_site(request.uri(), request.headers()).is_ok();
+        (is_usual && may_ask).then_some(op)
     }
 
-    async fn answer(&self, op: Op, body: Incoming, headers: HeaderMap) -> Response<Answer> {
-        match decide::decision(op, &self.gate, &headers, body).await {
+    async fn answer(&self, op: Op, body: Incoming) -> Response<Answer> {
+        match decide::decision(op, &self.gate, body).await {
             Ok(reply) => {
                 let mut response = Response::new(Answer::whole(reply.to_json()));
                 response.headers_mut().insert(CONTENT_TYPE, body::JSON);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::header::{CONTENT_TYPE, HeaderValue};
 use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::Serialize;
@@ -20,16 +20,15 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Reads the body of a request that may ask, up to so many bytes.
 pub(super) async fn read(request: Request, most: usize) -> Result<Bytes, Problem> {
-    let (head, body) = request.into_parts();
-    read_of(&head.headers, body, most).await
+    same_site(request.uri(), request.headers())?;
+    read_of(request.into_body(), most).await
 }
 
-/// The same of a request that was taken apart.
-pub(super) async fn read_of<B>(headers: &HeaderMap, body: B, most: usize) -> Result<Bytes, Problem>
+/// The same, once it is known that it may.
+pub(super) async fn read_of<B>(body: B, most: usize) -> Result<Bytes, Problem>
 where
     B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
 {
-    same_site(headers)?;
     in_time(body, most).await.map_err(|broken| match broken {
         Broken::TooLarge => Problem::too_large(most),
         Broken::TooSlow => Problem::too_slow(),

@@ -6,11 +6,10 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use bytes::Bytes;
-use http::HeaderMap;
 use http_body::Body;
 
 use super::body;
-use crate::json::{Asked, Op, Problem, Reply};
+use crate::json::{Asked, Op, Problem, Reply, same_site};
 use crate::serve::gate::{Ask, Gate};
 
 /// The question, once nothing is wrong with it.
@@ -19,16 +18,16 @@ pub(super) fn ask<'a>(asked: &'a Asked<'_>, op: Op) -> Result<Ask<'a>, Problem> 
 }
 
 pub(super) async fn decide(op: Op, State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Problem> {
-    let (head, body) = request.into_parts();
-    Ok(body::answer_text(decision(op, &gate, &head.headers, body).await?.to_json()))
+    same_site(request.uri(), request.headers())?;
+    Ok(body::answer_text(decision(op, &gate, request.into_body()).await?.to_json()))
 }
 
-/// What is decided about a request.
-pub(super) async fn decision<B>(op: Op, gate: &Gate, headers: &HeaderMap, body: B) -> Result<Reply, Problem>
+/// What is decided about a request that may ask.
+pub(super) async fn decision<B>(op: Op, gate: &Gate, body: B) -> Result<Reply, Problem>
 where
     B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
 {
-    let body = body::read_of(headers, body, body::ONE).await?;
+    let body = body::read_of(body, body::ONE).await?;
     let asked: Asked<'_> = body::parse(&body, Asked::EXAMPLE)?;
     let ask = ask(&asked, op)?;
     let answer = match gate.now(&ask) {

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{ConnectInfo, RawQuery, State};
+use axum::extract::{ConnectInfo, State};
 use axum::response::Response;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, StatusCode, Uri};
 use tidegate::enforce::{Caller, Enforcer, Outcome, Step};
 use tidegate::http::Client;
 use tidegate::{Error, Key};
@@ -18,11 +18,11 @@ use crate::serve::gate::{Ask, Gate};
 pub(super) async fn auth(
     State(gate): State<Arc<Gate>>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    uri: Uri,
     headers: HeaderMap,
-    RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
-    same_site_or_proxy(&headers)?;
-    let asked = Pass::parse(query.as_deref())?;
+    same_site_or_proxy(&uri, &headers)?;
+    let asked = Pass::parse(uri.query())?;
     // Before a limit is asked, which would take it for a mistake of this program's.
     gate.limiter.quota(&asked.limit).map_err(|error| Problem::from(&error))?;
     let (key, client) = match &asked.key {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::Router;
 use futures_util::future::join_all;
+use http::HeaderValue;
 use reqwest::{Client, Response};
 use tidegate_servers::{Envoy, free_port, variable};
 use tokio::net::TcpListener;
@@ -169,6 +170,19 @@ async fn clients_are_told_in_headers() {
         assert!(reset.is_some_and(|reset| (1..=31_536_000).contains(&reset)), "{reset:?}");
         assert_eq!(header("x-envoy-ratelimited"), limited);
     }
+}
+
+/// Envoy passes on what a client writes, byte for byte, and admits what it has no answer for.
+#[tokio::test]
+async fn a_name_that_is_no_text_is_no_way_past_the_rule() {
+    let edge = Edge::start("bytes").await;
+    let name = HeaderValue::from_bytes(b"jos\xe9").expect("a header may have that");
+    let mut statuses = Vec::new();
+    for _ in 0..9 {
+        let request = edge.client.get(edge.envoy.url()).header("x-user", name.clone());
+        statuses.push(request.send().await.expect("an answer").status().as_u16());
+    }
+    assert_eq!(statuses, [[200; 7].as_slice(), &[429; 2]].concat());
 }
 
 #[tokio::test]
