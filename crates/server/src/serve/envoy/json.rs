@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use tidegate::ceil_seconds;
 use tidegate::config::envoy::{Override, Unit};
 
-use super::{Asked, Code, Hits, NO_DESCRIPTORS, NO_DOMAIN, Verdict};
+use super::{Asked, Code, Hits, Verdict, check};
 
 /// A rate limit request.
 #[derive(Debug, Deserialize)]
@@ -58,12 +58,7 @@ pub(crate) fn asked<'a>(
     descriptors: &'a [Descriptor<'a>],
     hits: Option<u32>,
 ) -> Result<Vec<Asked<'a>>, &'static str> {
-    if domain.is_empty() {
-        return Err(NO_DOMAIN);
-    }
-    if descriptors.is_empty() {
-        return Err(NO_DESCRIPTORS);
-    }
+    check(domain, descriptors.len())?;
     let asked = descriptors.iter().map(|descriptor| Asked {
         entries: descriptor.entries.iter().map(|entry| (&*entry.key, &*entry.value)).collect(),
         limit: descriptor

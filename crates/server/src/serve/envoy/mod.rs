@@ -11,6 +11,8 @@ pub(crate) use limits::{Limits, decide_served};
 
 use tidegate::config::envoy::Override;
 
+use crate::json::MOST;
+
 /// One descriptor of a request.
 #[derive(Debug)]
 pub(crate) struct Asked<'a> {
@@ -19,6 +21,13 @@ pub(crate) struct Asked<'a> {
     pub(crate) hits: Hits,
 }
 
-/// A request that cannot be decided as it is.
-pub(crate) const NO_DOMAIN: &str = "rate limit domain must not be empty";
-pub(crate) const NO_DESCRIPTORS: &str = "rate limit descriptor list must not be empty";
+/// Whether a request can be decided as it is, or what is wrong with it. Several limits are taken at once or not at all, so a
+/// request may not be about as many as it likes: others wait meanwhile.
+pub(crate) fn check(domain: &str, descriptors: usize) -> Result<(), &'static str> {
+    match descriptors {
+        _ if domain.is_empty() => Err("rate limit domain must not be empty"),
+        0 => Err("rate limit descriptor list must not be empty"),
+        1..=MOST => Ok(()),
+        _ => Err("rate limit descriptor list must not have more than 1000"),
+    }
+}

@@ -16,7 +16,7 @@ use tidegate::config::envoy::{Override, Unit};
 use tidegate::{Error, ceil_seconds};
 use tonic::{Request, Response, Status as Refusal};
 
-use crate::serve::envoy::{Asked, Code, Hits, NO_DESCRIPTORS, NO_DOMAIN, Status, decide_served};
+use crate::serve::envoy::{Asked, Code, Hits, Status, check, decide_served};
 use crate::serve::gate::Gate;
 
 pub(crate) struct RateLimits {
@@ -41,12 +41,7 @@ impl RateLimitService for RateLimits {
 
 /// What becomes of a request.
 pub(super) async fn decide(gate: &Gate, request: &RateLimitRequest) -> Result<RateLimitResponse, Refusal> {
-    if request.domain.is_empty() {
-        return Err(Refusal::unknown(NO_DOMAIN));
-    }
-    if request.descriptors.is_empty() {
-        return Err(Refusal::unknown(NO_DESCRIPTORS));
-    }
+    check(&request.domain, request.descriptors.len()).map_err(Refusal::unknown)?;
     let asked = request.descriptors.iter().map(|descriptor| asked(descriptor, request.hits_addend));
     let asked = asked.collect::<Result<Vec<_>, _>>()?;
     let verdict = decide_served(gate, &request.domain, &asked).await.map_err(|error| refused(&error))?;

@@ -28,6 +28,17 @@ async fn what_says_nothing_is_refused_as_upstream_does() {
 }
 
 #[tokio::test]
+async fn a_request_about_too_many_is_refused_at_once_and_takes_nothing() {
+    let mut asked = Asked::start("many").await;
+    let mut many: Vec<_> = (0..1_001).map(|number| on("path", &format!("/{number}"))).collect();
+    let refused = asked.ask(request("shop", &many)).await.unwrap_err();
+    let why = "rate limit descriptor list must not have more than 1000";
+    assert_eq!((refused.code(), refused.message()), (Code::Unknown, why));
+    many.truncate(1_000);
+    assert_eq!(asked.shop(&many).await, format!("OK [{}]", ["OK 4 of 5"; 1_000].join(", ")));
+}
+
+#[tokio::test]
 async fn a_descriptor_without_entries_meets_no_rule() {
     let mut asked = Asked::start("no-entries").await;
     assert_eq!(asked.shop(&[Default::default(), on("", "")]).await, "OK [OK 0, OK 0]");
