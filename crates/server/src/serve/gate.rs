@@ -151,14 +151,7 @@ impl Gate {
     /// Takes all or nothing; each has to be [`Op::Limit`].
     pub(crate) async fn all(&self, asks: &[Ask<'_>]) -> Result<All, Error> {
         let answer = self.limiter.all(asks.iter().map(|ask| self.call(ask))).await;
-        match &answer {
-            // Of several that were denied together, those are seen that denied it; the others took nothing.
-            Ok(all) => {
-                let seen = asks.iter().zip(all.decisions()).filter(|(_, one)| all.allowed() || !one.allowed());
-                seen.for_each(|(ask, decision)| self.watch.saw(ask, &Ok(*decision)));
-            }
-            Err(error) => asks.iter().for_each(|ask| self.watch.saw(ask, &Err(error.clone()))),
-        }
+        self.watch.saw_all(asks, answer.as_ref().map_err(Error::clone));
         answer
     }
 
@@ -169,6 +162,11 @@ impl Gate {
     fn call<'a>(&'a self, ask: &'a Ask<'a>) -> Call<'a> {
         ask.to(self.limiter_for(ask))
     }
+}
+
+/// Those that count of several that were asked together: when they were denied, those that denied it. The others took nothing.
+pub(crate) fn counted<'a, 'b>(asks: &'a [Ask<'b>], all: &'a All) -> impl Iterator<Item = (&'a Ask<'b>, &'a Decision)> {
+    asks.iter().zip(all.decisions()).filter(|(_, one)| all.allowed() || !one.allowed())
 }
 
 /// Everything that can be asked for by name.

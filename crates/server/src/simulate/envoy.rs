@@ -14,7 +14,7 @@ use super::tally::Tally;
 use crate::json::{Millis, Reply};
 use crate::serve::envoy::json::{self, Descriptor};
 use crate::serve::envoy::{self, Asked, Code, Limits, Status, Verdict};
-use crate::serve::gate::Ask;
+use crate::serve::gate::{Ask, counted};
 
 const EXAMPLE: &str = r#"{"at_ms":0,"domain":"shop","descriptors":[{"entries":[{"key":"path","value":"/login"}]}]}"#;
 
@@ -68,9 +68,7 @@ impl Limits for Replayed<'_> {
 
     async fn all(&self, asks: &[Ask<'_>]) -> Result<All, Error> {
         let all = self.limiter.all(asks.iter().map(|ask| ask.to(self.limiter))).await?;
-        // Of several that were denied together, those count that denied it; the others took nothing.
-        let counted = asks.iter().zip(all.decisions()).filter(|(_, one)| all.allowed() || !one.allowed());
-        counted.for_each(|(ask, decision)| self.count(ask, decision));
+        counted(asks, &all).for_each(|(ask, decision)| self.count(ask, decision));
         Ok(all)
     }
 }

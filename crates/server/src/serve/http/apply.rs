@@ -9,7 +9,7 @@ use tidegate::{All, Decision, Error, Key, Store, StoreError, Timestamp};
 
 use super::body;
 use crate::json::apply::{Answers, Call, Mode, Owned};
-use crate::json::{MAX_KEY, Problem};
+use crate::json::{MAX_KEY, Op, Problem};
 use crate::serve::gate::{Ask, Gate};
 use crate::serve::served::{APPLY, apart};
 
@@ -19,19 +19,29 @@ pub(super) async fn apply(State(gate): State<Arc<Gate>>, request: Request) -> Re
     let at = call.at(gate.testing)?;
     let owned = call.owned(MAX_KEY, apart)?;
     let requests: Vec<_> = owned.iter().map(Owned::request).collect();
+    let asks = call.told().map(|told| told.map(|(op, cost)| ask(op, cost))).collect::<Result<Vec<_>, _>>()?;
     let answers = match call.mode() {
-        Mode::Each => each(&gate, &requests, at).await,
-        Mode::All => match all(&gate, &requests, at).await {
-            Ok(all) => all.into_decisions().into_iter().map(Ok).collect(),
-            Err(error) => requests.iter().map(|_| Err(error.clone())).collect(),
-        },
+        Mode::Each => {
+            let answers = each(&gate, &requests, at).await;
+            let seen = asks.iter().zip(&answers);
+            seen.for_each(|(ask, answer)| gate.watch.saw(ask, &answer.clone().map_err(Error::Store)));
+            answers
+        }
+        Mode::All => {
+            let answer = all(&gate, &requests, at).await;
+            gate.watch.saw_all(&asks, answer.as_ref().map_err(|error| Error::Store(error.clone())));
+            match answer {
+                Ok(all) => all.into_decisions().into_iter().map(Ok).collect(),
+                Err(error) => requests.iter().map(|_| Err(error.clone())).collect(),
+            }
+        }
     };
-    for (told, answer) in call.told().zip(&answers) {
-        let (op, cost) = told?;
-        let ask = Ask { op, limit: APPLY, key: Key::GLOBAL, cost, quota: None };
-        gate.watch.saw(&ask, &answer.clone().map_err(Error::Store));
-    }
     Ok(body::answer_text(Answers::new(&answers).to_json()))
+}
+
+/// What is seen of a request: whose limit and key it is about is the caller's own matter.
+fn ask(op: Op, cost: u64) -> Ask<'static> {
+    Ask { op, limit: APPLY, key: Key::GLOBAL, cost, quota: None }
 }
 
 async fn each(

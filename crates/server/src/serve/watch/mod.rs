@@ -18,10 +18,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tidegate::{Clock, Decision, Error, SystemClock, Timestamp};
+use tidegate::{All, Clock, Decision, Error, SystemClock, Timestamp};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use super::gate::{Ask, Gate};
+use super::gate::{Ask, Gate, counted};
 use super::shutdown::Shutdown;
 pub(crate) use account::Account;
 pub(crate) use calls::Calls;
@@ -98,6 +98,14 @@ impl Watch {
         }
         if let Some(account) = self.followed.load().get(ask.limit) {
             account.saw(&ask.key, answer, &self.keys);
+        }
+    }
+
+    /// Sees the answer to several that were to be taken together.
+    pub(crate) fn saw_all(&self, asks: &[Ask<'_>], answer: Result<&All, Error>) {
+        match answer {
+            Ok(all) => counted(asks, all).for_each(|(ask, decision)| self.saw(ask, &Ok(*decision))),
+            Err(error) => asks.iter().for_each(|ask| self.saw(ask, &Err(error.clone()))),
         }
     }
 

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::{post, serving};
+use super::{post, serving, url};
 
 fn request(op: &str, cost: u64, quota: &Value) -> Value {
     json!({"prefix": "p", "limit": "api", "key": "u|1", "op": op, "cost": cost, "quota": quota})
@@ -31,6 +31,26 @@ async fn the_contract_takes_the_quota_and_answers_in_microseconds() {
     let all = json!({"mode": "all", "at_us": 2_500_000, "requests": [request("limit", 1, &quota), other]});
     let (_, answer) = post(&program, "/v1/apply", &all.to_string()).await;
     assert_eq!((&answer["decisions"][0]["allowed"], &answer["decisions"][1]["remaining"]), (&json!(true), &json!(1)));
+}
+
+#[tokio::test]
+async fn of_several_that_are_denied_together_only_those_count_that_denied_it() {
+    let (program, _config) = serving(&[]);
+    let quota = json!({"algorithm": "token_bucket", "rate": 2, "period_us": 86_400_000_000_u64});
+    let other = json!({"limit": "other", "key": "", "op": "limit", "quota": quota});
+    let all = json!({"mode": "all", "requests": [request("limit", 2, &quota), other]}).to_string();
+    for allowed in [true, false] {
+        let (_, answer) = post(&program, "/v1/apply", &all).await;
+        assert_eq!(
+            (&answer["decisions"][0]["allowed"], &answer["decisions"][1]["remaining"]),
+            (&json!(allowed), &json!(1))
+        );
+    }
+    let page = reqwest::get(url(&program, "/metrics")).await.expect("answered").text().await.expect("a text");
+    for counted in ["outcome=\"allowed\"} 2", "outcome=\"denied\",reason=\"rate\"} 1"] {
+        let line = format!("tidegate_decisions_total{{limit=\"/v1/apply\",{counted}\n");
+        assert!(page.contains(&line), "{line} in {page}");
+    }
 }
 
 #[tokio::test]
