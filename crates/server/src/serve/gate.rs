@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use http::HeaderMap;
 use tidegate::http::{Client, ForwardingWarning};
 use tidegate::{All, BuildError, Call, Decision, Error, Key, Limiter, Quota};
+use tokio::sync::Mutex;
 use tracing::warn;
 
 use super::served::{Served, is_brought};
@@ -57,6 +58,8 @@ pub(crate) struct Gate {
     pub(crate) watch: Watch,
     /// The config as it is now.
     pub(crate) served: ArcSwap<Served>,
+    /// Held while another config takes its place.
+    adopting: Mutex<()>,
     /// Of a proxy that the config says nothing of.
     warning: ForwardingWarning,
     /// Whether tests may pass the time.
@@ -69,10 +72,10 @@ impl Gate {
     pub(crate) fn new(backing: Backing, served: Served, testing: bool) -> Result<Self, BuildError> {
         let limiter = backing.give(served.limiter()).build()?;
         let brought = backing.give(served.brought()).build()?;
-        let watch = Watch::new(names(&limiter, &brought));
+        let watch = Watch::new(served.names());
         let (served, draining) = (ArcSwap::from_pointee(served), AtomicBool::new(false));
-        let warning = ForwardingWarning::new();
-        Ok(Gate { limiter, brought, backing, watch, served, warning, testing, draining })
+        let (warning, adopting) = (ForwardingWarning::new(), Mutex::new(()));
+        Ok(Gate { limiter, brought, backing, watch, served, adopting, warning, testing, draining })
     }
 
     /// The same, watched in another way.
@@ -82,20 +85,29 @@ impl Gate {
     }
 
     /// Serves another config from now on. What keys have used is kept.
-    pub(crate) fn adopt(&self, served: Served) -> Result<(), BuildError> {
-        self.limiter.replace_all(served.limiter())?;
-        self.brought.replace_all(served.brought())?;
-        self.watch.follow(names(&self.limiter, &self.brought));
+    pub(crate) async fn adopt(&self, served: Served) -> Result<(), BuildError> {
+        let adopting = self.adopting.lock().await;
+        // What takes long with many limits comes before and after: in between, a rule's limit may be gone.
+        let (limiter, brought) = (served.limiter(), served.brought());
+        let (accounts, served) = (self.watch.accounts_of(served.names()), Arc::new(served));
+        self.limiter.replace_all(limiter)?;
+        let before = self.served.swap(Arc::clone(&served));
+        drop(adopting);
+        self.watch.follow(accounts);
+        self.brought.replace_all(brought)?;
         self.watch.reloaded();
-        let (now, new) = (self.served.load(), served.config.defaults());
-        let settled = now.config.defaults();
+        let (settled, new) = (before.config.defaults(), served.config.defaults());
         if (settled.store_timeout, settled.expected_replicas) != (new.store_timeout, new.expected_replicas) {
             warn!(
                 "store_timeout and expected_replicas are settled at the start: they change when the server is started again"
             );
         }
-        self.served.store(Arc::new(served));
         Ok(())
+    }
+
+    /// Waits while another config takes the place of the one that is served.
+    pub(crate) async fn adopted(&self) {
+        drop(self.adopting.lock().await);
     }
 
     /// The client of a request with these headers from `peer`, for which the limits are asked by a proxy, or here.
@@ -167,11 +179,4 @@ impl Gate {
 /// Those that count of several that were asked together: when they were denied, those that denied it. The others took nothing.
 pub(crate) fn counted<'a, 'b>(asks: &'a [Ask<'b>], all: &'a All) -> impl Iterator<Item = (&'a Ask<'b>, &'a Decision)> {
     asks.iter().zip(all.decisions()).filter(|(_, one)| all.allowed() || !one.allowed())
-}
-
-/// Everything that can be asked for by name.
-fn names(limiter: &Limiter, brought: &Limiter) -> Vec<String> {
-    let mut names = limiter.names();
-    names.extend(brought.names());
-    names
 }

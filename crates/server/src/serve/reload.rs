@@ -116,7 +116,7 @@ async fn reload(config: Option<&Path>, gate: &Gate) -> Said {
             return seen;
         }
     };
-    match gate.adopt(served) {
+    match gate.adopt(served).await {
         Ok(()) => {
             info!(limits = gate.served.load().limits().count(), "the new config is served");
             gate.served.load().seen.clone()

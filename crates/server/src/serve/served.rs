@@ -97,6 +97,13 @@ impl Served {
         self.config.limits().iter().cloned().chain(envoys)
     }
 
+    /// The name of everything that can be asked for.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let ours = self.config.limits().iter().map(|(name, _)| name.clone());
+        let brought = BROUGHT.map(str::to_owned);
+        ours.chain(self.domains.limits().map(|(name, _)| name)).chain(brought).collect()
+    }
+
     fn envoy_limits(&self) -> impl Iterator<Item = (String, Limit)> {
         let policy = self.config.defaults().on_store_error;
         self.domains.limits().map(move |(name, limit)| (name, limit.on_store_error(policy)))

@@ -28,8 +28,8 @@ impl Limits for Gate {
     }
 }
 
-/// How often a request is decided anew while the config is replaced, which takes a moment only.
-const TRIES: usize = 100;
+/// How many configs a request sees come and go before it is given up.
+const TRIES: usize = 10;
 
 /// Decides by the rules as they are served now.
 pub(crate) async fn decide_served(gate: &Gate, domain: &str, asked: &[Asked<'_>]) -> Result<Verdict, Error> {
@@ -37,7 +37,7 @@ pub(crate) async fn decide_served(gate: &Gate, domain: &str, asked: &[Asked<'_>]
         let served = gate.served.load_full();
         match decide(gate, &served.domains, domain, asked).await {
             // The limits are replaced first and the rules then: in between, a rule's limit may be gone.
-            Err(Error::UnknownLimit(_)) => tokio::task::yield_now().await,
+            Err(Error::UnknownLimit(_)) => gate.adopted().await,
             answer => return answer,
         }
     }

@@ -35,11 +35,14 @@ pub(crate) use timed::Timed;
 
 const SECOND: Duration = Duration::from_secs(1);
 
+/// What is kept of limits, by their names.
+type Accounts = HashMap<String, Arc<Account>, ahash::RandomState>;
+
 /// What was decided, by limit.
 pub(crate) struct Watch {
     /// Those that are served, found as fast as can be. Clients only look names up here, so that nobody can choose names
     /// that collide: only whoever writes the config could.
-    followed: ArcSwap<HashMap<String, Arc<Account>, ahash::RandomState>>,
+    followed: ArcSwap<Accounts>,
     /// Every limit there has been, so that one that comes back goes on counting where it was.
     known: Mutex<BTreeMap<String, Arc<Account>>>,
     /// The last minutes of all limits together.
@@ -54,7 +57,7 @@ pub(crate) struct Watch {
 impl Watch {
     pub(crate) fn new(names: Vec<String>) -> Self {
         let watch = Watch {
-            followed: ArcSwap::from_pointee(HashMap::with_hasher(hasher())),
+            followed: ArcSwap::from_pointee(Accounts::with_hasher(hasher())),
             known: Mutex::default(),
             history: Mutex::default(),
             keys: Keys::default(),
@@ -63,7 +66,7 @@ impl Watch {
             running_since: Instant::now(),
             seconds: AtomicU64::new(0),
         };
-        watch.follow(names);
+        watch.follow(watch.accounts_of(names));
         watch
     }
 
@@ -79,21 +82,31 @@ impl Watch {
         self
     }
 
+    /// What is kept of limits of these names, or will be once they are [followed](Self::follow).
+    pub(crate) fn accounts_of(&self, names: Vec<String>) -> Accounts {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let account = |name: String| match known.get(&name) {
+            Some(account) => (name, Arc::clone(account)),
+            None => (name.clone(), Arc::new(Account::new(name))),
+        };
+        let mut accounts = Accounts::with_capacity_and_hasher(names.len(), hasher());
+        accounts.extend(names.into_iter().map(account));
+        accounts
+    }
+
     /// Watches these limits from now on. What was counted of the others is kept.
-    pub(crate) fn follow(&self, names: Vec<String>) {
+    pub(crate) fn follow(&self, accounts: Accounts) {
+        let accounts = Arc::new(accounts);
+        self.followed.store(Arc::clone(&accounts));
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut followed = HashMap::with_capacity_and_hasher(names.len(), hasher());
-        for name in names {
-            let account = known.entry(name.clone()).or_insert_with(|| Arc::new(Account::new(name.clone())));
-            followed.insert(name, Arc::clone(account));
-        }
-        self.followed.store(Arc::new(followed));
+        known.extend(accounts.iter().map(|(name, account)| (name.clone(), Arc::clone(account))));
     }
 
     /// Sees an answer.
     #[inline]
     pub(crate) fn saw(&self, ask: &Ask<'_>, answer: &Result<Decision, Error>) {
-        if !ask.op.takes() {
+        // A limit that a reload has just taken away is asked for once more, by the rules that are new.
+        if !ask.op.takes() || matches!(answer, Err(Error::UnknownLimit(_))) {
             return;
         }
         if let Some(account) = self.followed.load().get(ask.limit) {
@@ -223,10 +236,10 @@ mod tests {
         let watch = watch(&["api", "login"]);
         let admitted = Ok(Decision::admitted_without_store(5));
         watch.saw(&ask(Op::Limit, "api", "u1"), &admitted);
-        watch.follow(vec!["login".to_owned()]);
+        watch.follow(watch.accounts_of(vec!["login".to_owned()]));
         watch.saw(&ask(Op::Limit, "api", "u1"), &admitted);
         assert_eq!(counts(&watch, "api").without_store(), 1, "what is not served is not counted, and not forgotten");
-        watch.follow(vec!["api".to_owned()]);
+        watch.follow(watch.accounts_of(vec!["api".to_owned()]));
         watch.saw(&ask(Op::Limit, "api", "u1"), &admitted);
         assert_eq!(counts(&watch, "api").without_store(), 2);
     }

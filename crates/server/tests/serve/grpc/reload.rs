@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{Asked, RULES, on, request};
-use crate::file;
+use crate::{file, url};
 
 const SERVED: &str = "the new config is served";
 
@@ -48,10 +48,15 @@ async fn a_file_that_is_named_by_a_config_is_watched_with_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_request_fails_while_rules_come_and_go() {
-    let rules = |value: &str| {
-        format!("domain: shop\ndescriptors: [{{key: path{value}, rate_limit: {{unit: year, requests_per_unit: 7}}}}]\n")
+    // So many of them that a reload takes a while.
+    let many = |turn: u32| (0..2_000).map(move |number| format!("{turn}-{number}"));
+    let rule = |key: String| format!("  - {{key: {key}, rate_limit: {{unit: year, requests_per_unit: 7}}}}\n");
+    let rules = |turn: u32| {
+        let path = if turn.is_multiple_of(2) { "path" } else { "path, value: /a" };
+        let rules = std::iter::once(path.to_owned()).chain(many(turn)).map(rule);
+        format!("domain: shop\ndescriptors:\n{}", rules.collect::<String>())
     };
-    let config = file("grpc-race.yaml", rules(""));
+    let config = file("grpc-race.yaml", rules(0));
     let asked = Asked::serving(&["--config", &config]).await;
     let done = Arc::new(AtomicBool::new(false));
     let hammers: Vec<_> = (0..4)
@@ -65,8 +70,8 @@ async fn no_request_fails_while_rules_come_and_go() {
             })
         })
         .collect();
-    for turn in 0..20 {
-        file("grpc-race.yaml", rules(if turn % 2 == 0 { ", value: /a" } else { "" }));
+    for turn in 1..=6 {
+        file("grpc-race.yaml", rules(turn));
         asked.program.signal("HUP");
         asked.program.logged(SERVED);
     }
@@ -74,4 +79,6 @@ async fn no_request_fails_while_rules_come_and_go() {
     for hammer in hammers {
         hammer.await.expect("no request has failed");
     }
+    let page = reqwest::get(url(&asked.program, "/metrics")).await.expect("answered").text().await.expect("a text");
+    assert!(page.contains("outcome=\"denied\"") && !page.contains("outcome=\"invalid\""), "none was wrong");
 }
