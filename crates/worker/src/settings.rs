@@ -148,7 +148,7 @@ mod tests {
             ("TIDEGATE_SHARDS", "many", "from 1 to 65535"),
             ("TIDEGATE_APART", "maybe", "refuse or refund"),
             ("TIDEGATE_TESTING", "yes", "true or false"),
-            ("TIDEGATE_TOKEN", "hunter2", "at least 16"),
+            ("TIDEGATE_TOKEN", "hunter2", "16 to 1024"),
             ("TIDEGATE_CONFIG", "[limits.a]\nalgorithm = \"moon\"", "TIDEGATE_CONFIG"),
             ("TIDEGATE_CONFIG", "[envoy]\nconfigs = [\"rules.yaml\"]", "no files of Envoy's rules"),
         ] {

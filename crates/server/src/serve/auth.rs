@@ -23,11 +23,11 @@ pub(crate) fn find_token(file: Option<&Path>) -> Result<Option<Token>, Failure> 
             Err(error) => return Err(Failure::Start(format!("{VARIABLE}: {error}"))),
         },
     };
-    let too_short = || {
+    let is_none = || {
         let expected = Token::EXPECTED;
-        Failure::Start(format!("{place}: the token is too short or has other characters: {expected}"))
+        Failure::Start(format!("{place}: the token is too short, too long or has other characters: {expected}"))
     };
-    Token::parse(&text).ok_or_else(too_short).map(Some)
+    Token::parse(&text).ok_or_else(is_none).map(Some)
 }
 
 /// Whether a request with these headers may ask, where a token may have to be shown.

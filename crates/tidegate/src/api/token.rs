@@ -14,14 +14,18 @@ const LEAST: usize = 16;
 pub struct Token(Arc<[u8]>);
 
 impl Token {
+    /// How many bytes one has at most. A server has to read as much of what strangers say.
+    pub const LONGEST: usize = 1 << 10;
+
     /// What a text has to be, to be one.
-    pub const EXPECTED: &'static str = "expected at least 16 letters, digits or signs, without spaces";
+    pub const EXPECTED: &'static str = "expected 16 to 1024 letters, digits or signs, without spaces";
 
     /// The token in a text, with what is around it, such as the end of a line. None when it could be guessed, or cannot be
-    /// shown in a header.
+    /// shown in a header or over the Redis protocol.
     pub fn parse(text: &str) -> Option<Self> {
         let token = text.trim();
-        let is_one = token.len() >= LEAST && token.bytes().all(|byte| byte.is_ascii_graphic());
+        let is_one =
+            (LEAST..=Self::LONGEST).contains(&token.len()) && token.bytes().all(|byte| byte.is_ascii_graphic());
         is_one.then(|| Token(token.as_bytes().into()))
     }
 
@@ -64,6 +68,12 @@ mod tests {
         for no_token in ["", "0123456789abcde", "0123456789 abcdef", "0123456789abcde\u{e9}"] {
             assert_eq!(Token::parse(no_token), None, "{no_token:?}");
         }
+    }
+
+    #[test]
+    fn one_that_is_too_long_to_be_shown_is_none() {
+        assert!(Token::parse(&"x".repeat(1_024)).is_some());
+        assert_eq!(Token::parse(&"x".repeat(1_025)), None);
     }
 
     #[test]

@@ -5,6 +5,8 @@
 
 use std::ops::Deref;
 
+use crate::serve::auth::Token;
+
 /// How many words a command may have at all.
 pub(crate) const MAX_ARGUMENTS: usize = 64;
 /// How many bytes a command may have at all, with everything around its words. Whoever has read that many has a whole
@@ -27,7 +29,7 @@ pub(crate) struct Bounds {
 impl Bounds {
     pub(crate) const ORDINARY: Bounds = Bounds { arguments: MAX_ARGUMENTS, word: 8 << 10 };
     /// For those who have not said who they are: enough to do so.
-    pub(crate) const STRANGER: Bounds = Bounds { arguments: 10, word: 1 << 10 };
+    pub(crate) const STRANGER: Bounds = Bounds { arguments: 10, word: Token::LONGEST };
 }
 
 /// The words of one command.
