@@ -39,6 +39,10 @@ pub(crate) fn run(bench: &Bench) -> Result<(), Failure> {
     let text = if plan.json { report.to_json() } else { report.to_string() };
     let mut out = io::stdout().lock();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::of_output);
+    if plan.json {
+        // The object has no place for them, and without it they are below the table.
+        report.notes.iter().for_each(|note| say(note));
+    }
     if let Some(path) = &plan.picture {
         // Also when nobody reads the figures any more.
         let drawn = picture::draw(&plan.describe(), &report, &outcome);

@@ -17,8 +17,9 @@ pub(super) struct Report {
     #[serde(flatten)]
     pub(super) all: Figures,
     pub(super) urls: Vec<OfUrl>,
+    /// What people should know of these figures.
     #[serde(skip)]
-    notes: Vec<String>,
+    pub(super) notes: Vec<String>,
 }
 
 /// The figures of one server.
@@ -34,6 +35,8 @@ pub(super) struct Figures {
     pub(super) requests: u64,
     pub(super) per_second: f64,
     allowed: u64,
+    /// Of the allowed: no rule is about them.
+    unmatched: u64,
     denied: u64,
     errors: u64,
     errors_by_kind: BTreeMap<String, u64>,
@@ -110,6 +113,7 @@ impl Figures {
             requests: counts.requests(),
             per_second: (counts.requests() as f64 / seconds.max(1e-6) * 10.0).round() / 10.0,
             allowed: counts.allowed,
+            unmatched: counts.unmatched,
             denied: counts.denied,
             errors: counts.failed,
             errors_by_kind: counts.errors.iter().map(|(refusal, times)| (refusal.kind.clone(), *times)).collect(),

@@ -99,4 +99,11 @@ fn a_domain_that_nobody_knows_is_told() {
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let told = format!("warning: {} has no rule for ", server.url);
     assert!(ran.stdout.contains(&told) && ran.stdout.contains("--domain"), "{}", ran.stdout);
+
+    let ran = bench(&[&server.url]);
+    assert!(ran.stderr.contains(&told) && ran.stderr.contains("--domain"), "{}", ran.stderr);
+    let figures = figures(&ran);
+    for figures in [&figures, &figures["urls"][0]] {
+        assert!(figures["unmatched"].as_u64() > Some(0) && figures["unmatched"] == figures["allowed"], "{figures}");
+    }
 }
