@@ -4,8 +4,11 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
+use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use serde_json::json;
 use tonic::transport::Endpoint;
 use tonic_health::pb::HealthCheckRequest;
@@ -79,6 +82,34 @@ fn every_port_has_its_spans_and_the_redis_protocol_only_those_of_the_store() {
     assert_eq!((calls.len(), health.len(), spans.len()), (1, 1, 2), "{spans:?}");
     assert!(calls[0].parent_span_id.is_empty());
     assert!(text(&health[0].attributes).ends_with("rpc.service=grpc.health.v1.Health rpc.system=grpc"));
+}
+
+#[test]
+fn a_call_that_fails_is_told_as_one_where_it_is_not_the_clients_doing() {
+    let receiver = Receiver::start();
+    let arguments = ["--config", &config("failing.toml"), "--otlp", &receiver.url()];
+    let program = Program::start(&arguments);
+    let grpc = format!("http://{}", program.grpc.expect("a port"));
+    let runtime = tokio::runtime::Runtime::new().expect("threads");
+    runtime.block_on(async {
+        let channel = Endpoint::from_shared(grpc).expect("a URL").connect().await.expect("connected");
+        let mut limits = RateLimitServiceClient::new(channel.clone());
+        let refused = limits.should_rate_limit(RateLimitRequest::default()).await.expect_err("no domain is named");
+        assert_eq!(refused.code(), tonic::Code::Unknown);
+        let nobody = HealthCheckRequest { service: "nobody".to_owned() };
+        HealthClient::new(channel).check(nobody).await.expect_err("nobody is there");
+    });
+    assert!(program.stop().0.success());
+
+    let spans = receiver.spans();
+    for (service, code, status) in [
+        ("envoy.service.ratelimit.v3.RateLimitService", 2, StatusCode::Error),
+        ("grpc.health.v1.Health", 5, StatusCode::Unset),
+    ] {
+        let [span] = named(&spans, service)[..] else { panic!("{service} in {spans:?}") };
+        assert!(text(&span.attributes).contains(&format!("rpc.grpc.status_code={code} ")), "{span:?}");
+        assert_eq!(span.status.as_ref().map_or(StatusCode::Unset, |status| status.code()), status, "{service}");
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ use opentelemetry::propagation::{Extractor, TextMapPropagator};
 use opentelemetry::trace::TraceContextExt;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::SdkTracer;
+use tonic::{Code, Status};
 use tracing::field::Empty;
 use tracing::{Instrument, Metadata, Span, debug_span};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
@@ -52,6 +53,7 @@ fn span(request: &Request) -> Span {
         http.route = Empty,
         rpc.system = Empty,
         rpc.service = Empty,
+        rpc.grpc.status_code = Empty,
     );
     let name = method(request.method());
     match request.extensions().get::<MatchedPath>().map(MatchedPath::as_str) {
@@ -74,9 +76,20 @@ fn span(request: &Request) -> Span {
 
 fn record(span: &Span, answer: &Response) {
     span.record("http.response.status_code", answer.status().as_u16());
-    if answer.status().is_server_error() {
+    // gRPC says what went wrong under the status 200. Of a call that went well, it says so behind the answer.
+    let refused = Status::from_header_map(answer.headers()).map(|status| status.code());
+    if let Some(code) = refused {
+        span.record("rpc.grpc.status_code", code as i64);
+    }
+    if answer.status().is_server_error() || refused.is_some_and(is_servers) {
         span.record("otel.status_code", "ERROR");
     }
+}
+
+/// Whether a call failed by the server's doing and not by the client's, as OpenTelemetry tells them apart.
+fn is_servers(code: Code) -> bool {
+    use Code::{DataLoss, DeadlineExceeded, Internal, Unavailable, Unimplemented, Unknown};
+    matches!(code, Unknown | DeadlineExceeded | Unimplemented | Internal | Unavailable | DataLoss)
 }
 
 /// The method, by its name only where that is a usual one: a client can make up others.
