@@ -97,6 +97,11 @@ impl Served {
         self.config.limits().iter().cloned().chain(envoys)
     }
 
+    /// Whether the quota of this limit comes with each request, so that there is none to tell.
+    pub(crate) fn has_no_quota(&self, limit: &str) -> bool {
+        is_brought(limit) || self.domains.is_override(limit)
+    }
+
     /// The name of everything that can be asked for.
     pub(crate) fn names(&self) -> Vec<String> {
         let ours = self.config.limits().iter().map(|(name, _)| name.clone());

@@ -1,5 +1,8 @@
 //! The dashboard, in a browser.
 
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
 use tidegate_servers::browser::{Browser, ENTER};
 use tidegate_servers::wait_until;
 
@@ -102,7 +105,7 @@ fn names_and_keys_that_look_like_html_are_texts() {
     browser.until("document.getElementById('confirm-text').textContent.includes('onerror')");
     assert_eq!(browser.now("document.querySelectorAll('main img, main script').length"), 0);
     assert!(browser.now("window.ran ?? null").is_null(), "it ran");
-    assert_eq!(browser.now("window.violations"), serde_json::json!([]), "only the policy kept it from running");
+    assert_eq!(browser.now("window.violations"), json!([]), "only the policy kept it from running");
 }
 
 #[test]
@@ -129,9 +132,9 @@ fn nothing_is_asked_of_anybody_else_and_no_policy_is_broken() {
     browser.until("document.getElementById('denied-total').textContent === '2'");
     let elsewhere = "performance.getEntriesByType('resource').map((entry) => entry.name)\
                      .filter((name) => new URL(name).origin !== location.origin)";
-    assert_eq!(browser.now(elsewhere), serde_json::json!([]));
+    assert_eq!(browser.now(elsewhere), json!([]));
     assert!(browser.now("performance.getEntriesByType('resource').length").as_u64() >= Some(4));
-    assert_eq!(browser.now("window.violations"), serde_json::json!([]));
+    assert_eq!(browser.now("window.violations"), json!([]));
     // And there is a policy that would say so.
     browser
         .now("document.body.append(Object.assign(document.createElement('img'), { src: 'http://127.0.0.2/' })) ?? 1");
@@ -139,6 +142,25 @@ fn nothing_is_asked_of_anybody_else_and_no_policy_is_broken() {
     let script = reqwest::blocking::get(url(&program, "/dashboard.js")).expect("asked");
     assert_eq!(script.headers()["content-type"], "text/javascript; charset=utf-8");
     assert_eq!(script.headers()["x-content-type-options"], "nosniff");
+}
+
+#[test]
+fn a_limit_whose_quota_comes_with_each_request_has_none_and_is_told_once_it_was_asked() {
+    let rules = "domain: shop\ndescriptors: [{key: path, rate_limit: {unit: year, requests_per_unit: 2}}]\n";
+    let program = Program::start(&["--config", &file("dashboard-override.yaml", rules)]);
+    let limits = || serde_json::from_str::<Value>(&get(&program, "/dashboard/data")).expect("JSON")["limits"].take();
+    let before = limits();
+    assert_eq!((&before["served"], &before["shown"][0]["name"]), (&json!(1), &json!("shop.path")));
+    assert_eq!(before["shown"][0]["quota"]["rate"], 2);
+    let brought = json!({"domain": "shop", "descriptors": [
+        {"entries": [{"key": "path", "value": "/"}], "limit": {"requestsPerUnit": 9, "unit": "YEAR"}},
+    ]});
+    let asked = reqwest::blocking::Client::new().post(url(&program, "/json")).json(&brought).send().expect("sent");
+    assert_eq!(asked.status(), 200);
+    let after = limits();
+    let shown = after["shown"].as_array().expect("a list").iter();
+    let quotas: BTreeMap<_, _> = shown.map(|one| (one["name"].as_str().expect("a text"), &one["quota"])).collect();
+    assert_eq!((&after["served"], quotas["shop.(override)"]), (&json!(2), &Value::Null));
 }
 
 #[test]

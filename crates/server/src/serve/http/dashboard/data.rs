@@ -13,7 +13,7 @@ use tidegate::{Clock, SystemClock, Timestamp, ceil_millis};
 
 use crate::json::Problem;
 use crate::serve::gate::Gate;
-use crate::serve::served::is_brought;
+use crate::serve::served::Served;
 use crate::serve::watch::{Account, Counter, Counts, Kind, Sample};
 
 /// How many limits are told in full, those with the most traffic first.
@@ -183,26 +183,28 @@ impl Sums {
 impl Limits {
     fn of(gate: &Gate, search: &str) -> Self {
         let search = search.to_lowercase();
-        let served: Vec<_> = gate.watch.served().into_iter().filter(|account| is_of_interest(account)).collect();
+        let config = gate.served.load();
+        let served = gate.watch.served().into_iter().filter(|account| is_of_interest(&config, account));
+        let served: Vec<_> = served.collect();
         let matching = served.iter().filter(|account| account.name.to_lowercase().contains(&search));
         let mut matching: Vec<_> = matching.map(|account| (Reverse(account.traffic()), account)).collect();
         matching
             .sort_by(|(traffic, one), (other_traffic, other)| (traffic, &one.name).cmp(&(other_traffic, &other.name)));
-        let shown = matching.iter().take(LIMITS).map(|(_, account)| LimitNow::of(gate, account)).collect();
+        let shown = matching.iter().take(LIMITS).map(|(_, account)| LimitNow::of(gate, &config, account)).collect();
         Limits { served: served.len(), matching: matching.len(), shown }
     }
 }
 
-/// Limits whose quota comes with each command are there for everybody, and only shown to who uses them.
-fn is_of_interest(account: &Account) -> bool {
-    !is_brought(&account.name) || account.tally.counts() != Counts::default()
+/// Limits whose quota comes with each request are there for everybody, and only shown to who uses them.
+fn is_of_interest(config: &Served, account: &Account) -> bool {
+    account.tally.counts() != Counts::default() || !config.has_no_quota(&account.name)
 }
 
 impl LimitNow {
-    fn of(gate: &Gate, account: &Account) -> Self {
+    fn of(gate: &Gate, config: &Served, account: &Account) -> Self {
         LimitNow {
             name: account.name.clone(),
-            quota: QuotaNow::of(gate, &account.name),
+            quota: QuotaNow::of(gate, config, &account.name),
             totals: Sums::of(&account.tally.counts()),
             history: History::of(&account.samples()),
         }
@@ -220,9 +222,9 @@ impl History {
 }
 
 impl QuotaNow {
-    fn of(gate: &Gate, name: &str) -> Option<Self> {
-        // One that a reload has just taken away has none.
-        let limit = gate.limiter.get(name).ok().filter(|_| !is_brought(name))?;
+    fn of(gate: &Gate, config: &Served, name: &str) -> Option<Self> {
+        // A rule of 0 requests has none, nor has one that a reload has just taken away.
+        let limit = gate.limiter.get(name).ok().filter(|_| !config.has_no_quota(name))?;
         let parts = limit.quota().parts();
         Some(QuotaNow {
             algorithm: parts.algorithm.as_str(),
