@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use tidegate::config::envoy::Domains;
-use tidegate::{All, Decision, Error, Limiter, Reason};
+use tidegate::{All, Decision, Error, Limiter};
 
 use super::event::{Wrong, read};
 use super::tally::Tally;
@@ -71,6 +71,12 @@ impl Limits for Replayed<'_> {
         counted(asks, &all).for_each(|(ask, decision)| self.count(ask, decision));
         Ok(all)
     }
+
+    fn decided(&self, ask: &Ask<'_>, decision: Decision) {
+        // Only in shadow mode does it let anything pass.
+        self.tally.borrow_mut().add(ask.limit, decision.allowed());
+        self.count(ask, &decision);
+    }
 }
 
 /// What becomes of a request, as a decision.
@@ -94,10 +100,7 @@ fn reply(verdict: &Verdict) -> Reply {
     match binding.map(|status| &status.decision) {
         None => Reply::unlimited(),
         Some(Some(decision)) => Reply::from(decision),
-        Some(None) => {
-            let reason = (verdict.code == Code::OverLimit).then_some(Reason::CostExceedsCapacity);
-            Reply::of_nothing(reason.is_none(), reason)
-        }
+        Some(None) => Reply::of_nothing(),
     }
 }
 

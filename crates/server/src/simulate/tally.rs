@@ -44,16 +44,17 @@ fn other(op: Op) -> Option<usize> {
 
 impl Tally {
     pub(super) fn new(limits: impl IntoIterator<Item = (String, Limit)>) -> Self {
-        let limits = limits.into_iter().map(|(name, limit)| Counts {
-            name,
-            shadow: limit.is_shadow(),
-            allowed: 0,
-            denied: [0; REASONS.len()],
-            others: [0; OTHERS.len()],
-        });
-        let limits: Vec<_> = limits.collect();
-        let index = limits.iter().enumerate().map(|(index, limit)| (limit.name.clone(), index)).collect();
-        Tally { index, limits }
+        let mut tally = Tally { index: HashMap::new(), limits: Vec::new() };
+        limits.into_iter().for_each(|(name, limit)| tally.add(&name, limit.is_shadow()));
+        tally
+    }
+
+    /// Counts under this name, too, from now on.
+    pub(super) fn add(&mut self, name: &str, shadow: bool) {
+        if !self.index.contains_key(name) {
+            self.index.insert(name.to_owned(), self.limits.len());
+            self.limits.push(Counts::new(name.to_owned(), shadow));
+        }
     }
 
     pub(super) fn count(&mut self, limit: &str, op: Op, decision: &Decision) {
@@ -70,6 +71,10 @@ impl Tally {
 }
 
 impl Counts {
+    fn new(name: String, shadow: bool) -> Self {
+        Counts { name, shadow, allowed: 0, denied: [0; REASONS.len()], others: [0; OTHERS.len()] }
+    }
+
     fn reasons(&self) -> String {
         let counted = REASONS.iter().zip(self.denied).filter(|(_, count)| *count > 0);
         counted.map(|(reason, count)| format!("{reason} {count}")).collect::<Vec<_>>().join(", ")

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
-use tidegate_core::{Decision, Reason, ceil_millis};
+use tidegate_core::{Decision, ceil_millis};
 
 /// A decision as it is written, its fields in this order.
 #[derive(Debug, Serialize)]
@@ -33,13 +33,12 @@ impl Reply {
     /// What is said of a request that no limit holds back: there is no end of what is left.
     pub fn unlimited() -> Self {
         let most = u32::MAX.into();
-        Reply { limit: most, remaining: most, ..Reply::of_nothing(true, None) }
+        Reply { limit: most, remaining: most, ..Reply::of_nothing() }
     }
 
-    /// What is said of a limit of nothing at all, which is never asked; in shadow mode it lets everything pass.
-    pub fn of_nothing(allowed: bool, reason: Option<Reason>) -> Self {
-        let reason = reason.map(|reason| reason.as_str());
-        Reply { allowed, limit: 0, remaining: 0, retry_after_ms: None, reset_after_ms: 0, reason }
+    /// What is said where a limit has decided nothing: the request passes, and nobody knows what is left.
+    pub fn of_nothing() -> Self {
+        Reply { allowed: true, limit: 0, remaining: 0, retry_after_ms: None, reset_after_ms: 0, reason: None }
     }
 
     /// What serde would write, in a tenth of the time: a server writes little else.

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
-use tidegate::config::envoy::{Descriptor, Domains, Found, Limited, Unit};
+use tidegate::config::envoy::{Descriptor, Domains, Found, Unit};
 use tidegate::{Decision, Error, Key};
 
-use super::{Asked, Hits, Limits};
+use super::rule::Rule;
+use super::{Asked, Limits};
 use crate::json::{MAX_KEY, Op};
 use crate::serve::gate::Ask;
 
@@ -30,14 +31,14 @@ pub(crate) struct Status {
     pub(crate) code: Code,
     pub(crate) limit: Option<Current>,
     pub(crate) remaining: u32,
-    /// What the limit said; none when there was none to ask.
+    /// What the rule said; none when it was not asked for anything.
     pub(crate) decision: Option<Decision>,
 }
 
 impl Status {
-    /// How long until the limit is as good as new.
+    /// How long until the limit is as good as new; a rule of 0 requests has none.
     pub(crate) fn until_reset(&self) -> Option<Duration> {
-        self.decision.map(|decision| decision.reset_after())
+        self.decision.filter(|decision| decision.limit() > 0).map(|decision| decision.reset_after())
     }
 }
 
@@ -73,6 +74,12 @@ pub(crate) async fn decide(
     }
     take(limits, &mut rules).await?;
     let code = overall(&rules);
+    for (ask, decision) in rules.iter().filter_map(Rule::decided_unasked) {
+        // In shadow mode it counts where the request passes, as a limit does.
+        if code == Code::Ok || !decision.allowed() {
+            limits.decided(&ask, decision);
+        }
+    }
     if code == Code::Ok {
         for rule in &mut rules {
             if let Some(refund) = rule.gives_back() {
@@ -142,74 +149,4 @@ fn overall(rules: &[Rule<'_>]) -> Code {
         }
     }
     if quota_mode > 0 && quota_mode_over == quota_mode { Code::OverLimit } else { Code::Ok }
-}
-
-/// What is known of one descriptor.
-struct Rule<'a> {
-    found: &'a Found<'a>,
-    hits: Hits,
-    decision: Option<Decision>,
-}
-
-impl<'a> Rule<'a> {
-    fn new(found: &'a Found<'a>, hits: Hits) -> Self {
-        Rule { found, hits, decision: None }
-    }
-
-    /// The limit that is asked; none when there is none, or none of 0 requests.
-    fn limited(&self) -> Option<&'a Limited<'a>> {
-        match self.found {
-            Found::Limited(limited) if !limited.always_over() => Some(limited),
-            _ => None,
-        }
-    }
-
-    fn ask(&self, op: Op, cost: u64) -> Option<Ask<'a>> {
-        let limited = self.limited()?;
-        Some(Ask { op, limit: limited.limit, key: limited.key.borrow(), cost, quota: limited.quota.as_ref() })
-    }
-
-    fn looks(&self) -> Option<Ask<'a>> {
-        // Whether the next request would pass: nothing at all is never too much.
-        if self.hits == Hits::Look { self.ask(Op::Check, 1) } else { None }
-    }
-
-    fn takes(&self) -> Option<Ask<'a>> {
-        if let Hits::Take(hits) = self.hits { self.ask(Op::Limit, hits) } else { None }
-    }
-
-    fn gives_back(&self) -> Option<Ask<'a>> {
-        if let Hits::GiveBack(hits) = self.hits { self.ask(Op::Refund, hits) } else { None }
-    }
-
-    /// Whether it is still to be taken.
-    fn is_open(&self) -> bool {
-        self.decision.is_none() && self.takes().is_some()
-    }
-
-    fn is_quota_mode(&self) -> bool {
-        matches!(self.found, Found::Limited(limited) if limited.quota_mode)
-    }
-
-    fn code(&self) -> Code {
-        let over = match (self.found, &self.decision) {
-            (Found::Limited(limited), _) if limited.always_over() => {
-                !limited.shadow && matches!(self.hits, Hits::Take(_) | Hits::Look)
-            }
-            (_, Some(decision)) => !decision.allowed(),
-            _ => false,
-        };
-        if over { Code::OverLimit } else { Code::Ok }
-    }
-
-    fn status(&self) -> Status {
-        let Found::Limited(limited) = self.found else {
-            let remaining = if *self.found == Found::Unlimited { u32::MAX } else { 0 };
-            return Status { code: Code::Ok, limit: None, remaining, decision: None };
-        };
-        let Limited { name, requests_per_unit, unit, .. } = *limited;
-        let limit = Some(Current { name: name.to_owned(), requests_per_unit, unit });
-        let remaining = self.decision.map_or(0, |decision| u32::try_from(decision.remaining()).unwrap_or(u32::MAX));
-        Status { code: self.code(), limit, remaining, decision: self.decision }
-    }
 }

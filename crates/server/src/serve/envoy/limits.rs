@@ -13,6 +13,9 @@ pub(crate) trait Limits {
 
     /// Takes all or nothing.
     async fn all(&self, asks: &[Ask<'_>]) -> Result<All, Error>;
+
+    /// Hears what a rule of 0 requests has decided: it has no limit that could be asked this.
+    fn decided(&self, ask: &Ask<'_>, decision: Decision);
 }
 
 impl Limits for Gate {
@@ -25,6 +28,10 @@ impl Limits for Gate {
 
     async fn all(&self, asks: &[Ask<'_>]) -> Result<All, Error> {
         Gate::all(self, asks).await
+    }
+
+    fn decided(&self, ask: &Ask<'_>, decision: Decision) {
+        self.watch.saw_unserved(ask, decision);
     }
 }
 

@@ -4,6 +4,7 @@ mod decide;
 mod hits;
 pub(crate) mod json;
 mod limits;
+mod rule;
 
 pub(crate) use decide::{Code, Status, Verdict, decide};
 pub(crate) use hits::Hits;

@@ -11,6 +11,7 @@ descriptors:
   - {key: user, rate_limit: {unit: hour, requests_per_unit: 3}}
   - {key: banned, rate_limit: {unit: day, requests_per_unit: 0}}
   - {key: internal, rate_limit: {unlimited: true}}
+  - {key: muted, shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 0}}
   - {key: watched, shadow_mode: true, rate_limit: {unit: second, requests_per_unit: 1}}
   - {key: pool, quota_mode: true, rate_limit: {unit: hour, requests_per_unit: 1}}
   - {key: reserve, quota_mode: true, rate_limit: {unit: hour, requests_per_unit: 2}}
@@ -64,6 +65,19 @@ descriptors:
         (
             r#"{"at_ms":60000,"domain":"shop","descriptors":[{"entries":[{"key":"banned","value":"x"}]}]}"#,
             r#"{"allowed":false,"limit":0,"remaining":0,"retry_after_ms":null,"reset_after_ms":0,"reason":"cost_exceeds_capacity"}"#,
+        ),
+        (
+            r#"{"at_ms":60000,"domain":"shop","descriptors":[{"entries":[{"key":"muted","value":"x"}]}]}"#,
+            r#"{"allowed":true,"limit":0,"remaining":0,"retry_after_ms":null,"reset_after_ms":0,"reason":"cost_exceeds_capacity"}"#,
+        ),
+        // Who looks is told the same, and who gives back is let through.
+        (
+            r#"{"at_ms":60000,"domain":"shop","descriptors":[{"entries":[{"key":"banned","value":"x"}],"hits_addend":0}]}"#,
+            r#"{"allowed":false,"limit":0,"remaining":0,"retry_after_ms":null,"reset_after_ms":0,"reason":"cost_exceeds_capacity"}"#,
+        ),
+        (
+            r#"{"at_ms":60000,"domain":"shop","descriptors":[{"entries":[{"key":"banned","value":"x"}],"isNegativeHits":true}]}"#,
+            r#"{"allowed":true,"limit":0,"remaining":0,"retry_after_ms":null,"reset_after_ms":0,"reason":null}"#,
         ),
         (
             r#"{"at_ms":60000,"domain":"shop","descriptors":[{"entries":[{"key":"watched","value":"x"}]}]}"#,

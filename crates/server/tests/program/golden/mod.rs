@@ -98,6 +98,8 @@ shop.user                  2           1  rate 1; refund x1
 shop.watched               2           0  shadow: would have denied 1: rate 1
 shop.pool                  1           1  rate 1
 shop.reserve               2           0
+shop.banned                0           1  cost_exceeds_capacity 1
+shop.muted                 1           0  shadow: would have denied 1: cost_exceeds_capacity 1
 keys held at the end: 6
 ";
     assert_eq!(ran.stderr, expected);

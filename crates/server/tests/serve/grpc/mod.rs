@@ -36,6 +36,9 @@ descriptors:
     rate_limit: {unlimited: true}
   - key: banned
     rate_limit: {unit: year, requests_per_unit: 0}
+  - key: muted
+    shadow_mode: true
+    rate_limit: {unit: year, requests_per_unit: 0}
   - key: watched
     shadow_mode: true
     rate_limit: {unit: year, requests_per_unit: 1}

@@ -1,8 +1,10 @@
 //! What the settings of rules do.
 
 use envoy_types::pb::envoy::r#type::v3::RateLimitUnit;
+use serde_json::{Value, json};
 
 use super::{Asked, hits, on, overriding, request, told};
+use crate::url;
 
 #[tokio::test]
 async fn a_denied_request_burns_nothing_from_its_other_limits() {
@@ -23,6 +25,31 @@ async fn none_in_a_unit_is_always_over() {
     let both = [on("path", "/a"), on("banned", "x")];
     assert_eq!(asked.shop(&both).await, "OVER_LIMIT [OK 5 of 5, OVER_LIMIT 0 of 0]");
     assert_eq!(asked.shop(&[on("path", "/a")]).await, "OK [OK 4 of 5]");
+}
+
+#[tokio::test]
+async fn what_none_in_a_unit_decides_is_counted_as_any_denial_is() {
+    let mut asked = Asked::start("banned-counted").await;
+    assert_eq!(asked.shop(&[on("banned", "x"), on("muted", "x")]).await, "OVER_LIMIT [OVER_LIMIT 0 of 0, OK 0 of 0]");
+    assert_eq!(asked.shop(&[on("muted", "x")]).await, "OK [OK 0 of 0]");
+    // Who only looks takes nothing.
+    assert_eq!(asked.shop(&[hits(on("banned", "x"), 0)]).await, "OVER_LIMIT [OVER_LIMIT 0 of 0]");
+    assert_eq!(
+        asked.shop(&[overriding(on("new", "x"), 0, RateLimitUnit::Day)]).await,
+        "OVER_LIMIT [OVER_LIMIT 0 of 0]"
+    );
+
+    let page = reqwest::get(url(&asked.program, "/metrics")).await.expect("answered").text().await.expect("a text");
+    for (limit, outcome) in [("shop.banned", "denied"), ("shop.muted", "allowed"), ("shop.(override)", "denied")] {
+        let labels = format!("{{limit=\"{limit}\",outcome=\"{outcome}\",reason=\"cost_exceeds_capacity\"}} 1\n");
+        assert!(page.contains(&labels), "{labels} in {page}");
+    }
+    let data = reqwest::get(url(&asked.program, "/dashboard/data")).await.expect("answered");
+    let data: Value = data.json().await.expect("JSON");
+    assert_eq!((&data["totals"]["denied"], &data["totals"]["shadowed"]), (&json!(2), &json!(1)));
+    let top = data["top_keys"]["shown"].as_array().expect("a list");
+    assert!(top.iter().any(|one| one["limit"] == "shop.banned" && one["key"] == "x" && one["denied"] == 1), "{top:?}");
+    asked.program.logged("denied");
 }
 
 #[tokio::test]
