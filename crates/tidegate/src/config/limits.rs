@@ -75,12 +75,16 @@ fn limit(mut fields: Fields<'_>, shared: &Shared) -> Option<Limit> {
 
 /// The quota, and whether its rate or capacity, of which shards get a part each, is the file's own.
 fn quota(fields: &mut Fields<'_>) -> (Option<Quota>, bool) {
-    let algorithm = fields.need("algorithm", &one_of_the_algorithms()).and_then(|field| algorithm(&field));
+    let named = fields.need("algorithm", &one_of_the_algorithms());
+    let algorithm = named.as_ref().and_then(algorithm);
     if algorithm == Some(Algorithm::Concurrency) {
         return concurrency(fields);
     }
-    let rate = fields.need("rate", &count()).and_then(|field| field.whole_in(1, MAX_COUNT));
-    let period = fields.need("period", PERIOD).and_then(|field| field.duration_in(MIN_PERIOD, MAX_PERIOD, PERIOD));
+    // Of one that is misspelt nobody knows what it needs.
+    let misspelt = named.is_some() && algorithm.is_none();
+    let mut need = |name, expected: &str| if misspelt { fields.get(name) } else { fields.need(name, expected) };
+    let rate = need("rate", &count()).and_then(|field| field.whole_in(1, MAX_COUNT));
+    let period = need("period", PERIOD).and_then(|field| field.duration_in(MIN_PERIOD, MAX_PERIOD, PERIOD));
     // The other parameters are looked at even when rate or period was refused.
     let mut quota =
         algorithm.and_then(|algorithm| Quota::new(algorithm, rate.unwrap_or(1), period.unwrap_or(seconds(1))).ok());

@@ -111,6 +111,17 @@ async fn a_rule_replaces_another_in_the_same_request() {
 }
 
 #[tokio::test]
+async fn two_limits_brought_along_for_one_counter_are_no_way_past_the_others() {
+    let mut asked = Asked::start("override-twice").await;
+    let brought = |requests| overriding(on("user", "7"), requests, RateLimitUnit::Year);
+    let descriptors = [brought(10), brought(5), on("path", "/login")];
+    assert_eq!(asked.shop(&descriptors).await, "OK [OK 4 of 10, OK 3 of 5, OK 1 of 2]");
+    assert_eq!(asked.shop(&descriptors).await, "OK [OK 2 of 10, OK 1 of 5, OK 0 of 2]");
+    let over = asked.shop(&descriptors[..2]).await;
+    assert!(over.starts_with("OVER_LIMIT"), "{over}");
+}
+
+#[tokio::test]
 async fn a_limit_that_comes_with_a_descriptor_goes_before_the_rule() {
     let mut asked = Asked::start("override").await;
     let three = || overriding(on("path", "/login"), 3, RateLimitUnit::Year);

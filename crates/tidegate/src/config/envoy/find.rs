@@ -1,5 +1,7 @@
 //! Which limits a request meets.
 
+use std::collections::HashMap;
+
 use tidegate_core::{Key, Quota};
 
 use super::rules::{DEEPEST, Rule};
@@ -43,7 +45,8 @@ pub struct Limited<'a> {
     /// Who is limited: the values of the entries, with the pattern in the place of a value that shares its counter. For
     /// an [`Override`], the keys and values of the entries, and the unit.
     pub key: Key<'a>,
-    /// The quota that goes along with the question, for an [`Override`].
+    /// The quota that goes along with the question, for an [`Override`]: its own, or the smallest of those that a request
+    /// brings along for the same entries and unit.
     pub quota: Option<Quota>,
     /// How many requests in every unit. With 0 nothing is to be asked; see [`Limited::always_over`].
     pub requests_per_unit: u32,
@@ -131,6 +134,9 @@ impl Domains {
                 *found = Found::Nothing;
             }
         }
+        if descriptors.iter().filter(|descriptor| descriptor.limit.is_some()).count() > 1 {
+            share_counters(&mut found);
+        }
         found
     }
 
@@ -142,6 +148,24 @@ impl Domains {
             several => Key::from_parts(several),
         };
         Some((rule, key))
+    }
+}
+
+/// Limits that are brought along for the same entries and unit are one counter, and can be asked for together under one
+/// quota only: the smallest, which is the one that binds.
+fn share_counters(found: &mut [Found<'_>]) {
+    let brought = found.iter_mut().filter_map(|found| match found {
+        Found::Limited(limited) => limited.quota.as_mut().map(|quota| (&limited.key, quota)),
+        _ => None,
+    });
+    let mut counters: HashMap<&Key<'_>, Vec<&mut Quota>> = HashMap::new();
+    for (key, quota) in brought {
+        counters.entry(key).or_default().push(quota);
+    }
+    for mut quotas in counters.into_values() {
+        if let Some(smallest) = quotas.iter().map(|quota| **quota).min_by_key(|quota| quota.parts().capacity) {
+            quotas.iter_mut().for_each(|quota| **quota = smallest);
+        }
     }
 }
 
