@@ -193,6 +193,21 @@ impl<'a> Key<'a> {
         self.behind(STAND_IN)
     }
 
+    /// The key that [stands in](Key::standing_in) here for one that is missing, if one does.
+    pub fn stands_in(&self) -> Option<Key<'static>> {
+        self.is_behind(STAND_IN)
+    }
+
+    /// The key that is [set apart](Key::set_apart) here, if one is.
+    pub fn is_apart(&self) -> Option<Key<'static>> {
+        self.is_behind(APART)
+    }
+
+    fn is_behind(&self, mark: &str) -> Option<Key<'static>> {
+        let text = (self.shape == Shape::Text).then(|| self.as_str())?;
+        Key::from_text(text.strip_prefix(mark)?.strip_prefix(SEPARATOR as char)?)
+    }
+
     /// This key behind a mark. A user's `%` is written `%25`, and a shard is `%s`.
     fn behind(&self, mark: &str) -> Key<'static> {
         let mut text = Text::new();
@@ -415,6 +430,12 @@ mod tests {
             assert_eq!(lowercase(&apart.and(&more)), apart.and(&Key::from("/path")));
         }
         assert_ne!(address.set_apart(), address.standing_in());
+        for key in [address.clone(), more.and(&address), Key::GLOBAL] {
+            assert_eq!((key.standing_in().stands_in(), key.standing_in().is_apart()), (Some(key.clone()), None));
+            assert_eq!((key.set_apart().is_apart(), key.set_apart().stands_in()), (Some(key.clone()), None));
+            assert_eq!((key.stands_in(), key.is_apart()), (None, None));
+        }
+        assert!(forged.iter().all(|key| key.stands_in().is_none() && key.is_apart().is_none()));
         assert_eq!(lowercase(&more.with_shard(3)), Key::from("/path").with_shard(3));
         assert_eq!(lowercase(&Key::GLOBAL), Key::GLOBAL);
         assert_eq!(lowercase(&Key::GLOBAL.set_apart()), Key::GLOBAL.set_apart());

@@ -4,10 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 pub(crate) use tidegate::api::apply::apart;
+use tidegate::api::apply::is_apart;
 use tidegate::config::envoy::Domains;
 use tidegate::config::{Config, ConfigErrors, Syntax};
 use tidegate::http::{ClientAddress, LimitHeaders, RateLimit};
-use tidegate::{Limit, Limiter, LimiterBuilder, Quota, seconds};
+use tidegate::{Limit, Limiter, LimiterBuilder, Quota, Scope, seconds};
 
 use crate::check::is_envoys;
 
@@ -124,6 +125,14 @@ fn named_in(config: &Config, path: &Path) -> Vec<PathBuf> {
 /// Whether requests bring the quota of this limit with them.
 pub(crate) fn is_brought(limit: &str) -> bool {
     BROUGHT.contains(&limit)
+}
+
+/// What a limit is called in metrics. Names that clients make up are none, or there would be no end to them.
+pub(crate) fn label(scope: &Scope) -> &str {
+    match scope.limit() {
+        made_up if is_apart(scope.prefix()) && !is_brought(made_up) => APPLY,
+        limit => limit,
+    }
 }
 
 /// A quota for what is judged by another.

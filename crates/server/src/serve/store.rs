@@ -11,6 +11,7 @@ use tidegate::{
     Testing, Timestamp, TokioSleeper,
 };
 
+use super::served::label;
 use super::snapshot;
 use super::watch::{Calls, Timed};
 use crate::cli::{MAX_KEYS, Serve};
@@ -130,7 +131,7 @@ fn guarded<S: Store + 'static>(name: &'static str, store: S, defaults: &Defaults
     let calls = Arc::new(Calls::default());
     let timeout = Timeout::new(store, defaults.store_timeout, TokioSleeper);
     let timed = Timed::new(Observed::new(timeout, name).clock(TokioSleeper), Arc::clone(&calls));
-    let fallback = Fallback::new(Breaker::new(timed, name).clock(TokioSleeper));
+    let fallback = Fallback::new(Breaker::new(timed, name).clock(TokioSleeper)).label(label);
     let store = Arc::new(fallback.expected_replicas(defaults.expected_replicas).clock(TokioSleeper));
     let watched = Arc::clone(&store);
     Backing::Outside { name, store, breaker: Arc::new(move || watched.inner().state()), calls }

@@ -2,7 +2,7 @@ use crate::{GOOD, api, file, run, simulate};
 
 const LIKE: &str = r#"expected a line such as {"at_ms":0,"op":"limit","limit":"api","key":"u1","cost":1}"#;
 const COST: &str = "expected a whole number from 1 to 18446744073709551615";
-const KEY: &str = "expected a text, a list of texts or null for `key`";
+const KEY: &str = "expected a text, a list of texts, null or `{\"client\": ...}` for `key`";
 const OPS: &str = "expected limit, check, reserve, refund, reset, admit, renew or release";
 const LEASE: &str = "expected 16 lower-case hexadecimal digits";
 const MILLIS: &str = "expected a whole number of milliseconds from 0 to 9007199254740";

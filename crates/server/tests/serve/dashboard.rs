@@ -51,6 +51,23 @@ fn limits_are_found_by_name() {
     assert_eq!(browser.text("limits-count"), "1 of 2 match");
 }
 
+/// Who is counted by address is told apart from who calls itself that.
+#[test]
+fn a_client_without_a_name_is_looked_up_and_reset() {
+    let program = serve("client", &[]);
+    let browser = open(&program);
+    let ask = || reqwest::blocking::get(url(&program, "/v1/auth?limit=api")).expect("an answer").status().as_u16();
+    assert!(wait_until(|| ask() == 429));
+    browser.until("document.querySelector('#top-rows button') !== null");
+    assert!(browser.text("top-rows").starts_with("127.0.0.1"));
+    browser.now("document.querySelector('#top-rows button').click()");
+    browser.until("document.getElementById('key-answer').textContent.includes('denied')");
+    browser.now("document.getElementById('reset').click()");
+    browser.now("document.getElementById('confirm-yes').click()");
+    browser.until("document.getElementById('key-answer').textContent.includes('good as new')");
+    assert_eq!(ask(), 204);
+}
+
 #[test]
 fn who_is_denied_is_listed() {
     let program = serve("top", &[]);

@@ -35,8 +35,15 @@ const EXAMPLE: &str = r#"{"mode":"each","requests":[{"limit":"api","key":"u1","o
 /// The prefix of keys whose quota is brought along, so that they never meet those of a limit of the server's own that has
 /// the same name.
 pub fn apart(prefix: &str) -> String {
-    format!("{prefix}\u{1}")
+    format!("{prefix}{APART}")
 }
+
+/// Whether the quota of keys with this prefix is brought along.
+pub fn is_apart(prefix: &str) -> bool {
+    prefix.ends_with(APART)
+}
+
+const APART: char = '\u{1}';
 
 /// What is asked of a store.
 #[derive(Debug, Serialize, Deserialize)]

@@ -1,10 +1,11 @@
-//! Who is limited, as JSON: a text, a list of texts, or null.
+//! Who is limited, as JSON: a text, a list of texts, null, or a client's address as such.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error, SeqAccess, Visitor};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
 use super::Problem;
 
@@ -23,6 +24,8 @@ pub enum Key<'a> {
     One(Cow<'a, str>),
     /// Whoever has these, in this order.
     Parts(Vec<Part<'a>>),
+    /// Who comes from this address and has said no name, as `/v1/auth` counts it.
+    Client(Cow<'a, str>),
 }
 
 /// One of several parts.
@@ -34,7 +37,7 @@ impl Key<'_> {
     pub fn size(&self) -> usize {
         match self {
             Key::Global => 0,
-            Key::One(part) => part.len(),
+            Key::One(part) | Key::Client(part) => part.len(),
             // What is between them is of the key, too: many empty parts are not nothing.
             Key::Parts(parts) => parts.iter().map(|part| part.0.len() + 1).sum::<usize>() - 1,
         }
@@ -45,6 +48,7 @@ impl Key<'_> {
         match self {
             Key::Global => tidegate_core::Key::GLOBAL,
             Key::One(part) => tidegate_core::Key::from(part.as_ref()),
+            Key::Client(address) => tidegate_core::Key::from(address.as_ref()).standing_in(),
             Key::Parts(parts) => tidegate_core::Key::from_parts(parts.iter().map(|part| part.0.as_ref())),
         }
     }
@@ -64,13 +68,21 @@ impl<'de: 'a, 'a> Deserialize<'de> for Key<'a> {
     }
 }
 
+/// A client's address as such.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Client<'a> {
+    #[serde(borrow)]
+    client: Part<'a>,
+}
+
 struct KeyVisitor;
 
 impl<'de> Visitor<'de> for KeyVisitor {
     type Value = Key<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a text, a list of texts or null for `key`")
+        f.write_str("a text, a list of texts, null or `{\"client\": ...}` for `key`")
     }
 
     fn visit_borrowed_str<E: Error>(self, part: &'de str) -> Result<Key<'de>, E> {
@@ -83,6 +95,11 @@ impl<'de> Visitor<'de> for KeyVisitor {
 
     fn visit_unit<E: Error>(self) -> Result<Key<'de>, E> {
         Ok(Key::Global)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, object: A) -> Result<Key<'de>, A::Error> {
+        let Client { client } = Client::deserialize(MapAccessDeserializer::new(object))?;
+        Ok(Key::Client(client.0))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Key<'de>, A::Error> {

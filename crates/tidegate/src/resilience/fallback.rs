@@ -36,13 +36,15 @@ use crate::store::memory::MemoryStats;
 pub struct Fallback<S> {
     store: S,
     local: Local,
+    name: fn(&Scope) -> &str,
 }
 
 impl<S> Fallback<S> {
     /// A store around `store` with the defaults.
     pub fn new(store: S) -> Self {
         telemetry::describe();
-        Fallback { store, local: Local::new(NonZeroU32::MIN, 100_000, Arc::new(SystemClock)) }
+        let local = Local::new(NonZeroU32::MIN, 100_000, Arc::new(SystemClock));
+        Fallback { store, local, name: Scope::limit }
     }
 
     /// Among how many processes the quota of a `Local` limit is divided: 1 unless said otherwise. 0 counts as 1.
@@ -66,6 +68,14 @@ impl<S> Fallback<S> {
         self
     }
 
+    /// What a limit is called in metrics: its name unless said otherwise. Where clients make up names, they must not make up
+    /// labels: each is kept for ever.
+    #[must_use]
+    pub fn label(mut self, name: fn(&Scope) -> &str) -> Self {
+        self.name = name;
+        self
+    }
+
     /// What is held for `Local` limits; none while the store is fine, and everything taken without it has come back.
     pub fn local(&self) -> Option<MemoryStats> {
         self.local.stats()
@@ -82,7 +92,7 @@ impl<S> Fallback<S> {
             Err(error) if is_failure(&error) => error,
             result => return self.pass_on(result),
         };
-        telemetry::fell_back(request.scope.limit(), request.on_store_error);
+        telemetry::fell_back((self.name)(request.scope), request.on_store_error);
         match request.on_store_error {
             OnStoreError::Closed => Err(error),
             OnStoreError::Local => self.local.decide(request),
@@ -101,7 +111,7 @@ impl<S> Fallback<S> {
         }
         let wanted = |policy: &OnStoreError| requests.iter().any(|request| request.on_store_error == *policy);
         let policy = OnStoreError::ALL.into_iter().find(wanted).unwrap_or_default();
-        requests.iter().for_each(|request| telemetry::fell_back(request.scope.limit(), policy));
+        requests.iter().for_each(|request| telemetry::fell_back((self.name)(request.scope), policy));
         match policy {
             OnStoreError::Closed => Err(error),
             OnStoreError::Local => self.local.decide_all(requests).await,

@@ -31,10 +31,10 @@ impl Keys {
             *shown = Shown { kind: Kind::Hash, text: short(id), whole: false };
             return;
         }
-        let (kind, text) = text(key);
+        let (kind, text, can_be_named) = text(key);
         let end = text.floor_char_boundary(LONGEST);
         shown.kind = kind;
-        shown.whole = end == text.len();
+        shown.whole = can_be_named && end == text.len();
         shown.text.push_str(&text[..end]);
         if !shown.whole {
             // Two long ones that begin alike are told apart.
@@ -53,14 +53,24 @@ fn short(id: u64) -> String {
     format!("#{:012x}", id >> 16)
 }
 
-fn text<'a>(key: &'a Key<'_>) -> (Kind, Cow<'a, str>) {
+/// What a key is, its text, and whether a question can name it by that.
+fn text<'a>(key: &'a Key<'_>) -> (Kind, Cow<'a, str>, bool) {
+    if let Some(client) = key.stands_in() {
+        let (kind, text, _) = text(&client);
+        let is_one = kind == Kind::Text;
+        return (if is_one { Kind::Client } else { kind }, text.into_owned().into(), is_one);
+    }
+    if let Some(apart) = key.is_apart() {
+        let (kind, text, _) = text(&apart);
+        return (kind, text.into_owned().into(), false);
+    }
     let mut parts = key.parts();
     match (parts.next(), parts.next()) {
-        (None, _) => (Kind::Global, Cow::Borrowed("")),
-        (Some(one), None) => (Kind::Text, one),
+        (None, _) => (Kind::Global, Cow::Borrowed(""), true),
+        (Some(one), None) => (Kind::Text, one, true),
         (Some(one), Some(two)) => {
             let all: Vec<_> = [one, two].into_iter().chain(parts).collect();
-            (Kind::Parts, serde_json::to_string(&all).expect("texts are JSON").into())
+            (Kind::Parts, serde_json::to_string(&all).expect("texts are JSON").into(), true)
         }
     }
 }
@@ -86,6 +96,10 @@ mod tests {
         assert_eq!(shown(Key::from(("a|b", "\"c"))), (Kind::Parts, r#"["a|b","\"c"]"#.to_owned(), true));
         assert_eq!(shown(Key::GLOBAL), (Kind::Global, String::new(), true));
         assert_eq!(shown(Key::from("")), (Kind::Text, String::new(), true));
+        assert_eq!(shown(Key::from("192.0.2.1").standing_in()), (Kind::Client, "192.0.2.1".to_owned(), true));
+        // No question can name that one.
+        let (kind, text, whole) = shown(Key::from("d1ge57").set_apart());
+        assert!(kind == Kind::Text && text.starts_with("d1ge57") && !whole, "{text}");
     }
 
     #[test]

@@ -39,6 +39,8 @@ pub(crate) enum Kind {
     Text,
     /// Its parts, as a list in JSON.
     Parts,
+    /// The address of a client that has no name.
+    Client,
     /// None: it is everybody's.
     Global,
     /// A hash of it.

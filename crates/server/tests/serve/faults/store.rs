@@ -117,3 +117,22 @@ fn a_broken_store_admits_nobody_under_closed() {
         assert_eq!(over_grpc(program), Err(Code::Unavailable));
     });
 }
+
+/// Whatever a client calls its limits, there is one label for all of them.
+#[test]
+fn a_name_that_a_client_makes_up_is_no_label_while_the_store_is_broken_either() {
+    let mut redis = redis();
+    let program = serving(&redis, "open");
+    redis.kill();
+    let quota = r#"{"algorithm":"token_bucket","rate":10,"period_us":1000000}"#;
+    let asked = |limit: &str| format!(r#"{{"limit":"{limit}","key":"u","op":"limit","cost":1,"quota":{quota}}}"#);
+    let call = format!(r#"{{"mode":"each","requests":[{},{}]}}"#, asked("made-up"), asked("THROTTLE"));
+    let client = reqwest::blocking::Client::new();
+    let answer = client.post(url(&program, "/v1/apply")).body(call).send().expect("an answer");
+    assert_eq!(answer.status(), 200);
+    let page = get(&program, "/metrics");
+    assert!(!page.contains("made-up"), "{page}");
+    for limit in ["/v1/apply", "THROTTLE"] {
+        assert!(page.contains(&format!("tidegate_fallback_total{{limit=\"{limit}\"")), "{page}");
+    }
+}

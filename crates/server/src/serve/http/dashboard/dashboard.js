@@ -327,6 +327,7 @@ function wantedKey() {
   const [limit, kind, text] = [$("key-limit").value, $("key-kind").value, $("key-text").value];
   if (kind === "global") return { limit, key: null };
   if (kind === "text") return { limit, key: text };
+  if (kind === "client") return { limit, key: { client: text } };
   try {
     const key = JSON.parse(text);
     if (Array.isArray(key) && key.length && key.every((part) => typeof part === "string")) return { limit, key };
