@@ -34,7 +34,8 @@
 //!
 //! What is settled below its estimate is given back as far as it is still missing: a bucket that was full again in the
 //! meantime would otherwise hold it twice. A hold can know that of itself only; what other holds of the key have given back
-//! since may add as much as that to a burst.
+//! since may add as much as that to a burst. Sliding windows and logs take what is given back from what was spent last,
+//! whoever spent it, and so forget what was spent later sooner: the rest of each open hold may come on top there, once.
 
 mod gives_back;
 mod hold;

@@ -89,13 +89,13 @@ impl PerKey {
                 return Err(Refused { why: Why::Busy, limit: keys.limit, retry_after, shared: false });
             }
             of_key.count += 1;
-            let ticket = Ticket { started, in_flight: of_key.count };
+            let ticket = Ticket::new(started, of_key.count);
             return Ok(Permit::new(Arc::clone(&of_key.returns_to) as Arc<dyn Source>, ticket));
         }
         let key = Arc::<str>::from(key);
         let returns_to = Arc::new(OfKey { keys: Arc::clone(keys), part: number, key: Arc::clone(&key) });
         part.insert(key, InFlight { count: 1, returns_to: Arc::clone(&returns_to) });
-        Ok(Permit::new(returns_to, Ticket { started, in_flight: 1 }))
+        Ok(Permit::new(returns_to, Ticket::new(started, 1)))
     }
 
     /// How many are in flight for a key.

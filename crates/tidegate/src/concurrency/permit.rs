@@ -24,12 +24,27 @@ pub(crate) struct Ticket {
     pub(crate) started: Timestamp,
     /// How many were in flight then, this one included.
     pub(crate) in_flight: u32,
+    /// How many that is of a limit that anybody may use up, where this one may not.
+    pub(crate) of_all: u32,
+}
+
+impl Ticket {
+    /// One of those who may use up the limit.
+    pub(crate) fn new(started: Timestamp, in_flight: u32) -> Self {
+        Ticket { started, in_flight, of_all: in_flight }
+    }
 }
 
 /// Where permits come from and go back to.
 pub(crate) trait Source: Send + Sync {
     /// Takes a permit back. Called once for each that was handed out.
     fn take_back(&self, ticket: &Ticket, work: Work);
+
+    /// The same of one whose work nobody waits for any more.
+    #[cfg(feature = "http")]
+    fn take_back_abandoned(&self, ticket: &Ticket) {
+        self.take_back(ticket, Work::Dropped);
+    }
 }
 
 impl Permit {
@@ -42,6 +57,15 @@ impl Permit {
     #[inline]
     pub fn release(mut self, work: Work) {
         self.give_back(work);
+    }
+
+    /// Gives it back because nobody waits for the work any more. Whether that says anything is for the source to judge: who
+    /// has waited long for work that takes long goes away, and so does who has changed their mind.
+    #[cfg(feature = "http")]
+    pub(crate) fn abandon(mut self) {
+        if let Some(source) = self.source.take() {
+            source.take_back_abandoned(&self.ticket);
+        }
     }
 
     /// How many were in flight when it was handed out, this one included.

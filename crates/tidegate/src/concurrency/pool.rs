@@ -24,6 +24,8 @@ struct Pool {
     /// Percent of the limit that each class of priority leaves to the next.
     reserve: u8,
     held: Held,
+    /// The same of work that was done, for the controller's sake: how long who gives up would have had to wait.
+    done: Held,
     clock: Arc<dyn Clock>,
 }
 
@@ -45,6 +47,7 @@ impl Concurrency {
             controller,
             reserve: 0,
             held: Held::default(),
+            done: Held::default(),
             clock: Arc::new(SystemClock),
         };
         Concurrency { pool: Arc::new(pool) }
@@ -84,9 +87,11 @@ impl Concurrency {
     pub fn try_acquire_as(&self, priority: Priority) -> Result<Permit, Refused> {
         let pool = &*self.pool;
         let limit = self.limit();
-        match pool.in_flight.enter(priority.ceiling(limit, pool.reserve)) {
+        let ceiling = priority.ceiling(limit, pool.reserve);
+        match pool.in_flight.enter(ceiling) {
             Ok(in_flight) => {
-                let ticket = Ticket { started: pool.clock.now(), in_flight };
+                let of_all = if ceiling == limit { in_flight } else { share(in_flight, ceiling, limit) };
+                let ticket = Ticket { started: pool.clock.now(), in_flight, of_all };
                 Ok(Permit::new(Arc::clone(&self.pool) as Arc<dyn Source>, ticket))
             }
             Err(_) => Err(Refused { why: Why::Busy, limit, retry_after: pool.held.usual(), shared: true }),
@@ -115,7 +120,7 @@ impl Source for Pool {
         if work == Work::Ignore {
             return;
         }
-        let Ticket { started, in_flight } = *ticket;
+        let Ticket { started, of_all, .. } = *ticket;
         let Some(controller) = &self.controller else {
             return self.held.learn(started, self.clock.now());
         };
@@ -123,10 +128,29 @@ impl Source for Pool {
         // Under the lock: a controller is told in the order of these times.
         let ended = self.clock.now();
         self.held.learn(started, ended);
-        controller.observe(&Sample { started, ended, in_flight, dropped: work == Work::Dropped });
+        if work == Work::Done {
+            self.done.learn(started, ended);
+        }
+        controller.observe(&Sample { started, ended, in_flight: of_all, dropped: work == Work::Dropped });
         // Before the lock is let go, so that an older limit does not come after a newer one.
         self.limit.store(controller.limit().max(1), Ordering::Relaxed);
     }
+
+    /// Who leaves sooner than work may well take has not left because it took too long. Otherwise clients that change their
+    /// minds, and those that only pretend to, would bring the limit to its least on a server that is well.
+    #[cfg(feature = "http")]
+    fn take_back_abandoned(&self, ticket: &Ticket) {
+        let took = self.clock.now().since(ticket.started);
+        // Twice as long as usual is not too long yet.
+        let is_early = self.done.known().is_some_and(|usual| took < 2 * usual);
+        self.take_back(ticket, if is_early { Work::Ignore } else { Work::Dropped });
+    }
+}
+
+/// What so many of a ceiling are of the whole limit, rounded up.
+fn share(in_flight: u32, ceiling: u32, limit: u32) -> u32 {
+    let of_limit = (u64::from(in_flight) * u64::from(limit)).div_ceil(u64::from(ceiling.max(1)));
+    of_limit.min(limit.into()) as u32
 }
 
 impl fmt::Debug for Concurrency {

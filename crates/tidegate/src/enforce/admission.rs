@@ -49,7 +49,8 @@ impl Admission {
         if self.enforcer.denies(caller) {
             return Err(self.enforcer.ask(caller, cost, Step::Look).await);
         }
-        let entered = self.guards.enter(Some(caller), priority).await;
+        let guarded = self.enforcer.guarded(caller);
+        let entered = self.guards.enter(Some(guarded.as_ref().unwrap_or(caller)), priority).await;
         let permits = entered.inspect_err(|outcome| self.enforcer.tell(caller, outcome))?;
         let outcome = self.enforcer.ask(caller, cost, Step::Take).await;
         // Permits that are dropped are given back, and say nothing of work that was never begun.

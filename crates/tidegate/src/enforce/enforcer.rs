@@ -246,6 +246,11 @@ impl Enforcer {
         !shadow && rules.iter().enumerate().any(|(index, rule)| rule.denies(limiter, caller, index))
     }
 
+    /// Whom guards see where the first limit makes keys alike: who is one to that is one to them.
+    pub(crate) fn guarded(&self, caller: &Caller<'_>) -> Option<Caller<'static>> {
+        self.inner.rules.first()?.counted(&self.inner.limiter, caller).map(Caller::new)
+    }
+
     /// Tells the hooks of a request that did not get as far as the limits.
     pub(crate) fn tell(&self, caller: &Caller<'_>, outcome: &Outcome) {
         self.inner.hooks.tell(caller, outcome);

@@ -165,6 +165,15 @@ enum Kept {
 }
 
 impl Permits {
+    /// Gives them back because nobody waits for the work any more.
+    #[cfg(feature = "http")]
+    pub(crate) fn abandon(self) {
+        match self.0 {
+            Kept::One(permit) => permit.abandon(),
+            Kept::Several(permits) => permits.into_iter().for_each(Permit::abandon),
+        }
+    }
+
     /// Gives them back, and says how the work ended.
     pub fn release(self, work: Work) {
         match self.0 {

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(feature = "ws")]
-use tidegate_core::Key;
-use tidegate_core::{Decision, DecisionParts, OnStoreError, Quota, Reason};
+use tidegate_core::{Decision, DecisionParts, Key, OnStoreError, Quota, Reason};
 
 use super::{Axis, Caller, Outcome, Ruling, Rulings, Step};
 #[cfg(feature = "tower")]
@@ -42,6 +40,11 @@ impl Rule {
     /// Whether the limit turns the caller away by its deny list, whatever is asked.
     pub(super) fn denies(&self, limiter: &Limiter, caller: &Caller<'_>, index: usize) -> bool {
         caller.key(index).is_some_and(|key| limiter.denies(&self.limit, key, caller.address()))
+    }
+
+    /// The caller's first key as the limit counts it, where that makes keys alike.
+    pub(super) fn counted(&self, limiter: &Limiter, caller: &Caller<'_>) -> Option<Key<'static>> {
+        limiter.counted(&self.limit, caller.key(0)?)
     }
 
     /// Has the limit forget a key. Not where a key has no budget of its own: that of the others is not its to give back.

@@ -36,14 +36,21 @@ impl Asking {
     /// Gets the request into what guards how many are in flight, without waiting. None when it has to be waited for;
     /// nothing was done then.
     pub fn enter_now(&self, guards: &Guards, priority: Priority) -> Option<Result<Permits, Outcome>> {
-        let entered = guards.enter_now(self.demand.caller.as_ref(), priority)?;
+        let guarded = self.guarded();
+        let entered = guards.enter_now(guarded.as_ref().or(self.demand.caller.as_ref()), priority)?;
         Some(entered.inspect_err(|outcome| self.tell(outcome)))
     }
 
     /// Gets the request into what guards how many are in flight.
     pub async fn enter(&self, guards: &Guards, priority: Priority) -> Result<Permits, Outcome> {
-        let entered = guards.enter(self.demand.caller.as_ref(), priority).await;
+        let guarded = self.guarded();
+        let entered = guards.enter(guarded.as_ref().or(self.demand.caller.as_ref()), priority).await;
         entered.inspect_err(|outcome| self.tell(outcome))
+    }
+
+    /// Whom the guards see, where that is not the caller as it is.
+    fn guarded(&self) -> Option<Caller<'static>> {
+        self.demand.caller.as_ref().and_then(|caller| self.enforcer().guarded(caller))
     }
 
     /// Whether a deny list turns the request away, so that nothing should be spent on it.

@@ -8,7 +8,7 @@ use http::{Response, StatusCode};
 
 use super::in_flight::{DroppedIf, Ends, Held};
 use super::{Incoming, Passage, RateLimit};
-use crate::concurrency::{Priority, Work};
+use crate::concurrency::Priority;
 use crate::enforce::{Guards, Outcome};
 
 type PriorityOf = Arc<dyn Fn(&Incoming<'_>) -> Priority + Send + Sync>;
@@ -53,7 +53,8 @@ impl Gate {
 
     /// Guards how many requests are in flight, before their limits are asked: a
     /// [`Concurrency`](crate::concurrency::Concurrency), one [`PerKey`](crate::concurrency::PerKey), tenants that
-    /// [share it](crate::concurrency::Fair), or several of them. A guard for each key has the key of the first limit.
+    /// [share it](crate::concurrency::Fair), or several of them. A guard for each key has the key of the first limit,
+    /// as that counts it.
     #[must_use]
     pub fn guards(mut self, guards: impl Into<Guards>) -> Self {
         self.guards = guards.into();
@@ -94,21 +95,18 @@ impl Gate {
             let Some((asking, priority)) = begun else { return Ok(Passage::unasked()) };
             let answer = |outcome: &Outcome| asking.rate_limit().answer(outcome);
             // Whom no limit admits does not get as far as the guards.
-            let held = if guards.is_empty() || asking.is_denied() {
+            let permits = if guards.is_empty() || asking.is_denied() {
                 None
             } else {
-                let permits = asking.enter(&guards, priority).await.map_err(|outcome| answer(&outcome))?;
-                Some(Held::new(permits, ends))
+                Some(asking.enter(&guards, priority).await.map_err(|outcome| answer(&outcome))?)
             };
             let outcome = asking.decide().await;
-            if outcome.is_allowed() {
-                return Ok(Passage::new(asking, outcome, held));
+            if !outcome.is_allowed() {
+                // No work was done, and how quickly that went teaches nobody anything: permits that are dropped say nothing.
+                return Err(answer(&outcome));
             }
-            if let Some(held) = held {
-                // No work was done, and how quickly that went teaches nobody anything.
-                held.end(Work::Ignore);
-            }
-            Err(answer(&outcome))
+            let held = permits.map(|permits| Held::new(permits, ends));
+            Ok(Passage::new(asking, outcome, held))
         }
     }
 

@@ -55,10 +55,6 @@ impl Held {
 
     /// It has ended.
     pub(crate) fn end(mut self, work: Work) {
-        self.give_back(work);
-    }
-
-    fn give_back(&mut self, work: Work) {
         if let Some(permits) = self.permits.take() {
             permits.release(work);
         }
@@ -67,12 +63,15 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.give_back(Work::Dropped);
+        if let Some(permits) = self.permits.take() {
+            permits.abandon();
+        }
     }
 }
 
 /// A request whose response is under way, kept with the body: its permits come back exactly once. Dropped before its end,
-/// the work was [wasted](Work::Dropped): a client that hung up, a body that failed.
+/// by a client that hung up or a body that failed, the work was [wasted](Work::Dropped); unless that was sooner than
+/// work may well take, which says nothing.
 #[derive(Debug, Default)]
 #[must_use = "a request that is dropped is no longer in flight"]
 pub struct InFlight(Option<Underway>);

@@ -6,8 +6,8 @@ use super::Asking;
 use super::in_flight::{Held, InFlight};
 use crate::enforce::Outcome;
 
-/// A request that a [`Gate`](super::Gate) has let in, while its service works on it. Dropped, the work was
-/// [wasted](crate::concurrency::Work::Dropped).
+/// A request that a [`Gate`](super::Gate) has let in, while its service works on it. Dropped, it was
+/// given up, as by a client that hung up.
 #[derive(Debug)]
 #[must_use = "a passage that is dropped is no longer in flight"]
 pub struct Passage {

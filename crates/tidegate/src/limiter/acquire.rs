@@ -1,5 +1,6 @@
 //! Waiting until a quota admits.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use tidegate_core::{Cost, Decision, Op, Reason};
@@ -23,7 +24,9 @@ impl Call<'_> {
             return self.try_once(Op::Limit(cost)).await;
         }
         let ticket = self.inner.queues.join(self.queue()?);
-        let in_time = before(sleeper.sleep(within), ticket.turn()).await.is_some();
+        // One for all of it: a clock that is set back would make any later one longer.
+        let mut over = pin!(sleeper.sleep(within));
+        let in_time = before(over.as_mut(), ticket.turn()).await.is_some();
         if !in_time || sleeper.now() > deadline {
             let look = self.try_once(Op::Check(cost)).await?;
             let named = self.named()?;
@@ -36,7 +39,9 @@ impl Call<'_> {
             if left.is_zero() || wait > left {
                 return Ok(decision);
             }
-            sleeper.sleep(wait).await;
+            if before(over.as_mut(), sleeper.sleep(wait)).await.is_none() {
+                return Ok(decision);
+            }
         }
     }
 

@@ -16,7 +16,7 @@ use super::{Error, Inner, Limiter, ShardBy};
 
 /// One of the calls, on its way to the store.
 struct Part<'a> {
-    named: Arc<Named>,
+    named: &'a Arc<Named>,
     call: &'a Call<'a>,
     cost: Cost,
 }
@@ -68,14 +68,16 @@ async fn ask_all_of<D: Decides + ?Sized>(inner: &Arc<Inner>, calls: &[Call<'_>],
     if inner.is_closed() {
         return Err(Error::Closed);
     }
+    // Once: were they replaced meanwhile, some of the calls would be about the old ones and some about the new.
+    let limits = inner.limits.load();
     let mut parts = Few::with_capacity(calls.len());
     for call in calls {
         if !Arc::ptr_eq(call.inner, inner) {
             return Err(Error::unsupported(call.name, "the call belongs to another limiter"));
         }
-        let (named, cost) = call.as_limit()?;
+        let (named, cost) = call.as_limit(&limits)?;
         // A mistake in any of them is found before anything is taken.
-        call.asked(&named, Op::Limit(cost)).route(inner)?;
+        call.asked(named, Op::Limit(cost)).route(inner)?;
         parts.push(Part { named, call, cost });
     }
     let enforced = take_all(inner, parts.iter().filter(|part| !part.named.limit.is_shadow()), store).await?;
@@ -86,7 +88,7 @@ async fn ask_all_of<D: Decides + ?Sized>(inner: &Arc<Inner>, calls: &[Call<'_>],
     for part in &parts {
         let decision = if part.named.limit.is_shadow() {
             let op = if passes { Op::Limit(part.cost) } else { Op::Check(part.cost) };
-            let asked = part.call.asked(&part.named, op);
+            let asked = part.call.asked(part.named, op);
             // The others were decided already: a broken store behind this one must not hold them back.
             let answer = asked.ask(inner, store).await;
             answer.unwrap_or_else(|_| Decision::admitted_without_store(asked.capacity()))
@@ -103,7 +105,7 @@ async fn take_all<'a, D: Decides + ?Sized>(
     parts: impl Iterator<Item = &'a Part<'a>>,
     store: &D,
 ) -> Result<All, Error> {
-    let asked: Few<Asked<'_>> = parts.map(|part| part.call.asked(&part.named, Op::Limit(part.cost))).collect();
+    let asked: Few<Asked<'_>> = parts.map(|part| part.call.asked(part.named, Op::Limit(part.cost))).collect();
     if asked.is_empty() {
         return Ok(All::new(Vec::new()));
     }

@@ -53,7 +53,8 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// Another quota for this call only: free and premium under one name. What the key has used is kept.
+    /// Another quota for this call only: free and premium under one name. What the key has used is kept, and comes back as
+    /// fast as the quota of the last call says: who asks must not choose it.
     #[inline]
     pub fn quota(mut self, quota: &'a Quota) -> Self {
         self.terms.quota = Some(quota);
@@ -80,17 +81,13 @@ impl<'a> Call<'a> {
     /// [`Limiter::each`](super::Limiter::each) does so by itself. Nothing is decided, and nothing has to come of it: nothing does
     /// for limits that make keys alike or cut their budget into shards.
     pub fn prefetch(&self) {
-        let prefetch = |limits: &Limits| {
+        self.inner.limits.with(|limits| {
             if let Ok(named) = limits.get(self.name)
                 && named.keeps_keys()
             {
                 self.inner.store.dyn_prefetch(&named.scope, &self.key);
             }
-        };
-        match self.inner.limits.first() {
-            Some(limits) => prefetch(limits),
-            None => self.inner.limits.with(prefetch),
-        }
+        });
     }
 
     /// The answer without waiting, for code that is not async. None when it has to be waited for: the store does I/O, or
@@ -128,9 +125,9 @@ impl<'a> Call<'a> {
         Asked { named, key: &self.key, terms: self.terms, op }
     }
 
-    /// The limit and the operation, for a call that is a plain `limit`.
-    pub(super) fn as_limit(&self) -> Result<(Arc<Named>, Cost), Error> {
-        let named = self.named()?;
+    /// The limit, which is one of these, and the operation, for a call that is a plain `limit`.
+    pub(super) fn as_limit<'l>(&self, limits: &'l Limits) -> Result<(&'l Arc<Named>, Cost), Error> {
+        let named = limits.get(self.name)?;
         match self.checked_op()? {
             Some(Op::Limit(cost)) => Ok((named, cost)),
             _ => Err(Error::unsupported(self.name, "all-or-nothing is for `limit` only")),

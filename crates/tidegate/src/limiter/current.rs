@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 
 use super::limits::Limits;
 
-/// Versions are drawn from here, so that no two limiters ever share one.
+/// Versions are drawn from here, so that no two limiters ever share one, but for [`FIRST`].
 static NEXT_VERSION: AtomicU64 = AtomicU64::new(1);
 
 /// Limits and their version.
@@ -51,6 +51,10 @@ impl Current {
 
     /// Works with the limits as they are now.
     pub(super) fn with<R>(&self, work: impl Fn(&Limits) -> R) -> R {
+        // Those are this limiter's own, and what they are called is every limiter's.
+        if let Some(first) = self.first() {
+            return work(first);
+        }
         let version = self.version.load(Ordering::Acquire);
         let seen = SEEN.try_with(|seen| {
             // Only a store that asks a limiter in the middle of a decision finds this borrowed.

@@ -7,7 +7,7 @@ use tidegate_core::{Decision, Key, Op, Quota, Request};
 
 use super::call::Call;
 use super::decides::Decides;
-use super::limits::Named;
+use super::limits::{Limits, Named};
 use super::route::{Asked, Route};
 use super::{Error, Inner, Limiter};
 
@@ -28,7 +28,9 @@ impl Limiter {
     pub async fn each<'a>(&self, calls: impl IntoIterator<Item = Call<'a>>) -> Vec<Result<Decision, Error>> {
         let calls: Vec<_> = calls.into_iter().collect();
         let mut run = Run { inner: &self.inner, waiting: Vec::new(), answers: Vec::with_capacity(calls.len()) };
-        let places: Vec<_> = calls.iter().map(|call| self.place(call)).collect();
+        // Once, so that all of them are about the same.
+        let limits = self.inner.limits.load();
+        let places: Vec<_> = calls.iter().map(|call| self.place(&limits, call)).collect();
         for place in &places {
             match place {
                 Ok(placed) => run.add(placed).await,
@@ -42,11 +44,11 @@ impl Limiter {
         run.answers
     }
 
-    fn place<'c>(&self, call: &'c Call<'_>) -> Result<Placed<'c>, Error> {
+    fn place<'c>(&self, limits: &'c Limits, call: &'c Call<'_>) -> Result<Placed<'c>, Error> {
         if !Arc::ptr_eq(call.inner, &self.inner) {
             return Err(Error::unsupported(call.name, "the call belongs to another limiter"));
         }
-        let named = call.named()?;
+        let named = limits.get(call.name)?;
         match call.checked_op()? {
             Some(op) => Ok(Placed { named, call, op }),
             None => Err(Error::unsupported(call.name, "an `acquire` would keep the calls behind it waiting")),
@@ -56,7 +58,7 @@ impl Limiter {
 
 /// A call with which nothing is wrong.
 struct Placed<'a> {
-    named: Arc<Named>,
+    named: &'a Arc<Named>,
     call: &'a Call<'a>,
     op: Op,
 }
@@ -70,7 +72,7 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     async fn add(&mut self, placed: &'a Placed<'a>) {
-        let asked = placed.call.asked(&placed.named, placed.op);
+        let asked = placed.call.asked(placed.named, placed.op);
         let answer = match asked.route(self.inner) {
             Ok(Route::One(key, quota)) => return self.waiting.push((asked, key, quota)),
             Ok(Route::Answer(decision)) => Ok(asked.finish(decision)),

@@ -56,11 +56,16 @@ impl Limiter {
         })
     }
 
+    /// The key as a limit counts it, where that makes keys alike.
+    pub(crate) fn counted(&self, name: &str, key: &Key<'_>) -> Option<Key<'static>> {
+        self.inner.limits.with(|limits| {
+            let normalize = limits.get(name).ok()?.limit.normalize?;
+            Some(normalize.apply(key).into_owned())
+        })
+    }
+
     /// A limit as it is now.
     pub(crate) fn outline(&self, name: &str) -> Result<Outline, Error> {
-        match self.inner.limits.first() {
-            Some(limits) => Outline::of(limits, name),
-            None => self.inner.limits.with(|limits| Outline::of(limits, name)),
-        }
+        self.inner.limits.with(|limits| Outline::of(limits, name))
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use tidegate::concurrency::{Concurrency, PerKey, Priority, Work};
 use tidegate::enforce::{Admission, Admitted, Axis, Caller, Enforcer, Guards, Outcome};
-use tidegate::{Limiter, ManualClock, MemoryStore, Quota, minutes};
+use tidegate::{Limit, Limiter, ManualClock, MemoryStore, Normalize, Quota, minutes};
 use tidegate_testkit::block_on;
 
 /// Three requests and a hundred tokens a minute, on a clock that stands still.
@@ -107,4 +107,48 @@ fn a_guard_for_each_key_without_a_key_is_a_mistake_in_the_program() {
     let admission = Admission::new(PerKey::new(1), Enforcer::unlimited());
     let outcome = block_on(admission.admit(&Caller::each([]), 1, Priority::Default)).unwrap_err();
     assert!(matches!(outcome, Outcome::Invalid(_)), "{outcome:?}");
+}
+
+/// A limiter of its own, whose limit has the same name as the others' and denies these.
+fn denying(denied: &[&str]) -> Limiter {
+    let quota = Quota::token_bucket(100, minutes(1)).unwrap();
+    Limiter::builder().limit("api", quota).deny("api", denied.iter().copied()).unwrap().build().unwrap()
+}
+
+#[test]
+fn the_deny_list_is_that_of_the_limiter_that_is_asked() {
+    let admission = |limiter: &Limiter, pool: &Concurrency| Admission::new(pool.clone(), Enforcer::new(limiter, "api"));
+    // All of it in one thread, which remembers limits.
+    for denied_first in [true, false] {
+        let (denying, others) = (denying(&["alice"]), denying(&[]));
+        let (full, pool) = (Concurrency::fixed(1), Concurrency::fixed(1));
+        let _one = full.try_acquire().unwrap();
+        let turned_away = || matches!(ask(&admission(&denying, &full), 1), Err(Outcome::Denied(_)));
+        if denied_first {
+            assert!(turned_away());
+        }
+        let admitted = ask(&admission(&others, &pool), 1).expect("nobody is denied there");
+        assert_eq!(pool.in_flight(), 1);
+        drop(admitted);
+        assert!(turned_away(), "not because nobody has room");
+    }
+    // One that is built anew under the same name.
+    let (before, after) = (denying(&["alice"]), denying(&[]));
+    assert!(ask(&admission(&before, &Concurrency::fixed(1)), 1).is_err());
+    drop(before);
+    assert!(ask(&admission(&after, &Concurrency::fixed(1)), 1).is_ok());
+}
+
+/// Who is one to the limit is one to the guards.
+#[test]
+fn guards_see_keys_as_the_first_limit_counts_them() {
+    let limit = Limit::new(Quota::token_bucket(100, minutes(1)).unwrap()).normalize(Normalize::Lowercase);
+    let limiter = Limiter::builder().limit("api", limit).build().unwrap();
+    let admission = Admission::new(PerKey::new(1), Enforcer::new(&limiter, "api"));
+    let ask = |key: &'static str| block_on(admission.admit(&Caller::new(key), 1, Priority::Default));
+    let held = ask("alice").unwrap();
+    assert_eq!(ask("ALICE").unwrap_err().axis(), Some(Axis::Concurrency));
+    assert!(ask("bob").is_ok());
+    drop(held);
+    assert!(ask("ALICE").is_ok());
 }

@@ -1,5 +1,6 @@
 //! How many at once, promise by promise.
 
+mod adaptive;
 mod admission;
 mod budget;
 mod hints;

@@ -4,6 +4,7 @@ use std::future::{Future, poll_fn};
 use std::task::Poll;
 
 use tidegate::concurrency::{NoPermit, Shared, Work};
+use tidegate::resilience::Resilience;
 use tidegate::{
     All, Capabilities, Decision, Key, Limit, Limiter, ManualClock, MemoryStore, OnStoreError, Quota, Request, Store,
     StoreError, StoreErrorKind, Timestamp, millis, seconds,
@@ -203,6 +204,60 @@ async fn a_clock_that_is_set_back_loses_no_lease() {
     }
     shared.settled().await;
     assert_eq!(free(&limiter, "a"), 0);
+}
+
+/// More leases than are renewed together, in a store with a clock of its own.
+#[tokio::test]
+async fn a_clock_that_is_set_back_loses_none_of_many_leases() {
+    let [clock, stores] = [(); 2].map(|()| ManualClock::new(Timestamp::from_millis(1_800_000_000_000)));
+    let limit = Quota::concurrency(300, TTL).unwrap();
+    let limiter = Limiter::builder().limit("work", limit).store(memory(&stores)).build().unwrap();
+    let shared = Shared::on(&limiter, "work", clock.clone());
+    let mut held = Vec::new();
+    for _ in 0..300 {
+        held.push(shared.try_acquire("a").await.unwrap());
+    }
+    shared.settled().await;
+    until(|| clock.sleepers() == 1).await;
+    clock.set(Timestamp::from_millis(1_799_996_400_000));
+    shared.settled().await;
+    for _ in 0..20 {
+        until(|| clock.sleepers() == 1).await;
+        stores.advance(TTL / 4);
+        clock.advance(TTL / 4);
+    }
+    shared.settled().await;
+    assert_eq!(free(&limiter, "a"), 0);
+}
+
+/// A limit that decides by itself while its store is broken has room for a part of what this process holds. The rest is
+/// not lost by that.
+#[tokio::test]
+async fn a_store_that_fails_once_loses_no_lease() {
+    let clock = ManualClock::new(Timestamp::from_millis(1_800_000_000_000));
+    let store = FaultyStore::new(memory(&clock));
+    let faults = store.faults();
+    let store = Resilience::default().expected_replicas(4).build(store);
+    let limit = Limit::new(Quota::concurrency(4, TTL).unwrap()).on_store_error(OnStoreError::Local);
+    let limiter = Limiter::builder().limit("work", limit).store(store).build().unwrap();
+    let shared = Shared::on(&limiter, "work", clock.clone());
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        held.push(shared.try_acquire("a").await.unwrap());
+    }
+    shared.settled().await;
+    until(|| clock.sleepers() == 1).await;
+    let asked = faults.calls().apply_each;
+    faults.fail(StoreError::new(StoreErrorKind::Unavailable, "unplugged for a moment"));
+    clock.advance(TTL / 4);
+    until(|| faults.calls().apply_each > asked && clock.sleepers() == 1).await;
+    faults.pass();
+    for _ in 0..8 {
+        until(|| clock.sleepers() == 1).await;
+        clock.advance(TTL / 4);
+    }
+    shared.settled().await;
+    assert_eq!(free_in(&limiter).await, 1);
 }
 
 #[tokio::test]

@@ -1,10 +1,14 @@
 //! Waiting until a quota admits, in order and for a bounded time.
 
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use tidegate::{Limit, Limiter, ManualClock, Normalize, Quota, Reason, ShardBy, days, millis, seconds};
+use tidegate::{
+    BoxFuture, Clock, Limit, Limiter, ManualClock, MemoryStore, Normalize, Quota, Reason, ShardBy, Sleeper, Timestamp,
+    days, millis, seconds,
+};
 use tidegate_testkit::block_on;
 
 use crate::support::{Crowd, ask, builder, clock, left, poll};
@@ -42,7 +46,8 @@ fn it_waits_exactly_as_long_as_retry_after_said() {
         assert_eq!(wait, seconds(cost));
         let mut crowd = Crowd::default();
         crowd.join(limiter.acquire("send", "u", days(1)).cost(cost));
-        assert_eq!((crowd.answered().len(), clock.sleepers()), (0, 1));
+        // Until then, and for the day at most.
+        assert_eq!((crowd.answered().len(), clock.sleepers()), (0, 2));
         crowd.advance(&clock, wait - MICROSECOND);
         assert!(crowd.answered().is_empty());
         crowd.advance(&clock, MICROSECOND);
@@ -391,15 +396,15 @@ fn threads_are_served_in_the_order_in_which_they_came() {
                 assert!(ask(limiter.acquire("send", "u", days(1))).allowed());
                 order.lock().unwrap().push(number);
             });
-            // Each of them stands in the queue before the next one comes: all wait for the deadline or for budget.
-            while clock.sleepers() <= number {
+            // Each of them stands in the queue before the next one comes: all wait for the deadline, the first for budget, too.
+            while clock.sleepers() < number + 2 {
                 thread::yield_now();
             }
         }
         for served in 1..=6 {
             while order.lock().unwrap().len() < served {
-                // Who is next sleeps until its time, and the others until their deadlines.
-                if clock.sleepers() == 7 - served {
+                // All sleep until their deadlines, and who is next until its time.
+                if clock.sleepers() == 8 - served {
                     clock.advance(millis(250));
                 }
                 thread::yield_now();
@@ -516,4 +521,40 @@ fn a_spread_limit_can_be_waited_on() {
         let answered = crowd.answered();
         assert_eq!(answered, (0..12).map(|number| (number, true)).collect::<Vec<_>>());
     }
+}
+
+/// A clock that can be set, and sleeps that go on as they would.
+#[derive(Clone)]
+struct Settable {
+    clock: ManualClock,
+    back: Arc<AtomicU64>,
+}
+
+impl Clock for Settable {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.clock.now().as_micros() - self.back.load(Ordering::Relaxed))
+    }
+}
+
+impl Sleeper for Settable {
+    fn sleep(&self, span: Duration) -> BoxFuture<'static, ()> {
+        self.clock.sleep(span)
+    }
+}
+
+#[test]
+fn a_clock_that_is_set_back_makes_nobody_wait_longer() {
+    let clock = Settable { clock: clock(), back: Arc::default() };
+    let store = MemoryStore::builder().clock(clock.clone()).build();
+    let quota = Quota::token_bucket(1, seconds(1)).unwrap().capacity(5).unwrap();
+    let limiter = Limiter::builder().limit("send", quota).store(store).sleeper(clock.clone()).build().unwrap();
+    assert!(ask(limiter.limit("send", "u").cost(5)).allowed());
+    let mut crowd = Crowd::default();
+    crowd.join(limiter.acquire("send", "u", seconds(10)).cost(5));
+    crowd.advance(&clock.clock, seconds(4));
+    clock.back.store(60_000_000, Ordering::Relaxed);
+    crowd.advance(&clock.clock, seconds(6) - MICROSECOND);
+    assert!(crowd.answered().is_empty());
+    crowd.advance(&clock.clock, MICROSECOND);
+    assert_eq!(crowd.answered(), [(0, false)]);
 }

@@ -1,5 +1,6 @@
 //! Several limits at once, all or nothing.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -305,4 +306,23 @@ fn threads_that_ask_in_opposite_orders_neither_block_nor_pass_the_limit() {
         .collect();
     let admitted: usize = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
     assert_eq!((admitted, left(&limiter, "a", "u"), left(&limiter, "b", "u")), (500, 0, 0));
+}
+
+#[test]
+fn one_question_is_about_the_limits_of_one_moment() {
+    let quotas = [1_000_000, 2_000_000].map(|rate| Quota::token_bucket(rate, seconds(1)).unwrap());
+    let limiter = Limiter::builder().limit("api", quotas[0]).build().unwrap();
+    let done = AtomicBool::new(false);
+    thread::scope(|threads| {
+        threads.spawn(|| {
+            for quota in quotas.iter().cycle().take_while(|_| !done.load(Ordering::Relaxed)) {
+                limiter.set_quota("api", *quota).unwrap();
+            }
+        });
+        let same = || limiter.limit("api", "u");
+        // The same key twice: under two quotas that would be a mistake.
+        let failed = (0..20_000).find_map(|_| block_on(limiter.all([same(), same()])).err());
+        done.store(true, Ordering::Relaxed);
+        assert!(failed.is_none(), "{failed:?}");
+    });
 }

@@ -121,6 +121,13 @@ async fn calls_are_worked_on_side_by_side(over: Over) {
     }
     answered.sort();
     assert_eq!(answered, ["1", "2", "3"]);
+    // From now on it is known how long calls take, and a second is only said while nothing is.
+    for id in ["1", "2", "3", "4"] {
+        client.call(id, "ADD", json!([1, 1])).await;
+    }
+    let hint = client.next().await["payload"]["retryAfterMs"].as_u64().unwrap();
+    assert!(hint > 0 && hint != 1_000, "{hint}");
+    gate.open(3);
 }
 
 async fn progress_comes_before_the_answer_and_never_after(over: Over) {

@@ -51,7 +51,8 @@ pub struct Sample {
     /// When it ended.
     pub ended: Timestamp,
     /// How many were in flight when it began, itself included. Far below the limit, the limit is not what is being
-    /// measured.
+    /// measured. For work that leaves a [reserve](super::Concurrency::reserve) to other work, so much of the limit as it
+    /// was of what that work may use.
     pub in_flight: u32,
     /// Whether it was wasted, [`Work::Dropped`](super::Work::Dropped): a sign of overload, whatever its time.
     pub dropped: bool,

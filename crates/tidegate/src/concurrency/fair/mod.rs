@@ -156,7 +156,7 @@ impl Shared {
 
     /// The permit of a slot that a tenant has.
     fn permit(self: &Arc<Self>, state: &State, id: usize, now: Timestamp) -> Permit {
-        let ticket = Ticket { started: now, in_flight: state.in_flight };
+        let ticket = Ticket::new(now, state.in_flight);
         Permit::new(Arc::new(OfTenant { shared: Arc::clone(self), id }), ticket)
     }
 

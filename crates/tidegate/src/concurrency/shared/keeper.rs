@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{Key, Lease, Timestamp};
+use tidegate_core::{Key, Lease, OnStoreError, Timestamp};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
-use crate::Limiter;
 use crate::clock::{Sleeper, before};
+use crate::{Call, Limiter};
 
 /// What is to be done.
 #[derive(Debug)]
@@ -79,9 +79,17 @@ impl Keeper {
     fn until_due(&mut self) -> Option<Duration> {
         let now = self.sleeper.now();
         let was = std::mem::replace(&mut self.last, now);
+        if now < was {
+            self.all_due(now);
+        }
         let (at, _) = *self.due.first_key_value()?.0;
-        // When the clock was set back, nobody knows how long it has been.
-        Some(if now < was { Duration::ZERO } else { at.since(now).min(self.interval()) })
+        Some(at.since(now).min(self.interval()))
+    }
+
+    /// When the clock was set back, nobody knows how long it has been: every lease is to be renewed.
+    fn all_due(&mut self, now: Timestamp) {
+        self.held.values_mut().for_each(|at| *at = now);
+        self.due = std::mem::take(&mut self.due).into_iter().map(|((_, lease), key)| ((now, lease), key)).collect();
     }
 
     async fn carry_out(&mut self, orders: &mut Vec<Order>) {
@@ -115,19 +123,32 @@ impl Keeper {
         {
             due.push((key, lease));
         }
-        let calls = due.iter().map(|(key, lease)| self.limiter.renew(&self.limit, key, *lease));
+        let denied = self.renew_some(due, |call| call).await;
+        // Where the store is broken, a limit that decides by itself has room for a part of them only. They are not lost by
+        // that: the store, which alone knows, may be well again before they expire.
+        for (_, lease) in self.renew_some(denied, |call| call.on_store_error(OnStoreError::Closed)).await {
+            self.held.remove(&lease);
+            #[cfg(feature = "tracing")]
+            tracing::warn!(limit = &*self.limit, "a lease has expired while its permit was held");
+        }
+    }
+
+    /// Renews these, and says which were denied. The others are kept, also those that could not be asked about.
+    async fn renew_some(
+        &mut self,
+        leases: Vec<(Key<'static>, Lease)>,
+        ask: impl Fn(Call<'_>) -> Call<'_>,
+    ) -> Vec<(Key<'static>, Lease)> {
+        let calls = leases.iter().map(|(key, lease)| ask(self.limiter.renew(&self.limit, key, *lease)));
         let answers = self.limiter.each(calls).await;
-        for ((key, lease), answer) in due.into_iter().zip(answers) {
+        let mut denied = Vec::new();
+        for ((key, lease), answer) in leases.into_iter().zip(answers) {
             match answer {
-                Ok(decision) if !decision.allowed() => {
-                    self.held.remove(&lease);
-                    #[cfg(feature = "tracing")]
-                    tracing::warn!(limit = &*self.limit, "a lease has expired while its permit was held");
-                }
-                // Also when the store is broken: it may be well again before the lease expires.
+                Ok(decision) if !decision.allowed() => denied.push((key, lease)),
                 _ => self.keep(key, lease),
             }
         }
+        denied
     }
 
     fn keep(&mut self, key: Key<'static>, lease: Lease) {

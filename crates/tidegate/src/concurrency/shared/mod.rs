@@ -109,7 +109,7 @@ impl Shared {
                 }
                 let decision = admitted.decision();
                 let in_flight = u32::try_from(decision.limit() - decision.remaining()).unwrap_or(u32::MAX);
-                Ok(Permit::new(Arc::new(leased), Ticket { started: sleeper.now(), in_flight }))
+                Ok(Permit::new(Arc::new(leased), Ticket::new(sleeper.now(), in_flight)))
             }
             Ok(admitted) => {
                 leased.never_held();
@@ -120,9 +120,7 @@ impl Shared {
                 Err(error.into())
             }
             // A store within `Resilience` has applied the policy already. A bare one leaves that to who asks.
-            Err(Error::Store(_)) if self.is_open() => {
-                Ok(Permit::new(Arc::new(leased), Ticket { started: sleeper.now(), in_flight: 0 }))
-            }
+            Err(Error::Store(_)) if self.is_open() => Ok(Permit::new(Arc::new(leased), Ticket::new(sleeper.now(), 0))),
             Err(error) => Err(error.into()),
         }
     }

