@@ -106,8 +106,9 @@ impl Served {
     /// The name of everything that can be asked for.
     pub(crate) fn names(&self) -> Vec<String> {
         let ours = self.config.limits().iter().map(|(name, _)| name.clone());
-        let brought = BROUGHT.map(str::to_owned);
-        ours.chain(self.domains.limits().map(|(name, _)| name)).chain(brought).collect()
+        let envoys = self.domains.limits().map(|(name, _)| name);
+        let always_over = self.domains.always_over().map(|(name, _)| name);
+        ours.chain(envoys).chain(always_over).chain(BROUGHT.map(str::to_owned)).collect()
     }
 
     fn envoy_limits(&self) -> impl Iterator<Item = (String, Limit)> {

@@ -73,8 +73,6 @@ impl Limits for Replayed<'_> {
     }
 
     fn decided(&self, ask: &Ask<'_>, decision: Decision) {
-        // Only in shadow mode does it let anything pass.
-        self.tally.borrow_mut().add(ask.limit, decision.allowed());
         self.count(ask, &decision);
     }
 }

@@ -56,8 +56,14 @@ impl Time {
 impl Replay {
     pub(crate) fn new(rules: Rules, place: Place, progress: Progress) -> Result<Self, Failure> {
         let (limiter, tally) = match &rules {
-            Rules::Ours(config) => (config.limiter(), Tally::new(config.limits().iter().cloned())),
-            Rules::Envoys(domains) => (Limiter::builder().limits(domains.limits()), Tally::new(domains.limits())),
+            Rules::Ours(config) => {
+                let limits = config.limits().iter().map(|(name, limit)| (name.clone(), limit.is_shadow()));
+                (config.limiter(), Tally::new(limits))
+            }
+            Rules::Envoys(domains) => {
+                let limits = domains.limits().map(|(name, limit)| (name, limit.is_shadow()));
+                (Limiter::builder().limits(domains.limits()), Tally::new(limits.chain(domains.always_over())))
+            }
         };
         let limiter = place.give(limiter).build().map_err(|error| Failure::Input(error.to_string()))?;
         let time = Time { clock: place.clock.clone(), last: 0, backwards: 0 };

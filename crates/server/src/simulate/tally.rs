@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use tidegate::{Decision, Limit, Reason};
+use tidegate::{Decision, Reason};
 
 use crate::json::Op;
 
@@ -43,18 +43,11 @@ fn other(op: Op) -> Option<usize> {
 }
 
 impl Tally {
-    pub(super) fn new(limits: impl IntoIterator<Item = (String, Limit)>) -> Self {
-        let mut tally = Tally { index: HashMap::new(), limits: Vec::new() };
-        limits.into_iter().for_each(|(name, limit)| tally.add(&name, limit.is_shadow()));
-        tally
-    }
-
-    /// Counts under this name, too, from now on.
-    pub(super) fn add(&mut self, name: &str, shadow: bool) {
-        if !self.index.contains_key(name) {
-            self.index.insert(name.to_owned(), self.limits.len());
-            self.limits.push(Counts::new(name.to_owned(), shadow));
-        }
+    /// Of limits by name, and whether they are in shadow mode.
+    pub(super) fn new(limits: impl IntoIterator<Item = (String, bool)>) -> Self {
+        let limits: Vec<_> = limits.into_iter().map(|(name, shadow)| Counts::new(name, shadow)).collect();
+        let index = limits.iter().enumerate().map(|(index, limit)| (limit.name.clone(), index)).collect();
+        Tally { index, limits }
     }
 
     pub(super) fn count(&mut self, limit: &str, op: Op, decision: &Decision) {

@@ -31,7 +31,7 @@ impl Limits for Gate {
     }
 
     fn decided(&self, ask: &Ask<'_>, decision: Decision) {
-        self.watch.saw_unserved(ask, decision);
+        self.watch.saw(ask, &Ok(decision));
     }
 }
 

@@ -5,8 +5,6 @@
 
 use std::ops::Deref;
 
-use crate::serve::auth::Token;
-
 /// How many words a command may have at all.
 pub(crate) const MAX_ARGUMENTS: usize = 64;
 /// How many bytes a command may have at all, with everything around its words. Whoever has read that many has a whole
@@ -23,13 +21,13 @@ pub(crate) struct Bounds {
     /// How many words it may have.
     arguments: usize,
     /// How many bytes each of them may have.
-    word: usize,
+    pub(super) word: usize,
 }
 
 impl Bounds {
     pub(crate) const ORDINARY: Bounds = Bounds { arguments: MAX_ARGUMENTS, word: 8 << 10 };
     /// For those who have not said who they are: enough to do so.
-    pub(crate) const STRANGER: Bounds = Bounds { arguments: 10, word: Token::LONGEST };
+    pub(crate) const STRANGER: Bounds = Bounds { arguments: 10, word: 1 << 10 };
 }
 
 /// The words of one command.

@@ -2,9 +2,13 @@
 
 use super::commands::LastQuota;
 use super::parse::Bounds;
+use crate::serve::auth::Token;
 
 /// How often a client may show a wrong token before it has to connect again.
 const TRIES: u32 = 5;
+
+// Whoever has the token can show it.
+const _: () = assert!(Token::LONGEST <= Bounds::STRANGER.word);
 
 /// What is known of one client.
 #[derive(Debug)]

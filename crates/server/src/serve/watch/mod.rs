@@ -114,25 +114,6 @@ impl Watch {
         }
     }
 
-    /// Sees what was decided under a name of the config that no limit has. It is followed from then on.
-    pub(crate) fn saw_unserved(&self, ask: &Ask<'_>, decision: Decision) {
-        if !self.followed.load().contains_key(ask.limit) {
-            self.follow_also(ask.limit);
-        }
-        self.saw(ask, &Ok(decision));
-    }
-
-    /// Watches this one, too, until others are [followed](Self::follow).
-    fn follow_also(&self, name: &str) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let account = known.entry(name.to_owned()).or_insert_with(|| Arc::new(Account::new(name.to_owned())));
-        self.followed.rcu(|followed| {
-            let mut more = Accounts::clone(followed);
-            more.insert(name.to_owned(), Arc::clone(account));
-            more
-        });
-    }
-
     /// Sees the answer to several that were to be taken together.
     pub(crate) fn saw_all(&self, asks: &[Ask<'_>], answer: Result<&All, Error>) {
         match answer {
@@ -261,18 +242,6 @@ mod tests {
         watch.follow(watch.accounts_of(vec!["api".to_owned()]));
         watch.saw(&ask(Op::Limit, "api", "u1"), &admitted);
         assert_eq!(counts(&watch, "api").without_store(), 2);
-    }
-
-    #[test]
-    fn what_no_limit_stands_for_is_followed_once_it_decides() {
-        let watch = watch(&["api"]);
-        let denied = Decision::denied_by_list(0);
-        (0..2).for_each(|_| watch.saw_unserved(&ask(Op::Limit, "shop.banned", "u1"), denied));
-        assert_eq!((counts(&watch, "shop.banned").denied(), watch.served().len()), (2, 2));
-        watch.follow(watch.accounts_of(vec!["api".to_owned()]));
-        assert_eq!(watch.served().len(), 1, "until there are other rules");
-        watch.saw_unserved(&ask(Op::Limit, "shop.banned", "u1"), denied);
-        assert_eq!(counts(&watch, "shop.banned").denied(), 3, "and it goes on counting");
     }
 
     #[test]

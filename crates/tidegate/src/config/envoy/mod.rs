@@ -56,6 +56,8 @@ pub struct Domains {
     domains: HashMap<Box<str>, Domain, Hash>,
     /// In the order of the files.
     limits: Vec<(Arc<str>, Limit)>,
+    /// Those of 0 requests, and whether they are in shadow mode.
+    always_over: Vec<(Arc<str>, bool)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,6 +104,11 @@ impl Domains {
     /// A rule of 0 requests has no limit: it is [always over](Limited::always_over).
     pub fn limits(&self) -> impl Iterator<Item = (String, Limit)> {
         self.limits.iter().map(|(name, limit)| (name.to_string(), limit.clone()))
+    }
+
+    /// The rules of 0 requests by name, and whether they are in shadow mode.
+    pub fn always_over(&self) -> impl Iterator<Item = (String, bool)> {
+        self.always_over.iter().map(|(name, shadow)| (name.to_string(), *shadow))
     }
 
     /// Whether the limit of that name is one for descriptors that bring their own along.

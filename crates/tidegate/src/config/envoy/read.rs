@@ -101,6 +101,8 @@ impl Reading {
         let limit = self.claim(name.to_owned());
         if let Some(quota) = quota {
             self.domains.limits.push((Arc::clone(&limit), Limit::new(quota).shadow(shadow)));
+        } else if rate.is_some() {
+            self.domains.always_over.push((Arc::clone(&limit), shadow));
         }
         Rule { limit, rate, name: own, replaces, quota_mode, shadow }
     }

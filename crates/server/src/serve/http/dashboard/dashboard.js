@@ -169,7 +169,7 @@ class Card {
   }
 
   show(limit) {
-    this.quota.textContent = limit.quota ? words(limit.quota) : "The quota comes with each command";
+    this.quota.textContent = limit.quota ? words(limit.quota) : "No quota of its own";
     this.tag.hidden = !limit.quota?.shadow;
     for (const { rate, number, name } of this.rates) {
       number.textContent = count(last(limit.history[name]));
