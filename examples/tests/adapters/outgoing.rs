@@ -8,7 +8,11 @@ use std::time::Duration;
 use axum::Router;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use tidegate::outgoing::{Outgoing, OutgoingError, OutgoingLayer};
-use tidegate::{Limiter, ManualClock, MemoryStore, Quota, Timestamp, minutes, seconds};
+use tidegate::{
+    Limit, Limiter, ManualClock, MemoryStore, OnStoreError, Quota, StoreError, StoreErrorKind, Timestamp, minutes,
+    seconds,
+};
+use tidegate_testkit::FaultyStore;
 use tokio::net::TcpListener;
 use tokio::task::yield_now;
 use tower::{Layer, ServiceExt};
@@ -229,4 +233,23 @@ async fn any_tower_service_of_http_requests_will_do() {
     // Whoever one is to the host, and however it is written.
     assert_eq!(ask("http://me@ONE.test/").await.unwrap_err().retry_after(), Some(seconds(1)));
     assert_eq!(ask("http://two.test/").await.unwrap().status(), 200);
+}
+
+/// Without `Resilience`, which would have done so.
+#[tokio::test]
+async fn a_store_that_is_broken_stops_what_its_policy_says() {
+    let quota = Quota::token_bucket(5, minutes(1)).unwrap();
+    for (policy, within) in OnStoreError::ALL.into_iter().flat_map(|policy| [(policy, 0), (policy, 1)]) {
+        let server = Told::start(&[]).await;
+        let store = FaultyStore::new(MemoryStore::new());
+        store.faults().fail(StoreError::new(StoreErrorKind::Unavailable, "unplugged"));
+        let limit = Limit::new(quota).on_store_error(policy);
+        let limiter = Limiter::builder().limit("out", limit).store(store).build().unwrap();
+        let layer = OutgoingLayer::new(&limiter, "out").within(seconds(within));
+        let answer = send(&layer.layer(reqwest::Client::new()), "127.0.0.1", server.address.port()).await;
+        match policy {
+            OnStoreError::Open => assert_eq!(answer.unwrap(), 200),
+            _ => assert!(matches!(answer, Err(OutgoingError::Failed(_))) && server.asked() == 0),
+        }
+    }
 }

@@ -99,6 +99,12 @@ fn text(_limited: Limited<Api>, _text: &str) -> &'static str {
     "a text"
 }
 
+/// A handler that does without.
+#[get("/either")]
+fn either(limited: Option<Limited<Api>>) -> &'static str {
+    if limited.is_some() { "fresh" } else { "cached" }
+}
+
 /// With gates for `Api` and, if it is told to, for `Login`.
 fn serve(with_login: bool) -> SocketAddr {
     start(move |told| {
@@ -106,7 +112,7 @@ fn serve(with_login: bool) -> SocketAddr {
         if with_login {
             gates = gates.gate::<Login>(gate("login", 1));
         }
-        let rocket = quiet().attach(gates).mount("/", routes![login, number, text]);
+        let rocket = quiet().attach(gates).mount("/", routes![login, number, text, either]);
         launch(rocket, move |address| told.send(address).unwrap());
     })
 }
@@ -131,4 +137,13 @@ async fn a_request_that_is_forwarded_is_asked_about_once() {
 #[tokio::test]
 async fn a_gate_that_is_not_there_is_a_mistake_and_no_open_door() {
     assert_eq!(ask(serve(false), "/login").await.0, 500);
+}
+
+#[tokio::test]
+async fn a_handler_that_does_without_has_answered() {
+    let address = serve(true);
+    for expected in ["fresh", "fresh", "fresh", "cached"] {
+        let (status, _, body) = ask(address, "/either").await;
+        assert_eq!((status, &*body), (200, expected));
+    }
 }

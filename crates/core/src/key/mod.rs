@@ -195,15 +195,15 @@ impl<'a> Key<'a> {
 
     /// The key that [stands in](Key::standing_in) here for one that is missing, if one does.
     pub fn stands_in(&self) -> Option<Key<'static>> {
-        self.is_behind(STAND_IN)
+        self.stands_behind(STAND_IN)
     }
 
     /// The key that is [set apart](Key::set_apart) here, if one is.
-    pub fn is_apart(&self) -> Option<Key<'static>> {
-        self.is_behind(APART)
+    pub fn stands_apart(&self) -> Option<Key<'static>> {
+        self.stands_behind(APART)
     }
 
-    fn is_behind(&self, mark: &str) -> Option<Key<'static>> {
+    fn stands_behind(&self, mark: &str) -> Option<Key<'static>> {
         let text = (self.shape == Shape::Text).then(|| self.as_str())?;
         Key::from_text(text.strip_prefix(mark)?.strip_prefix(SEPARATOR as char)?)
     }
@@ -431,11 +431,11 @@ mod tests {
         }
         assert_ne!(address.set_apart(), address.standing_in());
         for key in [address.clone(), more.and(&address), Key::GLOBAL] {
-            assert_eq!((key.standing_in().stands_in(), key.standing_in().is_apart()), (Some(key.clone()), None));
-            assert_eq!((key.set_apart().is_apart(), key.set_apart().stands_in()), (Some(key.clone()), None));
-            assert_eq!((key.stands_in(), key.is_apart()), (None, None));
+            assert_eq!((key.standing_in().stands_in(), key.standing_in().stands_apart()), (Some(key.clone()), None));
+            assert_eq!((key.set_apart().stands_apart(), key.set_apart().stands_in()), (Some(key.clone()), None));
+            assert_eq!((key.stands_in(), key.stands_apart()), (None, None));
         }
-        assert!(forged.iter().all(|key| key.stands_in().is_none() && key.is_apart().is_none()));
+        assert!(forged.iter().all(|key| key.stands_in().is_none() && key.stands_apart().is_none()));
         assert_eq!(lowercase(&more.with_shard(3)), Key::from("/path").with_shard(3));
         assert_eq!(lowercase(&Key::GLOBAL), Key::GLOBAL);
         assert_eq!(lowercase(&Key::GLOBAL.set_apart()), Key::GLOBAL.set_apart());

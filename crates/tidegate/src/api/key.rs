@@ -24,7 +24,7 @@ pub enum Key<'a> {
     One(Cow<'a, str>),
     /// Whoever has these, in this order.
     Parts(Vec<Part<'a>>),
-    /// Who comes from this address and has said no name, as `/v1/auth` counts it.
+    /// Who comes from this address and has said no name, written as `/v1/auth` counts it: of IPv6, the network.
     Client(Cow<'a, str>),
 }
 

@@ -136,13 +136,13 @@ impl Source for Pool {
         self.limit.store(controller.limit().max(1), Ordering::Relaxed);
     }
 
-    /// Who leaves sooner than work may well take has not left because it took too long. Otherwise clients that change their
+    /// Who leaves sooner than work usually takes has not left because it took too long. Otherwise clients that change their
     /// minds, and those that only pretend to, would bring the limit to its least on a server that is well.
     #[cfg(feature = "http")]
     fn take_back_abandoned(&self, ticket: &Ticket) {
         let took = self.clock.now().since(ticket.started);
-        // Twice as long as usual is not too long yet.
-        let is_early = self.done.known().is_some_and(|usual| took < 2 * usual);
+        // Not a multiple of it: what clients wait for at most is what the usual comes to when there is too much.
+        let is_early = self.done.known().is_some_and(|usual| took < usual);
         self.take_back(ticket, if is_early { Work::Ignore } else { Work::Dropped });
     }
 }

@@ -112,7 +112,9 @@ impl Gate {
 
     /// How much a request matters.
     pub(crate) fn priority_of(&self, incoming: &Incoming<'_>) -> Priority {
-        self.priority.as_ref().map_or(Priority::Default, |priority| priority(incoming))
+        let Some(priority) = &self.priority else { return Priority::Default };
+        let client = self.rate_limit.client(incoming);
+        priority(&incoming.with_client(client.as_ref()))
     }
 
     /// When a request will have ended, and how.

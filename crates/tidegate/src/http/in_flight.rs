@@ -71,7 +71,7 @@ impl Drop for Held {
 
 /// A request whose response is under way, kept with the body: its permits come back exactly once. Dropped before its end,
 /// by a client that hung up or a body that failed, the work was [wasted](Work::Dropped); unless that was sooner than
-/// work may well take, which says nothing.
+/// work usually takes, which says nothing.
 #[derive(Debug, Default)]
 #[must_use = "a request that is dropped is no longer in flight"]
 pub struct InFlight(Option<Underway>);

@@ -40,7 +40,7 @@ impl Call<'_> {
                 return Ok(decision);
             }
             if before(over.as_mut(), sleeper.sleep(wait)).await.is_none() {
-                return Ok(decision);
+                return self.try_once(Op::Limit(cost)).await;
             }
         }
     }

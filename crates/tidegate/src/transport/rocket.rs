@@ -165,7 +165,8 @@ impl Fairing for Gates {
 
     async fn on_response<'r>(&self, request: &'r Request<'_>, response: &mut Response<'r>) {
         let State { passages, answer } = std::mem::take(&mut *request.local_cache(Passing::default).lock());
-        if let Some(answer) = answer {
+        // Not of a handler that takes a refusal for an answer, `Option<Limited<_>>`: it has answered.
+        if let Some(answer) = answer.filter(|answer| response.status().code == answer.status().as_u16()) {
             let (head, body) = answer.into_parts();
             response.set_status(Status::new(head.status.as_u16()));
             write(&HeaderMap::new(), &head.headers, response);

@@ -1,11 +1,15 @@
 //! Envoy's question, without the way through a router and its codec: one message in, one message out.
 
+use std::error::Error;
 use std::sync::Arc;
 
+use axum::Router;
+use axum::middleware::{Next, from_fn};
 use bytes::{BufMut, Bytes, BytesMut};
 use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitResponse;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, Version};
+use http_body::Body;
 use hyper::body::Incoming;
 use prost::Message;
 use tonic::Status;
@@ -19,6 +23,7 @@ use crate::serve::requests::AtOnce;
 
 const PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+const GRPC_PROTO: HeaderValue = HeaderValue::from_static("application/grpc+proto");
 const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const OK: HeaderValue = HeaderValue::from_static("0");
@@ -36,26 +41,52 @@ impl AtOnce for Calls {
     type Known = ();
 
     fn knows(&self, request: &Request<Incoming>) -> Option<()> {
-        let headers = request.headers();
-        let is_usual = request.uri().path() == PATH
-            && *request.method() == Method::POST
-            && request.version() == Version::HTTP_2
-            && headers.get(CONTENT_TYPE) == Some(&GRPC)
-            && headers.get(ENCODING).is_none_or(|encoding| encoding == "identity")
-            && may_ask(self.token.as_ref(), headers);
-        is_usual.then_some(())
+        self.is_usual(request).then_some(())
     }
 
     async fn answer(&self, (): (), body: Incoming) -> Response<Answer> {
+        self.reply(body).await
+    }
+}
+
+impl Calls {
+    /// The same within a router, for when everything has to go through one: its codec refuses what is no text.
+    pub(super) fn within(self, router: Router) -> Router {
+        router.layer(from_fn(move |request: Request<axum::body::Body>, next: Next| {
+            let calls = self.clone();
+            async move {
+                match calls.is_usual(&request) {
+                    true => calls.reply(request.into_body()).await.map(axum::body::Body::new),
+                    false => next.run(request).await,
+                }
+            }
+        }))
+    }
+
+    fn is_usual<B>(&self, request: &Request<B>) -> bool {
+        let headers = request.headers();
+        request.uri().path() == PATH
+            && *request.method() == Method::POST
+            && request.version() == Version::HTTP_2
+            && headers.get(CONTENT_TYPE).is_some_and(|told| told == GRPC || told == GRPC_PROTO)
+            && headers.get(ENCODING).is_none_or(|encoding| encoding == "identity")
+            && may_ask(self.token.as_ref(), headers)
+    }
+
+    async fn reply<B>(&self, body: B) -> Response<Answer>
+    where
+        B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
+    {
         match self.call(body).await {
             Ok(response) => answered(&response),
             Err(status) => status.into_http::<axum::body::Body>().map(Answer::Routed),
         }
     }
-}
 
-impl Calls {
-    async fn call(&self, body: Incoming) -> Result<RateLimitResponse, Status> {
+    async fn call<B>(&self, body: B) -> Result<RateLimitResponse, Status>
+    where
+        B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
+    {
         let body = in_time(body, PREFIX + MAX_MESSAGE).await.map_err(|broken| match broken {
             Broken::TooLarge => too_large(),
             Broken::TooSlow => Status::deadline_exceeded("the message did not arrive in time"),

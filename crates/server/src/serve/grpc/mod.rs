@@ -27,9 +27,10 @@ const MAX_MESSAGE: usize = 1 << 20;
 /// Everything that is answered over gRPC. With a token, only to those who show it, but for whether the server serves.
 pub(crate) async fn router(gate: Arc<Gate>, token: Option<Token>, shutdown: Shutdown, last: Shutdown) -> Router {
     let health = health::service(shutdown, last).await;
-    let service = RateLimitServiceServer::new(RateLimits::new(gate)).max_decoding_message_size(MAX_MESSAGE);
+    let service = RateLimits::new(Arc::clone(&gate));
+    let service = RateLimitServiceServer::new(service).max_decoding_message_size(MAX_MESSAGE);
     let routes = Routes::new(service).add_service(health).add_service(reflection::service());
-    let router = routes.prepare().into_axum_router();
+    let router = Calls { gate, token: token.clone() }.within(routes.prepare().into_axum_router());
     match token {
         None => router,
         Some(token) => router.layer(from_fn(move |request: Request, next: Next| {

@@ -60,7 +60,7 @@ fn text<'a>(key: &'a Key<'_>) -> (Kind, Cow<'a, str>, bool) {
         let is_one = kind == Kind::Text;
         return (if is_one { Kind::Client } else { kind }, text.into_owned().into(), is_one);
     }
-    if let Some(apart) = key.is_apart() {
+    if let Some(apart) = key.stands_apart() {
         let (kind, text, _) = text(&apart);
         return (kind, text.into_owned().into(), false);
     }

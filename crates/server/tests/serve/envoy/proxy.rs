@@ -48,10 +48,15 @@ struct Edge {
 
 impl Edge {
     async fn start(name: &str) -> Self {
+        Edge::serving(name, &[]).await
+    }
+
+    /// With these arguments, too.
+    async fn serving(name: &str, more: &[&str]) -> Self {
         let config = file(&format!("proxy-{name}.yaml"), RULES);
         let port = free_port().expect("a port");
         let grpc = format!("127.0.0.1:{port}");
-        let tidegate = Some(Program::start(&["--config", &config, "--grpc", &grpc]));
+        let tidegate = Some(Program::start(&[&["--config", &config, "--grpc", &grpc], more].concat()));
         let passed = Arc::new(AtomicUsize::new(0));
         let behind = behind(Arc::clone(&passed)).await;
         let program = variable("TIDEGATE_ENVOY");
@@ -175,14 +180,17 @@ async fn clients_are_told_in_headers() {
 /// Envoy passes on what a client writes, byte for byte, and admits what it has no answer for.
 #[tokio::test]
 async fn a_name_that_is_no_text_is_no_way_past_the_rule() {
-    let edge = Edge::start("bytes").await;
-    let name = HeaderValue::from_bytes(b"jos\xe9").expect("a header may have that");
-    let mut statuses = Vec::new();
-    for _ in 0..9 {
-        let request = edge.client.get(edge.envoy.url()).header("x-user", name.clone());
-        statuses.push(request.send().await.expect("an answer").status().as_u16());
+    // With traces, everything goes through a router. Nobody has to be there to take them.
+    for (name, more) in [("bytes", [].as_slice()), ("traced", &["--otlp", "http://127.0.0.1:9"])] {
+        let edge = Edge::serving(name, more).await;
+        let user = HeaderValue::from_bytes(b"jos\xe9").expect("a header may have that");
+        let mut statuses = Vec::new();
+        for _ in 0..9 {
+            let request = edge.client.get(edge.envoy.url()).header("x-user", user.clone());
+            statuses.push(request.send().await.expect("an answer").status().as_u16());
+        }
+        assert_eq!(statuses, [[200; 7].as_slice(), &[429; 2]].concat(), "{name}");
     }
-    assert_eq!(statuses, [[200; 7].as_slice(), &[429; 2]].concat());
 }
 
 #[tokio::test]

@@ -106,7 +106,6 @@ fn an_algorithm_is_one_of_those_there_are() {
     assert_eq!(refused(toml(&text)), expected);
 }
 
-/// Lines after those of a good limit of leases, beginning with line 5, and what is wrong with them.
 #[test]
 fn of_a_misspelt_algorithm_nothing_else_is_said_to_be_missing() {
     let text = "[limits.a]\nalgorithm = 'concurency'\ncapacity = 5\nttl = '30s'\n";
@@ -114,6 +113,7 @@ fn of_a_misspelt_algorithm_nothing_else_is_said_to_be_missing() {
     assert!(refused(toml(text)).starts_with(&expected) && refused(toml(text)).lines().count() == 1);
 }
 
+/// Lines after those of a good limit of leases, beginning with line 5, and what is wrong with them.
 #[test]
 fn leases_have_a_capacity_and_a_time_to_live_and_no_rate() {
     let none = "which concurrency does not use";

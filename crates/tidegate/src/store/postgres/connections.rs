@@ -14,7 +14,7 @@ use super::error::pool_error;
 
 /// How long one that is made may take in all. Connecting has a limit of its own; but a server may take a connection and then
 /// say nothing, and that would be a place less for ever.
-const LONGEST: Duration = Duration::from_secs(30);
+const LONGEST: Duration = Duration::from_secs(10);
 
 /// The pool, and how many connections are being made. Clones share both.
 #[derive(Clone)]
@@ -49,7 +49,10 @@ impl Connections {
         if available > 0 || size >= max_size {
             return None;
         }
-        let (runtime, making) = (Handle::try_current().ok()?, Making::begin(&self.making, max_size)?);
+        // The other places are for calls that make their own: were all taken by a server that says nothing, nobody would
+        // notice that it is well again.
+        let most = max_size.div_ceil(2);
+        let (runtime, making) = (Handle::try_current().ok()?, Making::begin(&self.making, most)?);
         let pool = self.pool.clone();
         Some(runtime.spawn(async move {
             let made = timeout(LONGEST, pool.get()).await;
@@ -64,7 +67,7 @@ impl Connections {
 struct Making(Arc<AtomicUsize>);
 
 impl Making {
-    /// One more, of so many at most: nobody needs more than the pool holds, however many call.
+    /// One more, of so many at most, however many call.
     fn begin(making: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
         let more = |count| (count < most).then_some(count + 1);
         making.try_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;

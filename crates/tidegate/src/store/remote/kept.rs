@@ -44,8 +44,8 @@ where
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let making: Making<_, _> = match self.spare.change(There::Nothing, |there| matches!(there, There::Is(_))) {
-            Some(There::Is(connection)) => Box::pin(ready(Ok(connection))),
+        let making: Making<_, _> = match self.spare.change(There::Nothing, |there| matches!(there, There::Is(..))) {
+            Some(There::Is(connection, _)) => Box::pin(ready(Ok(connection))),
             _ => Box::pin(self.connector.call(uri)),
         };
         Connecting { making: Some(making), spare: Arc::clone(&self.spare) }
@@ -63,7 +63,8 @@ enum There<T> {
     Nothing,
     /// It is being made. Nobody makes another beside it, however many give up.
     Comes,
-    Is(T),
+    /// With a mark of its own.
+    Is(T, Arc<()>),
 }
 
 impl<T> Spare<T> {
@@ -106,10 +107,11 @@ impl<T: Send + 'static, E: 'static> Drop for Connecting<T, E> {
 async fn keep<T, E>(making: Making<T, E>, coming: Coming<T>) {
     let spare = Arc::clone(&coming.0);
     let Ok(Ok(connection)) = timeout(spare.connect_timeout, making).await else { return };
-    spare.change(There::Is(connection), |there| matches!(there, There::Comes));
+    let mark = Arc::new(());
+    spare.change(There::Is(connection, Arc::clone(&mark)), |there| matches!(there, There::Comes));
     drop(coming);
     sleep(spare.idle_timeout).await;
-    spare.change(There::Nothing, |there| matches!(there, There::Is(_)));
+    spare.change(There::Nothing, |there| matches!(there, There::Is(_, own) if Arc::ptr_eq(own, &mark)));
 }
 
 /// That one comes, until it is there or does not come after all.

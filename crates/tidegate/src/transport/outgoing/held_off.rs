@@ -11,13 +11,27 @@ const HOSTS: usize = 1_024;
 
 /// Which hosts are left alone, and until when.
 #[derive(Debug, Default)]
-pub(super) struct HeldOff(Mutex<HashMap<String, Timestamp>>);
+pub(super) struct HeldOff(Mutex<HashMap<String, Until>>);
+
+/// Until when, and when that was said.
+#[derive(Debug, Clone, Copy)]
+struct Until {
+    said: Timestamp,
+    until: Timestamp,
+}
+
+impl Until {
+    /// How long that is still: never longer than was said, though the clock be set back.
+    fn left(self, now: Timestamp) -> Duration {
+        self.until.since(now).min(self.until.since(self.said))
+    }
+}
 
 impl HeldOff {
     /// How long a host is still left alone.
     pub(super) fn wait(&self, host: &str, now: Timestamp) -> Option<Duration> {
         let until = *self.0.lock().unwrap_or_else(PoisonError::into_inner).get(host)?;
-        Some(until.since(now)).filter(|wait| !wait.is_zero())
+        Some(until.left(now)).filter(|wait| !wait.is_zero())
     }
 
     /// Leaves a host alone for so long, if it is not for longer already.
@@ -25,17 +39,19 @@ impl HeldOff {
         if wait.is_zero() {
             return;
         }
-        let until = now.saturating_add(wait);
+        let until = Until { said: now, until: now.saturating_add(wait) };
         let mut hosts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kept) = hosts.get_mut(host) {
-            *kept = until.max(*kept);
+            if kept.left(now) < wait {
+                *kept = until;
+            }
             return;
         }
         if hosts.len() >= HOSTS {
-            hosts.retain(|_, until| *until > now);
+            hosts.retain(|_, until| !until.left(now).is_zero());
         }
         if hosts.len() >= HOSTS
-            && let Some(soonest) = hosts.iter().min_by_key(|(_, until)| **until).map(|(host, _)| host.clone())
+            && let Some(soonest) = hosts.iter().min_by_key(|(_, until)| until.left(now)).map(|(host, _)| host.clone())
         {
             hosts.remove(&soonest);
         }
@@ -66,5 +82,15 @@ mod tests {
         held.hold_off("a", now, Duration::from_secs(2));
         assert_eq!(held.wait("a", now), Some(Duration::from_secs(10)));
         assert_eq!(held.wait("a", now.saturating_add(Duration::from_secs(10))), None);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_leaves_nobody_alone_for_longer() {
+        let (held, now) = (HeldOff::default(), Timestamp::from_millis(10_000_000));
+        held.hold_off("a", now, Duration::from_secs(30));
+        let back = Timestamp::from_millis(6_400_000);
+        assert_eq!(held.wait("a", back), Some(Duration::from_secs(30)));
+        held.hold_off("a", back, Duration::from_secs(40));
+        assert_eq!(held.wait("a", back.saturating_add(Duration::from_secs(39))), Some(Duration::from_secs(1)));
     }
 }

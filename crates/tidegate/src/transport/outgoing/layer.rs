@@ -2,16 +2,18 @@
 
 use std::fmt;
 use std::mem;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tidegate_core::{BoxFuture, Decision, Key};
+use tidegate_core::{BoxFuture, Decision, Key, OnStoreError};
 use tower_layer::Layer;
 use tower_service::Service;
 
 use super::held_off::HeldOff;
 use super::{Answer, Outbound, told};
+use crate::clock::before;
 use crate::{Error, Limiter, Sleeper, TokioSleeper, seconds};
 
 /// Keeps requests to limits before they are sent. See the [module](super) for how it is made. Cheap to clone: clones know
@@ -67,17 +69,22 @@ impl OutgoingLayer {
     /// Comes back when a request to that host may be sent.
     async fn turn<E>(&self, host: &str) -> Result<(), OutgoingError<E>> {
         let deadline = self.sleeper.now().saturating_add(self.within);
-        let left = || deadline.since(self.sleeper.now());
+        // A clock that is set back gives nobody more time.
+        let left = || deadline.since(self.sleeper.now()).min(self.within);
         self.wait_for_host(host, left()).await?;
         let Some((limiter, limit)) = &self.limits else { return Ok(()) };
         let key = Key::from_parts([host]);
-        let decision = match left() {
+        let asked = match left() {
             Duration::ZERO => limiter.limit(limit, key).await,
             left => limiter.acquire(limit, key, left).await,
         };
-        let decision = decision.map_err(OutgoingError::Failed)?;
-        if !decision.allowed() {
-            return Err(OutgoingError::Limited(decision));
+        match asked {
+            Ok(decision) if !decision.allowed() => return Err(OutgoingError::Limited(decision)),
+            // A store within `Resilience` has applied the policy already. A bare one leaves that to who asks.
+            Err(error) if error.is_misuse() || !admits_without_store(limiter, limit) => {
+                return Err(OutgoingError::Failed(error));
+            }
+            _ => {}
         }
         // It may have said something while this one stood in line.
         self.wait_for_host(host, left()).await
@@ -86,14 +93,20 @@ impl OutgoingLayer {
     /// Waits for a host that is left alone, for so long at most.
     async fn wait_for_host<E>(&self, host: &str, left: Duration) -> Result<(), OutgoingError<E>> {
         let deadline = self.sleeper.now().saturating_add(left);
+        let mut over = pin!(self.sleeper.sleep(left));
         while let Some(wait) = self.held_off.wait(host, self.sleeper.now()) {
-            if wait > deadline.since(self.sleeper.now()) {
+            let is_too_long = wait > deadline.since(self.sleeper.now());
+            if is_too_long || before(over.as_mut(), self.sleeper.sleep(wait)).await.is_none() {
                 return Err(OutgoingError::HeldOff(wait));
             }
-            self.sleeper.sleep(wait).await;
         }
         Ok(())
     }
+}
+
+/// Whether a limit lets requests go on whose store cannot be asked.
+fn admits_without_store(limiter: &Limiter, limit: &str) -> bool {
+    limiter.outline(limit).is_ok_and(|outline| outline.shadow || outline.on_store_error == OnStoreError::Open)
 }
 
 /// Why there is no response.
@@ -105,7 +118,7 @@ pub enum OutgoingError<E> {
     /// The server has asked to be left alone for so long: it was not sent.
     #[error("the server has asked to be left alone for {0:?}")]
     HeldOff(Duration),
-    /// The limit could not be asked: it was not sent.
+    /// The limit could not be asked, and its policy is not to go on then: it was not sent.
     #[error("the limit of these requests could not be asked")]
     Failed(#[source] Error),
     /// It was sent, or tried to be.

@@ -144,6 +144,18 @@ async fn critical_requests_get_in_where_others_do_not_and_some_are_left_alone() 
     assert_eq!(pool.in_flight(), 0);
 }
 
+#[tokio::test]
+async fn how_much_a_request_matters_may_be_by_its_client() {
+    let pool = tidegate::concurrency::Concurrency::fixed(2).reserve(50);
+    let layer = AdmissionLayer::new(pool.clone()).priority(|incoming| match incoming.client() {
+        Some(client) if client.address().is_loopback() => Priority::Critical,
+        _ => Priority::Default,
+    });
+    let server = serve(layer).await;
+    let _held = pool.try_acquire().unwrap();
+    assert_eq!(Raw::connect(server.address).await.get("/", &[]).await.status, 200);
+}
+
 /// The attribute's own refusal is an answer of the handler, and still no work.
 #[cfg(feature = "macros")]
 #[tokio::test]

@@ -24,7 +24,7 @@
 //! | what happens | the work was |
 //! | --- | --- |
 //! | the body ends, whatever the status | [done](crate::concurrency::Work::Done), or dropped if [`AdmissionLayer::dropped_if`] says so |
-//! | the service or the body fails, the client hangs up, the stream is reset, the handler panics | [dropped](crate::concurrency::Work::Dropped) |
+//! | the service or the body fails, the client hangs up, the stream is reset, the handler panics | [dropped](crate::concurrency::Work::Dropped), if it took as long as work usually does; sooner, ignored |
 //! | its limits turn it away, or a handler's `#[limit]`, or an admission further in | [ignored](crate::concurrency::Work::Ignore): no work was done |
 //!
 //! A [`RateLimitLayer`](super::RateLimitLayer) of its own below this one is work like any other: give its limits to
