@@ -52,6 +52,11 @@ impl Door {
         }
     }
 
+    /// Has all that come from now on find another server behind it, as when a name leads elsewhere.
+    pub fn lead_to(&self, server: SocketAddr) {
+        self.room.lock().expect("nobody panics").server = server;
+    }
+
     /// Lets in those who wait, and nobody who comes later.
     pub fn let_in(&self) {
         self.room.lock().expect("nobody panics").let_in();

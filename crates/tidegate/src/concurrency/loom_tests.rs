@@ -27,7 +27,7 @@ impl Source for Room {
 
 fn visit(room: &Arc<Room>) -> bool {
     let Ok(in_flight) = room.counter.enter(1) else { return false };
-    let permit = Permit::new(Arc::clone(room) as Arc<dyn Source>, Ticket { started: Timestamp::EPOCH, in_flight });
+    let permit = Permit::new(Arc::clone(room) as Arc<dyn Source>, Ticket::new(Timestamp::EPOCH, in_flight));
     room.visits.store(room.visits.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     permit.release(Work::Done);
     true

@@ -82,16 +82,17 @@ fn what_is_misused_is_an_error_and_breaks_nothing() {
     });
 }
 
+/// How many steps on a table wait for somebody's lock.
+async fn waiting_for_locks(watcher: &tokio_postgres::Client, table: &str) -> i64 {
+    let query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE $1";
+    watcher.query_one(query, &[&format!("%{table}_step%")]).await.unwrap().get(0)
+}
+
 /// Whoever asks while another's transaction has the row waits for it, and then decides by what it left.
 #[test]
 fn others_wait_for_the_row_and_see_what_came_of_it() {
     let table = unique("waits");
     let (store, mut client, watcher) = (store_in(&table), client(), client());
-    let waits_for_a_lock = async |watcher: &tokio_postgres::Client| {
-        let query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE $1";
-        let row = watcher.query_one(query, &[&format!("%{table}_step%")]).await.unwrap();
-        row.get::<_, i64>(0) == 1
-    };
     let limiter = limiter(&store);
     run(async {
         let mut tx = client.transaction().await.unwrap();
@@ -100,7 +101,7 @@ fn others_wait_for_the_row_and_see_what_came_of_it() {
             let limiter = limiter.clone();
             async move { limiter.limit("mails", "u").await.unwrap().allowed() }
         });
-        while !waits_for_a_lock(&watcher).await {
+        while waiting_for_locks(&watcher, &table).await != 1 {
             tokio::task::yield_now().await;
         }
         tx.commit().await.unwrap();
@@ -123,11 +124,12 @@ fn a_wait_for_somebodys_long_transaction_ends() {
     });
 }
 
-/// Calls that are given up while they wait for somebody's row keep nobody else from the database, and spend nothing once
-/// that row is free.
+/// Calls that are given up while they wait for somebody's row keep nobody else from the database, and no more of its
+/// connections than there are calls.
 #[test]
 fn a_locked_row_takes_no_connection_from_the_others() {
-    let (store, mut client) = (store(), client());
+    let table = unique("locked");
+    let (store, mut client, watcher) = (store_in(&table), client(), client());
     let limiter = limiter(&store);
     run(async {
         assert!(limiter.limit("orders", "u").await.unwrap().allowed());
@@ -138,6 +140,8 @@ fn a_locked_row_takes_no_connection_from_the_others() {
             let call = limiter.limit("orders", "u").into_future();
             assert!(tokio::time::timeout(millis(20), call).await.is_err(), "the row is locked");
         }
+        let waiting = waiting_for_locks(&watcher, &table).await;
+        assert!(waiting < 10, "{waiting} wait for the row, and nobody for them");
         // Were a connection still busy with one of those, this would wait up to two seconds for it.
         for key in 0..20_u32 {
             let call = limiter.limit("orders", key).into_future();

@@ -3,19 +3,26 @@
 use std::ops::Deref;
 
 use deadpool_postgres::Object;
+use tokio::runtime::Handle;
+use tokio_postgres::NoTls;
 
 /// A connection of the pool for one call. Unless it is given back it leaves the pool: a call that was given up in the
 /// middle, as by a timeout, may still wait for somebody's lock there, and whoever got it next would wait behind it.
-pub(super) struct Lent(Option<Object>);
+pub(super) struct Lent {
+    /// None once it was given back.
+    connection: Option<Object>,
+    /// Whether the server can be told that a call was given up: it is known how to connect to it.
+    can_cancel: bool,
+}
 
 impl Lent {
-    pub(super) fn new(connection: Object) -> Self {
-        Lent(Some(connection))
+    pub(super) fn new(connection: Object, can_cancel: bool) -> Self {
+        Lent { connection: Some(connection), can_cancel }
     }
 
     /// Gives it back, once the answer has come.
     pub(super) fn back(mut self) {
-        drop(self.0.take());
+        drop(self.connection.take());
     }
 }
 
@@ -23,14 +30,22 @@ impl Deref for Lent {
     type Target = Object;
 
     fn deref(&self) -> &Object {
-        self.0.as_ref().expect("it is there until it is given back")
+        self.connection.as_ref().expect("it is there until it is given back")
     }
 }
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        if let Some(connection) = self.0.take() {
-            drop(Object::take(connection));
+        let Some(connection) = self.connection.take() else { return };
+        // The server would go on with it otherwise, for as long as it waits for a lock, while the pool makes another
+        // connection for the next call: there would be no end to them.
+        if self.can_cancel
+            && let Ok(runtime) = Handle::try_current()
+        {
+            let token = connection.cancel_token();
+            // Whether it could be told: if not, it gives up by itself.
+            runtime.spawn(async move { drop(token.cancel_query(NoTls).await) });
         }
+        drop(Object::take(connection));
     }
 }

@@ -71,7 +71,7 @@ struct Asks {
 impl PostgresStore {
     /// A connection for one call.
     async fn connection(&self) -> Result<Lent, StoreError> {
-        self.connections.get().await.map(Lent::new)
+        self.connections.get().await.map(|connection| Lent::new(connection, self.owns_pool))
     }
 
     fn client<'a>(&self, connection: &'a Object) -> Client<'a> {

@@ -10,6 +10,7 @@ use redis::io::tcp::TcpSettings;
 use redis::{Client, IntoConnectionInfo};
 use tidegate_core::StoreError;
 
+use super::demoted::Demoted;
 use super::error::store_error;
 use super::keys::Names;
 use super::lanes::Lanes;
@@ -98,6 +99,7 @@ impl RedisStoreBuilder {
             min_ttl: micros(self.min_ttl),
             apart: self.apart,
             label: self.label.as_deref().unwrap_or("redis").into(),
+            demoted: Demoted::default(),
         }
     }
 

@@ -15,6 +15,7 @@ mod builder;
 mod coalesce;
 mod codec;
 mod connection;
+mod demoted;
 mod each;
 mod error;
 mod keys;
@@ -41,6 +42,7 @@ use arguments::Arguments;
 use ask::Ask;
 pub use builder::RedisStoreBuilder;
 pub use connection::Connection;
+use demoted::Demoted;
 use error::store_error;
 use keys::Names;
 use lanes::Lanes;
@@ -68,6 +70,7 @@ pub struct RedisStore<C = ConnectionManager> {
     label: Arc<str>,
     /// None when decisions share no calls.
     lanes: Option<Arc<Lanes>>,
+    demoted: Demoted,
 }
 
 impl<C: Connection> RedisStore<C> {
@@ -91,7 +94,10 @@ impl<C: Connection> RedisStore<C> {
 
     async fn forget(&self, name: &str, quota: &Quota) -> Result<Decision, StoreError> {
         let mut connection = self.connection.clone();
-        let () = redis::cmd("DEL").arg(name).query_async(&mut connection).await.map_err(store_error)?;
+        if let Err(error) = redis::cmd("DEL").arg(name).exec_async(&mut connection).await {
+            self.demoted.leave(&mut connection, &error).await;
+            return Err(store_error(error));
+        }
         // A key that is forgotten is as good as new, whatever the time.
         Ok(step(quota, &mut State::New, Op::Reset, Timestamp::EPOCH).decision)
     }
@@ -120,7 +126,11 @@ impl<C: Connection> RedisStore<C> {
     async fn run(&self, script: &Script, keys: &[&str], arguments: &[Vec<u8>]) -> Result<Value, StoreError> {
         let mut connection = self.connection.clone();
         let reloaded = || telemetry::script_reloaded(&self.label);
-        script.run(&mut connection, keys, arguments, reloaded).await.map_err(store_error)
+        let answer = script.run(&mut connection, keys, arguments, reloaded).await;
+        if let Err(error) = &answer {
+            self.demoted.leave(&mut connection, error).await;
+        }
+        answer.map_err(store_error)
     }
 }
 

@@ -21,7 +21,12 @@ fn start_with(arguments: &[&str]) -> Redis {
 
 /// The service over a store on a server.
 pub(crate) fn service(server: &Redis) -> Service<RedisStore> {
-    Service::over(run(RedisStore::connect(server.url())).unwrap(), TIMEOUT)
+    service_at(&server.url())
+}
+
+/// The same at an address.
+pub(crate) fn service_at(url: &str) -> Service<RedisStore> {
+    Service::over(run(RedisStore::connect(url)).unwrap(), TIMEOUT)
 }
 
 /// One whose calls may take so long that only an error of the store makes them fail.

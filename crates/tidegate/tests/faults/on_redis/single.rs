@@ -2,8 +2,10 @@
 
 use std::cell::RefCell;
 use std::future::IntoFuture;
+use std::net::SocketAddr;
 
 use tidegate::millis;
+use tidegate_servers::Door;
 use tokio::time::Instant;
 
 use super::server;
@@ -60,4 +62,18 @@ fn connections_that_are_cut() {
     log.assert_share(struck, resumed);
     log.assert_served(resumed);
     log.assert_admitted_by_store(CAPACITY, |_| true);
+}
+
+/// As a failover by name has it: who is connected stays connected to a server that takes no writes any more.
+#[test]
+fn a_server_that_becomes_a_replica_is_left_for_the_one_that_its_name_leads_to() {
+    let [before, after] = [server::start(), server::start()];
+    let address = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+    let door = Door::before(address(before.port())).unwrap();
+    let service = server::service_at(&format!("redis://{}", door.address()));
+    service.resumes(&keys(1));
+    door.lead_to(address(after.port()));
+    assert_eq!(before.cli(&["REPLICAOF", "127.0.0.1", &after.port().to_string()]), "OK");
+    // Of another key, to which nobody has said no yet: that would be no write.
+    service.resumes(&["another".to_owned()]);
 }
