@@ -12,6 +12,8 @@ pub enum StoreErrorKind {
     Unavailable,
     /// It did not answer in time. Trying again can help.
     Timeout,
+    /// Others change the key faster than it can be decided about. Trying again can help; the store itself is well.
+    Contended,
     /// What is stored under the key is not ours, or is damaged. Trying again does not help.
     Corrupt,
     /// It cannot do what was asked, whoever asks. Trying again does not help, and no failure policy hides it.
@@ -24,6 +26,7 @@ impl StoreErrorKind {
         match self {
             StoreErrorKind::Unavailable => "unavailable",
             StoreErrorKind::Timeout => "timeout",
+            StoreErrorKind::Contended => "contended",
             StoreErrorKind::Corrupt => "corrupt",
             StoreErrorKind::Unsupported => "unsupported",
         }
@@ -68,7 +71,7 @@ impl StoreError {
 
     /// Whether trying again can help.
     pub fn is_retryable(&self) -> bool {
-        matches!(self.0.kind, StoreErrorKind::Unavailable | StoreErrorKind::Timeout)
+        matches!(self.0.kind, StoreErrorKind::Unavailable | StoreErrorKind::Timeout | StoreErrorKind::Contended)
     }
 }
 
@@ -77,6 +80,7 @@ impl fmt::Display for StoreError {
         let kind = match self.0.kind {
             StoreErrorKind::Unavailable => "store unavailable",
             StoreErrorKind::Timeout => "store timed out",
+            StoreErrorKind::Contended => "store is contended",
             StoreErrorKind::Corrupt => "stored state is not usable",
             StoreErrorKind::Unsupported => "not supported by this store",
         };

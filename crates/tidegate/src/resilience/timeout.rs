@@ -11,12 +11,12 @@ use crate::clock::{Sleeper, before};
 
 /// How many of the requests of one [`Store::apply_each`] share a span. More are asked one such part after the other, because
 /// the time that a whole batch takes says nothing about whether the store is well.
-const TOGETHER: usize = 64;
+const TOGETHER: usize = 32;
 
 /// A store whose every request ends within a span: with the answer, or with [`StoreErrorKind::Timeout`].
 ///
 /// A request that took too long is dropped. As after any error, it may have been applied or not. Of many in one
-/// [`Store::apply_each`], up to 64 at a time have the span; once some had no answer in it, the rest is not asked.
+/// [`Store::apply_each`], up to 32 at a time have the span; once some had no answer in it, the rest is not asked.
 /// [`Store::apply_now`] never waits, and [`Store::close`] is not a request: both are passed on as they are.
 pub struct Timeout<S> {
     store: S,

@@ -285,25 +285,32 @@ fn misuse_says_nothing_about_the_store() {
     assert_eq!(store.state(), BreakerState::Closed);
 }
 
+/// What is about one key, and takes a store that works to be said.
+const OF_ONE_KEY: [StoreErrorKind; 2] = [StoreErrorKind::Corrupt, StoreErrorKind::Contended];
+
 #[test]
-fn a_corrupt_key_is_no_failure_in_a_row() {
-    let (store, faults, _) = guarded();
-    for _ in 0..5 {
-        faults.fail(error(StoreErrorKind::Unavailable));
-        assert!(ask(&store).is_err() && ask(&store).is_err());
-        faults.fail(error(StoreErrorKind::Corrupt));
-        ask(&store).unwrap_err();
+fn what_is_about_one_key_is_no_failure_in_a_row() {
+    for kind in OF_ONE_KEY {
+        let (store, faults, _) = guarded();
+        for _ in 0..5 {
+            faults.fail(error(StoreErrorKind::Unavailable));
+            assert!(ask(&store).is_err() && ask(&store).is_err());
+            faults.fail(error(kind));
+            ask(&store).unwrap_err();
+        }
+        assert_eq!(store.state(), BreakerState::Closed);
     }
-    assert_eq!(store.state(), BreakerState::Closed);
 }
 
 #[test]
-fn a_corrupt_key_closes_it() {
-    let (store, faults, clock) = open();
-    clock.advance(seconds(2));
-    faults.fail(error(StoreErrorKind::Corrupt));
-    ask(&store).unwrap_err();
-    assert_eq!(store.state(), BreakerState::Closed);
+fn what_is_about_one_key_closes_it() {
+    for kind in OF_ONE_KEY {
+        let (store, faults, clock) = open();
+        clock.advance(seconds(2));
+        faults.fail(error(kind));
+        ask(&store).unwrap_err();
+        assert_eq!(store.state(), BreakerState::Closed);
+    }
 }
 
 #[test]

@@ -11,8 +11,8 @@ use tidegate::{
 use tidegate_testkit::{Faults, FaultyStore, block_on};
 
 /// The errors a failure policy answers.
-pub(crate) const FAILURES: [StoreErrorKind; 3] =
-    [StoreErrorKind::Unavailable, StoreErrorKind::Timeout, StoreErrorKind::Corrupt];
+pub(crate) const FAILURES: [StoreErrorKind; 4] =
+    [StoreErrorKind::Unavailable, StoreErrorKind::Timeout, StoreErrorKind::Contended, StoreErrorKind::Corrupt];
 
 pub(crate) type Faulty = FaultyStore<MemoryStore>;
 

@@ -116,8 +116,13 @@ impl Answer<'_> {
 const REASONS: [Reason; 5] =
     [Reason::Rate, Reason::Deny, Reason::CostExceedsCapacity, Reason::Concurrency, Reason::Store];
 
-const KINDS: [StoreErrorKind; 4] =
-    [StoreErrorKind::Unavailable, StoreErrorKind::Timeout, StoreErrorKind::Corrupt, StoreErrorKind::Unsupported];
+const KINDS: [StoreErrorKind; 5] = [
+    StoreErrorKind::Unavailable,
+    StoreErrorKind::Timeout,
+    StoreErrorKind::Contended,
+    StoreErrorKind::Corrupt,
+    StoreErrorKind::Unsupported,
+];
 
 #[cfg(test)]
 mod tests {

@@ -19,8 +19,8 @@ use circuit::{Circuit, Health, Pass};
 /// found out nothing, and the next one tries. One that has not ended after another pause, because the store hangs or nobody
 /// polls it, has found out nothing either: put a [`Timeout`](super::Timeout) inside, so that it ends before.
 ///
-/// A failure is an error that a retry can help with. [`StoreErrorKind::Corrupt`] counts as a success: it is about one
-/// key, and it takes a store that works to say so. [`StoreErrorKind::Unsupported`] counts as nothing: a store can say
+/// A failure is an error that a retry can help with. [`StoreErrorKind::Corrupt`] and [`StoreErrorKind::Contended`] count as
+/// successes: they are about one key, and it takes a store that works to say so. [`StoreErrorKind::Unsupported`] counts as nothing: a store can say
 /// it without asking its server. A batch has failed when none of its requests was answered.
 pub struct Breaker<S> {
     store: S,
@@ -89,6 +89,7 @@ impl<S> Breaker<S> {
 impl Health {
     fn of<T>(result: &Result<T, StoreError>) -> Self {
         match result {
+            Err(error) if error.kind() == StoreErrorKind::Contended => Health::Good,
             Err(error) if error.is_retryable() => Health::Bad,
             Err(error) if error.kind() == StoreErrorKind::Unsupported => Health::Unknown,
             _ => Health::Good,

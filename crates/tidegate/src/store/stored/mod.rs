@@ -75,5 +75,5 @@ pub(super) const ATTEMPTS: usize = 8;
 #[cfg(any(feature = "redis", feature = "postgres"))]
 pub(super) fn changing() -> StoreError {
     let why = "the key is asked for under other quotas all the time, faster than it can be carried over";
-    StoreError::new(StoreErrorKind::Unavailable, why)
+    StoreError::new(StoreErrorKind::Contended, why)
 }
