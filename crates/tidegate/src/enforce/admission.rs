@@ -49,9 +49,7 @@ impl Admission {
         if self.enforcer.denies(caller) {
             return Err(self.enforcer.ask(caller, cost, Step::Look).await);
         }
-        let guarded = self.enforcer.guarded(caller);
-        let entered = self.guards.enter(Some(guarded.as_ref().unwrap_or(caller)), priority).await;
-        let permits = entered.inspect_err(|outcome| self.enforcer.tell(caller, outcome))?;
+        let permits = self.enforcer.enter(&self.guards, Some(caller), priority).await?;
         let outcome = self.enforcer.ask(caller, cost, Step::Take).await;
         // Permits that are dropped are given back, and say nothing of work that was never begun.
         if outcome.is_allowed() { Ok(Admitted { permits, outcome }) } else { Err(outcome) }

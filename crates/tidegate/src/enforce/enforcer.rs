@@ -11,7 +11,8 @@ use super::hooks::Hooks;
 #[cfg(feature = "tower")]
 use super::plainly::Plainly;
 use super::rule::{Rule, failed};
-use super::{Axis, Caller, Outcome, Ruling, Rulings};
+use super::{Axis, Caller, Guards, Outcome, Permits, Ruling, Rulings};
+use crate::concurrency::Priority;
 use crate::{Error, Limiter, MemoryStore};
 
 /// What is asked for.
@@ -246,14 +247,43 @@ impl Enforcer {
         !shadow && rules.iter().enumerate().any(|(index, rule)| rule.denies(limiter, caller, index))
     }
 
-    /// Whom guards see where the first limit makes keys alike: who is one to that is one to them.
-    pub(crate) fn guarded(&self, caller: &Caller<'_>) -> Option<Caller<'static>> {
-        self.inner.rules.first()?.counted(&self.inner.limiter, caller).map(Caller::new)
+    /// Gets a request into what guards how many are in flight, and tells the hooks of one that does not get as far as the
+    /// limits.
+    pub(crate) async fn enter(
+        &self,
+        guards: &Guards,
+        caller: Option<&Caller<'_>>,
+        priority: Priority,
+    ) -> Result<Permits, Outcome> {
+        let guarded = self.guarded(guards, caller);
+        let entered = guards.enter(guarded.as_ref().or(caller), priority).await;
+        entered.inspect_err(|outcome| self.tell(caller, outcome))
     }
 
-    /// Tells the hooks of a request that did not get as far as the limits.
-    pub(crate) fn tell(&self, caller: &Caller<'_>, outcome: &Outcome) {
-        self.inner.hooks.tell(caller, outcome);
+    /// The same without waiting. None when it has to be waited for; nothing was done then.
+    #[cfg(feature = "http")]
+    pub(crate) fn enter_now(
+        &self,
+        guards: &Guards,
+        caller: Option<&Caller<'_>>,
+        priority: Priority,
+    ) -> Option<Result<Permits, Outcome>> {
+        let guarded = self.guarded(guards, caller);
+        let entered = guards.enter_now(guarded.as_ref().or(caller), priority)?;
+        Some(entered.inspect_err(|outcome| self.tell(caller, outcome)))
+    }
+
+    /// Whom guards see where the first limit makes keys alike: who is one to that is one to them.
+    fn guarded(&self, guards: &Guards, caller: Option<&Caller<'_>>) -> Option<Caller<'static>> {
+        let rule = self.inner.rules.first().filter(|_| guards.look_at_keys())?;
+        rule.counted(&self.inner.limiter, caller?).map(Caller::new)
+    }
+
+    fn tell(&self, caller: Option<&Caller<'_>>, outcome: &Outcome) {
+        match caller {
+            Some(caller) => self.inner.hooks.tell(caller, outcome),
+            None => self.inner.hooks.tell(&Caller::each([]), outcome),
+        }
     }
 
     /// Whether there is any limit.

@@ -121,6 +121,11 @@ impl Guards {
         self.0.is_empty()
     }
 
+    /// Whether any of them tells keys apart by itself.
+    pub(super) fn look_at_keys(&self) -> bool {
+        self.0.iter().any(|guard| !matches!(guard, Guard::Everybody(_)))
+    }
+
     /// Gets into all of them, or none: the first that refuses gives back what was taken.
     pub async fn enter(&self, caller: Option<&Caller<'_>>, priority: Priority) -> Result<Permits, Outcome> {
         let mut permits = Vec::with_capacity(self.0.len());
@@ -168,17 +173,18 @@ impl Permits {
     /// Gives them back because nobody waits for the work any more.
     #[cfg(feature = "http")]
     pub(crate) fn abandon(self) {
-        match self.0 {
-            Kept::One(permit) => permit.abandon(),
-            Kept::Several(permits) => permits.into_iter().for_each(Permit::abandon),
-        }
+        self.each(Permit::abandon);
     }
 
     /// Gives them back, and says how the work ended.
     pub fn release(self, work: Work) {
+        self.each(|permit| permit.release(work));
+    }
+
+    fn each(self, give_back: impl Fn(Permit)) {
         match self.0 {
-            Kept::One(permit) => permit.release(work),
-            Kept::Several(permits) => permits.into_iter().for_each(|permit| permit.release(work)),
+            Kept::One(permit) => give_back(permit),
+            Kept::Several(permits) => permits.into_iter().for_each(give_back),
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::concurrency::Priority;
 #[cfg(all(feature = "macros", feature = "tower"))]
 use crate::enforce::Ruling;
-use crate::enforce::{Caller, Enforcer, Guards, Outcome, Permits, Step};
+use crate::enforce::{Enforcer, Guards, Outcome, Permits, Step};
 
 /// A request on its way through its limits: asked about before it goes on, and, where the charge waits for the response,
 /// charged afterwards.
@@ -36,33 +36,17 @@ impl Asking {
     /// Gets the request into what guards how many are in flight, without waiting. None when it has to be waited for;
     /// nothing was done then.
     pub fn enter_now(&self, guards: &Guards, priority: Priority) -> Option<Result<Permits, Outcome>> {
-        let guarded = self.guarded();
-        let entered = guards.enter_now(guarded.as_ref().or(self.demand.caller.as_ref()), priority)?;
-        Some(entered.inspect_err(|outcome| self.tell(outcome)))
+        self.enforcer().enter_now(guards, self.demand.caller.as_ref(), priority)
     }
 
     /// Gets the request into what guards how many are in flight.
     pub async fn enter(&self, guards: &Guards, priority: Priority) -> Result<Permits, Outcome> {
-        let guarded = self.guarded();
-        let entered = guards.enter(guarded.as_ref().or(self.demand.caller.as_ref()), priority).await;
-        entered.inspect_err(|outcome| self.tell(outcome))
-    }
-
-    /// Whom the guards see, where that is not the caller as it is.
-    fn guarded(&self) -> Option<Caller<'static>> {
-        self.demand.caller.as_ref().and_then(|caller| self.enforcer().guarded(caller))
+        self.enforcer().enter(guards, self.demand.caller.as_ref(), priority).await
     }
 
     /// Whether a deny list turns the request away, so that nothing should be spent on it.
     pub fn is_denied(&self) -> bool {
         self.demand.caller.as_ref().is_some_and(|caller| self.enforcer().denies(caller))
-    }
-
-    fn tell(&self, outcome: &Outcome) {
-        match &self.demand.caller {
-            Some(caller) => self.enforcer().tell(caller, outcome),
-            None => self.enforcer().tell(&Caller::each([]), outcome),
-        }
     }
 
     /// Whether the request may go on, without waiting. None when it has to be waited for; nothing was done then.
