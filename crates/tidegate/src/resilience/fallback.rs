@@ -36,7 +36,7 @@ use crate::store::memory::MemoryStats;
 pub struct Fallback<S> {
     store: S,
     local: Local,
-    name: fn(&Scope) -> &str,
+    label: fn(&Scope) -> &str,
 }
 
 impl<S> Fallback<S> {
@@ -44,7 +44,7 @@ impl<S> Fallback<S> {
     pub fn new(store: S) -> Self {
         telemetry::describe();
         let local = Local::new(NonZeroU32::MIN, 100_000, Arc::new(SystemClock));
-        Fallback { store, local, name: Scope::limit }
+        Fallback { store, local, label: Scope::limit }
     }
 
     /// Among how many processes the quota of a `Local` limit is divided: 1 unless said otherwise. 0 counts as 1.
@@ -71,8 +71,8 @@ impl<S> Fallback<S> {
     /// What a limit is called in metrics: its name unless said otherwise. Where clients make up names, they must not make up
     /// labels: each is kept for ever.
     #[must_use]
-    pub fn label(mut self, name: fn(&Scope) -> &str) -> Self {
-        self.name = name;
+    pub fn label(mut self, label: fn(&Scope) -> &str) -> Self {
+        self.label = label;
         self
     }
 
@@ -92,7 +92,7 @@ impl<S> Fallback<S> {
             Err(error) if is_failure(&error) => error,
             result => return self.pass_on(result),
         };
-        telemetry::fell_back((self.name)(request.scope), request.on_store_error);
+        telemetry::fell_back((self.label)(request.scope), request.on_store_error);
         match request.on_store_error {
             OnStoreError::Closed => Err(error),
             OnStoreError::Local => self.local.decide(request),
@@ -111,7 +111,7 @@ impl<S> Fallback<S> {
         }
         let wanted = |policy: &OnStoreError| requests.iter().any(|request| request.on_store_error == *policy);
         let policy = OnStoreError::ALL.into_iter().find(wanted).unwrap_or_default();
-        requests.iter().for_each(|request| telemetry::fell_back((self.name)(request.scope), policy));
+        requests.iter().for_each(|request| telemetry::fell_back((self.label)(request.scope), policy));
         match policy {
             OnStoreError::Closed => Err(error),
             OnStoreError::Local => self.local.decide_all(requests).await,

@@ -3,7 +3,7 @@
 use std::future::{Future, poll_fn};
 use std::task::Poll;
 
-use tidegate::concurrency::{NoPermit, Shared, Work};
+use tidegate::concurrency::{NoPermit, Permit, Shared, Work};
 use tidegate::resilience::Resilience;
 use tidegate::{
     All, Capabilities, Decision, Key, Limit, Limiter, ManualClock, MemoryStore, OnStoreError, Quota, Request, Store,
@@ -84,6 +84,17 @@ async fn until(condition: impl Fn() -> bool) {
         }
     };
     tokio::time::timeout(seconds(30), holds).await.expect("what was waited for does not happen");
+}
+
+/// So many permits of one key, once they are kept and nothing is left to be done.
+async fn hold(shared: &Shared, count: usize, clock: &ManualClock) -> Vec<Permit> {
+    let mut held = Vec::new();
+    for _ in 0..count {
+        held.push(shared.try_acquire("a").await.unwrap());
+    }
+    shared.settled().await;
+    until(|| clock.sleepers() == 1).await;
+    held
 }
 
 #[tokio::test]
@@ -213,12 +224,7 @@ async fn a_clock_that_is_set_back_loses_none_of_many_leases() {
     let limit = Quota::concurrency(300, TTL).unwrap();
     let limiter = Limiter::builder().limit("work", limit).store(memory(&stores)).build().unwrap();
     let shared = Shared::on(&limiter, "work", clock.clone());
-    let mut held = Vec::new();
-    for _ in 0..300 {
-        held.push(shared.try_acquire("a").await.unwrap());
-    }
-    shared.settled().await;
-    until(|| clock.sleepers() == 1).await;
+    let _held = hold(&shared, 300, &clock).await;
     clock.set(Timestamp::from_millis(1_799_996_400_000));
     shared.settled().await;
     for _ in 0..20 {
@@ -241,12 +247,7 @@ async fn a_store_that_fails_once_loses_no_lease() {
     let limit = Limit::new(Quota::concurrency(4, TTL).unwrap()).on_store_error(OnStoreError::Local);
     let limiter = Limiter::builder().limit("work", limit).store(store).build().unwrap();
     let shared = Shared::on(&limiter, "work", clock.clone());
-    let mut held = Vec::new();
-    for _ in 0..3 {
-        held.push(shared.try_acquire("a").await.unwrap());
-    }
-    shared.settled().await;
-    until(|| clock.sleepers() == 1).await;
+    let _held = hold(&shared, 3, &clock).await;
     let asked = faults.calls().apply_each;
     faults.fail(StoreError::new(StoreErrorKind::Unavailable, "unplugged for a moment"));
     clock.advance(TTL / 4);

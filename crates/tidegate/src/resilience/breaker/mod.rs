@@ -20,8 +20,8 @@ use circuit::{Circuit, Health, Pass};
 /// polls it, has found out nothing either: put a [`Timeout`](super::Timeout) inside, so that it ends before.
 ///
 /// A failure is an error that a retry can help with. [`StoreErrorKind::Corrupt`] and [`StoreErrorKind::Contended`] count as
-/// successes: they are about one key, and it takes a store that works to say so. [`StoreErrorKind::Unsupported`] counts as nothing: a store can say
-/// it without asking its server. A batch has failed when none of its requests was answered.
+/// successes: they are about one key, and it takes a store that works to say so. [`StoreErrorKind::Unsupported`] counts as
+/// nothing: a store can say it without asking its server. A batch has failed when none of its requests was answered.
 pub struct Breaker<S> {
     store: S,
     circuit: Circuit,

@@ -1,12 +1,12 @@
 //! The connections of the pool, which are made beside the calls and not within them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use deadpool_postgres::{Object, Pool, Status};
 use tidegate_core::{StoreError, StoreErrorKind};
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -16,16 +16,19 @@ use super::error::pool_error;
 /// say nothing, and that would be a place less for ever.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// The pool, and how many connections are being made. Clones share both.
+/// The pool, and leave to make connections for it. Clones share both.
 #[derive(Clone)]
 pub(super) struct Connections {
     pool: Pool,
-    making: Arc<AtomicUsize>,
+    /// As many as half of the places. The others are for calls that make their own: were all taken by a server that says
+    /// nothing, nobody would notice that it is well again.
+    makers: Arc<Semaphore>,
 }
 
 impl Connections {
     pub(super) fn of(pool: Pool) -> Self {
-        Connections { pool, making: Arc::default() }
+        let makers = Arc::new(Semaphore::new(pool.status().max_size.div_ceil(2)));
+        Connections { pool, makers }
     }
 
     /// One that is there or comes free, or a new one. A call that has less time than connecting takes may give up: the
@@ -49,34 +52,13 @@ impl Connections {
         if available > 0 || size >= max_size {
             return None;
         }
-        // The other places are for calls that make their own: were all taken by a server that says nothing, nobody would
-        // notice that it is well again.
-        let most = max_size.div_ceil(2);
-        let (runtime, making) = (Handle::try_current().ok()?, Making::begin(&self.making, most)?);
+        let (runtime, maker) = (Handle::try_current().ok()?, Arc::clone(&self.makers).try_acquire_owned().ok()?);
         let pool = self.pool.clone();
         Some(runtime.spawn(async move {
             let made = timeout(LONGEST, pool.get()).await;
-            drop(making);
+            drop(maker);
             made.map_err(|_| StoreError::new(StoreErrorKind::Timeout, "postgres: connecting takes too long"))?
                 .map_err(pool_error)
         }))
-    }
-}
-
-/// One of those that are being made, however it ends.
-struct Making(Arc<AtomicUsize>);
-
-impl Making {
-    /// One more, of so many at most, however many call.
-    fn begin(making: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
-        let more = |count| (count < most).then_some(count + 1);
-        making.try_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
-        Some(Making(Arc::clone(making)))
-    }
-}
-
-impl Drop for Making {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
