@@ -1,18 +1,19 @@
 //! Permits that are leases: kept while they are held, and given back.
 
-use std::future::{Future, poll_fn};
+use std::future::{Future, pending, poll_fn};
 use std::task::Poll;
+use std::time::Duration;
 
 use tidegate::concurrency::{NoPermit, Permit, Shared, Work};
-use tidegate::resilience::Resilience;
+use tidegate::resilience::{Resilience, Timeout};
 use tidegate::{
-    All, Capabilities, Decision, Key, Limit, Limiter, ManualClock, MemoryStore, OnStoreError, Quota, Request, Store,
-    StoreError, StoreErrorKind, Timestamp, millis, seconds,
+    All, Capabilities, Clock, Decision, Key, Limit, Limiter, ManualClock, MemoryStore, OnStoreError, Quota, Request,
+    Store, StoreError, StoreErrorKind, Timestamp, TokioSleeper, millis, seconds,
 };
 use tidegate_testkit::FaultyStore;
 use tokio::task::yield_now;
 
-const TTL: std::time::Duration = seconds(30);
+const TTL: Duration = seconds(30);
 
 fn shared(capacity: u64) -> (Shared, Limiter, ManualClock) {
     let clock = ManualClock::new(Timestamp::from_millis(1_800_000_000_000));
@@ -33,11 +34,12 @@ fn free(limiter: &Limiter, key: &str) -> u64 {
     limiter.check("work", key).now().unwrap().unwrap().remaining()
 }
 
-/// A limiter over a store whose answers take a moment.
-fn slow(capacity: u64) -> (Limiter, ManualClock) {
+/// A limiter over a store whose answers take a moment, and that much time where there are several.
+fn slow(capacity: u64, takes: Duration) -> (Limiter, ManualClock) {
     let clock = ManualClock::new(Timestamp::from_millis(1_800_000_000_000));
     let limit = Quota::concurrency(capacity, TTL).unwrap();
-    (Limiter::builder().limit("work", limit).store(Slow(memory(&clock))).build().unwrap(), clock)
+    let store = Slow { store: memory(&clock), clock: clock.clone(), takes: Some(takes) };
+    (Limiter::builder().limit("work", limit).store(store).build().unwrap(), clock)
 }
 
 async fn free_in(limiter: &Limiter) -> u64 {
@@ -45,11 +47,16 @@ async fn free_in(limiter: &Limiter) -> u64 {
 }
 
 /// A store whose answers take a moment after it has decided.
-struct Slow(MemoryStore);
+struct Slow {
+    store: MemoryStore,
+    clock: ManualClock,
+    /// How long it takes to answer several. None: they are never answered.
+    takes: Option<Duration>,
+}
 
 impl Store for Slow {
     fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
+        self.store.capabilities()
     }
 
     fn apply_now(&self, _: &Request<'_>) -> Option<Result<Decision, StoreError>> {
@@ -57,23 +64,25 @@ impl Store for Slow {
     }
 
     async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
-        let answer = self.0.apply(request).await;
+        let answer = self.store.apply(request).await;
         yield_now().await;
         answer
     }
 
     async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
-        self.0.apply_all(requests).await
+        self.store.apply_all(requests).await
     }
 
     async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
-        let answers = self.0.apply_each(requests).await;
+        let answers = self.store.apply_each(requests).await;
+        let Some(takes) = self.takes else { return pending().await };
+        self.clock.advance(takes);
         yield_now().await;
         answers
     }
 
     async fn close(&self) {
-        self.0.close().await;
+        self.store.close().await;
     }
 }
 
@@ -126,7 +135,7 @@ async fn a_permit_that_is_held_for_long_keeps_its_place() {
 
 #[tokio::test]
 async fn a_call_that_is_given_up_holds_nothing() {
-    let (limiter, clock) = slow(1);
+    let (limiter, clock) = slow(1, Duration::ZERO);
     let shared = Shared::on(&limiter, "work", clock);
     let mut call = Box::pin(shared.try_acquire("a"));
     poll_fn(|context| {
@@ -187,7 +196,7 @@ async fn a_runtime_that_ends_leaves_leases_that_expire() {
 /// Orders never end on a busy server, and renewals must not wait for that.
 #[tokio::test]
 async fn orders_that_never_end_keep_no_lease_from_being_renewed() {
-    let (limiter, clock) = slow(1_000);
+    let (limiter, clock) = slow(1_000, Duration::ZERO);
     let shared = Shared::on(&limiter, "work", clock.clone());
     let long = shared.try_acquire("a").await.unwrap();
     for _ in 0..400 {
@@ -200,6 +209,39 @@ async fn orders_that_never_end_keep_no_lease_from_being_renewed() {
     drop(long);
     shared.settled().await;
     assert_eq!(free_in(&limiter).await, 1_000);
+}
+
+#[tokio::test]
+async fn renewals_that_never_end_keep_no_lease_from_being_released() {
+    // More than are renewed together: once the last are, the first are due.
+    let (limiter, clock) = slow(41, TTL / 4);
+    let shared = Shared::on(&limiter, "work", clock.clone());
+    let mut held = hold(&shared, 40, &clock).await;
+    clock.advance(TTL / 4);
+    let due = clock.now();
+    until(|| clock.now() > due).await;
+    held.pop();
+    let released = tokio::time::timeout(seconds(30), shared.settled()).await;
+    assert!(released.is_ok(), "what is given back is released");
+    assert_eq!(free_in(&limiter).await, 2);
+}
+
+/// More than have one timeout of a store that answers none in time, and yet decides.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_answers_too_late_loses_no_lease() {
+    let clock = ManualClock::new(Timestamp::from_millis(1_800_000_000_000));
+    let store = Slow { store: memory(&clock), clock: clock.clone(), takes: None };
+    let store = Timeout::new(store, millis(50), TokioSleeper);
+    let limit = Quota::concurrency(100, TTL).unwrap();
+    let limiter = Limiter::builder().limit("work", limit).store(store).build().unwrap();
+    let shared = Shared::on(&limiter, "work", clock.clone());
+    let _held = hold(&shared, 100, &clock).await;
+    for _ in 0..8 {
+        clock.advance(TTL / 4);
+        // Many timeouts, in no time.
+        tokio::time::sleep(seconds(1)).await;
+    }
+    assert_eq!(free_in(&limiter).await, 0);
 }
 
 #[tokio::test]

@@ -24,8 +24,11 @@ pub(super) enum Order {
 
 /// A lease is renewed after that part of its time, so that two renewals may fail before it is lost.
 const PART: u32 = 4;
-/// How many orders are carried out together, at most.
-const TOGETHER: usize = 256;
+/// How many leases are asked about together, at most. A store that is slow has a timeout for as many: of more, those behind
+/// would never be asked about.
+const TOGETHER: usize = 32;
+/// By how much a clock may seem to go back that nobody has set.
+const JITTER: Duration = Duration::from_millis(1);
 
 /// Holds on to the leases of one limit: the only one who renews and releases them, so that a renewal never comes after a
 /// release.
@@ -53,9 +56,11 @@ impl Keeper {
     async fn run(mut self, mut received: UnboundedReceiver<Order>) {
         let mut orders = Vec::with_capacity(TOGETHER);
         loop {
-            // Before any order, of which there may always be another.
+            // In turn with orders: of both there may always be another.
             let wait = match self.until_due() {
                 Some(Duration::ZERO) => {
+                    orders.extend(std::iter::from_fn(|| received.try_recv().ok()).take(TOGETHER));
+                    self.carry_out(&mut orders).await;
                     self.renew().await;
                     continue;
                 }
@@ -78,10 +83,11 @@ impl Keeper {
     /// How long until a lease is to be renewed; none when there is none.
     fn until_due(&mut self) -> Option<Duration> {
         let now = self.sleeper.now();
-        let was = std::mem::replace(&mut self.last, now);
-        if now < was {
+        if self.last.since(now) > JITTER {
             self.all_due(now);
+            self.last = now;
         }
+        self.last = self.last.max(now);
         let (at, _) = *self.due.first_key_value()?.0;
         Some(at.since(now).min(self.interval()))
     }
