@@ -75,7 +75,8 @@ impl Quota {
         Self::new(Algorithm::SlidingWindow, rate, period)
     }
 
-    /// Exactly `rate` in any trailing `period`. Remembers every request, up to `rate` of them for a key.
+    /// Exactly `rate` in any trailing `period`. Remembers every request, up to `rate` of them for a key, and beyond that
+    /// what is reserved, up to [`Quota::max_debt`].
     pub fn sliding_log(rate: u64, period: Duration) -> Result<Self, QuotaError> {
         Self::new(Algorithm::SlidingLog, rate, period)
     }

@@ -85,6 +85,11 @@ impl Elsewhere {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    /// Bytes of the entry at a place, whose line the caller holds.
+    pub(super) fn bytes_of(&self, place: u64) -> usize {
+        self.with(place, |entry| bytes(&entry.state))
+    }
+
     /// Keeps an entry and says where.
     pub(super) fn insert(&self, entry: Entry) -> u64 {
         let which = entry.fingerprint % SHARDS;

@@ -237,6 +237,9 @@ impl Table {
             place
         });
         lines.get(place.line).write(place.index, slot);
+        if self.takes_too_much(slot) {
+            self.give_up(lines, Found { slot, ..place }, target.now);
+        }
     }
 
     /// A slot for this state, and the state in the other table when it does not fit in one.

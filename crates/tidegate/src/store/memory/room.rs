@@ -16,6 +16,9 @@ const DEPTH: u32 = 3;
 const CROWDED: usize = 95;
 /// How many entries of the other table are looked at when one has to go.
 const CANDIDATES: usize = 8;
+/// Of how many parts one key may take one where the bytes do not suffice, and what anyone may take.
+const PARTS: usize = 16;
+const LITTLE: usize = 4 << 10;
 
 impl Table {
     /// A slot of the key's lines that is empty, or as good as new and not of a key in `keep`; not one that is `taken`.
@@ -55,8 +58,16 @@ impl Table {
         self.keys.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Whether a key takes more than its part of the bytes while there are too many. It goes then: else everybody beside it
+    /// would be forgotten for it, one after the other.
+    pub(super) fn takes_too_much(&self, slot: Slot) -> bool {
+        let is_over = || self.elsewhere.bytes() > self.max_bytes;
+        let largest = (self.max_bytes / PARTS).max(LITTLE);
+        slot.tag == ELSEWHERE && is_over() && self.elsewhere.bytes_of(slot.place()) > largest
+    }
+
     /// Forgets a key for want of room, and counts it if it was busy.
-    fn give_up(&self, lines: &impl HeldLines, found: Found, now: Timestamp) {
+    pub(super) fn give_up(&self, lines: &impl HeldLines, found: Found, now: Timestamp) {
         let busy = !self.is_new(found.slot, now);
         self.forgotten_busy.fetch_add(busy.into(), Ordering::Relaxed);
         self.forget(lines, found);

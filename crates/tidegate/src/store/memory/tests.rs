@@ -4,6 +4,7 @@
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Barrier};
+use std::time::Duration;
 
 use tidegate_core::{Cost, Key, Lease, OnStoreError, Quota, days, minutes, seconds};
 
@@ -205,6 +206,20 @@ fn states_that_do_not_fit_in_a_slot_stay_within_their_bytes() {
     }
     assert!(bench.store.stats().forgotten_busy > 0);
     assert!(!bench.take(0, &log, 1), "the exhausted key was forgotten before those that were used once");
+}
+
+#[test]
+fn nobody_is_forgotten_for_one_that_takes_more_than_its_part() {
+    let log = Quota::sliding_log(5, days(1)).unwrap();
+    let bench = Bench::new(MemoryStore::builder().max_keys(1_000).max_bytes(1 << 20));
+    assert!((1..100).all(|key| bench.take(key, &log, 5)));
+    // As large a log as one wants, on credit.
+    for _ in 0..200_000 {
+        bench.clock.advance(Duration::from_micros(1));
+        assert!(bench.ask(0, &log, Op::Reserve(cost(1))).allowed());
+    }
+    assert!(bench.store.stats().forgotten_busy > 0);
+    assert!((1..100).all(|key| !bench.take(key, &log, 1)), "none of the others got its quota back");
 }
 
 #[test]
