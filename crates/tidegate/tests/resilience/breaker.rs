@@ -6,7 +6,10 @@ use std::task::Poll;
 use std::thread;
 
 use tidegate::resilience::{Breaker, BreakerState};
-use tidegate::{ManualClock, Op, Store, StoreErrorKind, Timestamp, millis, seconds};
+use tidegate::{
+    All, Capabilities, Decision, ManualClock, Op, Request, Store, StoreError, StoreErrorKind, Timestamp, millis,
+    seconds,
+};
 use tidegate_testkit::{Faults, block_on};
 
 use crate::support::{Asked, Faulty, clock, error, every_way, faulty, kind, poll};
@@ -42,6 +45,49 @@ fn it_opens_after_that_many_failures_in_a_row() {
         assert!(ask(&store).unwrap_err().ends_with("on command"));
     }
     assert_eq!((store.state(), faults.calls().apply), (BreakerState::Open, 3));
+}
+
+/// A store that answers a part of each batch, and the rest too late.
+struct TooSlow(Faulty);
+
+impl Store for TooSlow {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+        self.0.apply_now(request)
+    }
+
+    async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
+        self.0.apply(request).await
+    }
+
+    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
+        self.0.apply_all(requests).await
+    }
+
+    async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
+        let mut answers = self.0.apply_each(&requests[..1]).await;
+        answers.resize(requests.len(), Err(error(StoreErrorKind::Timeout)));
+        answers
+    }
+
+    async fn close(&self) {
+        self.0.close().await;
+    }
+}
+
+#[test]
+fn a_batch_whose_time_runs_out_has_failed() {
+    let clock = clock();
+    let store = Breaker::new(TooSlow(faulty(&clock).0), "slow").failures(3).clock(clock);
+    let asked = Asked::new(50);
+    for _ in 0..3 {
+        assert_eq!(store.state(), BreakerState::Closed);
+        assert!(block_on(store.apply_each(&[asked.limit(), asked.limit()]))[0].is_ok());
+    }
+    assert_eq!(store.state(), BreakerState::Open);
 }
 
 #[test]

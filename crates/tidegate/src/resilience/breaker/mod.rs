@@ -21,7 +21,8 @@ use circuit::{Circuit, Health, Pass};
 ///
 /// A failure is an error that a retry can help with. [`StoreErrorKind::Corrupt`] and [`StoreErrorKind::Contended`] count as
 /// successes: they are about one key, and it takes a store that works to say so. [`StoreErrorKind::Unsupported`] counts as
-/// nothing: a store can say it without asking its server. A batch has failed when none of its requests was answered.
+/// nothing: a store can say it without asking its server. A batch has failed when none of its requests was answered, or
+/// when time ran out before its end.
 pub struct Breaker<S> {
     store: S,
     circuit: Circuit,
@@ -96,8 +97,12 @@ impl Health {
         }
     }
 
-    /// One answer is enough to know that the store is there.
+    /// One answer is enough to know that the store is there, but not that it is quick enough: a batch whose time runs out is
+    /// given up from there on.
     fn of_each<T>(results: &[Result<T, StoreError>]) -> Self {
+        if results.last().is_some_and(|last| matches!(last, Err(error) if error.kind() == StoreErrorKind::Timeout)) {
+            return Health::Bad;
+        }
         let any = |health| results.iter().any(|result| Health::of(result) == health);
         [Health::Good, Health::Bad].into_iter().find(|health| any(*health)).unwrap_or(Health::Unknown)
     }
