@@ -45,7 +45,7 @@ use std::sync::Arc;
 
 use tidegate_core::{Decision, Key};
 
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, SteadyClock};
 use crate::{Error, Limiter};
 pub use hold::{Hold, Settled};
 
@@ -69,7 +69,7 @@ impl Budget {
     /// The limit is charged by [`reserve`](Limiter::reserve) where the cost was more than the estimate, so it cannot be one
     /// whose shards are spread.
     pub fn new(limiter: &Limiter, limit: impl Into<Arc<str>>, holds: impl Into<Arc<str>>) -> Self {
-        Budget::on(limiter, limit, holds, SystemClock)
+        Budget::on(limiter, limit, holds, SteadyClock)
     }
 
     /// The same by another clock, for tests: the store's.
@@ -85,28 +85,34 @@ impl Budget {
 
     /// Takes an estimate of at least 1, to be settled later. Nothing is taken when it is denied: too much is spent, or too
     /// many holds are open.
+    ///
+    /// Whoever gives up in the middle, by dropping this, may leave a hold behind: it ends by itself, and its estimate stands.
     pub async fn hold<'a>(&self, key: impl Into<Key<'a>>, estimate: u64) -> Result<Held, Error> {
         let (key, Inner { limiter, limit, holds, clock }) = (key.into(), &*self.inner);
         let quota = limiter.quota(limit)?;
-        let place = limiter.admit(holds, &key).await?;
-        if !place.decision().allowed() {
+        let admit = limiter.admit(holds, &key);
+        let lease = admit.asked_for();
+        let place = admit.await;
+        if let Ok(place) = &place
+            && !place.decision().allowed()
+        {
             return Ok(Held { decision: *place.decision(), hold: None });
         }
         let since = clock.now();
-        let taken = limiter.limit(limit, &key).cost(estimate).await;
-        // A yes for a reason has taken nothing: the store was broken, or the limit is in shadow mode and used up.
-        let is_taken = taken.as_ref().is_ok_and(Decision::is_ordinary);
-        match (place.lease(), taken) {
-            (Some(lease), Ok(decision)) if is_taken => {
+        let taken = match place {
+            Ok(place) => limiter.limit(limit, &key).cost(estimate).await.map(|taken| (place.lease(), taken)),
+            Err(error) => Err(error),
+        };
+        match taken {
+            // A yes for a reason has taken nothing: the store was broken, or the limit is in shadow mode and used up.
+            Ok((Some(lease), decision)) if decision.is_ordinary() => {
                 let (budget, key) = (self.clone(), key.borrow().into_owned());
                 Ok(Held { decision, hold: Some(Hold { budget, key, lease, estimate, quota, since, decision }) })
             }
-            (lease, taken) => {
-                if let Some(lease) = lease {
-                    // If that fails, the place comes back by itself.
-                    let _ = limiter.release(holds, &key, lease).await;
-                }
-                Ok(Held { decision: taken?, hold: None })
+            taken => {
+                // Also where nobody knows whether it was given. If that fails, the place comes back by itself.
+                let _ = limiter.release(holds, &key, lease).await;
+                Ok(Held { decision: taken?.1, hold: None })
             }
         }
     }

@@ -81,6 +81,25 @@ impl Clock for SteadyClock {
     }
 }
 
+/// The same, waited on with tokio's timer.
+#[cfg(feature = "tokio")]
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct SteadySleeper;
+
+#[cfg(feature = "tokio")]
+impl Clock for SteadySleeper {
+    fn now(&self) -> Timestamp {
+        SteadyClock.now()
+    }
+}
+
+#[cfg(feature = "tokio")]
+impl Sleeper for SteadySleeper {
+    fn sleep(&self, span: Duration) -> BoxFuture<'static, ()> {
+        TokioSleeper.sleep(span)
+    }
+}
+
 /// The system's clock, waited on with tokio's timer.
 #[cfg(feature = "tokio")]
 #[derive(Debug, Clone, Copy, Default)]

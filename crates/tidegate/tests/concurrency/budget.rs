@@ -1,10 +1,10 @@
 //! Costs that are known only afterwards: held, settled once, bounded.
 
 use tidegate::budget::{Budget, Hold, Settled};
-use tidegate::resilience::Resilience;
+use tidegate::resilience::{Resilience, Timeout};
 use tidegate::{
-    Clock, Limit, Limiter, ManualClock, MemoryStore, Quota, Reason, StoreError, StoreErrorKind, Timestamp, millis,
-    minutes, seconds,
+    Clock, Limit, Limiter, ManualClock, MemoryStore, Quota, Reason, StoreError, StoreErrorKind, Timestamp,
+    TokioSleeper, millis, minutes, seconds,
 };
 use tidegate_testkit::{FaultyStore, Random, block_on};
 
@@ -194,6 +194,25 @@ fn a_broken_store_settles_nothing() {
     faults.pass();
     assert_eq!(settle(&held, 10), Settled::Whole);
     assert_eq!(block_on(async { limiter.check("tokens", "alice").await }).unwrap().remaining(), 90);
+}
+
+/// What was decided, and not heard of in time, holds no place.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_comes_too_late_leaves_no_hold_behind() {
+    let clock = ManualClock::new(Timestamp::from_millis(1_800_000_000_000));
+    let store = FaultyStore::new(MemoryStore::builder().max_keys(1_024).clock(clock.clone()).build());
+    let faults = store.faults();
+    let limiter = Limiter::builder()
+        .store(Timeout::new(store, millis(50), TokioSleeper))
+        .limit("tokens", tokens())
+        .limit("holds", Quota::concurrency(5, seconds(30)).unwrap())
+        .build()
+        .unwrap();
+    let budget = Budget::on(&limiter, "tokens", "holds", clock);
+    faults.answer_late();
+    assert!(budget.hold("alice", 40).await.is_err());
+    faults.pass();
+    assert_eq!(limiter.check("holds", "alice").await.unwrap().remaining(), 5);
 }
 
 /// The bound that is stated: whatever is settled was admitted by what the bucket gave, but for what open holds cost more than

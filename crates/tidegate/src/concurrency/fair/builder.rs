@@ -8,7 +8,7 @@ use tidegate_core::{Key, millis, seconds};
 
 use super::state::State;
 use super::{Fair, Shared};
-use crate::clock::{Clock, Sleeper, SystemClock};
+use crate::clock::{Clock, Sleeper, SteadyClock};
 use crate::concurrency::held::Held;
 
 /// How a [`Fair`] is made; see [`Fair::builder`].
@@ -93,13 +93,13 @@ impl FairBuilder {
     /// Slots to share.
     pub fn build(self) -> Fair {
         #[cfg(feature = "tokio")]
-        let default_sleeper: Option<Arc<dyn Sleeper>> = Some(Arc::new(crate::clock::TokioSleeper));
+        let default_sleeper: Option<Arc<dyn Sleeper>> = Some(Arc::new(crate::clock::SteadySleeper));
         #[cfg(not(feature = "tokio"))]
         let default_sleeper = None;
         let sleeper = self.sleeper.or(default_sleeper);
         let clock: Arc<dyn Clock> = match &sleeper {
             Some(sleeper) => Arc::clone(sleeper) as Arc<dyn Clock>,
-            None => Arc::new(SystemClock),
+            None => Arc::new(SteadyClock),
         };
         let state = Mutex::new(State::new(self.limit, self.terms));
         Fair { shared: Arc::new(Shared { state, held: Held::default(), clock, sleeper }) }

@@ -9,7 +9,7 @@ use tidegate_core::minutes;
 use super::chance::K;
 use super::window::Window;
 use super::{Shared, Throttle};
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, SteadyClock};
 use crate::random::Random;
 
 /// How a [`Throttle`] is made; see [`Throttle::builder`].
@@ -23,7 +23,7 @@ pub struct ThrottleBuilder {
 
 impl ThrottleBuilder {
     pub(super) fn new() -> Self {
-        ThrottleBuilder { k: K::new(2, 1), window: minutes(2), seed: None, clock: Arc::new(SystemClock) }
+        ThrottleBuilder { k: K::new(2, 1), window: minutes(2), seed: None, clock: Arc::new(SteadyClock) }
     }
 
     /// K as a fraction: `requests` are sent for every `accepts` that the service takes on. `k(2, 1)` unless said otherwise.
