@@ -1,5 +1,7 @@
 //! Steps with the lines held: new keys, states that do not fit in a slot, several keys at once.
 
+use std::time::Duration;
+
 use tidegate_core::private::Few;
 use tidegate_core::{All, Cost, Decision, Entry as AllEntry, Op, Quota, State, Timestamp, check_all, step, step_all};
 
@@ -10,6 +12,9 @@ use super::table::{Home, Table};
 
 /// How often room is looked for before a new key takes what it finds in its own two lines.
 const ATTEMPTS: u32 = 4;
+/// How late somebody may be who has looked at the clock and decides afterwards. What was used up at the time that he knows
+/// of is not to be swept before.
+const LATE: Duration = Duration::from_secs(1);
 
 /// The search for room: at first without forgetting anybody, as long as that finds some, because somebody else may be
 /// quicker to use it or be in the way of finding it; then once with.
@@ -111,7 +116,7 @@ impl Table {
             self.save(&lines, target, loaded, changed, place);
             drop(lines);
             if is_new_key {
-                self.sweep(1, now);
+                self.sweep(1, now.saturating_sub(LATE));
             }
             self.keep_within_bytes(now);
             return result;
@@ -157,7 +162,7 @@ impl Table {
                 });
                 continue;
             }
-            self.sweep(targets.len(), now);
+            self.sweep(targets.len(), now.saturating_sub(LATE));
             self.keep_within_bytes(now);
             return if takes || !all.allowed() { Ok(all) } else { Err(Crowded) };
         }

@@ -184,12 +184,24 @@ fn idle_keys_are_swept_by_the_calls_that_add_new_ones() {
     let short = Quota::token_bucket(1, seconds(1)).unwrap();
     let bench = Bench::new(MemoryStore::builder().max_keys(10_000));
     assert!((0..10_000).all(|key| bench.take(key, &short, 1)));
-    bench.clock.advance(seconds(1));
+    bench.clock.advance(seconds(2));
     // One line is swept for one new key, and a line has three.
     let long = Quota::token_bucket(1, days(1)).unwrap();
     assert!((20_000..26_000).all(|key| bench.take(key, &long, 1)));
     let held = bench.store.stats().keys;
     assert!(held < 6_100, "{held}");
+}
+
+#[test]
+fn who_looked_at_the_clock_before_others_swept_is_not_forgiven() {
+    let window = Quota::fixed_window(1, seconds(1)).unwrap();
+    let bench = Bench::new(MemoryStore::builder().max_keys(10_000).seed(1));
+    assert!((0..500).all(|key| bench.take(key, &window, 1)));
+    bench.clock.advance(seconds(1));
+    // Each sweeps a line, of which there are some nine times as many.
+    assert!((1_000..1_500).all(|key| bench.take(key, &window, 1)));
+    bench.clock.set(bench.clock.now().saturating_sub(Duration::from_micros(1)));
+    assert!((0..500).all(|key| !bench.take(key, &window, 1)));
 }
 
 #[test]
