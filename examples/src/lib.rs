@@ -52,6 +52,9 @@ mod documents {
     #[doc = include_str!("../../docs/clients.md")]
     mod clients {}
 
+    #[doc = include_str!("../../docs/config.md")]
+    mod config {}
+
     #[doc = include_str!("../../docs/envoy-config.md")]
     mod envoy_config {}
 

@@ -1,4 +1,5 @@
-//! Limits from a file, in TOML or in YAML, with errors that carry line and column.
+//! Limits from a file, in TOML or in YAML, with errors that carry line and column. Every field, with its default and its
+//! bounds, is in `docs/config.md` in the repository.
 //!
 //! ```
 //! use tidegate::config::{Config, Syntax};
