@@ -28,7 +28,7 @@
 //!
 //! | feature | brings |
 //! | --- | --- |
-//! | `config` | limits from a TOML or YAML file, with errors that carry line and column |
+//! | `config` | limits from a TOML or YAML file, with errors that carry line and column; see [`config`] and `docs/config.md` in the repository |
 //! | `tokio` | a sleeper for [`Limiter::acquire`] on tokio's timer, [permits](concurrency) that several processes share, and quota that a process takes in batches (`Leased`) |
 //! | `redis` | limits on Redis, Valkey or a cluster of them; see [`redis`] and `docs/redis.md` in the repository |
 //! | `sqlite` | limits in a file, that survive a restart; see [`sqlite`] and `docs/sqlite.md` in the repository |
@@ -48,8 +48,8 @@
 //! | `outgoing`, `reqwest` | a client's layer that keeps to limits, its own and those it is told; see [`outgoing`] |
 //! | `ws` | a router for WebSocket messages, whose limits run before anything costs memory; see [`ws`] |
 //! | `macros` | `#[limit]` for async functions and handlers; see [`attribute`] |
-//! | `metrics` | counters, latencies and states through the `metrics` facade; see [`resilience`] |
-//! | `tracing` | a span for every call of a store; see [`resilience`] |
+//! | `metrics` | counters, latencies and states through the `metrics` facade, of stores within [`Resilience`](resilience::Resilience) or its wrappers; see [`resilience`] |
+//! | `tracing` | a span for every call of a store within [`Resilience`](resilience::Resilience) that may wait, see [`resilience`]; and warnings in the log |
 //! | `testing` | the testing entry of the stores, through which a test passes the time |
 #![forbid(unsafe_code)]
 

@@ -30,8 +30,9 @@ type PriorityOf = Arc<dyn Fn(&Incoming<'_>) -> Priority + Send + Sync>;
 /// For a framework that is not among the features, this is the whole life of a request:
 ///
 /// ```text
-/// gate.enter(&incoming) -> turned away: the response
-///                       -> passage: the service -> passage.conclude(status, headers) -> in_flight, kept with the body
+/// gate.enter(&incoming).await -> turned away: the response
+///                             -> passage: the service
+/// passage.conclude(status, headers, length).await -> in_flight, kept with the body
 /// ```
 ///
 /// A gate within another is work like any other to the outer one.

@@ -21,7 +21,7 @@
 //! | `tidegate_decisions_total` | counter | `limit`, `outcome` (`allowed`, `denied`, `failed`), `reason` if any |
 //! | `tidegate_fallback_total` | counter | `limit`, `policy` (`open`, `closed`, `local`) |
 //! | `tidegate_store_seconds` | histogram | `store`, `call` (`apply_now`, `apply`, `apply_all`, `apply_each`) |
-//! | `tidegate_store_errors_total` | counter | `store`, `kind` (`unavailable`, `timeout`, `corrupt`, `unsupported`) |
+//! | `tidegate_store_errors_total` | counter | `store`, `kind` (`unavailable`, `timeout`, `contended`, `corrupt`, `unsupported`) |
 //! | `tidegate_breaker_state` | gauge | `store`; 0 is closed, 1 half open, 2 open |
 //! | `tidegate_breaker_opened_total` | counter | `store` |
 //! | `tidegate_script_reloads_total` | counter | `store` |
