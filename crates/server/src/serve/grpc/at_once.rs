@@ -14,7 +14,8 @@ use hyper::body::Incoming;
 use prost::Message;
 use tonic::Status;
 
-use super::{MAX_MESSAGE, lenient, service};
+use super::{MAX_MESSAGE, health, lenient, service};
+use crate::json::same_site;
 use crate::serve::answer::Answer;
 use crate::serve::auth::{Token, may_ask};
 use crate::serve::gate::Gate;
@@ -50,14 +51,22 @@ impl AtOnce for Calls {
 }
 
 impl Calls {
-    /// The same within a router, for when everything has to go through one: its codec refuses what is no text.
+    /// The same within a router, for when everything has to go through one: its codec refuses what is no text, and waits for
+    /// a message for as long as that takes.
     pub(super) fn within(self, router: Router) -> Router {
         router.layer(from_fn(move |request: Request<axum::body::Body>, next: Next| {
             let calls = self.clone();
             async move {
-                match calls.is_usual(&request) {
-                    true => calls.reply(request.into_body()).await.map(axum::body::Body::new),
-                    false => next.run(request).await,
+                if calls.is_usual(&request) {
+                    return calls.reply(request.into_body()).await.map(axum::body::Body::new);
+                }
+                if !has_one_message(request.uri().path()) {
+                    return next.run(request).await;
+                }
+                let (head, body) = request.into_parts();
+                match whole(body).await {
+                    Ok(body) => next.run(Request::from_parts(head, body.into())).await,
+                    Err(status) => status.into_http(),
                 }
             }
         }))
@@ -71,6 +80,7 @@ impl Calls {
             && headers.get(CONTENT_TYPE).is_some_and(|told| told == GRPC || told == GRPC_PROTO)
             && headers.get(ENCODING).is_none_or(|encoding| encoding == "identity")
             && may_ask(self.token.as_ref(), headers)
+            && same_site(request.uri(), headers).is_ok()
     }
 
     async fn reply<B>(&self, body: B) -> Response<Answer>
@@ -87,15 +97,27 @@ impl Calls {
     where
         B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
     {
-        let body = in_time(body, PREFIX + MAX_MESSAGE).await.map_err(|broken| match broken {
-            Broken::TooLarge => too_large(),
-            Broken::TooSlow => Status::deadline_exceeded("the message did not arrive in time"),
-            Broken::Cut(error) => Status::internal(format!("the message cannot be read: {error}")),
-        })?;
-        let request = lenient::decode(message(body)?);
+        let request = lenient::decode(message(whole(body).await?)?);
         let request = request.map_err(|error| Status::internal(format!("the message cannot be read: {error}")))?;
         service::decide(&self.gate, &request).await
     }
+}
+
+/// Whether a call to this path is asked with one message. Reflection is asked with many, one after the other.
+fn has_one_message(path: &str) -> bool {
+    path == PATH || path.starts_with(health::PATH)
+}
+
+/// All of a body that is one message.
+async fn whole<B>(body: B) -> Result<Bytes, Status>
+where
+    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
+{
+    in_time(body, PREFIX + MAX_MESSAGE).await.map_err(|broken| match broken {
+        Broken::TooLarge => too_large(),
+        Broken::TooSlow => Status::deadline_exceeded("the message did not arrive in time"),
+        Broken::Cut(error) => Status::internal(format!("the message cannot be read: {error}")),
+    })
 }
 
 /// The one message of a body.
@@ -131,7 +153,50 @@ fn answered(response: &RateLimitResponse) -> Response<Answer> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use tidegate::MemoryStore;
+    use tokio::time::{Instant, timeout};
+    use tower::ServiceExt;
+
     use super::*;
+    use crate::serve::grpc::router;
+    use crate::serve::served::Served;
+    use crate::serve::shutdown::Ending;
+    use crate::serve::store::Backing;
+
+    /// What the whole router says to a call to `path` whose message never comes.
+    async fn said_to_silence(path: &str, encoding: &str) -> HeaderMap {
+        let backing = Backing::Memory(Arc::new(MemoryStore::builder().max_keys(1_000).build()));
+        let gate = Gate::new(backing, Served::load(None).expect("a config"), false).expect("a gate");
+        let (_ending, shutdown) = Ending::new();
+        let router = router(Arc::new(gate), None, shutdown.clone(), shutdown).await;
+        let silence = axum::body::Body::from_stream(futures_util::stream::pending::<Result<Bytes, axum::Error>>());
+        let head = Request::post(path).version(Version::HTTP_2).header(CONTENT_TYPE, GRPC).header(ENCODING, encoding);
+        router.oneshot(head.body(silence).expect("a request")).await.expect("an answer").headers().clone()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_is_waited_for_but_not_for_ever() {
+        let [check, watch] = ["Check", "Watch"].map(|method| health::PATH.to_owned() + method);
+        for (path, encoding) in [(PATH, "identity"), (PATH, "zstd"), (&check, "identity"), (&watch, "identity")] {
+            let began = Instant::now();
+            let said = timeout(Duration::from_secs(60), said_to_silence(path, encoding)).await;
+            let said = said.unwrap_or_else(|_| panic!("{path} waits for ever"));
+            assert_eq!(said.get(STATUS).expect("a status"), "4", "{path}");
+            let waited = began.elapsed();
+            assert!((10_000..10_010).contains(&waited.as_millis()), "{path}: {waited:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_messages_and_unknown_calls_are_not_waited_for() {
+        for path in ["/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", "/nobody/Knows"] {
+            let began = Instant::now();
+            said_to_silence(path, "identity").await;
+            assert_eq!(began.elapsed(), Duration::ZERO, "{path}");
+        }
+    }
 
     #[test]
     fn only_one_whole_message_is_one() {

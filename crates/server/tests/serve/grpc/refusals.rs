@@ -1,7 +1,13 @@
 //! Requests that are not decided.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
 use envoy_types::pb::envoy::r#type::v3::RateLimitUnit;
+use prost::Message;
+use reqwest::Client;
 use tonic::Code;
 use tonic::metadata::AsciiMetadataValue;
 
@@ -88,4 +94,43 @@ async fn a_token_has_to_be_shown() {
     // Who probes whether it serves has no token to show.
     super::health::check(&program, "").await.expect("an answer");
     assert_eq!(super::reflection::list(&program).await.unwrap_err().code(), Code::Unauthenticated);
+}
+
+/// A page can have a browser send the first kinds by itself; before one of the last kind the browser asks, and hears no.
+#[tokio::test]
+async fn another_sites_page_in_an_operators_browser_may_not_call() {
+    let mut asked = Asked::start("pages").await;
+    let address = asked.program.grpc.expect("a port");
+    let url = format!("http://{address}/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit");
+    let message = request("shop", &[on("path", "/login")]).encode_to_vec();
+    let body = [&[0][..], &(message.len() as u32).to_be_bytes(), &message].concat();
+    let client = Client::builder().http2_prior_knowledge().build().expect("a client");
+    for (kind, site, status) in [
+        (None, "none", 415),
+        (Some("text/plain"), "cross-site", 415),
+        (Some("application/grpc"), "cross-site", 403),
+        (Some("application/grpc+proto"), "same-site", 403),
+        (Some("application/grpc"), "none", 200),
+    ] {
+        let request = client.post(&url).header("sec-fetch-site", site).body(body.clone());
+        let request = if let Some(kind) = kind { request.header("content-type", kind) } else { request };
+        assert_eq!(request.send().await.expect("an answer").status(), status, "{kind:?} {site}");
+    }
+    let before = client.request(reqwest::Method::OPTIONS, &url).header("access-control-request-method", "POST");
+    assert_eq!(before.send().await.expect("an answer").status(), 415);
+    assert_eq!(asked.shop(&[on("path", "/login")]).await, "OK [OK 0 of 2]", "only one has taken something");
+}
+
+#[test]
+fn who_speaks_http_1_is_not_waited_for() {
+    let program = Program::start(&[]);
+    for path in ["/grpc.health.v1.Health/Check", "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"] {
+        let mut stream = TcpStream::connect(program.grpc.expect("a port")).expect("a connection");
+        stream.set_read_timeout(Some(Duration::from_secs(5))).expect("a socket");
+        let head = "HTTP/1.1\r\nhost: x\r\ncontent-type: application/grpc\r\ncontent-length: 5";
+        stream.write_all(format!("POST {path} {head}\r\n\r\n").as_bytes()).expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer, and then the end");
+        assert!(answer.starts_with("HTTP/1.1 505 "), "{path}: {answer}");
+    }
 }
