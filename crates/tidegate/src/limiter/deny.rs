@@ -63,10 +63,18 @@ impl DenyList {
 fn looks_like_an_address(entry: &str) -> bool {
     let entry = entry.trim();
     let made_of = |others: &str| entry.chars().all(|c| c.is_ascii_hexdigit() || others.contains(c));
-    let four = entry.contains('.') && entry.starts_with(|c: char| c.is_ascii_digit()) && made_of("./*");
-    let with_prefix = entry.split_once('/').is_some_and(|(address, _)| parse_address(address).is_some());
+    let is_address = |text: &str| parse_address(text.trim()).is_some();
+    let begins_with_a_digit = entry.starts_with(|c: char| c.is_ascii_digit());
+    let four = entry.contains('.') && begins_with_a_digit && made_of("./*");
+    // With a port, or from one to another.
+    let no_letters = !entry.contains(|c: char| !c.is_ascii_digit() && !"./*:-, ".contains(c));
+    let more_than_four = entry.matches('.').count() >= 3 && begins_with_a_digit && no_letters;
     let six = (entry.contains("::") || (entry.contains(':') && entry.contains('/'))) && made_of(":./[]%");
-    four || six || with_prefix
+    // One too few or too many. Fingerprints of certificates have more, and addresses of network cards fewer.
+    let nearly_eight = (7..=9).contains(&entry.split(':').count()) && made_of(":");
+    let with_prefix = entry.split_once('/').is_some_and(|(address, _)| is_address(address));
+    let range = entry.split_once('-').is_some_and(|(first, last)| is_address(first) && is_address(last));
+    four || more_than_four || six || nearly_eight || with_prefix || range
 }
 
 #[cfg(test)]
@@ -101,11 +109,24 @@ mod tests {
             "2001:db8::/129",
             "2001:db8/32",
             "::ffff:0:0/95",
+            "203.0.113.7:443",
+            "203.0.113.0-203.0.113.255",
+            "203.0.113.0 - 255",
+            "203.0.113.7, 203.0.113.8",
+            "203.0.113.0 /24",
+            "2001:db8:: /32",
+            "[2001:db8::1]:443",
+            "2001:db8::-2001:db8::ff",
+            "2001:db8:0:0:0:0:1",
+            "2001:db8:0:0:0:0:0:0:1",
         ];
         for typo in typos {
             assert!(DenyList::default().add(typo).is_err(), "{typo:?}");
         }
-        for key in ["mallory", "10", "a.b.c", "user:7", "dead:beef", "v1.2", "x/y"] {
+        for key in ["mallory", "10", "a.b.c", "user:7", "dead:beef", "v1.2", "x/y", "a-b", "tenant/7", "2026-01-01"] {
+            assert!(DenyList::default().add(key).is_ok(), "{key:?}");
+        }
+        for key in ["203.0.113.7-ann", "203.0.113.7:ann", "02:00:5e:10:00:ff", &["ab"; 20].join(":")] {
             assert!(DenyList::default().add(key).is_ok(), "{key:?}");
         }
     }
