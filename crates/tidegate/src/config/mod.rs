@@ -64,10 +64,10 @@ pub enum Syntax {
 }
 
 impl Syntax {
-    /// YAML for files that end in `.yaml` or `.yml`, TOML for all others.
+    /// YAML for files that end in `.yaml` or `.yml`, and in `.json`, since JSON is YAML; TOML for all others.
     pub fn of_path(path: &Path) -> Self {
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-        let is_yaml = ending.eq_ignore_ascii_case("yaml") || ending.eq_ignore_ascii_case("yml");
+        let is_yaml = ["yaml", "yml", "json"].iter().any(|yaml| ending.eq_ignore_ascii_case(yaml));
         if is_yaml { Syntax::Yaml } else { Syntax::Toml }
     }
 }

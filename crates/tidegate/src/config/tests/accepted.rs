@@ -145,6 +145,10 @@ fn the_ending_of_a_file_says_the_syntax() {
         std::fs::write(folder.join(name), text).unwrap();
         assert_eq!(Config::from_path(folder.join(name)).unwrap(), toml(FULL).unwrap(), "{name}");
     }
+    let json =
+        "{\n\t\"limits\": {\n\t\t\"api\": {\"algorithm\": \"sliding_log\", \"rate\": 1, \"period\": \"1s\"}\n\t}\n}\n";
+    std::fs::write(folder.join("a.json"), json).unwrap();
+    assert_eq!(Config::from_path(folder.join("a.json")).unwrap().limits().len(), 1);
     std::fs::write(folder.join("latin1.toml"), b"# one\n# caf\xe9\n").unwrap();
     let file = folder.join("latin1.toml");
     let error = Config::from_path(&file).unwrap_err().to_string();
