@@ -35,15 +35,28 @@ pub(super) fn parse(text: &str, file: &Arc<str>, errors: &mut Vec<ConfigError>) 
 const TWICE: &str = "duplicate key";
 
 fn deep_brace(text: &str) -> Option<usize> {
-    let mut depth = 0_usize;
-    text.bytes().position(|byte| {
-        match byte {
-            b'{' => depth += 1,
-            b'}' => depth = depth.saturating_sub(1),
-            _ => {}
+    let (mut depth, mut start) = (0_usize, 0);
+    for line in text.split_inclusive('\n') {
+        if !is_comment(line)
+            && let Some(offset) = line.bytes().position(|byte| {
+                match byte {
+                    b'{' => depth += 1,
+                    b'}' => depth = depth.saturating_sub(1),
+                    _ => {}
+                }
+                depth > MAX_BRACES
+            })
+        {
+            return Some(start + offset);
         }
-        depth > MAX_BRACES
-    })
+        start += line.len();
+    }
+    None
+}
+
+/// Whether this is nothing but a comment, or a line of a text that does not end on it.
+fn is_comment(line: &str) -> bool {
+    line.trim_start().starts_with('#') && !line.contains("\"\"\"") && !line.contains("'''")
 }
 
 struct Builder<'a> {

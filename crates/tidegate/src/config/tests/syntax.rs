@@ -80,6 +80,13 @@ fn nesting_is_bounded() {
 }
 
 #[test]
+fn what_is_commented_out_is_not_nested() {
+    toml(&format!("{}[limits.a]\n{LOG}", "  # [[tables]] {\n".repeat(50))).unwrap();
+    let behind_a_text = format!("a = {{b = \"\"\"\n# \"\"\", c = {}", "{a = ".repeat(20));
+    assert_eq!(refused(toml(&behind_a_text)), "t.toml:2:87: nested too deep");
+}
+
+#[test]
 fn aliases_are_bounded() {
     let laughs: String = (1..9).map(|n| format!("a{n}: &a{n} [{}]\n", format!("*a{},", n - 1).repeat(9))).collect();
     let told = refused(yaml(&format!("a0: &a0 [1]\n{laughs}")));
