@@ -72,7 +72,7 @@ async fn until_the_end(serve: &Serve, telemetry: Telemetry, for_grpc: &Handle) -
     let gate = Gate::new(backing, served, serve.testing).map_err(|error| Failure::Start(error.to_string()))?;
     let gate = Arc::new(gate.watching(|watch| watch.hide_keys(serve.hide_keys).log_keys(serve.log_keys)));
     let ports = Ports::open(serve, token.as_ref(), for_grpc).await?;
-    let signals = reload::Signals::new()?;
+    let mut signals = reload::Signals::new()?;
     telemetry.observe(&gate);
     announce(serve, &gate, &ports, token.as_ref());
 
@@ -95,7 +95,7 @@ async fn until_the_end(serve: &Serve, telemetry: Telemetry, for_grpc: &Handle) -
     if let Some(port) = ports.resp {
         serving.spawn(resp::serve(port, Arc::clone(&gate), token, shutdown));
     }
-    reload::until_told_to_end(signals, serve.config.as_deref(), &gate).await;
+    reload::until_told_to_end(&mut signals, serve.config.as_deref(), &gate).await;
 
     info!(grace = ?serve.grace, "ending: what is under way is finished first");
     gate.drain();
@@ -106,15 +106,22 @@ async fn until_the_end(serve: &Serve, telemetry: Telemetry, for_grpc: &Handle) -
         ending_last.begin();
         while serving.join_next().await.is_some() {}
     });
-    let finished = finished.await;
-    if finished.is_err() {
+    // Who says so once more does not want to wait.
+    let (finished, deadline) = tokio::select! {
+        finished = finished => (finished.is_ok(), deadline),
+        () = signals.end.told() => (false, Instant::now()),
+    };
+    if !finished {
         warn!("not everything was finished within the grace period");
         serving.shutdown().await;
     }
     // First, so that nobody who is still there decides past the snapshot. What memory holds stays.
     gate.close().await;
     let saved = serve.snapshot.as_deref().map(|path| (path, gate.backing.save(path)));
-    telemetry.end(deadline.saturating_duration_since(Instant::now())).await;
+    tokio::select! {
+        () = telemetry.end(deadline.saturating_duration_since(Instant::now())) => {}
+        () = signals.end.told() => {}
+    }
     match saved {
         None => Ok(()),
         Some((path, Ok(keys))) => {

@@ -17,32 +17,43 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// The signals that mean something.
 pub(super) struct Signals {
+    pub(super) end: End,
+    hang_up: Signal,
+}
+
+/// Those that say that it is over.
+pub(super) struct End {
     terminate: Signal,
     interrupt: Signal,
-    hang_up: Signal,
+}
+
+impl End {
+    /// Waits for one of them.
+    pub(super) async fn told(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }
 
 impl Signals {
     pub(super) fn new() -> Result<Self, Failure> {
         let listen = |kind| signal(kind).map_err(|error| Failure::Start(format!("no signals: {error}")));
-        Ok(Signals {
-            terminate: listen(SignalKind::terminate())?,
-            interrupt: listen(SignalKind::interrupt())?,
-            hang_up: listen(SignalKind::hangup())?,
-        })
+        let end = End { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? };
+        Ok(Signals { end, hang_up: listen(SignalKind::hangup())? })
     }
 }
 
 /// Waits until a signal says that it is over, and reads the config again meanwhile.
-pub(super) async fn until_told_to_end(mut signals: Signals, config: Option<&Path>, gate: &Gate) {
+pub(super) async fn until_told_to_end(signals: &mut Signals, config: Option<&Path>, gate: &Gate) {
     let mut looks = interval(LOOK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // Of what was read, and not of what is there by now: a change in between is a change.
     let mut noticed = Noticed::new(gate.served.load().seen.clone());
     loop {
         tokio::select! {
-            _ = signals.terminate.recv() => return,
-            _ = signals.interrupt.recv() => return,
+            () = signals.end.told() => return,
             _ = signals.hang_up.recv() => {
                 info!("SIGHUP: the config is read again");
                 noticed = Noticed::new(reload(config, gate).await);

@@ -101,3 +101,31 @@ fn half_sent(address: Option<SocketAddr>, sent: &[u8], answer: &[u8]) -> TcpStre
 fn nobody_is_let_in(address: Option<SocketAddr>) {
     assert!(wait_until(|| TcpStream::connect(address.expect("a port")).is_err()), "it still listens");
 }
+
+#[test]
+fn a_second_signal_ends_the_grace_period_and_the_snapshot_is_kept() {
+    let (config, state) = (file("faults-twice.yaml", RULES), file("faults-twice.state", ""));
+    std::fs::remove_file(&state).expect("it was there");
+    let arguments = ["--config", &config, "--snapshot", &state, "--grace", "1h"];
+    let program = Program::start(&arguments);
+    assert_eq!(clients::over_resp(&program, "good")(), (true, MOST - 1));
+    let whole = "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
+    let half = format!("{whole}POST /v1/limit HTTP/1.1\r\nhost: x\r\ncontent-length: 40\r\n\r\n{{");
+    let _under_way = half_sent(program.http, half.as_bytes(), b"HTTP/1.1 200");
+    program.signal("TERM");
+    nobody_is_let_in(program.http);
+    program.signal("INT");
+    let (status, log) = program.ended();
+    assert!(status.success(), "{log:?}");
+    assert!(log.iter().any(|line| line.contains("not everything was finished")), "it was waited for: {log:?}");
+    assert_eq!(clients::over_resp(&Program::start(&arguments), "good")(), (true, MOST - 2));
+}
+
+#[test]
+fn ctrl_c_ends_it_in_order() {
+    let program = serving("ctrl-c");
+    program.signal("INT");
+    program.logged("ending");
+    let (status, log) = program.ended();
+    assert!(status.success(), "{log:?}");
+}
