@@ -10,11 +10,12 @@ use crate::say;
 /// From now on a signal that ends the program ends it after what it has written is removed.
 #[cfg(unix)]
 pub(super) fn clean_up_when_stopped(leftovers: &Arc<Leftovers>, runtime: &Handle) {
-    use tokio::signal::unix::{SignalKind, signal};
+    use tokio::signal::unix::{SignalKind as Kind, signal};
 
     let _inside = runtime.enter();
     // The exit codes are those that a shell tells of a program that a signal has ended.
-    for (kind, code) in [(SignalKind::interrupt(), 130), (SignalKind::terminate(), 143)] {
+    let ends = [(Kind::hangup(), 129), (Kind::interrupt(), 130), (Kind::quit(), 131), (Kind::terminate(), 143)];
+    for (kind, code) in ends.into_iter().filter(|(kind, _)| !is_ignored(kind.as_raw_value())) {
         // One that cannot be listened to ends the program as it always did.
         let Ok(mut signal) = signal(kind) else { continue };
         let leftovers = Arc::clone(leftovers);
@@ -24,6 +25,15 @@ pub(super) fn clean_up_when_stopped(leftovers: &Arc<Leftovers>, runtime: &Handle
             }
         });
     }
+}
+
+/// Whether whoever started the program wants this signal to do nothing, as `nohup` does; as far as that can be known.
+#[cfg(unix)]
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    ignored >> (signal - 1) & 1 == 1
 }
 
 /// From now on Ctrl-C ends the program after what it has written is removed.

@@ -10,7 +10,7 @@ use tidegate_servers::variable;
 use crate::store::Store;
 use crate::{GOOD, api, tidegate};
 
-on_each_store!(after_a_bad_line after_a_reader_that_leaves after_a_signal);
+on_each_store!(after_a_bad_line after_a_reader_that_leaves after_a_signal not_after_a_signal_that_is_ignored);
 
 /// A replay whose trace has not ended, with three keys in the store.
 struct Running {
@@ -20,7 +20,10 @@ struct Running {
 
 impl Running {
     fn on(url: &str, held: impl Fn(u32) -> usize) -> Self {
-        let mut command = tidegate();
+        Running::by(tidegate(), url, held)
+    }
+
+    fn by(mut command: Command, url: &str, held: impl Fn(u32) -> usize) -> Self {
         command.args(["simulate", "--config", &api(), "--trace", "-", "--store", url]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
@@ -64,7 +67,7 @@ fn after_a_reader_that_leaves(store: &Store) {
 }
 
 fn after_a_signal(store: &Store) {
-    for (signal, expected) in [("INT", 130), ("TERM", 143)] {
+    for (signal, expected) in [("HUP", 129), ("INT", 130), ("QUIT", 131), ("TERM", 143)] {
         let mut running = Running::on(&store.url, |id| store.held(id));
         let id = running.child.id();
         send(signal, id);
@@ -75,6 +78,19 @@ fn after_a_signal(store: &Store) {
         assert_eq!(said, "stopped; keys used in the store, and removed again: 3\n");
         assert_eq!(store.held(id), 0);
     }
+}
+
+/// As when the terminal is closed that it was started in.
+fn not_after_a_signal_that_is_ignored(store: &Store) {
+    let mut nohup = Command::new("nohup");
+    nohup.arg(tidegate().get_program());
+    let mut running = Running::by(nohup, &store.url, |id| store.held(id));
+    let id = running.child.id();
+    send("HUP", id);
+    writeln!(running.stdin, "{GOOD}").unwrap();
+    let (code, printed, said) = running.end();
+    assert_eq!((code, printed.lines().count()), (0, 5), "{said}");
+    assert_eq!(store.held(id), 0);
 }
 
 fn send(signal: &str, id: u32) {
