@@ -55,10 +55,10 @@ fn write(file: File, store: &MemoryStore) -> io::Result<u64> {
     Ok(keys)
 }
 
-/// A new file beside the one that is to be replaced.
+/// A new file beside the one that is to be replaced. It is this process's own: one that has just ended may still write its.
 fn open_beside(path: &Path) -> io::Result<(PathBuf, File)> {
     let mut name = path.as_os_str().to_owned();
-    name.push(".new");
+    name.push(format!(".new-{}", std::process::id()));
     let beside = PathBuf::from(name);
     // One that was left behind has whatever mode it had.
     match fs::remove_file(&beside) {

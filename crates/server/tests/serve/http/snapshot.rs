@@ -17,6 +17,23 @@ async fn a_restart_is_no_amnesty() {
 }
 
 #[test]
+fn what_another_process_writes_beside_it_is_left_alone() {
+    let state = ConfigFile::new("");
+    std::fs::remove_file(&state.0).expect("it was there");
+    let others = [".new", ".new-1"].map(|ending| ConfigFile(format!("{}{ending}", state.path()).into()));
+    others.iter().for_each(|other| other.write("half"));
+    assert!(Program::start(&["--snapshot", state.path()]).stop().0.success());
+    others.iter().for_each(|other| assert_eq!(std::fs::read_to_string(&other.0).expect("it is still there"), "half"));
+    let name = state.0.file_name().and_then(|name| name.to_str()).expect("text").to_owned();
+    let folder = std::fs::read_dir(std::env::temp_dir()).expect("a folder");
+    let beside = folder.filter(|file| {
+        let found = file.as_ref().expect("a file").file_name();
+        found.to_str().is_some_and(|found| found.starts_with(&name))
+    });
+    assert_eq!(beside.count(), 3, "nothing of its own stays but the snapshot");
+}
+
+#[test]
 fn a_snapshot_that_is_damaged_is_not_taken_for_an_empty_one() {
     let state = ConfigFile::new("not a snapshot");
     let ports = ["--http", "127.0.0.1:0", "--grpc", "off", "--resp", "off"];
