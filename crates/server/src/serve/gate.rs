@@ -90,13 +90,21 @@ impl Gate {
         // What takes long with many limits comes before and after: in between, a rule's limit may be gone.
         let (limiter, brought) = (served.limiter(), served.brought());
         let (accounts, served) = (self.watch.accounts_of(served.names()), Arc::new(served));
-        self.limiter.replace_all(limiter)?;
+        // Before somebody is decided by them.
+        let followed = self.watch.follow_also(&accounts);
+        if let Err(error) = self.limiter.replace_all(limiter) {
+            self.watch.follow(followed);
+            return Err(error);
+        }
         let before = self.served.swap(Arc::clone(&served));
         drop(adopting);
         self.watch.follow(accounts);
         self.brought.replace_all(brought)?;
         self.watch.reloaded();
         let (settled, new) = (before.config.defaults(), served.config.defaults());
+        if settled.prefix != new.prefix {
+            warn!(before = settled.prefix, now = new.prefix, "the prefix is another: every key begins anew");
+        }
         if (settled.store_timeout, settled.expected_replicas) != (new.store_timeout, new.expected_replicas) {
             warn!(
                 "store_timeout and expected_replicas are settled at the start: they change when the server is started again"
@@ -179,4 +187,49 @@ impl Gate {
 /// Those that count of several that were asked together: when they were denied, those that denied it. The others took nothing.
 pub(crate) fn counted<'a, 'b>(asks: &'a [Ask<'b>], all: &'a All) -> impl Iterator<Item = (&'a Ask<'b>, &'a Decision)> {
     asks.iter().zip(all.decisions()).filter(|(_, one)| all.allowed() || !one.allowed())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use tidegate::MemoryStore;
+    use tidegate::config::envoy::Domains;
+    use tidegate::config::{Config, Syntax};
+
+    use super::*;
+
+    /// One limit.
+    fn served(name: usize) -> Served {
+        let text = format!("[limits.n{name}]\nalgorithm = \"fixed_window\"\nrate = 5\nperiod = \"1d\"\n");
+        let config = Config::parse(&text, Syntax::Toml, "test.toml").expect("a config");
+        Served::new(config, Domains::default(), Vec::new(), Vec::new(), false)
+    }
+
+    /// Somebody asks for each limit again and again until there is one.
+    #[tokio::test]
+    async fn the_first_decision_by_a_new_limit_is_counted() {
+        const LIMITS: usize = 1_000;
+        let backing = Backing::Memory(Arc::new(MemoryStore::builder().max_keys(1_000).build()));
+        let gate = Arc::new(Gate::new(backing, served(0), false).expect("a gate"));
+        let (asked, found) = (Arc::clone(&gate), Arc::new(AtomicUsize::new(0)));
+        let finds = Arc::clone(&found);
+        let asking = std::thread::spawn(move || {
+            for name in (0..LIMITS).map(|name| format!("n{name}")) {
+                let ask = Ask { op: Op::Limit, limit: &name, key: Key::from("u"), cost: 1, quota: None };
+                while asked.now(&ask).is_none_or(|answer| answer.is_err()) {}
+                finds.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        for name in 1..LIMITS {
+            while found.load(Ordering::Relaxed) < name {
+                std::thread::yield_now();
+            }
+            gate.adopt(served(name)).await.expect("adopted");
+        }
+        asking.join().expect("every limit was there");
+        let accounts = gate.watch.accounts();
+        let missed = accounts.iter().filter(|one| one.name.starts_with('n') && one.tally.counts().allowed() != 1);
+        assert_eq!(missed.count(), 0);
+    }
 }

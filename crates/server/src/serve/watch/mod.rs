@@ -94,9 +94,18 @@ impl Watch {
         accounts
     }
 
+    /// Watches these limits, too, until it is said which are [followed](Self::follow) from there on. Returns those that were.
+    pub(crate) fn follow_also(&self, accounts: &Accounts) -> Arc<Accounts> {
+        let followed = self.followed.load_full();
+        let mut both = Accounts::clone(&followed);
+        both.extend(accounts.iter().map(|(name, account)| (name.clone(), Arc::clone(account))));
+        self.followed.store(Arc::new(both));
+        followed
+    }
+
     /// Watches these limits from now on. What was counted of the others is kept.
-    pub(crate) fn follow(&self, accounts: Accounts) {
-        let accounts = Arc::new(accounts);
+    pub(crate) fn follow(&self, accounts: impl Into<Arc<Accounts>>) {
+        let accounts = accounts.into();
         self.followed.store(Arc::clone(&accounts));
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.extend(accounts.iter().map(|(name, account)| (name.clone(), Arc::clone(account))));

@@ -46,3 +46,14 @@ async fn a_file_that_a_refused_config_names_is_waited_for() {
     program.logged("the new config is served");
     assert_eq!(remaining(&program, "shop.k").await, 3);
 }
+
+#[tokio::test]
+async fn another_prefix_is_told_because_every_key_begins_anew() {
+    let config = ConfigFile::new(LIMITS);
+    let program = Program::start(&["--config", config.path()]);
+    post(&program, "/v1/limit", r#"{"limit":"two","key":"u"}"#).await;
+    config.write(&format!("{LIMITS}\n[defaults]\nprefix = \"other\"\n"));
+    program.logged("the prefix is another");
+    program.logged("the new config is served");
+    assert_eq!(remaining(&program, "two").await, 2);
+}
