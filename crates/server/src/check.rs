@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use tidegate::config::{Syntax, envoy};
+use tidegate::config::{Config, Syntax, envoy};
 
 use crate::cli::Check;
 use crate::failure::Failure;
@@ -13,7 +13,7 @@ use crate::serve::Served;
 
 pub(crate) fn run(check: &Check) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    let mut all_good = true;
+    let (mut all_good, mut envoys) = (true, Vec::new());
     for file in &check.files {
         // As it would be served, the files that it names among it.
         let loaded = Served::load(Some(file)).map_err(|errors| errors.to_string()).and_then(|served| {
@@ -23,6 +23,7 @@ pub(crate) fn run(check: &Check) -> Result<(), Failure> {
         match loaded {
             Ok(contents) => {
                 writeln!(out, "{}: ok, {contents}", file.display()).map_err(Failure::of_output)?;
+                envoys.extend(is_envoys(file).then_some(file));
             }
             Err(errors) => {
                 all_good = false;
@@ -30,7 +31,19 @@ pub(crate) fn run(check: &Check) -> Result<(), Failure> {
             }
         }
     }
+    // Each may be right alone, and not beside another.
+    if let Err(errors) = together(&envoys) {
+        all_good = false;
+        say(&errors);
+    }
     if all_good { Ok(()) } else { Err(Failure::Told) }
+}
+
+/// Checks configs of envoyproxy/ratelimit's as it reads them: all that are in a folder.
+fn together(files: &[&PathBuf]) -> Result<(), String> {
+    let domains = envoy::Domains::from_paths(files).map_err(|errors| errors.to_string())?;
+    let served = Served::new(Config::default(), domains, Vec::new(), Vec::new(), false);
+    served.limiter().build().map(drop).map_err(|error| format!("all of Envoy's together: {error}"))
 }
 
 /// Whether a file is a config of envoyproxy/ratelimit's, which is YAML with a domain.

@@ -36,6 +36,21 @@ fn the_files_that_a_config_names_are_checked_with_it() {
     assert_eq!((ran.code, ran.stderr), (1, format!("{twice}: there are two limits named \"d.k\"\n")));
 }
 
+/// As they are served together.
+#[test]
+fn configs_of_envoys_are_checked_together_too() {
+    let rules = |name: &str, domain: &str, key: &str| {
+        let rule = format!("{{key: {key}, rate_limit: {{unit: day, requests_per_unit: 1}}}}");
+        file(name, format!("domain: {domain}\ndescriptors: [{rule}]\n"))
+    };
+    let [one, same, other] = [("one", "a"), ("same", "a"), ("other", "b")]
+        .map(|(name, domain)| rules(&format!("together-{name}.yaml"), domain, "k"));
+    assert_eq!(run(&["check", &one, &other, &api()]).code, 0);
+    let ran = run(&["check", &one, &other, &same]);
+    assert_eq!((ran.code, ran.stdout.lines().count()), (1, 3));
+    assert!(ran.stderr.starts_with(&format!("{same}:1:9: domain: ")), "{}", ran.stderr);
+}
+
 #[test]
 fn everything_that_is_wrong_is_told_and_the_exit_code_is_1() {
     let good = api();
