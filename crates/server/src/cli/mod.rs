@@ -54,7 +54,7 @@ pub enum Verb {
 #[derive(Debug, Args)]
 #[command(after_help = CHECK_EXAMPLES)]
 pub struct Check {
-    /// Configs: TOML, or YAML when the name ends in .yaml or .yml; YAML also in the format of envoyproxy/ratelimit
+    /// Configs: TOML, or YAML when the name ends in .yaml, .yml or .json; YAML also in the format of envoyproxy/ratelimit
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
 }
@@ -64,11 +64,16 @@ Examples:
   tidegate check limits.toml
   tidegate check conf/*.yaml
 
-A smallest config:
+A small config:
   [limits.login]
   algorithm = \"fixed_window\"      # token_bucket, fixed_window, sliding_window or sliding_log
   rate = 5
   period = \"1m\"                   # 500ms, 10s, 1m, 1h, 1d
+
+  [limits.uploads]
+  algorithm = \"concurrency\"       # how many at once
+  capacity = 3
+  ttl = \"30s\"                     # until a lease that is not renewed expires
 
 Exit code 1 when something is wrong with any of them; everything that is wrong is told.";
 
@@ -116,7 +121,8 @@ A line of a trace:
     at_ms   when, in milliseconds; the trace has its own time, so a run is the same every time
     op      limit, check, reserve, refund or reset; admit, renew or release of a concurrency limit
     limit   a name from the config
-    key     a text, a list of texts, or null for everybody together; at most 4 KiB
+    key     a text, a list of texts, or null for everybody together; at most 4 KiB;
+            {\"client\":\"192.0.2.1\"} for a client that is counted by its address
     cost    a whole number, at least 1; may be left out, and is 1 then
     lease   for admit, renew and release: 16 lower-case hexadecimal digits of the trace's choice
 

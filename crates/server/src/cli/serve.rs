@@ -16,7 +16,7 @@ use crate::store::StoreUrl;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Serve {
-    /// The config: TOML, or YAML when the name ends in .yaml or .yml; read again when it changes and on SIGHUP
+    /// The config: TOML, or YAML when the name ends in .yaml, .yml or .json; read again when it changes and on SIGHUP
     /// [default: a small built-in demonstration]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -64,7 +64,7 @@ pub struct Serve {
     /// for each core for gRPC]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_024))]
     pub threads: Option<u16>,
-    /// How to log, to standard error
+    /// How to log, to standard error. The variable RUST_LOG says what, such as debug; info and what is worse otherwise
     #[arg(long, value_enum, default_value_t = LogFormat::Human)]
     pub log: LogFormat,
     /// Log the keys of denied requests as they are; a short hash stands for each otherwise
@@ -98,15 +98,23 @@ impl Default for Serve {
 impl Serve {
     /// What does not go together.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        let for_memory = [
+        let outside = !self.store.is_memory();
+        let wrongs = [
             (
-                self.max_keys.is_some(),
+                self.max_keys.is_some() && outside,
                 "--max-keys is for --store memory: another store has room for as many as there are",
             ),
-            (self.snapshot.is_some(), "--snapshot is for --store memory: another store keeps what it holds by itself"),
-            (self.testing, "--testing is for --store memory: only that takes the time from a test"),
+            (
+                self.snapshot.is_some() && outside,
+                "--snapshot is for --store memory: another store keeps what it holds by itself",
+            ),
+            (self.testing && outside, "--testing is for --store memory: only that takes the time from a test"),
+            (
+                self.tls_client_ca.is_some() && self.grpc == Listen::Off,
+                "--tls-client-ca is for --grpc, which is off: nobody would have to show a certificate",
+            ),
         ];
-        match for_memory.into_iter().find(|(given, _)| *given && !self.store.is_memory()) {
+        match wrongs.into_iter().find(|(is_so, _)| *is_so) {
             Some((_, message)) => Err(Failure::Usage(wrong("serve", ErrorKind::ArgumentConflict, message))),
             None => Ok(()),
         }
@@ -168,8 +176,9 @@ Then:
 It listens on this machine only unless told otherwise, and beyond it only where clients have to show a token
 (--token-file, or TIDEGATE_TOKEN), or for gRPC a certificate (--tls-client-ca); --insecure lifts that.
 
-SIGHUP reads the config again, as does a change of the file; one that is wrong changes nothing. SIGTERM and Ctrl-C stop
-accepting, finish what is under way, and end with 0.";
+SIGHUP reads the config again, as does a change of the file; one that is wrong changes nothing. Certificates and the
+token are read at the start only. SIGTERM and Ctrl-C stop accepting, finish what is under way, and end with 0, or with 1
+when the snapshot cannot be written; a second one does not wait for what is under way.";
 
 #[cfg(test)]
 mod tests {

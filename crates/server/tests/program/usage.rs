@@ -1,4 +1,4 @@
-use crate::{GOOD, api, run, simulate};
+use crate::{GOOD, api, file, run, simulate};
 
 #[test]
 fn the_samples_can_be_replayed() {
@@ -15,7 +15,8 @@ fn the_samples_can_be_replayed() {
 #[test]
 fn wrong_usage_is_2_and_says_what_is_right() {
     let config = api();
-    let cases: [&[&str]; 8] = [
+    let for_nobody = ["serve", "--grpc", "off", "--tls-client-ca", "x", "--tls-cert", "x", "--tls-key", "x"];
+    let cases: [&[&str]; 9] = [
         &["serv"],
         &["check"],
         &["simulate"],
@@ -24,6 +25,7 @@ fn wrong_usage_is_2_and_says_what_is_right() {
         &["simulate", "--config", &config, "--trace", "-", "--max-keys", "many"],
         &["simulate", "--config", &config, "--trace", "-", "--fast"],
         &["--verbose"],
+        &for_nobody,
     ];
     for arguments in cases {
         let ran = run(arguments);
@@ -59,4 +61,13 @@ fn the_line_in_the_help_is_accepted() {
     let help = run(&["simulate", "--help"]).stdout;
     let line = help.lines().find(|line| line.contains("\"at_ms\"")).expect("a line of a trace");
     assert_eq!(simulate(&api(), line).stdout, simulate(&api(), GOOD).stdout);
+}
+
+#[test]
+fn the_config_in_the_help_is_right() {
+    let help = run(&["check", "--help"]).stdout;
+    let (_, config) = help.split_once("A small config:\n").expect("a config");
+    let (config, _) = config.split_once("\nExit code").expect("an end");
+    let ran = run(&["check", &file("help.toml", config)]);
+    assert!(ran.stdout.ends_with(": ok, 2 limits\n"), "{}{}", ran.stdout, ran.stderr);
 }
