@@ -170,3 +170,24 @@ impl AsyncWrite for Stream {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rustls::server::{ResolvesServerCertUsingSni, ServerConfig};
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_says_nothing_where_tls_is_spoken_is_left_after_ten_seconds() {
+        let builder = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()));
+        let builder = builder.with_safe_default_protocol_versions().expect("versions").with_no_client_auth();
+        let config = builder.with_cert_resolver(Arc::new(ResolvesServerCertUsingSni::new()));
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let _silent = std::net::TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection");
+        let (stream, _) = listener.accept().await.expect("a connection");
+        let began = Instant::now();
+        let left = secured(stream, Some(TlsAcceptor::from(Arc::new(config)))).await.err().expect("no TLS");
+        assert_eq!((left.kind(), began.elapsed().as_secs()), (io::ErrorKind::TimedOut, 10));
+    }
+}

@@ -93,3 +93,18 @@ pub(super) fn answer_text(text: Vec<u8>) -> Response {
     response.headers_mut().insert(CONTENT_TYPE, JSON);
     response
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_come_is_waited_for_for_ten_seconds() {
+        let silence = axum::body::Body::from_stream(futures_util::stream::pending::<Result<Bytes, axum::Error>>());
+        let began = Instant::now();
+        let problem = read_of(silence, ONE).await.expect_err("nothing to read");
+        assert_eq!((problem.into_response().status().as_u16(), began.elapsed().as_secs()), (408, 10));
+    }
+}

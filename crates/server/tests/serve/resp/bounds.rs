@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
 
 use tidegate_servers::wait_until;
 
@@ -70,4 +71,25 @@ fn memory(program: &Program) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", program.id())).expect("it runs");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
     line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
+#[test]
+fn connections_beyond_the_most_wait_until_another_ends() {
+    let program = serve(&["--max-connections", "1"]);
+    let mut first = connect(&program);
+    exchange(&mut first, "PING\r\n", "+PONG\r\n");
+    let mut second = connect(&program);
+    second.write_all(b"PING\r\n").expect("sent");
+    exchange(&mut first, "PING\r\n", "+PONG\r\n");
+    assert!(!wait_a_little(&second), "nobody serves it yet");
+    drop(first);
+    expect(&mut second, "+PONG\r\n");
+}
+
+/// Whether something comes soon.
+fn wait_a_little(stream: &TcpStream) -> bool {
+    stream.set_read_timeout(Some(Duration::from_millis(200))).expect("a timeout");
+    let came = unread(stream);
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
+    came
 }

@@ -5,6 +5,7 @@ mod bounds;
 mod clients;
 mod shutdown;
 mod stores;
+mod tls;
 mod wire;
 
 use std::io::{Read, Write};
