@@ -10,10 +10,12 @@ use serde_json::{Value, json};
 use crate::variable;
 
 /// What a browser needs in order to run without a screen and to leave everybody but us alone.
-const FLAGS: [&str; 8] = [
+const FLAGS: [&str; 9] = [
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
+    // In a container there is little of it, and a page that needs more crashes.
+    "--disable-dev-shm-usage",
     "--no-first-run",
     "--disable-quic",
     "--disable-background-networking",

@@ -1,16 +1,17 @@
 //! A server's process and its folder.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use crate::folder::Folder;
 use crate::ports::free_port;
 use crate::wait_until;
 
 /// A process on a port and with a folder of its own. Dropping it kills the process and removes the folder.
 pub(crate) struct Process {
     pub(crate) port: u16,
-    folder: PathBuf,
+    folder: Folder,
     child: Option<Child>,
 }
 
@@ -18,21 +19,19 @@ impl Process {
     /// A port and an empty folder, and no process yet.
     pub(crate) fn new(what: &str) -> Result<Self, String> {
         let port = free_port()?;
-        let folder = std::env::temp_dir().join(format!("tidegate-{what}-{port}-{}", std::process::id()));
-        fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        Ok(Process { port, folder, child: None })
+        Ok(Process { port, folder: Folder::new(what)?, child: None })
     }
 
     pub(crate) fn folder(&self) -> &Path {
-        &self.folder
+        self.folder.path()
     }
 
     /// Starts the process, in its folder, its output going to a log there.
     pub(crate) fn start(&mut self, command: &mut Command) -> Result<(), String> {
-        let log = File::options().create(true).append(true).open(self.folder.join("log"));
-        let log = log.map_err(|error| format!("{}: {error}", self.folder.display()))?;
-        let both = log.try_clone().map_err(|error| format!("{}: {error}", self.folder.display()))?;
-        command.current_dir(&self.folder).stdin(Stdio::null()).stdout(log).stderr(both);
+        let failed = |error| format!("{}: {error}", self.folder().display());
+        let log = File::options().create(true).append(true).open(self.folder().join("log")).map_err(failed)?;
+        let both = log.try_clone().map_err(failed)?;
+        command.current_dir(self.folder()).stdin(Stdio::null()).stdout(log).stderr(both);
         let child = command.spawn();
         self.child = Some(child.map_err(|error| format!("{:?} cannot be started: {error}", command.get_program()))?);
         Ok(())
@@ -89,15 +88,14 @@ impl Process {
     }
 
     pub(crate) fn log(&self) -> String {
-        fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+        fs::read_to_string(self.folder().join("log")).unwrap_or_default()
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
+        // First the process, and then what it writes into.
         self.kill();
-        // Nothing can be done about an error here.
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 

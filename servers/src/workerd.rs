@@ -1,45 +1,39 @@
 //! workerd, the runtime of Cloudflare's platform, under miniflare.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::folder::Folder;
+use crate::wait_until;
+
+/// How long its start may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where objects are kept. Clones are the same; dropping the last one forgets them.
 #[derive(Clone)]
 pub struct Storage(Arc<Folder>);
 
-struct Folder(PathBuf);
-
 impl Storage {
     /// One with nothing in it.
     pub fn new() -> Result<Self, String> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let name = format!("tidegate-workerd-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let folder = Folder(std::env::temp_dir().join(name));
-        for part in [folder.objects(), folder.leftovers()] {
+        let storage = Storage(Arc::new(Folder::new("workerd")?));
+        for part in [storage.objects(), storage.leftovers()] {
             std::fs::create_dir_all(&part).map_err(|error| format!("{}: {error}", part.display()))?;
         }
-        Ok(Storage(Arc::new(folder)))
+        Ok(storage)
     }
-}
 
-impl Folder {
     fn objects(&self) -> PathBuf {
-        self.0.join("objects")
+        self.0.path().join("objects")
     }
 
     /// For what miniflare leaves behind where programs put what they need for a while.
     fn leftovers(&self) -> PathBuf {
-        self.0.join("tmp")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // Nothing can be done about an error here.
-        let _ = std::fs::remove_dir_all(&self.0);
+        self.0.path().join("tmp")
     }
 }
 
@@ -56,8 +50,8 @@ impl Workerd {
     pub fn start(miniflare: &str, worker: &str, storage: Storage, variables: &str) -> Result<Self, String> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/workerd.mjs");
         let mut command = Command::new("node");
-        command.arg(script).arg(worker).arg(storage.0.objects()).arg(variables);
-        command.env("TIDEGATE_MINIFLARE", miniflare).env("TMPDIR", storage.0.leftovers());
+        command.arg(script).arg(worker).arg(storage.objects()).arg(variables);
+        command.env("TIDEGATE_MINIFLARE", miniflare).env("TMPDIR", storage.leftovers());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| format!("node does not start: {error}"))?;
         let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
@@ -71,20 +65,22 @@ impl Workerd {
                 log.lock().unwrap_or_else(PoisonError::into_inner).push_str(&(line + "\n"));
             }
         });
-        let mut lines = BufReader::new(stdout);
-        let mut line = String::new();
-        let url = loop {
-            line.clear();
-            if !matches!(lines.read_line(&mut line), Ok(1..)) {
-                let said = said.lock().unwrap_or_else(PoisonError::into_inner);
-                return Err(format!("workerd does not start: {said}"));
+        let (sender, served) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if let Some(url) = line.strip_prefix("serving ") {
+                    let _ = sender.send(url.trim().to_owned()); // somebody may have waited long enough
+                }
             }
-            if let Some(url) = line.strip_prefix("serving ") {
-                break url.trim().to_owned();
-            }
+        });
+        // From here on it ends, whatever happens.
+        let mut workerd = Workerd { child, url: String::new(), storage };
+        let Ok(url) = served.recv_timeout(PATIENCE) else {
+            let said = said.lock().unwrap_or_else(PoisonError::into_inner);
+            return Err(format!("workerd does not start: {said}"));
         };
-        std::thread::spawn(move || lines.read_to_end(&mut Vec::new()));
-        Ok(Workerd { child, url, storage })
+        workerd.url = url;
+        Ok(workerd)
     }
 
     /// Where it serves.
@@ -115,6 +111,9 @@ impl Drop for Workerd {
     fn drop(&mut self) {
         // The end of its input is what it waits for.
         drop(self.child.stdin.take());
-        let _ = self.child.wait();
+        if !wait_until(|| !matches!(self.child.try_wait(), Ok(None))) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
     }
 }
