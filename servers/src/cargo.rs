@@ -13,6 +13,29 @@ pub fn cargo() -> Command {
     command
 }
 
+/// Builds all examples, and these binaries too, as the tests are built: of a package alone, all that they are made of would be
+/// built once more, with other features.
+pub fn build_programs(binaries: &[impl AsRef<str>]) -> Command {
+    let mut command = cargo();
+    command.args(["build", "--workspace", "--all-features", "--examples"]);
+    for binary in binaries {
+        command.args(["--bin", binary.as_ref()]);
+    }
+    command
+}
+
+/// A program that was built so: a binary, or an example as in `examples/chat`.
+///
+/// # Panics
+///
+/// When it was not.
+pub fn program(path: &str) -> Command {
+    let own = std::env::current_exe().expect("a program");
+    // Tests lie in a folder beside the examples.
+    let program = own.ancestors().skip(1).map(|folder| folder.join(path)).find(|program| program.is_file());
+    Command::new(program.unwrap_or_else(|| panic!("{path} is not built")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -22,7 +22,7 @@ mod variable;
 mod wait;
 mod workerd;
 
-pub use cargo::cargo;
+pub use cargo::{build_programs, cargo, program};
 pub use disk::{Rights, on_a_small_disk};
 pub use door::Door;
 pub use envoy::Envoy;

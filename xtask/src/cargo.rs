@@ -38,3 +38,12 @@ pub(crate) fn step(name: &str, command: &mut Command) -> Result<(), Failed> {
     println!("== {name}: ok, {:.0?}", start.elapsed());
     Ok(())
 }
+
+/// What a program says, when it succeeds.
+pub(crate) fn said(command: &mut Command) -> Result<String, Failed> {
+    let output = command.output().map_err(|error| Failed(format!("{:?}: {error}", command.get_program())))?;
+    if !output.status.success() {
+        return Err(Failed(format!("{command:?} ({}): {}", output.status, String::from_utf8_lossy(&output.stderr))));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

@@ -3,17 +3,17 @@
 use std::path::Path;
 
 use crate::cargo::{Failed, cargo, step};
-use crate::rustc;
+use crate::{parallel, rustc, sources};
 
-const TARGETS: [&str; 5] = ["forwarding", "keys", "headers", "resp", "frames"];
+/// The names of the targets.
+pub(crate) fn targets() -> Result<Vec<String>, Failed> {
+    sources::of("fuzz/src/bin")
+}
 
-/// What was kept, and changes of it for a few seconds each, in the same order every time.
+/// What was kept, and changes of it for a few seconds each, in the same order every time. The programs are built already.
 pub(crate) fn replay() -> Result<(), Failed> {
-    for target in TARGETS {
-        let run = ["run", "--quiet", "--package", "tidegate-fuzz", "--bin", target, "--", "5"];
-        step(&format!("fuzz {target}"), &mut cargo(run))?;
-    }
-    Ok(())
+    let replay = |target: String| step(&format!("fuzz {target}"), tidegate_servers::program(&target).arg("5"));
+    parallel::each(targets()?.into_iter(), replay).map(drop)
 }
 
 /// libFuzzer, which follows where the code has been: a minute for each target. What led to somewhere new is added to the
@@ -25,8 +25,8 @@ pub(crate) fn search() -> Result<(), Failed> {
     let mut build = cargo(["build", "--release", "--package", "tidegate-fuzz", "--bins", "--target", &host]);
     build.arg("--target-dir").arg(folder);
     step("fuzz: build with instruments", build.env("RUSTFLAGS", INSTRUMENTS))?;
-    for target in TARGETS {
-        let program = folder.join(&host).join("release").join(target);
+    for target in targets()? {
+        let program = folder.join(&host).join("release").join(&target);
         let artifacts = format!("fuzz/artifacts/{target}/");
         std::fs::create_dir_all(&artifacts).map_err(|error| Failed(format!("{artifacts}: {error}")))?;
         let mut search = std::process::Command::new(program);

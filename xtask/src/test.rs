@@ -1,18 +1,23 @@
 //! `cargo xtask test`: everything that has to hold.
 
 use std::path::Path;
+use std::process::Stdio;
 
-use crate::cargo::{Failed, cargo, step};
-use crate::servers::Servers;
-use crate::{features, frameworks, fuzz, instructions, tree, wasm};
+use crate::cargo::{Failed, cargo, said, step};
+use crate::servers::{Servers, debian};
+use crate::{features, files, frameworks, fuzz, instructions, sources, tree, wasm};
 
 pub(crate) fn run() -> Result<(), Failed> {
     step("format", &mut cargo(["fmt", "--all", "--check"]))?;
+    // What is missing here is told at once, and not when it is needed.
+    files::allow_many()?;
+    debian::valgrind()?;
+    let servers = Servers::start()?;
     let clippy = ["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
     step("clippy", &mut cargo(clippy))?;
     each_feature_alone()?;
-    let servers = Servers::start()?;
-    let tests = ["test", "--workspace", "--all-features", "--all-targets"];
+    step("programs", &mut tidegate_servers::build_programs(&fuzz::targets()?))?;
+    let tests = ["test", "--workspace", "--all-features", "--tests"];
     step("tests", cargo(tests).envs(servers.environment()))?;
     // What handlers' attributes may want is put together for each request where they are compiled in, and not otherwise.
     let plain = ["test", "--package", "tidegate", "--no-default-features", "--features", "axum,grpc,tokio"];
@@ -30,26 +35,47 @@ pub(crate) fn run() -> Result<(), Failed> {
     Ok(())
 }
 
+/// What is tried under loom, at the least: the tests are found by their name.
+const LOOM_TESTS: usize = 9;
+
 /// The memory store's concurrent core under loom: every order of two threads, up to that many preemptions.
 pub(crate) fn loom(preemptions: u32) -> Result<(), Failed> {
-    let mut command = cargo(["test", "--release", "--package", "tidegate", "--lib", "loom_tests"]);
-    // A folder of its own: other flags would rebuild everything each time.
-    command.args(["--target-dir", "target/loom"]);
-    command.env("RUSTFLAGS", "--cfg loom").env("LOOM_MAX_PREEMPTIONS", preemptions.to_string());
-    step("loom", &mut command)
+    let tests = || {
+        let mut command = cargo(["test", "--release", "--package", "tidegate", "--lib", "loom_tests"]);
+        // A folder of its own: other flags would rebuild everything each time.
+        command.args(["--target-dir", "target/loom"]);
+        command.env("RUSTFLAGS", "--cfg loom").env("LOOM_MAX_PREEMPTIONS", preemptions.to_string());
+        command
+    };
+    step("loom", &mut tests())?;
+    let found = said(tests().args(["--", "--list"]).stderr(Stdio::inherit()))?;
+    match found.lines().filter(|line| line.ends_with(": test")).count() {
+        found if found < LOOM_TESTS => Err(Failed(format!("loom: {found} tests, and there were {LOOM_TESTS}"))),
+        _ => Ok(()),
+    }
 }
 
-/// Every feature builds alone, and the plain crate builds neither a runtime nor a parser.
+/// Every feature builds alone, and so does all that is installed or depended on by itself. The plain crate builds neither a
+/// runtime nor a parser.
 fn each_feature_alone() -> Result<(), Failed> {
-    let folder = Path::new("crates/tidegate");
-    let check = |name: &str, feature: &str| {
-        let arguments = ["check", "--package", "tidegate", "--no-default-features", "--features", feature];
-        step(name, cargo(arguments).env("RUSTFLAGS", "-D warnings").args(["--target-dir", "target/features"]))
+    let check = |name: &str, arguments: &[&str]| {
+        let mut check = cargo(["check", "--target-dir", "target/features"]);
+        step(name, check.args(arguments).env("RUSTFLAGS", "-D warnings"))
     };
-    check("no feature", "")?;
+    let folder = Path::new("crates/tidegate");
+    let library = ["--package", "tidegate", "--no-default-features", "--features"];
+    check("no feature", &library[..3])?;
     for feature in features::of(folder)? {
-        check(&format!("feature {feature} alone"), &feature)?;
+        check(&format!("feature {feature} alone"), &[&library[..], &[&feature]].concat())?;
     }
+    // As it is shipped: other tests build it with all of its features, and with those of everything else.
+    check("the program", &["--package", "tidegate-server"])?;
+    check("the testkit", &["--package", "tidegate-testkit"])?;
+    check("the testkit with adapters", &["--package", "tidegate-testkit", "--features", "adapters"])?;
+    check("the attribute", &["--package", "tidegate-macros"])?;
+    // As somebody runs one, who reads how.
+    check("examples", &["--package", "tidegate-examples", "--examples"])?;
+    check("example chat", &["--package", "tidegate", "--example", "chat"])?;
     frameworks::apart(folder)?;
     let plain = tree::of("tidegate", "")?;
     for unwanted in ["tokio", "redis", "rusqlite", "tokio-postgres", "http", "serde", "toml"] {
@@ -62,20 +88,12 @@ fn each_feature_alone() -> Result<(), Failed> {
 
 /// The examples that end by themselves run, and say what they say.
 fn examples(servers: &Servers) -> Result<(), Failed> {
-    let folder = Path::new("examples");
-    let files = std::fs::read_dir(folder).map_err(|error| Failed(format!("examples: {error}")))?;
-    let mut names: Vec<String> = files
-        .filter_map(|file| Some(file.ok()?.path()))
-        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
-        .filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()))
-        // Those that serve until they are stopped are asked by tests of their own.
-        .filter(|name| !name.starts_with("axum_") && !name.ends_with("_memory"))
-        .collect();
-    names.sort();
-    for name in names {
-        let mut command = cargo(["run", "--quiet", "--package", "tidegate-examples", "--example", &name]);
+    // Those that serve until they are stopped are asked by tests of their own.
+    let serves = |name: &str| name.starts_with("axum_") || name.ends_with("_memory");
+    for name in sources::of("examples")?.into_iter().filter(|name| !serves(name)) {
+        let mut command = tidegate_servers::program(&format!("examples/{name}"));
         if ["overload", "window_edge"].contains(&name.as_str()) {
-            command.args(["--", "--check"]);
+            command.arg("--check");
         }
         step(&format!("example {name}"), command.envs(servers.environment()))?;
     }

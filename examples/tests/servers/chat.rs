@@ -30,7 +30,7 @@ fn sees(browser: &Browser, messages: &str) {
 
 #[test]
 fn who_is_in_a_room_sees_what_is_said_there() {
-    let example = Example::start_of("tidegate", "chat");
+    let example = Example::start("chat");
     let (ann, bob) = (open(&example, "ann", "tea"), open(&example, "bob", "tea"));
     ann.until("document.getElementById('log').textContent === 'bob has come'");
     assert_eq!(ann.text("who"), "2 people here, and you are ann");
@@ -65,7 +65,7 @@ const WATCH: &str = "(() => {
 
 #[test]
 fn who_sends_too_fast_is_told_when_to_go_on() {
-    let example = Example::start_of("tidegate", "chat");
+    let example = Example::start("chat");
     let (ann, bob) = (open(&example, "ann", "tea"), open(&example, "bob", "tea"));
     ann.until("document.querySelector('#limit-user dd')");
     ann.now(WATCH);

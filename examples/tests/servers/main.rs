@@ -5,6 +5,12 @@ mod chat;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Stdio};
+use std::sync::Once;
+
+use tidegate_servers::{build_programs, program};
+
+/// Whoever runs these tests alone has not built what they run.
+static BUILT: Once = Once::new();
 
 /// A running example, until it is dropped.
 struct Example {
@@ -14,12 +20,12 @@ struct Example {
 
 impl Example {
     fn start(name: &str) -> Self {
-        Self::start_of("tidegate-examples", name)
-    }
-
-    fn start_of(package: &str, name: &str) -> Self {
-        let run = ["run", "--quiet", "--package", package, "--example", name, "--", "127.0.0.1:0"];
-        let mut child = tidegate_servers::cargo().args(run).stdout(Stdio::piped()).spawn().unwrap();
+        BUILT.call_once(|| {
+            let built = build_programs::<&str>(&[]).arg("--quiet").status();
+            assert!(built.unwrap().success(), "the examples do not build");
+        });
+        let mut example = program(&format!("examples/{name}"));
+        let mut child = example.arg("127.0.0.1:0").stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim().rsplit_once("http://").expect("how to try it").1.trim_end_matches('/').to_owned();

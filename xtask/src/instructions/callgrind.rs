@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
-use crate::cargo::Failed;
+use crate::cargo::{Failed, said};
+use crate::parallel;
 use crate::servers::debian;
 
 /// valgrind's counting of instructions.
@@ -30,9 +31,9 @@ impl Callgrind {
 
     /// The instructions of one call of each path that the program has.
     pub(super) fn count_all(&self, program: &Path) -> Result<Vec<(String, u64)>, Failed> {
-        let listed = output(&mut Command::new(program))?;
-        let listed = String::from_utf8_lossy(&listed.stdout);
-        listed.lines().map(|line| self.count(program, line)).collect()
+        let listed = said(&mut Command::new(program))?;
+        // What else a machine does is no instruction of theirs: as many at once as it has cores.
+        parallel::each(listed.lines(), |line| self.count(program, line))
     }
 
     /// A line of the program's list: the path's name, and how many calls of it are counted.
@@ -50,7 +51,7 @@ impl Callgrind {
             "--zero-before=*counted_round*",
         ]);
         command.arg(format!("--callgrind-out-file={}", file.display())).arg(program).arg(name);
-        output(&mut command)?;
+        said(&mut command)?;
         let text = fs::read_to_string(&file).map_err(|error| Failed(format!("{}: {error}", file.display())))?;
         match total(&text) {
             Some(total) if total > 0 => Ok((name.to_owned(), (total + calls / 2) / calls)),
@@ -64,15 +65,6 @@ fn total(text: &str) -> Option<u64> {
     let instructions = text.lines().any(|line| line == "events: Ir");
     let total = text.lines().find_map(|line| line.strip_prefix("totals: "))?;
     total.trim().parse().ok().filter(|_| instructions)
-}
-
-fn output(command: &mut Command) -> Result<Output, Failed> {
-    let output = command.output().map_err(|error| Failed(format!("{:?}: {error}", command.get_program())))?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(Failed(format!("{command:?} ({}): {said}", output.status)));
-    }
-    Ok(output)
 }
 
 #[cfg(test)]
