@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::cargo::{Failed, cargo, step};
+use crate::cargo::{Failed, cargo, said, step};
 use crate::servers::{cache, debian};
 
 const TARGET: &str = "wasm32-unknown-unknown";
@@ -61,7 +61,8 @@ fn wasm_bindgen() -> Result<PathBuf, Failed> {
     let version = version.ok_or_else(|| Failed("Cargo.lock names no wasm-bindgen".to_owned()))?;
     let folder = cache::folder(&format!("wasm-bindgen-cli-{version}"), |folder| {
         let version = format!("={version}");
-        let mut install = cargo(["install", "--quiet", "wasm-bindgen-cli", "--version", &version, "--root"]);
+        let mut install =
+            cargo(["install", "--quiet", "--locked", "wasm-bindgen-cli", "--version", &version, "--root"]);
         step("wasm-bindgen: cargo install", install.arg(folder))
     })?;
     Ok(folder.join("bin").join("wasm-bindgen"))
@@ -77,21 +78,21 @@ enum Compiler {
 
 impl Compiler {
     fn find() -> Result<Self, Failed> {
-        let sysroot = output(Command::new("rustc").args(["--print", "sysroot"]))?;
+        let sysroot = said(Command::new("rustc").args(["--print", "sysroot"]))?;
         let libraries = Path::new(sysroot.trim()).join("lib/rustlib");
         if libraries.join(TARGET).exists() {
             return Ok(Compiler::Ours);
         }
-        if output(Command::new("rustup").args(["target", "add", TARGET])).is_ok() {
+        if said(Command::new("rustup").args(["target", "add", TARGET])).is_ok() {
             return Ok(Compiler::Ours);
         }
         let packages = ["rustc-web", "cargo-web", "rust-web-src"];
         // Only root can install; anybody can build with what is installed.
-        if output(Command::new("dpkg").arg("--status").args(packages)).is_err() {
+        if said(Command::new("dpkg").arg("--status").args(packages)).is_err() {
             let advice = "install the target with `rustup target add wasm32-unknown-unknown`";
             debian::install("Rust for wasm32", &packages, advice)?;
         }
-        let host = output(Command::new("rustc").args(["--print", "host-tuple"]))?;
+        let host = said(Command::new("rustc").args(["--print", "host-tuple"]))?;
         Ok(Compiler::Debians { linker: libraries.join(host.trim()).join("bin/rust-lld") })
     }
 
@@ -111,13 +112,4 @@ impl Compiler {
         }
         command
     }
-}
-
-/// What a program says, when it succeeds.
-fn output(command: &mut Command) -> Result<String, Failed> {
-    let output = command.output().map_err(|error| Failed(format!("{:?}: {error}", command.get_program())))?;
-    if !output.status.success() {
-        return Err(Failed(format!("{command:?} ({}): {}", output.status, String::from_utf8_lossy(&output.stderr))));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -12,6 +12,7 @@ pub(crate) fn folder(name: &str, fill: impl FnOnce(&Path) -> Result<(), Failed>)
     if !folder.exists() {
         // Made elsewhere and then renamed, so that a folder of this name is always whole.
         let unfinished = cache.join(format!("unfinished-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&unfinished); // of somebody who had the same number, and was killed
         let got = fill(&unfinished);
         if got.is_ok() && !folder.exists() {
             fs::rename(&unfinished, &folder).map_err(|error| Failed(format!("{}: {error}", folder.display())))?;

