@@ -12,7 +12,7 @@ mod spans;
 use std::path::PathBuf;
 use std::{fs, process};
 
-use asking::{LIMITS, take, url};
+use asking::{LIMITS, PATIENT, take, url};
 use program::Program;
 
 /// A place for a file of this test run.
@@ -24,6 +24,6 @@ fn place(name: &str) -> String {
 /// A config of this test run.
 fn config(name: &str) -> String {
     let path = place(name);
-    fs::write(&path, LIMITS).expect("written");
+    fs::write(&path, format!("{PATIENT}{LIMITS}")).expect("written");
     path
 }

@@ -19,6 +19,9 @@ deny = ["mallory"]
 on_store_error = "closed"
 "#;
 
+/// Before [`LIMITS`], where a test counts what a store answers: one that works answers within that even on a busy machine.
+pub(crate) const PATIENT: &str = "[defaults]\nstore_timeout = \"10s\"\n";
+
 pub(crate) fn url(program: &Program, path: &str) -> String {
     format!("http://{}{path}", program.http.expect("it listens for HTTP"))
 }

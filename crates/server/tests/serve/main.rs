@@ -18,7 +18,7 @@ mod start;
 use std::fs;
 use std::path::PathBuf;
 
-use asking::{LIMITS, take, url};
+use asking::{LIMITS, PATIENT, take, url};
 use program::Program;
 
 /// A file of this test run.

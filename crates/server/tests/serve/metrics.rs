@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use serde::Deserialize;
 use tidegate_servers::{Redis, variable, wait_until};
 
-use super::{LIMITS, Program, file, get, take};
+use super::{LIMITS, PATIENT, Program, file, get, take};
 
 /// Reads a page, and writes what it understood.
 const READ: &str = "
@@ -157,7 +157,7 @@ fn redis() -> Redis {
 fn a_store_outside_is_told_in_full_and_so_is_what_is_wrong_with_it() {
     let mut redis = redis();
     let shadowed = "[limits.export]\nalgorithm = \"fixed_window\"\nrate = 1\nperiod = \"1d\"\nshadow = true\n";
-    let config = file("metrics-redis.toml", format!("{LIMITS}\n{shadowed}"));
+    let config = file("metrics-redis.toml", format!("{PATIENT}{LIMITS}\n{shadowed}"));
     let program = Program::start(&["--config", &config, "--store", &redis.url()]);
     ask(&program);
     let page = Page::of(&program);

@@ -2,12 +2,12 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// How long a line of the log is waited for.
+/// How long a line of the log is waited for, or the end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A `tidegate serve` that runs. Dropping it kills it.
@@ -38,14 +38,14 @@ impl Program {
         }
         command.env_remove("TIDEGATE_TOKEN").env_remove("RUST_LOG").envs(variables.iter().copied());
         let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program starts");
-        let mut lines = BufReader::new(child.stderr.take().expect("piped"));
-        let serving = serving(&mut lines).unwrap_or_else(|said| {
+        let lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+        // Somebody has to read what it says, or it waits for that.
+        let (sender, log) = channel();
+        std::thread::spawn(move || lines.map_while(Result::ok).all(|line| sender.send(line).is_ok()));
+        let serving = serving(&log).unwrap_or_else(|said| {
             let _ = child.kill();
             panic!("{arguments:?}: it does not serve:\n{said}")
         });
-        // Somebody has to read what it says, or it waits for that.
-        let (sender, log) = channel();
-        std::thread::spawn(move || lines.lines().map_while(Result::ok).all(|line| sender.send(line).is_ok()));
         let address = |port: &str| serving[port].as_str().and_then(|address| address.parse().ok());
         Program { child, log: Mutex::new(log), http: address("http"), grpc: address("grpc"), resp: address("resp") }
     }
@@ -77,8 +77,15 @@ impl Program {
 
     /// Waits until it has ended: how, and what it has logged that nobody has waited for.
     pub(crate) fn ended(mut self) -> (ExitStatus, Vec<String>) {
-        let status = self.child.wait().expect("a child");
-        (status, self.log.get_mut().expect("nobody has failed").iter().collect())
+        let (lines, mut log) = (self.log.get_mut().expect("nobody has failed"), Vec::new());
+        loop {
+            match lines.recv_timeout(PATIENCE) {
+                Ok(line) => log.push(line),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => panic!("it does not end: {log:?}"),
+            }
+        }
+        (self.child.wait().expect("a child"), log)
     }
 
     /// Ends it as an operator would.
@@ -96,18 +103,14 @@ impl Drop for Program {
     }
 }
 
-/// What it says when it serves; or, when it ends before that, all it has said.
-fn serving(lines: &mut BufReader<ChildStderr>) -> Result<serde_json::Value, String> {
+/// What it says when it serves; or, when it ends before that or takes too long, all it has said.
+fn serving(lines: &Receiver<String>) -> Result<serde_json::Value, String> {
     let mut said = String::new();
-    loop {
-        let start = said.len();
-        if lines.read_line(&mut said).expect("text") == 0 {
-            return Err(said);
-        }
-        if let Ok(line) = serde_json::from_str::<serde_json::Value>(&said[start..])
-            && line["message"] == "serving"
-        {
-            return Ok(line);
+    while let Ok(line) = lines.recv_timeout(PATIENCE) {
+        match serde_json::from_str::<serde_json::Value>(&line) {
+            Ok(line) if line["message"] == "serving" => return Ok(line),
+            _ => said += &(line + "\n"),
         }
     }
+    Err(said)
 }

@@ -428,8 +428,8 @@ fn without_a_sleeper_it_is_an_error_and_takes_nothing() {
 #[cfg(feature = "tokio")]
 #[test]
 fn with_the_feature_tokio_it_waits_on_its_timer() {
-    let quota = Quota::token_bucket(1, millis(5)).unwrap();
-    let limiter = Limiter::builder().limit("send", quota).build().unwrap();
+    let [quota, slow] = [millis(5), days(1)].map(|period| Quota::token_bucket(1, period).unwrap());
+    let limiter = Limiter::builder().limit("send", quota).limit("seldom", slow).build().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
         let began = tokio::time::Instant::now();
@@ -437,7 +437,8 @@ fn with_the_feature_tokio_it_waits_on_its_timer() {
             assert!(limiter.acquire("send", "u", seconds(60)).await.unwrap().allowed());
         }
         assert!(began.elapsed() >= millis(14), "{:?}", began.elapsed());
-        let denied = limiter.acquire("send", "u", Duration::ZERO).await.unwrap();
+        assert!(limiter.acquire("seldom", "u", seconds(60)).await.unwrap().allowed());
+        let denied = limiter.acquire("seldom", "u", Duration::ZERO).await.unwrap();
         assert_eq!((denied.allowed(), denied.reason()), (false, Some(Reason::Rate)));
     });
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use deadpool_postgres::{Manager, Pool};
 use tidegate::postgres::{PostgresStore, PostgresStoreBuilder};
-use tidegate::{Clock, SystemClock};
+use tidegate::{Clock, SystemClock, seconds};
 use tidegate_servers::variable;
 use tidegate_testkit::Subject;
 use tokio::runtime::{Builder, Runtime};
@@ -17,7 +17,8 @@ static RUNTIME: LazyLock<Runtime> =
     LazyLock::new(|| Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap());
 
 pub(crate) fn run<T>(work: impl Future<Output = T>) -> T {
-    RUNTIME.block_on(work)
+    // What hangs fails, and does not keep the others from being tried.
+    RUNTIME.block_on(async { tokio::time::timeout(seconds(300), work).await }).expect("it does not end")
 }
 
 /// A name that nobody has used before, for tables and prefixes.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use redis::cluster_async::ClusterConnection;
 use tidegate::redis::{RedisStore, RedisStoreBuilder};
-use tidegate::{Clock, SystemClock, Together};
+use tidegate::{Clock, SystemClock, Together, seconds};
 use tidegate_servers::variable;
 use tidegate_testkit::Subject;
 use tokio::runtime::{Builder, Runtime};
@@ -16,7 +16,8 @@ static RUNTIME: LazyLock<Runtime> =
     LazyLock::new(|| Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap());
 
 pub(crate) fn run<T>(work: impl Future<Output = T>) -> T {
-    RUNTIME.block_on(work)
+    // What hangs fails, and does not keep the others from being tried.
+    RUNTIME.block_on(async { tokio::time::timeout(seconds(300), work).await }).expect("it does not end")
 }
 
 /// A prefix that nobody has used before.

@@ -67,8 +67,9 @@ fn until_it_has_allowed(server: &Server, least: u64, more: &[&str]) -> crate::Ra
 
     let mut command = tidegate();
     command.args(["bench", &server.url, "--duration", "1h", "--json", "--picture", "off"]).args(more);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     while server.counts()[0] < least {
+        assert!(child.try_wait().expect("a child").is_none(), "it ends before that");
         std::thread::yield_now();
     }
     let id = child.id();

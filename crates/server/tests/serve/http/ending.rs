@@ -34,6 +34,7 @@ async fn an_end_under_load_drops_no_request() {
     });
     let clients: Vec<_> = clients.collect();
     while answered.load(Ordering::Relaxed) < 2_000 {
+        assert!(clients.iter().all(|client| !client.is_finished()), "nobody fails before the end");
         tokio::task::yield_now().await;
     }
     program.signal("TERM");

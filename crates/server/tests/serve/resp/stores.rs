@@ -3,11 +3,20 @@
 use tidegate_servers::{Redis, variable};
 
 use super::{command, five, replies, serve};
+use crate::asking::PATIENT;
+use crate::file;
+use crate::program::Program;
+
+/// The limits that there are without a config, on a store.
+fn serve_on(store: &str, name: &str) -> Program {
+    let config = file(name, format!("{PATIENT}{}", include_str!("../../../samples/demo.toml")));
+    serve(&["--config", &config, "--store", store])
+}
 
 #[test]
 fn a_pipeline_on_a_store_that_is_waited_for_is_answered_in_order() {
     let file = std::env::temp_dir().join(format!("tidegate-resp-{}.db", std::process::id()));
-    let program = serve(&["--store", &format!("sqlite:{}", file.display())]);
+    let program = serve_on(&format!("sqlite:{}", file.display()), "resp-pipeline.toml");
     let mut pipeline = Vec::new();
     let mut expected = Vec::new();
     for taken in 1..=300 {
@@ -39,7 +48,7 @@ fn a_pipeline_on_a_store_that_is_waited_for_is_answered_in_order() {
 fn a_broken_store_admits_or_is_an_error_as_the_limit_says() {
     let (server, cli) = (variable("TIDEGATE_REDIS_SERVER"), variable("TIDEGATE_REDIS_CLI"));
     let mut redis = Redis::start(server.as_ref(), cli.as_ref(), &[]).expect("a Redis");
-    let program = serve(&["--store", &redis.url()]);
+    let program = serve_on(&redis.url(), "resp-broken.toml");
     let both = "TG.LIMIT login u1\r\nTG.LIMIT api u1\r\n";
     assert_eq!(replies(&program, both).matches("*5\r\n:1\r\n").count(), 2);
     redis.kill();
