@@ -1,6 +1,6 @@
 //! The memory store against the conformance suite and the oracle.
 
-use tidegate::MemoryStore;
+use tidegate::{MemoryStore, Store, Testing, Timestamp};
 use tidegate_testkit::{Subject, block_on, conformance_tests, oracle};
 
 fn subject() -> Subject<MemoryStore> {
@@ -8,6 +8,15 @@ fn subject() -> Subject<MemoryStore> {
 }
 
 conformance_tests!(memory, subject());
+
+/// What it did not claim would not be tried.
+#[test]
+fn it_claims_all_there_is() {
+    let subject = subject();
+    let store = subject.store();
+    assert!(store.capabilities().atomic_all && store.answers_at_once());
+    assert_eq!(block_on(store.held_at(Timestamp::EPOCH)), Some(0));
+}
 
 /// How many random traces; `cargo xtask deep` asks for more.
 fn seeds() -> u64 {

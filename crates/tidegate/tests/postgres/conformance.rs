@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use tidegate::postgres::PostgresStore;
+use tidegate::{Store, Testing, Timestamp};
 use tidegate_testkit::{conformance_tests, oracle};
 
 use crate::support::{builder, pool, run, store, subject, unique};
@@ -22,6 +23,15 @@ fn prepared() -> PostgresStore {
 fn pooled() -> PostgresStore {
     let builder = builder(&unique("pooled")).hash_keys("a secret").connections(2);
     run(builder.connect(&variable("TIDEGATE_PGBOUNCER_URL"))).unwrap()
+}
+
+/// What it did not claim would not be tried.
+#[test]
+fn it_claims_what_it_can() {
+    for store in [store(), pooled(), prepared()] {
+        assert!(store.capabilities().atomic_all && !store.answers_at_once());
+        assert_eq!(run(store.held_at(Timestamp::EPOCH)), Some(0));
+    }
 }
 
 /// How many random traces; `cargo xtask deep` asks for more.

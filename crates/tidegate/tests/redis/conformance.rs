@@ -1,13 +1,23 @@
 //! The whole suite and the oracle, on each of them.
 
-use tidegate::Testing;
+use tidegate::redis::RedisStore;
+use tidegate::{Store, Testing};
 use tidegate_testkit::{Subject, conformance_tests, oracle};
 
-use crate::support::{cluster, redis, run, valkey};
+use crate::support::{cluster, clustered, redis, run, valkey};
 
 conformance_tests!(on_redis, redis());
 conformance_tests!(on_valkey, valkey());
 conformance_tests!(on_a_cluster, cluster());
+
+/// What it did not claim would not be tried. How many keys a shared server holds says nothing of a test's own.
+#[test]
+fn it_claims_what_it_can() {
+    assert!(redis().store().capabilities().atomic_all && valkey().store().capabilities().atomic_all);
+    assert!(cluster().store().capabilities().atomic_all, "a prefix is in one place");
+    assert!(!clustered(RedisStore::builder()).capabilities().atomic_all, "keys are not");
+    assert!(!redis().store().answers_at_once() && !cluster().store().answers_at_once());
+}
 
 /// How many random traces; `cargo xtask deep` asks for more.
 fn seeds() -> u64 {

@@ -1,6 +1,7 @@
 //! The whole suite and the oracle.
 
 use tidegate::sqlite::{SqliteStore, SqliteStoreBuilder};
+use tidegate::{Store, Testing, Timestamp};
 use tidegate_testkit::{Subject, block_on, conformance_tests, oracle};
 
 use crate::support::Folder;
@@ -16,6 +17,15 @@ fn subject(builder: SqliteStoreBuilder) -> Subject<SqliteStore> {
 
 conformance_tests!(on_a_file, subject(SqliteStore::builder()));
 conformance_tests!(with_hashed_keys, subject(SqliteStore::builder().hash_keys("a secret").table("limits").unwrap()));
+
+/// What it did not claim would not be tried.
+#[test]
+fn it_claims_what_it_can() {
+    let subject = subject(SqliteStore::builder());
+    let store = subject.store();
+    assert!(store.capabilities().atomic_all && !store.answers_at_once());
+    assert_eq!(block_on(store.held_at(Timestamp::EPOCH)), Some(0));
+}
 
 /// How many random traces; `cargo xtask deep` asks for more.
 fn seeds() -> u64 {

@@ -194,6 +194,7 @@ impl tidegate_core::Testing for SqliteStore {
     }
 
     async fn held_at(&self, at: Timestamp) -> Option<usize> {
-        self.ask(&self.inner.writer, Work::Held(at)).await.ok().map(Answer::count)
+        // It can tell: not to would let those cases of the suite pass that count.
+        Some(self.ask(&self.inner.writer, Work::Held(at)).await.expect("the file can be asked").count())
     }
 }
