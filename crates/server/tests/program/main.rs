@@ -3,6 +3,7 @@
 mod bad_input;
 mod bench;
 mod check;
+mod documented;
 mod golden;
 mod on_stores;
 mod store;
