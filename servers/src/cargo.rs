@@ -15,11 +15,11 @@ pub fn cargo() -> Command {
 
 /// Builds all examples, and these binaries too, as the tests are built: of a package alone, all that they are made of would be
 /// built once more, with other features.
-pub fn build_programs(binaries: &[impl AsRef<str>]) -> Command {
+pub fn build_programs(binaries: &[String]) -> Command {
     let mut command = cargo();
     command.args(["build", "--workspace", "--all-features", "--examples"]);
     for binary in binaries {
-        command.args(["--bin", binary.as_ref()]);
+        command.args(["--bin", binary]);
     }
     command
 }

@@ -21,7 +21,7 @@ struct Example {
 impl Example {
     fn start(name: &str) -> Self {
         BUILT.call_once(|| {
-            let built = build_programs::<&str>(&[]).arg("--quiet").status();
+            let built = build_programs(&[]).arg("--quiet").status();
             assert!(built.unwrap().success(), "the examples do not build");
         });
         let mut example = program(&format!("examples/{name}"));
