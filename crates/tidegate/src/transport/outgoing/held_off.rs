@@ -13,25 +13,31 @@ const HOSTS: usize = 1_024;
 #[derive(Debug, Default)]
 pub(super) struct HeldOff(Mutex<HashMap<String, Until>>);
 
-/// Until when, and when that was said.
-#[derive(Debug, Clone, Copy)]
+/// Until when, and for how long that was said.
+#[derive(Debug)]
 struct Until {
-    said: Timestamp,
     until: Timestamp,
+    wait: Duration,
 }
 
 impl Until {
-    /// How long that is still: never longer than was said, though the clock be set back.
-    fn left(self, now: Timestamp) -> Duration {
-        self.until.since(now).min(self.until.since(self.said))
+    fn new(now: Timestamp, wait: Duration) -> Self {
+        Until { until: now.saturating_add(wait), wait }
+    }
+
+    /// How long that is still: as was said at most, so that a clock that went back makes it begin anew, and not last until it
+    /// has caught up.
+    fn left(&mut self, now: Timestamp) -> Duration {
+        self.until = now.saturating_add(self.wait).min(self.until);
+        self.until.since(now)
     }
 }
 
 impl HeldOff {
     /// How long a host is still left alone.
     pub(super) fn wait(&self, host: &str, now: Timestamp) -> Option<Duration> {
-        let until = *self.0.lock().unwrap_or_else(PoisonError::into_inner).get(host)?;
-        Some(until.left(now)).filter(|wait| !wait.is_zero())
+        let left = self.0.lock().unwrap_or_else(PoisonError::into_inner).get_mut(host)?.left(now);
+        Some(left).filter(|left| !left.is_zero())
     }
 
     /// Leaves a host alone for so long, if it is not for longer already.
@@ -39,23 +45,22 @@ impl HeldOff {
         if wait.is_zero() {
             return;
         }
-        let until = Until { said: now, until: now.saturating_add(wait) };
         let mut hosts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kept) = hosts.get_mut(host) {
             if kept.left(now) < wait {
-                *kept = until;
+                *kept = Until::new(now, wait);
             }
             return;
         }
         if hosts.len() >= HOSTS {
-            hosts.retain(|_, until| !until.left(now).is_zero());
+            hosts.retain(|_, kept| !kept.left(now).is_zero());
         }
         if hosts.len() >= HOSTS
-            && let Some(soonest) = hosts.iter().min_by_key(|(_, until)| until.left(now)).map(|(host, _)| host.clone())
+            && let Some(soonest) = hosts.iter().min_by_key(|(_, kept)| kept.until).map(|(host, _)| host.clone())
         {
             hosts.remove(&soonest);
         }
-        hosts.insert(host.to_owned(), until);
+        hosts.insert(host.to_owned(), Until::new(now, wait));
     }
 }
 
@@ -90,6 +95,7 @@ mod tests {
         held.hold_off("a", now, Duration::from_secs(30));
         let back = Timestamp::from_millis(6_400_000);
         assert_eq!(held.wait("a", back), Some(Duration::from_secs(30)));
+        assert_eq!(held.wait("a", back.saturating_add(Duration::from_secs(31))), None);
         held.hold_off("a", back, Duration::from_secs(40));
         assert_eq!(held.wait("a", back.saturating_add(Duration::from_secs(39))), Some(Duration::from_secs(1)));
     }
