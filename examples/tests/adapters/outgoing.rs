@@ -1,20 +1,23 @@
 //! The other side: a client that keeps to limits, against a server that says what it was told to.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use tidegate::outgoing::{Outgoing, OutgoingError, OutgoingLayer};
 use tidegate::{
-    Limit, Limiter, ManualClock, MemoryStore, OnStoreError, Quota, StoreError, StoreErrorKind, Timestamp, minutes,
-    seconds,
+    BoxFuture, Clock, Error, Limit, Limiter, ManualClock, MemoryStore, OnStoreError, Quota, Sleeper, StoreError,
+    StoreErrorKind, Timestamp, hours, minutes, seconds,
 };
 use tidegate_testkit::FaultyStore;
 use tokio::net::TcpListener;
-use tokio::task::yield_now;
+use tokio::sync::Notify;
+use tokio::task::{JoinHandle, yield_now};
 use tower::{Layer, ServiceExt};
 
 type Headers = &'static [(&'static str, &'static str)];
@@ -76,12 +79,16 @@ fn obedient(clock: &ManualClock) -> OutgoingLayer {
     OutgoingLayer::obedient().sleeper(clock.clone())
 }
 
+/// So many a minute.
+fn limiter(clock: &ManualClock, calls: u64) -> Limiter {
+    let store = MemoryStore::builder().clock(clock.clone()).build();
+    let quota = Quota::fixed_window(calls, minutes(1)).unwrap();
+    Limiter::builder().store(store).sleeper(clock.clone()).limit("calls", quota).build().unwrap()
+}
+
 /// Two a minute.
 fn limited(clock: &ManualClock) -> OutgoingLayer {
-    let store = MemoryStore::builder().clock(clock.clone()).build();
-    let quota = Quota::fixed_window(2, minutes(1)).unwrap();
-    let limiter = Limiter::builder().store(store).sleeper(clock.clone()).limit("calls", quota).build().unwrap();
-    OutgoingLayer::new(&limiter, "calls").sleeper(clock.clone())
+    OutgoingLayer::new(&limiter(clock, 2), "calls").sleeper(clock.clone())
 }
 
 /// Comes back when somebody waits on the clock.
@@ -163,6 +170,26 @@ async fn retry_after_as_a_date_holds_off_until_then() {
 }
 
 #[tokio::test]
+async fn no_answer_holds_off_a_host_for_ever() {
+    let cases: [Said; 3] = [
+        (429, &[("retry-after", "99999999999")]),
+        (503, &[("retry-after", "Fri, 31 Dec 9999 23:59:59 GMT")]),
+        (200, &[("ratelimit", r#""d";r=0;t=999999999999"#)]),
+    ];
+    for said in cases {
+        for (longest, layer) in [(hours(1), None), (minutes(5), Some(minutes(5)))] {
+            let (clock, server) = (clock(), Told::start(&[said]).await);
+            let layer = layer.map_or_else(|| obedient(&clock), |longest| obedient(&clock).longest(longest));
+            let client = layer.layer(reqwest::Client::new());
+            get(&client, &server).await.unwrap();
+            assert_eq!(held_off(&client, &server).await, longest, "{said:?}");
+            clock.advance(longest);
+            assert_eq!(get(&client, &server).await.unwrap(), 200, "{said:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_does_not_say_until_when_is_left_alone_for_a_while() {
     for (status, is_left_alone) in [(503, true), (429, true), (500, false), (200, false)] {
         let (clock, server) = (clock(), Told::start(&[(status, &[])]).await);
@@ -221,6 +248,17 @@ async fn what_one_host_says_is_not_for_another() {
 }
 
 #[tokio::test]
+async fn who_is_asked_by_a_redirect_speaks_for_itself() {
+    let (clock, busy) = (clock(), Told::start(&[(429, &[("retry-after", "30")])]).await);
+    let location: &'static str = format!("http://{}/", busy.address).leak();
+    let first = Told::start(&[(302, vec![("location", location)].leak())]).await;
+    let client = obedient(&clock).layer(reqwest::Client::new());
+    assert_eq!(get(&client, &first).await.unwrap(), 429);
+    assert_eq!(held_off(&client, &busy).await, seconds(30));
+    assert_eq!(get(&client, &first).await.unwrap(), 200);
+}
+
+#[tokio::test]
 async fn any_tower_service_of_http_requests_will_do() {
     let clock = clock();
     let service = tower::service_fn(async |request: axum::http::Request<()>| {
@@ -252,4 +290,137 @@ async fn a_store_that_is_broken_stops_what_its_policy_says() {
             _ => assert!(matches!(answer, Err(OutgoingError::Failed(_))) && server.asked() == 0),
         }
     }
+}
+
+#[tokio::test]
+async fn a_limiter_that_was_closed_sends_nothing_whatever_its_policy() {
+    for within in [0, 1] {
+        let server = Told::start(&[]).await;
+        let limit = Limit::new(Quota::token_bucket(5, minutes(1)).unwrap()).on_store_error(OnStoreError::Open);
+        let limiter = Limiter::builder().limit("out", limit).build().unwrap();
+        let client = OutgoingLayer::new(&limiter, "out").within(seconds(within)).layer(reqwest::Client::new());
+        assert_eq!(get(&client, &server).await.unwrap(), 200);
+        limiter.close().await;
+        let answer = get(&client, &server).await;
+        assert!(matches!(answer, Err(OutgoingError::Failed(Error::Closed))), "{answer:?}");
+        assert_eq!(server.asked(), 1);
+    }
+}
+
+/// A request to a host that says it is busy once it is told to.
+struct Slow {
+    host: Arc<Notify>,
+    layer: OutgoingLayer,
+}
+
+type Answered = Result<StatusCode, OutgoingError<Infallible>>;
+
+impl Slow {
+    fn new(layer: OutgoingLayer) -> Self {
+        Slow { host: Arc::default(), layer }
+    }
+
+    /// Sends a request, and comes back when it has done what it can at once.
+    async fn send(&self) -> JoinHandle<Answered> {
+        let host = Arc::clone(&self.host);
+        let service = tower::service_fn(move |_: Request<()>| {
+            let host = Arc::clone(&host);
+            async move {
+                host.notified().await;
+                Ok(Response::builder().status(429).header("retry-after", "8").body(()).unwrap())
+            }
+        });
+        let request = Request::get("http://slow.test/").body(()).unwrap();
+        let sent = self.layer.layer(service).oneshot(request);
+        let sent = tokio::spawn(async { sent.await.map(|response| response.status()) });
+        settled().await;
+        sent
+    }
+}
+
+/// Comes back when all have done what they can at once.
+async fn settled() {
+    for _ in 0..100 {
+        yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_sent_because_its_host_is_busy_does_not_count() {
+    let clock = clock();
+    let limiter = limiter(&clock, 1);
+    let slow = Slow::new(OutgoingLayer::new(&limiter, "calls").within(seconds(62)).sleeper(clock.clone()));
+    let (first, second) = (slow.send().await, slow.send().await);
+    clock.advance(seconds(58));
+    slow.host.notify_one();
+    assert_eq!(first.await.unwrap().unwrap(), 429);
+    clock.advance(seconds(2));
+    let error = second.await.unwrap().unwrap_err();
+    assert_eq!(error.retry_after(), Some(seconds(6)), "{error:?}");
+    assert_eq!(limiter.check("calls", "slow.test").await.unwrap().remaining(), 1);
+}
+
+/// A clock that can be set, and sleeps that go on as they would.
+#[derive(Clone)]
+struct Settable {
+    clock: ManualClock,
+    back: Arc<AtomicU64>,
+}
+
+impl Settable {
+    fn set_back(&self, span: Duration) {
+        self.back.store(span.as_micros() as u64, Ordering::Relaxed);
+    }
+}
+
+impl Clock for Settable {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.clock.now().as_micros() - self.back.load(Ordering::Relaxed))
+    }
+}
+
+impl Sleeper for Settable {
+    fn sleep(&self, span: Duration) -> BoxFuture<'static, ()> {
+        self.clock.sleep(span)
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_while_one_stands_in_line_makes_nobody_wait_longer() {
+    let clock = Settable { clock: clock(), back: Arc::default() };
+    let limiter = limiter(&clock.clock, 1);
+    let slow = Slow::new(OutgoingLayer::new(&limiter, "calls").within(seconds(62)).sleeper(clock.clone()));
+    let (first, second) = (slow.send().await, slow.send().await);
+    clock.set_back(hours(1));
+    clock.clock.advance(seconds(59));
+    slow.host.notify_one();
+    assert_eq!(first.await.unwrap().unwrap(), 429);
+    // Now it has its turn, and waits for the host.
+    for _ in 0..3 {
+        assert!(!second.is_finished());
+        clock.clock.advance(seconds(1));
+        settled().await;
+    }
+    assert!(second.is_finished(), "it waits for longer than it may");
+    assert!(matches!(second.await.unwrap(), Err(OutgoingError::HeldOff(_))));
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_while_one_waits_for_the_host_makes_nobody_wait_longer() {
+    let clock = Settable { clock: clock(), back: Arc::default() };
+    let limiter = limiter(&clock.clock, 1);
+    let slow = Slow::new(OutgoingLayer::new(&limiter, "calls").within(seconds(55)).sleeper(clock.clone()));
+    let first = slow.send().await;
+    slow.host.notify_one();
+    assert_eq!(first.await.unwrap().unwrap(), 429);
+    let second = slow.send().await;
+    clock.set_back(seconds(7));
+    for _ in 0..2 {
+        assert!(!second.is_finished());
+        clock.clock.advance(seconds(8));
+        settled().await;
+    }
+    // 16 seconds have passed, though the clock says 9: its turn comes in 44, and it has 39.
+    assert!(second.is_finished(), "it waits for longer than it may");
+    assert!(matches!(second.await.unwrap(), Err(OutgoingError::Limited(_))));
 }

@@ -2,19 +2,19 @@
 
 use std::fmt;
 use std::mem;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tidegate_core::{BoxFuture, Decision, Key, OnStoreError};
+use tidegate_core::{BoxFuture, Decision, Key, OnStoreError, Timestamp};
 use tower_layer::Layer;
 use tower_service::Service;
 
 use super::held_off::HeldOff;
 use super::{Answer, Outbound, told};
 use crate::clock::before;
-use crate::{Error, Limiter, Sleeper, TokioSleeper, seconds};
+use crate::{Error, Limiter, Sleeper, TokioSleeper, hours, seconds};
 
 /// Keeps requests to limits before they are sent. See the [module](super) for how it is made. Cheap to clone: clones know
 /// the same.
@@ -23,6 +23,7 @@ pub struct OutgoingLayer {
     limits: Option<(Limiter, Arc<str>)>,
     within: Duration,
     back_off: Duration,
+    longest: Duration,
     sleeper: Arc<dyn Sleeper>,
     held_off: Arc<HeldOff>,
 }
@@ -39,6 +40,7 @@ impl OutgoingLayer {
             limits: None,
             within: Duration::ZERO,
             back_off: seconds(1),
+            longest: hours(1),
             sleeper: Arc::new(TokioSleeper),
             held_off: Arc::default(),
         }
@@ -59,6 +61,13 @@ impl OutgoingLayer {
         self
     }
 
+    /// For how long a server is left alone at most, whatever it says: an hour unless said otherwise.
+    #[must_use]
+    pub fn longest(mut self, longest: Duration) -> Self {
+        self.longest = longest;
+        self
+    }
+
     /// What it waits with: tokio's timer unless said otherwise. The limiter has one of its own.
     #[must_use]
     pub fn sleeper(mut self, sleeper: impl Sleeper + 'static) -> Self {
@@ -69,38 +78,60 @@ impl OutgoingLayer {
     /// Comes back when a request to that host may be sent.
     async fn turn<E>(&self, host: &str) -> Result<(), OutgoingError<E>> {
         let deadline = self.sleeper.now().saturating_add(self.within);
-        // A clock that is set back gives nobody more time.
-        let left = || deadline.since(self.sleeper.now()).min(self.within);
-        self.wait_for_host(host, left()).await?;
+        // One for all of it: a clock that is set back would make any later one longer.
+        let mut over = pin!(self.sleeper.sleep(self.within));
+        let slept = self.wait_for_host(host, deadline, over.as_mut()).await.map_err(OutgoingError::HeldOff)?;
         let Some((limiter, limit)) = &self.limits else { return Ok(()) };
         let key = Key::from_parts([host]);
-        let asked = match left() {
-            Duration::ZERO => limiter.limit(limit, key).await,
-            left => limiter.acquire(limit, key, left).await,
+        // What was slept counts, too, for the same reason.
+        let left = deadline.since(self.sleeper.now()).min(self.within.saturating_sub(slept));
+        let asked = match left {
+            Duration::ZERO => limiter.limit(limit, &key).await,
+            left => limiter.acquire(limit, &key, left).await,
         };
-        match asked {
-            Ok(decision) if !decision.allowed() => return Err(OutgoingError::Limited(decision)),
-            // A store within `Resilience` has applied the policy already. A bare one leaves that to who asks.
-            Err(error) if error.is_misuse() || !admits_without_store(limiter, limit) => {
-                return Err(OutgoingError::Failed(error));
-            }
-            _ => {}
-        }
+        let (asked, asked_at) = (admitted(limiter, limit, asked)?, self.sleeper.now());
         // It may have said something while this one stood in line.
-        self.wait_for_host(host, left()).await
+        let waited = self.wait_for_host(host, deadline, over).await;
+        // What is not sent does not count, unless it has come back by itself.
+        if waited.is_err() && asked.is_some_and(|taken| taken.next_after() > Some(self.sleeper.now().since(asked_at))) {
+            // It stays taken if it cannot be given back.
+            drop(limiter.refund(limit, &key).await);
+        }
+        waited.map(drop).map_err(OutgoingError::HeldOff)
     }
 
-    /// Waits for a host that is left alone, for so long at most.
-    async fn wait_for_host<E>(&self, host: &str, left: Duration) -> Result<(), OutgoingError<E>> {
-        let deadline = self.sleeper.now().saturating_add(left);
-        let mut over = pin!(self.sleeper.sleep(left));
+    /// Waits for a host that is left alone, until then at most. Says how long it slept, or how long that would still be.
+    async fn wait_for_host(
+        &self,
+        host: &str,
+        deadline: Timestamp,
+        mut over: Pin<&mut BoxFuture<'static, ()>>,
+    ) -> Result<Duration, Duration> {
+        let mut slept = Duration::ZERO;
         while let Some(wait) = self.held_off.wait(host, self.sleeper.now()) {
-            let is_too_long = wait > deadline.since(self.sleeper.now());
+            let is_too_long = wait > deadline.since(self.sleeper.now()).min(self.within);
             if is_too_long || before(over.as_mut(), self.sleeper.sleep(wait)).await.is_none() {
-                return Err(OutgoingError::HeldOff(wait));
+                return Err(wait);
             }
+            slept += wait;
         }
-        Ok(())
+        Ok(slept)
+    }
+}
+
+/// The yes of a limit by which something was taken; none when its policy is to go on without its store.
+fn admitted<E>(
+    limiter: &Limiter,
+    limit: &str,
+    asked: Result<Decision, Error>,
+) -> Result<Option<Decision>, OutgoingError<E>> {
+    match asked {
+        Ok(decision) if !decision.allowed() => Err(OutgoingError::Limited(decision)),
+        Ok(decision) => Ok(Some(decision).filter(Decision::is_ordinary)),
+        Err(error) if error.is_misuse() => Err(OutgoingError::Failed(error)),
+        // A store within `Resilience` has applied the policy already. A bare one leaves that to who asks.
+        Err(Error::Store(_)) if admits_without_store(limiter, limit) => Ok(None),
+        Err(error) => Err(OutgoingError::Failed(error)),
     }
 }
 
@@ -176,7 +207,8 @@ where
             let response = service.call(request).await.map_err(OutgoingError::Service)?;
             let now = layer.sleeper.now();
             if let Some(wait) = told::wait(&response, now, layer.back_off) {
-                layer.held_off.hold_off(&host, now, wait);
+                let host = response.host().unwrap_or(host);
+                layer.held_off.hold_off(&host, now, wait.min(layer.longest));
             }
             Ok(response)
         })
@@ -185,8 +217,9 @@ where
 
 impl fmt::Debug for OutgoingLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let OutgoingLayer { limits, within, back_off, .. } = self;
+        let OutgoingLayer { limits, within, back_off, longest, .. } = self;
         let mut debug = f.debug_struct("OutgoingLayer");
-        debug.field("limits", limits).field("within", within).field("back_off", back_off).finish_non_exhaustive()
+        debug.field("limits", limits).field("within", within);
+        debug.field("back_off", back_off).field("longest", longest).finish_non_exhaustive()
     }
 }

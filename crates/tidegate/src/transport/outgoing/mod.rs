@@ -20,6 +20,11 @@
 //! | `429` or `503` with `Retry-After`, in seconds or as a date | then |
 //! | `429` or `503` without | [`back_off`](OutgoingLayer::back_off) has passed, a second unless said otherwise |
 //! | any, with a `RateLimit` of which nothing remains (`r=0`) | its `t` has passed |
+//!
+//! That is [an hour at most](OutgoingLayer::longest) unless said otherwise: one answer shuts nobody out for ever.
+//!
+//! Redirects that a client follows by itself, as reqwest's does, count against the limit of the host that was asked first. What
+//! the last one says holds off the host that has said it.
 
 mod held_off;
 mod layer;
