@@ -1,5 +1,10 @@
 //! Connections that take longer to make than a call has time.
 
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use tidegate::postgres::PostgresStore;
 use tidegate::resilience::Timeout;
 use tidegate::{Cost, Key, OnStoreError, Op, Quota, Request, Scope, Store, StoreErrorKind, TokioSleeper, days, millis};
 use tidegate_servers::{Door, wait_until};
@@ -15,17 +20,26 @@ fn server() -> std::net::SocketAddr {
     format!("{host}:{}", config.get_ports()[0]).parse().unwrap()
 }
 
-#[test]
-fn are_made_though_their_calls_give_up() {
-    let (server, table) = (server(), unique("t"));
-    let door = Door::before(server).unwrap();
-    let through = url().replace(&server.to_string(), &door.address().to_string());
+/// A store with so many connections behind a door, whose calls have 50 ms.
+fn behind(door: &Door, connections: usize) -> Timeout<PostgresStore> {
+    let through = url().replace(&server().to_string(), &door.address().to_string());
     assert_ne!(through, url(), "the door is on the way");
-    let store = Timeout::new(run(builder(&table).connect(&through)).unwrap(), millis(50), TokioSleeper);
+    let store = run(builder(&unique("t")).connections(connections).connect(&through)).unwrap();
+    Timeout::new(store, millis(50), TokioSleeper)
+}
+
+fn ask(store: &impl Store) -> Result<bool, StoreErrorKind> {
     let (scope, key, quota) = (Scope::new("", "api"), Key::from("u"), Quota::fixed_window(9, days(300)).unwrap());
     let (op, on_store_error) = (Op::Limit(Cost::ONE), OnStoreError::Closed);
     let request = Request { scope: &scope, key: &key, quota: &quota, op, on_store_error };
-    let asked = || run(store.apply(&request)).map_err(|error| error.kind());
+    run(store.apply(&request)).map(|decision| decision.allowed()).map_err(|error| error.kind())
+}
+
+#[test]
+fn are_made_though_their_calls_give_up() {
+    let door = Door::before(server()).unwrap();
+    let store = behind(&door, 8);
+    let asked = || ask(&store);
 
     assert!(wait_until(|| asked().is_ok()));
     door.close();
@@ -38,4 +52,32 @@ fn are_made_though_their_calls_give_up() {
         asked().is_ok()
     };
     assert!(wait_until(let_in), "connections are given up with their calls");
+}
+
+/// Its place would be taken for as long as connecting may take in all.
+#[test]
+fn the_only_one_is_not_waited_for_once_its_call_has_given_up() {
+    let (door, silent) = (Door::before(server()).unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let store = behind(&door, 1);
+    assert!(wait_until(|| ask(&store).is_ok()));
+    door.close();
+    let ends: Vec<_> = (0..5).map(|_| ask(&store).unwrap_err()).collect();
+    assert_eq!(ends[4], StoreErrorKind::Timeout, "{ends:?}");
+    // Those who wait never hear anything; who comes now finds a server that is well.
+    door.lead_to(silent.local_addr().unwrap());
+    door.let_in();
+    door.lead_to(server());
+    let over = AtomicBool::new(false);
+    let is_found = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                door.let_in();
+                thread::yield_now();
+            }
+        });
+        let is_found = (0..40).any(|_| ask(&store).is_ok());
+        over.store(true, Ordering::Relaxed);
+        is_found
+    });
+    assert!(is_found, "a connection that says nothing has the only place");
 }

@@ -88,6 +88,23 @@ async fn waiting_for_locks(watcher: &tokio_postgres::Client, table: &str) -> i64
     watcher.query_one(query, &[&format!("%{table}_step%")]).await.unwrap().get(0)
 }
 
+async fn until_somebody_waits(watcher: &tokio_postgres::Client, table: &str) {
+    while waiting_for_locks(watcher, table).await == 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Whether it soon is fewer than so many.
+async fn few_wait(watcher: &tokio_postgres::Client, table: &str, than: i64) -> bool {
+    for _ in 0..100 {
+        if waiting_for_locks(watcher, table).await < than {
+            return true;
+        }
+        tokio::time::sleep(millis(10)).await;
+    }
+    false
+}
+
 /// Whoever asks while another's transaction has the row waits for it, and then decides by what it left.
 #[test]
 fn others_wait_for_the_row_and_see_what_came_of_it() {
@@ -101,9 +118,7 @@ fn others_wait_for_the_row_and_see_what_came_of_it() {
             let limiter = limiter.clone();
             async move { limiter.limit("mails", "u").await.unwrap().allowed() }
         });
-        while waiting_for_locks(&watcher, &table).await != 1 {
-            tokio::task::yield_now().await;
-        }
+        until_somebody_waits(&watcher, &table).await;
         tx.commit().await.unwrap();
         assert!(!other.await.unwrap());
     });
@@ -137,17 +152,44 @@ fn a_locked_row_takes_no_connection_from_the_others() {
         assert!(store.in_transaction(&mut tx).ask(limiter.limit("orders", "u")).await.unwrap().allowed());
         // More than there are connections.
         for _ in 0..20 {
-            let call = limiter.limit("orders", "u").into_future();
-            assert!(tokio::time::timeout(millis(20), call).await.is_err(), "the row is locked");
+            let given_up = async {
+                until_somebody_waits(&watcher, &table).await;
+                tokio::time::sleep(millis(20)).await;
+            };
+            tokio::select! {
+                answer = limiter.limit("orders", "u").into_future() => panic!("the row is locked: {answer:?}"),
+                () = given_up => {}
+            }
         }
-        let waiting = waiting_for_locks(&watcher, &table).await;
-        assert!(waiting < 10, "{waiting} wait for the row, and nobody for them");
+        assert!(few_wait(&watcher, &table, 10).await, "they wait for the row, and nobody for them");
         // Were a connection still busy with one of those, this would wait up to two seconds for it.
         for key in 0..20_u32 {
             let call = limiter.limit("orders", key).into_future();
             let decision = tokio::time::timeout(millis(1_000), call).await.expect("a connection that is free");
             assert!(decision.unwrap().allowed());
         }
+        tx.rollback().await.unwrap();
+    });
+}
+
+/// Of a batch, whose statements are sent at once, the server would go on to the next one, and wait for that row, too.
+#[test]
+fn a_batch_that_is_given_up_ends_at_the_server() {
+    let table = unique("batch");
+    let (store, mut client, watcher) = (store_in(&table), client(), client());
+    let limiter = limiter(&store);
+    run(async {
+        let mut tx = client.transaction().await.unwrap();
+        for key in 0..32_u32 {
+            assert!(store.in_transaction(&mut tx).ask(limiter.limit("orders", key)).await.unwrap().allowed());
+        }
+        let batch = tokio::spawn({
+            let limiter = limiter.clone();
+            async move { limiter.each((0..32_u32).map(|key| limiter.limit("orders", key))).await }
+        });
+        until_somebody_waits(&watcher, &table).await;
+        batch.abort();
+        assert!(few_wait(&watcher, &table, 1).await, "the server goes on with it");
         tx.rollback().await.unwrap();
     });
 }

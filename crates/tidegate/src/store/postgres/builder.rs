@@ -62,7 +62,8 @@ impl PostgresStoreBuilder {
     }
 
     /// How many connections [`PostgresStoreBuilder::connect`] makes at most: 8 unless said otherwise. They are made when
-    /// they are needed.
+    /// they are needed, beside the call if there are several: the connection of a call that gives up is there for the next.
+    /// With one alone, a call needs as much time as connecting takes.
     #[must_use]
     pub fn connections(mut self, connections: usize) -> Self {
         self.connections = Some(connections);
@@ -80,7 +81,8 @@ impl PostgresStoreBuilder {
     }
 
     /// A store over a pool that the caller has made, with TLS or whatever else it needs. Share it with the rest of the
-    /// program: nothing is left behind on its connections but statements, if they are to be prepared.
+    /// program: nothing is left behind on its connections but statements, if they are to be prepared. The store needs tokio's
+    /// timer (`enable_time`) even where the pool does not.
     pub async fn over(self, pool: Pool) -> Result<PostgresStore, StoreError> {
         self.build(pool, false).await
     }

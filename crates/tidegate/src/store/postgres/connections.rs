@@ -21,13 +21,14 @@ const LONGEST: Duration = Duration::from_secs(10);
 pub(super) struct Connections {
     pool: Pool,
     /// As many as half of the places. The others are for calls that make their own: were all taken by a server that says
-    /// nothing, nobody would notice that it is well again.
+    /// nothing, nobody would notice that it is well again. So there is none for a pool of one connection, where a call needs
+    /// as much time as connecting takes.
     makers: Arc<Semaphore>,
 }
 
 impl Connections {
     pub(super) fn of(pool: Pool) -> Self {
-        let makers = Arc::new(Semaphore::new(pool.status().max_size.div_ceil(2)));
+        let makers = Arc::new(Semaphore::new(pool.status().max_size / 2));
         Connections { pool, makers }
     }
 

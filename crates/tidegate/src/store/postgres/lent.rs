@@ -43,7 +43,8 @@ impl Drop for Lent {
             && let Ok(runtime) = Handle::try_current()
         {
             let token = connection.cancel_token();
-            // Whether it could be told: if not, it gives up by itself.
+            // Once, for a batch, too: the connection ends, which the server notices when it tells how the first statement
+            // did. Whether it could be told: if not, it gives up by itself.
             runtime.spawn(async move { drop(token.cancel_query(NoTls).await) });
         }
         drop(Object::take(connection));
