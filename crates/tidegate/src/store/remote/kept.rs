@@ -3,10 +3,11 @@
 use std::future::{Future, ready};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use http::Uri;
+use hyper::rt::{Read, ReadBuf};
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 use tower_service::Service;
@@ -33,7 +34,7 @@ impl<C: Service<Uri> + Clone> Clone for Kept<C> {
 
 impl<C> Service<Uri> for Kept<C>
 where
-    C: Service<Uri, Response: Send + 'static, Error: Send + 'static, Future: Send + 'static>,
+    C: Service<Uri, Response: Read + Unpin + Send + 'static, Error: Send + 'static, Future: Send + 'static>,
 {
     type Response = C::Response;
     type Error = C::Error;
@@ -44,9 +45,9 @@ where
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let making: Making<_, _> = match self.spare.change(There::Nothing, |there| matches!(there, There::Is(..))) {
-            Some(There::Is(connection, _)) => Box::pin(ready(Ok(connection))),
-            _ => Box::pin(self.connector.call(uri)),
+        let making: Making<_, _> = match self.spare.take() {
+            Some(connection) => Box::pin(ready(Ok(connection))),
+            None => Box::pin(self.connector.call(uri)),
         };
         Connecting { making: Some(making), spare: Arc::clone(&self.spare) }
     }
@@ -73,6 +74,22 @@ impl<T> Spare<T> {
         let mut there = self.there.lock().unwrap_or_else(PoisonError::into_inner);
         expected(&there).then(|| std::mem::replace(&mut *there, into))
     }
+}
+
+impl<T: Read + Unpin> Spare<T> {
+    /// The one that is there, unless the server has ended it meanwhile: that would fail the call.
+    fn take(&self) -> Option<T> {
+        let taken = self.change(There::Nothing, |there| matches!(there, There::Is(..)))?;
+        let There::Is(mut connection, _) = taken else { return None };
+        is_quiet(&mut connection).then_some(connection)
+    }
+}
+
+/// Whether nothing came over a connection on which nothing was asked, and no end of it either.
+fn is_quiet(connection: &mut (impl Read + Unpin)) -> bool {
+    let mut byte = [0];
+    let mut read = ReadBuf::new(&mut byte);
+    Pin::new(connection).poll_read(&mut Context::from_waker(Waker::noop()), read.unfilled()).is_pending()
 }
 
 type Making<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
@@ -120,5 +137,34 @@ struct Coming<T>(Arc<Spare<T>>);
 impl<T> Drop for Coming<T> {
     fn drop(&mut self) {
         self.0.change(There::Nothing, |there| matches!(there, There::Comes));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper_util::client::legacy::connect::HttpConnector;
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::{millis, seconds};
+
+    #[tokio::test]
+    async fn one_that_the_server_has_ended_meanwhile_is_not_used() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server: Uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+        for is_ended in [false, true] {
+            let mut kept = Kept::new(HttpConnector::new(), seconds(1), seconds(60));
+            drop(kept.call(server.clone()));
+            let (accepted, _) = listener.accept().await.unwrap();
+            while !matches!(*kept.spare.there.lock().unwrap(), There::Is(..)) {
+                sleep(millis(1)).await;
+            }
+            let _open = (!is_ended).then_some(accepted);
+            // It is heard of when the runtime looks.
+            sleep(millis(20)).await;
+            kept.call(server.clone()).await.unwrap();
+            let another = timeout(millis(200), listener.accept()).await.is_ok();
+            assert_eq!(another, is_ended, "another one is made");
+        }
     }
 }
