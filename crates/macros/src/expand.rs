@@ -4,7 +4,8 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{
-    Block, Error, Expr, ItemFn, Path, Result, ReturnType, Signature, Stmt, Type, TypeParamBound, parse_quote, parse2,
+    Block, Error, Expr, ItemFn, Local, LocalInit, Path, Result, ReturnType, Signature, Stmt, Type, TypeParamBound,
+    parse_quote, parse2,
 };
 
 use crate::arguments::Arguments;
@@ -28,8 +29,8 @@ pub(crate) fn expand(arguments: &Arguments, item: TokenStream) -> Result<TokenSt
         let Some(body) = boxed_body(&mut function.block) else {
             return Err(Error::new(function.sig.fn_token.span(), NOT_ASYNC));
         };
-        let statements = &body.stmts;
-        *body = parse_quote!({ #refused #(#statements)* });
+        let (apart, rest): (Vec<_>, Vec<_>) = body.stmts.iter().partition(|statement| takes_apart(statement));
+        *body = parse_quote!({ #(#apart)* #refused #(#rest)* });
     }
     Ok(quote!(#function))
 }
@@ -38,22 +39,24 @@ pub(crate) fn expand(arguments: &Arguments, item: TokenStream) -> Result<TokenSt
 /// may get what must not be shared between threads.
 fn ask(arguments: &Arguments) -> TokenStream {
     let Arguments { limit, key, cost, limiter, also } = arguments;
-    let key = match key {
+    let several = match key {
         // Each part on its own, or making the tuple would take them away from the function.
         Expr::Tuple(parts) => {
-            let parts = parts.elems.iter().map(by_reference);
-            quote_spanned!(at(key.span())=> ::tidegate::Key::from((#(#parts,)*)))
+            parts.elems.iter().map(as_key).reduce(|all, part| quote!(::tidegate::Key::and(&#all, &#part)))
         }
-        key => {
-            let key = by_reference(key);
-            quote_spanned!(at(key.span())=> ::tidegate::attribute::AsKey::as_key(#key))
-        }
+        _ => None,
     };
+    let key = several.unwrap_or_else(|| as_key(key));
     let key = quote_spanned!(at(key.span())=> ::tidegate::Key::into_owned(#key));
     let cost = cost.iter();
     let limiter = limiter.iter().map(by_reference);
     let also = also.then(|| quote!(.also()));
     quote!(::tidegate::attribute::Ask::new(#limit, #key) #(.cost(#cost))* #(.limiter(#limiter))* #also)
+}
+
+fn as_key(expression: &Expr) -> TokenStream {
+    let expression = by_reference(expression);
+    quote_spanned!(at(expression.span())=> ::tidegate::attribute::AsKey::as_key(#expression))
 }
 
 fn by_reference(expression: &Expr) -> TokenStream {
@@ -115,6 +118,20 @@ fn boxed_body(block: &mut Block) -> Option<&mut Block> {
     match call.args.first_mut()? {
         Expr::Async(body) if is_pin => Some(&mut body.block),
         _ => None,
+    }
+}
+
+/// Whether a statement is what `#[async_trait]` has made of an argument that is a pattern: `let Path(user) = __arg1;`, or
+/// the like. What it binds is what the question is about.
+fn takes_apart(statement: &Stmt) -> bool {
+    matches!(statement, Stmt::Local(Local { init: Some(LocalInit { expr, .. }), .. }) if is_argument(expr))
+}
+
+fn is_argument(expression: &Expr) -> bool {
+    match expression {
+        Expr::Path(name) => name.path.get_ident().is_some_and(|name| name.to_string().starts_with("__arg")),
+        Expr::Block(block) => matches!(block.block.stmts.last(), Some(Stmt::Expr(last, None)) if is_argument(last)),
+        _ => false,
     }
 }
 

@@ -58,6 +58,44 @@ fn a_tuple_is_a_key_of_parts_and_takes_none_of_them() {
     assert_eq!(left(&limiter, "send", ("acme", 7_u64, "x")), 0);
 }
 
+#[limit("send", key = (first, second), limiter = limiter)]
+async fn of_two<A: AsKey, B: AsKey>(limiter: &Limiter, first: A, second: B) -> Result<(), Refusal> {
+    Ok(())
+}
+
+/// Stores keep keys: the same parts are the same key in every version.
+#[test]
+fn a_tuple_is_the_key_that_its_parts_are_whatever_they_hold() {
+    fn is<A: AsKey, B: AsKey>(first: A, second: B, text: &str) {
+        let limiter = limiter(&[("send", 1)]);
+        assert!(block_on(of_two(&limiter, first, second)).is_ok());
+        assert_eq!(left(&limiter, "send", Key::from_text(text).unwrap()), 0, "{text}");
+    }
+    for part in ["acme", "", "a|b", "50%", "%s1", "%7c", "|", "a b", "ä"] {
+        is(part, 7_u64, &Key::from((part, 7_u64)).to_text());
+        is(-7_i8, part.to_owned(), &Key::from((-7_i8, part)).to_text());
+        is(Arc::<str>::from(part), Cow::Borrowed(part), &Key::from((part, part)).to_text());
+        is(Box::<str>::from(part), IpAddr::from([192, 0, 2, 1]), &Key::from((part, "192.0.2.1")).to_text());
+    }
+    is("acme", 7_u64, "acme|7");
+    is("a|b", "", "a%7cb|%");
+    is("acme", UserId(7), "acme|user|7");
+}
+
+#[limit("send", key = (a,), limiter = limiter)]
+#[limit("send", key = (a, b, c, d, e, f), limiter = limiter)]
+async fn of_one_and_of_six(limiter: &Limiter, [a, b, c, d, e, f]: [&str; 6]) -> Result<(), Refusal> {
+    Ok(())
+}
+
+#[test]
+fn a_tuple_has_as_many_parts_as_one_likes() {
+    let limiter = limiter(&[("send", 1)]);
+    assert!(block_on(of_one_and_of_six(&limiter, ["a", "b", "c", "d", "e", "f"])).is_ok());
+    assert_eq!(left(&limiter, "send", "a"), 0);
+    assert_eq!(left(&limiter, "send", Key::from_parts(["a", "b", "c", "d", "e", "f"])), 0);
+}
+
 #[limit("send", key = tidegate::Key::GLOBAL, limiter = limiter)]
 async fn for_everyone(limiter: &Limiter) -> Result<(), Refusal> {
     Ok(())

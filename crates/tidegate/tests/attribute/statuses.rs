@@ -39,3 +39,28 @@ fn a_call_is_refused_with_the_status_of_the_layer() {
     let pushback: u128 = status.metadata().get("grpc-retry-pushback-ms").unwrap().to_str().unwrap().parse().unwrap();
     assert_eq!(pushback, wait.as_micros().div_ceil(1_000));
 }
+
+/// An argument that is taken apart.
+struct Named(String);
+
+#[async_trait]
+trait Counter {
+    async fn count(&mut self, named: Named, beside: (u32, u32)) -> Result<u32, Status>;
+}
+
+#[async_trait]
+impl Counter for Polite {
+    #[limit("greet", key = (name, left), limiter = self.limiter)]
+    async fn count(&mut self, Named(name): Named, (left, right): (u32, u32)) -> Result<u32, Status> {
+        Ok(name.len() as u32 + left + right)
+    }
+}
+
+#[test]
+fn arguments_that_are_taken_apart_are_seen_under_async_trait_too() {
+    let mut polite = Polite { limiter: limiter(&[("greet", 1)]) };
+    assert_eq!(block_on(polite.count(Named("alice".to_owned()), (1, 2))).unwrap(), 8);
+    let again = block_on(polite.count(Named("alice".to_owned()), (1, 3)));
+    assert_eq!(again.unwrap_err().code(), Code::ResourceExhausted);
+    assert!(block_on(polite.count(Named("bob".to_owned()), (1, 2))).is_ok());
+}
