@@ -26,11 +26,14 @@ impl Call<'_> {
         let ticket = self.inner.queues.join(self.queue()?);
         // One for all of it: a clock that is set back would make any later one longer.
         let mut over = pin!(sleeper.sleep(within));
-        let in_time = before(over.as_mut(), ticket.turn()).await.is_some();
-        if !in_time || sleeper.now() > deadline {
-            let look = self.try_once(Op::Check(cost)).await?;
-            let named = self.named()?;
-            return Ok(self.asked(&named, Op::Check(cost)).finish(too_late(look)));
+        // Whoever is the first has waited for nobody, however little time there is.
+        if !ticket.is_first() {
+            let in_time = before(over.as_mut(), ticket.turn()).await.is_some();
+            if !in_time || sleeper.now() > deadline {
+                let look = self.try_once(Op::Check(cost)).await?;
+                let named = self.named()?;
+                return Ok(self.asked(&named, Op::Check(cost)).finish(too_late(look)));
+            }
         }
         loop {
             let decision = self.try_once(Op::Limit(cost)).await?;

@@ -18,6 +18,12 @@ struct Queue {
     next: u64,
 }
 
+impl Queue {
+    fn is_first(&self, number: u64) -> bool {
+        self.waiting.front().is_some_and(|(first, _)| *first == number)
+    }
+}
+
 /// A place in a queue, given up when dropped.
 pub(super) struct Ticket {
     queues: Arc<Queues>,
@@ -43,15 +49,20 @@ impl Queues {
 }
 
 impl Ticket {
+    /// Whether nobody came before, or all of them have gone.
+    pub(super) fn is_first(&self) -> bool {
+        self.queues.lock().get(&self.queue).is_some_and(|queue| queue.is_first(self.number))
+    }
+
     /// Ends when everybody who came before has gone.
     pub(super) async fn turn(&self) {
         poll_fn(|context| {
             let mut queues = self.queues.lock();
-            let waiting = &mut queues.get_mut(&self.queue).expect("a ticket keeps its queue").waiting;
-            if waiting.front().is_some_and(|(number, _)| *number == self.number) {
+            let queue = queues.get_mut(&self.queue).expect("a ticket keeps its queue");
+            if queue.is_first(self.number) {
                 return Poll::Ready(());
             }
-            if let Some((_, waker)) = waiting.iter_mut().find(|(number, _)| *number == self.number) {
+            if let Some((_, waker)) = queue.waiting.iter_mut().find(|(number, _)| *number == self.number) {
                 *waker = Some(context.waker().clone());
             }
             Poll::Pending

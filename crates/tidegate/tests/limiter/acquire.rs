@@ -438,6 +438,8 @@ fn with_the_feature_tokio_it_waits_on_its_timer() {
         }
         assert!(began.elapsed() >= millis(14), "{:?}", began.elapsed());
         assert!(limiter.acquire("seldom", "u", seconds(60)).await.unwrap().allowed());
+        // Time passes between two looks at the clock; that is no wait.
+        assert!(limiter.acquire("seldom", "v", Duration::ZERO).await.unwrap().allowed());
         let denied = limiter.acquire("seldom", "u", Duration::ZERO).await.unwrap();
         assert_eq!((denied.allowed(), denied.reason()), (false, Some(Reason::Rate)));
     });
