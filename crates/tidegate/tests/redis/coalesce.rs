@@ -9,7 +9,7 @@ use tidegate::{
     Cost, Error, Key, Limiter, MAX_PERIOD, MemoryStore, OnStoreError, Op, Quota, Request, Scope, Store, StoreErrorKind,
     Testing, Timestamp, Together, days, millis, seconds,
 };
-use tidegate_servers::{Redis, variable};
+use tidegate_servers::{Redis, variable, wait_until};
 use tidegate_testkit::Random;
 use tokio::task::JoinSet;
 
@@ -17,8 +17,12 @@ use crate::support::{clustered, prefix, run};
 
 /// A server of a test's own, so that its counts are of nobody else.
 pub(crate) fn server() -> Redis {
+    server_with(&[])
+}
+
+fn server_with(arguments: &[&str]) -> Redis {
     let [server, cli] = ["TIDEGATE_REDIS_SERVER", "TIDEGATE_REDIS_CLI"].map(|name| PathBuf::from(variable(name)));
-    Redis::start(&server, &cli, &[]).unwrap()
+    Redis::start(&server, &cli, arguments).unwrap()
 }
 
 pub(crate) fn store_on(server: &Redis, builder: RedisStoreBuilder) -> RedisStore {
@@ -69,6 +73,21 @@ fn crowd(limiter: &Limiter, capacity: u64) -> [u64; 4] {
         }
         sums
     })
+}
+
+/// One shard that has all slots refuses calls about keys of several, though they are all there.
+#[test]
+fn a_node_of_a_cluster_can_be_asked_as_if_it_were_alone() {
+    let server = server_with(&["--cluster-enabled", "yes"]);
+    assert_eq!(server.cli(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]), "OK");
+    assert!(wait_until(|| server.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok")));
+    let limiter = limiter(store_on(&server, RedisStore::builder()), 100);
+    let each = run(limiter.each((0..100_u32).map(|key| limiter.limit("fixed", key))));
+    assert!(each.iter().all(|answer| answer.as_ref().is_ok_and(|decision| decision.remaining() == 99)), "{each:?}");
+    assert_eq!(crowd(&limiter, 100), [100; 4]);
+    // Whoever asks for the same key still shares.
+    let calls = calls(&server);
+    assert!(calls < 512 * 40 / 4, "{calls} calls for {} decisions", 512 * 40);
 }
 
 #[test]

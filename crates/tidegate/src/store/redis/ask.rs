@@ -1,5 +1,7 @@
 //! What is asked of one key: alone, or in a call with others.
 
+use std::sync::atomic::Ordering;
+
 use redis::cluster_routing::Slot;
 use tidegate_core::{Algorithm, Op, Request, StoreError, Timestamp};
 
@@ -64,7 +66,7 @@ impl<C: Connection> RedisStore<C> {
     }
 
     /// Where a key is, if there is more than one place: one call is about one of them.
-    pub(super) fn slot(ask: &Ask) -> Option<Slot> {
-        C::CLUSTER.then(|| Slot::for_key(&ask.name))
+    pub(super) fn slot(&self, ask: &Ask) -> Option<Slot> {
+        (C::CLUSTER || self.has_slots.load(Ordering::Relaxed)).then(|| Slot::for_key(&ask.name))
     }
 }

@@ -7,6 +7,7 @@ use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::cluster::ClusterClientBuilder;
 use redis::cluster_async::ClusterConnection;
 use redis::io::tcp::TcpSettings;
+use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{Client, IntoConnectionInfo};
 use tidegate_core::StoreError;
 
@@ -26,6 +27,9 @@ const RECONNECT: Duration = Duration::from_millis(500);
 /// How long a server may leave what was sent unacknowledged before the connection counts as dead.
 #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
 const CUT_OFF: Duration = Duration::from_secs(2);
+
+/// How long a connection lies idle before the server is asked whether it is still there.
+const IDLE: Duration = Duration::from_secs(30);
 
 /// How many calls are in flight before decisions share the next ones: see `docs/decisions/0027-redis-coalescing.md`.
 const AT_ONCE: usize = 8;
@@ -99,6 +103,7 @@ impl RedisStoreBuilder {
             min_ttl: micros(self.min_ttl),
             apart: self.apart,
             label: self.label.as_deref().unwrap_or("redis").into(),
+            has_slots: Arc::default(),
             demoted: Demoted::default(),
         }
     }
@@ -124,9 +129,10 @@ impl RedisStoreBuilder {
 }
 
 /// A request is sent at once, however small. And a server that is cut off without a word is noticed: requests are given
-/// up long before the client would see that nothing answers, and only a connection that is found dead is made anew.
+/// up long before the client would see that nothing answers, and only a connection that is found dead is made anew. Of one
+/// that lies idle, too: what is between may forget it, and the next request would be lost.
 fn tcp_settings() -> TcpSettings {
-    let settings = TcpSettings::default().set_nodelay(true);
+    let settings = TcpSettings::default().set_nodelay(true).set_keepalive(TcpKeepalive::new().with_time(IDLE));
     #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
     let settings = settings.set_user_timeout(CUT_OFF);
     settings

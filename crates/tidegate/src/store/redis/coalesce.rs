@@ -22,7 +22,7 @@ impl<C: Connection> RedisStore<C> {
     pub(super) async fn answer(&self, ask: &Arc<Ask>) -> Result<Option<Answer>, StoreError> {
         let lanes = self.lanes.as_ref().filter(|_| !ask.is_heavy);
         let Some(lanes) = lanes else { return self.alone(ask, None).await.map(Some) };
-        let slot = Self::slot(ask);
+        let slot = self.slot(ask);
         match lanes.enter(slot, ask) {
             Entered::Flies => {
                 let _flight = Flight { lanes, slot };

@@ -1,6 +1,7 @@
 //! Several keys that live together, each on its own: one script call.
 
 use std::error::Error;
+use std::sync::atomic::Ordering;
 
 use redis::RedisError;
 use tidegate_core::{Algorithm, Decision, Op, Request, StoreError};
@@ -34,7 +35,12 @@ impl<C: Connection> RedisStore<C> {
         match self.run(&script::EACH, &names, &list).await {
             Ok(answer) => answer::each(answer, asks.len()),
             // Nothing was run, and it may be about one of the keys only.
-            Err(error) if is_forbidden(&error) => Ok(vec![None; asks.len()]),
+            Err(error) if has_code(&error, "NOPERM") => Ok(vec![None; asks.len()]),
+            // A node of a cluster, asked as if it were alone.
+            Err(error) if has_code(&error, "CROSSSLOT") => {
+                self.has_slots.store(true, Ordering::Relaxed);
+                Ok(vec![None; asks.len()])
+            }
             Err(error) => Err(error),
         }
     }
@@ -48,7 +54,7 @@ impl<C: Connection> RedisStore<C> {
             return None;
         }
         let asks: Vec<Ask> = requests.iter().map(|request| self.ask(request, None)).collect();
-        let is_together = asks.iter().all(|ask| !ask.is_heavy && Self::slot(ask) == Self::slot(&asks[0]));
+        let is_together = asks.iter().all(|ask| !ask.is_heavy && self.slot(ask) == self.slot(&asks[0]));
         is_together.then_some(asks)
     }
 
@@ -73,8 +79,8 @@ impl<C: Connection> RedisStore<C> {
     }
 }
 
-/// Whether the server's user may not do that to these keys.
-fn is_forbidden(error: &StoreError) -> bool {
+/// Whether that is what the server says.
+fn has_code(error: &StoreError, code: &str) -> bool {
     let redis = error.source().and_then(|source| source.downcast_ref::<RedisError>());
-    redis.is_some_and(|error| error.code() == Some("NOPERM"))
+    redis.is_some_and(|error| error.code() == Some(code))
 }

@@ -1,9 +1,13 @@
 //! What a key is called in Redis.
 
+use sha2::{Digest, Sha256};
 use tidegate_core::{Key, Scope};
 
 use crate::store::secret::Secret;
 use crate::store::together::{Together, prefix};
+
+/// The longest text of a key that is stored as it is: what a client sends should not decide how much is.
+const LONGEST: usize = 512;
 
 /// How names are made.
 #[derive(Clone, Default)]
@@ -51,10 +55,16 @@ impl Names {
     }
 
     fn key(&self, key: &Key<'_>) -> String {
-        match &self.secret {
-            None => key.to_text().into_owned(),
-            Some(secret) => secret.hash(key),
+        if let Some(secret) = &self.secret {
+            return secret.hash(key);
         }
+        let text = key.to_text();
+        if text.len() <= LONGEST {
+            return text.into_owned();
+        }
+        let hash: String = Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+        // No key's text has a `%h`.
+        format!("%h{hash}")
     }
 }
 
@@ -81,6 +91,18 @@ mod tests {
         ];
         let distinct: std::collections::HashSet<_> = all.iter().collect();
         assert_eq!(distinct.len(), all.len(), "{all:?}");
+    }
+
+    #[test]
+    fn a_long_key_is_stored_as_its_hash() {
+        let (names, scope) = (Names::default(), Scope::new("shop", "login"));
+        let name = |key: &str| names.name(&scope, &Key::from(key));
+        assert_eq!(name(&"x".repeat(LONGEST)).len(), "shop|login|".len() + LONGEST);
+        let long = name(&"x".repeat(LONGEST + 1));
+        assert_eq!(long.len(), "shop|login|%h".len() + 64);
+        assert_ne!(long, name(&("x".repeat(LONGEST) + "y")));
+        let typed = name(&long["shop|login|".len()..]);
+        assert_ne!(typed, long, "a hash cannot be typed in as a key");
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod script;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use redis::Value;
 use redis::aio::ConnectionManager;
@@ -53,9 +54,11 @@ use script::Script;
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// use tidegate::redis::RedisStore;
+/// use tidegate::resilience::Resilience;
 /// use tidegate::{Limiter, Quota, minutes};
 ///
-/// let store = RedisStore::connect("redis://127.0.0.1/").await?;
+/// // Within 50 ms or not at all, and then as the limit's failure policy says: by itself the store waits for ever.
+/// let store = Resilience::default().build(RedisStore::connect("redis://127.0.0.1/").await?);
 /// let limiter =
 ///     Limiter::builder().limit("login", Quota::fixed_window(5, minutes(1))?).store(store).build()?;
 /// let decision = limiter.limit("login", "alice").await?;
@@ -70,6 +73,8 @@ pub struct RedisStore<C = ConnectionManager> {
     label: Arc<str>,
     /// None when decisions share no calls.
     lanes: Option<Arc<Lanes>>,
+    /// Whether the server, asked as if it were alone, has refused a call about keys of several slots.
+    has_slots: Arc<AtomicBool>,
     demoted: Demoted,
 }
 
