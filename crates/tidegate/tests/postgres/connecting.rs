@@ -4,12 +4,13 @@ use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use deadpool_postgres::{Manager, Pool};
 use tidegate::postgres::PostgresStore;
 use tidegate::resilience::Timeout;
 use tidegate::{Cost, Key, OnStoreError, Op, Quota, Request, Scope, Store, StoreErrorKind, TokioSleeper, days, millis};
 use tidegate_servers::{Door, wait_until};
-use tokio_postgres::Config;
 use tokio_postgres::config::Host;
+use tokio_postgres::{Config, NoTls};
 
 use crate::support::{builder, run, unique, url};
 
@@ -72,12 +73,29 @@ fn the_only_one_is_not_waited_for_once_its_call_has_given_up() {
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
                 door.let_in();
-                thread::yield_now();
+                thread::sleep(millis(1));
             }
         });
-        let is_found = (0..40).any(|_| ask(&store).is_ok());
+        // Each has 50 ms: together less than connecting may take.
+        let is_found = (0..120).any(|_| ask(&store).is_ok());
         over.store(true, Ordering::Relaxed);
         is_found
     });
     assert!(is_found, "a connection that says nothing has the only place");
+}
+
+/// As a failover by name has it: the old server comes back as a standby, and whoever is connected stays so.
+#[test]
+fn to_a_server_that_takes_no_writes_are_left() {
+    let pool = Pool::builder(Manager::new(url().parse().unwrap(), NoTls)).max_size(1).build().unwrap();
+    let store = run(builder(&unique("t")).over(pool.clone())).unwrap();
+    assert_eq!(ask(&store), Ok(true));
+    let read_only = "SET default_transaction_read_only = on";
+    run(async { pool.get().await.unwrap().batch_execute(read_only).await.unwrap() });
+    assert_eq!(ask(&store), Err(StoreErrorKind::Unavailable));
+    assert_eq!(ask(&store), Ok(true));
+
+    let standby = url() + "%20-c%20default_transaction_read_only%3Don";
+    let refused = run(builder(&unique("t")).connect(&standby)).unwrap_err();
+    assert!(refused.is_retryable(), "{refused}");
 }

@@ -1,7 +1,7 @@
 //! Decisions inside the caller's own transaction.
 
 use tidegate::postgres::PostgresStore;
-use tidegate::{Error, Limit, Limiter, MAX_PERIOD, Quota, ShardBy, millis};
+use tidegate::{Error, Limit, Limiter, MAX_PERIOD, Quota, ShardBy, StoreErrorKind, millis};
 use tokio_postgres::IsolationLevel;
 
 use crate::support::{builder, client, pool, run, store, store_in, unique};
@@ -134,6 +134,7 @@ fn a_wait_for_somebodys_long_transaction_ends() {
         assert!(store.in_transaction(&mut tx).ask(limiter.limit("orders", "u")).await.unwrap().allowed());
         let error = limiter.limit("orders", "u").await.unwrap_err();
         assert!(error.is_retryable() && error.to_string().contains("lock timeout"), "{error}");
+        assert!(matches!(&error, Error::Store(error) if error.kind() == StoreErrorKind::Contended), "{error:?}");
         tx.rollback().await.unwrap();
         assert_eq!(limiter.check("orders", "u").await.unwrap().remaining(), 2);
     });

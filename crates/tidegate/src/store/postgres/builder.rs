@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod};
 use tidegate_core::{StoreError, StoreErrorKind};
+use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres::{Config, NoTls};
 
 use super::connections::Connections;
@@ -22,6 +23,9 @@ const CONNECT: Duration = Duration::from_secs(5);
 
 /// How long a server may leave what was sent unacknowledged before the connection counts as dead.
 const CUT_OFF: Duration = Duration::from_secs(2);
+
+/// How long a connection lies idle before the server is asked whether it is still there: what is between may forget it.
+const IDLE: Duration = Duration::from_secs(30);
 
 /// How a [`PostgresStore`] with other settings is made.
 #[derive(Clone, Default)]
@@ -105,6 +109,14 @@ impl PostgresStoreBuilder {
         }
         if config.get_tcp_user_timeout().is_none() {
             config.tcp_user_timeout(CUT_OFF);
+        }
+        // Nobody has said otherwise.
+        if config.get_keepalives_idle() == Config::new().get_keepalives_idle() {
+            config.keepalives_idle(IDLE);
+        }
+        // A server that has become a standby may be the first that a name leads to.
+        if config.get_target_session_attrs() == TargetSessionAttrs::Any {
+            config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         }
         let manager = Manager::from_config(config, NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
         let size = self.connections.unwrap_or(CONNECTIONS).max(1);

@@ -1,5 +1,7 @@
 //! What an error of Postgres means to a caller.
 
+use std::error::Error as _;
+
 use deadpool_postgres::PoolError;
 use tidegate_core::{StoreError, StoreErrorKind};
 use tokio_postgres::Error;
@@ -16,6 +18,12 @@ pub(super) fn store_error(error: Error) -> StoreError {
     StoreError::caused_by(kind, format!("postgres: {said}"), error)
 }
 
+/// Whether a server says that it takes no writes: it has become a standby.
+pub(super) fn is_read_only(error: &StoreError) -> bool {
+    let postgres = error.source().and_then(|source| source.downcast_ref::<Error>());
+    postgres.is_some_and(|error| error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION))
+}
+
 pub(super) fn pool_error(error: PoolError) -> StoreError {
     match error {
         PoolError::Backend(error) => store_error(error),
@@ -28,7 +36,11 @@ pub(super) fn pool_error(error: PoolError) -> StoreError {
 
 fn kind(code: &SqlState) -> StoreErrorKind {
     match *code {
-        SqlState::LOCK_NOT_AVAILABLE | SqlState::QUERY_CANCELED => StoreErrorKind::Timeout,
+        // Somebody has the row of this key, or too many want it. Others are not concerned.
+        SqlState::LOCK_NOT_AVAILABLE | SqlState::T_R_SERIALIZATION_FAILURE | SqlState::T_R_DEADLOCK_DETECTED => {
+            StoreErrorKind::Contended
+        }
+        SqlState::QUERY_CANCELED => StoreErrorKind::Timeout,
         // A state is not one that the function knows. What is wrong with the table or the function is about every key.
         _ if code.code().get(..2).is_some_and(|class| ["22", "23", "2F"].contains(&class)) => StoreErrorKind::Corrupt,
         _ => StoreErrorKind::Unavailable,

@@ -3,8 +3,11 @@
 use std::ops::Deref;
 
 use deadpool_postgres::Object;
+use tidegate_core::StoreError;
 use tokio::runtime::Handle;
 use tokio_postgres::NoTls;
+
+use super::error::is_read_only;
 
 /// A connection of the pool for one call. Unless it is given back it leaves the pool: a call that was given up in the
 /// middle, as by a timeout, may still wait for somebody's lock there, and whoever got it next would wait behind it.
@@ -20,9 +23,14 @@ impl Lent {
         Lent { connection: Some(connection), can_cancel }
     }
 
-    /// Gives it back, once the answer has come.
-    pub(super) fn back(mut self) {
-        drop(self.connection.take());
+    /// Gives it back, once the answers have come; not one to a server that takes no writes any more: only a new one, made to
+    /// where the name leads then, helps.
+    pub(super) fn back<'a, T: 'a>(mut self, answers: impl IntoIterator<Item = &'a Result<T, StoreError>>) {
+        let is_left = answers.into_iter().any(|answer| answer.as_ref().is_err_and(|error| is_read_only(error)));
+        let connection = self.connection.take();
+        if is_left {
+            drop(connection.map(Object::take));
+        }
     }
 }
 

@@ -44,9 +44,11 @@ pub use transaction::InTransaction;
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// use tidegate::postgres::PostgresStore;
+/// use tidegate::resilience::Resilience;
 /// use tidegate::{Limiter, Quota, minutes};
 ///
-/// let store = PostgresStore::connect("postgres://app@127.0.0.1/app").await?;
+/// // Within 50 ms or not at all, and then as the limit's failure policy says: by itself the store waits for ever.
+/// let store = Resilience::default().build(PostgresStore::connect("postgres://app@127.0.0.1/app").await?);
 /// let limiter =
 ///     Limiter::builder().limit("login", Quota::fixed_window(5, minutes(1))?).store(store).build()?;
 /// let decision = limiter.limit("login", "alice").await?;
@@ -183,7 +185,7 @@ impl Store for PostgresStore {
     async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
         let connection = self.connection().await?;
         let decision = self.asks.decide(self.client(&connection), request, None).await;
-        connection.back();
+        connection.back([&decision]);
         self.sweep_sometimes(1);
         decision
     }
@@ -194,7 +196,7 @@ impl Store for PostgresStore {
         }
         let connection = self.connection().await?;
         let all = self.asks.decide_all(self.client(&connection), requests, None).await;
-        connection.back();
+        connection.back([&all]);
         self.sweep_sometimes(requests.len());
         all
     }
@@ -207,7 +209,7 @@ impl Store for PostgresStore {
         // On one connection, where what is asked at once is sent at once.
         let decisions =
             each(requests, |index| self.asks.decide(self.client(&connection), &requests[index], None)).await;
-        connection.back();
+        connection.back(&decisions);
         self.sweep_sometimes(requests.len());
         decisions
     }
@@ -225,7 +227,7 @@ impl tidegate_core::Testing for PostgresStore {
     async fn apply_at(&self, request: &Request<'_>, at: Timestamp) -> Result<Decision, StoreError> {
         let connection = self.connection().await?;
         let decision = self.asks.decide(self.client(&connection), request, Some(at)).await;
-        connection.back();
+        connection.back([&decision]);
         decision
     }
 
@@ -235,7 +237,7 @@ impl tidegate_core::Testing for PostgresStore {
         }
         let connection = self.connection().await?;
         let all = self.asks.decide_all(self.client(&connection), requests, Some(at)).await;
-        connection.back();
+        connection.back([&all]);
         all
     }
 

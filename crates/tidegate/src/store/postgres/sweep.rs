@@ -43,7 +43,7 @@ impl PostgresStore {
         let connection = self.connection().await?;
         let sweep = &self.asks.statements.sweep;
         let swept = self.client(&connection).change(sweep, &[(&BATCH, Type::INT8)]).await;
-        connection.back();
+        connection.back([&swept]);
         swept
     }
 
@@ -99,6 +99,7 @@ pub(super) async fn held_at(store: &PostgresStore, at: tidegate_core::Timestamp)
             held += 1;
         }
     }
-    connection.back();
-    Ok(held)
+    let held = Ok(held);
+    connection.back([&held]);
+    held
 }
