@@ -251,6 +251,11 @@ impl State {
         ((capacity - u64::from(remaining)) * 1_023).div_ceil(capacity) as u16
     }
 
+    /// Whether it remembers more than the quota would, which only what is reserved on credit can bring about.
+    pub fn is_beyond(&self, quota: &Quota) -> bool {
+        matches!(self, State::SlidingLog(log) if log.units() > quota.rate_u64())
+    }
+
     /// Bytes this state holds on the heap.
     pub fn heap_bytes(&self) -> usize {
         match self {

@@ -85,9 +85,9 @@ impl Elsewhere {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes of the entry at a place, whose line the caller holds.
-    pub(super) fn bytes_of(&self, place: u64) -> usize {
-        self.with(place, |entry| bytes(&entry.state))
+    /// Whether the entry at a place, whose line the caller holds, has more bytes than that, and more than its quota needs.
+    pub(super) fn is_larger_on_credit(&self, place: u64, largest: usize) -> bool {
+        self.with(place, |entry| bytes(&entry.state) > largest && entry.state.is_beyond(&entry.quota))
     }
 
     /// Keeps an entry and says where.

@@ -92,7 +92,7 @@ impl MemoryStoreBuilder {
     }
 
     /// How many bytes may go to states that need more than a slot of the table, such as sliding logs and leases: 256 MiB
-    /// unless said otherwise.
+    /// unless said otherwise. A log takes 16 bytes for each request that its quota has it remember, twice that while it grows.
     #[must_use]
     pub fn max_bytes(mut self, max_bytes: usize) -> Self {
         self.max_bytes = max_bytes;

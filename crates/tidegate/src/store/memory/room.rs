@@ -58,12 +58,12 @@ impl Table {
         self.keys.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether a key takes more than its part of the bytes while there are too many. It goes then: else everybody beside it
-    /// would be forgotten for it, one after the other.
+    /// Whether a key takes more than its part of the bytes, and on credit, while there are too many. It goes then: else
+    /// everybody beside it would be forgotten for it, one after the other. What its quota has a key remember is its own.
     pub(super) fn takes_too_much(&self, slot: Slot) -> bool {
         let is_over = || self.elsewhere.bytes() > self.max_bytes;
         let largest = (self.max_bytes / PARTS).max(LITTLE);
-        slot.tag == ELSEWHERE && is_over() && self.elsewhere.bytes_of(slot.place()) > largest
+        slot.tag == ELSEWHERE && is_over() && self.elsewhere.is_larger_on_credit(slot.place(), largest)
     }
 
     /// Forgets a key for want of room, and counts it if it was busy.

@@ -235,6 +235,20 @@ fn nobody_is_forgotten_for_one_that_takes_more_than_its_part() {
 }
 
 #[test]
+fn what_a_quota_has_a_key_remember_is_kept_however_much_it_is() {
+    let log = Quota::sliding_log(10_000, days(1)).unwrap();
+    let bench = Bench::new(MemoryStore::builder().max_keys(100_000).max_bytes(1 << 20));
+    // There are too many bytes all the time.
+    for number in 0..30_000 {
+        bench.clock.advance(Duration::from_micros(1));
+        assert!(bench.take(1 + number, &log, 1));
+        let admitted = bench.take(0, &log, 1);
+        assert_eq!(admitted, number < 10_000, "{number}");
+    }
+    assert!(bench.store.stats().forgotten_busy > 0);
+}
+
+#[test]
 fn a_key_that_is_full_of_leases_is_forgotten_after_those_with_few() {
     let leases = Quota::concurrency(10, days(1)).unwrap();
     let bench = Bench::new(MemoryStore::builder().max_keys(100_000).max_bytes(1 << 20));
