@@ -130,6 +130,19 @@ fn other_operations_quotas_and_keys_are_asked_of_the_store() {
     assert_eq!(each.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
 }
 
+/// What a key has used is counted under whichever quota it was admitted under last.
+#[test]
+fn a_denial_is_forgotten_once_the_key_was_admitted_under_another_quota() {
+    let (store, _, clock) = denials();
+    let (asked, denied) = exhausted(&store, quotas()[0], 1);
+    let faster = Asked { quota: Quota::token_bucket(100, seconds(1)).unwrap(), ..asked.clone() };
+    clock.advance(seconds(1));
+    assert!(ask(&store, &faster, Op::Limit(Cost::ONE)).allowed());
+    clock.advance(seconds(1));
+    assert!(denied.retry_after() > Some(seconds(2)), "it would still be remembered");
+    assert!(ask(&store, &asked, Op::Limit(Cost::ONE)).allowed());
+}
+
 #[test]
 fn what_is_given_back_here_is_seen_at_once() {
     for back in [Op::Refund(Cost::ONE), Op::Reset] {

@@ -37,7 +37,7 @@ impl Denial {
     /// What it says to whoever asks for `cost` under `quota` at `now`; none when the store has to be asked.
     pub(super) fn answer(&self, quota: &Quota, cost: Cost, now: Timestamp) -> Option<Decision> {
         let cost = cost.get();
-        let holds = self.quota == *quota
+        let holds = self.is_under(quota)
             && (self.cost..=u64::from(self.parts.limit)).contains(&cost)
             // A clock that went back says nothing about spans.
             && (self.known..self.until).contains(&now);
@@ -69,6 +69,11 @@ impl Denial {
             _ => return None,
         };
         u64::try_from(span).ok()
+    }
+
+    /// Whether it was under this quota.
+    pub(super) fn is_under(&self, quota: &Quota) -> bool {
+        self.quota == *quota
     }
 
     /// Until when it is remembered.

@@ -104,6 +104,11 @@ impl Pending<'_> {
             return;
         };
         if decision.allowed() {
+            // What it has used is counted under this quota from now on, and may have come back under the other by the time
+            // when that is asked again.
+            if place.other_quota {
+                self.table.forget(self.request);
+            }
             return;
         }
         let known = self.clock.now();

@@ -30,6 +30,8 @@ struct Set {
 pub(super) struct Place {
     hash: u64,
     given_back: u64,
+    /// Whether a denial under another quota is remembered.
+    pub(super) other_quota: bool,
 }
 
 impl Table {
@@ -50,7 +52,8 @@ impl Table {
         let set = self.set(hash);
         let denial = set.places.iter().flatten().find(|(known, _)| *known == hash);
         let answer = denial.and_then(|(_, denial)| denial.answer(request.quota, cost, now));
-        answer.ok_or(Place { hash, given_back: set.given_back })
+        let other_quota = denial.is_some_and(|(_, denial)| !denial.is_under(request.quota));
+        answer.ok_or(Place { hash, given_back: set.given_back, other_quota })
     }
 
     /// Remembers a denial, unless something was given back to the key since it was asked about: then nobody knows which was
