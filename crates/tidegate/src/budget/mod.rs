@@ -43,7 +43,7 @@ mod hold;
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_core::{Decision, Key};
+use tidegate_core::{Decision, Key, Reason};
 
 use crate::clock::{Clock, SteadyClock};
 use crate::{Error, Limiter};
@@ -87,12 +87,19 @@ impl Budget {
     /// many holds are open.
     ///
     /// Whoever gives up in the middle, by dropping this, may leave a hold behind: it ends by itself, and its estimate stands.
+    /// A store that does not answer is asked a second time, to give back the place that it may have given: this waits twice
+    /// as long then as any other call.
     pub async fn hold<'a>(&self, key: impl Into<Key<'a>>, estimate: u64) -> Result<Held, Error> {
         let (key, Inner { limiter, limit, holds, clock }) = (key.into(), &*self.inner);
         let quota = limiter.quota(limit)?;
         let admit = limiter.admit(holds, &key);
         let lease = admit.asked_for();
         let place = admit.await;
+        // Without an answer nobody knows.
+        let may_be_given = match &place {
+            Ok(place) => place.lease().is_some() || place.decision().reason() == Some(Reason::Store),
+            Err(error) => error.is_retryable(),
+        };
         if let Ok(place) = &place
             && !place.decision().allowed()
         {
@@ -110,8 +117,10 @@ impl Budget {
                 Ok(Held { decision, hold: Some(Hold { budget, key, lease, estimate, quota, since, decision }) })
             }
             taken => {
-                // Also where nobody knows whether it was given. If that fails, the place comes back by itself.
-                let _ = limiter.release(holds, &key, lease).await;
+                if may_be_given {
+                    // If that fails, the place comes back by itself.
+                    let _ = limiter.release(holds, &key, lease).await;
+                }
                 Ok(Held { decision: taken?.1, hold: None })
             }
         }

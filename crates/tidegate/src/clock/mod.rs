@@ -18,6 +18,10 @@ use std::time::Duration;
 pub(crate) use counter::Counter;
 use tidegate_core::{BoxFuture, Timestamp};
 
+/// By so much the time may seem to go back without anybody having set the clock.
+#[cfg(feature = "tokio")]
+pub(crate) const JITTER: Duration = Duration::from_millis(1);
+
 /// Something that tells the time.
 pub trait Clock: Send + Sync {
     /// The time now.

@@ -45,4 +45,6 @@ pub use counted::Counted;
 pub use denials::Denials;
 pub use fallback::Fallback;
 pub use observed::Observed;
+#[cfg(feature = "tokio")]
+pub(crate) use timeout::TOGETHER;
 pub use timeout::Timeout;

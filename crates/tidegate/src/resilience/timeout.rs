@@ -11,7 +11,7 @@ use crate::clock::{Sleeper, before};
 
 /// How many of the requests of one [`Store::apply_each`] share a span. More are asked one such part after the other, because
 /// the time that a whole batch takes says nothing about whether the store is well.
-const TOGETHER: usize = 32;
+pub(crate) const TOGETHER: usize = 32;
 
 /// A store whose every request ends within a span: with the answer, or with [`StoreErrorKind::Timeout`].
 ///

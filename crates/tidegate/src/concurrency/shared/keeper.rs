@@ -8,7 +8,8 @@ use tidegate_core::{Key, Lease, OnStoreError, Timestamp};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
-use crate::clock::{Sleeper, before};
+use crate::clock::{JITTER, Sleeper, before};
+use crate::resilience::TOGETHER;
 use crate::{Call, Limiter};
 
 /// What is to be done.
@@ -24,11 +25,6 @@ pub(super) enum Order {
 
 /// A lease is renewed after that part of its time, so that two renewals may fail before it is lost.
 const PART: u32 = 4;
-/// How many leases are asked about together, at most. A store that is slow has a timeout for as many: of more, those behind
-/// would never be asked about.
-const TOGETHER: usize = 32;
-/// By how much a clock may seem to go back that nobody has set.
-const JITTER: Duration = Duration::from_millis(1);
 
 /// Holds on to the leases of one limit: the only one who renews and releases them, so that a renewal never comes after a
 /// release.
@@ -86,8 +82,9 @@ impl Keeper {
         if self.last.since(now) > JITTER {
             self.all_due(now);
             self.last = now;
+        } else {
+            self.last = self.last.max(now);
         }
-        self.last = self.last.max(now);
         let (at, _) = *self.due.first_key_value()?.0;
         Some(at.since(now).min(self.interval()))
     }
@@ -121,7 +118,8 @@ impl Keeper {
         }
     }
 
-    /// Renews those that are due first.
+    /// Renews those that are due first, as many as a slow store's timeout is for: of more, those behind would never be asked
+    /// about.
     async fn renew(&mut self) {
         let mut due = Vec::with_capacity(TOGETHER.min(self.due.len()));
         while due.len() < TOGETHER

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tidegate_core::{Decision, DecisionParts, Reason, Timestamp};
 
 use super::rules::Rules;
+use crate::clock::JITTER;
 
 /// How long a batch should last: one that lasts less is followed by one of twice the size.
 const LASTS: Duration = Duration::from_millis(20);
@@ -17,9 +18,6 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// What was taken in a window is given back only while so much of the window is left: what arrives after its end would
 /// count for the next.
 pub(super) const IN_TIME: Duration = Duration::from_secs(5);
-
-/// By so much the time may seem to go back without anybody having set the clock.
-pub(super) const JITTER: Duration = Duration::from_millis(1);
 
 /// What one process has in hand of one key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tidegate_core::{Algorithm, Decision, Op, Quota, Request, Timestamp};
 
-use super::hand::{IN_TIME, JITTER};
+use super::hand::IN_TIME;
+use crate::clock::JITTER;
 
 /// By so much of a window, its length divided by this, a lease ends before the window does. A clock that is slewed as far
 /// as systems do it, 500 parts in a million, and a server's that is slewed the other way, are a fourth of it.
