@@ -257,7 +257,8 @@ impl<D: Data> RouterBuilder<D> {
         self
     }
 
-    /// Is told of every error that a handler ends with, and of those that panic, as INTERNAL. A panic in it is contained.
+    /// Is told of every error that a handler ends with, and, as INTERNAL, of functions that panic and of limits that cannot be
+    /// asked because of a mistake in the program: a key that is missing, a name that is not there. A panic in it is contained.
     #[must_use]
     pub fn on_error(mut self, hook: impl Fn(&Connection<D>, &Error) + Send + Sync + 'static) -> Self {
         self.hooks.on_error = Some(Arc::new(hook));

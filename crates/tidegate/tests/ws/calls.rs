@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tidegate::ws::{Call, CallContext, Code, Context, Error, Message, Router, RouterBuilder};
+use tidegate::ws::{Call, CallContext, Code, Context, Error, Message, RateLimit, Router, RouterBuilder};
+use tidegate::{Limiter, MemoryStore};
+use tidegate_testkit::FaultyStore;
 use tokio::sync::Semaphore;
 
-use crate::support::{Add, Client, Counter, Over, Sum, over_both, serve, until};
+use crate::support::{Add, Client, Counter, Over, Sum, over_both, quota, serve, until};
 
 over_both!(
     a_call_gets_its_answer,
@@ -19,6 +21,7 @@ over_both!(
     the_client_may_give_it_less_time,
     an_id_is_used_once_at_a_time,
     an_id_can_be_used_again_after_its_call_was_given_up,
+    an_id_that_becomes_free_while_the_limit_is_asked_is_answered,
     many_large_answers_at_once_arrive,
     middleware_may_answer,
     calls_end_with_their_connection,
@@ -250,6 +253,31 @@ async fn an_id_can_be_used_again_after_its_call_was_given_up(over: Over) {
                 Some("ALREADY_EXISTS") => too_early = true,
                 Some(_) => panic!("{message}"),
             }
+        }
+    }
+}
+
+async fn an_id_that_becomes_free_while_the_limit_is_asked_is_answered(over: Over) {
+    let (gate, store) = (Gate::new(), FaultyStore::new(MemoryStore::new()));
+    let faults = store.faults();
+    let limiter = Limiter::builder().limit("call", quota(2)).store(store).build().unwrap();
+    let router = gate.router().rate_limit(RateLimit::new((&limiter, "call"))).build();
+    let mut client = Client::connect(serve(over, &router).await).await;
+    client.call("1", "ADD", json!([1, 1])).await;
+    until(|| gate.begun.get() == 1).await;
+    // The next two are asked about while the call before them has the id, and decided when it is free.
+    for begun in [true, false] {
+        faults.hang();
+        client.call("1", "ADD", json!([2, 2])).await;
+        until(|| faults.held_calls() == 1).await;
+        gate.open(1);
+        assert_eq!(client.next().await["type"], "SUM");
+        faults.pass();
+        faults.release();
+        if begun {
+            until(|| gate.begun.get() == 2).await;
+        } else {
+            rpc_error("1", "RESOURCE_EXHAUSTED", &client.next().await);
         }
     }
 }

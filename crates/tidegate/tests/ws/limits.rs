@@ -367,10 +367,14 @@ async fn a_broken_store_is_what_the_limit_says(over: Over) {
         client.send(say("")).await;
         assert_eq!(client.next().await["payload"]["code"].as_str(), code, "{policy:?}");
     }
-    let router = builder(RateLimit::new((&limiter(5), "no such limit"))).authenticate(by_name);
+    let told = Counter::default();
+    let tells = told.clone();
+    let router = builder(RateLimit::new((&limiter(5), "no such limit")));
+    let router = router.on_error(move |_, _| tells.count()).authenticate(by_name);
     let mut client = Client::connect(serve(over, &router).await).await;
     client.send(say("")).await;
     assert_eq!(client.error().await, "INTERNAL", "no policy hides a mistake");
+    assert_eq!(told.get(), 1);
 }
 
 async fn a_key_function_that_panics_is_internal(over: Over) {

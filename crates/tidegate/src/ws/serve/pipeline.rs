@@ -95,22 +95,25 @@ impl<'a, D: Data> Pipeline<'a, D> {
             return Ok(());
         }
         let handler = self.router.inner().handlers.get(&*head.message_type);
-        let to = self.reply_to(&head, handler);
-        let refused = |why| Refusal { to: to.clone(), why };
         // 3. Rate limit
-        let outcome = self.rate_limit(handler, received).await.map_err(refused)?;
+        let outcome = self.rate_limit(handler, received).await;
+        // Calls may have ended meanwhile.
+        let refused = |why| Refusal { to: self.reply_to(&head, handler), why };
+        let outcome = outcome.map_err(refused)?;
         let Some(handler) = handler else { return unknown(&head).map_err(refused) };
         // 4. Calls in flight
         let slot = self.enter_call(&head, handler).map_err(refused)?;
+        // The id is its own from here on.
+        let call = head.correlation_id.as_deref().filter(|_| slot.is_some());
         // 5. Full parse and validation
-        let next = self.parse(&head, handler).map_err(refused)?;
+        let next = self.parse(&head, handler).map_err(|why| Refusal { to: call.map(str::to_owned), why })?;
         // 6. Middleware and handler
         let context = Context {
             connection: self.connection.clone(),
             message_type: handler.message_type,
             received,
             outcome: outcome.map(Arc::new),
-            call: to.as_deref().filter(|_| handler.is_call).map(|id| Arc::new(CallState::new(id))),
+            call: call.map(|id| Arc::new(CallState::new(id))),
         };
         self.start(context, next, slot, head.timeout).await;
         Ok(())
@@ -176,7 +179,7 @@ impl<'a, D: Data> Pipeline<'a, D> {
             Outcome::Denied(_) => Err(Why::Error(Error::new(Code::PermissionDenied, "Not allowed"))),
             Outcome::Unavailable(_) => Err(Why::Error(Error::new(Code::Unavailable, "Limits cannot be checked now"))),
             Outcome::Invalid(crate::Error::InvalidCost(error)) => Err(Why::Error(Error::invalid(error.to_string()))),
-            Outcome::Invalid(_) => Err(Why::Error(Error::internal())),
+            Outcome::Invalid(_) => Err(Why::Error(self.failed())),
         }
     }
 
