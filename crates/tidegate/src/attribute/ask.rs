@@ -75,7 +75,7 @@ impl Ask {
         // An admission may have no limits, and then it knows no limiter.
         let layers = above.filter(|above| above.has_limits()).map(Enforcer::limiter);
         let Some(limiter) = self.limiter.as_ref().or(layers).or_else(|| default_limiter()) else {
-            return Outcome::Invalid(Error::NoLimiter);
+            return Outcome::invalid(Error::NoLimiter);
         };
         let mut enforcer = Enforcer::new(limiter, self.limit);
         if let Some(above) = above {

@@ -46,7 +46,13 @@ impl Http {
             read.trust_proxy = trust;
         }
         if let Some(styles) = fields.get("headers").and_then(|field| field.list("a list, such as [\"ietf\"]")) {
-            read.headers = styles.filter_map(|style| style.one_of(STYLES)).collect();
+            read.headers.clear();
+            for field in styles {
+                match field.one_of(STYLES) {
+                    Some(style) if read.headers.contains(&style) => field.refuse("each of them once"),
+                    style => read.headers.extend(style),
+                }
+            }
         }
         if let Some(reset) = fields.get("legacy_reset").and_then(|field| field.one_of(RESETS)) {
             read.legacy_reset = reset;

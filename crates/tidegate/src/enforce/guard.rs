@@ -93,7 +93,7 @@ impl Guard {
 
 /// Who is guarded: by the first of the keys, where there are several.
 fn key<'a>(caller: Option<&'a Caller<'_>>) -> Result<&'a Key<'a>, Outcome> {
-    caller.and_then(|caller| caller.key(0)).ok_or(Outcome::Invalid(Error::NoKey))
+    caller.and_then(|caller| caller.key(0)).ok_or_else(|| Outcome::invalid(Error::NoKey))
 }
 
 /// What a request has to get into, one after the other. Cheap to clone: clones are the same.

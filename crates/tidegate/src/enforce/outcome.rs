@@ -63,13 +63,20 @@ impl Outcome {
         Outcome::Limited(Rulings::one(Ruling::of_concurrency(refused.decision())))
     }
 
+    /// A mistake in the program, which is told to whoever runs it, and not to the client.
+    pub(crate) fn invalid(error: Error) -> Self {
+        #[cfg(feature = "tracing")]
+        tracing::error!(%error, "a limit could not be applied");
+        Outcome::Invalid(error)
+    }
+
     /// The outcome of a request that got no lease.
     #[cfg(feature = "tokio")]
     pub(crate) fn without_permit(why: NoPermit) -> Self {
         match why {
             NoPermit::Refused(refused) => Outcome::refused(refused),
             NoPermit::Denied(decision) => Outcome::Denied(Rulings::one(Ruling::of_concurrency(decision))),
-            NoPermit::Failed(error) if error.is_misuse() => Outcome::Invalid(error),
+            NoPermit::Failed(error) if error.is_misuse() => Outcome::invalid(error),
             NoPermit::Failed(error) => Outcome::Unavailable(error),
         }
     }
@@ -186,6 +193,12 @@ impl Rulings {
 
     pub(super) fn several(rulings: Several) -> Self {
         Rulings(Kept::Several(rulings))
+    }
+
+    /// Those of which that is so.
+    #[cfg(feature = "http")]
+    pub(crate) fn only(&self, wanted: impl Fn(&Ruling) -> bool) -> Self {
+        Rulings::several(self.iter().filter(|ruling| wanted(ruling)).cloned().collect())
     }
 
     /// Those of no limit at all.

@@ -145,11 +145,11 @@ pub(super) fn failed(
     error: Error,
 ) -> Outcome {
     match error {
-        error if error.is_misuse() => invalid(error),
+        error if error.is_misuse() => Outcome::invalid(error),
         Error::Store(_) => match rules.iter().map(|rule| rule.without_store(limiter, cost(rule), shadow)).collect() {
             Ok(Some(rulings)) => Outcome::of(Rulings::several(rulings)),
             Ok(None) => Outcome::Unavailable(error),
-            Err(error) => invalid(error),
+            Err(error) => Outcome::invalid(error),
         },
         error => Outcome::Unavailable(error),
     }
@@ -159,11 +159,4 @@ pub(super) fn failed(
 fn never(capacity: u32) -> Decision {
     let parts = Decision::admitted_without_store(capacity).into_parts();
     DecisionParts { allowed: false, reason: Some(Reason::CostExceedsCapacity), ..parts }.into()
-}
-
-/// A mistake in the program is told to whoever runs it, and not to the client.
-fn invalid(error: Error) -> Outcome {
-    #[cfg(feature = "tracing")]
-    tracing::error!(%error, "a limit could not be applied");
-    Outcome::Invalid(error)
 }

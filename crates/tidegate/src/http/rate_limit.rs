@@ -185,7 +185,8 @@ impl RateLimit {
     }
 
     /// Looks first, and charges when the response is known, and only if it is one of these: those of failed logins, for
-    /// instance. Whoever was let through at the same time is charged as well, which may be debt then.
+    /// instance. Whoever was let through at the same time is charged as well, which may be debt then. Where there is no
+    /// response, because the client hangs up before or the service fails with an error, nothing is charged.
     #[must_use]
     pub fn charge_when(self, charge: impl Fn(StatusCode, &HeaderMap) -> bool + Send + Sync + 'static) -> Self {
         self.with(|inner| inner.charge_when = Some(Arc::new(charge)))

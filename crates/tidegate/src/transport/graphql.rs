@@ -126,7 +126,7 @@ impl Guard for Limited {
             Limits::These(enforcer) => ask(enforcer, caller, self.cost).await,
             Limits::Named(limit) => match context.data_opt::<Limiter>() {
                 Some(limiter) => ask(&Enforcer::new(limiter, *limit), caller, self.cost).await,
-                None => Outcome::Invalid(Error::NoLimiter),
+                None => Outcome::invalid(Error::NoLimiter),
             },
         };
         if outcome.is_allowed() {

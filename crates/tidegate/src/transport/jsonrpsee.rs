@@ -129,7 +129,7 @@ impl RpcLimits {
     }
 
     async fn admit(&self, call: Call<'_>) -> Result<Admitted, ErrorObjectOwned> {
-        let Some(key) = (self.key)(&call) else { return Err(error(&Outcome::Invalid(Error::NoKey))) };
+        let Some(key) = (self.key)(&call) else { return Err(error(&Outcome::invalid(Error::NoKey))) };
         let mut caller = Caller::new(key);
         if let Some(peer) = call.extensions.get::<Peer>() {
             caller = caller.with_address(peer.0);

@@ -77,6 +77,17 @@ async fn in_shadow_mode_too_a_deny_list_says_no_word_about_quotas() {
     assert_eq!((reply.status, reply.told()), (200, vec![]));
 }
 
+/// Of a limit that has nothing to say, that is; the others say what they do without it.
+#[tokio::test]
+async fn beside_one_in_shadow_mode_that_denies_by_a_list_the_others_are_told() {
+    let trial = Limit::new(window(5)).shadow(true).deny([ME]).unwrap();
+    let limiter = builder(&clock()).limit("api", window(2)).limit("trial", trial).build().unwrap();
+    let server = Server::behind(Enforcer::new(&limiter, "trial").and("api")).await;
+    let reply = clients::get(server.address).await;
+    assert_eq!((reply.status, reply.header("ratelimit")), (200, Some(r#""api";r=1;t=60"#)));
+    assert_eq!(reply.header("ratelimit-policy"), Some(r#""api";q=2;w=60"#));
+}
+
 #[tokio::test]
 async fn a_deny_list_sees_the_whole_address_of_a_client_that_is_counted_by_its_network() {
     let limiter = builder(&clock()).limit("api", window(2)).deny_all(["2001:db8::bad"]).unwrap().build().unwrap();

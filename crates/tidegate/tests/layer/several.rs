@@ -149,3 +149,16 @@ async fn one_layer_above_another_hides_nothing_of_it() {
         assert_eq!((binding(&reply, ""), binding(&reply, "x-")), (["1", "0", "60"], ["1", "0", "60"]));
     }
 }
+
+/// What an inner layer denies by, it says, whatever is left of an outer one.
+#[tokio::test]
+async fn one_layer_above_another_leaves_its_denial_as_it_is() {
+    let limiter = builder(&clock()).limit("inner", bucket(5)).limit("outer", bucket(3)).build().unwrap();
+    let layer = |limit, cost| RateLimitLayer::new(with_all_families(Enforcer::new(&limiter, limit)).cost(cost));
+    let router = Router::new().fallback(|| async { "ok" }).layer(layer("inner", 3)).layer(layer("outer", 1));
+    let server = Server::router(router).await;
+    assert_eq!(clients::get(server.address).await.status, 200);
+    let reply = clients::get(server.address).await;
+    assert_eq!((reply.status, reply.header("retry-after")), (429, Some("12")));
+    assert_eq!((binding(&reply, ""), binding(&reply, "x-")), (["5", "2", "36"], ["5", "2", "36"]));
+}

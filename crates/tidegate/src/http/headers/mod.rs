@@ -108,11 +108,16 @@ impl LimitHeaders {
     /// Writes what is to be said of an outcome. What a layer further in has said stays: it is listed as well where headers
     /// are lists, and counts where they are not unless there is less left here.
     pub fn write(&self, outcome: &Outcome, headers: &mut HeaderMap) {
-        if let Outcome::Allowed(rulings) | Outcome::Limited(rulings) = outcome
-            && !rulings.iter().any(|ruling| is_made_up(ruling.decision()))
-        {
-            self.styles.iter().for_each(|style| self.write_style(*style, rulings, headers));
+        let (Outcome::Allowed(rulings) | Outcome::Limited(rulings)) = outcome else { return };
+        if rulings.iter().any(|ruling| is_made_up(ruling.decision())) {
+            self.write_all(&rulings.only(|ruling| !is_made_up(ruling.decision())), headers);
+        } else {
+            self.write_all(rulings, headers);
         }
+    }
+
+    fn write_all(&self, rulings: &Rulings, headers: &mut HeaderMap) {
+        self.styles.iter().for_each(|style| self.write_style(*style, rulings, headers));
     }
 
     fn write_style(&self, style: HeaderStyle, rulings: &Rulings, headers: &mut HeaderMap) {
@@ -141,8 +146,8 @@ impl LimitHeaders {
     }
 }
 
-/// Whether a decision is no limit's: who is on a deny list, in shadow mode too, has no quota to be told of, and for a store
-/// that is broken nobody knows one.
+/// Whether a decision is no limit's, which is not listed: who is on a deny list, in shadow mode too, has no quota to be told
+/// of, and for a store that is broken nobody knows one.
 fn is_made_up(decision: &Decision) -> bool {
     match decision.reason() {
         Some(Reason::Deny) => true,
@@ -160,7 +165,8 @@ pub(super) fn write_retry_after(wait: Duration, headers: &mut HeaderMap) {
 fn write_three(names: [HeaderName; 3], ruling: &Ruling, reset: impl Fn(Duration) -> u64, headers: &mut HeaderMap) {
     let Outlook { remaining, reset_after, .. } = ruling.decision().outlook();
     let said = headers.get(&names[1]).and_then(|remaining| remaining.to_str().ok()?.parse().ok());
-    if said.is_some_and(|said: u64| said <= remaining) {
+    // Whoever denies it says by how much, and when to come back; else it is the one with less left.
+    if said.is_some_and(|said: u64| said <= remaining || headers.contains_key(RETRY_AFTER)) {
         return;
     }
     for (name, value) in names.into_iter().zip([ruling.decision().limit(), remaining, reset(reset_after)]) {

@@ -105,11 +105,17 @@ impl Admitted {
                 tell(protocol, asking.rate_limit(), outcome, response);
             }
             #[cfg(feature = "macros")]
-            Admitted::Skipped(..) => {}
+            Admitted::Skipped(..) => {
+                is_refusal(protocol, response);
+            }
             #[cfg(feature = "macros")]
             Admitted::ByHandler(layer, told) => {
                 if let Some(outcome) = told.get() {
                     tell(protocol, &layer.rate_limit, outcome, response);
+                    // Whatever the program has made of it, a gRPC status or an error of its own.
+                    if !outcome.is_allowed() {
+                        protocol.show(response);
+                    }
                 }
             }
         }
@@ -134,13 +140,22 @@ pub(super) fn tell<B, P: Protocol<B>>(
     outcome: &Outcome,
     response: &mut Response<B>,
 ) {
-    // The nearest layer leaves a refusal as it is; those above have limits of their own to tell of.
     #[cfg(feature = "macros")]
-    if response.extensions_mut().remove::<crate::attribute::IsRefusal>().is_some() {
-        protocol.show(response);
+    if is_refusal(protocol, response) {
         return;
     }
     if rate_limit.has_last_word(P::TELLS) {
         protocol.tell(rate_limit, outcome, response.headers_mut());
     }
+}
+
+/// Whether a handler's own attribute has turned the request away. The nearest layer leaves that as it is; those above have
+/// limits of their own to tell of.
+#[cfg(feature = "macros")]
+fn is_refusal<B>(protocol: &impl Protocol<B>, response: &mut Response<B>) -> bool {
+    let is_refusal = response.extensions_mut().remove::<crate::attribute::IsRefusal>().is_some();
+    if is_refusal {
+        protocol.show(response);
+    }
+    is_refusal
 }

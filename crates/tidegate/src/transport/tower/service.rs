@@ -58,15 +58,25 @@ where
             }
             AtOnce::Waits(demand) => self.call_waiting(demand, request),
             AtOnce::Demands(demand) => self.call_demanding(demand, request),
-            AtOnce::Skipped => {
-                let admitted = Admitted::skipped(rate_limit, &Incoming::of(&request));
-                ResponseFuture::serving(self.service.call(request), admitted, protocol.clone())
-            }
+            AtOnce::Skipped => self.call_skipped(request),
         }
     }
 }
 
 impl<S, P> RateLimited<S, P> {
+    /// Goes on with a request that no limit is about.
+    pub(super) fn call_skipped<ReqBody, ResBody>(
+        &mut self,
+        request: Request<ReqBody>,
+    ) -> ResponseFuture<S, P, ReqBody, ResBody>
+    where
+        S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
+        P: Protocol<ResBody>,
+    {
+        let admitted = Admitted::skipped(&self.rate_limit, &Incoming::of(&request));
+        ResponseFuture::serving(self.service.call(request), admitted, self.protocol.clone())
+    }
+
     /// Goes on with a request that was begun with.
     #[inline]
     pub(super) fn call_demanding<ReqBody, ResBody>(

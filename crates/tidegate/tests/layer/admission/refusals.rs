@@ -156,21 +156,38 @@ async fn how_much_a_request_matters_may_be_by_its_client() {
     assert_eq!(Raw::connect(server.address).await.get("/", &[]).await.status, 200);
 }
 
-/// The attribute's own refusal is an answer of the handler, and still no work.
+/// The attribute's own refusal is an answer of the handler, and still no work, whatever the handler makes of it.
 #[cfg(feature = "macros")]
 #[tokio::test]
 async fn a_handler_whose_attribute_turns_away_teaches_nothing() {
+    struct Own;
+    impl From<tidegate::attribute::Refusal> for Own {
+        fn from(_: tidegate::attribute::Refusal) -> Self {
+            Own
+        }
+    }
+    impl axum::response::IntoResponse for Own {
+        fn into_response(self) -> axum::response::Response {
+            axum::http::StatusCode::IM_A_TEAPOT.into_response()
+        }
+    }
     #[tidegate::limit("own", key = "all")]
     async fn limited() -> Result<&'static str, tidegate::attribute::Refusal> {
         Ok("ok")
     }
-    let limiter = builder(&clock()).limit("api", bucket(100)).limit("own", bucket(1)).build().unwrap();
-    let watched = Watched::new(5);
-    let layer = AdmissionLayer::new(watched.pool.clone()).limits((&limiter, "api"));
-    let server = Server::router(Router::new().route("/", get(limited)).layer(layer)).await;
-    assert_eq!(get_from(server.address).await.status, 200);
-    assert_eq!(get_from(server.address).await.status, 429);
-    assert_eq!(watched.told().await, [DONE]);
+    #[tidegate::limit("own", key = "own")]
+    async fn with_own_error() -> Result<&'static str, Own> {
+        Ok("ok")
+    }
+    for (handler, refused) in [(get(limited), 429), (get(with_own_error), 418)] {
+        let limiter = builder(&clock()).limit("api", bucket(100)).limit("own", bucket(1)).build().unwrap();
+        let watched = Watched::new(5);
+        let layer = AdmissionLayer::new(watched.pool.clone()).limits((&limiter, "api"));
+        let server = Server::router(Router::new().route("/", handler).layer(layer)).await;
+        assert_eq!(get_from(server.address).await.status, 200);
+        assert_eq!(get_from(server.address).await.status, refused);
+        assert_eq!(watched.told().await, [DONE]);
+    }
 }
 
 #[tokio::test]
@@ -240,11 +257,19 @@ async fn an_admission_further_in_that_turns_away_teaches_nothing_either() {
 async fn a_request_is_looked_at_once() {
     let asked = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&asked);
-    let limiter = limiter(bucket(3));
+    let limiter = limiter(bucket(5));
     let settings = RateLimit::new((&limiter, "api")).key(move |_| {
         counted.fetch_add(1, Ordering::Relaxed);
         Some("somebody".into())
     });
+    // One that is skipped is, too, whatever would be said of it the second time.
+    let (skips, skipped) = (Arc::new(AtomicU32::new(0)), Arc::clone(&asked));
+    let every_other = settings.clone().skip(move |_| skips.fetch_add(1, Ordering::Relaxed) % 2 == 0);
+    let server = serve(AdmissionLayer::new(PerKey::new(1)).limits(every_other)).await;
+    for keys in [0, 1, 0, 1] {
+        assert_eq!(get_from(server.address).await.status, 200);
+        assert_eq!(skipped.swap(0, Ordering::Relaxed), keys);
+    }
     let server = serve(AdmissionLayer::new(PerKey::new(1)).limits(settings.clone())).await;
     assert_eq!(get_from(server.address).await.status, 200);
     assert_eq!(asked.swap(0, Ordering::Relaxed), 1);

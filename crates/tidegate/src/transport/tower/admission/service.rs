@@ -49,7 +49,7 @@ where
         let Gate { guards, rate_limit, .. } = &self.gate;
         let incoming = Incoming::of(&request);
         let Some(asking) = rate_limit.begin(&incoming) else {
-            return ResponseFuture::serving(self.service.call(request), None, self.protocol.clone());
+            return ResponseFuture::serving(self.service.call_skipped(request), None, self.protocol.clone());
         };
         if asking.is_denied() {
             // Whom no limit admits does not get as far as the guards.
