@@ -165,19 +165,28 @@ fn nothing_is_asked_of_anybody_else_and_no_policy_is_broken() {
 fn a_limit_whose_quota_comes_with_each_request_has_none_and_is_told_once_it_was_asked() {
     let rules = "domain: shop\ndescriptors: [{key: path, rate_limit: {unit: year, requests_per_unit: 2}}]\n";
     let program = Program::start(&["--config", &file("dashboard-override.yaml", rules)]);
-    let limits = || serde_json::from_str::<Value>(&get(&program, "/dashboard/data")).expect("JSON")["limits"].take();
+    let data = || serde_json::from_str::<Value>(&get(&program, "/dashboard/data")).expect("JSON");
+    let limits = || data()["limits"].take();
     let before = limits();
     assert_eq!((&before["served"], &before["shown"][0]["name"]), (&json!(1), &json!("shop.path")));
     assert_eq!(before["shown"][0]["quota"]["rate"], 2);
     let brought = json!({"domain": "shop", "descriptors": [
-        {"entries": [{"key": "path", "value": "/"}], "limit": {"requestsPerUnit": 9, "unit": "YEAR"}},
+        {"entries": [{"key": "path", "value": "/"}], "limit": {"requestsPerUnit": 1, "unit": "YEAR"}},
     ]});
-    let asked = reqwest::blocking::Client::new().post(url(&program, "/json")).json(&brought).send().expect("sent");
-    assert_eq!(asked.status(), 200);
+    for status in [200, 429] {
+        let asked = reqwest::blocking::Client::new().post(url(&program, "/json")).json(&brought).send().expect("sent");
+        assert_eq!(asked.status(), status);
+    }
     let after = limits();
     let shown = after["shown"].as_array().expect("a list").iter();
     let quotas: BTreeMap<_, _> = shown.map(|one| (one["name"].as_str().expect("a text"), &one["quota"])).collect();
     assert_eq!((&after["served"], quotas["shop.(override)"]), (&json!(2), &Value::Null));
+    // Nobody can be looked up of whom it is not known under which quota.
+    let denied = &data()["top_keys"]["shown"][0];
+    assert_eq!((&denied["limit"], &denied["askable"]), (&json!("shop.(override)"), &json!(false)));
+    let browser = open(&program);
+    browser.until("document.getElementById('top-rows').textContent.includes('(override)')");
+    assert!(browser.now("document.querySelector('#top-rows button')").is_null());
 }
 
 #[test]
@@ -201,6 +210,10 @@ fn a_token_is_asked_for_and_nothing_is_told_without_it() {
     let browser = Browser::open(&url(&program, "/"));
     browser.until("document.activeElement.id === 'token'");
     assert_eq!(browser.now("document.getElementById('content').hidden"), true);
+    // No header can hold that one.
+    browser.press("wrong…token".chars().chain([ENTER]));
+    browser.until("document.getElementById('token-wrong').textContent !== '' && document.activeElement.id === 'token'");
+    browser.now("document.getElementById('token').value = document.getElementById('token-wrong').textContent = ''");
     browser.press("wrong-token-wrong".chars().chain([ENTER]));
     browser.until("document.getElementById('token-wrong').textContent !== '' && document.activeElement.id === 'token'");
     browser.press(token.chars().chain([ENTER]));
@@ -225,4 +238,7 @@ fn a_wrong_config_and_a_lost_server_are_told() {
     drop(program);
     browser.until("!document.getElementById('lost').hidden");
     assert_eq!(browser.text("status-text"), "Connection lost");
+    browser.until("document.getElementById('lost-since').textContent.includes('2 seconds old')");
+    let read_out = browser.now("document.querySelector('#lost [role=alert]').textContent");
+    assert_eq!(read_out, "The server cannot be reached; trying again every second.", "it is not read out every second");
 }

@@ -15,15 +15,24 @@ const announce = (text) => { $("announce").textContent = text; };
 
 /* ---------------------------------------------------------------- asking */
 
-const TOKEN = "tidegate-token";
+let token = kept("sessionStorage", "tidegate-token");
 let timer = null;
 let asking = null;
 let lastSeen = null;
 
-function headers() {
-  const token = sessionStorage.getItem(TOKEN);
-  return token ? { Authorization: `Bearer ${token}` } : {};
+/** What a storage of the browser has: nothing where it may keep nothing. */
+function kept(storage, name) {
+  try { return window[storage].getItem(name); } catch { return null; }
 }
+
+function keep(storage, name, value) {
+  try {
+    if (value === null) window[storage].removeItem(name);
+    else window[storage].setItem(name, value);
+  } catch { /* until the page is left, then */ }
+}
+
+const headers = () => (token ? { Authorization: `Bearer ${token}` } : {});
 
 async function poll() {
   clearTimeout(timer);
@@ -47,9 +56,14 @@ async function poll() {
   }
 }
 
+function setToken(value) {
+  token = value;
+  keep("sessionStorage", "tidegate-token", value);
+}
+
 function wantToken() {
-  const shown = sessionStorage.getItem(TOKEN) !== null;
-  sessionStorage.removeItem(TOKEN);
+  const shown = token !== null;
+  setToken(null);
   $("content").hidden = true;
   $("lost").hidden = true;
   setStatus("", "Token needed");
@@ -62,18 +76,23 @@ function wantToken() {
 
 $("token-form").addEventListener("submit", (event) => {
   event.preventDefault();
-  sessionStorage.setItem(TOKEN, $("token").value.trim());
+  const typed = $("token").value.trim();
+  // What no header can hold could not even be asked about.
+  if (!/^[\x21-\x7e]+$/.test(typed)) {
+    $("token-wrong").textContent = "That is not the token.";
+    return;
+  }
+  setToken(typed);
   $("token").value = "";
   $("token-form").hidden = true;
   poll();
 });
 
 function lose() {
-  const since = lastSeen === null ? "" : ` The numbers are ${Math.round((performance.now() - lastSeen) / 1000)} seconds old.`;
-  const text = "The server cannot be reached; trying again every second.";
-  if ($("lost").hidden || lastSeen === null) announce(text);
-  $("lost").textContent = text + since;
+  // Shown once, which is read out; how old the numbers are is not.
   $("lost").hidden = false;
+  $("lost-since").textContent =
+    lastSeen === null ? "" : `The numbers are ${Math.round((performance.now() - lastSeen) / 1000)} seconds old.`;
   setStatus("lost", "Connection lost");
 }
 
@@ -113,7 +132,7 @@ function show(data) {
   showLimits(data.limits);
   showTop(data.top_keys);
   showStore(data.store);
-  showConfig(data.config, data.limits.shown);
+  showConfig(data.config, data.limits);
 }
 
 const cards = new Map();
@@ -188,6 +207,8 @@ function words(quota) {
   return `${quota.algorithm.replace("_", " ")}, ${rateOf(quota)}${burst}`;
 }
 
+const rateIn = (quota) => (quota.algorithm === "concurrency" ? `leases of ${span(quota.period_ms)}` : rateOf(quota));
+
 function rateOf({ rate, period_ms }) {
   const one = { 1000: "second", 60_000: "minute", 3_600_000: "hour", 86_400_000: "day" }[period_ms];
   return `${whole.format(rate)} ${one ? `a ${one}`.replace("a hour", "an hour") : `in ${span(period_ms)}`}`;
@@ -202,7 +223,7 @@ function showTop({ shown, hidden, skipped }) {
   $("top-empty").hidden = shown.length > 0;
   $("top").hidden = shown.length === 0;
   // Rows are made anew only when other keys are in them, so that a focused button stays.
-  const rows = JSON.stringify(shown.map((one) => [one.limit, one.kind, one.key]));
+  const rows = JSON.stringify(shown.map((one) => [one.limit, one.kind, one.key, one.askable]));
   if (rows !== topShown) {
     const focused = document.activeElement?.closest("#top-rows tr")?.dataset.row;
     $("top-rows").replaceChildren(...shown.map(topRow));
@@ -221,7 +242,7 @@ function topRow(one) {
   row.dataset.row = JSON.stringify([one.limit, one.kind, one.key]);
   const key = element("td", "mono", one.kind === "global" ? "everybody" : one.key || "(empty text)");
   const action = element("td", "number");
-  if (one.whole) {
+  if (one.whole && one.askable) {
     const button = element("button", "", "Look up");
     button.type = "button";
     button.setAttribute("aria-label", `Look up ${key.textContent} of ${one.limit}`);
@@ -291,7 +312,7 @@ function setFigures(list, figures) {
 
 let configShown = "";
 
-function showConfig(config, limits) {
+function showConfig(config, { served, shown: limits }) {
   const wrong = config.error ?? "";
   $("wrong-config").hidden = wrong === "";
   if ($("wrong-config-text").textContent !== wrong) {
@@ -301,14 +322,15 @@ function showConfig(config, limits) {
   const source = config.demo ? "The built-in demonstration" : "Read";
   const loaded = new Date(config.loaded_ms).toLocaleString();
   const times = (number, what) => (number ? `, ${what} ${number === 1 ? "once" : `${whole.format(number)} times`}` : "");
-  $("config-note").textContent = `${source}, ${loaded}${times(config.reloads, "reloaded")}${times(config.refused, "refused")}.`;
+  const part = limits.length < served ? ` Of ${count(served)} limits those shown above; search by name for others.` : "";
+  $("config-note").textContent = `${source}, ${loaded}${times(config.reloads, "reloaded")}${times(config.refused, "refused")}.${part}`;
   const rows = limits.filter((limit) => limit.quota).sort((one, other) => (one.name < other.name ? -1 : 1));
   const shown = JSON.stringify(rows.map((limit) => [limit.name, limit.quota]));
   if (shown === configShown) return;
   configShown = shown;
   $("config-rows").replaceChildren(...rows.map(({ name, quota }) => {
     const row = element("tr");
-    row.append(element("td", "", name), element("td", "", quota.algorithm), element("td", "number", rateOf(quota)));
+    row.append(element("td", "", name), element("td", "", quota.algorithm), element("td", "number", rateIn(quota)));
     row.append(element("td", "number", whole.format(quota.capacity)), element("td", "", quota.shadow ? "shadow" : "enforced"));
     return row;
   }));
@@ -347,11 +369,16 @@ async function askForKey(op, body = wantedKey()) {
     if (response.status === 401) return wantToken();
     if (!response.ok) return answer(element("p", "no", await problem(response)));
     const decision = await response.json();
-    if (op === "reset") return answer(element("p", "yes", "It is as good as new."));
+    if (op === "reset") return answer(didReset(decision));
     showDecision(decision);
   } catch {
     answer(element("p", "no", "The server cannot be reached."));
   }
+}
+
+function didReset(decision) {
+  if (decision.reason !== "store") return element("p", "yes", "It is as good as new.");
+  return element("p", "no", "The store cannot be asked: nothing was reset. Try again when it is back.");
 }
 
 async function problem(response) {
@@ -425,10 +452,10 @@ function setTheme(theme) {
   if (theme === "system") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = theme;
   $("theme").textContent = `Theme: ${theme}`;
-  localStorage.setItem("tidegate-theme", theme);
+  keep("localStorage", "tidegate-theme", theme);
 }
 
-const stored = localStorage.getItem("tidegate-theme");
+const stored = kept("localStorage", "tidegate-theme");
 setTheme(THEMES.includes(stored) ? stored : "system");
 $("theme").addEventListener("click", () => {
   const now = document.documentElement.dataset.theme ?? "system";

@@ -111,6 +111,8 @@ struct TopKey {
     kind: Kind,
     key: String,
     whole: bool,
+    /// Whether a key of this limit can be looked up: its quota does not come with each request.
+    askable: bool,
     denied: u64,
     at_least: u64,
 }
@@ -161,7 +163,7 @@ impl Data {
             totals: Sums::of(&totals),
             history: History::of(&watch.samples()),
             limits: Limits::of(gate, search),
-            top_keys: TopKeys::of(watch.hides_keys(), &all),
+            top_keys: TopKeys::of(gate, &all),
             store: StoreNow::of(gate),
             config: ConfigNow::of(gate),
         }
@@ -237,22 +239,29 @@ impl QuotaNow {
 }
 
 impl TopKeys {
-    fn of(hidden: bool, accounts: &[Arc<Account>]) -> Self {
+    fn of(gate: &Gate, accounts: &[Arc<Account>]) -> Self {
+        let config = gate.served.load();
         let of_limit = |account: &Arc<Account>| {
             let account = Arc::clone(account);
-            account.top.counters().into_iter().map(move |counter| TopKey::of(&account.name, counter))
+            let askable = QuotaNow::of(gate, &config, &account.name).is_some();
+            account.top.counters().into_iter().map(move |counter| TopKey::of(&account.name, askable, counter))
         };
         let mut shown: Vec<TopKey> = accounts.iter().flat_map(of_limit).collect();
         shown.sort_by_key(|key| Reverse(key.denied));
         shown.truncate(KEYS);
-        TopKeys { hidden, skipped: accounts.iter().map(|account| account.top.skipped()).sum(), shown }
+        TopKeys {
+            hidden: gate.watch.hides_keys(),
+            skipped: accounts.iter().map(|account| account.top.skipped()).sum(),
+            shown,
+        }
     }
 }
 
 impl TopKey {
-    fn of(limit: &str, counter: Counter) -> Self {
+    fn of(limit: &str, askable: bool, counter: Counter) -> Self {
         TopKey {
             limit: limit.to_owned(),
+            askable,
             kind: counter.shown.kind,
             key: counter.shown.text,
             whole: counter.shown.whole,
