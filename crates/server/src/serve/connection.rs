@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
-use hyper::service::Service;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -20,9 +20,13 @@ use super::in_place::InPlace;
 use super::patient::Patient;
 use super::shutdown::Shutdown;
 
-/// How long a client may take to send the head of a request, or to read what it is sent, and how long a connection may
-/// lie idle.
+/// How long a client may take to send the head of a request, or to read what it is sent, and how long a connection of HTTP/1
+/// may lie idle; one of HTTP/2 is asked so often whether it is still there.
 const HEAD: Duration = Duration::from_secs(30);
+/// How long an answer over HTTP/2 may take, until the client has made room for all of it.
+const ANSWER: Duration = Duration::from_secs(60);
+/// The one that has no end: as long as somebody wants to know.
+const WATCH: &str = "/grpc.health.v1.Health/Watch";
 /// How much of a head is read.
 const HEAD_BYTES: usize = 64 << 10;
 /// How many requests of one connection are under way at once.
@@ -43,6 +47,13 @@ where
 {
     let (mut heads, answers) = (Heads::new(HEAD), InPlace::default());
     let builder = builder(&heads, &answers);
+    let asked = answers.clone();
+    let service = service_fn(move |request: Request<Incoming>| {
+        if request.uri().path() != WATCH {
+            asked.within(ANSWER);
+        }
+        service.call(request)
+    });
     let mut connection = pin!(builder.serve_connection(TokioIo::new(Patient::new(stream, HEAD)), service));
     let mut shutdown = pin!(shutdown.begun());
     let mut ending = false;
@@ -78,9 +89,10 @@ fn builder(heads: &Heads, answers: &InPlace) -> auto::Builder<InPlace> {
 
 #[cfg(test)]
 mod tests {
-    use hyper::service::service_fn;
+    use http_body_util::BodyExt;
+    use hyper_util::rt::TokioExecutor;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
-    use tokio::time::{Instant, sleep};
+    use tokio::time::{Instant, sleep, timeout};
 
     use super::*;
     use crate::serve::shutdown::Ending;
@@ -149,6 +161,27 @@ mod tests {
         answer(&mut client).await;
         let left = left_after(&mut client).await;
         assert!(is_about(left, HEAD), "{left:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_the_client_makes_no_room_for_is_not_kept() {
+        let (client, server) = duplex(1 << 16);
+        let (_ending, mut shutdown) = Ending::new();
+        let service = service_fn(async |_| Ok(Response::new(Answer::whole("well"))));
+        tokio::spawn(async move { serve(server, service, &mut shutdown).await.map_err(|error| error.to_string()) });
+        let builder =
+            hyper::client::conn::http2::Builder::new(TokioExecutor::new()).initial_stream_window_size(0).clone();
+        let (mut client, connection) = builder.handshake(TokioIo::new(client)).await.expect("HTTP/2");
+        tokio::spawn(connection);
+        let mut ask = async |path: &str| {
+            let request = Request::get(format!("http://x{path}")).body(String::new()).expect("a request");
+            client.send_request(request).await.expect("a head").into_body()
+        };
+        let began = Instant::now();
+        let (mut kept, mut answer) = (ask(WATCH).await, ask("/").await);
+        assert!(answer.frame().await.is_some_and(|frame| frame.is_err()));
+        assert!(is_about(began.elapsed(), ANSWER), "{:?}", began.elapsed());
+        assert!(timeout(ANSWER * 9, kept.frame()).await.is_err(), "who watches is not left");
     }
 
     #[tokio::test(start_paused = true)]

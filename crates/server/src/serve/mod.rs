@@ -107,12 +107,12 @@ async fn until_the_end(serve: &Serve, telemetry: Telemetry, for_grpc: &Handle) -
         while serving.join_next().await.is_some() {}
     });
     // Who says so once more does not want to wait.
-    let (finished, deadline) = tokio::select! {
-        finished = finished => (finished.is_ok(), deadline),
-        () = signals.end.told() => (false, Instant::now()),
+    let (given_up, deadline) = tokio::select! {
+        finished = finished => (finished.err().map(|_| "not everything was finished within the grace period"), deadline),
+        () = signals.end.told_again() => (Some("a second signal: what is still under way is given up"), Instant::now()),
     };
-    if !finished {
-        warn!("not everything was finished within the grace period");
+    if let Some(why) = given_up {
+        warn!("{why}");
         serving.shutdown().await;
     }
     // First, so that nobody who is still there decides past the snapshot. What memory holds stays.
@@ -140,7 +140,7 @@ fn announce(serve: &Serve, gate: &Gate, ports: &Ports, token: Option<&Token>) {
         let address = port.as_ref().and_then(|port| port.listener.local_addr().ok());
         address.map_or_else(|| "off".to_owned(), |address| address.to_string())
     };
-    let limits = gate.served.load().limits().count();
+    let limits = gate.served.load().count;
     info!(
         http = address(&ports.http),
         grpc = address(&ports.grpc),

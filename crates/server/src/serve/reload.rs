@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{error, info, warn};
 
 use super::gate::Gate;
@@ -14,6 +14,9 @@ use crate::failure::Failure;
 /// How often the files of the config are looked at. What they say is compared and not when they were written: that
 /// is what works with links that are switched over, as Kubernetes does, and with every file system.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// How close together two signals are one.
+const TOGETHER: Duration = Duration::from_millis(500);
 
 /// The signals that mean something.
 pub(super) struct Signals {
@@ -33,6 +36,16 @@ impl End {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
+        }
+    }
+
+    /// Waits for one more. One that comes together with the first is the same: Ctrl-C tells every process of a terminal, and
+    /// a supervisor among them tells the others again.
+    pub(super) async fn told_again(&mut self) {
+        let same = Instant::now() + TOGETHER;
+        self.told().await;
+        while Instant::now() < same {
+            self.told().await;
         }
     }
 }
@@ -129,7 +142,7 @@ async fn reload(config: Option<&Path>, gate: &Gate) -> Said {
     };
     match gate.adopt(served).await {
         Ok(()) => {
-            info!(limits = gate.served.load().limits().count(), "the new config is served");
+            info!(limits = gate.served.load().count, "the new config is served");
             gate.served.load().seen.clone()
         }
         Err(error) => {

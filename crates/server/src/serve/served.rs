@@ -37,6 +37,8 @@ pub(crate) struct Served {
     pub(crate) client_address: ClientAddress,
     /// What those are answered who ask as a proxy does.
     pub(crate) answers: RateLimit,
+    /// How many limits can be asked for.
+    pub(crate) count: usize,
 }
 
 impl Served {
@@ -75,7 +77,9 @@ impl Served {
         let (client_address, headers) = (ClientAddress::from(config.http()), LimitHeaders::from(config.http()));
         // Only what it answers is of use here: which limit is asked comes with each request.
         let answers = RateLimit::new(nominal()).headers(headers);
-        Served { config, domains, files, seen, is_demo, client_address, answers }
+        let mut served = Served { config, domains, files, seen, is_demo, client_address, answers, count: 0 };
+        served.count = served.limits().count();
+        served
     }
 
     /// A limiter with the limits of the config, which still wants a store.

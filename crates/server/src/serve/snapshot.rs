@@ -1,6 +1,8 @@
 //! What memory holds, kept in a file from one run to the next.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, BufReader, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -17,6 +19,7 @@ pub(super) fn load(path: &Path, builder: MemoryStoreBuilder) -> Result<MemorySto
     open_beside(path).and_then(|(beside, _)| fs::remove_file(beside)).map_err(|error| {
         Failure::Start(format!("{place}: the snapshot could not be written here when it ends: {error}"))
     })?;
+    remove_leftovers(path);
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -39,7 +42,7 @@ pub(super) fn load(path: &Path, builder: MemoryStoreBuilder) -> Result<MemorySto
 /// Puts what the store holds into the file, whole or not at all.
 pub(super) fn save(path: &Path, store: &MemoryStore) -> io::Result<u64> {
     let (beside, file) = open_beside(path)?;
-    let written = write(file, store).and_then(|keys| fs::rename(&beside, path).map(|()| keys));
+    let written = write(&file, store).and_then(|keys| fs::rename(&beside, path).map(|()| keys));
     if written.is_err() {
         // What is left of it is of no use to anybody.
         let _ = fs::remove_file(&beside);
@@ -47,29 +50,49 @@ pub(super) fn save(path: &Path, store: &MemoryStore) -> io::Result<u64> {
     written
 }
 
-fn write(file: File, store: &MemoryStore) -> io::Result<u64> {
+fn write(file: &File, store: &MemoryStore) -> io::Result<u64> {
     let mut out = BufWriter::new(file);
     let keys = store.save(&mut out)?;
     out.flush()?;
-    out.into_inner()?.sync_all()?;
+    file.sync_all()?;
     Ok(keys)
 }
 
-/// A new file beside the one that is to be replaced. It is this process's own: one that has just ended may still write its.
+/// What is between the name of a snapshot and a number in the names of those that are being written.
+const BESIDE: &str = ".new-";
+
+/// A new file beside the one that is to be replaced, locked for as long as somebody writes it. Its number is nobody else's: the
+/// process that has just ended may still write its own, and in a container both are number one.
 fn open_beside(path: &Path) -> io::Result<(PathBuf, File)> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".new-{}", std::process::id()));
-    let beside = PathBuf::from(name);
-    // One that was left behind has whatever mode it had.
-    match fs::remove_file(&beside) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
     let mut options = File::options();
     options.write(true).create_new(true);
     // Who can read it can choose keys that meet in one place.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let file = options.open(&beside)?;
-    Ok((beside, file))
+    loop {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!("{BESIDE}{:016x}", RandomState::new().hash_one(())));
+        let beside = PathBuf::from(name);
+        let file = options.open(&beside)?;
+        file.lock()?;
+        // Before it was locked, it looked like something that was left behind.
+        if beside.exists() {
+            return Ok((beside, file));
+        }
+    }
+}
+
+/// Removes what processes have left behind that were killed while they wrote.
+fn remove_leftovers(path: &Path) {
+    let Some(name) = path.file_name().and_then(OsStr::to_str) else { return };
+    let beginning = format!("{name}{BESIDE}");
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let files = fs::read_dir(folder).into_iter().flatten().flatten();
+    for beside in files.filter(|file| file.file_name().to_str().is_some_and(|name| name.starts_with(&beginning))) {
+        let beside = beside.path();
+        if File::open(&beside).is_ok_and(|file| file.try_lock().is_ok()) {
+            // It is only in the way.
+            let _ = fs::remove_file(beside);
+        }
+    }
 }

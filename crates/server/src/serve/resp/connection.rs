@@ -132,6 +132,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if let Err(end) = done {
                 return end;
             }
+            // Somebody whose bytes never end is always read from in time.
+            if self.introduced_by.is_some_and(|by| Instant::now() >= by) {
+                return End::TooSlow;
+            }
         }
     }
 

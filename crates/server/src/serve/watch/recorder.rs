@@ -96,7 +96,7 @@ fn record(gate: &Gate) {
     counter!(RELOADS, "result" => "failed").absolute(watch.reloads.refused());
     gauge!(RELOAD_OK).set(if watch.reloads.wrong().is_none() { 1.0 } else { 0.0 });
     gauge!(LOADED).set(seconds(watch.reloads.since()));
-    gauge!(LIMITS).set(gate.served.load().limits().count() as f64);
+    gauge!(LIMITS).set(gate.served.load().count as f64);
     gauge!(BUILD, "version" => env!("CARGO_PKG_VERSION"), "store" => gate.backing.name()).set(1.0);
     gauge!(START).set(seconds(watch.started));
     gauge!(UPTIME).set(watch.uptime().as_secs_f64());

@@ -114,11 +114,31 @@ fn a_second_signal_ends_the_grace_period_and_the_snapshot_is_kept() {
     let _under_way = half_sent(program.http, half.as_bytes(), b"HTTP/1.1 200");
     program.signal("TERM");
     nobody_is_let_in(program.http);
+    // One that comes within half a second of the first is the same.
+    std::thread::sleep(Duration::from_millis(501));
     program.signal("INT");
     let (status, log) = program.ended();
     assert!(status.success(), "{log:?}");
-    assert!(log.iter().any(|line| line.contains("not everything was finished")), "it was waited for: {log:?}");
+    assert!(log.iter().any(|line| line.contains("a second signal")), "it was waited for: {log:?}");
     assert_eq!(clients::over_resp(&Program::start(&arguments), "good")(), (true, MOST - 2));
+}
+
+/// Ctrl-C in a terminal tells all of its processes, and a supervisor among them tells the others.
+#[test]
+fn two_signals_at_once_are_one() {
+    let program = serving("at-once");
+    let body = r#"{"limit":"shop.good","key":"u"}"#;
+    let whole = "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
+    let head = format!("{whole}POST /v1/limit HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", body.len());
+    let mut stream = half_sent(program.http, head.as_bytes(), b"HTTP/1.1 200");
+    program.signal("INT");
+    program.signal("TERM");
+    nobody_is_let_in(program.http);
+    stream.write_all(body.as_bytes()).expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer, and then the end");
+    assert!(answer.contains("\"remaining\":999999"), "{answer}");
+    assert!(program.ended().0.success());
 }
 
 #[test]

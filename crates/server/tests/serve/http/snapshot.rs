@@ -1,3 +1,4 @@
+use std::fs::File;
 use std::process::Command;
 
 use super::{ConfigFile, LIMITS, post};
@@ -20,10 +21,16 @@ async fn a_restart_is_no_amnesty() {
 fn what_another_process_writes_beside_it_is_left_alone() {
     let state = ConfigFile::new("");
     std::fs::remove_file(&state.0).expect("it was there");
-    let others = [".new", ".new-1"].map(|ending| ConfigFile(format!("{}{ending}", state.path()).into()));
+    let others = [".new", ".new-1", ".new-left"].map(|ending| ConfigFile(format!("{}{ending}", state.path()).into()));
     others.iter().for_each(|other| other.write("half"));
+    let [_, written, left] = &others;
+    let writing = File::open(&written.0).expect("it was written");
+    writing.lock().expect("nobody else has it");
     assert!(Program::start(&["--snapshot", state.path()]).stop().0.success());
-    others.iter().for_each(|other| assert_eq!(std::fs::read_to_string(&other.0).expect("it is still there"), "half"));
+    others.iter().filter(|other| other.0 != left.0).for_each(|other| {
+        assert_eq!(std::fs::read_to_string(&other.0).expect("it is still there"), "half");
+    });
+    assert!(!left.0.exists(), "nobody writes it any more");
     let name = state.0.file_name().and_then(|name| name.to_str()).expect("text").to_owned();
     let folder = std::fs::read_dir(std::env::temp_dir()).expect("a folder");
     let beside = folder.filter(|file| {

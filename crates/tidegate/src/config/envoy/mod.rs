@@ -37,7 +37,7 @@ mod tests;
 mod unit;
 mod value;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -58,6 +58,8 @@ pub struct Domains {
     limits: Vec<(Arc<str>, Limit)>,
     /// Those of 0 requests, and whether they are in shadow mode.
     always_over: Vec<(Arc<str>, bool)>,
+    /// The names of the limits for descriptors that bring their own along, of every domain.
+    overrides: HashSet<Arc<str>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,7 +115,7 @@ impl Domains {
 
     /// Whether the limit of that name is one for descriptors that bring their own along.
     pub fn is_override(&self, name: &str) -> bool {
-        self.domains.values().any(|domain| *domain.overrides == *name)
+        self.overrides.contains(name)
     }
 }
 

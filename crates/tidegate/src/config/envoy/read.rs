@@ -35,6 +35,7 @@ impl Reading {
             let overrides = self.claim(format!("{name}.(override)"));
             let any = Quota::fixed_window(1, seconds(1)).expect("a quota");
             self.domains.limits.push((Arc::clone(&overrides), Limit::new(any)));
+            self.domains.overrides.insert(Arc::clone(&overrides));
             let rules = self.level(filled(&mut root, "descriptors"), name);
             root.finish();
             self.domains.domains.insert(name.into(), Domain { rules, overrides });

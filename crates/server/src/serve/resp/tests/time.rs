@@ -64,6 +64,16 @@ async fn a_stranger_has_to_introduce_itself_soon() {
     drop(client);
     served.await.unwrap();
 
+    // Also one whose commands never end.
+    let (mut client, served) = server.connect(1 << 20);
+    client.write_all(b"PING\r\n").await.unwrap();
+    expect(&mut client, "-NOAUTH Authentication required.\r\n").await;
+    client.write_all(&b"PING\r\n".repeat(20_000)).await.unwrap();
+    tokio::time::advance(SECOND * 10).await;
+    let answers = rest(&mut client).await.matches("-NOAUTH").count();
+    assert!(answers < 10_000, "{answers}");
+    served.await.unwrap();
+
     // Whoever has done so may stay, and is a stranger again after RESET.
     let (mut client, _served) = server.connect(1 << 10);
     client.write_all(format!("AUTH {TOKEN}\r\n").as_bytes()).await.unwrap();
