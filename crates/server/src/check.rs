@@ -1,5 +1,6 @@
 //! `tidegate check`: what is wrong with configs.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -13,7 +14,8 @@ use crate::serve::Served;
 
 pub(crate) fn run(check: &Check) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    let (mut all_good, mut envoys) = (true, Vec::new());
+    let (mut all_good, mut written) = (true, Ok(()));
+    let mut envoys = BTreeMap::<_, BTreeSet<_>>::new();
     for file in &check.files {
         // As it would be served, the files that it names among it.
         let loaded = Served::load(Some(file)).map_err(|errors| errors.to_string()).and_then(|served| {
@@ -22,8 +24,11 @@ pub(crate) fn run(check: &Check) -> Result<(), Failure> {
         });
         match loaded {
             Ok(contents) => {
-                writeln!(out, "{}: ok, {contents}", file.display()).map_err(Failure::of_output)?;
-                envoys.extend(is_envoys(file).then_some(file));
+                // Whether or not anybody reads on, what is wrong is found.
+                written = written.and_then(|()| writeln!(out, "{}: ok, {contents}", file.display()));
+                if is_envoys(file) {
+                    envoys.entry(file.parent()).or_default().insert(file);
+                }
             }
             Err(errors) => {
                 all_good = false;
@@ -31,16 +36,18 @@ pub(crate) fn run(check: &Check) -> Result<(), Failure> {
             }
         }
     }
-    // Each may be right alone, and not beside another.
-    if let Err(errors) = together(&envoys) {
-        all_good = false;
-        say(&errors);
+    // Each may be right alone, and not beside the others of its folder.
+    for files in envoys.values() {
+        if let Err(errors) = together(files) {
+            all_good = false;
+            say(&errors);
+        }
     }
-    if all_good { Ok(()) } else { Err(Failure::Told) }
+    if all_good { written.map_err(Failure::of_output) } else { Err(Failure::Told) }
 }
 
 /// Checks configs of envoyproxy/ratelimit's as it reads them: all that are in a folder.
-fn together(files: &[&PathBuf]) -> Result<(), String> {
+fn together(files: &BTreeSet<&PathBuf>) -> Result<(), String> {
     let domains = envoy::Domains::from_paths(files).map_err(|errors| errors.to_string())?;
     let served = Served::new(Config::default(), domains, Vec::new(), Vec::new(), false);
     served.limiter().build().map(drop).map_err(|error| format!("all of Envoy's together: {error}"))
@@ -57,7 +64,7 @@ fn count(number: usize, what: &str) -> String {
 
 fn contents(file: &Path, served: &Served) -> String {
     if is_envoys(file) {
-        return count(served.limits().count(), "limit") + ", in Envoy's format";
+        return count(served.count, "limit") + ", in Envoy's format";
     }
     let limits = count(served.config.limits().len(), "limit");
     match served.files.len() {

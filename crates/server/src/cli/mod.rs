@@ -62,7 +62,7 @@ pub struct Check {
 const CHECK_EXAMPLES: &str = "\
 Examples:
   tidegate check limits.toml
-  tidegate check conf/*.yaml
+  tidegate check conf/*.yaml        # in Envoy's format: those of a folder also together
 
 A small config:
   [limits.login]

@@ -74,11 +74,20 @@ fn rules(path: &Path) -> Result<Rules, Failure> {
         return Ok(Rules::Envoys(Domains::from_paths([path])?));
     }
     let config = Config::from_path(path)?;
-    if config.limits().is_empty() {
-        let file = path.display();
-        return Err(Failure::Input(format!("{file}: no limits: expected at least one, such as [limits.api]")));
+    let (file, folder) = (path.display(), path.parent().unwrap_or(Path::new("")));
+    let named = config.envoy().configs.first().map(|named| folder.join(named).display().to_string());
+    match (config.limits().is_empty(), named) {
+        (true, None) => Err(Failure::Input(format!("{file}: no limits: expected at least one, such as [limits.api]"))),
+        (true, Some(named)) => Err(Failure::Input(format!(
+            "{file}: no limits but Envoy's: those of one file are replayed with --config {named}"
+        ))),
+        (false, named) => {
+            if let Some(named) = named {
+                say(&format!("{file}: its limits are replayed, and not Envoy's: those are with --config {named}"));
+            }
+            Ok(Rules::Ours(config))
+        }
     }
-    Ok(Rules::Ours(config))
 }
 
 /// How many keys there is to be room for in memory.

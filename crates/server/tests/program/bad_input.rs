@@ -130,8 +130,18 @@ fn a_config_is_applied_whole_or_not_at_all() {
     let ran = simulate(&config, GOOD);
     assert_eq!(
         (ran.code, ran.stderr),
-        (1, format!("{config}: no limits: expected at least one, such as [limits.api]\n"))
+        (
+            1,
+            format!(
+                "{config}: no limits but Envoy's: those of one file are replayed with --config {}\n",
+                file("a.yaml", "")
+            )
+        )
     );
+    let config = file("both.toml", format!("{good}[envoy]\nconfigs = [\"a.yaml\"]\n"));
+    let ran = simulate(&config, GOOD);
+    assert_eq!(ran.code, 0);
+    assert!(ran.stderr.starts_with(&format!("{config}: its limits are replayed, and not Envoy's")), "{}", ran.stderr);
 }
 
 #[test]

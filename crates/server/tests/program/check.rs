@@ -49,6 +49,14 @@ fn configs_of_envoys_are_checked_together_too() {
     let ran = run(&["check", &one, &other, &same]);
     assert_eq!((ran.code, ran.stdout.lines().count()), (1, 3));
     assert!(ran.stderr.starts_with(&format!("{same}:1:9: domain: ")), "{}", ran.stderr);
+
+    // One folder is not another, and one file is one however often it is named.
+    let folder = std::path::Path::new(&one).parent().unwrap().join("another");
+    std::fs::create_dir_all(&folder).unwrap();
+    let elsewhere = folder.join("same.yaml");
+    std::fs::copy(&same, &elsewhere).unwrap();
+    let ran = run(&["check", &one, &one, elsewhere.to_str().unwrap()]);
+    assert_eq!((ran.code, ran.stdout.lines().count(), ran.stderr.as_str()), (0, 3, ""));
 }
 
 #[test]

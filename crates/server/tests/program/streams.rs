@@ -77,6 +77,12 @@ fn a_reader_that_leaves_ends_it_quietly() {
     assert!(line.starts_with("{\"allowed\":true"), "{line}");
     assert_eq!((child.wait().unwrap().code(), told.as_str()), (Some(0), ""));
 
+    let wrong = file("nobody-reads-on.toml", "[limits.api]\n");
+    let mut child =
+        tidegate().args(["check", &api(), &wrong]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(1), "what is wrong is wrong, though nobody reads what is right");
+
     for arguments in [&["--help"][..], &["check", &api()]] {
         let mut child = tidegate().args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());
