@@ -1,7 +1,7 @@
 //! Folders for a while.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,15 +21,28 @@ pub(crate) struct Folder {
 impl Folder {
     /// An empty one.
     pub(crate) fn new(what: &str) -> Result<Self, String> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let next = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("{BEGINNING}{what}-{}-{next}", std::process::id()));
+        let mut created = Folder::create(what);
+        // Of a process that had the same number and was killed.
+        while let (_, Err(error)) = &created
+            && error.kind() == ErrorKind::AlreadyExists
+        {
+            created = Folder::create(what);
+        }
+        let (path, result) = created;
         let failed = |error| format!("{}: {error}", path.display());
-        fs::create_dir_all(&path).map_err(failed)?;
+        result.map_err(failed)?;
         let mut lock = File::create(path.join(LOCK)).map_err(failed)?;
         // Until something is written there, nobody else looks whether it is locked.
         lock.lock().and_then(|()| lock.write_all(b"locked")).map_err(failed)?;
         Ok(Folder { path, _lock: lock })
+    }
+
+    fn create(what: &str) -> (PathBuf, io::Result<()>) {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("{BEGINNING}{what}-{}-{next}", std::process::id()));
+        let created = fs::create_dir(&path);
+        (path, created)
     }
 
     pub(crate) fn path(&self) -> &Path {

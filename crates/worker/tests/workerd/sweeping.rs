@@ -61,7 +61,8 @@ fn the_alarm_comes_and_comes_again() {
     let edge = Edge::told(json!({"TIDEGATE_SHARDS": "2", "TIDEGATE_SWEEP_MS": "200"}));
     for key in ["a", "b", "c", "d"] {
         for round in 0..2 {
-            let quota = json!({"algorithm": "token_bucket", "rate": 10, "period_us": 1_000 * (1 + 299 * round)});
+            // As good as new before the first alarm, or only after it.
+            let quota = json!({"algorithm": "token_bucket", "rate": 1, "period_us": 1_000 * (1 + 999 * round)});
             let request = json!({"limit": format!("api-{round}"), "key": key, "op": "limit", "quota": quota});
             let (status, answer) = edge.post("/v1/apply", json!({"mode": "each", "requests": [request]}).to_string());
             assert_eq!(status, 200, "{answer}");
