@@ -25,6 +25,8 @@ pub(crate) struct Ask<'a> {
     pub(crate) cost: u64,
     /// The quota that the request brings with it.
     pub(crate) quota: Option<&'a Quota>,
+    /// The address of who asks, for the deny lists, where the key may not have it.
+    pub(crate) address: Option<IpAddr>,
 }
 
 impl<'a> Ask<'a> {
@@ -42,6 +44,10 @@ impl<'a> Ask<'a> {
             Op::Release(lease) => limiter.release(name, key, lease),
         };
         let call = call.cost(self.cost);
+        let call = match &self.address {
+            Some(address) => call.address(address),
+            None => call,
+        };
         match self.quota {
             Some(quota) => call.quota(quota),
             None => call,
@@ -216,7 +222,7 @@ mod tests {
         let finds = Arc::clone(&found);
         let asking = std::thread::spawn(move || {
             for name in (0..LIMITS).map(|name| format!("n{name}")) {
-                let ask = Ask { op: Op::Limit, limit: &name, key: Key::from("u"), cost: 1, quota: None };
+                let ask = Ask { op: Op::Limit, limit: &name, key: Key::from("u"), cost: 1, quota: None, address: None };
                 while asked.now(&ask).is_none_or(|answer| answer.is_err()) {}
                 finds.fetch_add(1, Ordering::Relaxed);
             }

@@ -64,7 +64,7 @@ pub(crate) async fn decide(
         asked.iter().map(|asked| Descriptor { entries: &asked.entries, limit: asked.limit }).collect();
     let mut found = domains.find_all(domain, &descriptors);
     found.iter_mut().for_each(shorten);
-    let mut rules: Vec<Rule<'_>> = found.iter().zip(asked).map(|(found, asked)| Rule::new(found, asked.hits)).collect();
+    let mut rules: Vec<Rule<'_>> = found.iter().zip(asked).map(|(found, asked)| Rule::new(found, asked)).collect();
 
     // First those that change nothing, for which they would have to be undone otherwise.
     for rule in &mut rules {
@@ -96,10 +96,12 @@ pub(crate) async fn decide(
 fn shorten(found: &mut Found<'_>) {
     let Found::Limited(limited) = found else { return };
     if limited.key.as_raw().1.len() > MAX_KEY {
-        let digest = Sha256::digest(limited.key.to_text().as_bytes());
-        let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-        limited.key = Key::from(digest).set_apart();
+        limited.key = Key::from(digest(&limited.key.to_text())).set_apart();
     }
+}
+
+fn digest(text: &str) -> String {
+    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Takes what is to be taken, all or nothing.
@@ -140,6 +142,9 @@ async fn take(limits: &impl Limits, rules: &mut [Rule<'_>]) -> Result<(), Error>
 fn overall(rules: &[Rule<'_>]) -> Code {
     let (mut quota_mode, mut quota_mode_over) = (0, 0);
     for rule in rules {
+        if rule.is_denied() {
+            return Code::OverLimit;
+        }
         let over = rule.code() == Code::OverLimit;
         if rule.is_quota_mode() {
             quota_mode += 1;

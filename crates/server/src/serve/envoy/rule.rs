@@ -1,10 +1,12 @@
 //! What is known of one descriptor.
 
+use std::net::IpAddr;
+
 use tidegate::config::envoy::{Found, Limited};
 use tidegate::{Decision, DecisionParts, Reason};
 
-use super::Hits;
 use super::decide::{Code, Current, Status};
+use super::{Asked, Hits};
 use crate::json::Op;
 use crate::serve::gate::Ask;
 
@@ -12,17 +14,21 @@ use crate::serve::gate::Ask;
 pub(super) struct Rule<'a> {
     found: &'a Found<'a>,
     hits: Hits,
+    /// The first address among what the descriptor says: in its key there may be less of it.
+    address: Option<IpAddr>,
     /// What was decided about it, so far.
     pub(super) decision: Option<Decision>,
 }
 
 impl<'a> Rule<'a> {
-    pub(super) fn new(found: &'a Found<'a>, hits: Hits) -> Self {
+    pub(super) fn new(found: &'a Found<'a>, asked: &Asked<'_>) -> Self {
+        let hits = asked.hits;
         let decision = match (found, hits) {
             (Found::Limited(limited), Hits::Take(_) | Hits::Look) if limited.always_over() => Some(too_much(limited)),
             _ => None,
         };
-        Rule { found, hits, decision }
+        let address = asked.entries.iter().find_map(|(_, value)| value.parse().ok());
+        Rule { found, hits, address, decision }
     }
 
     fn limited(&self) -> Option<&'a Limited<'a>> {
@@ -32,9 +38,14 @@ impl<'a> Rule<'a> {
         }
     }
 
+    fn question(&self, limited: &'a Limited<'a>, op: Op, cost: u64) -> Ask<'a> {
+        let (limit, key, quota) = (limited.limit, limited.key.borrow(), limited.quota.as_ref());
+        Ask { op, limit, key, cost, quota, address: self.address }
+    }
+
     /// The question to the limit that it meets; none when there is none, or none of 0 requests.
     fn ask(&self, op: Op, cost: u64) -> Option<Ask<'a>> {
-        self.limited().filter(|limited| !limited.always_over()).map(|limited| question(limited, op, cost))
+        self.limited().filter(|limited| !limited.always_over()).map(|limited| self.question(limited, op, cost))
     }
 
     pub(super) fn looks(&self) -> Option<Ask<'a>> {
@@ -54,7 +65,7 @@ impl<'a> Rule<'a> {
     pub(super) fn decided_unasked(&self) -> Option<(Ask<'a>, Decision)> {
         let limited = self.limited().filter(|limited| limited.always_over())?;
         let Hits::Take(hits) = self.hits else { return None };
-        Some((question(limited, Op::Limit, hits), self.decision?))
+        Some((self.question(limited, Op::Limit, hits), self.decision?))
     }
 
     /// Whether it is still to be taken.
@@ -64,6 +75,11 @@ impl<'a> Rule<'a> {
 
     pub(super) fn is_quota_mode(&self) -> bool {
         self.limited().is_some_and(|limited| limited.quota_mode)
+    }
+
+    /// Whether it is on a deny list, which no other rule makes up for.
+    pub(super) fn is_denied(&self) -> bool {
+        self.decision.is_some_and(|decision| !decision.allowed() && decision.reason() == Some(Reason::Deny))
     }
 
     pub(super) fn code(&self) -> Code {
@@ -83,10 +99,6 @@ impl<'a> Rule<'a> {
         let remaining = self.decision.map_or(0, |decision| u32::try_from(decision.remaining()).unwrap_or(u32::MAX));
         Status { code: self.code(), limit, remaining, decision: self.decision }
     }
-}
-
-fn question<'a>(limited: &'a Limited<'a>, op: Op, cost: u64) -> Ask<'a> {
-    Ask { op, limit: limited.limit, key: limited.key.borrow(), cost, quota: limited.quota.as_ref() }
 }
 
 /// What a rule of 0 requests says, without a limit to ask: there is never as much.

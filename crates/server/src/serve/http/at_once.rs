@@ -42,7 +42,7 @@ impl AtOnce for Decisions {
                 response.headers_mut().insert(CONTENT_TYPE, body::JSON);
                 response
             }
-            Err(problem) => problem.into_response().map(Answer::Routed),
+            Err(problem) => problem.into_response().map(Answer::routed),
         }
     }
 }

@@ -144,3 +144,45 @@ async fn what_says_nothing_is_500_as_upstream_does() {
         assert_eq!(problem["detail"], why, "{body}");
     }
 }
+
+/// Whatever else a client sends, and whatever the rule makes of its address.
+#[tokio::test]
+async fn who_is_on_the_deny_list_is_never_admitted() {
+    let rules = "
+domain: shop
+descriptors:
+  - key: remote_address
+    quota_mode: true
+    rate_limit: {unit: year, requests_per_unit: 9}
+    descriptors:
+      - key: path
+        rate_limit: {unit: year, requests_per_unit: 9}
+  - key: pool
+    quota_mode: true
+    rate_limit: {unit: year, requests_per_unit: 9}
+  - key: shared
+    value: 203.0.113.*
+    share_threshold: true
+    rate_limit: {unit: year, requests_per_unit: 9}
+";
+    file("json-deny.yaml", rules);
+    let config = "[defaults]\ndeny = [\"203.0.113.7\"]\n[envoy]\nconfigs = [\"json-deny.yaml\"]\n";
+    let program = Program::start(&["--config", &file("json-deny.toml", config)]);
+    let long = format!("/?{}", "a".repeat(5_000));
+    let entries = |entries: &[(&str, &str)]| {
+        let entries: Vec<_> = entries.iter().map(|(key, value)| json!({"key": key, "value": value})).collect();
+        json!({"entries": entries})
+    };
+    for (address, status) in [("203.0.113.7", 429), ("203.0.113.8", 200)] {
+        for descriptors in [
+            vec![entries(&[("remote_address", address)])],
+            vec![entries(&[("remote_address", address), ("path", "/")])],
+            vec![entries(&[("remote_address", address), ("path", &long)])],
+            vec![entries(&[("remote_address", address)]), entries(&[("pool", "x")])],
+            vec![entries(&[("shared", address)])],
+        ] {
+            let asked = json!({"domain": "shop", "descriptors": descriptors});
+            assert_eq!(post(&program, &asked).await.0, status, "{address}: {asked}");
+        }
+    }
+}
