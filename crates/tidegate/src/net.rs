@@ -1,5 +1,6 @@
 //! Addresses and networks, read strictly.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
@@ -54,6 +55,61 @@ fn mask(prefix: u8, width: u32) -> u128 {
     u128::MAX.checked_shl(zeros).unwrap_or(0)
 }
 
+/// Many networks, none of which is in another: an address is looked for in all of them at once.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Networks {
+    /// The last address of each by its first.
+    v4: BTreeMap<u32, u32>,
+    v6: BTreeMap<u128, u128>,
+}
+
+impl Networks {
+    pub(crate) fn insert(&mut self, Network { address, prefix }: Network) {
+        match address {
+            IpAddr::V4(address) => {
+                let (address, mask) = (address.to_bits(), mask(prefix, 32) as u32);
+                put(&mut self.v4, address & mask, address | !mask);
+            }
+            IpAddr::V6(address) => {
+                let (address, mask) = (address.to_bits(), mask(prefix, 128));
+                put(&mut self.v6, address & mask, address | !mask);
+            }
+        }
+    }
+
+    pub(crate) fn extend(&mut self, others: Networks) {
+        others.v4.into_iter().for_each(|(first, last)| put(&mut self.v4, first, last));
+        others.v6.into_iter().for_each(|(first, last)| put(&mut self.v6, first, last));
+    }
+
+    /// Whether the address is in one of them. IPv4 in IPv6 counts as IPv4.
+    pub(crate) fn contains(&self, address: IpAddr) -> bool {
+        match address.to_canonical() {
+            IpAddr::V4(address) => is_in(&self.v4, address.to_bits()),
+            IpAddr::V6(address) => is_in(&self.v6, address.to_bits()),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.v4.is_empty() && self.v6.is_empty()
+    }
+}
+
+/// Two networks are apart, or one is in the other.
+fn put<A: Ord + Copy>(networks: &mut BTreeMap<A, A>, first: A, last: A) {
+    if is_in(networks, first) && is_in(networks, last) {
+        return;
+    }
+    while let Some((&within, _)) = networks.range(first..=last).next() {
+        networks.remove(&within);
+    }
+    networks.insert(first, last);
+}
+
+fn is_in<A: Ord + Copy>(networks: &BTreeMap<A, A>, address: A) -> bool {
+    networks.range(..=address).next_back().is_some_and(|(_, last)| address <= *last)
+}
+
 /// A text that is not a network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a network: expected an address or an address with a prefix, such as 203.0.113.0/24")]
@@ -93,6 +149,59 @@ impl fmt::Display for Network {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_contain_what_any_of_them_does() {
+        let texts = [
+            "203.0.113.0/24",
+            "203.0.113.9",
+            "203.0.112.0/23",
+            "203.0.114.0/24",
+            "198.51.100.7",
+            "0.0.0.0/32",
+            "255.255.255.255",
+            "2001:db8::/32",
+            "2001:db8::1",
+            "::/128",
+            "2001:db8:0:1::/64",
+            "ffff::/16",
+        ];
+        let one_by_one: Vec<Network> = texts.iter().map(|text| text.parse().unwrap()).collect();
+        for turn in 0..texts.len() {
+            let (mut first, mut second) = (Networks::default(), Networks::default());
+            one_by_one.iter().cycle().skip(turn).take(turn + 3).for_each(|network| first.insert(*network));
+            one_by_one.iter().for_each(|network| second.insert(*network));
+            first.extend(second);
+            for address in [
+                "203.0.111.255",
+                "203.0.112.0",
+                "203.0.113.9",
+                "203.0.113.255",
+                "203.0.114.0",
+                "203.0.115.0",
+                "198.51.100.6",
+                "198.51.100.7",
+                "0.0.0.0",
+                "0.0.0.1",
+                "255.255.255.254",
+                "255.255.255.255",
+                "::",
+                "::1",
+                "2001:db7:ffff::",
+                "2001:db8::",
+                "2001:db8:ffff::",
+                "2001:db9::",
+                "fffe:ffff::",
+                "ffff:ffff::",
+                "::ffff:203.0.113.1",
+            ] {
+                let address: IpAddr = address.parse().unwrap();
+                let expected = one_by_one.iter().any(|network| network.contains(address));
+                assert_eq!(first.contains(address), expected, "{address}");
+            }
+        }
+        assert!(!Networks::default().contains(IpAddr::from([0, 0, 0, 0])) && Networks::default().is_empty());
+    }
 
     #[test]
     fn networks_have_sharp_edges() {

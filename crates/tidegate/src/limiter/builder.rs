@@ -84,7 +84,7 @@ impl LimiterBuilder {
     pub fn build(mut self) -> Result<Limiter, BuildError> {
         let limits = self.take_limits()?;
         #[cfg(feature = "tokio")]
-        let default_sleeper: Option<Arc<dyn Sleeper>> = Some(Arc::new(crate::clock::TokioSleeper));
+        let default_sleeper: Option<Arc<dyn Sleeper>> = Some(Arc::new(crate::clock::SteadySleeper));
         #[cfg(not(feature = "tokio"))]
         let default_sleeper = None;
         Ok(Limiter::assemble(
@@ -97,7 +97,7 @@ impl LimiterBuilder {
 
     /// The limits, ready to be asked.
     pub(super) fn take_limits(&mut self) -> Result<Limits, BuildError> {
-        let shared = Shared { prefix: mem::take(&mut self.prefix), deny: mem::take(&mut self.deny_all) };
+        let shared = Shared { prefix: mem::take(&mut self.prefix), deny: Arc::new(mem::take(&mut self.deny_all)) };
         let mut limits = Limits::new(shared);
         for (name, limit) in self.limits.drain(..) {
             limits.add(name, limit)?;

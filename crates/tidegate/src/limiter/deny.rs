@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use tidegate_core::Key;
 
 use super::Normalize;
-use crate::net::{Network, NetworkError, parse_address};
+use crate::net::{Network, NetworkError, Networks, parse_address};
 
 /// Keys and networks that are never admitted.
 ///
@@ -15,13 +15,13 @@ use crate::net::{Network, NetworkError, parse_address};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct DenyList {
     keys: HashSet<Key<'static>>,
-    networks: Vec<Network>,
+    networks: Networks,
 }
 
 impl DenyList {
     pub(crate) fn add(&mut self, entry: &str) -> Result<(), NetworkError> {
         match entry.parse::<Network>() {
-            Ok(network) => self.networks.push(network),
+            Ok(network) => self.networks.insert(network),
             // What looks like an address and is none was meant as one: a typo must not deny nobody.
             Err(error) if entry.is_empty() || looks_like_an_address(entry) => return Err(error),
             Err(_) => {
@@ -40,10 +40,9 @@ impl DenyList {
         self.networks.extend(other.networks);
     }
 
-    /// Denies as well what the keys here are once they are made alike.
-    pub(crate) fn normalize(&mut self, normalize: Normalize) {
-        let alike: Vec<_> = self.keys.iter().map(|key| normalize.apply(key).into_owned()).collect();
-        self.keys.extend(alike);
+    /// Denies as well what the keys of a list are once they are made alike.
+    pub(crate) fn add_alike(&mut self, list: &DenyList, normalize: Normalize) {
+        self.keys.extend(list.keys.iter().map(|key| normalize.apply(key).into_owned()));
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -56,7 +55,7 @@ impl DenyList {
     }
 
     pub(crate) fn contains_address(&self, address: IpAddr) -> bool {
-        self.networks.iter().any(|network| network.contains(address))
+        self.networks.contains(address)
     }
 }
 

@@ -19,8 +19,10 @@ pub(super) struct Named {
     /// Its quota's.
     pub(super) window: Option<Duration>,
     pub(super) limit: Limit,
-    /// Whom it never admits: its own list and everybody's, as they are and made alike.
-    pub(super) deny: DenyList,
+    /// Whom it never admits: its own list, as it is and made alike, and what everybody's is when it is made alike.
+    deny: DenyList,
+    /// Whom none of the limits admits.
+    deny_all: Arc<DenyList>,
     /// The quotas of its shards; empty when there is one.
     pub(super) parts: Box<[Quota]>,
 }
@@ -28,9 +30,16 @@ pub(super) struct Named {
 impl Named {
     /// Whether a key, as it is or made alike, or the address of who asks is on the deny list.
     pub(super) fn denies(&self, key: &Key<'_>, alike: &Key<'_>, address: Option<&IpAddr>) -> bool {
-        self.deny.contains(key)
-            || (self.limit.normalize.is_some() && self.deny.contains(alike))
-            || address.is_some_and(|address| self.deny.contains_address(*address))
+        [&self.deny, &*self.deny_all].into_iter().any(|list| {
+            list.contains(key)
+                || (self.limit.normalize.is_some() && list.contains(alike))
+                || address.is_some_and(|address| list.contains_address(*address))
+        })
+    }
+
+    /// Whether there is anybody whom it denies by a list.
+    pub(super) fn denies_anybody(&self) -> bool {
+        !(self.deny.is_empty() && self.deny_all.is_empty())
     }
 
     fn new(shared: &Shared, name: &str, limit: Limit) -> Result<Self, BuildError> {
@@ -39,15 +48,17 @@ impl Named {
             1 => Vec::new(),
             shards => limit.quota.split(shards).map_err(|error| BuildError::Quota { name: name.to_owned(), error })?,
         };
-        let mut deny = limit.deny.clone();
-        deny.merge(shared.deny.clone());
+        let (mut deny, deny_all) = (limit.deny.clone(), Arc::clone(&shared.deny));
         if let Some(normalize) = limit.normalize {
-            deny.normalize(normalize);
+            deny.add_alike(&limit.deny, normalize);
+            deny.add_alike(&deny_all, normalize);
         }
         let counts_units = limit.quota.algorithm() != Algorithm::Concurrency;
-        let plain = counts_units && limit.shards == 1 && !limit.shadow && limit.normalize.is_none() && deny.is_empty();
+        let keeps_keys = limit.shards == 1 && limit.normalize.is_none();
         let (scope, window) = (Scope::new(&shared.prefix, name), limit.quota.window());
-        Ok(Named { scope, limit, deny, parts: parts.into(), window, plain })
+        let mut named = Named { scope, limit, deny, deny_all, parts: parts.into(), window, plain: false };
+        named.plain = counts_units && keeps_keys && !named.limit.shadow && !named.denies_anybody();
+        Ok(named)
     }
 
     pub(super) fn name(&self) -> &str {
@@ -76,7 +87,7 @@ impl Named {
 pub(super) struct Shared {
     pub(super) prefix: String,
     /// Whom none of them admits.
-    pub(super) deny: DenyList,
+    pub(super) deny: Arc<DenyList>,
 }
 
 /// The limits by name. Read by every decision and written as a whole.

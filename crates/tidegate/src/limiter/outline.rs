@@ -47,7 +47,7 @@ impl Limiter {
         self.inner.limits.with(|limits| {
             limits.get(name).is_ok_and(|named| {
                 // Nearly always: nobody is on it, and nothing has to be made alike.
-                if named.deny.is_empty() {
+                if !named.denies_anybody() {
                     return false;
                 }
                 let alike = named.limit.normalize.map_or_else(|| key.borrow(), |normalize| normalize.apply(key));
