@@ -27,7 +27,7 @@ pub(crate) fn run(check: &Check) -> Result<(), Failure> {
                 // Whether or not anybody reads on, what is wrong is found.
                 written = written.and_then(|()| writeln!(out, "{}: ok, {contents}", file.display()));
                 if is_envoys(file) {
-                    envoys.entry(file.parent()).or_default().insert(file);
+                    envoys.entry(folder_of(file)).or_default().insert(file);
                 }
             }
             Err(errors) => {
@@ -44,6 +44,12 @@ pub(crate) fn run(check: &Check) -> Result<(), Failure> {
         }
     }
     if all_good { written.map_err(Failure::of_output) } else { Err(Failure::Told) }
+}
+
+/// The folder of a file, however it is written.
+fn folder_of(file: &Path) -> PathBuf {
+    let whole = file.canonicalize();
+    whole.as_deref().unwrap_or(file).parent().unwrap_or(Path::new("")).to_owned()
 }
 
 /// Checks configs of envoyproxy/ratelimit's as it reads them: all that are in a folder.

@@ -18,15 +18,12 @@ use super::answer::Answer;
 use super::heads::Heads;
 use super::in_place::InPlace;
 use super::patient::Patient;
+use super::sending::noted;
 use super::shutdown::Shutdown;
 
 /// How long a client may take to send the head of a request, or to read what it is sent, and how long a connection of HTTP/1
 /// may lie idle; one of HTTP/2 is asked so often whether it is still there.
 const HEAD: Duration = Duration::from_secs(30);
-/// How long an answer over HTTP/2 may take, until the client has made room for all of it.
-const ANSWER: Duration = Duration::from_secs(60);
-/// The one that has no end: as long as somebody wants to know.
-const WATCH: &str = "/grpc.health.v1.Health/Watch";
 /// How much of a head is read.
 const HEAD_BYTES: usize = 64 << 10;
 /// How many requests of one connection are under way at once.
@@ -47,13 +44,7 @@ where
 {
     let (mut heads, answers) = (Heads::new(HEAD), InPlace::default());
     let builder = builder(&heads, &answers);
-    let asked = answers.clone();
-    let service = service_fn(move |request: Request<Incoming>| {
-        if request.uri().path() != WATCH {
-            asked.within(ANSWER);
-        }
-        service.call(request)
-    });
+    let service = service_fn(move |request: Request<Incoming>| noted(service.call(request)));
     let mut connection = pin!(builder.serve_connection(TokioIo::new(Patient::new(stream, HEAD)), service));
     let mut shutdown = pin!(shutdown.begun());
     let mut ending = false;
@@ -89,12 +80,16 @@ fn builder(heads: &Heads, answers: &InPlace) -> auto::Builder<InPlace> {
 
 #[cfg(test)]
 mod tests {
+    use axum::body::Body;
+    use futures_util::stream;
     use http_body_util::BodyExt;
+    use hyper::client::conn::http2;
     use hyper_util::rt::TokioExecutor;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
-    use tokio::time::{Instant, sleep, timeout};
+    use tokio::time::{Instant, sleep};
 
     use super::*;
+    use crate::serve::sending::ROOM;
     use crate::serve::shutdown::Ending;
 
     const WHOLE: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
@@ -163,25 +158,71 @@ mod tests {
         assert!(is_about(left, HEAD), "{left:?}");
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn an_answer_that_the_client_makes_no_room_for_is_not_kept() {
+    /// A client of HTTP/2 that makes room for so much of each answer, and not for more.
+    async fn with_room_for(bytes: u32) -> impl AsyncFnMut(&str) -> Incoming {
         let (client, server) = duplex(1 << 16);
-        let (_ending, mut shutdown) = Ending::new();
-        let service = service_fn(async |_| Ok(Response::new(Answer::whole("well"))));
-        tokio::spawn(async move { serve(server, service, &mut shutdown).await.map_err(|error| error.to_string()) });
-        let builder =
-            hyper::client::conn::http2::Builder::new(TokioExecutor::new()).initial_stream_window_size(0).clone();
-        let (mut client, connection) = builder.handshake(TokioIo::new(client)).await.expect("HTTP/2");
+        let service = service_fn(async |request: Request<Incoming>| {
+            Ok(Response::new(match request.uri().path() {
+                "/large" => Answer::whole(vec![b'x'; 1 << 17]),
+                "/large/routed" => Answer::routed(vec![b'x'; 1 << 17].into()),
+                "/late" => {
+                    sleep(ROOM * 10).await;
+                    Answer::whole("x")
+                }
+                _ => Answer::routed(Body::from_stream(stream::once(async {
+                    sleep(ROOM * 10).await;
+                    Ok::<_, Infallible>("x")
+                }))),
+            }))
+        });
+        tokio::spawn(async move {
+            let (_ending, mut shutdown) = Ending::new();
+            serve(server, service, &mut shutdown).await.map_err(|error| error.to_string())
+        });
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        let handshake = builder.initial_stream_window_size(bytes).handshake(TokioIo::new(client));
+        let (mut client, connection) = handshake.await.expect("HTTP/2");
         tokio::spawn(connection);
-        let mut ask = async |path: &str| {
+        async move |path: &str| {
             let request = Request::get(format!("http://x{path}")).body(String::new()).expect("a request");
             client.send_request(request).await.expect("a head").into_body()
-        };
-        let began = Instant::now();
-        let (mut kept, mut answer) = (ask(WATCH).await, ask("/").await);
-        assert!(answer.frame().await.is_some_and(|frame| frame.is_err()));
-        assert!(is_about(began.elapsed(), ANSWER), "{:?}", began.elapsed());
-        assert!(timeout(ANSWER * 9, kept.frame()).await.is_err(), "who watches is not left");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_the_client_makes_no_room_for_is_not_kept() {
+        for room in [0, 1] {
+            let mut ask = with_room_for(room).await;
+            for path in ["/large", "/large/routed"] {
+                let answer = ask(path).await;
+                // Whoever reads makes room.
+                sleep(ROOM + Duration::from_millis(5)).await;
+                assert!(answer.collect().await.is_err());
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_takes_long_by_itself_is_waited_for() {
+        let mut ask = with_room_for(1).await;
+        for path in ["/late", "/late/routed"] {
+            let answer = ask(path).await.collect().await.expect("all of it");
+            assert_eq!(answer.to_bytes(), "x");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_makes_room_slowly_gets_all_of_it() {
+        let mut ask = with_room_for(16 << 10).await;
+        for path in ["/large", "/large/routed"] {
+            let (mut answer, mut received, began) = (ask(path).await, 0, Instant::now());
+            while let Some(frame) = answer.frame().await {
+                received += frame.expect("a piece").data_ref().expect("bytes").len();
+                sleep(ROOM / 2).await;
+            }
+            assert_eq!(received, 1 << 17);
+            assert!(began.elapsed() > ROOM * 3);
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -3,65 +3,41 @@
 use std::future::Future;
 use std::mem;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Context;
-use std::time::Duration;
 
 use hyper::rt::Executor;
-use tokio::time::timeout;
+
+use super::sending::Sending;
 
 /// Makes the answers of one HTTP/2 connection where its requests are read: most are ready as soon as they are asked for, and to hand
-/// each to a task of its own takes longer than to make it, and wakes other threads. Those that have to wait get their task then,
-/// and a time: a client that never makes room for its answers would have them kept for it.
+/// each to a task of its own takes longer than to make it, and wakes other threads. Those that have to wait get their task then, and
+/// clients do not keep it for ever.
 #[derive(Clone, Default)]
-pub(crate) struct InPlace(Arc<Mutex<Asked>>);
+pub(crate) struct InPlace(Arc<Mutex<Vec<Answering>>>);
 
-#[derive(Default)]
-struct Asked {
-    answering: Vec<Answering>,
-    /// The time of the next.
-    within: Option<Duration>,
-}
-
-struct Answering {
-    answer: Pin<Box<dyn Future<Output = ()> + Send>>,
-    within: Option<Duration>,
-}
+pub(crate) type Answering = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for InPlace {
     fn execute(&self, answering: F) {
-        let mut asked = self.lock();
-        let within = asked.within.take();
-        asked.answering.push(Answering { answer: Box::pin(answering), within });
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Box::pin(answering));
     }
 }
 
 impl InPlace {
-    /// Says how long the answer to the request that is read now may take, until all of it is on its way.
-    pub(crate) fn within(&self, time: Duration) {
-        self.lock().within = Some(time);
-    }
-
     /// Makes the answers to what was asked since the last time. Says whether there were any, which are to be sent then.
     ///
     /// Not while the connection reads: whoever has sent several requests at once gets their answers together, and they can share a write.
     pub(crate) fn answer(&self, context: &mut Context<'_>) -> bool {
-        let asked = mem::take(&mut self.lock().answering);
+        let asked = mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         let any = !asked.is_empty();
-        for Answering { mut answer, within } in asked {
-            if answer.as_mut().poll(context).is_pending() {
+        for mut answering in asked {
+            if answering.as_mut().poll(context).is_pending() {
                 // Which asks it again, so that it is the new task that is woken.
-                match within {
-                    Some(time) => drop(tokio::spawn(async move { drop(timeout(time, answer).await) })),
-                    None => drop(tokio::spawn(answer)),
-                }
+                tokio::spawn(Sending::new(answering));
             }
         }
         any
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Asked> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -18,6 +18,7 @@ mod port;
 mod reload;
 mod requests;
 mod resp;
+mod sending;
 mod served;
 mod shutdown;
 mod snapshot;

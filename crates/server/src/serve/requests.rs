@@ -62,7 +62,7 @@ pub(crate) async fn serve(
                     let mut answer = match asked {
                         Asked::AtOnce(at_once, known, body) => at_once.answer(known, body).await,
                         // Apart, so that the others take less room.
-                        Asked::Router(answer) => answer.await?.map(Answer::Routed),
+                        Asked::Router(answer) => answer.await?.map(Answer::routed),
                     };
                     // So that a client in the middle of its requests does not send one into a connection that closes.
                     if gate.is_draining() && version < http::Version::HTTP_2 {

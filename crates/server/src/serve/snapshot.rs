@@ -74,7 +74,8 @@ fn open_beside(path: &Path) -> io::Result<(PathBuf, File)> {
         name.push(format!("{BESIDE}{:016x}", RandomState::new().hash_one(())));
         let beside = PathBuf::from(name);
         let file = options.open(&beside)?;
-        file.lock()?;
+        // Where files cannot be locked, nobody removes what another has left either.
+        let _ = file.lock();
         // Before it was locked, it looked like something that was left behind.
         if beside.exists() {
             return Ok((beside, file));
@@ -86,9 +87,13 @@ fn open_beside(path: &Path) -> io::Result<(PathBuf, File)> {
 fn remove_leftovers(path: &Path) {
     let Some(name) = path.file_name().and_then(OsStr::to_str) else { return };
     let beginning = format!("{name}{BESIDE}");
+    let is_ours = |name: &str| {
+        let number = name.strip_prefix(&beginning);
+        number.is_some_and(|number| number.len() == 16 && number.bytes().all(|digit| digit.is_ascii_hexdigit()))
+    };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
-    for beside in files.filter(|file| file.file_name().to_str().is_some_and(|name| name.starts_with(&beginning))) {
+    for beside in files.filter(|file| file.file_name().to_str().is_some_and(is_ours)) {
         let beside = beside.path();
         if File::open(&beside).is_ok_and(|file| file.try_lock().is_ok()) {
             // It is only in the way.

@@ -89,7 +89,7 @@ impl Calls {
     {
         match self.call(body).await {
             Ok(response) => answered(&response),
-            Err(status) => status.into_http::<axum::body::Body>().map(Answer::Routed),
+            Err(status) => status.into_http::<axum::body::Body>().map(Answer::routed),
         }
     }
 

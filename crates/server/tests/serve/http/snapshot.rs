@@ -21,7 +21,8 @@ async fn a_restart_is_no_amnesty() {
 fn what_another_process_writes_beside_it_is_left_alone() {
     let state = ConfigFile::new("");
     std::fs::remove_file(&state.0).expect("it was there");
-    let others = [".new", ".new-1", ".new-left"].map(|ending| ConfigFile(format!("{}{ending}", state.path()).into()));
+    let others = [".new-mine", ".new-0000000000000001", ".new-000000000000000f"]
+        .map(|ending| ConfigFile(format!("{}{ending}", state.path()).into()));
     others.iter().for_each(|other| other.write("half"));
     let [_, written, left] = &others;
     let writing = File::open(&written.0).expect("it was written");
