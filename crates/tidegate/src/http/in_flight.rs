@@ -25,6 +25,8 @@ pub(crate) struct Ends {
     is_head: bool,
     /// It may become another protocol.
     is_connect: bool,
+    /// A limit has turned it away, so that how long it took says nothing about work.
+    is_ignored: bool,
     dropped_if: Option<DroppedIf>,
 }
 
@@ -32,7 +34,8 @@ pub(crate) type DroppedIf = Arc<dyn Fn(StatusCode) -> bool + Send + Sync>;
 
 impl Ends {
     pub(super) fn new(method: &Method, dropped_if: Option<DroppedIf>) -> Self {
-        Ends { is_head: *method == Method::HEAD, is_connect: *method == Method::CONNECT, dropped_if }
+        let (is_head, is_connect) = (*method == Method::HEAD, *method == Method::CONNECT);
+        Ends { is_head, is_connect, is_ignored: false, dropped_if }
     }
 
     /// Whether nothing of a response with that status comes after its head that is still this request: a server does not
@@ -44,13 +47,24 @@ impl Ends {
 
     /// What the work was when it ends with that status.
     fn work(&self, status: StatusCode) -> Work {
-        if self.dropped_if.as_ref().is_some_and(|dropped| dropped(status)) { Work::Dropped } else { Work::Done }
+        match &self.dropped_if {
+            _ if self.is_ignored => Work::Ignore,
+            Some(dropped_if) if dropped_if(status) => Work::Dropped,
+            _ => Work::Done,
+        }
     }
 }
 
 impl Held {
     pub(crate) fn new(permits: Permits, ends: Ends) -> Self {
         Held { permits: Some(permits), ends }
+    }
+
+    /// The same for a request that a limit has turned away. Whatever is answered to it is in flight all the same.
+    #[cfg(feature = "tower")]
+    pub(crate) fn ignored(mut self) -> Self {
+        self.ends.is_ignored = true;
+        self
     }
 
     /// It has ended.

@@ -12,7 +12,7 @@ use tower_service::Service;
 
 use super::ResponseBody;
 use super::marking::{IsTurnedAway, Marking};
-use crate::concurrency::{Priority, Work};
+use crate::concurrency::Priority;
 use crate::enforce::{Guards, Outcome, Permits};
 use crate::http::Asking;
 use crate::http::in_flight::{Ends, Held};
@@ -107,10 +107,7 @@ where
                     // The mark stays, for an admission further out.
                     let turned_away = response.extensions().get::<IsTurnedAway>().is_some();
                     return Poll::Ready(Ok(match held.take() {
-                        Some(held) if turned_away => {
-                            held.end(Work::Ignore);
-                            ResponseBody::unguarded(response)
-                        }
+                        Some(held) if turned_away => ResponseBody::guarded(response, held.ignored()),
                         Some(held) => ResponseBody::guarded(response, held),
                         None => ResponseBody::unguarded(response),
                     }));
