@@ -86,6 +86,11 @@ struct Size {
 impl Size {
     const ONE: Size = Size { count: 1, height: 0 };
 
+    /// Long texts count more: they are repeated, too.
+    fn add_text(&mut self, text: &str) {
+        self.count += text.len() / 64;
+    }
+
     fn add(&mut self, child: Size) {
         self.count += child.count;
         self.height = self.height.max(child.height + 1);
@@ -133,6 +138,7 @@ impl<'t> Builder<'_, 't> {
         let mut size = Size::ONE;
         let (value, anchor) = match event {
             Event::Scalar(text, style, anchor, tag) => {
+                size.add_text(&text);
                 let value = match tag {
                     None if style == ScalarStyle::Plain => scalar::plain(&text),
                     None => Value::Text(text.into_owned()),
@@ -201,6 +207,7 @@ impl<'t> Builder<'_, 't> {
             let (event, span) = self.next()?;
             let (node, more) = self.node(event, span, &path, depth + 1)?;
             size.add(more);
+            size.add_text(&key);
             match seen.get(&key) {
                 Some(first) => {
                     let message =

@@ -100,7 +100,7 @@ impl Resilience {
     /// 6. [`Counted`], which sees the decisions that callers get, whoever made them.
     pub fn build<S>(self, store: S) -> Resilient<S> {
         let timeout = Timeout::new(store, self.timeout, Arc::clone(&self.sleeper));
-        let observed = Observed::new(timeout, &self.name).clock(Arc::clone(&self.sleeper));
+        let observed = Observed::new(timeout, &self.name).clock(Arc::clone(&self.steady));
         let breaker = Breaker::new(observed, &self.name).failures(self.failures).pause(self.pause);
         let denials = Denials::new(breaker.clock(Arc::clone(&self.sleeper))).max_keys(self.denials).clock(self.steady);
         let fallback = Fallback::new(denials);

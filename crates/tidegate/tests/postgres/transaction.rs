@@ -140,6 +140,21 @@ fn a_wait_for_somebodys_long_transaction_ends() {
     });
 }
 
+/// Which is not about one key.
+#[test]
+fn a_wait_for_the_whole_table_ends() {
+    let table = unique("table");
+    let (store, mut client) = (store_in(&table), client());
+    let limiter = limiter(&store);
+    run(async {
+        let tx = client.transaction().await.unwrap();
+        tx.batch_execute(&format!("LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")).await.unwrap();
+        let error = limiter.limit("orders", "u").await.unwrap_err();
+        assert!(matches!(&error, Error::Store(error) if error.kind() == StoreErrorKind::Timeout), "{error:?}");
+        tx.rollback().await.unwrap();
+    });
+}
+
 /// Calls that are given up while they wait for somebody's row keep nobody else from the database, and no more of its
 /// connections than there are calls.
 #[test]

@@ -91,6 +91,9 @@ fn aliases_are_bounded() {
     let laughs: String = (1..9).map(|n| format!("a{n}: &a{n} [{}]\n", format!("*a{},", n - 1).repeat(9))).collect();
     let told = refused(yaml(&format!("a0: &a0 [1]\n{laughs}")));
     assert!(told.ends_with("too many values repeated by aliases"), "{told}");
+    // A long text is repeated whole.
+    let told = refused(yaml(&format!("a: &a {}\nb: [{}]\n", "x".repeat(64 << 10), "*a,".repeat(1_000))));
+    assert!(told.ends_with("too many values repeated by aliases"), "{told}");
     let deep: String = (1..99).map(|n| format!("a{n}: &a{n} [*a{}]\n", n - 1)).collect();
     let told = refused(yaml(&format!("a0: &a0 [1]\n{deep}")));
     assert!(told.ends_with("nested too deep"), "{told}");

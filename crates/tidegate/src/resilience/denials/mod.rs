@@ -104,11 +104,7 @@ impl Pending<'_> {
             return;
         };
         if decision.allowed() {
-            // What it has used is counted under this quota from now on, and may have come back under the other by the time
-            // when that is asked again.
-            if place.other_quota {
-                self.table.forget(self.request);
-            }
+            self.table.admitted(place, self.request.quota);
             return;
         }
         let known = self.clock.now();

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tidegate_core::{Cost, Decision, Request, Timestamp};
+use tidegate_core::{Cost, Decision, Quota, Request, Timestamp};
 
 use super::denial::Denial;
 use crate::keyed_hash::KeyedHash;
@@ -30,8 +30,6 @@ struct Set {
 pub(super) struct Place {
     hash: u64,
     given_back: u64,
-    /// Whether a denial under another quota is remembered.
-    pub(super) other_quota: bool,
 }
 
 impl Table {
@@ -52,8 +50,7 @@ impl Table {
         let set = self.set(hash);
         let denial = set.places.iter().flatten().find(|(known, _)| *known == hash);
         let answer = denial.and_then(|(_, denial)| denial.answer(request.quota, cost, now));
-        let other_quota = denial.is_some_and(|(_, denial)| !denial.is_under(request.quota));
-        answer.ok_or(Place { hash, given_back: set.given_back, other_quota })
+        answer.ok_or(Place { hash, given_back: set.given_back })
     }
 
     /// Remembers a denial, unless something was given back to the key since it was asked about: then nobody knows which was
@@ -89,6 +86,15 @@ impl Table {
         set.given_back += 1;
         for held in &mut set.places {
             held.take_if(|(known, _)| *known == hash);
+        }
+    }
+
+    /// Forgets a denial of a key that was admitted under this quota, if it was under another: what the key has used is
+    /// counted under this one from now on, and may be back under the other by the time when that is asked again.
+    pub(super) fn admitted(&self, place: Place, quota: &Quota) {
+        let mut set = self.set(place.hash);
+        for held in &mut set.places {
+            held.take_if(|(known, denial)| *known == place.hash && !denial.is_under(quota));
         }
     }
 

@@ -5,12 +5,14 @@ use std::error::Error as _;
 use deadpool_postgres::PoolError;
 use tidegate_core::{StoreError, StoreErrorKind};
 use tokio_postgres::Error;
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{DbError, SqlState};
 
 pub(super) fn store_error(error: Error) -> StoreError {
     let kind = match error.code() {
         // The connection, or what is said on it.
         None => StoreErrorKind::Unavailable,
+        // Somebody has the row of this key, which is about nobody else; or the whole table.
+        Some(&SqlState::LOCK_NOT_AVAILABLE) if is_of_row(&error) => StoreErrorKind::Contended,
         Some(code) => kind(code),
     };
     // Its own text names the kind only; what the database said is its cause.
@@ -34,13 +36,16 @@ pub(super) fn pool_error(error: PoolError) -> StoreError {
     }
 }
 
+/// Whether what could not be locked in time is a row. A server that speaks another language does not say.
+fn is_of_row(error: &Error) -> bool {
+    error.as_db_error().and_then(DbError::where_).is_some_and(|context| context.contains(" tuple "))
+}
+
 fn kind(code: &SqlState) -> StoreErrorKind {
     match *code {
-        // Somebody has the row of this key, or too many want it. Others are not concerned.
-        SqlState::LOCK_NOT_AVAILABLE | SqlState::T_R_SERIALIZATION_FAILURE | SqlState::T_R_DEADLOCK_DETECTED => {
-            StoreErrorKind::Contended
-        }
-        SqlState::QUERY_CANCELED => StoreErrorKind::Timeout,
+        // Too many want the row of this key. Others are not concerned.
+        SqlState::T_R_SERIALIZATION_FAILURE | SqlState::T_R_DEADLOCK_DETECTED => StoreErrorKind::Contended,
+        SqlState::LOCK_NOT_AVAILABLE | SqlState::QUERY_CANCELED => StoreErrorKind::Timeout,
         // A state is not one that the function knows. What is wrong with the table or the function is about every key.
         _ if code.code().get(..2).is_some_and(|class| ["22", "23", "2F"].contains(&class)) => StoreErrorKind::Corrupt,
         _ => StoreErrorKind::Unavailable,

@@ -26,7 +26,7 @@ impl Lent {
     /// Gives it back, once the answers have come; not one to a server that takes no writes any more: only a new one, made to
     /// where the name leads then, helps.
     pub(super) fn back<'a, T: 'a>(mut self, answers: impl IntoIterator<Item = &'a Result<T, StoreError>>) {
-        let is_left = answers.into_iter().any(|answer| answer.as_ref().is_err_and(|error| is_read_only(error)));
+        let is_left = answers.into_iter().any(|answer| answer.as_ref().is_err_and(is_read_only));
         let connection = self.connection.take();
         if is_left {
             drop(connection.map(Object::take));

@@ -85,11 +85,17 @@ impl OutgoingLayer {
         let key = Key::from_parts([host]);
         // What was slept counts, too, for the same reason.
         let left = deadline.since(self.sleeper.now()).min(self.within.saturating_sub(slept));
+        let mut asked_at = self.sleeper.now();
         let asked = match left {
             Duration::ZERO => limiter.limit(limit, &key).await,
-            left => limiter.acquire(limit, &key, left).await,
+            left => {
+                let asked = limiter.acquire(limit, &key, left).await;
+                // It was decided at the end of the line.
+                asked_at = self.sleeper.now();
+                asked
+            }
         };
-        let (asked, asked_at) = (admitted(limiter, limit, asked)?, self.sleeper.now());
+        let asked = admitted(limiter, limit, asked)?;
         // It may have said something while this one stood in line.
         let waited = self.wait_for_host(host, deadline, over).await;
         // What is not sent does not count, unless it has come back by itself.
