@@ -18,6 +18,9 @@ pub fn cargo() -> Command {
 pub fn build_programs(binaries: &[String]) -> Command {
     let mut command = cargo();
     command.args(["build", "--workspace", "--all-features", "--examples"]);
+    if cfg!(not(debug_assertions)) {
+        command.arg("--release");
+    }
     for binary in binaries {
         command.args(["--bin", binary]);
     }
