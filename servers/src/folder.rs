@@ -1,7 +1,7 @@
 //! Folders for a while.
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,28 +21,22 @@ pub(crate) struct Folder {
 impl Folder {
     /// An empty one.
     pub(crate) fn new(what: &str) -> Result<Self, String> {
-        let mut created = Folder::create(what);
-        // Of a process that had the same number and was killed.
-        while let (_, Err(error)) = &created
-            && error.kind() == ErrorKind::AlreadyExists
-        {
-            created = Folder::create(what);
-        }
-        let (path, result) = created;
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let (path, created) = loop {
+            let next = NEXT.fetch_add(1, Ordering::Relaxed);
+            let path = std::env::temp_dir().join(format!("{BEGINNING}{what}-{}-{next}", std::process::id()));
+            match fs::create_dir(&path) {
+                // Of a process that had the same number and was killed.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                created => break (path, created),
+            }
+        };
         let failed = |error| format!("{}: {error}", path.display());
-        result.map_err(failed)?;
+        created.map_err(failed)?;
         let mut lock = File::create(path.join(LOCK)).map_err(failed)?;
         // Until something is written there, nobody else looks whether it is locked.
         lock.lock().and_then(|()| lock.write_all(b"locked")).map_err(failed)?;
         Ok(Folder { path, _lock: lock })
-    }
-
-    fn create(what: &str) -> (PathBuf, io::Result<()>) {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let next = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("{BEGINNING}{what}-{}-{next}", std::process::id()));
-        let created = fs::create_dir(&path);
-        (path, created)
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -21,6 +21,11 @@ impl Secret {
         mac.update(bytes);
         let hash = mac.finalize().into_bytes();
         // 128 bits: nobody finds two keys that meet.
-        hash[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&hash[..16])
     }
+}
+
+/// Bytes as text.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

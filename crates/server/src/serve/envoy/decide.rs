@@ -96,12 +96,10 @@ pub(crate) async fn decide(
 fn shorten(found: &mut Found<'_>) {
     let Found::Limited(limited) = found else { return };
     if limited.key.as_raw().1.len() > MAX_KEY {
-        limited.key = Key::from(digest(&limited.key.to_text())).set_apart();
+        let digest = Sha256::digest(limited.key.to_text().as_bytes());
+        let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        limited.key = Key::from(digest).set_apart();
     }
-}
-
-fn digest(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Takes what is to be taken, all or nothing.

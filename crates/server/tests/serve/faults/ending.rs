@@ -59,18 +59,21 @@ async fn an_end_under_load_takes_nothing_that_it_does_not_answer_over_grpc() {
 /// What has begun before the end, and is whole only when nobody new is let in any more, is answered.
 #[test]
 fn a_request_that_has_begun_before_the_end_is_answered_over_http() {
-    let program = serving("begun-http");
     let body = r#"{"limit":"shop.good","key":"u"}"#;
     let whole = "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
     let head = format!("{whole}POST /v1/limit HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", body.len());
-    let mut stream = half_sent(program.http, (head + &body[..10]).as_bytes(), b"HTTP/1.1 200");
-    program.signal("TERM");
-    nobody_is_let_in(program.http);
-    stream.write_all(&body.as_bytes()[10..]).expect("sent");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer, and then the end");
-    assert!(answer.contains("connection: close") && answer.contains("\"remaining\":999999"), "{answer}");
-    assert!(program.ended().0.success());
+    // Ctrl-C in a terminal tells all of its processes, and a supervisor among them tells the others: two at once are one.
+    for signals in [&["TERM"][..], &["INT", "TERM"]] {
+        let program = serving("begun-http");
+        let mut stream = half_sent(program.http, (head.clone() + &body[..10]).as_bytes(), b"HTTP/1.1 200");
+        signals.iter().for_each(|signal| program.signal(signal));
+        nobody_is_let_in(program.http);
+        stream.write_all(&body.as_bytes()[10..]).expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer, and then the end");
+        assert!(answer.contains("connection: close") && answer.contains("\"remaining\":999999"), "{answer}");
+        assert!(program.ended().0.success());
+    }
 }
 
 #[test]
@@ -125,24 +128,6 @@ fn a_second_signal_ends_the_grace_period_and_the_snapshot_is_kept() {
     assert!(status.success(), "{log:?}");
     assert!(log.iter().any(|line| line.contains("a second signal")), "it was waited for: {log:?}");
     assert_eq!(clients::over_resp(&Program::start(&arguments), "good")(), (true, MOST - 2));
-}
-
-/// Ctrl-C in a terminal tells all of its processes, and a supervisor among them tells the others.
-#[test]
-fn two_signals_at_once_are_one() {
-    let program = serving("at-once");
-    let body = r#"{"limit":"shop.good","key":"u"}"#;
-    let whole = "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
-    let head = format!("{whole}POST /v1/limit HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", body.len());
-    let mut stream = half_sent(program.http, head.as_bytes(), b"HTTP/1.1 200");
-    program.signal("INT");
-    program.signal("TERM");
-    nobody_is_let_in(program.http);
-    stream.write_all(body.as_bytes()).expect("sent");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer, and then the end");
-    assert!(answer.contains("\"remaining\":999999"), "{answer}");
-    assert!(program.ended().0.success());
 }
 
 #[test]

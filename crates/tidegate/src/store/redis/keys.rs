@@ -3,7 +3,7 @@
 use sha2::{Digest, Sha256};
 use tidegate_core::{Key, Scope};
 
-use crate::store::secret::Secret;
+use crate::store::secret::{Secret, hex};
 use crate::store::together::{Together, prefix};
 
 /// The longest text of a key that is stored as it is: what a client sends should not decide how much is.
@@ -62,9 +62,8 @@ impl Names {
         if text.len() <= LONGEST {
             return text.into_owned();
         }
-        let hash: String = Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
         // No key's text has a `%h`.
-        format!("%h{hash}")
+        format!("%h{}", hex(&Sha256::digest(text.as_bytes())))
     }
 }
 
