@@ -27,7 +27,8 @@ pub fn on_a_small_disk(command: &Command, folder: &Path, size: &str, rights: Rig
         let tried = namespace.command().args(["mount", "-t", "tmpfs", "tmpfs"]).arg(folder).output();
         tried.expect("unshare, of util-linux").status.success()
     });
-    let namespace = allowed.expect("this test mounts a small disk: run it as root, or allow user namespaces");
+    let namespace = allowed.expect("this test mounts a small disk: run it as root, or allow user namespaces; in a container, root needs CAP_SYS_ADMIN \
+         (docker run --cap-add SYS_ADMIN --security-opt seccomp=unconfined --security-opt apparmor=unconfined)");
     let script =
         format!("mount -t tmpfs -o \"size=$0,mode=1777\" tmpfs \"$1\" && shift && exec {} \"$@\"", namespace.then);
     let mut within = namespace.command();

@@ -3,8 +3,9 @@
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::signal::signal;
 
 /// How the names of all begin.
 const BEGINNING: &str = "tidegate-";
@@ -77,13 +78,15 @@ fn kill_all_in(folder: &Path) {
             && at.starts_with(folder)
         {
             // One that has just ended is none to complain about.
-            let _ = Command::new("kill").args(["-KILL", &id.to_string()]).stderr(Stdio::null()).status();
+            let _ = signal([("KILL", id)]);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
     #[test]

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::folder::Folder;
 use crate::ports::free_port;
+use crate::signal::signal;
 use crate::wait_until;
 
 /// A process on a port and with a folder of its own. Dropping it kills the process and removes the folder.
@@ -70,7 +71,8 @@ impl Process {
     /// Sends it a signal, if it runs.
     pub(crate) fn signal(&self, name: &str) {
         if let Some(child) = &self.child {
-            signal(name, child.id());
+            // One that has just ended is none to complain about.
+            let _ = signal([(name, child.id())]);
         }
     }
 
@@ -82,7 +84,7 @@ impl Process {
             // The parent is the second field after the name, which is in parentheses and may be anything.
             let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
             if stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)) == Some(&own) {
-                signal(name, id);
+                let _ = signal([(name, id)]);
             }
         }
     }
@@ -97,13 +99,6 @@ impl Drop for Process {
         // First the process, and then what it writes into.
         self.kill();
     }
-}
-
-/// A process that has just ended is none to complain about.
-fn signal(name: &str, id: u32) {
-    let mut kill = Command::new("kill");
-    kill.args([&format!("-{name}"), &id.to_string()]).stderr(Stdio::null());
-    kill.status().expect("the program kill");
 }
 
 /// Tries a start a few times: between looking for a free port and taking it, somebody else can take it.

@@ -7,6 +7,6 @@
 /// When it is not set: a test never passes because its server was missing.
 pub fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| {
-        panic!("{name} is not set: run `cargo xtask test`, or `cargo xtask servers` and export what it prints")
+        panic!("{name} is not set: run `cargo xtask test` or `cargo xtask bench`, or `cargo xtask servers` and export what it prints")
     })
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::folder::Folder;
+use crate::signal::signal;
 use crate::wait_until;
 
 /// How long its start may take on a busy machine.
@@ -98,11 +99,10 @@ impl Workerd {
         let node = self.child.id();
         let path = format!("/proc/{node}/task/{node}/children");
         let children = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
-        let mut kill = Command::new("kill");
-        kill.arg("-9").args(children.split_whitespace());
-        match kill.status() {
-            Ok(status) if status.success() => Ok(self.end()),
-            status => Err(format!("workerd could not be killed: {status:?}")),
+        let children = children.split_whitespace().filter_map(|child| child.parse().ok());
+        match signal(children.map(|child| ("KILL", child))) {
+            true => Ok(self.end()),
+            false => Err("workerd could not be killed".to_owned()),
         }
     }
 }

@@ -18,6 +18,7 @@ mod test;
 mod tree;
 mod wasm;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 const HELP: &str = "\
@@ -32,6 +33,13 @@ cargo xtask COMMAND
 ";
 
 fn main() -> ExitCode {
+    // Everything is named from the repository's root, wherever below it somebody is.
+    if let Some(root) = std::env::var_os("CARGO_MANIFEST_DIR").as_deref().and_then(|own| Path::new(own).parent())
+        && let Err(error) = std::env::set_current_dir(root)
+    {
+        eprintln!("xtask: {}: {error}", root.display());
+        return ExitCode::FAILURE;
+    }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (command, rest) = match arguments.split_first() {
         Some((command, rest)) => (command.as_str(), rest),

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::cargo::Failed;
+use crate::cargo::{self, Failed};
 
 /// The target this machine builds for.
 pub(crate) fn host() -> Result<String, Failed> {
@@ -19,7 +19,5 @@ pub(crate) fn version() -> Result<String, Failed> {
 }
 
 fn said() -> Result<String, Failed> {
-    let output = Command::new("rustc").arg("-vV").output();
-    let output = output.map_err(|error| Failed(format!("rustc: {error}")))?;
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    cargo::said(Command::new("rustc").arg("-vV"))
 }

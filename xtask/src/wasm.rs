@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::cargo::{Failed, cargo, said, step};
-use crate::servers::{cache, debian};
+use crate::servers::{crates, debian};
 
 const TARGET: &str = "wasm32-unknown-unknown";
 /// A folder of its own: what is built with another compiler would take its place each time.
@@ -59,13 +59,7 @@ fn wasm_bindgen() -> Result<PathBuf, Failed> {
     let version = lock.lines().skip_while(|line| *line != "name = \"wasm-bindgen\"").nth(1);
     let version = version.and_then(|line| line.strip_prefix("version = \"")?.strip_suffix('"'));
     let version = version.ok_or_else(|| Failed("Cargo.lock names no wasm-bindgen".to_owned()))?;
-    let folder = cache::folder(&format!("wasm-bindgen-cli-{version}"), |folder| {
-        let version = format!("={version}");
-        let mut install =
-            cargo(["install", "--quiet", "--locked", "wasm-bindgen-cli", "--version", &version, "--root"]);
-        step("wasm-bindgen: cargo install", install.arg(folder))
-    })?;
-    Ok(folder.join("bin").join("wasm-bindgen"))
+    Ok(crates::built("wasm-bindgen-cli", version, || Ok(()))?.join("wasm-bindgen"))
 }
 
 /// What builds for wasm32.

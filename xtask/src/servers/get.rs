@@ -64,6 +64,8 @@ pub(crate) fn programs() -> Result<Programs, Failed> {
     if on_path("pgbouncer").is_none() {
         debian::install_pgbouncer()?;
     }
+    // Also where what it got before is still in the cache.
+    debian::install_pip("install Python 3 with pip, which runs redis-py and gets it from PyPI")?;
     if ["chromium", "chromedriver"].into_iter().any(|name| on_path(name).is_none()) {
         debian::install_chromium()?;
     }

@@ -1,6 +1,7 @@
 //! The servers the tests talk to: got when missing, started on free loopback ports, stopped at the end.
 
-pub(crate) mod cache;
+mod cache;
+pub(crate) mod crates;
 pub(crate) mod debian;
 mod get;
 mod node;

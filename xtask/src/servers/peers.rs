@@ -1,10 +1,10 @@
 //! The servers that `tidegate serve` is measured beside, and what asks them.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::get::on_path;
-use super::{cache, debian};
-use crate::cargo::{Failed, cargo, step};
+use super::{crates, debian};
+use crate::cargo::Failed;
 
 const THROTTLECRAB: &str = "0.4.40";
 
@@ -21,15 +21,9 @@ pub(crate) fn environment() -> Result<Vec<(&'static str, String)>, Failed> {
 
 /// throttlecrab's server, as its users install it; built once, which takes minutes, and kept.
 fn throttlecrab() -> Result<PathBuf, Failed> {
-    let folder = cache::folder(&format!("throttlecrab-server-{THROTTLECRAB}"), |folder: &Path| {
-        // Without it, the build leaves gRPC out.
-        from_debian("protoc", "protobuf-compiler")?;
-        let version = format!("={THROTTLECRAB}");
-        let mut install =
-            cargo(["install", "--quiet", "--locked", "throttlecrab-server", "--version", &version, "--root"]);
-        step("throttlecrab-server: cargo install", install.arg(folder))
-    })?;
-    Ok(folder.join("bin").join("throttlecrab-server"))
+    // Without it, the build leaves gRPC out.
+    let protoc = || from_debian("protoc", "protobuf-compiler").map(drop);
+    Ok(crates::built("throttlecrab-server", THROTTLECRAB, protoc)?.join("throttlecrab-server"))
 }
 
 /// A program that is on PATH, or else in one of Debian's packages.
