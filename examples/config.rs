@@ -17,7 +17,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 
     let limiter = config.limiter().build()?;
-    limiter.limit("login", "Alice").cost(5).await?;
+    let _ = limiter.limit("login", "Alice").cost(5).await?;
     let same = limiter.limit("login", "alice").await?;
     println!("login for alice after 5 for Alice: allowed = {}", same.allowed());
     let denied = limiter.limit("send", "203.0.113.9").await?;

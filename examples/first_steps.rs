@@ -13,11 +13,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     for attempt in 1..=7 {
         let decision = limiter.limit("send", "alice").await?;
-        match decision.retry_after() {
-            None => {
-                println!("alice, attempt {attempt}: allowed, {} of {} left", decision.remaining(), decision.limit())
-            }
-            Some(wait) => println!("alice, attempt {attempt}: denied, again in {} ms", ceil_millis(wait)),
+        if decision.allowed() {
+            println!("alice, attempt {attempt}: allowed, {} of {} left", decision.remaining(), decision.limit());
+        } else if let Some(wait) = decision.retry_after() {
+            println!("alice, attempt {attempt}: denied, again in {} ms", ceil_millis(wait));
         }
     }
 

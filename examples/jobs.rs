@@ -20,7 +20,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 // First the turn and then the job: who waits holds nothing that another could do.
                 let decision = limiter.acquire("mails", Key::GLOBAL, seconds(5)).await?;
                 if !decision.allowed() {
-                    continue; // it took longer than that, or the limit was changed
+                    // Its turn is further away than that, which is told at once. Without a time it will never come.
+                    let Some(wait) = decision.retry_after() else { return Ok(()) };
+                    tokio::time::sleep(wait).await;
+                    continue;
                 }
                 let Some(job) = jobs.lock().expect("nobody panics with it").pop_front() else { return Ok(()) };
                 println!("worker {worker}: mail {job}, after {} ms", SystemClock.now().since(start).as_millis());

@@ -43,6 +43,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     println!("and afterwards: {} left", limiter.check("orders", "alice").await?.remaining());
-    limiter.reset("orders", "alice").await?;
+    let _ = limiter.reset("orders", "alice").await?;
     Ok(())
 }

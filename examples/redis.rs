@@ -28,9 +28,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     for attempt in 1..=3 {
         let decision = limiter.limit("login", "alice").await?;
-        match decision.retry_after() {
-            None => println!("attempt {attempt}: allowed, {} left", decision.remaining()),
-            Some(wait) => println!("attempt {attempt}: denied, try again in {} s", ceil_seconds(wait)),
+        if decision.allowed() {
+            println!("attempt {attempt}: allowed, {} left", decision.remaining());
+        } else if let Some(wait) = decision.retry_after() {
+            println!("attempt {attempt}: denied, try again in {} s", ceil_seconds(wait));
         }
     }
     let all = limiter.all([limiter.limit("api", "alice"), limiter.limit("login", "bob")]).await?;

@@ -23,10 +23,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
             ])
             .await?;
         let left: Vec<_> = all.decisions().iter().map(|decision| decision.remaining()).collect();
-        match all.retry_after() {
-            None => println!("{user}: allowed, left for user, tenant and everybody: {left:?}"),
+        if all.allowed() {
+            println!("{user}: allowed, left for user, tenant and everybody: {left:?}");
+        } else if let Some(wait) = all.retry_after() {
             // The tenant has as much as before: what it would have paid was not taken.
-            Some(wait) => println!("{user}: denied for {} s, left: {left:?}", ceil_seconds(wait)),
+            println!("{user}: denied for {} s, left: {left:?}", ceil_seconds(wait));
         }
     }
     Ok(())

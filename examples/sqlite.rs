@@ -51,7 +51,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("and afterwards: {} left", limiter.check("orders", "alice").await?.remaining());
 
     drop(connection);
-    limiter.reset("orders", "alice").await?;
+    let _ = limiter.reset("orders", "alice").await?;
     // Everything is in one file then.
     limiter.close().await;
     if given.is_none() {

@@ -58,3 +58,11 @@ fn main() {
         }
     }
 }
+
+/// Ends the program when none of these begins like that: nothing would be measured.
+fn is_one_of(only: &str, parts: &[&str]) {
+    if !parts.iter().any(|part| part.starts_with(only)) {
+        println!("unknown: {only:?}; expected {}", parts.join(", "));
+        std::process::exit(2);
+    }
+}

@@ -42,6 +42,15 @@ impl BenchKey for u64 {
 /// Something that decides about one key.
 pub(crate) trait Peer<K>: Send + Sync {
     fn decide(&self, key: &K) -> bool;
+
+    /// How many of these it admits.
+    fn decide_each<'a>(&self, keys: impl Iterator<Item = &'a K>) -> usize
+    where
+        K: 'a,
+        Self: Sized,
+    {
+        keys.filter(|key| self.decide(key)).count()
+    }
 }
 
 /// The public limiter, as it comes.
@@ -118,33 +127,55 @@ impl Yardstick {
         Yardstick { words: (0..keys * WORDS).map(|_| AtomicU64::new(0)).collect() }
     }
 
+    /// What was there before.
     #[inline]
-    fn add(&self, place: u64, amount: u64) -> bool {
+    fn add(&self, place: u64, amount: u64) -> u64 {
         let word = &self.words[(place * WORDS) as usize];
         let mut now = word.load(Ordering::Acquire);
-        while let Err(other) = word.compare_exchange_weak(now, now + amount, Ordering::AcqRel, Ordering::Acquire) {
-            now = other;
+        loop {
+            match word.compare_exchange_weak(now, now + amount, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(before) => return before,
+                Err(other) => now = other,
+            }
         }
-        true
     }
 }
 
 impl Peer<u64> for Yardstick {
     #[inline]
     fn decide(&self, place: &u64) -> bool {
-        self.add(*place, 1)
+        self.add(*place, 1);
+        true
+    }
+}
+
+/// The same for whoever has one key's line under way at a time, as a service does that goes on with a request once it is decided:
+/// each swap is about a place that is known when the one before it is done.
+pub(crate) struct InTurn(pub(crate) Yardstick);
+
+impl Peer<u64> for InTurn {
+    fn decide(&self, place: &u64) -> bool {
+        self.0.decide(place)
+    }
+
+    #[inline]
+    fn decide_each<'a>(&self, places: impl Iterator<Item = &'a u64>) -> usize {
+        let mut before = 0;
+        // Nobody counts that far: it is added to have the one wait for the other.
+        places.map(|place| before = self.0.add(place + (before >> 63), 1)).count()
     }
 }
 
 /// The limit of whoever reads a clock: the same swap, with the time read while the line is under way. Reading the processor's
-/// counter waits for every load before it, so one key's line is under way at a time.
+/// counter waits for every load before it, so fewer keys' lines are under way.
 pub(crate) struct WithClock(pub(crate) Yardstick);
 
 impl Peer<u64> for WithClock {
     #[inline]
     fn decide(&self, place: &u64) -> bool {
         prefetch_index::prefetch_index(&self.0.words, (place * WORDS) as usize);
-        self.0.add(*place, SystemClock.now().as_micros() & 1)
+        self.0.add(*place, SystemClock.now().as_micros() & 1);
+        true
     }
 }
 

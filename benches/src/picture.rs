@@ -19,10 +19,10 @@ const STYLE: &str = "\
 text{font:13px system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;fill:#1f2328}
 .t{font-weight:600;font-size:15px}.n{fill:#59636e;font-size:12px}.e{text-anchor:end}.m{text-anchor:middle}.b{fill:#fff}
 .g{stroke:#d8dde3;stroke-width:1}.c0{fill:#0969da;stroke:#0969da}.c1{fill:#8250df;stroke:#8250df}.c2{fill:#bf8700;stroke:#bf8700}
-.c3{fill:#818b98;stroke:#818b98}.c4{fill:#4ac26b;stroke:#4ac26b}.c5{fill:#1a7f37;stroke:#1a7f37}.l{fill:none;stroke-width:2}
+.c3{fill:#818b98;stroke:#818b98}.c4{fill:#4ac26b;stroke:#4ac26b}.c5{fill:#1a7f37;stroke:#1a7f37}.c6{fill:#cf222e;stroke:#cf222e}.l{fill:none;stroke-width:2}
 @media(prefers-color-scheme:dark){text{fill:#e6edf3}.n{fill:#9198a1}.b{fill:#0d1117}.g{stroke:#3d444d}
 .c0{fill:#58a6ff;stroke:#58a6ff}.c1{fill:#bc8cff;stroke:#bc8cff}.c2{fill:#d29922;stroke:#d29922}.c3{fill:#656c76;stroke:#656c76}
-.c4{fill:#2ea043;stroke:#2ea043}.c5{fill:#7ee787;stroke:#7ee787}}
+.c4{fill:#2ea043;stroke:#2ea043}.c5{fill:#7ee787;stroke:#7ee787}.c6{fill:#ff7b72;stroke:#ff7b72}}
 ";
 
 /// Bars of each group, side by side: the shorter the better.
@@ -100,15 +100,20 @@ fn begin(title: &str, height: f64) -> String {
 }
 
 fn legend(svg: &mut String, names: &[&str]) {
-    let mut x = 20.0;
+    let (mut x, mut y) = (20.0, 48.0);
     for (index, name) in names.iter().enumerate() {
+        let width = 40.0 + 7.0 * name.len() as f64;
+        if x + width > WIDTH {
+            (x, y) = (20.0, y + 20.0);
+        }
         let _ = writeln!(
             svg,
-            "<rect class=\"c{index}\" x=\"{x:.0}\" y=\"48\" width=\"12\" height=\"12\"/>\
-             <text class=\"n\" x=\"{:.0}\" y=\"58\">{name}</text>",
-            x + 18.0
+            "<rect class=\"c{index}\" x=\"{x:.0}\" y=\"{y:.0}\" width=\"12\" height=\"12\"/>\
+             <text class=\"n\" x=\"{:.0}\" y=\"{:.0}\">{name}</text>",
+            x + 18.0,
+            y + 10.0
         );
-        x += 40.0 + 7.0 * name.len() as f64;
+        x += width;
     }
 }
 

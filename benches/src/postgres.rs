@@ -3,11 +3,12 @@
 use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod};
 use tidegate::postgres::PostgresStore;
 use tidegate::{Limiter, MAX_PERIOD, Quota, hours};
+use tidegate_servers::variable;
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::types::Type;
 use tokio_postgres::{Config, NoTls};
 
-use crate::servers::{Ask, KEYS, rate, text, variable};
+use crate::servers::{Ask, KEYS, rate, text};
 use crate::workload::{beside, median};
 
 /// Rounds: short ones, and many.
@@ -94,7 +95,7 @@ impl Server {
         for number in 0..KEYS {
             // Rows are there before anything is measured, and nothing is left of the ones that deny.
             for decide in &decide {
-                decide.limiter.limit(LIMIT, text(number)).await.expect("the server answers");
+                let _ = decide.limiter.limit(LIMIT, text(number)).await.expect("the server answers");
             }
         }
         let statement = format!("UPDATE {table}_bare SET n = n + 1 WHERE key = $1 RETURNING n");

@@ -1,10 +1,9 @@
 //! What the benches of servers share: which server, which keys, and how many asked about them a second.
 
 use std::future::Future;
-use std::process::exit;
 use std::time::Instant;
 
-use crate::workload::Random;
+use crate::workload::{Random, seed};
 
 /// How many keys are asked about, each as often as the others.
 pub(crate) const KEYS: u64 = 10_000;
@@ -19,10 +18,10 @@ pub(crate) async fn rate(asked: &impl Ask, concurrency: u64, requests: u64) -> f
     let each = requests.div_ceil(concurrency);
     let began = Instant::now();
     let tasks: Vec<_> = (0..concurrency)
-        .map(|task| {
+        .map(|_| {
             let asked = asked.clone();
             tokio::spawn(async move {
-                let mut random = Random(task);
+                let mut random = Random(seed());
                 for _ in 0..each {
                     asked.ask(any(&mut random)).await;
                 }
@@ -43,12 +42,4 @@ pub(crate) fn text(number: u64) -> String {
 /// Any of the keys.
 pub(crate) fn any(random: &mut Random) -> String {
     text(random.next() % KEYS)
-}
-
-/// The value of a variable that `cargo xtask bench` sets.
-pub(crate) fn variable(name: &str) -> String {
-    std::env::var(name).unwrap_or_else(|_| {
-        println!("{name} is not set: run `cargo xtask bench`, or `cargo xtask servers` and export what it prints");
-        exit(1)
-    })
 }

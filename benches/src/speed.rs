@@ -3,7 +3,7 @@
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use crate::peers::{BenchKey, ByHand, FastGovernor, Governor, Limit, Peer, Tidegate, WithClock, Yardstick};
+use crate::peers::{BenchKey, ByHand, FastGovernor, Governor, InTurn, Limit, Peer, Tidegate, WithClock, Yardstick};
 use crate::picture::{self, Bars};
 use crate::workload::{Draw, KEYS, numbers, text};
 
@@ -16,14 +16,16 @@ const HOT: usize = 5;
 
 /// Every draw, or only those whose name begins like that.
 pub(crate) fn run(only: &str) {
+    let draws = [Draw::Hot, Draw::Uniform, Draw::Zipf];
+    crate::is_one_of(only, &draws.map(Draw::name));
     println!(
-        "\nNanoseconds for a decision in one thread, the best of {ROUNDS} rounds of {DECISIONS} ({HOT} times as\nmany that much shorter for a hot key), and how many times"
+        "\nNanoseconds for a decision in one thread, the best of {ROUNDS} rounds of {DECISIONS} ({HOT} times as\nmany that much shorter for a hot key in one thread), and how many times"
     );
     println!(
-        "faster tidegate is. Every peer reads its clock for every decision; keys come from memory in order. One swap is\na compare-and-swap on a table of the same size, without a hash, a clock or a limit; beside it the same with a clock.\n"
+        "faster tidegate is. Every peer reads its clock for every decision; keys come from memory in order. A swap is a\ncompare-and-swap on a table of the same size, without a hash, a clock or a limit: many under way at a time, one after\nthe other, and many with a clock.\n"
     );
     println!(
-        "{:<11} {:<6} {:<8} {:>7} {:>9} {:>16} {:>16} {:>16} {:>14} {:>14}",
+        "{:<11} {:<6} {:<8} {:>7} {:>9} {:>13} {:>14} {:>14} {:>13} {:>13} {:>13}",
         "keys",
         "type",
         "answer",
@@ -32,11 +34,11 @@ pub(crate) fn run(only: &str) {
         "governor",
         "gov. fast hash",
         "DashMap+Mutex",
-        "one swap",
+        "swaps at once",
+        "swaps in turn",
         "clock, swap"
     );
     let mut bars = Vec::new();
-    let draws = [Draw::Hot, Draw::Uniform, Draw::Zipf];
     for draw in draws.into_iter().filter(|draw| draw.name().starts_with(only)) {
         for denied in [false, true] {
             for threads in [1, 2] {
@@ -52,13 +54,14 @@ pub(crate) fn run(only: &str) {
     }
 }
 
-const PEERS: [&str; 6] = [
+const PEERS: [&str; 7] = [
     "tidegate",
     "governor",
     "governor, fast hash",
     "DashMap and Mutex",
-    "one compare-and-swap",
-    "the clock, one compare-and-swap",
+    "compare-and-swaps at once",
+    "one after the other",
+    "the clock, compare-and-swap",
 ];
 
 fn row<K: BenchKey>(kind: &str, draw: Draw, denied: bool, threads: usize, key: impl Fn(u64) -> K) -> Bars {
@@ -79,6 +82,7 @@ fn row<K: BenchKey>(kind: &str, draw: Draw, denied: bool, threads: usize, key: i
     let fast_governor = Contender::new(FastGovernor::new(limit), draw, &key);
     let by_hand = Contender::new(ByHand::new(limit), draw, &key);
     let yardstick = Contender(Yardstick::new(KEYS));
+    let in_turn = Contender(InTurn(Yardstick::new(KEYS)));
     let with_clock = Contender(WithClock(Yardstick::new(KEYS)));
     let mut best = [f64::MAX; PEERS.len()];
     for _ in 0..ROUNDS * shorter {
@@ -89,6 +93,7 @@ fn row<K: BenchKey>(kind: &str, draw: Draw, denied: bool, threads: usize, key: i
             fast_governor.round(&streams, decisions, denied),
             by_hand.round(&streams, decisions, denied),
             yardstick.round(&places, decisions, false),
+            in_turn.round(&places, decisions, false),
             with_clock.round(&places, decisions, false),
         ];
         best = std::array::from_fn(|peer| best[peer].min(times[peer]));
@@ -96,7 +101,7 @@ fn row<K: BenchKey>(kind: &str, draw: Draw, denied: bool, threads: usize, key: i
     let answer = if denied { "denied" } else { "allowed" };
     let ratio = |other: usize| format!("{:.0} ({:.2}x)", best[other], best[other] / best[0]);
     println!(
-        "{:<11} {:<6} {:<8} {:>7} {:>9.0} {:>16} {:>16} {:>16} {:>14} {:>14}",
+        "{:<11} {:<6} {:<8} {:>7} {:>9.0} {:>13} {:>14} {:>14} {:>13} {:>13} {:>13}",
         draw.name(),
         kind,
         answer,
@@ -106,7 +111,8 @@ fn row<K: BenchKey>(kind: &str, draw: Draw, denied: bool, threads: usize, key: i
         ratio(2),
         ratio(3),
         ratio(4),
-        ratio(5)
+        ratio(5),
+        ratio(6)
     );
     let group = format!("{}, {kind}, {answer}, {threads} thread{}", draw.name(), if threads == 1 { "" } else { "s" });
     Bars { group, values: best.to_vec() }
@@ -141,7 +147,7 @@ impl<P> Contender<P> {
                         start.wait();
                         let began = Instant::now();
                         let keys = stream.iter().cycle().take(decisions);
-                        let allowed = keys.filter(|key| self.0.decide(key)).count();
+                        let allowed = self.0.decide_each(keys);
                         let elapsed = began.elapsed();
                         // A limiter that answers something else is not being compared.
                         assert_eq!(allowed, if denied { 0 } else { decisions });

@@ -10,7 +10,7 @@ use tidegate::{Cost, Key, MAX_COUNT, MAX_PERIOD, OnStoreError, Op, Quota, Reques
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
-use crate::workload::{Random, beside, median, text};
+use crate::workload::{Random, beside, median, seed, text};
 
 /// How many keys are asked about, each as often as the others, but for the hot one.
 const KEYS: u64 = 10_000;
@@ -52,13 +52,14 @@ fn measure(synchronous: Synchronous) {
         .collect();
     // Waiting for the disk takes its time.
     let calls = if synchronous == Synchronous::Full { 1_000 } else { 10_000 };
+    runtime.block_on(spend(&store));
     let (mut upserts, mut hopped, mut decided) = (Vec::new(), Vec::new(), vec![Vec::new(); cases.len()]);
     for _ in 0..ROUNDS {
-        upserts.push(rate(calls, || bare.lock().expect("no panic").upserts(calls)));
-        hopped.push(rate(calls, || runtime.block_on(hops(&bare, calls))));
+        upserts.push(rate(|| bare.lock().expect("no panic").upserts(calls)));
+        hopped.push(rate(|| runtime.block_on(hops(&bare, calls))));
         for (case, rates) in cases.iter().zip(&mut decided) {
             let calls = if case.concurrency == 1 { calls } else { 5 * calls };
-            rates.push(rate(calls, || decisions(&runtime, &store, case, calls)));
+            rates.push(rate(|| decisions(&runtime, &store, case, calls)));
         }
     }
     println!("\nsynchronous = {synchronous:?}");
@@ -72,10 +73,10 @@ fn measure(synchronous: Synchronous) {
     }
 }
 
-/// Calls a second.
-fn rate(calls: u64, work: impl FnOnce()) -> f64 {
+/// Calls a second, of as many as there were.
+fn rate(work: impl FnOnce() -> u64) -> f64 {
     let start = Instant::now();
-    work();
+    let calls = work();
     calls as f64 / start.elapsed().as_secs_f64()
 }
 
@@ -97,7 +98,7 @@ impl Bare {
         Bare { connection, random: Random(1) }
     }
 
-    fn upserts(&mut self, calls: u64) {
+    fn upserts(&mut self, calls: u64) -> u64 {
         let upsert =
             "INSERT INTO bare (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
         let mut upsert = self.connection.prepare_cached(upsert).expect("a statement");
@@ -105,50 +106,72 @@ impl Bare {
             let (key, value) = (key(&mut self.random, false), [self.random.next(); 4].map(u64::to_le_bytes));
             upsert.execute((key.as_bytes(), value.as_flattened())).expect("written");
         }
+        calls
     }
 }
 
 /// The same, one after the other, through the runtime's threads for what blocks.
-async fn hops(bare: &Arc<Mutex<Bare>>, calls: u64) {
+async fn hops(bare: &Arc<Mutex<Bare>>, calls: u64) -> u64 {
     for _ in 0..calls {
         let bare = Arc::clone(bare);
         let done = tokio::task::spawn_blocking(move || bare.lock().expect("no panic").upserts(1));
         done.await.expect("no panic");
     }
+    calls
 }
 
-fn decisions(runtime: &Runtime, store: &Arc<SqliteStore>, case: &Case, calls: u64) {
-    // Enough for everybody, or one for each key of which nothing comes back.
-    let (limit, quota) = match case.allowed {
-        true => ("allowed", Quota::token_bucket(MAX_COUNT, seconds(1_000))),
-        false => ("denied", Quota::token_bucket(1, MAX_PERIOD)),
-    };
-    let (quota, allowed, hot) = (quota.expect("a valid quota"), case.allowed, case.hot);
-    let share = calls / case.concurrency;
-    let ask = move |store: Arc<SqliteStore>, seed: u64| async move {
-        let (scope, mut random) = (Scope::new("bench", limit), Random(seed));
-        for _ in 0..share {
-            let key = key(&mut random, hot);
-            let request = Request {
-                scope: &scope,
-                key: &Key::from(&*key),
-                quota: &quota,
-                op: Op::Limit(Cost::ONE),
-                on_store_error: OnStoreError::default(),
-            };
-            let decision = store.apply(&request).await.expect("the store decides");
-            assert!(decision.allowed() || !allowed, "{decision:?}");
+/// One for each key, of which nothing comes back.
+fn spent() -> (Scope, Quota) {
+    (Scope::new("bench", "denied"), Quota::token_bucket(1, MAX_PERIOD).expect("a valid quota"))
+}
+
+/// Takes what there is of every key that is to be denied.
+async fn spend(store: &Arc<SqliteStore>) {
+    let mut tasks = JoinSet::new();
+    for number in 0..KEYS {
+        let store = Arc::clone(store);
+        tasks.spawn(async move {
+            let (scope, quota) = spent();
+            assert!(ask(&store, &scope, &quota, &text(number)).await);
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.expect("no panic");
+    }
+}
+
+/// Whether it is allowed.
+async fn ask(store: &SqliteStore, scope: &Scope, quota: &Quota, key: &str) -> bool {
+    let (op, on_store_error) = (Op::Limit(Cost::ONE), OnStoreError::default());
+    let request = Request { scope, key: &Key::from(key), quota, op, on_store_error };
+    store.apply(&request).await.expect("the store decides").allowed()
+}
+
+fn decisions(runtime: &Runtime, store: &Arc<SqliteStore>, case: &Case, calls: u64) -> u64 {
+    let (scope, quota) = match case.allowed {
+        // Enough for everybody.
+        true => {
+            let quota = Quota::token_bucket(MAX_COUNT, seconds(1_000));
+            (Scope::new("bench", "allowed"), quota.expect("a valid quota"))
         }
+        false => spent(),
     };
+    let (allowed, hot, share) = (case.allowed, case.hot, calls.div_ceil(case.concurrency));
     runtime.block_on(async {
         let mut tasks = JoinSet::new();
-        for seed in 0..case.concurrency {
-            tasks.spawn(ask(Arc::clone(store), seed));
+        for _ in 0..case.concurrency {
+            let (store, scope, mut random) = (Arc::clone(store), scope.clone(), Random(seed()));
+            tasks.spawn(async move {
+                for _ in 0..share {
+                    assert_eq!(ask(&store, &scope, &quota, &key(&mut random, hot)).await, allowed);
+                }
+            });
         }
         while let Some(done) = tasks.join_next().await {
             done.expect("no panic");
         }
     });
+    share * case.concurrency
 }
 
 fn key(random: &mut Random, hot: bool) -> String {

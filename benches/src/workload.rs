@@ -1,5 +1,7 @@
 //! Which keys are asked about, in which order: the same for every peer, every time.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 /// How keys are drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Draw {
@@ -16,6 +18,12 @@ impl Draw {
             Draw::Zipf => "1M zipf",
         }
     }
+}
+
+/// Another one each time, the same in every run: whoever began with the same would ask about the same keys in every round.
+pub(crate) fn seed() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 pub(crate) const KEYS: u64 = 1_000_000;

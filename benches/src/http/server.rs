@@ -165,13 +165,13 @@ where
     GovernorLayer::new(config.finish().expect("a valid quota"))
 }
 
-/// More than anybody asks for, in one second.
-const PLENTY: u32 = 1_000_000_000;
+/// More than anybody asks for, in one second, and with no more digits than a large service's limit has: they are told.
+const PLENTY: u32 = 1_000_000;
 
 /// The same of the peer.
 fn governors_plenty() -> GovernorConfigBuilder<PeerIpKeyExtractor, NoOpMiddleware<QuantaInstant>> {
     let mut plenty = GovernorConfigBuilder::default();
-    plenty.per_nanosecond(1).burst_size(PLENTY);
+    plenty.per_nanosecond(1_000).burst_size(PLENTY);
     plenty
 }
 
@@ -179,7 +179,7 @@ fn governors_plenty() -> GovernorConfigBuilder<PeerIpKeyExtractor, NoOpMiddlewar
 fn as_long_as_a_denial() -> &'static str {
     let enforcer = Enforcer::of(one());
     let ask = || enforcer.ask_now(&Caller::new("somebody"), 1, Step::Take).expect("in process");
-    ask();
+    let _ = ask();
     RateLimit::new(enforcer.clone()).answer(&ask()).into_body().leak()
 }
 
@@ -199,7 +199,7 @@ fn users() -> RateLimit {
     let limiter = Limiter::builder().limit("api", quota).build().expect("a valid limit");
     for user in 0..KEYS {
         let admitted = limiter.limit("api", &*text(user)).now();
-        admitted.expect("in process").expect("a store that works");
+        let _ = admitted.expect("in process").expect("a store that works");
     }
     RateLimit::new((&limiter, "api")).key(keys::header(USER))
 }

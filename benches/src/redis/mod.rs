@@ -13,15 +13,15 @@ pub(crate) use leased::process;
 use redis::{Arg, Client, Cmd};
 use tidegate::redis::RedisStore;
 use tidegate::{Cost, Key, OnStoreError, Op, Quota, Request, Scope, Store};
+use tidegate_servers::variable;
 use tokio::runtime::{Builder, Runtime};
-
-use crate::servers::variable;
 
 /// Threads for the runtime: with two it was no faster, on a machine with two cores.
 const THREADS: usize = 1;
 
 /// All parts, or only the one whose name begins like that.
 pub(crate) fn run(only: &str) {
+    crate::is_one_of(only, &["throughput", "coalesce", "cost", "leased"]);
     let server = Server::new();
     if "throughput".starts_with(only) {
         throughput::run(&server);
@@ -78,7 +78,8 @@ impl Server {
     /// Makes the script that decides by `quota` known to the server.
     fn load(&self, quota: &Quota) {
         let scope = Scope::new(&self.prefix, "load");
-        self.runtime.block_on(self.store.apply(&request(&scope, &Key::GLOBAL, quota))).expect("the server answers");
+        let _ =
+            self.runtime.block_on(self.store.apply(&request(&scope, &Key::GLOBAL, quota))).expect("the server answers");
     }
 }
 

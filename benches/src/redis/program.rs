@@ -8,10 +8,11 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use redis::{Client, Cmd, Script};
+use tidegate_servers::variable;
 
 use super::{Server, arguments};
 use crate::benchmark::{Load, rate};
-use crate::servers::{KEYS, variable};
+use crate::servers::KEYS;
 
 /// What the script of a token bucket is put together from.
 const PARTS: [&str; 5] = [

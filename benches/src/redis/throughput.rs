@@ -22,7 +22,7 @@ pub(super) fn run(server: &Server) {
         "\nDecisions a second through one connection, threads of the runtime: {THREADS}, the best of {ROUNDS} rounds, and as a"
     );
     println!(
-        "part of what others reach: plain commands through the same client, and redis-benchmark running the same script"
+        "part of what others reach: plain commands through the same client, and redis-benchmark running such a script"
     );
     println!(
         "from N connections (-c N), and from one that sends N at once and waits for all (-c 1 -P N). It was run as"

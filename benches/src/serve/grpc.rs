@@ -1,7 +1,6 @@
 //! gRPC, asked with prepared frames: Envoy's rate limit service beside the same of limitador and throttlecrab's own.
 
 use std::fmt::Debug;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
@@ -16,14 +15,12 @@ use tokio::task::JoinSet;
 use super::contest::{Asked, Contestant, compare};
 use super::frames::Connection;
 use super::{KEYS, ONE_THREAD, PLENTY, own, throttlecrabs, tidegates};
-use crate::workload::Random;
+use crate::workload::{Random, seed};
 
 const CONNECTIONS: u64 = 8;
 /// Calls under way at a time, on each connection.
 const STREAMS: u64 = 16;
 const CALLS: u64 = 40_000;
-/// Where the next draw of keys begins: others are asked about in every round.
-static SEED: AtomicU64 = AtomicU64::new(0);
 
 pub(super) fn run() {
     let rules = format!(
@@ -132,7 +129,7 @@ async fn ask<Q: Question>(port: u16, is_well: fn(&Q::Answer) -> bool) -> Asked {
     }
     let (began, mut tasks) = (Instant::now(), JoinSet::new());
     for connection in connections {
-        let seed = SEED.fetch_add(1, Ordering::Relaxed);
+        let seed = seed();
         tasks.spawn(async move {
             let mut random = Random(seed << 32);
             let next = move || Q::about(format!("{:06}", random.next() % KEYS));

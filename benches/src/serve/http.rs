@@ -5,11 +5,10 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use tidegate_servers::Program;
+use tidegate_servers::{Program, variable};
 
 use super::contest::{Asked, Contestant, compare};
 use super::{ONE_THREAD, PLENTY, own, throttlecrabs, tidegates};
-use crate::servers::variable;
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/serve/post.lua");
 const CONNECTIONS: u32 = 50;

@@ -12,13 +12,12 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use tidegate_servers::Program;
+use tidegate_servers::{Program, variable};
 
 pub(crate) use bare::serve as bare;
 pub(crate) use limitador::serve as limitador;
 
 use crate::machine::pin;
-use crate::servers::variable;
 
 /// How many keys are asked about, each as often as the others.
 const KEYS: u64 = 1_000_000;
@@ -27,6 +26,7 @@ const PLENTY: u32 = 1_000_000;
 
 /// All parts, or only those whose name begins like that.
 pub(crate) fn run(only: &str) {
+    crate::is_one_of(only, &["resp", "http", "grpc"]);
     // Servers and load tools share these two, however many there are.
     pin([0, 1]);
     println!(

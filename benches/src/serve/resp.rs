@@ -4,12 +4,11 @@ use std::path::Path;
 use std::process::Command;
 
 use redis::Client;
-use tidegate_servers::Program;
+use tidegate_servers::{Program, variable};
 
 use super::contest::{Asked, Contestant, compare};
 use super::{KEYS, PLENTY, throttlecrabs, tidegates};
 use crate::benchmark::{Load, rate};
-use crate::servers::variable;
 
 const SINGLE: Load = Load { keys: KEYS, connections: 50, pipelined: 1, requests: 60_000 };
 const PIPELINED: Load = Load { keys: KEYS, connections: 50, pipelined: 16, requests: 500_000 };

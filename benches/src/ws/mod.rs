@@ -27,7 +27,7 @@ pub(crate) fn run() {
         "\nHow long a call takes over a WebSocket, from sending it to its answer, in microseconds: on a connection of its"
     );
     println!(
-        "own beside another that sends as fast as it can to a limit of 10 a second on Redis. The best of {ROUNDS} rounds of each."
+        "own beside another that sends as fast as it can, at the lowest priority, to a limit of 10 a second on Redis. The best of {ROUNDS} rounds of each."
     );
     let (server, address) = start(&["ws", "serve"]);
     let mut best = [Latency::WORST; BESIDE.len()];

@@ -50,6 +50,7 @@ impl fmt::Display for Reason {
 
 /// The answer of one limit to one operation. A denial is an answer too, not an error.
 #[derive(Clone, Copy)]
+#[must_use = "a denial is an answer, not an error: nothing is limited unless somebody looks at it"]
 pub struct Decision {
     // Whole words, because a decision is copied more often than it is read, and a processor that has to put a word
     // together from smaller writes stops for it. Spans are in microseconds; NEVER stands for none.
@@ -239,7 +240,6 @@ impl Decision {
     }
 
     /// The decision of a limit in shadow mode: a denial becomes a yes that keeps its reason.
-    #[must_use]
     pub fn shadowed(mut self) -> Self {
         if !self.allowed() {
             self.verdict |= ALLOWED;
@@ -313,6 +313,7 @@ impl std::error::Error for Denied {}
 
 /// The answer to several limits asked at once, all or nothing: one decision for each request, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "a denial is an answer, not an error: nothing is limited unless somebody looks at it"]
 pub struct All {
     decisions: Few<Decision>,
 }

@@ -1,5 +1,7 @@
 //! Where a limit's keys live in a store.
 
+use std::sync::Arc;
+
 use crate::Key;
 use crate::hash::stable_hash;
 
@@ -11,14 +13,14 @@ use crate::hash::stable_hash;
 pub struct Scope {
     prefix: Box<str>,
     limit: Box<str>,
-    text: Box<str>,
+    text: Arc<str>,
     hash: u64,
 }
 
 impl Scope {
     /// The scope of the limit `limit` under `prefix`, which may be empty.
     pub fn new(prefix: &str, limit: &str) -> Self {
-        let text: Box<str> = Key::from((prefix, limit)).to_text().into();
+        let text: Arc<str> = Key::from((prefix, limit)).to_text().into();
         Scope { prefix: prefix.into(), limit: limit.into(), hash: stable_hash(0, text.as_bytes()), text }
     }
 
@@ -35,6 +37,12 @@ impl Scope {
     /// Prefix and limit as one escaped text, different for different scopes.
     pub fn as_str(&self) -> &str {
         &self.text
+    }
+
+    /// Whether it is the other one, or is called the same. A clone is known without being read.
+    #[inline]
+    pub fn is(&self, other: &Scope) -> bool {
+        Arc::ptr_eq(&self.text, &other.text) || self.text == other.text
     }
 
     /// A fixed hash of [`Scope::as_str`], made once so that a decision need not.

@@ -110,9 +110,9 @@ fn response_trait(signature: &Signature) -> Result<Option<Path>> {
 }
 
 /// The body of what `#[async_trait]`, which is expanded first, has made of an async function:
-/// `Box::pin(async move { ... })`.
+/// `Box::pin(async move { ... })`, and nothing before it, which nobody would be asked about.
 fn boxed_body(block: &mut Block) -> Option<&mut Block> {
-    let Some(Stmt::Expr(Expr::Call(call), None)) = block.stmts.last_mut() else { return None };
+    let [Stmt::Expr(Expr::Call(call), None)] = &mut *block.stmts else { return None };
     let Expr::Path(function) = &*call.func else { return None };
     let is_pin = function.path.segments.last()?.ident == "pin";
     match call.args.first_mut()? {

@@ -1,6 +1,7 @@
 //! `tidegate check`: what is wrong with configs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use crate::serve::Served;
 pub(crate) fn run(check: &Check) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     let (mut all_good, mut written) = (true, Ok(()));
-    let mut envoys = BTreeMap::<_, BTreeSet<_>>::new();
+    let mut envoys = BTreeMap::<_, BTreeMap<_, _>>::new();
     for file in &check.files {
         // As it would be served, the files that it names among it.
         let loaded = Served::load(Some(file)).map_err(|errors| errors.to_string()).and_then(|served| {
@@ -27,7 +28,8 @@ pub(crate) fn run(check: &Check) -> Result<(), Failure> {
                 // Whether or not anybody reads on, what is wrong is found.
                 written = written.and_then(|()| writeln!(out, "{}: ok, {contents}", file.display()));
                 if is_envoys(file) {
-                    envoys.entry(folder_of(file)).or_default().insert(file);
+                    let (folder, name) = place_of(file);
+                    envoys.entry(folder).or_default().entry(name).or_insert(file);
                 }
             }
             Err(errors) => {
@@ -38,7 +40,7 @@ pub(crate) fn run(check: &Check) -> Result<(), Failure> {
     }
     // Each may be right alone, and not beside the others of its folder.
     for files in envoys.values() {
-        if let Err(errors) = together(files) {
+        if let Err(errors) = together(&files.values().copied().collect::<Vec<_>>()) {
             all_good = false;
             say(&errors);
         }
@@ -46,14 +48,14 @@ pub(crate) fn run(check: &Check) -> Result<(), Failure> {
     if all_good { written.map_err(Failure::of_output) } else { Err(Failure::Told) }
 }
 
-/// The folder of a file, however it is written.
-fn folder_of(file: &Path) -> PathBuf {
-    let whole = file.canonicalize();
-    whole.as_deref().unwrap_or(file).parent().unwrap_or(Path::new("")).to_owned()
+/// The folder of a file, however that is written, and the name that it has there.
+fn place_of(file: &Path) -> (PathBuf, Option<&OsStr>) {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    (folder.canonicalize().unwrap_or_else(|_| folder.to_owned()), file.file_name())
 }
 
 /// Checks configs of envoyproxy/ratelimit's as it reads them: all that are in a folder.
-fn together(files: &BTreeSet<&PathBuf>) -> Result<(), String> {
+fn together(files: &[&PathBuf]) -> Result<(), String> {
     let domains = envoy::Domains::from_paths(files).map_err(|errors| errors.to_string())?;
     let served = Served::new(Config::default(), domains, Vec::new(), Vec::new(), false);
     served.limiter().build().map(drop).map_err(|error| format!("all of Envoy's together: {error}"))

@@ -97,7 +97,8 @@ impl Networks {
 
 /// Two networks are apart, or one is in the other.
 fn put<A: Ord + Copy>(networks: &mut BTreeMap<A, A>, first: A, last: A) {
-    if is_in(networks, first) && is_in(networks, last) {
+    // In one of them: two that are in it may have its first and its last address, and not what is between.
+    if networks.range(..=first).next_back().is_some_and(|(_, end)| last <= *end) {
         return;
     }
     while let Some((&within, _)) = networks.range(first..=last).next() {
@@ -157,6 +158,9 @@ mod tests {
             "203.0.113.9",
             "203.0.112.0/23",
             "203.0.114.0/24",
+            "192.0.2.0",
+            "192.0.2.255",
+            "192.0.2.0/24",
             "198.51.100.7",
             "0.0.0.0/32",
             "255.255.255.255",
@@ -164,6 +168,9 @@ mod tests {
             "2001:db8::1",
             "::/128",
             "2001:db8:0:1::/64",
+            "2001:db8:0:2::",
+            "2001:db8:0:2:ffff:ffff:ffff:ffff",
+            "2001:db8:0:2::/64",
             "ffff::/16",
         ];
         let one_by_one: Vec<Network> = texts.iter().map(|text| text.parse().unwrap()).collect();
@@ -179,6 +186,7 @@ mod tests {
                 "203.0.113.255",
                 "203.0.114.0",
                 "203.0.115.0",
+                "192.0.2.77",
                 "198.51.100.6",
                 "198.51.100.7",
                 "0.0.0.0",

@@ -171,8 +171,9 @@ async fn retry_after_as_a_date_holds_off_until_then() {
 
 #[tokio::test]
 async fn no_answer_holds_off_a_host_for_ever() {
-    let cases: [Said; 3] = [
+    let cases: [Said; 4] = [
         (429, &[("retry-after", "99999999999")]),
+        (429, &[("retry-after", "99999999999999999999999")]),
         (503, &[("retry-after", "Fri, 31 Dec 9999 23:59:59 GMT")]),
         (200, &[("ratelimit", r#""d";r=0;t=999999999999"#)]),
     ];

@@ -251,7 +251,8 @@ impl State {
         ((capacity - u64::from(remaining)) * 1_023).div_ceil(capacity) as u16
     }
 
-    /// Whether it remembers more than the quota would, which only what is reserved on credit can bring about.
+    /// Whether it remembers more than the quota would, which what is reserved on credit can bring about, and a quota that became
+    /// smaller.
     pub fn is_beyond(&self, quota: &Quota) -> bool {
         matches!(self, State::SlidingLog(log) if log.units() > quota.rate_u64())
     }

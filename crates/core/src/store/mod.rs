@@ -122,7 +122,8 @@ pub trait Store: Send + Sync {
     fn apply(&self, request: &Request<'_>) -> impl Future<Output = Result<Decision, StoreError>> + Send;
 
     /// Takes all requests or nothing, as [`step_all`](crate::step_all) does. Every operation has to be
-    /// [`Op::Limit`]; another one is [`StoreErrorKind::Unsupported`], and nothing was taken.
+    /// [`Op::Limit`], and a key has to be there under one quota only; anything else is [`StoreErrorKind::Unsupported`], and
+    /// nothing was taken.
     fn apply_all(&self, requests: &[Request<'_>]) -> impl Future<Output = Result<All, StoreError>> + Send;
 
     /// Applies every request on its own, in order.

@@ -58,6 +58,7 @@ pub(super) async fn run(plan: Plan, progress: &Progress) -> Result<(Plan, Outcom
     }
     stopper.stop();
     let ended = Instant::now().min(begun + plan.duration);
+    tally.end(ended);
     // Until the last answers are there, but not for ever; Ctrl-C, perhaps again, does not wait for them.
     tokio::select! {
         _ = timeout(GRACE, all(&mut working)) => {}
@@ -73,7 +74,7 @@ pub(super) async fn run(plan: Plan, progress: &Progress) -> Result<(Plan, Outcom
     let unsent = shares.iter().zip(&begun_requests).map(|(share, begun)| share.pace.unsent(ended, *begun)).collect();
     drop(shares);
     let tally = Arc::into_inner(tally).expect("nobody counts any more");
-    let (mut counted, slot) = tally.finish(ended);
+    let (mut counted, slot) = tally.finish();
     for (server, begun) in counted.servers.iter_mut().zip(begun_requests) {
         let missing = begun - server.requests();
         if missing > 0 {

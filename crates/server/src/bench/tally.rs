@@ -30,6 +30,8 @@ pub(super) struct Counted {
     pub(super) points: Vec<Point>,
     /// The point that answers go into.
     open: Counts,
+    /// When nothing more is sent.
+    ended: Instant,
     /// When the last answer was there.
     pub(super) last: Instant,
 }
@@ -64,6 +66,7 @@ impl Tally {
             servers: vec![Counts::new(); servers],
             points: Vec::with_capacity(POINTS as usize),
             open: Counts::new(),
+            ended: begun + duration,
             last: begun,
         };
         Tally { begun, slot: duration / POINTS, counted: Mutex::new(counted) }
@@ -75,9 +78,14 @@ impl Tally {
         for (answer, since, now) in answers {
             self.move_on(&mut counted, now);
             let micros = now.saturating_duration_since(since).as_micros() as u64;
-            let Counted { servers, open, .. } = &mut *counted;
+            let Counted { servers, open, ended, .. } = &mut *counted;
             servers[server].count(&answer, micros);
-            open.count(&answer, micros);
+            match answer {
+                // What comes when nobody asks any more is no throughput.
+                Answer::Refused(_) if now > *ended => {}
+                _ if now > *ended => open.latencies.saturating_record(micros),
+                answer => open.count(&answer, micros),
+            }
         }
     }
 
@@ -94,11 +102,15 @@ impl Tally {
         (requests, counted.servers.iter().map(|server| server.failed).sum())
     }
 
-    /// Closes the last point, and hands out everything. `ended` is when nothing more was sent.
-    pub(super) fn finish(self, ended: Instant) -> (Counted, Duration) {
+    /// From now on nothing more is sent, and answers are only waited for.
+    pub(super) fn end(&self, ended: Instant) {
+        self.counted().ended = ended;
+    }
+
+    /// Closes the last point, and hands out everything.
+    pub(super) fn finish(self) -> (Counted, Duration) {
+        let slots = self.slots(self.counted().ended);
         let mut counted = self.counted.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let whole = ended.saturating_duration_since(self.begun);
-        let slots = (whole.as_nanos().div_ceil(self.slot.as_nanos())).clamp(1, u128::from(POINTS)) as usize;
         while counted.points.len() < slots {
             counted.close();
         }
@@ -108,10 +120,16 @@ impl Tally {
     /// Closes the points that are over. What is answered after the end belongs to the last one.
     fn move_on(&self, counted: &mut Counted, now: Instant) {
         counted.last = counted.last.max(now);
-        let slots = now.saturating_duration_since(self.begun).as_nanos() / self.slot.as_nanos();
-        while (counted.points.len() as u128) < slots.min(u128::from(POINTS - 1)) {
+        let slots = self.slots(now.min(counted.ended));
+        while counted.points.len() + 1 < slots {
             counted.close();
         }
+    }
+
+    /// How many points there are by then, the one among them that it is in.
+    fn slots(&self, now: Instant) -> usize {
+        let whole = now.saturating_duration_since(self.begun);
+        whole.as_nanos().div_ceil(self.slot.as_nanos()).clamp(1, u128::from(POINTS)) as usize
     }
 
     fn counted(&self) -> MutexGuard<'_, Counted> {
@@ -201,24 +219,32 @@ mod tests {
         tally.count(1, [answer(Answer::Allowed, 100, 350), answer(refused("x".into()), 0, 360)].into_iter());
         // After the end.
         tally.count(1, [answer(Answer::Allowed, 4_000, 7_000)].into_iter());
-        let (counted, slot) = tally.finish(after(begun, 5_000));
+        let (counted, slot) = tally.finish();
         assert_eq!((counted.points.len(), slot), (50, Duration::from_millis(100)));
         let latency = |index: usize| counted.points[index].latency.map(|micros| micros.map(|one| one / 1_000));
         assert_eq!((latency(0), latency(1), latency(2)), (Some([10, 89, 89]), None, None));
         assert_eq!((latency(3), latency(49)), (Some([250, 250, 250]), Some([3_000, 3_000, 3_000])));
         let of =
             |index: usize| (counted.points[index].allowed, counted.points[index].denied, counted.points[index].failed);
-        assert_eq!((of(0), of(1), of(3), of(49)), ((1, 1, 0), (0, 0, 0), (1, 0, 1), (1, 0, 0)));
+        assert_eq!((of(0), of(1), of(3), of(49)), ((1, 1, 0), (0, 0, 0), (1, 0, 1), (0, 0, 0)));
         assert_eq!(counted.servers.iter().map(Counts::requests).collect::<Vec<_>>(), [2, 3]);
         assert_eq!(counted.last, after(begun, 7_000));
     }
 
     #[test]
     fn ended_early_there_are_fewer_points() {
-        for (millis, points) in [(0, 1), (50, 1), (100, 1), (101, 2), (1_234, 13), (9_000, 50)] {
+        for (millis, points) in [(0, 1), (50, 1), (100, 1), (101, 2), (1_234, 13), (5_000, 50)] {
             let begun = Instant::now();
             let tally = Tally::new(1, begun, Duration::from_secs(5));
-            assert_eq!(tally.finish(after(begun, millis)).0.points.len(), points, "{millis}");
+            tally.end(after(begun, millis));
+            // What comes then makes them no more, nor any of them higher.
+            let late = [(Answer::Allowed, begun, after(begun, millis + 150))];
+            tally.count(0, late.into_iter());
+            let (counted, _) = tally.finish();
+            assert_eq!(counted.points.len(), points, "{millis}");
+            assert_eq!(counted.points[points - 1].allowed, 0);
+            assert!(counted.points[points - 1].latency.is_some());
+            assert_eq!(counted.servers[0].allowed, 1);
         }
     }
 

@@ -35,7 +35,8 @@ Examples:
                                                     and does Redis decide the same?
   tidegate bench http://127.0.0.1:8080              how much does it bear?
 
-Exit codes: 0 all went well, 1 bad input or a store that cannot be used, 2 wrong usage.";
+Exit codes: 0 all went well, 1 something did not, which is said, 2 wrong usage, 128 and its number after a signal that
+ended `simulate` early.";
 
 /// What the program can do.
 #[derive(Debug, Subcommand)]

@@ -191,7 +191,11 @@ mod tests {
         let Some(Verb::Serve(plain)) = Cli::parse_from(["tidegate", "serve"]).verb else { panic!("it is that verb") };
         let default = Serve::default();
         assert_eq!(format!("{default:?}"), format!("{plain:?}"));
-        let listens = |listen: Listen| matches!(listen, Listen::At(address) if address.ip().is_loopback());
-        assert!([default.http, default.grpc, default.resp].into_iter().all(listens));
+        for (listen, expected) in [(default.http, 8080), (default.grpc, 8081), (default.resp, 6380)] {
+            assert!(
+                matches!(listen, Listen::At(at) if at == SocketAddr::from(([127, 0, 0, 1], expected))),
+                "{expected}"
+            );
+        }
     }
 }

@@ -32,6 +32,9 @@ const STREAMS: u32 = 200;
 const STREAM_WINDOW: u32 = 64 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
 
+/// How often what was asked is answered, up to [`STREAMS`] at a time, before other connections have their turn.
+const ROUNDS: u32 = 4;
+
 /// Answers what is asked on a connection by `service` until it ends, and what is under way then.
 pub(crate) async fn serve<S, V>(
     stream: S,
@@ -49,7 +52,7 @@ where
     let mut shutdown = pin!(shutdown.begun());
     let mut ending = false;
     poll_fn(|context| {
-        loop {
+        for _ in 0..ROUNDS {
             let ended = connection.as_mut().poll(context);
             // Of one that has ended, too: what was asked is decided.
             let answered = answers.answer(context);
@@ -63,6 +66,9 @@ where
                 return Poll::Pending;
             }
         }
+        // Others have their turn, however much somebody asks without a pause.
+        context.waker().wake_by_ref();
+        Poll::Pending
     })
     .await
 }

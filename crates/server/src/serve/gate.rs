@@ -25,8 +25,8 @@ pub(crate) struct Ask<'a> {
     pub(crate) cost: u64,
     /// The quota that the request brings with it.
     pub(crate) quota: Option<&'a Quota>,
-    /// The address of who asks, for the deny lists, where the key may not have it.
-    pub(crate) address: Option<IpAddr>,
+    /// The key of who asks for the deny lists, where `key` may be less.
+    pub(crate) whole_key: Option<&'a Key<'a>>,
 }
 
 impl<'a> Ask<'a> {
@@ -44,8 +44,8 @@ impl<'a> Ask<'a> {
             Op::Release(lease) => limiter.release(name, key, lease),
         };
         let call = call.cost(self.cost);
-        let call = match &self.address {
-            Some(address) => call.address(address),
+        let call = match self.whole_key {
+            Some(key) => call.whole_key(key),
             None => call,
         };
         match self.quota {
@@ -222,7 +222,8 @@ mod tests {
         let finds = Arc::clone(&found);
         let asking = std::thread::spawn(move || {
             for name in (0..LIMITS).map(|name| format!("n{name}")) {
-                let ask = Ask { op: Op::Limit, limit: &name, key: Key::from("u"), cost: 1, quota: None, address: None };
+                let ask =
+                    Ask { op: Op::Limit, limit: &name, key: Key::from("u"), cost: 1, quota: None, whole_key: None };
                 while asked.now(&ask).is_none_or(|answer| answer.is_err()) {}
                 finds.fetch_add(1, Ordering::Relaxed);
             }

@@ -100,8 +100,9 @@ async fn accept(
 ) -> io::Result<(TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit)> {
     let permit = Arc::clone(permits).acquire_owned().await.expect("nobody closes it");
     let (stream, peer) = listener.accept().await?;
-    stream.set_nodelay(true)?;
-    SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(VANISHED))?;
+    // One that is gone already is found out when it is read: it must not hold up those who come after it.
+    let _ = stream.set_nodelay(true);
+    let _ = SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(VANISHED));
     Ok((stream, peer, permit))
 }
 

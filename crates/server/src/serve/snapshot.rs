@@ -95,7 +95,10 @@ fn remove_leftovers(path: &Path) {
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
     for beside in files.filter(|file| file.file_name().to_str().is_some_and(is_ours)) {
         let beside = beside.path();
-        if File::open(&beside).is_ok_and(|file| file.try_lock().is_ok()) {
+        // Locked until it is gone: who has just made it looks for it once it is unlocked.
+        if let Ok(file) = File::open(&beside)
+            && file.try_lock().is_ok()
+        {
             // It is only in the way.
             let _ = fs::remove_file(beside);
         }

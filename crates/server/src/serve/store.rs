@@ -130,7 +130,7 @@ fn memory(serve: &Serve) -> Result<MemoryStore, Failure> {
 fn guarded<S: Store + 'static>(name: &'static str, store: S, defaults: &Defaults) -> Backing {
     let calls = Arc::new(Calls::default());
     let timeout = Timeout::new(store, defaults.store_timeout, TokioSleeper);
-    let timed = Timed::new(Observed::new(timeout, name).clock(TokioSleeper), Arc::clone(&calls));
+    let timed = Timed::new(Observed::new(timeout, name), Arc::clone(&calls));
     let fallback = Fallback::new(Breaker::new(timed, name).clock(TokioSleeper)).label(label);
     let store = Arc::new(fallback.expected_replicas(defaults.expected_replicas).clock(TokioSleeper));
     let watched = Arc::clone(&store);

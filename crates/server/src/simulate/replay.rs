@@ -115,7 +115,7 @@ impl Replay {
         let op = event.op()?;
         self.time.set(event.at_ms);
         let ask =
-            Ask { op, limit: &event.limit, key: event.key.as_key(), cost: event.cost.0, quota: None, address: None };
+            Ask { op, limit: &event.limit, key: event.key.as_key(), cost: event.cost.0, quota: None, whole_key: None };
         let decision = answer(ask.to(&self.limiter)).map_err(told)?;
         self.tally.count(&event.limit, op, &decision);
         Ok(Reply::from(&decision))

@@ -55,8 +55,9 @@ fn configs_of_envoys_are_checked_together_too() {
     std::fs::create_dir_all(&folder).unwrap();
     let elsewhere = folder.join("same.yaml");
     std::fs::copy(&same, &elsewhere).unwrap();
-    let ran = run(&["check", &one, &one, elsewhere.to_str().unwrap()]);
-    assert_eq!((ran.code, ran.stdout.lines().count(), ran.stderr.as_str()), (0, 3, ""));
+    let again = folder.join("../together-one.yaml");
+    let ran = run(&["check", &one, &one, again.to_str().unwrap(), elsewhere.to_str().unwrap()]);
+    assert_eq!((ran.code, ran.stdout.lines().count(), ran.stderr.as_str()), (0, 4, ""));
 }
 
 #[test]

@@ -7,12 +7,12 @@ use crate::program::Program;
 /// Two limits: `api` with 5 a day, and `login` with 2 a day and somebody on its deny list.
 pub(crate) const LIMITS: &str = r#"
 [limits.api]
-algorithm = "fixed_window"
+algorithm = "sliding_log"
 rate = 5
 period = "1d"
 
 [limits.login]
-algorithm = "fixed_window"
+algorithm = "sliding_log"
 rate = 2
 period = "1d"
 deny = ["mallory"]

@@ -110,7 +110,7 @@ fn a_key_is_looked_up_and_reset_by_keyboard_alone() {
 #[test]
 fn names_and_keys_that_look_like_html_are_texts() {
     let name = "<img src=x onerror=window.ran=1>";
-    let limits = format!("[limits.\"{name}\"]\nalgorithm = \"fixed_window\"\nrate = 1\nperiod = \"1d\"\n");
+    let limits = format!("[limits.\"{name}\"]\nalgorithm = \"sliding_log\"\nrate = 1\nperiod = \"1d\"\n");
     let program = Program::start(&["--config", &file("dashboard-html.toml", &limits)]);
     let key = "<img src=x onerror=window.ran=2><script>window.ran=3</script>";
     takes(&program, name, key, 3);

@@ -156,7 +156,7 @@ fn redis() -> Redis {
 #[test]
 fn a_store_outside_is_told_in_full_and_so_is_what_is_wrong_with_it() {
     let mut redis = redis();
-    let shadowed = "[limits.export]\nalgorithm = \"fixed_window\"\nrate = 1\nperiod = \"1d\"\nshadow = true\n";
+    let shadowed = "[limits.export]\nalgorithm = \"sliding_log\"\nrate = 1\nperiod = \"1d\"\nshadow = true\n";
     let config = file("metrics-redis.toml", format!("{PATIENT}{LIMITS}\n{shadowed}"));
     let program = Program::start(&["--config", &config, "--store", &redis.url()]);
     ask(&program);

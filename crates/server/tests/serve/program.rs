@@ -7,6 +7,8 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
+use tidegate_servers::signal;
+
 /// How long a line of the log is waited for, or the end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -57,8 +59,12 @@ impl Program {
 
     /// Sends it a signal, such as `TERM`.
     pub(crate) fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args([&format!("-{name}"), &self.id().to_string()]).status();
-        assert!(sent.expect("the program kill").success(), "it is gone");
+        self.signals(&[name]);
+    }
+
+    /// All of them at once, as far as that can be.
+    pub(crate) fn signals(&self, names: &[&str]) {
+        assert!(signal(names.iter().map(|name| (*name, self.id()))), "it is gone");
     }
 
     /// Waits until it logs a message that begins so, and returns that.

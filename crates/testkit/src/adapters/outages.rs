@@ -58,18 +58,23 @@ pub fn a_dead_store_refuses_when_closed<A: Adapter>() -> Applicability {
 pub fn a_slow_store_is_waited_for<A: Adapter>() -> Applicability {
     let (limiter, faults) = breaking(OnStoreError::Closed);
     let late = RateLimit::new((&limiter, "api")).charge_when(|_, _| true);
-    for limits in [RateLimit::new((&limiter, "api")), late] {
+    for (limits, is_late) in [(RateLimit::new((&limiter, "api")), false), (late, true)] {
         let app = App::new(limits.into());
         let address = app.start::<A>();
         faults.hang();
         let reply = aside(move || get(address, "/", &[]));
         until(|| faults.held_calls() == 1);
         assert_eq!(app.served(), 0, "served before it was decided");
+        if is_late {
+            faults.release();
+            until(|| app.served() == 1 && faults.held_calls() == 1);
+        }
         faults.pass();
         faults.release();
         let reply = reply.join().expect("a reply");
         assert_eq!((reply.status, app.served()), (200, 1));
-        assert!(reply.header("ratelimit").is_some());
+        let left = if is_late { r#""api";r=0;t=60"# } else { r#""api";r=1;t=60"# };
+        assert_eq!(reply.header("ratelimit").as_deref(), Some(left));
     }
     // One of each: the limit is used up.
     let app = App::new(Gate::new((&limiter, "api")));

@@ -6,7 +6,7 @@ use std::task::{Context, Waker};
 
 use tidegate_core::{All, Cost, Decision, MAX_PERIOD, Op, Reason, Store, StoreErrorKind, Testing, Timestamp, seconds};
 
-use super::caller::{BASE, Caller, SECOND, cost, quotas, tens};
+use super::caller::{BASE, Caller, SECOND, at_rate, cost, quotas, tens};
 use crate::{Applicability, Subject};
 
 type Asked<'c, 'a, S> = (&'c Caller<'a, S>, u64);
@@ -135,6 +135,39 @@ pub async fn all_refuses_other_operations<S: Testing + 'static>(subject: &Subjec
                 second.has(6, BASE, "after a refused batch").await;
             }
         }
+    }
+    Applicability::Ran
+}
+
+/// What was used under another quota is used in a batch, too.
+pub async fn all_under_another_quota_keeps_what_was_used<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
+    for quota in tens() {
+        let caller = Caller::new(subject, "all_under_another_quota_keeps_what_was_used", quota);
+        let (raised, cut) = (caller.with_quota(at_rate(20, &quota)), caller.with_quota(at_rate(5, &quota)));
+        let other = caller.with_key("other");
+        caller.take(7, BASE).await;
+        let denied = all_at(&[(&cut, 1), (&other, 1)], BASE).await;
+        assert!(!denied.allowed(), "{cut}: 7 of 10 used, now 5: {denied:?}");
+        assert_eq!(remaining(&denied), [0, 10], "{cut}: nothing taken: {denied:?}");
+        let all = all_at(&[(&raised, 13), (&other, 1)], BASE).await;
+        assert!(all.allowed(), "{raised}: 7 of 10 used, now 20: {all:?}");
+        assert_eq!(remaining(&all), [0, 9], "{raised}: 20 used: {all:?}");
+    }
+    Applicability::Ran
+}
+
+/// One key under two quotas is unsupported in a batch, and nothing is taken.
+pub async fn all_refuses_one_key_under_two_quotas<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
+    for quota in tens() {
+        let caller = Caller::new(subject, "all_refuses_one_key_under_two_quotas", quota);
+        let raised = caller.with_quota(at_rate(20, &quota));
+        let requests = [caller.request(Op::Limit(Cost::ONE)), raised.request(Op::Limit(Cost::ONE))];
+        let at = Timestamp::from_micros(BASE);
+        for result in [subject.store().apply_all_at(&requests, at).await, subject.store().apply_all(&requests).await] {
+            let kind = result.map_err(|error| error.kind());
+            assert_eq!(kind, Err(StoreErrorKind::Unsupported), "{caller}: and another quota");
+        }
+        caller.has(10, BASE, "after a refused batch").await;
     }
     Applicability::Ran
 }

@@ -151,3 +151,9 @@ impl<'a, S: Testing + 'static> Caller<'a, S> {
         retry
     }
 }
+
+/// The same algorithm and shape at another rate, with the same period.
+pub(super) fn at_rate(rate: u64, quota: &Quota) -> Quota {
+    let other = quotas(rate, quota.parts().period).into_iter().find(|other| label(other) == label(quota));
+    other.expect("the same algorithms at every rate")
+}

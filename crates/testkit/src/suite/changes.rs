@@ -2,14 +2,8 @@
 
 use tidegate_core::{Algorithm, Op, Quota, Testing, Timestamp, seconds};
 
-use super::caller::{BASE, Caller, SECOND, cost, label, quotas, tens};
+use super::caller::{BASE, Caller, SECOND, at_rate, cost, label, quotas, tens};
 use crate::{Applicability, MapStore, Subject};
-
-/// The same algorithm and shape at another rate, with the same period.
-fn at_rate(rate: u64, quota: &Quota) -> Quota {
-    let other = quotas(rate, quota.parts().period).into_iter().find(|other| label(other) == label(quota));
-    other.expect("the same algorithms at every rate")
-}
 
 /// A larger quota gives what it is larger by, and not what was used.
 pub async fn quota_raise_keeps_what_was_used<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {

@@ -75,6 +75,49 @@ pub async fn leases_up_to_the_capacity<S: Testing + 'static>(subject: &Subject<S
     Applicability::Ran
 }
 
+/// Several in one call are applied in order, and those that are answered at once as those that are waited for: on the store's own
+/// clock.
+pub async fn leases_are_the_same_however_asked<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
+    let quota = Quota::concurrency(2, MAX_PERIOD).expect("a valid quota");
+    let steps = [
+        (Op::Admit(lease(1)), true, 1),
+        (Op::Admit(lease(2)), true, 0),
+        (Op::Admit(lease(3)), false, 0),
+        (Op::Renew(lease(1)), true, 0),
+        (Op::Release(lease(2)), true, 1),
+        (Op::Renew(lease(2)), false, 1),
+        (Op::Admit(lease(3)), true, 0),
+        (Op::Reset, true, 2),
+        (Op::Admit(lease(4)), true, 1),
+    ];
+    let store = subject.store();
+    for way in ["apply", "apply_each", "apply_now"] {
+        let caller = Caller::new(subject, "leases_are_the_same_however_asked", quota).with_key(way);
+        let requests = steps.map(|(op, ..)| caller.request(op));
+        let answers = match way {
+            "apply_each" => store.apply_each(&requests).await,
+            _ => {
+                let mut answers = Vec::new();
+                for request in &requests {
+                    let at_once = if way == "apply_now" { store.apply_now(request) } else { None };
+                    answers.push(match at_once {
+                        Some(answer) => answer,
+                        None => store.apply(request).await,
+                    });
+                }
+                answers
+            }
+        };
+        assert_eq!(answers.len(), steps.len(), "{caller}: one decision for each request");
+        for (answer, (op, allowed, remaining)) in answers.into_iter().zip(steps) {
+            let decision = caller.expect(answer, op);
+            let got = (decision.allowed(), decision.remaining());
+            assert_eq!(got, (allowed, remaining), "{caller}: {op:?} by {way}: {decision:?}");
+        }
+    }
+    Applicability::Ran
+}
+
 /// A lease expires when its time to live has passed, and not a microsecond earlier; what `retry_after` said is exact when
 /// nobody releases or renews.
 pub async fn lease_expires_at_its_time<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {

@@ -26,8 +26,9 @@ use tidegate_core::Testing;
 
 use crate::{Applicability, Subject};
 pub use batches::{
-    all_counts_the_same_key_twice, all_denied_burns_nothing, all_refuses_other_operations, all_retries_when_all_pass,
-    all_takes_everything, apply_now_agrees_with_apply, each_is_applied_in_order,
+    all_counts_the_same_key_twice, all_denied_burns_nothing, all_refuses_one_key_under_two_quotas,
+    all_refuses_other_operations, all_retries_when_all_pass, all_takes_everything,
+    all_under_another_quota_keeps_what_was_used, apply_now_agrees_with_apply, each_is_applied_in_order,
     each_under_two_quotas_is_applied_in_order, empty_batches_are_allowed, who_answers_at_once_never_waits,
 };
 pub use changes::{
@@ -47,9 +48,9 @@ pub use isolation::{
 pub use leases::{
     admitting_twice_takes_one_place, between_leases_and_a_rate_a_key_begins_anew, changed_quotas_keep_leases,
     idle_leases_are_forgotten, late_release_changes_nothing, lease_expires_at_its_time, leases_and_units_do_not_mix,
-    leases_of_keys_do_not_meet, leases_on_a_clock_that_goes_back, leases_up_to_the_capacity,
-    leases_with_alike_ids_are_different, looking_at_leases_writes_nothing, no_more_leases_than_the_capacity,
-    releasing_twice_frees_one_place, renewing_extends_a_lease, reset_forgets_leases,
+    leases_are_the_same_however_asked, leases_of_keys_do_not_meet, leases_on_a_clock_that_goes_back,
+    leases_up_to_the_capacity, leases_with_alike_ids_are_different, looking_at_leases_writes_nothing,
+    no_more_leases_than_the_capacity, releasing_twice_frees_one_place, renewing_extends_a_lease, reset_forgets_leases,
 };
 pub use numbers::{fractional_rates_are_exact, very_large_numbers, very_small_numbers};
 pub use operations::{
@@ -141,6 +142,8 @@ macro_rules! __with_cases {
             all_retries_when_all_pass
             all_counts_the_same_key_twice
             all_refuses_other_operations
+            all_refuses_one_key_under_two_quotas
+            all_under_another_quota_keeps_what_was_used
             empty_batches_are_allowed
             each_is_applied_in_order
             each_under_two_quotas_is_applied_in_order
@@ -159,6 +162,7 @@ macro_rules! __with_cases {
             no_more_than_the_burst_after_idle
             check_then_add_does_not_over_admit
             leases_up_to_the_capacity
+            leases_are_the_same_however_asked
             lease_expires_at_its_time
             renewing_extends_a_lease
             late_release_changes_nothing

@@ -32,6 +32,7 @@ pub(crate) enum Flaw {
     TakesBatchesOneByOne,
     JudgesTwinsAlone,
     LetsBatchesCheck,
+    JudgesAKeyByTwoQuotas,
     RefundsBeyondCapacity,
     LimitsDebtAway,
     LosesLargeNumbers,
@@ -168,6 +169,11 @@ impl BrokenStore {
             };
             let name = self.name(request);
             let known = names.iter().position(|known| *known == name);
+            let is_under_another =
+                |(entry, _): &(Entry<'_>, _)| Some(entry.state) == known && entry.quota != request.quota;
+            if entries.iter().any(is_under_another) && self.flaw != Flaw::JudgesAKeyByTwoQuotas {
+                return Err(StoreError::new(StoreErrorKind::Unsupported, "one key under two quotas"));
+            }
             let index = match known {
                 Some(index) if self.flaw != Flaw::JudgesTwinsAlone => index,
                 _ => {

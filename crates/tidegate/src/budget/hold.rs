@@ -75,7 +75,7 @@ impl Hold {
     async fn give_back(&self, rest: u64) -> Result<Settled, Error> {
         let Inner { limiter, limit, .. } = &*self.budget.inner;
         if rest > 0 {
-            surely(limiter.refund(limit, &self.key).cost(rest)).await?;
+            let _ = surely(limiter.refund(limit, &self.key).cost(rest)).await?;
         }
         Ok(Settled::Whole)
     }

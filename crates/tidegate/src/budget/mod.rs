@@ -67,7 +67,7 @@ impl Budget {
     /// open and for how long.
     ///
     /// The limit is charged by [`reserve`](Limiter::reserve) where the cost was more than the estimate, so it cannot be one
-    /// whose shards are spread.
+    /// whose shards are spread: a hold of that is an error.
     pub fn new(limiter: &Limiter, limit: impl Into<Arc<str>>, holds: impl Into<Arc<str>>) -> Self {
         Budget::on(limiter, limit, holds, SteadyClock)
     }
@@ -92,6 +92,12 @@ impl Budget {
     pub async fn hold<'a>(&self, key: impl Into<Key<'a>>, estimate: u64) -> Result<Held, Error> {
         let (key, Inner { limiter, limit, holds, clock }) = (key.into(), &*self.inner);
         let quota = limiter.quota(limit)?;
+        if limiter.outline(limit)?.is_spread {
+            return Err(Error::unsupported(
+                limit,
+                "its shards are spread, and what a hold costs in the end could not be charged",
+            ));
+        }
         let admit = limiter.admit(holds, &key);
         let lease = admit.asked_for();
         let place = admit.await;
@@ -129,6 +135,7 @@ impl Budget {
 
 /// What became of a question for a hold.
 #[derive(Debug, Clone)]
+#[must_use = "a denial is an answer, not an error: nothing is limited unless somebody looks at it"]
 pub struct Held {
     decision: Decision,
     hold: Option<Hold>,

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidegate_core::{Timestamp, seconds};
+use tidegate_core::{Timestamp, millis, minutes, seconds};
 
 /// How long permits are held of late, for those who are to try again. A race between two loses one of their times, which
 /// a hint can bear.
@@ -19,16 +19,21 @@ impl Held {
         self.0.store(usual.max(1), Ordering::Relaxed);
     }
 
-    /// About how long, and a second while nothing is known.
+    /// What to tell those who are to try again: a second while nothing is known.
     pub(super) fn usual(&self) -> Duration {
-        self.known().unwrap_or(seconds(1))
+        self.hint().unwrap_or(seconds(1))
     }
 
     /// About how long, from a millisecond to a minute; none while nothing is known.
+    pub(super) fn hint(&self) -> Option<Duration> {
+        self.known().map(|known| known.clamp(millis(1), minutes(1)))
+    }
+
+    /// About how long; none while nothing is known.
     pub(super) fn known(&self) -> Option<Duration> {
         match self.0.load(Ordering::Relaxed) {
             0 => None,
-            micros => Some(Duration::from_micros(micros.clamp(1_000, 60_000_000))),
+            micros => Some(Duration::from_micros(micros)),
         }
     }
 }

@@ -47,7 +47,11 @@ impl Admission {
     /// far as the guards.
     pub async fn admit(&self, caller: &Caller<'_>, cost: u64, priority: Priority) -> Result<Admitted, Outcome> {
         if self.enforcer.denies(caller) {
-            return Err(self.enforcer.ask(caller, cost, Step::Look).await);
+            let outcome = self.enforcer.ask(caller, cost, Step::Look).await;
+            // By now the list may be another.
+            if !outcome.is_allowed() {
+                return Err(outcome);
+            }
         }
         let permits = self.enforcer.enter(&self.guards, Some(caller), priority).await?;
         let outcome = self.enforcer.ask(caller, cost, Step::Take).await;

@@ -15,6 +15,7 @@ use crate::concurrency::Refused;
 
 /// What became of a request, with everything a transport needs to answer it.
 #[derive(Debug, Clone)]
+#[must_use = "a denial is an answer, not an error: nothing is limited unless somebody looks at it"]
 pub enum Outcome {
     /// It may go on.
     Allowed(Rulings),

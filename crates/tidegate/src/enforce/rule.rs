@@ -85,7 +85,7 @@ impl Rule {
             Step::GiveBack => Kind::Refund,
         };
         let quota = self.quota.as_ref().map(|tier| &tier.quota);
-        let terms = Terms { quota, on_store_error: self.on_store_error, address: caller.address() };
+        let terms = Terms { quota, on_store_error: self.on_store_error, address: caller.address(), whole_key: None };
         Ok(Question { limiter, name: &self.limit, key, cost, kind, terms })
     }
 

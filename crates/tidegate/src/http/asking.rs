@@ -92,7 +92,7 @@ impl Asking {
             && outcome.is_ordinary()
             && outcome.rulings().iter().all(is_all_out)
         {
-            self.ask(Step::GiveBack).await;
+            let _ = self.ask(Step::GiveBack).await;
         }
     }
 

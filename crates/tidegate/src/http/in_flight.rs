@@ -78,14 +78,18 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         if let Some(permits) = self.permits.take() {
-            permits.abandon();
+            if self.ends.is_ignored {
+                permits.release(Work::Ignore);
+            } else {
+                permits.abandon();
+            }
         }
     }
 }
 
 /// A request whose response is under way, kept with the body: its permits come back exactly once. Dropped before its end,
 /// by a client that hung up or a body that failed, the work was [wasted](Work::Dropped); unless that was sooner than
-/// work usually takes, which says nothing.
+/// work usually takes, which says nothing, as nothing does that becomes of a request which a limit has turned away.
 #[derive(Debug, Default)]
 #[must_use = "a request that is dropped is no longer in flight"]
 pub struct InFlight(Option<Underway>);

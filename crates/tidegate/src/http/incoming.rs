@@ -114,6 +114,12 @@ impl<'a> Incoming<'a> {
         if let Some(info) = self.extensions.get::<axum::extract::ConnectInfo<std::net::SocketAddr>>() {
             return Some(info.0.ip());
         }
+        // What axum has for tests without a connection.
+        #[cfg(feature = "axum")]
+        if let Some(mock) = self.extensions.get::<axum::extract::connect_info::MockConnectInfo<std::net::SocketAddr>>()
+        {
+            return Some(mock.0.ip());
+        }
         #[cfg(feature = "grpc")]
         if let Some(info) = self.extensions.get::<tonic::transport::server::TcpConnectInfo>() {
             return info.remote_addr().map(|address| address.ip());

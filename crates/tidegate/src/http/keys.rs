@@ -56,7 +56,9 @@ pub fn path() -> impl Fn(&Incoming<'_>) -> Option<Key<'static>> + Clone {
     |incoming| Some(Key::from_parts([incoming.uri().path()]))
 }
 
-/// What an outer layer has put into the request's extensions, such as the user.
+/// What an outer layer has put into the request's extensions, such as the user. Outside of the layer that puts it there nothing is
+/// ever found, and clients are counted by their addresses. In frameworks with extensions of their own, it is for a
+/// [`Extensions`](super::Extensions) among those.
 pub fn extension<T, F>(key: F) -> impl Fn(&Incoming<'_>) -> Option<Key<'static>> + Clone
 where
     T: Send + Sync + 'static,

@@ -126,7 +126,7 @@ mod tests {
         let beginning = Beginning::default();
         let enforcer = Enforcer::of(Quota::token_bucket(1, seconds(60)).unwrap());
         let ask = |enforcer: &Enforcer| enforcer.ask_now(&Caller::new("alice"), 1, Step::Take).unwrap();
-        ask(&enforcer);
+        let _ = ask(&enforcer);
         // Of the same limit again, and of the same name that is another's.
         let [first, again] = ["\"first\"", "\"first\""].map(|policy| enforcer.clone().policy(policy));
         let second = enforcer.policy("second");

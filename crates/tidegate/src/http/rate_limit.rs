@@ -119,7 +119,8 @@ impl RateLimit {
     }
 
     /// Enforces on each request what `pick` picks for it: other limits for premium users, another limiter for each
-    /// tenant. Whatever it picks is made beforehand and cloned.
+    /// tenant. What it picks is best made beforehand and cloned; where a plan's numbers come from a database, the quota can be set on
+    /// the clone ([`Enforcer::quota`]), at the price of an allocation, and an outer layer has to have found them: this does not wait.
     pub fn pick(pick: impl Fn(&Incoming<'_>) -> Enforcer + Send + Sync + 'static) -> Self {
         Self::of(Which::Picked(Arc::new(pick)))
     }

@@ -77,7 +77,7 @@ impl<'a> AdmitCall<'a> {
         self
     }
 
-    /// What to do when the store is broken, for this call only.
+    /// What to do when the store is broken, for this call only, as [`Call::on_store_error`].
     pub fn on_store_error(mut self, policy: OnStoreError) -> Self {
         self.call = self.call.on_store_error(policy);
         self
@@ -131,6 +131,7 @@ impl Future for AdmitFuture<'_> {
 
 /// What became of a question for a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "a denial is an answer, not an error: nothing is limited unless somebody looks at it"]
 pub struct Admitted {
     decision: Decision,
     lease: Option<Lease>,

@@ -28,8 +28,8 @@ impl Limiter {
     /// # use tidegate::{Limiter, Quota, minutes, seconds};
     /// # async fn example(limiter: &Limiter, user: &str, address: &str) -> Result<(), tidegate::Error> {
     /// let all = limiter.all([limiter.limit("user", user), limiter.limit("address", address).cost(2)]).await?;
-    /// if let Some(wait) = all.retry_after() {
-    ///     println!("all of them would pass in {wait:?}");
+    /// if !all.allowed() {
+    ///     println!("all of them would pass in {:?}", all.retry_after()); // none: never
     /// }
     /// # Ok(()) }
     /// ```

@@ -3,8 +3,9 @@
 use std::mem;
 use std::sync::Arc;
 
-use tidegate_core::{DynStore, Store};
+use tidegate_core::Store;
 
+use super::any_store::AnyStore;
 use super::limits::{Limits, Shared};
 use super::{BuildError, DenyList, Limit, Limiter};
 use crate::clock::Sleeper;
@@ -19,7 +20,7 @@ pub struct LimiterBuilder {
     deny: Vec<(String, DenyList)>,
     deny_all: DenyList,
     prefix: String,
-    store: Option<Box<dyn DynStore>>,
+    store: Option<AnyStore>,
     sleeper: Option<Arc<dyn Sleeper>>,
     seed: u64,
 }
@@ -55,7 +56,8 @@ impl LimiterBuilder {
         Ok(self)
     }
 
-    /// Sets this limiter's keys apart from those of others that share the store.
+    /// Sets this limiter's keys apart from those of others that share the store: none unless said otherwise, and then limits of
+    /// the same name are the same.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
@@ -64,7 +66,7 @@ impl LimiterBuilder {
     /// Where state lives: a [`MemoryStore`] with the defaults unless said otherwise. An `Arc` of a store can be shared
     /// by several limiters.
     pub fn store(mut self, store: impl Store + 'static) -> Self {
-        self.store = Some(Box::new(store));
+        self.store = Some(AnyStore::new(store));
         self
     }
 
@@ -89,7 +91,7 @@ impl LimiterBuilder {
         let default_sleeper = None;
         Ok(Limiter::assemble(
             limits,
-            self.store.unwrap_or_else(|| Box::new(MemoryStore::new())),
+            self.store.unwrap_or_else(|| AnyStore::new(MemoryStore::new())),
             self.sleeper.or(default_sleeper),
             self.seed,
         ))

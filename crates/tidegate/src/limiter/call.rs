@@ -61,7 +61,8 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// What to do when the store is broken, for this call only.
+    /// What to do when the store is broken, for this call only; see [`Limit::on_store_error`](super::Limit::on_store_error) for who
+    /// acts on it.
     #[inline]
     pub fn on_store_error(mut self, policy: OnStoreError) -> Self {
         self.terms.on_store_error = Some(policy);
@@ -73,6 +74,13 @@ impl<'a> Call<'a> {
     #[inline]
     pub fn address(mut self, address: &'a IpAddr) -> Self {
         self.terms.address = Some(address);
+        self
+    }
+
+    /// The key of who asks as it was before it was cut or shared with others, for the deny lists.
+    #[inline]
+    pub fn whole_key(mut self, key: &'a Key<'a>) -> Self {
+        self.terms.whole_key = Some(key);
         self
     }
 

@@ -69,7 +69,7 @@ impl From<QuotaError> for Error {
 }
 
 impl Error {
-    pub(super) fn unsupported(limit: &str, why: &'static str) -> Self {
+    pub(crate) fn unsupported(limit: &str, why: &'static str) -> Self {
         Error::Unsupported(Box::new(Unsupported { limit: limit.to_owned(), why }))
     }
 

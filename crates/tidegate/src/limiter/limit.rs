@@ -57,8 +57,10 @@ impl Limit {
         }
     }
 
-    /// What to do when the store is broken, for stores that can be; the memory store cannot. Every request carries it, so
-    /// that whoever wraps a store can act on it: admit, unless said otherwise.
+    /// What to do when the store is broken, for stores that can be; the memory store cannot: admit, unless said otherwise. Every
+    /// request carries it to whoever wraps the store: [`Resilience`](crate::resilience::Resilience) or
+    /// [`Fallback`](crate::resilience::Fallback) act on it, and so does an [`Enforcer`](crate::enforce::Enforcer). The error of a
+    /// bare store comes back to who asks the limiter.
     #[must_use]
     pub fn on_store_error(mut self, policy: OnStoreError) -> Self {
         self.on_store_error = policy;
@@ -72,7 +74,8 @@ impl Limit {
     }
 
     /// Cuts the budget into this many parts, so that a hot limit is not one hot key in the store. Their numbers add
-    /// up to the whole exactly. A part that would get less than 1 is refused, and so are more than
+    /// up to the whole exactly. Unless [`shard_by`](Self::shard_by) says otherwise it is one budget for all keys together from then
+    /// on, of which each key has the part that it falls into: it is not for limits that everybody has one of. A part that would get less than 1 is refused, and so are more than
     /// [`MAX_SHARDS`](tidegate_core::MAX_SHARDS) parts.
     pub fn shards(mut self, shards: u32) -> Result<Self, QuotaError> {
         self.quota.split(shards)?;

@@ -1,12 +1,12 @@
 //! The named limits of a limiter, ready to be asked.
 
-use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::{Algorithm, Key, Quota, Scope};
 
+use super::terms::Terms;
 use super::{BuildError, DenyList, Error, Limit, UnknownLimit};
 
 /// One named limit and what is worked out from it once.
@@ -28,12 +28,15 @@ pub(super) struct Named {
 }
 
 impl Named {
-    /// Whether a key, as it is or made alike, or the address of who asks is on the deny list.
-    pub(super) fn denies(&self, key: &Key<'_>, alike: &Key<'_>, address: Option<&IpAddr>) -> bool {
+    /// Whether a key, as it is or made alike, or what else is known of who asks is on the deny list.
+    pub(super) fn denies(&self, key: &Key<'_>, alike: &Key<'_>, terms: &Terms<'_>) -> bool {
         [&self.deny, &*self.deny_all].into_iter().any(|list| {
             list.contains(key)
                 || (self.limit.normalize.is_some() && list.contains(alike))
-                || address.is_some_and(|address| list.contains_address(*address))
+                || terms.address.is_some_and(|address| list.contains_address(*address))
+                || terms.whole_key.is_some_and(|key| {
+                    list.contains(key) || self.limit.normalize.is_some_and(|alike| list.contains(&alike.apply(key)))
+                })
         })
     }
 

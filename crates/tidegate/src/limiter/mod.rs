@@ -3,6 +3,7 @@
 mod acquire;
 mod admit;
 mod all;
+mod any_store;
 mod builder;
 mod call;
 mod current;
@@ -28,7 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tidegate_core::{DynStore, Key, Quota, Store};
+use tidegate_core::{Key, Quota, Store};
 
 pub use admit::{AdmitCall, AdmitFuture, Admitted};
 pub use builder::LimiterBuilder;
@@ -47,6 +48,7 @@ pub(crate) use {all::ask_all, decides::Decides};
 
 use crate::clock::Sleeper;
 use admit::LeaseIds;
+use any_store::AnyStore;
 pub(crate) use call::Kind;
 use current::Current;
 use limits::Limits;
@@ -68,8 +70,8 @@ use spread::Generator;
 ///
 /// let decision = limiter.limit("send", &user_id).await?; // cost 1
 /// let decision = limiter.limit("send", (&tenant, &user_id)).cost(5).await?;
-/// if let Some(wait) = decision.retry_after() {
-///     println!("try again in {wait:?}");
+/// if !decision.allowed() {
+///     println!("try again in {:?}", decision.retry_after()); // none: that does not help
 /// }
 /// # Ok(()) }
 /// ```
@@ -81,7 +83,7 @@ pub struct Limiter {
 /// What every decision looks at comes first.
 #[repr(C)]
 struct Inner {
-    store: Box<dyn DynStore>,
+    store: AnyStore,
     limits: Current,
     sleeper: Option<Arc<dyn Sleeper>>,
     queues: Arc<Queues>,
@@ -105,7 +107,7 @@ impl Limiter {
         LimiterBuilder::default()
     }
 
-    fn assemble(limits: Limits, store: Box<dyn DynStore>, sleeper: Option<Arc<dyn Sleeper>>, seed: u64) -> Self {
+    fn assemble(limits: Limits, store: AnyStore, sleeper: Option<Arc<dyn Sleeper>>, seed: u64) -> Self {
         let inner = Inner {
             limits: Current::new(limits),
             store,
@@ -140,7 +142,9 @@ impl Limiter {
         Call::new(&self.inner, name, key.into(), Kind::Reserve)
     }
 
-    /// Gives back what was taken, never beyond the capacity.
+    /// Gives back what was taken, never beyond the capacity. What has come back by itself meanwhile is then given twice: a
+    /// [`Budget`](crate::budget::Budget) knows how much that is. And of a yes that is not
+    /// [ordinary](crate::Decision::is_ordinary) nothing was taken, so nothing is to be given back.
     pub fn refund<'a>(&'a self, name: &'a str, key: impl Into<Key<'a>>) -> Call<'a> {
         Call::new(&self.inner, name, key.into(), Kind::Refund)
     }

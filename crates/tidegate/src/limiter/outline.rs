@@ -6,6 +6,7 @@ use std::time::Duration;
 use tidegate_core::{Key, OnStoreError};
 
 use super::limits::Limits;
+use super::terms::Terms;
 use super::{Error, Limiter, ShardBy};
 
 /// What others need to know of a limit to speak about it.
@@ -51,7 +52,7 @@ impl Limiter {
                     return false;
                 }
                 let alike = named.limit.normalize.map_or_else(|| key.borrow(), |normalize| normalize.apply(key));
-                !named.limit.shadow && named.denies(key, &alike, address)
+                !named.limit.shadow && named.denies(key, &alike, &Terms { address, ..Terms::default() })
             })
         })
     }
@@ -62,6 +63,12 @@ impl Limiter {
             let normalize = limits.get(name).ok()?.limit.normalize?;
             Some(normalize.apply(key).into_owned())
         })
+    }
+
+    /// Whether a limit lets who asks go on whose store cannot be asked.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn admits_without_store(&self, name: &str) -> bool {
+        self.outline(name).is_ok_and(|outline| outline.shadow || outline.on_store_error == OnStoreError::Open)
     }
 
     /// A limit as it is now.

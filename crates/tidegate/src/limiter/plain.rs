@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use tidegate_core::{Cost, Decision, DynStore, Key, OnStoreError, Op, Request, StoreError};
+use tidegate_core::{Cost, Decision, Key, OnStoreError, Op, Request, StoreError};
 
 use super::Limiter;
+use super::any_store::AnyStore;
 use super::limits::{Name, Named};
 
 /// A limit that can be asked by the shortest way.
 pub(crate) struct Plain<'a> {
     named: &'a Named,
-    store: &'a dyn DynStore,
+    store: &'a AnyStore,
 }
 
 impl Limiter {
@@ -18,7 +19,7 @@ impl Limiter {
     #[inline(always)]
     pub(crate) fn plain(&self, name: &Name) -> Option<Plain<'_>> {
         let named = self.inner.limits.first()?.find_known(name)?;
-        named.is_plain().then_some(Plain { named, store: &*self.inner.store })
+        named.is_plain().then_some(Plain { named, store: &self.inner.store })
     }
 }
 
@@ -33,7 +34,7 @@ impl Plain<'_> {
         let Named { scope, limit, .. } = self.named;
         let on_store_error = on_store_error.unwrap_or(limit.on_store_error);
         let op = Op::Limit(Cost::ONE);
-        self.store.dyn_apply_now(&Request { scope, key, quota: &limit.quota, op, on_store_error })
+        self.store.apply_now(&Request { scope, key, quota: &limit.quota, op, on_store_error })
     }
 
     /// In what time its quota is full when it is empty.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use tidegate_core::{Algorithm, Decision, Key, Op, Quota, Request, Store};
+use tidegate_core::{Algorithm, Decision, Key, Op, Quota, Request};
 
 use super::decides::Decides;
 use super::limits::Named;
@@ -37,13 +37,15 @@ impl<'a> Asked<'a> {
         // The plain case first: nothing about this limit needs a second look.
         if self.named.is_plain() && self.is_plain() {
             let quota = self.terms.quota.unwrap_or(&self.named.limit.quota);
-            return match inner.store.dyn_apply_now(&self.request(self.key, quota, self.op))? {
+            return match inner.store.apply_now(&self.request(self.key, quota, self.op))? {
                 Ok(decision) => Some(Ok(decision)),
                 Err(error) => Some(Err(Error::Store(error))),
             };
         }
         let mut answer = None;
-        self.now_by_route(inner, &mut answer);
+        // Another key and another whole: what is looked at from elsewhere has to be in memory, for the plain case as well.
+        let Asked { named, key, terms, op } = self;
+        Asked { named, key: &key.borrow(), terms, op }.now_by_route(inner, &mut answer);
         answer
     }
 
@@ -90,7 +92,7 @@ impl<'a> Asked<'a> {
         }
         let key = limit.normalize.map_or_else(|| self.key.borrow(), |normalize| normalize.apply(self.key));
         let asks_to_pass = matches!(self.op, Op::Limit(_) | Op::Check(_) | Op::Reserve(_) | Op::Admit(_));
-        if asks_to_pass && self.named.denies(self.key, &key, self.terms.address) {
+        if asks_to_pass && self.named.denies(self.key, &key, &self.terms) {
             return Ok(Route::Answer(Decision::denied_by_list(self.capacity())));
         }
         if limit.shards == 1 {

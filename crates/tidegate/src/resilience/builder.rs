@@ -37,7 +37,7 @@ pub struct Resilience {
     pause: Duration,
     replicas: u32,
     denials: usize,
-    /// What denials are remembered by.
+    /// What denials are remembered and latencies measured by.
     steady: Arc<dyn Clock>,
 }
 

@@ -57,7 +57,7 @@ impl Local {
         let decision = outage.store.apply_now(&Request { quota: &quota, op, ..*request });
         let decision = decision.expect("the memory store never waits")?;
         self.keep(&outage, decision.reset_after());
-        Ok(not_never(decision, request))
+        Ok(owing(decision, request))
     }
 
     pub(super) async fn decide_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
@@ -67,7 +67,7 @@ impl Local {
         let all = outage.store.apply_all(&shares.collect::<Vec<_>>()).await?;
         self.keep(&outage, all.decisions().iter().map(Decision::reset_after).max().unwrap_or_default());
         let decisions = all.into_decisions().into_iter().zip(requests);
-        Ok(All::new(decisions.map(|(decision, request)| not_never(decision, request)).collect()))
+        Ok(All::new(decisions.map(|(decision, request)| owing(decision, request)).collect()))
     }
 
     /// The store has answered: what was decided here is dropped, if that changes nothing.
@@ -104,12 +104,18 @@ impl Local {
     }
 }
 
-/// A cost that is only more than the share can be had again once the store is back: that is why it is denied, and not
-/// for ever.
-fn not_never(decision: Decision, request: &Request<'_>) -> Decision {
-    let (Op::Limit(cost) | Op::Check(cost) | Op::Reserve(cost)) = request.op else { return decision };
-    let fits = cost.get() <= u64::from(request.quota.parts().capacity);
-    if !fits || decision.reason() != Some(Reason::CostExceedsCapacity) {
+/// A decision that is another once the store is back says so: a cost that is only more than the share is not denied for
+/// ever, and what was reset here is not there.
+fn owing(decision: Decision, request: &Request<'_>) -> Decision {
+    let owes = match request.op {
+        Op::Limit(cost) | Op::Check(cost) | Op::Reserve(cost) => {
+            let fits = cost.get() <= u64::from(request.quota.parts().capacity);
+            fits && decision.reason() == Some(Reason::CostExceedsCapacity)
+        }
+        Op::Reset => true,
+        _ => false,
+    };
+    if !owes {
         return decision;
     }
     let mut parts = decision.into_parts();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tidegate_core::{All, Capabilities, Decision, Key, Request, Scope, Store, StoreError};
 
 use super::telemetry::{self, CallSpan};
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, SteadyClock};
 
 /// A store whose calls are seen: how long each took, which failed, and a span around each that may wait. What is
 /// recorded is listed [here](super#metrics); without the features `metrics` and `tracing` it is nothing.
@@ -24,10 +24,10 @@ impl<S> Observed<S> {
     /// A store around `store`, which metrics and spans call `name`.
     pub fn new(store: S, name: &str) -> Self {
         telemetry::describe();
-        Observed { store, name: name.into(), clock: Arc::new(SystemClock) }
+        Observed { store, name: name.into(), clock: Arc::new(SteadyClock) }
     }
 
-    /// What latency is measured on: the system's clock unless said otherwise.
+    /// What latency is measured on: a clock that nobody can set unless said otherwise.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
         self.clock = Arc::new(clock);

@@ -102,6 +102,21 @@ mod recorded {
     pub(crate) fn script_reloaded(_store: &str) {}
 }
 
+/// The first error of many is told, and the end of it: between them a breaker tries again every second.
+pub(crate) fn left_alone(_store: &str, _error: Option<&tidegate_core::StoreError>) {
+    #[cfg(feature = "tracing")]
+    tracing::warn!(
+        store = _store,
+        error = _error.map(tracing::field::display),
+        "the store is left alone, and limits go by their failure policies"
+    );
+}
+
+pub(crate) fn answers_again(_store: &str) {
+    #[cfg(feature = "tracing")]
+    tracing::info!(store = _store, "the store answers again");
+}
+
 #[cfg(feature = "tracing")]
 mod spans {
     use tidegate_core::{Op, Request};

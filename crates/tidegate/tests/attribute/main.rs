@@ -1,5 +1,8 @@
 //! The attribute `#[limit]`: on functions, and on handlers under a layer.
 
+#[cfg(feature = "axum")]
+#[path = "../common/elsewhere.rs"]
+mod elsewhere;
 mod functions;
 #[cfg(feature = "axum")]
 mod handlers;

@@ -1,9 +1,10 @@
 //! What the tests of every theme use.
 
 use tidegate::{Key, Limiter, LimiterBuilder, ManualClock, MemoryStore, Quota, Timestamp, minutes};
-#[cfg(feature = "axum")]
-use tidegate_testkit::MapStore;
 use tidegate_testkit::block_on;
+
+#[cfg(feature = "axum")]
+use crate::elsewhere::Elsewhere;
 
 /// A limiter with these limits, each of so many in a minute.
 pub(crate) fn limiter(limits: &[(&str, u64)]) -> Limiter {
@@ -13,7 +14,7 @@ pub(crate) fn limiter(limits: &[(&str, u64)]) -> Limiter {
 /// The same on a store whose answers have to be waited for.
 #[cfg(feature = "axum")]
 pub(crate) fn waiting_limiter(limits: &[(&str, u64)]) -> Limiter {
-    with_limits(Limiter::builder().store(MapStore::new()), limits)
+    with_limits(Limiter::builder().store(Elsewhere::new(memory())), limits)
 }
 
 fn with_limits(builder: LimiterBuilder, limits: &[(&str, u64)]) -> Limiter {
@@ -22,8 +23,12 @@ fn with_limits(builder: LimiterBuilder, limits: &[(&str, u64)]) -> Limiter {
 
 /// In memory, on a clock that stands still.
 pub(crate) fn builder() -> LimiterBuilder {
+    Limiter::builder().store(memory())
+}
+
+fn memory() -> MemoryStore {
     let clock = ManualClock::new(Timestamp::from_millis(1_800_000_000_000));
-    Limiter::builder().store(MemoryStore::builder().max_keys(4_096).clock(clock).build())
+    MemoryStore::builder().max_keys(4_096).clock(clock).build()
 }
 
 pub(crate) fn quota(rate: u64) -> Quota {

@@ -3,7 +3,7 @@
 use tidegate::budget::{Budget, Hold, Settled};
 use tidegate::resilience::{Resilience, Timeout};
 use tidegate::{
-    Clock, Limit, Limiter, ManualClock, MemoryStore, Quota, Reason, StoreError, StoreErrorKind, Timestamp,
+    Clock, Limit, Limiter, ManualClock, MemoryStore, Quota, Reason, ShardBy, StoreError, StoreErrorKind, Timestamp,
     TokioSleeper, millis, minutes, seconds,
 };
 use tidegate_testkit::{FaultyStore, Random, block_on};
@@ -45,6 +45,18 @@ fn what_is_charged_in_the_end_is_what_it_cost() {
         assert_eq!(settle(&held, cost), Settled::Whole);
         assert_eq!((left(&limiter, "tokens"), left(&limiter, "holds")), (left_then, 5), "cost {cost}");
     }
+}
+
+#[test]
+fn a_spread_limit_is_refused_before_anything_is_taken() {
+    let limiter = Limiter::builder()
+        .limit("tokens", Limit::new(tokens()).shards(4).unwrap().shard_by(ShardBy::Spread))
+        .limit("holds", Quota::concurrency(5, seconds(30)).unwrap())
+        .build()
+        .unwrap();
+    let error = block_on(Budget::new(&limiter, "tokens", "holds").hold("alice", 10)).unwrap_err();
+    assert!(error.is_misuse() && error.to_string().contains("spread"), "{error}");
+    assert_eq!(left(&limiter, "holds"), 5);
 }
 
 #[test]

@@ -193,6 +193,61 @@ async fn a_runtime_that_ends_leaves_leases_that_expire() {
     assert_eq!(free(&limiter, "a"), 1);
 }
 
+/// A server with a runtime for each worker loses one of them, and with it who held on to the leases of all.
+#[tokio::test]
+async fn what_is_held_is_taken_over_from_a_runtime_that_ends() {
+    let (shared, limiter, clock) = shared(3);
+    let other = shared.clone();
+    let (asked, has_asked) = std::sync::mpsc::channel();
+    let (end, ends) = std::sync::mpsc::channel::<()>();
+    let first = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async { drop(other.try_acquire("a").await.unwrap()) });
+        asked.send(()).unwrap();
+        ends.recv().unwrap_err();
+    });
+    has_asked.recv().unwrap();
+    let held = shared.try_acquire("a").await.unwrap();
+    let dropped = shared.try_acquire("a").await.unwrap();
+    drop(end);
+    first.join().unwrap();
+    drop(dropped);
+    clock.advance(TTL / 2);
+    assert_eq!(free(&limiter, "a"), 0, "what was given back since waits for who comes next");
+    drop(shared.try_acquire("b").await.unwrap());
+    shared.settled().await;
+    assert_eq!(free(&limiter, "a"), 2);
+    until(|| clock.sleepers() == 1).await;
+    clock.advance(TTL / 2);
+    shared.settled().await;
+    assert_eq!(free(&limiter, "a"), 2, "the other is renewed");
+    drop(held);
+    shared.settled().await;
+    assert_eq!(free(&limiter, "a"), 3);
+}
+
+#[tokio::test]
+async fn what_was_given_back_is_released_before_the_end_on_whatever_runtime() {
+    let (limiter, clock) = slow(100, Duration::ZERO);
+    let shared = Shared::on(&limiter, "work", clock.clone());
+    let other = shared.clone();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let permits: Vec<_> = (0..100).map(|_| runtime.block_on(other.try_acquire("a")).unwrap()).collect();
+        drop(permits);
+        // Released is what somebody has waited for: they are under way when it ends.
+        runtime.block_on(async {
+            for _ in 0..3 {
+                tokio::task::yield_now().await;
+            }
+        });
+    })
+    .join()
+    .unwrap();
+    shared.settled().await;
+    assert_eq!(free_in(&limiter).await, 100);
+}
+
 /// Orders never end on a busy server, and renewals must not wait for that.
 #[tokio::test]
 async fn orders_that_never_end_keep_no_lease_from_being_renewed() {

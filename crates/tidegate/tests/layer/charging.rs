@@ -12,7 +12,8 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use crate::clients::{Reply, get_with};
-use crate::support::{Elsewhere, ME, Server, builder, clock, dead, left, limiter, memory, waiting_limiter, window};
+use crate::elsewhere::Elsewhere;
+use crate::support::{ME, Server, builder, clock, dead, left, limiter, memory, waiting_limiter, window};
 
 /// A login that succeeds for whoever knows the password, behind limits that count failed ones.
 async fn login(enforcer: Enforcer) -> Server {

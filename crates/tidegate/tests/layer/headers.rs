@@ -6,7 +6,7 @@ use axum::Router;
 use reqwest::Version;
 use tidegate::http::{HeaderStyle, LegacyReset, LimitHeaders, RateLimit};
 use tidegate::tower::RateLimitLayer;
-use tidegate::{Clock, ManualClock, millis, seconds};
+use tidegate::{Clock, ManualClock, Quota, millis, seconds};
 
 use crate::clients::{self, Raw, Reply, http1, http2, send};
 use crate::support::{Server, bucket, builder, clock, window};
@@ -49,6 +49,15 @@ async fn the_ietf_family_is_the_default() {
     ];
     assert_told(|_| LimitHeaders::default(), told).await;
     assert_told(|_| LimitHeaders::new([HeaderStyle::Ietf]), told).await;
+}
+
+#[tokio::test]
+async fn a_window_is_told_where_it_is_whole_seconds() {
+    for (period, policy) in [(500, r#""api";q=5"#), (1_500, r#""api";q=5"#), (2_000, r#""api";q=5;w=2"#)] {
+        let limiter = builder(&clock()).limit("api", Quota::fixed_window(5, millis(period)).unwrap()).build().unwrap();
+        let server = Server::behind(RateLimit::new((&limiter, "api"))).await;
+        assert_eq!(clients::get(server.address).await.header("ratelimit-policy"), Some(policy));
+    }
 }
 
 #[tokio::test]

@@ -6,6 +6,8 @@ mod charging;
 mod clients;
 mod cors;
 mod denials;
+#[path = "../common/elsewhere.rs"]
+mod elsewhere;
 mod exact;
 mod extractors;
 mod grpc;

@@ -8,7 +8,8 @@ use tidegate::tower::RateLimitLayer;
 use tidegate::{Key, Limiter, Quota, days, minutes};
 
 use crate::clients::{self, Reply};
-use crate::support::{Elsewhere, ME, Server, bucket, builder, clock, left, memory};
+use crate::elsewhere::Elsewhere;
+use crate::support::{ME, Server, bucket, builder, clock, left, memory};
 
 const FAMILIES: [HeaderStyle; 3] = [HeaderStyle::Ietf, HeaderStyle::Draft03, HeaderStyle::Legacy];
 
@@ -57,8 +58,8 @@ async fn every_limit_is_listed_and_the_binding_one_reported() {
 async fn the_one_with_the_least_left_binds_wherever_it_stands() {
     for limiter in two_limits(1) {
         for enforcer in [both(&limiter), Enforcer::new(&limiter, "daily").and("burst")] {
-            limiter.reset("daily", ME).await.unwrap();
-            limiter.reset("burst", ME).await.unwrap();
+            let _ = limiter.reset("daily", ME).await.unwrap();
+            let _ = limiter.reset("burst", ME).await.unwrap();
             let server = Server::behind(with_all_families(enforcer)).await;
             let reply = clients::get(server.address).await;
             assert_eq!((reply.status, binding(&reply, "x-")), (200, ["1", "0", "57600"]));
@@ -132,8 +133,8 @@ async fn each_limit_can_have_a_name_a_quota_and_a_key_of_its_own() {
 async fn one_layer_above_another_hides_nothing_of_it() {
     let limiter = builder(&clock()).limit("inner", bucket(1)).limit("outer", bucket(9)).build().unwrap();
     for (inside, outside) in [("inner", "outer"), ("outer", "inner")] {
-        limiter.reset("inner", ME).await.unwrap();
-        limiter.reset("outer", ME).await.unwrap();
+        let _ = limiter.reset("inner", ME).await.unwrap();
+        let _ = limiter.reset("outer", ME).await.unwrap();
         let layer = |limit| RateLimitLayer::new(with_all_families(Enforcer::new(&limiter, limit)));
         let router = Router::new().fallback(|| async { "ok" }).layer(layer(inside)).layer(layer(outside));
         let server = Server::router(router).await;

@@ -12,7 +12,8 @@ use tidegate::tower::{AdmissionLayer, RateLimitLayer};
 use tidegate::{Key, Limit, Limiter, OnStoreError, millis, seconds};
 
 use crate::clients::{self, Raw};
-use crate::support::{Elsewhere, ME, Server, bucket, builder, clock, dead, left, limiter, memory, window};
+use crate::elsewhere::Elsewhere;
+use crate::support::{ME, Server, bucket, builder, clock, dead, left, limiter, memory, window};
 
 /// The statuses of so many requests.
 async fn statuses(limits: impl Into<RateLimit>, requests: usize) -> Vec<u16> {
@@ -49,7 +50,7 @@ async fn a_limit_that_is_replaced_is_met_as_it_is_now() {
 async fn an_enforcers_own_quota_counts_in_place_of_the_limits() {
     let limiter = limiter(window(1));
     for way in WAYS {
-        limiter.reset("api", ME).await.unwrap();
+        let _ = limiter.reset("api", ME).await.unwrap();
         let rate_limit = way(Enforcer::new(&limiter, "api").quota(window(3)));
         assert_eq!(statuses(rate_limit, 4).await, [200, 200, 200, 429]);
     }
@@ -68,7 +69,7 @@ async fn a_limiter_that_is_closed_admits_nobody() {
 async fn what_would_have_been_denied_is_counted_in_shadow_mode() {
     let limiter = limiter(window(2));
     for way in WAYS {
-        limiter.reset("api", ME).await.unwrap();
+        let _ = limiter.reset("api", ME).await.unwrap();
         assert_eq!(statuses(way(Enforcer::new(&limiter, "api").shadow(true)), 3).await, [200, 200, 200]);
         assert_eq!(left(&limiter, "api", ME).await, 0);
     }
@@ -124,7 +125,7 @@ async fn a_store_that_has_to_be_waited_for_is_not_asked_again_and_again() {
     let asked = Arc::clone(&store.asked);
     let limiter = Limiter::builder().limit("api", window(1)).store(store).build().unwrap();
     for way in WAYS {
-        limiter.reset("api", ME).await.unwrap();
+        let _ = limiter.reset("api", ME).await.unwrap();
         asked.store(0, Ordering::Relaxed);
         assert_eq!(statuses(way(Enforcer::new(&limiter, "api")), 2).await, [200, 429]);
         // For each of the two once by the layer, and once by the call that then waits.
@@ -137,7 +138,7 @@ async fn a_store_that_has_to_be_waited_for_is_not_asked_again_and_again() {
 async fn a_peer_is_counted_under_its_address_however_that_is_found() {
     let limiter = limiter(window(6));
     for headers in [LimitHeaders::default(), LimitHeaders::new([])] {
-        limiter.reset("api", ME).await.unwrap();
+        let _ = limiter.reset("api", ME).await.unwrap();
         let server = Server::behind(RateLimit::new((&limiter, "api")).headers(headers)).await;
         // The first is looked at, and uses up all looks.
         for (asked, forged) in ["198.51.100.1", "198.51.100.2", "198.51.100.3"].into_iter().enumerate() {

@@ -3,8 +3,6 @@
 use std::convert::Infallible;
 use std::future::{Future, IntoFuture};
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::response::Response;
@@ -13,13 +11,15 @@ use tidegate::http::RateLimit;
 use tidegate::resilience::Resilience;
 use tidegate::tower::RateLimitLayer;
 use tidegate::{
-    All, Capabilities, Decision, Key, Limit, Limiter, LimiterBuilder, ManualClock, MemoryStore, OnStoreError, Quota,
-    Request, Store, StoreError, StoreErrorKind, Timestamp, millis,
+    Key, Limit, Limiter, LimiterBuilder, ManualClock, MemoryStore, OnStoreError, Quota, StoreError, StoreErrorKind,
+    Timestamp, millis,
 };
 use tidegate_testkit::{Faults, FaultyStore};
 use tokio::net::TcpListener;
 use tokio::task::{AbortHandle, yield_now};
 use tower::Service;
+
+use crate::elsewhere::Elsewhere;
 
 /// Who asks from loopback.
 pub(crate) const ME: &str = "127.0.0.1";
@@ -150,47 +150,4 @@ pub(crate) async fn until(condition: impl Fn() -> bool) {
         }
     };
     tokio::time::timeout(Duration::from_secs(30), holds).await.expect("what was waited for does not happen");
-}
-
-/// A store that has to be waited for, as those are that do I/O.
-pub(crate) struct Elsewhere<S> {
-    store: S,
-    /// How often it was asked for an answer at once.
-    pub(crate) asked: Arc<AtomicUsize>,
-}
-
-impl<S> Elsewhere<S> {
-    pub(crate) fn new(store: S) -> Self {
-        Elsewhere { store, asked: Arc::default() }
-    }
-}
-
-impl<S: Store> Store for Elsewhere<S> {
-    fn capabilities(&self) -> Capabilities {
-        self.store.capabilities()
-    }
-
-    fn apply_now(&self, _: &Request<'_>) -> Option<Result<Decision, StoreError>> {
-        self.asked.fetch_add(1, Ordering::Relaxed);
-        None
-    }
-
-    async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
-        yield_now().await;
-        self.store.apply(request).await
-    }
-
-    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
-        yield_now().await;
-        self.store.apply_all(requests).await
-    }
-
-    async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
-        yield_now().await;
-        self.store.apply_each(requests).await
-    }
-
-    async fn close(&self) {
-        self.store.close().await;
-    }
 }

@@ -59,7 +59,7 @@ async fn a_refund_ends_a_denial() {
     let asked = Asked::new(Quota::fixed_window(64, seconds(60)).unwrap());
     asked.warm(&store, 64).await;
     assert!(!asked.take(&store).await.unwrap().allowed());
-    store.apply(&asked.op(Op::Refund(Cost::ONE))).await.unwrap();
+    let _ = store.apply(&asked.op(Op::Refund(Cost::ONE))).await.unwrap();
     assert!(asked.take(&store).await.unwrap().allowed());
     assert!(!asked.take(&store).await.unwrap().allowed());
 }

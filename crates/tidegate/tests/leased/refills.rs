@@ -40,6 +40,29 @@ async fn one_refill_is_on_its_way_for_a_key() {
     assert!(callers.join_all().await.into_iter().all(|allowed| allowed));
 }
 
+/// However many come at once for a key that nobody has in hand: each answer that is waited for is a round trip, and whoever
+/// is around this store has a time for all of them together.
+#[tokio::test]
+async fn everybody_who_waits_is_served_by_the_second_refill() {
+    let (store, faults) = leased(&clock());
+    let store = Arc::new(store);
+    faults.hang();
+    let mut callers = JoinSet::new();
+    for cost in (0..50).map(|caller| 1 + caller % 3) {
+        let store = Arc::clone(&store);
+        callers.spawn(async move { Asked::window().take_units(&*store, cost).await.unwrap().allowed() });
+    }
+    for round in 1..=2 {
+        settle().await;
+        assert_eq!((faults.held_calls(), faults.calls().apply), (1, round));
+        faults.release();
+    }
+    assert!(callers.join_all().await.into_iter().all(|allowed| allowed));
+    assert_eq!(faults.calls().apply, 2, "nobody had to ask for itself");
+    // And no more was fetched than they wanted.
+    assert_eq!(Asked::window().spend(&store), 0);
+}
+
 #[tokio::test]
 async fn the_next_batch_is_fetched_before_this_one_is_spent() {
     let (store, faults) = leased(&clock());

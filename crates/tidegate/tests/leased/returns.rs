@@ -160,7 +160,7 @@ async fn what_was_in_hand_of_another_quota_is_not_given_back_by_it() {
         clock.advance(millis(10));
         let after = Asked::new(Quota::token_bucket(rate, hours(1)).unwrap());
         // Who only looks changes nothing.
-        store.apply(&after.op(Op::Check(Cost::ONE))).await.unwrap();
+        let _ = store.apply(&after.op(Op::Check(Cost::ONE))).await.unwrap();
         assert!(before.take_now(&store).is_some());
         assert!(after.take(&store).await.unwrap().allowed());
         while after.take(&store).await.unwrap().allowed() {}

@@ -170,7 +170,7 @@ fn other_keys_and_other_limits_do_not_wait_for_each_other() {
     let clock = clock();
     let quota = Quota::token_bucket(1, seconds(1)).unwrap();
     let limiter = builder(&clock).limit("send", quota).limit("read", quota).build().unwrap();
-    ask(limiter.limit("send", "u"));
+    let _ = ask(limiter.limit("send", "u"));
     let mut crowd = Crowd::default();
     crowd.join(limiter.acquire("send", "u", days(1)));
     let free = [
@@ -483,7 +483,7 @@ fn every_algorithm_can_be_waited_on() {
         let clock = clock();
         clock.advance(millis(300));
         let limiter = builder(&clock).limit("send", quota).build().unwrap();
-        ask(limiter.limit("send", "u").cost(2));
+        let _ = ask(limiter.limit("send", "u").cost(2));
         let wait = ask(limiter.check("send", "u").cost(2)).retry_after().unwrap();
         let mut crowd = Crowd::default();
         crowd.join(limiter.acquire("send", "u", wait).cost(2));
@@ -499,7 +499,7 @@ fn a_normalised_key_can_be_waited_on() {
     let clock = clock();
     let quota = Quota::token_bucket(1, seconds(1)).unwrap();
     let limiter = builder(&clock).limit("send", Limit::new(quota).normalize(Normalize::Lowercase)).build().unwrap();
-    ask(limiter.limit("send", "Bob"));
+    let _ = ask(limiter.limit("send", "Bob"));
     let mut crowd = Crowd::default();
     crowd.join(limiter.acquire("send", "BOB", days(1)));
     crowd.advance(&clock, seconds(1));

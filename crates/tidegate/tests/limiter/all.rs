@@ -34,7 +34,7 @@ fn everything_is_taken_and_reported_in_order() {
 fn one_that_denies_keeps_the_others_whole_wherever_it_stands() {
     for place in 0..3 {
         let limiter = three();
-        ask(limiter.limit("user", "u").cost(3));
+        let _ = ask(limiter.limit("user", "u").cost(3));
         let mut calls = vec![limiter.limit("tenant", "t").cost(4), limiter.limit("address", "a")];
         calls.insert(place, limiter.limit("user", "u"));
         let answer = all(&limiter, calls);
@@ -54,8 +54,8 @@ fn one_that_denies_keeps_the_others_whole_wherever_it_stands() {
 fn retry_after_is_when_all_of_them_pass_and_not_a_microsecond_earlier() {
     let clock = clock();
     let limiter = builder(&clock).limit("fast", bucket(60)).limit("slow", bucket(3)).build().unwrap();
-    ask(limiter.limit("fast", "u").cost(60));
-    ask(limiter.limit("slow", "u").cost(3));
+    let _ = ask(limiter.limit("fast", "u").cost(60));
+    let _ = ask(limiter.limit("slow", "u").cost(3));
     let calls = || [limiter.limit("fast", "u").cost(30), limiter.limit("slow", "u").cost(2)];
     let answer = all(&limiter, calls());
     let waits: Vec<_> = answer.decisions().iter().map(|decision| decision.retry_after()).collect();
@@ -70,7 +70,7 @@ fn retry_after_is_when_all_of_them_pass_and_not_a_microsecond_earlier() {
 #[test]
 fn one_that_never_passes_leaves_no_time_to_retry() {
     let limiter = three();
-    ask(limiter.limit("address", "a").cost(5));
+    let _ = ask(limiter.limit("address", "a").cost(5));
     let answer = all(&limiter, [limiter.limit("address", "a"), limiter.limit("user", "u").cost(4)]);
     let reasons: Vec<_> = answer.decisions().iter().map(|decision| decision.reason()).collect();
     assert_eq!(reasons, [Some(Reason::Rate), Some(Reason::CostExceedsCapacity)]);
@@ -84,7 +84,7 @@ fn the_same_limit_and_key_twice_is_applied_in_order() {
     let answer = all(&limiter, [user(1), limiter.limit("tenant", "t"), user(2)]);
     let remaining: Vec<_> = answer.decisions().iter().map(|decision| decision.remaining()).collect();
     assert_eq!(remaining, [2, 9, 0]);
-    ask(limiter.reset("user", "u"));
+    let _ = ask(limiter.reset("user", "u"));
     // Each of them would pass alone; together they do not.
     let answer = all(&limiter, [user(2), user(2)]);
     assert_eq!(answers(&answer), [true, false]);
@@ -97,7 +97,7 @@ fn the_same_limit_and_key_twice_is_applied_in_order() {
 fn duplicates_pass_together_after_the_retry_they_were_told() {
     let clock = clock();
     let limiter = builder(&clock).limit("user", bucket(6)).build().unwrap();
-    ask(limiter.limit("user", "u").cost(6));
+    let _ = ask(limiter.limit("user", "u").cost(6));
     let calls = || [limiter.limit("user", "u").cost(2), limiter.limit("user", "u").cost(3)];
     let wait = all(&limiter, calls()).retry_after().unwrap();
     assert_eq!(wait, seconds(50));
@@ -273,7 +273,7 @@ fn a_spread_limit_beside_one_that_denies_keeps_its_budget() {
         .limit("listed", Limit::new(window(1)).deny(["mallory"]).unwrap())
         .build()
         .unwrap();
-    ask(limiter.limit("user", "u"));
+    let _ = ask(limiter.limit("user", "u"));
     for _ in 0..30 {
         assert_eq!(answers(&all(&limiter, [limiter.limit("hot", "k"), limiter.limit("user", "u")])), [true, false]);
         let listed = all(&limiter, [limiter.limit("hot", "k"), limiter.limit("listed", "mallory")]);

@@ -36,6 +36,21 @@ fn a_denial_by_list_has_no_retry_and_nothing_left() {
     }
 }
 
+/// Who is counted under less than what is known of them.
+#[test]
+fn the_whole_key_is_looked_for_as_the_key_is() {
+    for (normalize, is_found) in [(None, false), (Some(Normalize::Lowercase), true)] {
+        let limit = Limit::new(bucket(100)).deny(["mallory", "203.0.113.0/24"]).unwrap();
+        let limit = normalize.map_or(limit.clone(), |normalize| limit.normalize(normalize));
+        let limiter = builder(&clock()).limit("login", limit).build().unwrap();
+        let asked = |whole: Key<'static>| ask(limiter.limit("login", "shared").whole_key(&whole)).reason();
+        assert_eq!(asked(Key::from("alice")), None);
+        assert_eq!(asked(Key::from("mallory")), Some(Reason::Deny));
+        assert_eq!(asked(Key::from(("api", "203.0.113.9"))), Some(Reason::Deny));
+        assert_eq!(asked(Key::from("Mallory")).is_some(), is_found);
+    }
+}
+
 #[test]
 fn a_denied_key_asks_and_spends_nothing() {
     let store = FaultyStore::new(memory(&clock()));
@@ -56,7 +71,7 @@ fn a_denied_key_asks_and_spends_nothing() {
 #[test]
 fn what_was_taken_before_can_still_be_given_back_and_forgotten() {
     let limiter = denying(&[]);
-    ask(limiter.limit("login", "mallory").cost(50));
+    let _ = ask(limiter.limit("login", "mallory").cost(50));
     limiter.replace("login", Limit::new(bucket(100)).deny(["mallory"]).unwrap()).unwrap();
     assert_eq!(ask(limiter.refund("login", "mallory").cost(20)).remaining(), 70);
     assert_eq!(ask(limiter.reset("login", "mallory")).remaining(), 100);
@@ -247,7 +262,7 @@ fn somebody_else_who_is_out_of_budget_says_so_beside_a_denied_key() {
         .limit("address", bucket(1))
         .build()
         .unwrap();
-    ask(limiter.limit("address", "x"));
+    let _ = ask(limiter.limit("address", "x"));
     let answer = all(&limiter, [limiter.limit("address", "x"), limiter.limit("user", "mallory")]);
     let reasons: Vec<_> = answer.decisions().iter().map(|decision| decision.reason()).collect();
     assert_eq!(reasons, [Some(Reason::Rate), Some(Reason::Deny)]);

@@ -161,7 +161,7 @@ fn in_shadow_mode_nobody_is_denied_and_a_place_is_held_by_whoever_got_one() {
     let beyond = admit(limiter.admit("work", "u"));
     let said = (beyond.decision().allowed(), beyond.decision().reason(), beyond.lease());
     assert_eq!(said, (true, Some(Reason::Concurrency), None));
-    ask(limiter.release("work", "u", lease));
+    let _ = ask(limiter.release("work", "u", lease));
     assert_eq!(left(&limiter, "work", "u"), 1, "nobody else had one");
 }
 

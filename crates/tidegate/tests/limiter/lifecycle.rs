@@ -72,7 +72,7 @@ fn every_operation_does_what_its_name_says() {
     assert!(!ask(limiter.limit("login", "u")).allowed());
     assert_eq!(ask(limiter.refund("login", "u").cost(2)).remaining(), 1);
     assert_eq!(ask(limiter.refund("login", "u").cost(100)).remaining(), 3);
-    ask(limiter.limit("login", "u").cost(3));
+    let _ = ask(limiter.limit("login", "u").cost(3));
     assert_eq!(ask(limiter.reset("login", "u")).remaining(), 3);
     assert_eq!(ask(limiter.limit("login", "u").cost(4)).reason(), Some(Reason::CostExceedsCapacity));
     assert_eq!(left(&limiter, "login", "u"), 3);
@@ -248,7 +248,7 @@ fn limiters_with_the_same_prefix_share_what_is_in_the_store() {
         Limiter::builder().limit("login", bucket(3)).prefix(prefix).store(store.clone()).build().unwrap()
     };
     let (one, same, other) = (build("eu"), build("eu"), build("us"));
-    ask(one.limit("login", "u").cost(2));
+    let _ = ask(one.limit("login", "u").cost(2));
     assert_eq!((left(&same, "login", "u"), left(&other, "login", "u")), (1, 3));
     // Settings are not shared: the limits are the limiter's own, what was used is the store's.
     same.set_quota("login", bucket(10)).unwrap();
@@ -277,7 +277,7 @@ fn after_close_nothing_is_answered_and_nothing_is_asked() {
     let store = FaultyStore::new(memory(&clock));
     let faults = store.faults();
     let limiter = Limiter::builder().limit("login", bucket(3)).store(store).sleeper(clock.clone()).build().unwrap();
-    ask(limiter.limit("login", "u"));
+    let _ = ask(limiter.limit("login", "u"));
     let asked = faults.calls().decisions();
     for _ in 0..3 {
         block_on(limiter.close());

@@ -14,9 +14,9 @@ fn normalizing(normalize: Normalize) -> Limiter {
 /// Whether taking from one key takes from the other.
 fn meet<'a>(limiter: &'a Limiter, one: impl Into<Key<'a>>, other: impl Into<Key<'a>>) -> bool {
     let (one, other) = (one.into(), other.into());
-    ask(limiter.reset("login", &one));
-    ask(limiter.reset("login", &other));
-    ask(limiter.limit("login", &one).cost(7));
+    let _ = ask(limiter.reset("login", &one));
+    let _ = ask(limiter.reset("login", &other));
+    let _ = ask(limiter.limit("login", &one).cost(7));
     match left(limiter, "login", &other) {
         93 => true,
         100 => false,
@@ -98,7 +98,7 @@ fn the_prefix_of_an_ipv6_address_is_cut_at_any_bit() {
 #[test]
 fn it_is_a_setting_of_one_limit() {
     let limiter = normalizing(Normalize::Lowercase);
-    ask(limiter.limit("raw", "Alice"));
+    let _ = ask(limiter.limit("raw", "Alice"));
     assert_eq!((left(&limiter, "raw", "Alice"), left(&limiter, "raw", "alice")), (99, 100));
 }
 
@@ -117,7 +117,7 @@ fn it_counts_for_every_operation() {
 fn what_was_counted_under_the_normalised_key_is_found_without_normalising() {
     // Keys in the store are the normalised ones, so other programs that share it can agree on them.
     let limiter = normalizing(Normalize::Lowercase);
-    ask(limiter.limit("login", "ALICE").cost(7));
+    let _ = ask(limiter.limit("login", "ALICE").cost(7));
     limiter.replace("login", bucket(100).into()).unwrap();
     assert_eq!((left(&limiter, "login", "alice"), left(&limiter, "login", "ALICE")), (93, 100));
 }

@@ -77,7 +77,7 @@ fn a_closed_limiter_says_so_even_when_asked_for_nothing() {
 fn close_ends_those_who_wait() {
     let c = clock();
     let limiter = builder(&c).limit("send", bucket(1)).build().unwrap();
-    ask(limiter.limit("send", "u"));
+    let _ = ask(limiter.limit("send", "u"));
     let mut crowd = Crowd::default();
     crowd.join(limiter.acquire("send", "u", days(1)));
     block_on(limiter.close());
@@ -90,7 +90,7 @@ fn close_ends_those_who_wait() {
 fn acquire_waits_under_the_quota_of_now() {
     let c = clock();
     let limiter = builder(&c).limit("send", Quota::token_bucket(1, seconds(1)).unwrap()).build().unwrap();
-    ask(limiter.limit("send", "u"));
+    let _ = ask(limiter.limit("send", "u"));
     let mut crowd = Crowd::default();
     for _ in 0..5 {
         crowd.join(limiter.acquire("send", "u", days(1)));
@@ -108,7 +108,7 @@ fn the_queue_is_that_of_the_normalised_key() {
     let c = clock();
     let q = Quota::token_bucket(1, seconds(1)).unwrap().capacity(5).unwrap();
     let limiter = builder(&c).limit("send", Limit::new(q).normalize(Normalize::Lowercase)).build().unwrap();
-    ask(limiter.limit("send", "bob").cost(5));
+    let _ = ask(limiter.limit("send", "bob").cost(5));
     let mut crowd = Crowd::default();
     crowd.join(limiter.acquire("send", "bob", days(1)).cost(3));
     crowd.join(limiter.acquire("send", "Bob", days(1)).cost(1));
@@ -170,7 +170,7 @@ fn a_denied_key_does_not_stand_in_line() {
 fn a_cost_that_never_fits_does_not_stand_in_line() {
     let c = clock();
     let limiter = builder(&c).limit("a", bucket(3)).build().unwrap();
-    ask(limiter.limit("a", "u").cost(3));
+    let _ = ask(limiter.limit("a", "u").cost(3));
     let mut crowd = Crowd::default();
     crowd.join(limiter.acquire("a", "u", days(1)));
     crowd.join(limiter.acquire("a", "u", days(1)).cost(4));
@@ -183,7 +183,7 @@ fn a_turn_that_comes_after_the_deadline_is_not_taken() {
     let c = clock();
     let limiter =
         builder(&c).limit("a", Quota::token_bucket(1, seconds(1)).unwrap().capacity(5).unwrap()).build().unwrap();
-    ask(limiter.limit("a", "u").cost(5));
+    let _ = ask(limiter.limit("a", "u").cost(5));
     let mut crowd = Crowd::default();
     crowd.join(limiter.acquire("a", "u", days(1)).cost(1));
     crowd.join(limiter.acquire("a", "u", seconds(1)).cost(1));

@@ -7,7 +7,7 @@ use crate::support::{ask, bucket, builder, clock, left};
 #[test]
 fn what_was_used_of_a_limit_that_stays_is_kept() {
     let limiter = builder(&clock()).limit("stays", bucket(5)).limit("goes", bucket(5)).build().unwrap();
-    ask(limiter.limit("stays", "u").cost(4));
+    let _ = ask(limiter.limit("stays", "u").cost(4));
     let ten = Quota::token_bucket(10, minutes(1)).unwrap();
     limiter.replace_all(Limiter::builder().limit("stays", ten).limit("comes", bucket(2))).unwrap();
     assert_eq!(limiter.names(), ["comes", "stays"]);
@@ -42,7 +42,7 @@ fn a_limiter_that_is_closed_stays_closed() {
 #[test]
 fn another_prefix_is_other_keys() {
     let limiter = builder(&clock()).limit("a", bucket(5)).build().unwrap();
-    ask(limiter.limit("a", "u").cost(4));
+    let _ = ask(limiter.limit("a", "u").cost(4));
     limiter.replace_all(Limiter::builder().limit("a", bucket(5)).prefix("new")).unwrap();
     assert_eq!(left(&limiter, "a", "u"), 5);
     limiter.replace_all(Limiter::builder().limit("a", bucket(5))).unwrap();

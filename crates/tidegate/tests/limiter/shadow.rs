@@ -24,8 +24,8 @@ fn what_would_have_been_denied_passes_and_keeps_its_reason() {
 #[test]
 fn every_way_to_ask_passes() {
     let limiter = trial(bucket(2).max_debt(1).unwrap());
-    ask(limiter.limit("trial", "u").cost(2));
-    ask(limiter.reserve("trial", "u"));
+    let _ = ask(limiter.limit("trial", "u").cost(2));
+    let _ = ask(limiter.reserve("trial", "u"));
     let decisions = [
         ask(limiter.check("trial", "u")),
         ask(limiter.reserve("trial", "u").cost(2)),
@@ -68,7 +68,7 @@ fn it_counts_what_an_enforced_limit_would_have_admitted_and_no_more() {
 fn once_it_is_enforced_it_goes_on_from_what_was_counted() {
     let limiter = trial(window(5));
     for _ in 0..4 {
-        ask(limiter.limit("trial", "u"));
+        let _ = ask(limiter.limit("trial", "u"));
     }
     limiter.replace("trial", limiter.get("trial").unwrap().shadow(false)).unwrap();
     assert_eq!(left(&limiter, "trial", "u"), 1);

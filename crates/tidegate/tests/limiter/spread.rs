@@ -146,7 +146,7 @@ fn check_sums_what_the_parts_have() {
 fn looking_takes_nothing() {
     let open = Open::new(window(10), 3);
     for _ in 0..20 {
-        ask(open.limiter.check("hot", "k").cost(2));
+        let _ = ask(open.limiter.check("hot", "k").cost(2));
     }
     assert_eq!(open.left("k"), [4, 3, 3]);
 }
@@ -154,7 +154,7 @@ fn looking_takes_nothing() {
 #[test]
 fn a_limit_takes_from_one_part_only() {
     let open = Open::new(window(30), 3);
-    ask(open.limiter.limit("hot", "k").cost(7));
+    let _ = ask(open.limiter.limit("hot", "k").cost(7));
     let mut left = open.left("k");
     left.sort_unstable();
     assert_eq!(left, [3, 10, 10]);
@@ -165,7 +165,7 @@ fn the_fuller_of_two_parts_is_asked() {
     // With two parts both are looked at every time, so they are never further apart than one request.
     let open = Open::new(window(40), 2);
     for _ in 0..20 {
-        ask(open.limiter.limit("hot", "k").cost(2));
+        let _ = ask(open.limiter.limit("hot", "k").cost(2));
         let left = open.left("k");
         assert!(left[0].abs_diff(left[1]) <= 2, "{left:?}");
     }
@@ -176,7 +176,7 @@ fn the_fuller_of_two_parts_is_asked() {
 fn reset_clears_every_part() {
     let open = Open::new(window(10), 3);
     assert_eq!(drain(&open.limiter, "k"), 10);
-    ask(open.limiter.limit("hot", "l"));
+    let _ = ask(open.limiter.limit("hot", "l"));
     assert_eq!(ask(open.limiter.reset("hot", "k")).remaining(), 10);
     assert_eq!(open.left("k"), [4, 3, 3]);
     assert_eq!(left(&open.limiter, "hot", "l"), 9, "another key is another budget");
@@ -188,11 +188,11 @@ fn a_refund_goes_to_the_emptiest_part() {
     let open = Open::new(window(30), 3);
     for (taken, refund, after) in [([1, 7, 3], 5, [9, 8, 7]), ([2, 1, 9], 100, [8, 9, 10]), ([10, 3, 3], 1, [1, 7, 7])]
     {
-        ask(open.limiter.reset("hot", "k"));
+        let _ = ask(open.limiter.reset("hot", "k"));
         for (part, cost) in taken.into_iter().enumerate() {
             open.take("k", part as u32, cost);
         }
-        ask(open.limiter.refund("hot", "k").cost(refund));
+        let _ = ask(open.limiter.refund("hot", "k").cost(refund));
         assert_eq!(open.left("k"), after);
     }
 }
@@ -206,7 +206,7 @@ fn what_is_taken_and_given_back_one_by_one_is_whole_again() {
             let taken = drain(&limiter, "k");
             assert_eq!(taken, 10);
             for given in 1..=taken {
-                ask(limiter.refund("hot", "k"));
+                let _ = ask(limiter.refund("hot", "k"));
                 assert_eq!(left(&limiter, "hot", "k"), given);
             }
         }
@@ -252,7 +252,7 @@ fn the_same_seed_makes_the_same_run() {
 fn normalised_and_denied_keys_are_so_when_spread() {
     let limit = spread(window(10), 3).normalize(tidegate::Normalize::Lowercase).deny(["mallory"]).unwrap();
     let limiter = builder(&clock()).limit("hot", limit).build().unwrap();
-    ask(limiter.limit("hot", "Bob"));
+    let _ = ask(limiter.limit("hot", "Bob"));
     assert_eq!(left(&limiter, "hot", "BOB"), 9);
     let denied = ask(limiter.limit("hot", "Mallory"));
     assert_eq!((denied.reason(), denied.limit(), denied.retry_after()), (Some(Reason::Deny), 10, None));
@@ -271,7 +271,7 @@ fn a_key_that_looks_like_a_part_is_not_one() {
     // Nor do keys of several parts, the global one and the empty one meet.
     for key in [Key::GLOBAL, Key::from(""), Key::from(("k", "")), Key::from(("", "k"))] {
         assert_eq!(left(&open.limiter, "hot", &key), 9, "{key:?}");
-        ask(open.limiter.limit("hot", &key));
+        let _ = ask(open.limiter.limit("hot", &key));
     }
 }
 

@@ -59,7 +59,7 @@ fn a_quota_of_another_kind_keeps_what_was_used() {
     for before in kinds {
         for after in kinds {
             let limiter = tiered(before);
-            ask(limiter.limit("api", "u").cost(4));
+            let _ = ask(limiter.limit("api", "u").cost(4));
             limiter.set_quota("api", after).unwrap();
             assert_eq!(left(&limiter, "api", "u"), 6, "{before:?} {after:?}");
             assert!(!ask(limiter.limit("api", "u").cost(7)).allowed(), "{before:?} {after:?}");
@@ -72,7 +72,7 @@ fn a_quota_of_another_kind_keeps_what_was_used() {
 fn set_quota_keeps_what_was_used_and_the_other_settings() {
     let limit = Limit::new(bucket(10)).deny(["mallory"]).unwrap().normalize(tidegate::Normalize::Lowercase);
     let limiter = builder(&clock()).limit("api", limit.clone()).build().unwrap();
-    ask(limiter.limit("api", "U").cost(6));
+    let _ = ask(limiter.limit("api", "U").cost(6));
     limiter.set_quota("api", bucket(8)).unwrap();
     assert_eq!(limiter.get("api").unwrap(), limit.with_quota(bucket(8)).unwrap());
     assert_eq!(left(&limiter, "api", "u"), 2);
@@ -89,7 +89,7 @@ fn set_quota_keeps_what_was_used_and_the_other_settings() {
 fn replace_keeps_what_was_used_and_nothing_else() {
     let limit = Limit::new(bucket(10)).deny(["mallory"]).unwrap().shadow(true);
     let limiter = builder(&clock()).limit("api", limit).limit("other", bucket(1)).build().unwrap();
-    ask(limiter.limit("api", "u").cost(6));
+    let _ = ask(limiter.limit("api", "u").cost(6));
     limiter.replace("api", Limit::new(window(7))).unwrap();
     assert_eq!(limiter.get("api").unwrap(), Limit::new(window(7)));
     assert_eq!(left(&limiter, "api", "u"), 1);

@@ -27,7 +27,7 @@ fn now(call: Call<'_>) -> Decision {
 fn try_keys<'a, K: Into<Key<'a>>>(limiter: &'a Limiter, what: &str, key: impl Fn() -> K) {
     for (way, ask) in [("now", now as fn(Call<'a>) -> Decision), ("await", awaited)] {
         for name in ["token_bucket", "fixed_window", "sliding_window"] {
-            now(limiter.reset(name, key()));
+            let _ = now(limiter.reset(name, key()));
             for expected in [true, true, false, false] {
                 let given = key();
                 let (decision, allocations) = counted(move || ask(limiter.limit(name, given)));
@@ -55,7 +55,7 @@ fn a_decision_in_process_allocates_nothing() {
         .build()
         .unwrap();
     // The first question of a thread to a limiter makes the thread's own copy of the limits.
-    now(limiter.check("token_bucket", "warm"));
+    let _ = now(limiter.check("token_bucket", "warm"));
 
     let owned = "user-0123456789".to_owned();
     let long = "x".repeat(500);
@@ -85,7 +85,7 @@ fn several_at_once_allocate_nothing_either() {
     let names = ["a", "b", "c", "d"];
     let limiter = Limiter::builder().limits(names.map(|name| (name, quota))).build().unwrap();
     // The first one ever makes room for its quotas.
-    at_once(limiter.all(names.map(|name| limiter.limit(name, "warm")))).unwrap();
+    let _ = at_once(limiter.all(names.map(|name| limiter.limit(name, "warm")))).unwrap();
     // A new key, then one that has a place, and one that is denied.
     for expected in [true, true, false] {
         let (all, allocations) =

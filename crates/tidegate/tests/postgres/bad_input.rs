@@ -82,7 +82,7 @@ fn rows_that_are_not_ours_are_corrupt_until_the_key_is_reset() {
         let quota = &quotas[round % 4];
         let request = |op| Request { scope: &scope, key: &key, quota, op, on_store_error: OnStoreError::Closed };
         let apply = |op| run(store.apply(&request(op)));
-        apply(Op::Reset).unwrap();
+        let _ = apply(Op::Reset).unwrap();
         assert_eq!(apply(Op::Limit(Cost::ONE)).unwrap().remaining(), 9);
         let numbers: Vec<Option<i64>> = (0..random.below(7))
             .map(|_| match random.below(6) {

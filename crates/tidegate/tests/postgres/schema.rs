@@ -42,6 +42,22 @@ fn the_migration_can_be_run_by_hand_and_again() {
     assert_eq!(run(limiter(store_in(&table)).limit("login", "u").into_future()).unwrap().remaining(), 4);
 }
 
+/// A newer release brings functions of its own, and the table stays as it is: whoever uses that meanwhile, such as a dump,
+/// holds up nobody.
+#[test]
+fn functions_are_made_while_the_table_is_in_use() {
+    let table = unique("newer");
+    let older = limiter(store_in(&table));
+    run(client().batch_execute(&format!("DROP FUNCTION {table}_forget_v2"))).unwrap();
+    let mut reader = client();
+    let reading = run(reader.transaction()).unwrap();
+    run(reading.batch_execute(&format!("SELECT FROM {table}"))).unwrap();
+    let newer = limiter(store_in(&table));
+    assert_eq!(run(older.limit("login", "u").into_future()).unwrap().remaining(), 4);
+    assert_eq!(run(newer.limit("login", "u").into_future()).unwrap().remaining(), 3);
+    let _ = run(newer.reset("login", "u").into_future()).unwrap();
+}
+
 #[test]
 fn the_clock_is_exact_to_the_microsecond() {
     const CLOCK: &str = "(date_part('epoch', clock_timestamp()) * 1000000)::bigint";

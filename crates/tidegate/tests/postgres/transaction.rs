@@ -36,10 +36,10 @@ fn what_is_taken_is_taken_with_the_commit_and_given_back_with_the_rollback() {
         let within = store.in_transaction(&mut tx);
         assert!(within.ask(limiter.limit("orders", "u").cost(2)).await.unwrap().allowed());
         assert!(!within.ask(limiter.limit("orders", "u").cost(2)).await.unwrap().allowed());
-        within.ask(limiter.refund("orders", "u")).await.unwrap();
+        let _ = within.ask(limiter.refund("orders", "u")).await.unwrap();
         tx.commit().await.unwrap();
         assert_eq!(remaining().await, 2);
-        limiter.reset("orders", "u").await.unwrap();
+        let _ = limiter.reset("orders", "u").await.unwrap();
         assert_eq!(remaining().await, 3);
     });
 }
@@ -217,11 +217,11 @@ fn decisions_in_transactions_are_swept_too() {
     let limiter = limiter(&store);
     let other = crate::support::client();
     run(async {
-        limiter.limit("orders", "old").await.unwrap();
+        let _ = limiter.limit("orders", "old").await.unwrap();
         other.execute(&format!("UPDATE {table} SET expires_at = 1"), &[]).await.unwrap();
         for key in 0..100_u32 {
             let mut tx = client.transaction().await.unwrap();
-            store.in_transaction(&mut tx).ask(limiter.limit("orders", key)).await.unwrap();
+            let _ = store.in_transaction(&mut tx).ask(limiter.limit("orders", key)).await.unwrap();
             tx.commit().await.unwrap();
         }
         let old = format!("SELECT count(*) FROM {table} WHERE expires_at = 1");
@@ -257,7 +257,7 @@ fn a_snapshot_that_is_too_old_is_an_error_that_can_be_retried() {
     for level in [IsolationLevel::RepeatableRead, IsolationLevel::Serializable] {
         for used_before in [true, false] {
             run(async {
-                limiter.reset("orders", "u").await.unwrap();
+                let _ = limiter.reset("orders", "u").await.unwrap();
                 if used_before {
                     assert!(limiter.limit("orders", "u").await.unwrap().allowed());
                 }

@@ -124,7 +124,7 @@ fn a_few_go_at_once_and_the_others_share_the_next_calls() {
     let bucket = || limiter.limit("bucket", "u").into_future();
     run(async {
         for asked in 1..=10 {
-            bucket().await.unwrap();
+            let _ = bucket().await.unwrap();
             // The first found the script unknown.
             assert_eq!(calls(&server), asked + 1, "one after the other, each is a call");
         }
@@ -152,7 +152,7 @@ fn in_turns(test: impl AsyncFnOnce(&Limiter, &Redis)) {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
         let store = RedisStore::builder().coalesce_beyond(1).connect(server.url()).await.unwrap();
         let limiter = limiter(store, 100_000);
-        limiter.limit("bucket", "u").await.unwrap();
+        let _ = limiter.limit("bucket", "u").await.unwrap();
         test(&limiter, &server).await;
     });
 }
@@ -240,7 +240,7 @@ fn a_failure_reaches_everybody_and_afterwards_all_is_well() {
     let mut server = server();
     let limiter = limiter(store_on(&server, RedisStore::builder().coalesce_beyond(2)), 100);
     let bucket = || limiter.limit("bucket", "u").into_future();
-    run(async { bucket().await.unwrap() });
+    let _ = run(async { bucket().await.unwrap() });
     server.stop_answering();
     let answers = run(async {
         let mut waiting: Vec<_> = (0..30).map(|_| bucket()).collect();
@@ -263,7 +263,7 @@ fn a_failure_reaches_everybody_and_afterwards_all_is_well() {
 fn a_damaged_key_fails_alone() {
     let server = server();
     let limiter = limiter(store_on(&server, RedisStore::builder().coalesce_beyond(1)), 100);
-    run(async { limiter.limit("bucket", "good").await.unwrap() });
+    let _ = run(async { limiter.limit("bucket", "good").await.unwrap() });
     let name = server.cli(&["KEYS", "*"]).trim().replace("good", "bad");
     server.cli(&["RPUSH", &name, "x"]);
     let keys = ["good", "bad", "good", "bad", "good"];
@@ -300,13 +300,13 @@ fn what_was_used_under_another_quota_is_carried_over_once() {
     let server = server();
     let limiter = limiter(store_on(&server, RedisStore::builder().coalesce_beyond(1)), 100);
     let wider = Quota::fixed_window(1_000, MAX_PERIOD).unwrap();
-    run(async { limiter.limit("fixed", "u").cost(40).await.unwrap() });
+    let _ = run(async { limiter.limit("fixed", "u").cost(40).await.unwrap() });
     let asked = (0..20).map(|_| limiter.limit("fixed", "u").quota(&wider).into_future());
     assert!(run(join_all(asked)).into_iter().all(|answer| answer.unwrap().allowed()));
     let left = run(limiter.check("fixed", "u").quota(&wider).into_future()).unwrap().remaining();
     assert_eq!(left, 1_000 - 40 - 20);
     // And where the call about all of them is the first to find it.
-    run(async { limiter.limit("fixed", "v").cost(40).await.unwrap() });
+    let _ = run(async { limiter.limit("fixed", "v").cost(40).await.unwrap() });
     let asked: Vec<_> = (0..20).map(|_| limiter.limit("fixed", "v").quota(&wider)).collect();
     let left: Vec<_> = run(limiter.each(asked)).into_iter().map(|answer| answer.unwrap().remaining()).collect();
     assert_eq!(left, (940..960).rev().collect::<Vec<_>>());
@@ -353,7 +353,7 @@ async fn agrees<S: Testing>(store: &S, seed: u64) {
     for op in [Op::Limit(Cost::ONE), Op::Check(Cost::ONE)] {
         let alone: Vec<_> = (0..5).map(|limit| request(limit, 2, op)).collect();
         for request in &alone {
-            store.apply_at(request, now).await.unwrap();
+            let _ = store.apply_at(request, now).await.unwrap();
         }
         join_all(alone.iter().map(|request| store.apply_at(request, now))).await;
     }

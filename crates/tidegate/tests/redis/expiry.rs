@@ -61,9 +61,9 @@ fn every_key_lives_until_it_is_as_good_as_new_and_not_for_ever() {
         }
         covers(&url, &key, run(limiter.reserve("a", "u1").cost(7).into_future()).unwrap());
         // Giving back only shortens what is needed.
-        run(limiter.refund("a", "u1").cost(2).into_future()).unwrap();
+        let _ = run(limiter.refund("a", "u1").cost(2).into_future()).unwrap();
         assert!(ask(&url, "PTTL", &key) > 0);
-        run(limiter.refund("a", "u1").cost(1_000).into_future()).unwrap();
+        let _ = run(limiter.refund("a", "u1").cost(1_000).into_future()).unwrap();
         assert_eq!(ask(&url, "EXISTS", &key), 0, "as good as new: gone");
     }
 }
@@ -74,9 +74,9 @@ fn a_look_and_a_denial_write_nothing() {
     for quota in quotas() {
         let prefix = prefix();
         let (limiter, key) = (limiter(&prefix, quota, Duration::ZERO), format!("{prefix}|a|u1"));
-        run(limiter.check("a", "u1").into_future()).unwrap();
-        run(limiter.refund("a", "u1").into_future()).unwrap();
-        run(limiter.limit("a", "u1").cost(5_000_000_000).into_future()).unwrap();
+        let _ = run(limiter.check("a", "u1").into_future()).unwrap();
+        let _ = run(limiter.refund("a", "u1").into_future()).unwrap();
+        let _ = run(limiter.limit("a", "u1").cost(5_000_000_000).into_future()).unwrap();
         assert_eq!(ask(&url, "EXISTS", &key), 0);
         // Nor to a key that is there, of which not all has come back before the test is over.
         let whole = u64::from(quota.parts().capacity);
@@ -96,7 +96,7 @@ fn a_longer_life_can_be_asked_for() {
     let limiter = limiter(&prefix, Quota::token_bucket(10, seconds(1)).unwrap(), minutes(5));
     let key = format!("{prefix}|a|u1");
     for _ in 0..2 {
-        run(limiter.limit("a", "u1").into_future()).unwrap();
+        let _ = run(limiter.limit("a", "u1").into_future()).unwrap();
         let ttl = ask(&url, "PTTL", &key);
         assert!((300_000..=longest(300_000)).contains(&ttl), "{ttl}");
         // As if it had been written a while ago.
@@ -118,7 +118,7 @@ fn shorten(url: &str, key: &str, by: i64) {
 fn idle_keys_vanish_by_themselves() {
     let (url, prefix) = (variable("TIDEGATE_REDIS_URL"), prefix());
     let limiter = limiter(&prefix, Quota::token_bucket(1_000, seconds(1)).unwrap(), Duration::ZERO);
-    run(limiter.limit("a", "u1").into_future()).unwrap();
+    let _ = run(limiter.limit("a", "u1").into_future()).unwrap();
     let key = format!("{prefix}|a|u1");
     assert_eq!(ask(&url, "EXISTS", &key), 1);
     let gone = async {
@@ -141,8 +141,8 @@ fn leases_live_under_a_name_of_their_own_until_the_last_expires() {
     let (leases, rate) = (Quota::concurrency(2, seconds(10)).unwrap(), Quota::sliding_log(2, seconds(10)).unwrap());
     let (limiter, key) = (limiter(&prefix, leases, Duration::ZERO), format!("{prefix}|a|u1|%l"));
     // A look, and what is denied for a lease that is gone, write nothing.
-    run(limiter.check("a", "u1").into_future()).unwrap();
-    run(limiter.release("a", "u1", Lease::from_bits(1)).into_future()).unwrap();
+    let _ = run(limiter.check("a", "u1").into_future()).unwrap();
+    let _ = run(limiter.release("a", "u1", Lease::from_bits(1)).into_future()).unwrap();
     assert_eq!(ask(&url, "EXISTS", &key), 0);
     let admitted = [(); 2].map(|()| run(limiter.admit("a", "u1").into_future()).unwrap());
     covers(&url, &key, *admitted[1].decision());
@@ -156,7 +156,7 @@ fn leases_live_under_a_name_of_their_own_until_the_last_expires() {
     // Under a rate the key begins anew, and the lease is still held.
     assert_eq!(run(limiter.limit("a", "u1").quota(&rate).into_future()).unwrap().remaining(), 1);
     assert_eq!(run(limiter.check("a", "u1").into_future()).unwrap().remaining(), 1);
-    run(limiter.release("a", "u1", first).into_future()).unwrap();
+    let _ = run(limiter.release("a", "u1", first).into_future()).unwrap();
     assert_eq!(ask(&url, "EXISTS", &key), 0, "as good as new: gone");
 }
 
@@ -164,7 +164,7 @@ fn leases_live_under_a_name_of_their_own_until_the_last_expires() {
 fn a_longer_life_can_be_asked_for_leases_too() {
     let (url, prefix) = (variable("TIDEGATE_REDIS_URL"), prefix());
     let limiter = limiter(&prefix, Quota::concurrency(2, seconds(1)).unwrap(), minutes(5));
-    run(limiter.admit("a", "u1").into_future()).unwrap();
+    let _ = run(limiter.admit("a", "u1").into_future()).unwrap();
     let ttl = ask(&url, "PTTL", &format!("{prefix}|a|u1|%l"));
     assert!((300_000..=longest(300_000)).contains(&ttl), "{ttl}");
 }

@@ -24,7 +24,7 @@ fn subject() -> Subject<Rendezvous<MemoryStore>> {
 conformance_tests!(rendezvous, subject());
 
 fn quota() -> Quota {
-    Quota::fixed_window(2, days(1)).unwrap()
+    Quota::sliding_log(2, days(1)).unwrap()
 }
 
 /// Takes one from each of a thousand keys, and says which could be.

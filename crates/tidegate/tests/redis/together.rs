@@ -12,7 +12,7 @@ fn limiter(builder: RedisStoreBuilder) -> Limiter {
 }
 
 fn limiter_under(prefix: &str, builder: RedisStoreBuilder) -> Limiter {
-    let quota = |rate| Quota::fixed_window(rate, days(1)).unwrap();
+    let quota = |rate| Quota::sliding_log(rate, days(1)).unwrap();
     let limits = Limiter::builder().prefix(prefix).limit("five", quota(5)).limit("two", quota(2));
     limits.store(clustered(builder)).build().unwrap()
 }
@@ -53,7 +53,7 @@ fn keys_that_live_apart_are_refused_and_nothing_is_taken() {
 #[test]
 fn in_the_weaker_mode_a_call_that_cannot_be_right_takes_nothing() {
     let limiter = limiter(RedisStore::builder().apart(Apart::Refund));
-    let other = Quota::fixed_window(9, days(1)).unwrap();
+    let other = Quota::sliding_log(9, days(1)).unwrap();
     let calls = [limiter.limit("five", "a"), limiter.limit("two", "b"), limiter.limit("two", "b").quota(&other)];
     run(async { limiter.all(calls).await }).unwrap_err();
     assert_eq!((left(&limiter, "five", "a"), left(&limiter, "two", "b")), (5, 2));
@@ -71,7 +71,7 @@ fn in_the_weaker_mode_what_was_taken_is_given_back() {
 fn in_the_weaker_mode_a_look_that_fails_does_not_hide_the_denial() {
     let prefix = prefix();
     let limiter = limiter_under(&prefix, RedisStore::builder().apart(Apart::Refund));
-    run(limiter.limit("two", "b").cost(2).into_future()).unwrap();
+    let _ = run(limiter.limit("two", "b").cost(2).into_future()).unwrap();
     // Something else lies where the last key would be.
     run(async {
         let client = redis::cluster::ClusterClient::new(variable("TIDEGATE_CLUSTER_URLS").split(',')).unwrap();

@@ -133,14 +133,26 @@ fn other_operations_quotas_and_keys_are_asked_of_the_store() {
 /// What a key has used is counted under whichever quota it was admitted under last.
 #[test]
 fn a_denial_is_forgotten_once_the_key_was_admitted_under_another_quota() {
-    let (store, _, clock) = denials();
-    let (asked, denied) = exhausted(&store, quotas()[0], 1);
-    let faster = Asked { quota: Quota::token_bucket(100, seconds(1)).unwrap(), ..asked.clone() };
-    clock.advance(seconds(1));
-    assert!(ask(&store, &faster, Op::Limit(Cost::ONE)).allowed());
-    clock.advance(seconds(1));
-    assert!(denied.retry_after() > Some(seconds(2)), "it would still be remembered");
-    assert!(ask(&store, &asked, Op::Limit(Cost::ONE)).allowed());
+    type Way = fn(&Denials<Faulty>, &Asked) -> bool;
+    let ways: [Way; 4] = [
+        |store, faster| ask(store, faster, Op::Limit(Cost::ONE)).allowed(),
+        |store, faster| ask(store, faster, Op::Reserve(Cost::ONE)).allowed(),
+        |store, faster| block_on(store.apply_all(&[faster.limit()])).unwrap().allowed(),
+        |store, faster| {
+            let other = faster.key("another");
+            block_on(store.apply_each(&[other.op(Op::Reset), faster.limit()]))[1].as_ref().unwrap().allowed()
+        },
+    ];
+    for (number, admit) in ways.into_iter().enumerate() {
+        let (store, _, clock) = denials();
+        let (asked, denied) = exhausted(&store, quotas()[0], 1);
+        let faster = Asked { quota: Quota::token_bucket(100, seconds(1)).unwrap(), ..asked.clone() };
+        clock.advance(seconds(1));
+        assert!(admit(&store, &faster), "{number}");
+        clock.advance(seconds(1));
+        assert!(denied.retry_after() > Some(seconds(2)), "it would still be remembered");
+        assert!(ask(&store, &asked, Op::Limit(Cost::ONE)).allowed(), "{number}");
+    }
 }
 
 #[test]
@@ -148,7 +160,7 @@ fn what_is_given_back_here_is_seen_at_once() {
     for back in [Op::Refund(Cost::ONE), Op::Reset] {
         let (store, _, _) = denials();
         let (asked, _) = exhausted(&store, quotas()[1], 1);
-        ask(&store, &asked, back);
+        let _ = ask(&store, &asked, back);
         assert!(ask(&store, &asked, Op::Limit(Cost::ONE)).allowed(), "{back:?}");
 
         let (store, _, _) = denials();
@@ -159,7 +171,7 @@ fn what_is_given_back_here_is_seen_at_once() {
         // Elsewhere it is seen when the denial is over.
         let (store, _, _) = denials();
         let (asked, _) = exhausted(&store, quotas()[1], 1);
-        ask(store.inner(), &asked, back);
+        let _ = ask(store.inner(), &asked, back);
         assert!(!ask(&store, &asked, Op::Limit(Cost::ONE)).allowed(), "{back:?}");
     }
 }
@@ -174,7 +186,7 @@ fn what_is_given_back_while_a_denial_is_on_its_way_is_seen() {
     let mut denied = pin!(store.apply(&request));
     assert!(poll(denied.as_mut()).is_pending(), "it is decided, and not known yet");
     faults.pass();
-    ask(&store, &asked, Op::Refund(Cost::ONE));
+    let _ = ask(&store, &asked, Op::Refund(Cost::ONE));
     faults.release();
     assert!(!block_on(denied).unwrap().allowed());
     assert!(ask(&store, &asked, Op::Limit(Cost::ONE)).allowed());
@@ -238,7 +250,7 @@ fn a_flood_of_keys_takes_no_more_room_and_lets_nobody_in() {
         assert_eq!(asked.key(Key::from(number)).admitted(&store), 1);
     }
     for key in &long {
-        ask(store.inner(), key, Op::Reset);
+        let _ = ask(store.inner(), key, Op::Reset);
         assert!(!ask(&store, key, Op::Limit(Cost::ONE)).allowed(), "it is remembered");
     }
     let off = Denials::new(MemoryStore::new()).max_keys(0);

@@ -73,6 +73,8 @@ fn every_operation_works() {
     for (op, allowed, remaining) in steps {
         let decision = apply(op);
         assert_eq!((decision.allowed(), decision.remaining()), (allowed, remaining), "{op:?}");
+        // The store has not heard of it.
+        assert_eq!(decision.reason() == Some(Reason::Store), op == Op::Reset, "{op:?}");
     }
 }
 
@@ -111,7 +113,7 @@ fn keys_are_bounded() {
     let (store, ..) = broken();
     let store = store.max_keys(300);
     for key in 0..20_000_u64 {
-        local(5).key(key).take(&store);
+        let _ = local(5).key(key).take(&store);
     }
     let stats = store.local().unwrap();
     assert!(stats.keys <= 450, "{stats:?}");
@@ -125,9 +127,9 @@ fn a_healthy_store_costs_nothing_here() {
     assert!(local(5).take(&store).allowed());
     assert_eq!(store.local(), None);
     faults.fail(error(StoreErrorKind::Unavailable));
-    Asked::new(5).take(&store);
+    let _ = Asked::new(5).take(&store);
     assert_eq!(store.local(), None);
-    local(5).take(&store);
+    let _ = local(5).take(&store);
     assert_eq!(store.local().map(|stats| stats.keys), Some(1));
 }
 
@@ -162,7 +164,7 @@ fn what_was_decided_is_dropped_when_the_store_is_back() {
 #[test]
 fn misuse_does_not_mean_that_the_store_is_back() {
     let (store, faults, clock) = broken();
-    local(5).take(&store);
+    let _ = local(5).take(&store);
     clock.advance(minutes(1));
     faults.fail(error(StoreErrorKind::Unsupported));
     assert!(block_on(store.apply(&local(5).limit())).is_err());
@@ -198,13 +200,13 @@ fn a_debt_is_not_forgotten_before_it_is_paid() {
     for minute in 1..3 {
         faults.pass();
         clock.advance(minutes(1));
-        asked.take(&store);
+        let _ = asked.take(&store);
         faults.fail(error(StoreErrorKind::Unavailable));
         assert!(!asked.take(&store).allowed(), "in minute {minute}");
     }
     faults.pass();
     clock.advance(minutes(1));
-    asked.take(&store);
+    let _ = asked.take(&store);
     assert_eq!(store.local(), None);
 }
 
@@ -216,9 +218,9 @@ fn a_table_is_not_made_for_every_failure() {
     assert_eq!(asked.left(&store), 5);
     faults.pass();
     clock.advance(millis(999));
-    asked.take(&store);
+    let _ = asked.take(&store);
     assert!(store.local().is_some());
     clock.advance(millis(1));
-    asked.take(&store);
+    let _ = asked.take(&store);
     assert_eq!(store.local(), None);
 }

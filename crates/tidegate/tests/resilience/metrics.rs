@@ -57,14 +57,14 @@ fn decisions_are_counted_by_limit_outcome_and_reason() {
         // Denied as a whole, by one of them.
         assert!(!block_on(store.apply_all(&[send.limit(), asked.limit()])).unwrap().allowed());
         assert!(block_on(store.apply_all(&[send.limit(), send.limit()])).unwrap().allowed());
-        block_on(store.apply(&send.op(Op::Reserve(Cost::ONE)))).unwrap();
-        block_on(store.apply(&send.op(Op::Limit(Cost::new(3).unwrap())))).unwrap();
+        let _ = block_on(store.apply(&send.op(Op::Reserve(Cost::ONE)))).unwrap();
+        let _ = block_on(store.apply(&send.op(Op::Limit(Cost::new(3).unwrap())))).unwrap();
         // Looks and gifts are no decisions to take.
         for op in [Op::Check(Cost::ONE), Op::Refund(Cost::ONE), Op::Reset] {
-            block_on(store.apply(&asked.op(op))).unwrap();
+            let _ = block_on(store.apply(&asked.op(op))).unwrap();
         }
         faults.fail(error(StoreErrorKind::Unavailable));
-        asked.take(&store);
+        let _ = asked.take(&store);
         assert!(block_on(store.apply(&asked.policy(OnStoreError::Closed).limit())).is_err());
     });
     assert_eq!(
@@ -86,13 +86,13 @@ fn what_the_policy_answered_is_counted_by_limit_and_policy() {
         let clock = clock();
         let (store, faults) = faulty(&clock);
         let store = Resilience::new(clock).build(store);
-        Asked::new(5).take(&store);
+        let _ = Asked::new(5).take(&store);
         faults.fail(error(StoreErrorKind::Unavailable));
         for policy in OnStoreError::ALL {
             let _ = block_on(store.apply(&Asked::new(5).policy(policy).limit()));
         }
         let both = [Asked::new(5), Asked::new(5).policy(OnStoreError::Local)];
-        block_on(store.apply_all(&both.each_ref().map(Asked::limit))).unwrap();
+        let _ = block_on(store.apply_all(&both.each_ref().map(Asked::limit))).unwrap();
     });
     assert_eq!(
         counters(&recorded, "tidegate_fallback_total"),
@@ -113,7 +113,7 @@ fn calls_of_the_store_are_measured_and_errors_counted_by_kind() {
         let asked = Asked::new(5);
         let requests = [asked.limit(), asked.limit()];
         store.apply_now(&requests[0]);
-        block_on(store.apply_all(&requests)).unwrap();
+        let _ = block_on(store.apply_all(&requests)).unwrap();
         faults.fail(error(StoreErrorKind::Corrupt));
         block_on(store.apply_each(&requests));
         faults.fail(error(StoreErrorKind::Unavailable));
@@ -217,7 +217,7 @@ fn no_label_holds_a_key() {
         for policy in OnStoreError::ALL {
             let asked = Asked::new(1).key("alice@example.org").policy(policy);
             faults.pass();
-            block_on(store.apply(&asked.limit())).unwrap();
+            let _ = block_on(store.apply(&asked.limit())).unwrap();
             faults.fail(error(StoreErrorKind::Unavailable));
             let _ = block_on(store.apply(&asked.limit()));
         }

@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use tidegate::resilience::{Breaker, Counted, Denials, Fallback, Observed, Resilience, Timeout};
 use tidegate::{
-    All, Capabilities, Decision, Key, Limiter, MemoryStore, Quota, Request, Scope, Store, StoreError, minutes,
+    All, Capabilities, Decision, Key, Leased, Limiter, MemoryStore, Quota, Request, Scope, Store, StoreError, Testing,
+    Timestamp, minutes,
 };
+
+use tidegate_testkit::block_on;
 
 use crate::support::clock;
 
@@ -93,4 +96,22 @@ fn what_only_looks_on_answers_at_once_and_what_may_wait_does_not_say_so() {
     assert!(Fallback::new(Breaker::new(Denials::new(memory()), "memory")).answers_at_once());
     assert!(!Timeout::new(memory(), within, clock()).answers_at_once());
     assert!(!Observed::new(Timeout::new(memory(), within, clock()), "memory").answers_at_once());
+}
+
+/// The conformance suite leaves out what a store does not say it can do, and what it cannot tell.
+#[test]
+fn what_a_store_can_do_is_said_through_whatever_is_around_it() {
+    fn says<S: Testing>(store: S) {
+        assert!(store.capabilities().atomic_all);
+        assert_eq!(block_on(store.held_at(Timestamp::from_micros(1))), Some(0));
+    }
+    let memory = || MemoryStore::builder().max_keys(64).build();
+    says(Timeout::new(memory(), Duration::from_millis(50), clock()));
+    says(Breaker::new(memory(), "memory"));
+    says(Fallback::new(memory()));
+    says(Denials::new(memory()));
+    says(Observed::new(memory(), "memory"));
+    says(Counted::new(memory()));
+    says(Resilience::new(clock()).build(memory()));
+    says(Leased::new(memory()));
 }

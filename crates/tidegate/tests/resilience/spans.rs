@@ -59,8 +59,8 @@ fn a_call_is_a_span_that_says_everything_but_the_key() {
         let store = Observed::new(store, "faulty");
         let asked = Asked::new(2).key("alice");
         let requests = [asked.limit(), asked.limit()];
-        block_on(store.apply(&requests[0])).unwrap();
-        block_on(store.apply_all(&requests)).unwrap();
+        let _ = block_on(store.apply(&requests[0])).unwrap();
+        let _ = block_on(store.apply_all(&requests)).unwrap();
         faults.fail(error(StoreErrorKind::Timeout));
         block_on(store.apply_each(&requests));
         assert!(store.apply_now(&requests[0]).unwrap().is_err());

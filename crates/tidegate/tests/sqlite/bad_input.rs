@@ -86,7 +86,7 @@ fn nothing_else_in_the_database_is_touched() {
         select.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
     };
     let store = folder.store_with(SqliteStore::builder().table("limits").unwrap());
-    ask(limiter(&store).limit("a", "alice")).unwrap();
+    let _ = ask(limiter(&store).limit("a", "alice")).unwrap();
     assert_eq!(schema(&connection), ["all_users", "limits", "limits_expires", "users"]);
     let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
     assert_eq!(version, 7);
@@ -126,7 +126,7 @@ fn a_table_of_another_shape_is_refused() {
 fn a_table_that_vanishes_or_changes_later_is_an_error_and_comes_back() {
     let folder = Folder::new();
     let limiter = limiter(&folder.store());
-    ask(limiter.limit("a", "alice")).unwrap();
+    let _ = ask(limiter.limit("a", "alice")).unwrap();
     let connection = folder.connection();
     for change in ["ALTER TABLE tidegate RENAME TO away", "CREATE TABLE tidegate (other TEXT)"] {
         connection.execute_batch(change).unwrap();
@@ -196,7 +196,7 @@ fn a_damaged_database_is_an_error_and_no_decision() {
 
 fn run_all(limiter: &tidegate::Limiter, keys: u64) {
     for key in 0..keys {
-        ask(limiter.limit("a", key)).unwrap();
+        let _ = ask(limiter.limit("a", key)).unwrap();
     }
 }
 

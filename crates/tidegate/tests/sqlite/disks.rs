@@ -84,7 +84,7 @@ fn a_disk_that_cannot_be_written_is_an_error() {
     on_a_disk("2m", "disks::a_disk_that_cannot_be_written_is_an_error", |disk| {
         let file = disk.join("limits.db");
         let store = SqliteStore::open(&file).unwrap();
-        ask(limiter(&store).limit("a", "alice")).unwrap();
+        let _ = ask(limiter(&store).limit("a", "alice")).unwrap();
         run(store.close());
         drop(store);
         let remount = |how: &str| {

@@ -29,7 +29,7 @@ fn a_store_that_is_opened_again_remembers() {
 fn closing_leaves_one_file_behind() {
     let folder = Folder::new();
     let store = folder.store();
-    ask(limiter(&store).limit("a", "alice")).unwrap();
+    let _ = ask(limiter(&store).limit("a", "alice")).unwrap();
     assert_eq!(folder.files(), ["limits.db", "limits.db-shm", "limits.db-wal"]);
     run(store.close());
     assert_eq!(folder.files(), ["limits.db"]);

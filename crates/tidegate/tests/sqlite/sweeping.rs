@@ -40,13 +40,13 @@ fn the_calls_sweep_what_is_as_good_as_new() {
     let limiter = limiter_of(&folder.store_with(SqliteStore::builder().clock(clock.clone())), quota());
     // Nothing may go yet.
     for key in 0..200_u64 {
-        ask(limiter.limit("a", key)).unwrap();
+        let _ = ask(limiter.limit("a", key)).unwrap();
     }
     assert_eq!(folder.rows(), 2_200);
     clock.advance(LONG);
     // Two for every one that is added, so the table becomes smaller and then stays so.
     for key in 1_000..2_500_u64 {
-        ask(limiter.limit("a", key)).unwrap();
+        let _ = ask(limiter.limit("a", key)).unwrap();
     }
     assert!(folder.rows() <= 1_500 + 128, "{} rows", folder.rows());
 }
@@ -73,7 +73,7 @@ fn a_program_that_runs_for_a_moment_only_sweeps_too() {
     fill(&folder, 100, &clock);
     clock.advance(LONG);
     let store = folder.store_with(SqliteStore::builder().clock(clock));
-    ask(limiter_of(&store, quota()).limit("a", "one")).unwrap();
+    let _ = ask(limiter_of(&store, quota()).limit("a", "one")).unwrap();
     run(store.close());
     assert_eq!(folder.rows(), 1);
 }

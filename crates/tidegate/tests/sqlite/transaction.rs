@@ -65,9 +65,9 @@ fn what_is_taken_is_rolled_back_with_the_rest() {
     }
     // A savepoint is rolled back by itself.
     let mut transaction = immediate(&mut connection);
-    store.in_transaction(&mut transaction).ask(limiter.limit("a", "alice")).unwrap();
+    let _ = store.in_transaction(&mut transaction).ask(limiter.limit("a", "alice")).unwrap();
     transaction.execute_batch("SAVEPOINT mine").unwrap();
-    store.in_transaction(&mut transaction).ask(limiter.limit("a", "alice").cost(2)).unwrap();
+    let _ = store.in_transaction(&mut transaction).ask(limiter.limit("a", "alice").cost(2)).unwrap();
     transaction.execute_batch("ROLLBACK TO mine").unwrap();
     transaction.commit().unwrap();
     assert_eq!(left(&limiter, "alice"), CAPACITY - 1);
@@ -100,10 +100,10 @@ fn all_is_nothing_when_writing_fails_in_the_middle_and_the_caller_commits_all_th
     for _ in 0..20 {
         let mut transaction = immediate(&mut connection);
         let inside = store.in_transaction(&mut transaction);
-        inside.ask(limiter.limit("a", "carol")).unwrap();
+        let _ = inside.ask(limiter.limit("a", "carol")).unwrap();
         let error = inside.all([limiter.limit("a", "alice"), limiter.limit("a", "bob")]).unwrap_err();
         assert!(error.to_string().contains("not him"), "{error}");
-        inside.ask(limiter.refund("a", "carol")).unwrap();
+        let _ = inside.ask(limiter.refund("a", "carol")).unwrap();
         transaction.commit().unwrap();
         assert_eq!(["alice", "bob", "carol"].map(|key| left(&limiter, key)), [CAPACITY; 3]);
     }
@@ -132,9 +132,9 @@ fn every_operation_and_setting_works_inside() {
     let admitted = (0..200).filter(|_| inside.ask(limiter.limit("spread", "alice")).unwrap().allowed()).count();
     assert_eq!(admitted, 10);
     assert_eq!(inside.ask(limiter.check("spread", "alice")).unwrap().remaining(), 0);
-    inside.ask(limiter.refund("spread", "alice").cost(2)).unwrap();
+    let _ = inside.ask(limiter.refund("spread", "alice").cost(2)).unwrap();
     assert_eq!(inside.ask(limiter.check("spread", "alice")).unwrap().remaining(), 2);
-    inside.ask(limiter.reset("spread", "alice")).unwrap();
+    let _ = inside.ask(limiter.reset("spread", "alice")).unwrap();
     assert!(inside.all([limiter.limit("spread", "alice"), limiter.limit("a", "alice")]).unwrap().allowed());
     assert_eq!(inside.ask(limiter.check("spread", "alice")).unwrap().remaining(), 9);
 
@@ -163,7 +163,7 @@ fn a_transaction_that_read_before_somebody_wrote_has_to_be_run_again() {
     let mut transaction = connection.transaction().unwrap();
     let inside = store.in_transaction(&mut transaction);
     assert_eq!(inside.ask(limiter.check("a", "alice")).unwrap().remaining(), CAPACITY);
-    ask(limiter.limit("a", "alice")).unwrap();
+    let _ = ask(limiter.limit("a", "alice")).unwrap();
     // After its first row the store sweeps, and is done with that when another sweep is done.
     block_on(store.sweep()).unwrap();
     let error = inside.ask(limiter.limit("a", "alice")).unwrap_err();

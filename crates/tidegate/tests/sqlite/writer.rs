@@ -138,12 +138,12 @@ fn a_full_line_is_an_error_at_once_and_goes_on() {
 fn a_look_waits_for_nobody_who_writes() {
     let folder = Folder::new();
     let limiter = limiter(&folder.store());
-    ask(limiter.limit("a", "alice")).unwrap();
+    let _ = ask(limiter.limit("a", "alice")).unwrap();
     let lock = folder.lock();
     let waiting = start(limiter.limit("a", "alice").into_future());
     assert_eq!(left(&limiter, "alice"), CAPACITY - 1);
     drop(lock);
-    run(waiting).unwrap();
+    let _ = run(waiting).unwrap();
     // And it sees what was answered before it.
     assert_eq!(left(&limiter, "alice"), CAPACITY - 2);
 }
@@ -176,21 +176,21 @@ fn opening_waits_for_a_lock_no_longer_than_the_busy_timeout() {
 fn a_look_a_denial_and_a_refund_of_nothing_write_nothing() {
     let folder = Folder::new();
     let limiter = limiter(&folder.store());
-    ask(limiter.limit("a", "alice").cost(CAPACITY)).unwrap();
+    let _ = ask(limiter.limit("a", "alice").cost(CAPACITY)).unwrap();
     let watcher = folder.connection();
     let version = || -> i64 { watcher.query_row("PRAGMA data_version", [], |row| row.get(0)).unwrap() };
     let before = version();
-    ask(limiter.check("a", "alice")).unwrap();
-    ask(limiter.check("a", "bob")).unwrap();
+    let _ = ask(limiter.check("a", "alice")).unwrap();
+    let _ = ask(limiter.check("a", "bob")).unwrap();
     assert!(!ask(limiter.limit("a", "alice")).unwrap().allowed());
     let other = Quota::sliding_window(CAPACITY, MAX_PERIOD).unwrap();
     assert!(!ask(limiter.limit("a", "alice").quota(&other)).unwrap().allowed());
-    ask(limiter.limit("a", "bob").cost(CAPACITY + 1)).unwrap();
-    ask(limiter.refund("a", "bob")).unwrap();
-    ask(limiter.reset("a", "bob")).unwrap();
+    let _ = ask(limiter.limit("a", "bob").cost(CAPACITY + 1)).unwrap();
+    let _ = ask(limiter.refund("a", "bob")).unwrap();
+    let _ = ask(limiter.reset("a", "bob")).unwrap();
     assert!(!run(limiter.all([limiter.limit("a", "alice"), limiter.limit("a", "bob")])).unwrap().allowed());
     assert_eq!(version(), before);
-    ask(limiter.limit("a", "bob")).unwrap();
+    let _ = ask(limiter.limit("a", "bob")).unwrap();
     assert_ne!(version(), before);
 }
 
@@ -236,7 +236,7 @@ fn the_threads_end_with_the_last_clone() {
     let store = folder.store();
     let limiter = limiter(&store);
     drop(store);
-    ask(limiter.limit("a", "alice")).unwrap();
+    let _ = ask(limiter.limit("a", "alice")).unwrap();
     drop(limiter);
     // The last connection to close removes the log.
     let ended = run(async {
@@ -269,7 +269,7 @@ fn a_thread_that_panics_leaves_nobody_waiting() {
     let limiter = limiter(&store);
     // The first adds a row, after which the thread reads the clock once more.
     for _ in 0..2 {
-        ask(limiter.limit("a", "alice")).unwrap();
+        let _ = ask(limiter.limit("a", "alice")).unwrap();
     }
     clock.0.store(true, Ordering::SeqCst);
     let lock = folder.lock();
@@ -304,7 +304,7 @@ fn keys_can_be_read_or_hashed() {
         let folder = Folder::new();
         let builder = SqliteStore::builder();
         let builder = secret.map_or(builder.clone(), |secret| builder.hash_keys(secret));
-        ask(limiter(&folder.store_with(builder)).limit("a", "alice@example.org")).unwrap();
+        let _ = ask(limiter(&folder.store_with(builder)).limit("a", "alice@example.org")).unwrap();
         let names = names(folder.file());
         assert_eq!(names.len(), 1);
         let readable = names[0] == b"shop|a|alice@example.org";

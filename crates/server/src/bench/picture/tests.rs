@@ -26,7 +26,8 @@ fn picture(arguments: &[&str], sending: Duration, answers: &[(u64, u64, Answer)]
         };
         tally.count(0, std::iter::once((answer, now - Duration::from_millis(*waited), now)));
     }
-    let (counted, slot) = tally.finish(begun + sending);
+    tally.end(begun + sending);
+    let (counted, slot) = tally.finish();
     let unsent = vec![0; plan.servers.len()];
     let outcome = Outcome { counted, slot, took: sending, sending, unsent };
     draw(&plan.describe(), &Report::of(&plan, &outcome), &outcome)

@@ -71,7 +71,7 @@ async fn run(arguments: &[&str], answer: impl Fn(u64) -> (u64, &'static [u8]) + 
     let sent = share.begun.load(Ordering::Relaxed);
     let unsent = share.pace.unsent(begun + plan.duration, sent);
     drop(share);
-    let (counted, _) = Arc::into_inner(tally).expect("nobody counts").finish(begun + plan.duration);
+    let (counted, _) = Arc::into_inner(tally).expect("nobody counts").finish();
     Ran { counted, begun: sent, unsent, seen: server.await.expect("served"), why: stopper.why() }
 }
 

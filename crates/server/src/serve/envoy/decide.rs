@@ -64,7 +64,9 @@ pub(crate) async fn decide(
         asked.iter().map(|asked| Descriptor { entries: &asked.entries, limit: asked.limit }).collect();
     let mut found = domains.find_all(domain, &descriptors);
     found.iter_mut().for_each(shorten);
-    let mut rules: Vec<Rule<'_>> = found.iter().zip(asked).map(|(found, asked)| Rule::new(found, asked)).collect();
+    let whole_keys: Vec<_> = asked.iter().map(Asked::key).collect();
+    let asked = asked.iter().zip(&whole_keys);
+    let mut rules: Vec<_> = found.iter().zip(asked).map(|(found, (asked, key))| Rule::new(found, asked, key)).collect();
 
     // First those that change nothing, for which they would have to be undone otherwise.
     for rule in &mut rules {

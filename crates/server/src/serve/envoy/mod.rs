@@ -10,6 +10,7 @@ pub(crate) use decide::{Code, Status, Verdict, decide};
 pub(crate) use hits::Hits;
 pub(crate) use limits::{Limits, decide_served};
 
+use tidegate::Key;
 use tidegate::config::envoy::Override;
 
 use crate::json::MOST;
@@ -20,6 +21,16 @@ pub(crate) struct Asked<'a> {
     pub(crate) entries: Vec<(&'a str, &'a str)>,
     pub(crate) limit: Option<Override>,
     pub(crate) hits: Hits,
+}
+
+impl Asked<'_> {
+    /// All that it says of who asks.
+    fn key(&self) -> Key<'_> {
+        match &*self.entries {
+            [(_, only)] => Key::from(*only),
+            several => Key::from_parts(several.iter().map(|(_, value)| *value)),
+        }
+    }
 }
 
 /// Whether a request can be decided as it is, or what is wrong with it. Several limits are taken at once or not at all, so a

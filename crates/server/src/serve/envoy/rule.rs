@@ -1,9 +1,7 @@
 //! What is known of one descriptor.
 
-use std::net::IpAddr;
-
 use tidegate::config::envoy::{Found, Limited};
-use tidegate::{Decision, DecisionParts, Reason};
+use tidegate::{Decision, DecisionParts, Key, Reason};
 
 use super::decide::{Code, Current, Status};
 use super::{Asked, Hits};
@@ -14,21 +12,20 @@ use crate::serve::gate::Ask;
 pub(super) struct Rule<'a> {
     found: &'a Found<'a>,
     hits: Hits,
-    /// The first address among what the descriptor says: in its key there may be less of it.
-    address: Option<IpAddr>,
+    /// Everything that the descriptor says: in the key that it is counted under there may be less.
+    whole_key: &'a Key<'a>,
     /// What was decided about it, so far.
     pub(super) decision: Option<Decision>,
 }
 
 impl<'a> Rule<'a> {
-    pub(super) fn new(found: &'a Found<'a>, asked: &Asked<'_>) -> Self {
+    pub(super) fn new(found: &'a Found<'a>, asked: &Asked<'_>, whole_key: &'a Key<'a>) -> Self {
         let hits = asked.hits;
         let decision = match (found, hits) {
             (Found::Limited(limited), Hits::Take(_) | Hits::Look) if limited.always_over() => Some(too_much(limited)),
             _ => None,
         };
-        let address = asked.entries.iter().find_map(|(_, value)| value.parse().ok());
-        Rule { found, hits, address, decision }
+        Rule { found, hits, whole_key, decision }
     }
 
     fn limited(&self) -> Option<&'a Limited<'a>> {
@@ -40,7 +37,7 @@ impl<'a> Rule<'a> {
 
     fn question(&self, limited: &'a Limited<'a>, op: Op, cost: u64) -> Ask<'a> {
         let (limit, key, quota) = (limited.limit, limited.key.borrow(), limited.quota.as_ref());
-        Ask { op, limit, key, cost, quota, address: self.address }
+        Ask { op, limit, key, cost, quota, whole_key: Some(self.whole_key) }
     }
 
     /// The question to the limit that it meets; none when there is none, or none of 0 requests.

@@ -28,6 +28,8 @@ const GRPC_PROTO: HeaderValue = HeaderValue::from_static("application/grpc+proto
 const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const OK: HeaderValue = HeaderValue::from_static("0");
+/// How large a question about health may be: it is the name of a service.
+const MAX_HEALTH: usize = 1 << 10;
 /// What stands before a message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
 
@@ -63,8 +65,11 @@ impl Calls {
                 if !has_one_message(request.uri().path()) {
                     return next.run(request).await;
                 }
-                let (head, body) = request.into_parts();
-                match whole(body).await {
+                let (mut head, body) = request.into_parts();
+                // While the message is waited for, no more is kept than is needed: whoever can connect may ask for health.
+                head.headers = needed(&head.headers);
+                let largest = if head.uri.path() == PATH { MAX_MESSAGE } else { MAX_HEALTH };
+                match whole(body, largest).await {
                     Ok(body) => next.run(Request::from_parts(head, body.into())).await,
                     Err(status) => status.into_http(),
                 }
@@ -97,7 +102,7 @@ impl Calls {
     where
         B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
     {
-        let request = lenient::decode(message(whole(body).await?)?);
+        let request = lenient::decode(message(whole(body, MAX_MESSAGE).await?)?);
         let request = request.map_err(|error| Status::internal(format!("the message cannot be read: {error}")))?;
         service::decide(&self.gate, &request).await
     }
@@ -108,13 +113,20 @@ fn has_one_message(path: &str) -> bool {
     path == PATH || path.starts_with(health::PATH)
 }
 
+/// What the router looks at.
+fn needed(headers: &HeaderMap) -> HeaderMap {
+    const NAMES: [&str; 5] = ["content-type", "te", "grpc-encoding", "grpc-accept-encoding", "grpc-timeout"];
+    let found = NAMES.map(|name| (HeaderName::from_static(name), headers.get(name)));
+    found.into_iter().filter_map(|(name, value)| Some((name, value?.clone()))).collect()
+}
+
 /// All of a body that is one message.
-async fn whole<B>(body: B) -> Result<Bytes, Status>
+async fn whole<B>(body: B, largest: usize) -> Result<Bytes, Status>
 where
     B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
 {
-    in_time(body, PREFIX + MAX_MESSAGE).await.map_err(|broken| match broken {
-        Broken::TooLarge => too_large(),
+    in_time(body, PREFIX + largest).await.map_err(|broken| match broken {
+        Broken::TooLarge => too_large(largest),
         Broken::TooSlow => Status::deadline_exceeded("the message did not arrive in time"),
         Broken::Cut(error) => Status::internal(format!("the message cannot be read: {error}")),
     })
@@ -127,15 +139,15 @@ fn message(mut body: Bytes) -> Result<Bytes, Status> {
     };
     let length = u32::from_be_bytes(*length) as usize;
     match *compressed {
-        0 if length > MAX_MESSAGE => Err(too_large()),
+        0 if length > MAX_MESSAGE => Err(too_large(MAX_MESSAGE)),
         0 if length == body.len() - PREFIX => Ok(body.split_off(PREFIX)),
         0 => Err(Status::internal("expected one whole message, found another number of bytes")),
         _ => Err(Status::internal("found a compressed message, whose encoding the call does not name")),
     }
 }
 
-fn too_large() -> Status {
-    Status::out_of_range(format!("expected a message of at most {MAX_MESSAGE} bytes"))
+fn too_large(largest: usize) -> Status {
+    Status::out_of_range(format!("expected a message of at most {largest} bytes"))
 }
 
 fn answered(response: &RateLimitResponse) -> Response<Answer> {
@@ -196,6 +208,17 @@ mod tests {
             said_to_silence(path, "identity").await;
             assert_eq!(began.elapsed(), Duration::ZERO, "{path}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_question_about_health_is_short() {
+        for (length, is_too_large) in [(MAX_HEALTH, false), (MAX_HEALTH + 1, true)] {
+            let body = http_body_util::Full::new(Bytes::from(vec![0; PREFIX + length]));
+            assert_eq!(whole(body, MAX_HEALTH).await.is_err(), is_too_large, "{length}");
+        }
+        let many = (0..1_000).map(|_| (HeaderName::from_static("age"), HeaderValue::from_static("")));
+        let headers: HeaderMap = many.chain([(CONTENT_TYPE, GRPC)]).collect();
+        assert_eq!((headers.len(), needed(&headers).len()), (1_001, 1));
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub(super) async fn apply(State(gate): State<Arc<Gate>>, request: Request) -> Re
 
 /// What is seen of a request: whose limit and key it is about is the caller's own matter.
 fn ask(op: Op, cost: u64) -> Ask<'static> {
-    Ask { op, limit: APPLY, key: Key::GLOBAL, cost, quota: None, address: None }
+    Ask { op, limit: APPLY, key: Key::GLOBAL, cost, quota: None, whole_key: None }
 }
 
 async fn each(

@@ -14,7 +14,7 @@ use crate::serve::gate::{Ask, Gate};
 
 /// The question, once nothing is wrong with it.
 pub(super) fn ask<'a>(asked: &'a Asked<'_>, op: Op) -> Result<Ask<'a>, Problem> {
-    Ok(Ask { op, limit: &asked.limit, key: asked.key.checked()?, cost: asked.cost.0, quota: None, address: None })
+    Ok(Ask { op, limit: &asked.limit, key: asked.key.checked()?, cost: asked.cost.0, quota: None, whole_key: None })
 }
 
 pub(super) async fn decide(op: Op, State(gate): State<Arc<Gate>>, request: Request) -> Result<Response, Problem> {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, State};
 use axum::response::Response;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, StatusCode, Uri};
 use serde_json::json;
 
 use super::body;
 use super::forward_auth::pass;
-use crate::json::Problem;
+use crate::json::{Problem, same_site_or_proxy};
 use crate::serve::gate::Gate;
 
 /// The limit of the built-in config that `protected` meets: 2 per second for each client.
@@ -26,9 +26,11 @@ pub(super) async fn data(State(gate): State<Arc<Gate>>) -> Result<Response, Prob
 pub(super) async fn protected(
     State(gate): State<Arc<Gate>>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     only_in_the_demo(&gate)?;
+    same_site_or_proxy(&uri, &headers)?;
     let client = gate.client(peer.ip(), &headers);
     let mut response = pass(&gate, PROTECTED, client.key(), 1, &client).await?;
     if response.status() == StatusCode::NO_CONTENT {

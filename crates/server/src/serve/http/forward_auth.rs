@@ -51,7 +51,7 @@ pub(super) async fn pass(
         (_, [ruling, ..]) => Ok(*ruling.decision()),
         (_, []) => Err(Error::NoKey),
     };
-    gate.watch.saw(&Ask { op: Op::Limit, limit, key, cost, quota: None, address: None }, &seen);
+    gate.watch.saw(&Ask { op: Op::Limit, limit, key, cost, quota: None, whole_key: None }, &seen);
     let answers = &gate.served.load().answers;
     match &outcome {
         Outcome::Invalid(error) => Err(Problem::from(error)),

@@ -44,6 +44,6 @@ pub(super) async fn release(State(gate): State<Arc<Gate>>, request: Request) -> 
 }
 
 async fn ask(gate: &Gate, op: Op, limit: &str, key: Key<'_>) -> Result<Decision, Problem> {
-    let ask = Ask { op, limit, key, cost: 1, quota: None, address: None };
+    let ask = Ask { op, limit, key, cost: 1, quota: None, whole_key: None };
     gate.ask(&ask).await.map_err(|error| Problem::from(&error))
 }

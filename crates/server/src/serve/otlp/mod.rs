@@ -14,7 +14,7 @@ use opentelemetry::trace::TracerProvider;
 use opentelemetry::{Key, KeyValue};
 use opentelemetry_otlp::{ExporterBuildError, MetricExporter, SpanExporter, WithExportConfig};
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::metrics::SdkMeterProvider;
+use opentelemetry_sdk::metrics::{SdkMeterProvider, Temporality};
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -90,7 +90,9 @@ impl Providers {
         let spans = SpanExporter::builder().with_tonic().with_endpoint(url).build()?;
         let traces = SdkTracerProvider::builder().with_resource(resource.clone());
         let traces = traces.with_batch_exporter(Collector::new(spans, "traces")).build();
-        let counts = MetricExporter::builder().with_tonic().with_endpoint(url).build()?;
+        let counts = MetricExporter::builder().with_tonic().with_endpoint(url);
+        // Whatever a variable says: of running totals nothing is lost that did not arrive.
+        let counts = counts.with_temporality(Temporality::Cumulative).build()?;
         let metrics = metrics::provider(Collector::new(counts, "metrics"), resource);
         Ok(Providers { traces, metrics })
     }

@@ -36,7 +36,7 @@ impl Question<'_> {
     #[inline]
     pub(crate) fn ask(&self) -> Ask<'_> {
         let Question { op, limit, cost, .. } = *self;
-        Ask { op, limit, key: self.key.borrow(), cost, quota: self.quota.as_ref(), address: None }
+        Ask { op, limit, key: self.key.borrow(), cost, quota: self.quota.as_ref(), whole_key: None }
     }
 
     #[inline]

@@ -214,7 +214,7 @@ mod tests {
     use crate::json::Op;
 
     fn ask<'a>(op: Op, limit: &'a str, key: &'a str) -> Ask<'a> {
-        Ask { op, limit, key: Key::from(key), cost: 1, quota: None, address: None }
+        Ask { op, limit, key: Key::from(key), cost: 1, quota: None, whole_key: None }
     }
 
     fn watch(names: &[&str]) -> Watch {

@@ -126,7 +126,7 @@ mod tests {
         let store = Timed::new(Later(MemoryStore::new(), Duration::from_millis(8)), Arc::clone(&calls));
         let quota = Quota::token_bucket(9, seconds(1)).expect("a quota");
         let limiter = Limiter::builder().limit("api", quota).limit("login", quota).store(store).build().expect("built");
-        limiter.limit("api", "u1").await.expect("decided");
+        let _ = limiter.limit("api", "u1").await.expect("decided");
         calls.tick();
         limiter.all([limiter.limit("api", "u1"), limiter.limit("login", "u1")]).await.expect_err("broken");
         let each = limiter.each([limiter.limit("api", "u1"), limiter.limit("login", "u1")]).await;

@@ -1,3 +1,5 @@
+use tidegate_servers::signal;
+
 use super::server::Act;
 use super::{Server, counts, figures};
 use crate::tidegate;
@@ -63,7 +65,7 @@ fn a_picture_is_drawn_unless_it_is_off() {
 /// A run of an hour that Ctrl-C ends as soon as the server has allowed so many.
 #[cfg(unix)]
 fn until_it_has_allowed(server: &Server, least: u64, more: &[&str]) -> crate::Ran {
-    use std::process::{Command, Stdio};
+    use std::process::Stdio;
 
     let mut command = tidegate();
     command.args(["bench", &server.url, "--duration", "1h", "--json", "--picture", "off"]).args(more);
@@ -73,7 +75,7 @@ fn until_it_has_allowed(server: &Server, least: u64, more: &[&str]) -> crate::Ra
         std::thread::yield_now();
     }
     let id = child.id();
-    assert!(Command::new("kill").args(["-INT", &id.to_string()]).status().expect("there is a kill").success());
+    assert!(signal([("INT", id)]), "it is gone");
     let output = child.wait_with_output().expect("it ends");
     let text = |bytes| String::from_utf8(bytes).expect("text");
     let code = output.status.code().expect("it ends by itself");

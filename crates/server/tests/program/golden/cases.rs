@@ -9,6 +9,29 @@ pub(super) struct Golden {
 /// One line of a trace and its decision.
 type Case = (&'static str, &'static str);
 
+/// A token every third of a second. Times are told in whole milliseconds, and are not over before what they are for.
+pub(super) const THIRDS: Golden = Golden {
+    config: "[limits.a]\nalgorithm = 'token_bucket'\nrate = 3\nperiod = '1s'\ncapacity = 1\n",
+    cases: &[
+        (
+            r#"{"at_ms":0,"op":"limit","limit":"a","key":"u"}"#,
+            r#"{"allowed":true,"limit":1,"remaining":0,"retry_after_ms":null,"reset_after_ms":334,"reason":null}"#,
+        ),
+        (
+            r#"{"at_ms":0,"op":"limit","limit":"a","key":"u"}"#,
+            r#"{"allowed":false,"limit":1,"remaining":0,"retry_after_ms":334,"reset_after_ms":334,"reason":"rate"}"#,
+        ),
+        (
+            r#"{"at_ms":333,"op":"limit","limit":"a","key":"u"}"#,
+            r#"{"allowed":false,"limit":1,"remaining":0,"retry_after_ms":1,"reset_after_ms":1,"reason":"rate"}"#,
+        ),
+        (
+            r#"{"at_ms":334,"op":"limit","limit":"a","key":"u"}"#,
+            r#"{"allowed":true,"limit":1,"remaining":0,"retry_after_ms":null,"reset_after_ms":334,"reason":null}"#,
+        ),
+    ],
+};
+
 /// A token every 500 ms, three at most.
 pub(super) const TOKEN_BUCKET: Golden = Golden {
     config: "[limits.a]\nalgorithm = 'token_bucket'\nrate = 2\nperiod = '1s'\ncapacity = 3\n",

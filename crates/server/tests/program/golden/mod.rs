@@ -28,7 +28,7 @@ macro_rules! on {
             use super::{assert_decisions, cases, envoys};
             use crate::store::Store;
 
-            on!($store: token_bucket cases::TOKEN_BUCKET, fixed_window cases::FIXED_WINDOW,
+            on!($store: token_bucket cases::TOKEN_BUCKET, thirds cases::THIRDS, fixed_window cases::FIXED_WINDOW,
                 sliding_window cases::SLIDING_WINDOW, sliding_log cases::SLIDING_LOG,
                 concurrency cases::CONCURRENCY,
                 deny_lists_shadow_mode_and_shards cases::DENY_LISTS_SHADOW_MODE_AND_SHARDS,

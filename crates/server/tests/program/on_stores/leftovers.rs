@@ -2,10 +2,9 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-use tidegate_servers::{Redis, wait_until};
+use tidegate_servers::{Redis, signal, variable, wait_until};
 
 use super::on_each_store;
-use tidegate_servers::variable;
 
 use crate::store::Store;
 use crate::{GOOD, api, tidegate};
@@ -96,9 +95,8 @@ fn not_after_a_signal_that_is_ignored(store: &Store) {
     assert_eq!(store.held(id), 0);
 }
 
-fn send(signal: &str, id: u32) {
-    let sent = Command::new("kill").args([&format!("-{signal}"), &id.to_string()]).status();
-    assert!(sent.expect("the program kill").success());
+fn send(name: &str, id: u32) {
+    assert!(signal([(name, id)]), "it is gone");
 }
 
 /// A Redis of this test's own, to break, and a replay on it.

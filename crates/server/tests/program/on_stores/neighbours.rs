@@ -52,7 +52,7 @@ fn those_who_use_the_store_notice_nothing(store: &Store) {
 
     let left = runtime.block_on(async { limiter.check("api", "u1").await }).unwrap();
     assert_eq!(left.remaining(), 3);
-    runtime.block_on(async { limiter.reset("api", "u1").await }).unwrap();
+    let _ = runtime.block_on(async { limiter.reset("api", "u1").await }).unwrap();
     runtime.block_on(limiter.close());
     assert_eq!(store.held(ran.id), 0);
 }

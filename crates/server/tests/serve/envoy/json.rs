@@ -164,6 +164,12 @@ descriptors:
     value: 203.0.113.*
     share_threshold: true
     rate_limit: {unit: year, requests_per_unit: 9}
+  - key: host
+    descriptors:
+      - key: remote_address
+        descriptors:
+          - key: path
+            rate_limit: {unit: year, requests_per_unit: 9}
 ";
     file("json-deny.yaml", rules);
     let config = "[defaults]\ndeny = [\"203.0.113.7\"]\n[envoy]\nconfigs = [\"json-deny.yaml\"]\n";
@@ -180,6 +186,7 @@ descriptors:
             vec![entries(&[("remote_address", address), ("path", &long)])],
             vec![entries(&[("remote_address", address)]), entries(&[("pool", "x")])],
             vec![entries(&[("shared", address)])],
+            vec![entries(&[("host", "192.0.2.1"), ("remote_address", address), ("path", &long)])],
         ] {
             let asked = json!({"domain": "shop", "descriptors": descriptors});
             assert_eq!(post(&program, &asked).await.0, status, "{address}: {asked}");

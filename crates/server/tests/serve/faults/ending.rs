@@ -66,7 +66,7 @@ fn a_request_that_has_begun_before_the_end_is_answered_over_http() {
     for signals in [&["TERM"][..], &["INT", "TERM"]] {
         let program = serving("begun-http");
         let mut stream = half_sent(program.http, (head.clone() + &body[..10]).as_bytes(), b"HTTP/1.1 200");
-        signals.iter().for_each(|signal| program.signal(signal));
+        program.signals(signals);
         nobody_is_let_in(program.http);
         stream.write_all(&body.as_bytes()[10..]).expect("sent");
         let mut answer = String::new();

@@ -5,6 +5,7 @@ mod clients;
 mod ending;
 mod endless;
 mod malformed;
+mod noise;
 mod reload;
 mod slow;
 mod store;

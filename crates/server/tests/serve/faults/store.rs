@@ -21,10 +21,14 @@ descriptors:
 ";
 
 fn serving(redis: &Redis, policy: &str) -> Program {
+    // A store that works answers within that even on a busy machine.
+    serving_with(redis, policy, &format!("on_store_error = \"{policy}\"\nstore_timeout = \"1s\"\n"))
+}
+
+fn serving_with(redis: &Redis, policy: &str, defaults: &str) -> Program {
     let rules = format!("faults-store-{policy}.yaml");
     file(&rules, RULES);
-    // A store that works answers within that even on a busy machine.
-    let defaults = format!("[defaults]\non_store_error = \"{policy}\"\nstore_timeout = \"1s\"\n");
+    let defaults = format!("[defaults]\n{defaults}");
     let config = file(&format!("faults-store-{policy}.toml"), format!("{defaults}[envoy]\nconfigs = [\"{rules}\"]\n"));
     Program::start(&["--config", &config, "--store", &redis.url()])
 }
@@ -79,6 +83,7 @@ fn breaks_and_comes_back(policy: &str, broken: impl Fn(&Program)) {
     // Before the breaker is open and after.
     (0..5).for_each(|_| broken(&program));
     assert_eq!(breaker(&program), 2.0, "it is open");
+    program.logged("the store is left alone");
     let page = get(&program, "/metrics");
     let errors = page.lines().filter(|line| line.starts_with("tidegate_store_errors_total{"));
     assert!(
@@ -90,6 +95,7 @@ fn breaks_and_comes_back(policy: &str, broken: impl Fn(&Program)) {
     let works_again = |(status, decision): (u16, Value)| status == 200 && decision["reason"].is_null();
     assert!(wait_until(|| works_again(over_http(&program))), "it goes on");
     assert_eq!(breaker(&program), 0.0);
+    program.logged("the store answers again");
     let (_, decision) = over_http(&program);
     works(&program, decision["remaining"].as_u64().expect("a number") - 1);
     ends_well(program);
@@ -116,6 +122,42 @@ fn a_broken_store_admits_nobody_under_closed() {
         assert!(over_resp(program).starts_with("-UNAVAILABLE "));
         assert_eq!(over_grpc(program), Err(Code::Unavailable));
     });
+}
+
+/// Each of four servers admits a fourth of the hundred.
+#[test]
+fn a_broken_store_leaves_each_its_share_under_local() {
+    let mut redis = redis();
+    let defaults = "on_store_error = \"local\"\nstore_timeout = \"1s\"\nexpected_replicas = 4\n";
+    let program = serving_with(&redis, "local", defaults);
+    assert_eq!(over_http(&program).1["remaining"], 99);
+    redis.kill();
+    let allowed = (0..40).filter(|_| over_http(&program).1["allowed"] == true).count();
+    assert_eq!(allowed, 25);
+    assert!(over_resp(&program).starts_with("*5\r\n:0\r\n"));
+    assert_eq!(over_grpc(&program), Ok(2));
+    ends_well(program);
+}
+
+/// It is there, and does not answer: for a moment that is within its time, and then for good.
+#[test]
+fn a_store_that_hangs_is_waited_for_as_long_as_the_config_says() {
+    let redis = redis();
+    let patient = serving_with(&redis, "patient", "on_store_error = \"open\"\nstore_timeout = \"20s\"\n");
+    assert_eq!(over_http(&patient).1["remaining"], 99);
+    redis.cli(&["CLIENT", "PAUSE", "500", "ALL"]);
+    assert_eq!(over_http(&patient).1["reason"], Value::Null, "it was waited for");
+    ends_well(patient);
+
+    let hasty = serving_with(&redis, "hasty", "on_store_error = \"open\"\nstore_timeout = \"300ms\"\n");
+    redis.stop_answering();
+    // Who waits for the store waits until its client gives up.
+    assert_eq!(over_http(&hasty).1["reason"], "store");
+    assert_eq!(over_resp(&hasty), "*5\r\n:1\r\n:100\r\n:0\r\n:-1\r\n:0\r\n");
+    assert_eq!(over_grpc(&hasty), Ok(1));
+    redis.go_on();
+    assert!(wait_until(|| over_http(&hasty).1["reason"].is_null()), "it goes on");
+    ends_well(hasty);
 }
 
 /// Whatever a client calls its limits, there is one label for all of them.

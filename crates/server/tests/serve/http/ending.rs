@@ -9,7 +9,7 @@ use super::{serving, url};
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_end_under_load_drops_no_request() {
     let (program, _config) = serving(&[]);
-    let (limit, ready) = (url(&program, "/v1/limit"), url(&program, "/readyz"));
+    let limit = url(&program, "/v1/limit");
     let answered = Arc::new(AtomicU64::new(0));
     let clients = (0..16).map(|_| {
         let (limit, answered) = (limit.clone(), Arc::clone(&answered));
@@ -40,10 +40,6 @@ async fn an_end_under_load_drops_no_request() {
     program.signal("TERM");
     for client in clients {
         client.await.expect("no request was dropped");
-    }
-    // Whoever asks now is told to go elsewhere, as long as somebody answers.
-    if let Ok(answer) = reqwest::get(&ready).await {
-        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
     }
     let (status, log) = tokio::task::spawn_blocking(|| program.ended()).await.expect("it ends");
     assert!(status.success(), "{log:?}");

@@ -51,6 +51,26 @@ async fn without_a_key_it_is_the_client_and_nobody_believes_what_that_says() {
 }
 
 #[tokio::test]
+async fn the_section_http_says_who_a_client_is_and_what_it_is_told() {
+    let http = "trust_proxy = 1\nclient_header = \"X-Real-IP\"\nipv6_prefix = 48\n\
+                headers = [\"draft03\", \"legacy\"]\nlegacy_reset = \"epoch\"\n";
+    let config = ConfigFile::new(&format!("{LIMITS}\n[http]\n{http}"));
+    let program = Program::start(&["--config", config.path()]);
+    let ask =
+        |address: &str| Client::new().get(url(&program, "/v1/auth?limit=two")).header("x-real-ip", address).send();
+    for (address, left) in [("2001:db8:1:2::3", "1"), ("2001:db8:1:ffff::", "0"), ("2001:db8:2::", "1")] {
+        let answer = ask(address).await.expect("an answer");
+        let told =
+            ["ratelimit-policy", "ratelimit-remaining", "x-ratelimit-remaining"].map(|name| header(&answer, name));
+        assert_eq!((answer.status().as_u16(), told), (204, ["", left, left]), "{address}");
+        let [from_now, at] = ["ratelimit-reset", "x-ratelimit-reset"].map(|name| header(&answer, name));
+        let [from_now, at] = [from_now, at].map(|seconds| seconds.parse::<u64>().expect("seconds"));
+        assert!(from_now <= 86_400 && at > 1_700_000_000, "{from_now} {at}");
+    }
+    assert_eq!(ask("2001:db8:1::").await.expect("an answer").status(), 429);
+}
+
+#[tokio::test]
 async fn a_proxy_that_nobody_trusts_is_warned_of_once() {
     for (query, times) in [("?limit=two", 1), ("?limit=two&key=u1", 0)] {
         let (program, _config) = serving(&[]);

@@ -3,6 +3,7 @@
 mod api;
 mod apply;
 mod bad_input;
+mod demo;
 mod ending;
 mod forward_auth;
 mod guard;

@@ -55,7 +55,7 @@ impl Controller for Aimd {
         if sample.dropped {
             return self.limit.back_off(self.back_off);
         }
-        let Some(round) = self.rounds.add(sample, self.limit.whole()) else { return };
+        let Some(round) = self.rounds.add(sample, self.limit.whole(), None) else { return };
         if !self.limit.is_tried_by(round.in_flight) {
             return;
         }

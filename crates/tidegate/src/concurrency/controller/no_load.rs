@@ -10,6 +10,8 @@ const WARM_UP: u32 = 10;
 /// What noise does not do.
 const MUCH_SLOWER: f64 = 1.25;
 const MUCH_QUICKER: f64 = 0.875;
+/// What not even few pieces of work do by chance.
+const REFUTES: f64 = 4.0;
 
 /// How long work takes without load, in microseconds.
 ///
@@ -45,6 +47,12 @@ impl NoLoad {
     /// The limit as it is for now: lower during a look.
     pub(super) fn lower(&self, limit: u32) -> u32 {
         self.look.map_or(limit, |look| look.min(limit))
+    }
+
+    /// Beyond which a look finds a much longer time than was thought, in microseconds. It is as low as that was wrong, so it
+    /// should not last. A shorter one is not believed so soon: what is quick ends first.
+    pub(super) fn refuted_beyond(&self) -> Option<f64> {
+        self.look.map(|_| self.micros * REFUTES)
     }
 
     /// Learns from a round. The time without load, or nothing when the round was a look, which does not try the limit.

@@ -45,7 +45,7 @@ impl Probe {
             self.limit.back_off(self.back_off);
             return None;
         }
-        let round = self.rounds.add(sample, self.limit())?;
+        let round = self.rounds.add(sample, self.limit(), self.no_load.refuted_beyond())?;
         let no_load = self.no_load.learn(&round, &self.limit)?;
         let limit = self.limit.value();
         let headroom = self.headroom * limit.sqrt();

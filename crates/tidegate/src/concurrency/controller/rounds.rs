@@ -6,6 +6,8 @@ use super::Sample;
 
 /// One piece of work may be slow for reasons of its own. The mean of this many is worth comparing.
 const ENOUGH: u32 = 100;
+/// Of that many, when it is quite another than was thought.
+const FEW: u32 = 10;
 
 /// Puts samples together to rounds.
 #[derive(Debug, Clone, Default)]
@@ -27,11 +29,12 @@ pub(super) struct Round {
 
 impl Rounds {
     /// Adds a sample under a limit. A round when it is complete: twice as many samples as the limit, and enough. With fewer,
-    /// those that end first would count for more than those that take long.
+    /// those that end first would count for more than those that take long. Where a mean of more microseconds settles it, few are
+    /// enough.
     ///
     /// Work that began before the round opened is left out: it ran under another limit. Without that, a controller goes on
     /// correcting what it has corrected already.
-    pub(super) fn add(&mut self, sample: &Sample, limit: u32) -> Option<Round> {
+    pub(super) fn add(&mut self, sample: &Sample, limit: u32, settles: Option<f64>) -> Option<Round> {
         if sample.ended < self.opened {
             // The clock went back. Without this, nothing would count until it has caught up.
             *self = Rounds { opened: sample.ended, ..Rounds::default() };
@@ -43,7 +46,9 @@ impl Rounds {
         self.count += 1;
         self.micros = self.micros.saturating_add(u64::try_from(sample.took().as_micros()).unwrap_or(u64::MAX));
         self.in_flight = self.in_flight.max(sample.in_flight);
-        if self.count < limit.saturating_mul(2).max(ENOUGH) {
+        let is_settled = settles.is_some_and(|settles| self.micros as f64 > settles * f64::from(self.count));
+        let enough = if is_settled { FEW } else { ENOUGH };
+        if self.count < limit.saturating_mul(2).max(enough) {
             return None;
         }
         let micros = self.micros.max(1) as f64 / f64::from(self.count);
@@ -62,7 +67,7 @@ mod tests {
         let mut rounds = Rounds::default();
         let mut add = |started, ended| {
             let (started, ended) = (Timestamp::from_micros(started), Timestamp::from_micros(ended));
-            rounds.add(&Sample { started, ended, in_flight: 60, dropped: false }, 60)
+            rounds.add(&Sample { started, ended, in_flight: 60, dropped: false }, 60, None)
         };
         let first = (0..120).filter_map(|micros| add(micros, 1_000 + micros)).last();
         assert!(first.is_some_and(|round| round.micros == 1_000.0), "{first:?}");

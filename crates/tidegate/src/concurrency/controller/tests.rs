@@ -1,5 +1,8 @@
 //! What every controller promises, tried on all of them.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use tidegate_core::{Timestamp, millis};
 use tidegate_testkit::Random;
 
@@ -119,6 +122,50 @@ fn the_limit_recovers_after_an_outage() {
         assert_eq!(controller.limit(), 1, "{name}");
         bench.load(&mut controller, 40, ALONE, 8_000);
         assert!(controller.limit() * 10 >= before * 8, "{name}: {} after {before}", controller.limit());
+    }
+}
+
+/// What fails at once looks like quick work, and then all work looks like waiting.
+#[test]
+fn an_outage_of_quick_errors_is_soon_forgotten() {
+    for (name, mut controller) in all(1, 20, 1_000) {
+        let mut bench = Bench::new(7);
+        bench.load(&mut controller, 40, ALONE, 20_000);
+        bench.load(&mut controller, 40, ALONE / 100, 60_000);
+        let mut at_least = 0;
+        for _ in 0..2_000 {
+            bench.load(&mut controller, 40, ALONE, 1);
+            at_least += u32::from(controller.limit() < 5);
+        }
+        assert!(at_least < 50, "{name}: {at_least} one after the other");
+    }
+}
+
+/// Of what begins together, what is quick ends first: a few samples of that are not what work takes.
+#[test]
+fn work_of_two_speeds_is_not_taken_for_the_quick_one() {
+    let [_, gradient2, vegas] = all(1, 20, 1_000);
+    for (name, mut controller) in [gradient2, vegas] {
+        let mut bench = Bench::new(7);
+        let (mut under_way, mut done) = (BinaryHeap::new(), 0_u64);
+        let mut free_at = [bench.now; 20];
+        for _ in 0..60_000 {
+            // As many as the limit allows, in front of twenty workers: one in five takes a hundred times as long.
+            while under_way.len() < controller.limit() as usize {
+                let worker = free_at.iter_mut().min().expect("there are some");
+                let took = if bench.random.one_in(5) { ALONE * 10 } else { ALONE / 10 };
+                *worker = (*worker).max(bench.now) + took;
+                under_way.push(Reverse((*worker, bench.now)));
+            }
+            let in_flight = under_way.len() as u32;
+            let Some(Reverse((ended, started))) = under_way.pop() else { panic!("somebody works") };
+            bench.now = ended;
+            let [started, ended] = [started, ended].map(Timestamp::from_micros);
+            controller.observe(&Sample { started, ended, in_flight, dropped: false });
+            done += 1;
+        }
+        let most = (bench.now - 1_000_000_000) * 20 / (ALONE * 10 / 5 + ALONE / 10 * 4 / 5);
+        assert!(done * 4 > most * 3, "{name}: {done} of {most}");
     }
 }
 

@@ -1,27 +1,16 @@
 //! What holds on to leases, and gives them back.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tidegate_core::{Key, Lease, OnStoreError, Timestamp};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::oneshot;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
+use super::desk::{Desk, Order};
 use crate::clock::{JITTER, Sleeper, before};
 use crate::resilience::TOGETHER;
 use crate::{Call, Limiter};
-
-/// What is to be done.
-#[derive(Debug)]
-pub(super) enum Order {
-    /// Renew a lease from now on.
-    Keep(Key<'static>, Lease),
-    /// Renew it no longer, and release it.
-    Release(Key<'static>, Lease),
-    /// Say when everything before this is done.
-    Tell(oneshot::Sender<()>),
-}
 
 /// A lease is renewed after that part of its time, so that two renewals may fail before it is lost.
 const PART: u32 = 4;
@@ -32,48 +21,87 @@ pub(super) struct Keeper {
     limiter: Limiter,
     limit: Arc<str>,
     sleeper: Arc<dyn Sleeper>,
-    held: HashMap<Lease, Timestamp>,
+    desk: Weak<Desk>,
+    received: UnboundedReceiver<Order>,
+    /// Those that are not carried out yet.
+    orders: Vec<Order>,
+    /// Those that the store is being told of.
+    released: Vec<(Key<'static>, Lease)>,
+    held: HashMap<Lease, (Timestamp, Key<'static>)>,
     /// The same by when they are to be renewed.
-    due: BTreeMap<(Timestamp, Lease), Key<'static>>,
+    due: BTreeSet<(Timestamp, Lease)>,
     /// The time when it was looked at last.
     last: Timestamp,
 }
 
+impl Drop for Keeper {
+    /// Its runtime has ended, or nobody is there any more who could give orders.
+    fn drop(&mut self) {
+        if let Some(desk) = self.desk.upgrade() {
+            let received = std::mem::replace(&mut self.received, unbounded_channel().1);
+            let held = self.held.drain().map(|(lease, (_, key))| Order::Keep(key, lease));
+            let released = self.released.drain(..).map(|(key, lease)| Order::Release(key, lease));
+            desk.leave(received, held.chain(released).chain(self.orders.drain(..)));
+        }
+    }
+}
+
 impl Keeper {
-    /// Starts one, on a task that ends when nobody can give orders any more.
-    pub(super) fn start(limiter: Limiter, limit: Arc<str>, sleeper: Arc<dyn Sleeper>) -> UnboundedSender<Order> {
-        let (orders, received) = unbounded_channel();
-        let last = sleeper.now();
-        let keeper = Keeper { limiter, limit, sleeper, held: HashMap::new(), due: BTreeMap::new(), last };
-        tokio::spawn(keeper.run(received));
-        orders
+    /// Starts one unless there is, on a task that ends when nobody can give orders any more.
+    pub(super) fn start(limiter: &Limiter, limit: &Arc<str>, sleeper: &Arc<dyn Sleeper>, desk: &Arc<Desk>) {
+        let Some((received, orders)) = desk.open() else { return };
+        let keeper = Keeper {
+            limiter: limiter.clone(),
+            limit: Arc::clone(limit),
+            sleeper: Arc::clone(sleeper),
+            desk: Arc::downgrade(desk),
+            received,
+            orders,
+            released: Vec::new(),
+            held: HashMap::new(),
+            due: BTreeSet::new(),
+            last: sleeper.now(),
+        };
+        tokio::spawn(keeper.run());
     }
 
-    async fn run(mut self, mut received: UnboundedReceiver<Order>) {
-        let mut orders = Vec::with_capacity(TOGETHER);
+    async fn run(mut self) {
+        self.take_over();
         loop {
             // In turn with orders: of both there may always be another.
-            let wait = match self.until_due() {
-                Some(Duration::ZERO) => {
-                    orders.extend(std::iter::from_fn(|| received.try_recv().ok()).take(TOGETHER));
-                    self.carry_out(&mut orders).await;
-                    self.renew().await;
-                    continue;
+            let wait = self.until_due();
+            let is_due = wait == Some(Duration::ZERO);
+            if is_due || !self.orders.is_empty() {
+                if self.orders.is_empty() {
+                    self.orders.extend(std::iter::from_fn(|| self.received.try_recv().ok()).take(TOGETHER));
                 }
-                wait => wait,
-            };
+                self.carry_out().await;
+                if is_due {
+                    self.renew().await;
+                }
+                continue;
+            }
             // Who waits for orders takes none before it is done, so none is lost when the time is up.
-            let receive = received.recv_many(&mut orders, TOGETHER);
+            let receive = self.received.recv_many(&mut self.orders, TOGETHER);
             let count = match wait {
                 None => Some(receive.await),
                 Some(wait) => before(self.sleeper.sleep(wait), receive).await,
             };
-            match count {
-                Some(0) => return,
-                Some(_) => self.carry_out(&mut orders).await,
-                None => {}
+            if count == Some(0) {
+                return;
             }
         }
+    }
+
+    /// Holds on to what another has held on to. It is due: nobody knows for how long it has waited.
+    fn take_over(&mut self) {
+        for order in std::mem::take(&mut self.orders) {
+            match order {
+                Order::Keep(key, lease) => self.keep(key, lease),
+                order => self.orders.push(order),
+            }
+        }
+        self.all_due(self.sleeper.now());
     }
 
     /// How long until a lease is to be renewed; none when there is none.
@@ -85,33 +113,36 @@ impl Keeper {
         } else {
             self.last = self.last.max(now);
         }
-        let (at, _) = *self.due.first_key_value()?.0;
+        let (at, _) = *self.due.first()?;
         Some(at.since(now).min(self.interval()))
     }
 
     /// When the clock was set back, nobody knows how long it has been: every lease is to be renewed.
     fn all_due(&mut self, now: Timestamp) {
-        self.held.values_mut().for_each(|at| *at = now);
-        self.due = std::mem::take(&mut self.due).into_iter().map(|((_, lease), key)| ((now, lease), key)).collect();
+        self.held.values_mut().for_each(|(at, _)| *at = now);
+        self.due = self.held.keys().map(|lease| (now, *lease)).collect();
     }
 
-    async fn carry_out(&mut self, orders: &mut Vec<Order>) {
-        let (mut released, mut told) = (Vec::new(), Vec::new());
-        for order in orders.drain(..) {
+    /// Carries out the first of the orders, as many as a slow store's timeout is for.
+    async fn carry_out(&mut self) {
+        let mut told = Vec::new();
+        let first: Vec<_> = self.orders.drain(..self.orders.len().min(TOGETHER)).collect();
+        for order in first {
             match order {
                 Order::Keep(key, lease) => self.keep(key, lease),
                 Order::Release(key, lease) => {
-                    if let Some(at) = self.held.remove(&lease) {
+                    if let Some((at, _)) = self.held.remove(&lease) {
                         self.due.remove(&(at, lease));
                     }
-                    released.push((key, lease));
+                    self.released.push((key, lease));
                 }
                 Order::Tell(when) => told.push(when),
             }
         }
         // What fails expires.
-        let calls = released.iter().map(|(key, lease)| self.limiter.release(&self.limit, key, *lease));
+        let calls = self.released.iter().map(|(key, lease)| self.limiter.release(&self.limit, key, *lease));
         self.limiter.each(calls).await;
+        self.released.clear();
         for when in told {
             // Whoever has gone away in the meantime is not told.
             let _ = when.send(());
@@ -123,9 +154,9 @@ impl Keeper {
     async fn renew(&mut self) {
         let mut due = Vec::with_capacity(TOGETHER.min(self.due.len()));
         while due.len() < TOGETHER
-            && let Some(((_, lease), key)) = self.due.pop_first()
+            && let Some((_, lease)) = self.due.pop_first()
         {
-            due.push((key, lease));
+            due.extend(self.held.get(&lease).map(|(_, key)| (key.clone(), lease)));
         }
         let denied = self.renew_some(due, |call| call).await;
         // Where the store is broken, a limit that decides by itself has room for a part of them only. They are not lost by
@@ -157,8 +188,8 @@ impl Keeper {
 
     fn keep(&mut self, key: Key<'static>, lease: Lease) {
         let at = self.sleeper.now().saturating_add(self.interval());
-        self.held.insert(lease, at);
-        self.due.insert((at, lease), key);
+        self.held.insert(lease, (at, key));
+        self.due.insert((at, lease));
     }
 
     /// After what time a lease is renewed.

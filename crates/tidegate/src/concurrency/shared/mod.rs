@@ -1,12 +1,13 @@
 //! Permits that several processes share.
 
+mod desk;
 mod keeper;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use tidegate_core::{Decision, Key, Lease, OnStoreError, Reason};
-use tokio::sync::mpsc::UnboundedSender;
+use tidegate_core::{Decision, Key, Lease, Reason};
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::held::Held;
@@ -14,7 +15,8 @@ use super::permit::{Source, Ticket};
 use super::{Permit, Refused, Why, Work};
 use crate::clock::{Sleeper, TokioSleeper};
 use crate::{Error, Limiter};
-use keeper::{Keeper, Order};
+use desk::{Desk, Order};
+use keeper::Keeper;
 
 /// How many may be in flight at once in all processes together: permits that are leases of a `concurrency` limit, on
 /// whatever store its limiter has. Cheap to clone.
@@ -40,7 +42,7 @@ use keeper::{Keeper, Order};
 /// ```
 ///
 /// What renews and releases is a task of tokio's, on the runtime that first asks for a permit; when that has ended, on the
-/// one that asks next.
+/// one that asks next, which takes over what is held on others. Until somebody asks, leases expire.
 #[derive(Clone)]
 pub struct Shared {
     inner: Arc<Inner>,
@@ -50,8 +52,7 @@ struct Inner {
     limiter: Limiter,
     limit: Arc<str>,
     sleeper: Arc<dyn Sleeper>,
-    /// None before anybody has asked.
-    orders: Mutex<Option<UnboundedSender<Order>>>,
+    desk: Arc<Desk>,
     held: Held,
 }
 
@@ -79,8 +80,8 @@ impl Shared {
     /// The same, renewed by another clock, for tests.
     pub fn on(limiter: &Limiter, limit: impl Into<Arc<str>>, sleeper: impl Sleeper + 'static) -> Self {
         let (limiter, limit, sleeper) = (limiter.clone(), limit.into(), Arc::new(sleeper));
-        let (orders, held) = (Mutex::default(), Held::default());
-        Shared { inner: Arc::new(Inner { limiter, limit, sleeper, orders, held }) }
+        let (desk, held) = (Arc::default(), Held::default());
+        Shared { inner: Arc::new(Inner { limiter, limit, sleeper, desk, held }) }
     }
 
     /// A permit for a key, if there is one; only the store is waited for.
@@ -92,20 +93,17 @@ impl Shared {
     ///
     /// Outside of a runtime of tokio's.
     pub async fn try_acquire<'a>(&self, key: impl Into<Key<'a>>) -> Result<Permit, NoPermit> {
-        let Inner { limiter, limit, sleeper, .. } = &*self.inner;
+        let Inner { limiter, limit, sleeper, desk, .. } = &*self.inner;
         let key = key.into();
+        Keeper::start(limiter, limit, sleeper, desk);
         let call = limiter.admit(limit, &key);
         // Until the answer is there, it may be held or not: whoever gives up releases it.
-        let leased = Leased {
-            shared: Arc::clone(&self.inner),
-            orders: self.orders(),
-            key: key.borrow().into_owned(),
-            lease: Some(call.asked_for()),
-        };
+        let leased =
+            Leased { shared: Arc::clone(&self.inner), key: key.borrow().into_owned(), lease: Some(call.asked_for()) };
         match call.await {
             Ok(admitted) if admitted.decision().allowed() => {
                 if let Some(lease) = admitted.lease() {
-                    leased.order(Order::Keep(leased.key.clone(), lease));
+                    desk.give(Order::Keep(leased.key.clone(), lease));
                 }
                 let decision = admitted.decision();
                 let in_flight = u32::try_from(decision.limit() - decision.remaining()).unwrap_or(u32::MAX);
@@ -120,34 +118,24 @@ impl Shared {
                 Err(error.into())
             }
             // A store within `Resilience` has applied the policy already. A bare one leaves that to who asks.
-            Err(Error::Store(_)) if self.is_open() => Ok(Permit::new(Arc::new(leased), Ticket::new(sleeper.now(), 0))),
+            Err(Error::Store(_)) if limiter.admits_without_store(limit) => {
+                Ok(Permit::new(Arc::new(leased), Ticket::new(sleeper.now(), 0)))
+            }
             Err(error) => Err(error.into()),
         }
     }
 
     /// Comes back when everything that has been given back by now is released, as far as the store can be asked.
     pub async fn settled(&self) {
-        let orders = self.inner.orders.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Inner { limiter, limit, sleeper, desk, .. } = &*self.inner;
+        if Handle::try_current().is_ok() {
+            // Somebody to release what was given back since the last runtime ended.
+            Keeper::start(limiter, limit, sleeper, desk);
+        }
         let (when, told) = oneshot::channel();
-        if orders.is_some_and(|orders| orders.send(Order::Tell(when)).is_ok()) {
-            // An error means that nobody is there any more who could release anything.
-            let _ = told.await;
-        }
-    }
-
-    fn is_open(&self) -> bool {
-        let outline = self.inner.limiter.outline(&self.inner.limit);
-        outline.is_ok_and(|outline| outline.on_store_error == OnStoreError::Open || outline.shadow)
-    }
-
-    /// Who takes orders: another one when the runtime of the last has ended.
-    fn orders(&self) -> UnboundedSender<Order> {
-        let Inner { limiter, limit, sleeper, orders, .. } = &*self.inner;
-        let mut orders = orders.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*orders {
-            Some(orders) if !orders.is_closed() => orders.clone(),
-            _ => orders.insert(Keeper::start(limiter.clone(), Arc::clone(limit), Arc::clone(sleeper))).clone(),
-        }
+        desk.give(Order::Tell(when));
+        // An error means that there is no runtime on which anything could be released.
+        let _ = told.await;
     }
 
     fn refused(&self, decision: &Decision, shared: bool) -> NoPermit {
@@ -157,7 +145,7 @@ impl Shared {
         let limit = u32::try_from(decision.limit()).unwrap_or(u32::MAX);
         // The first lease to expire, or what work takes, if that is sooner.
         let expires = decision.retry_after().unwrap_or(self.inner.held.usual());
-        let retry_after = self.inner.held.known().map_or(expires, |usual| usual.min(expires));
+        let retry_after = self.inner.held.hint().map_or(expires, |usual| usual.min(expires));
         NoPermit::Refused(Refused { why: Why::Busy, limit, retry_after, shared })
     }
 }
@@ -165,18 +153,12 @@ impl Shared {
 /// A lease that is held, or may be. Released when it is dropped.
 struct Leased {
     shared: Arc<Inner>,
-    orders: UnboundedSender<Order>,
     key: Key<'static>,
     /// None when it is certain that the store has none for it.
     lease: Option<Lease>,
 }
 
 impl Leased {
-    fn order(&self, order: Order) {
-        // Nobody is there any more when the runtime has ended: then the lease expires.
-        let _ = self.orders.send(order);
-    }
-
     fn never_held(mut self) {
         self.lease = None;
     }
@@ -185,7 +167,7 @@ impl Leased {
 impl Drop for Leased {
     fn drop(&mut self) {
         if let Some(lease) = self.lease.take() {
-            self.order(Order::Release(self.key.clone(), lease));
+            self.shared.desk.give(Order::Release(self.key.clone(), lease));
         }
     }
 }

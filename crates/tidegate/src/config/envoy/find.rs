@@ -56,7 +56,7 @@ pub struct Limited<'a> {
     pub name: &'a str,
     /// The names of the rules that it replaces.
     pub replaces: &'a [Box<str>],
-    /// The request is over the limit only when all of its rules in quota mode are.
+    /// The request is over the limit only when all of its rules in quota mode are, or a deny list says no.
     pub quota_mode: bool,
     /// It is counted, and never denied.
     pub shadow: bool,

@@ -106,7 +106,8 @@ impl LimitHeaders {
     }
 
     /// Writes what is to be said of an outcome. What a layer further in has said stays: it is listed as well where headers
-    /// are lists, and counts where they are not unless there is less left here.
+    /// are lists, and where they are not it counts if it is a denial that says when to try again, or unless there is less left
+    /// here.
     pub fn write(&self, outcome: &Outcome, headers: &mut HeaderMap) {
         let (Outcome::Allowed(rulings) | Outcome::Limited(rulings)) = outcome else { return };
         if rulings.iter().any(|ruling| is_made_up(ruling.decision())) {

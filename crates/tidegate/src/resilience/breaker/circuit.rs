@@ -118,8 +118,8 @@ impl Position {
 }
 
 impl Pass<'_> {
-    /// What came of the call.
-    pub(super) fn report(mut self, health: Health) {
+    /// What came of the call, and the error if it was one.
+    pub(super) fn report(mut self, health: Health, error: Option<&StoreError>) {
         let good = match health {
             Health::Good => true,
             Health::Bad => false,
@@ -134,10 +134,14 @@ impl Pass<'_> {
                 *failed += 1;
                 if *failed >= circuit.failures {
                     circuit.open(&mut position);
+                    telemetry::left_alone(&circuit.name, error);
                 }
             }
             Position::HalfOpen { attempt, .. } if reported == Some(*attempt) => match good {
-                true => circuit.turn(&mut position, Position::Closed { failed: 0 }),
+                true => {
+                    circuit.turn(&mut position, Position::Closed { failed: 0 });
+                    telemetry::answers_again(&circuit.name);
+                }
                 false => circuit.open(&mut position),
             },
             // A call that began before the circuit opened, or before another tried, says nothing new.

@@ -82,7 +82,7 @@ impl<S> Breaker<S> {
     }
 
     fn reported<T>(pass: Pass<'_>, result: Result<T, StoreError>) -> Result<T, StoreError> {
-        pass.report(Health::of(&result));
+        pass.report(Health::of(&result), result.as_ref().err());
         result
     }
 }
@@ -149,7 +149,8 @@ impl<S: Store> Store for Breaker<S> {
         match self.circuit.enter() {
             Ok(pass) => {
                 let results = self.store.apply_each(requests).await;
-                pass.report(Health::of_each(&results));
+                let error = results.iter().rev().find_map(|result| result.as_ref().err());
+                pass.report(Health::of_each(&results), error);
                 results
             }
             Err(error) => requests.iter().map(|_| Err(error.clone())).collect(),

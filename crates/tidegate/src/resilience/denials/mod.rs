@@ -24,6 +24,7 @@ use table::{Place, Table};
 /// - **Times** are measured here. A denial is remembered from when the store was asked and told from when it had answered:
 ///   it never lasts longer than the store said, and who waits as long as it is told is not too early. For more than was
 ///   denied it is told when that is there at the latest. `remaining` is what it was.
+/// - **Not around [`Leased`](crate::Leased)**, which answers denials by itself, and tells some of them later than need be.
 /// - **Room** is for about as many keys as [`Denials::max_keys`] says, about 200 bytes each, taken at once. When there is
 ///   none, a denial is forgotten, and the store is asked again.
 ///
@@ -100,13 +101,12 @@ struct Pending<'a> {
 impl Pending<'_> {
     /// Remembers the answer, if it is to be.
     fn end(self, result: &Result<Decision, StoreError>) {
-        let (Some((place, asked)), Op::Limit(cost), Ok(decision)) = (self.place, self.request.op, result) else {
-            return;
-        };
+        let Ok(decision) = result else { return };
         if decision.allowed() {
-            self.table.admitted(place, self.request.quota);
+            admitted(self.table, self.request);
             return;
         }
+        let (Some((place, asked)), Op::Limit(cost)) = (self.place, self.request.op) else { return };
         let known = self.clock.now();
         if let Some(denial) = Denial::of(self.request.quota, cost, decision, asked, known) {
             self.table.remember(place, denial, known);
@@ -120,6 +120,13 @@ impl Drop for Pending<'_> {
         if gives_back(self.request) {
             self.table.forget(self.request);
         }
+    }
+}
+
+/// Sees that a request was admitted.
+fn admitted(table: &Table, request: &Request<'_>) {
+    if matches!(request.op, Op::Limit(_) | Op::Reserve(_)) {
+        table.admitted(request);
     }
 }
 
@@ -170,7 +177,11 @@ impl<S: Store> Store for Denials<S> {
     }
 
     async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
-        self.store.apply_all(requests).await
+        let result = self.store.apply_all(requests).await;
+        if result.as_ref().is_ok_and(All::allowed) {
+            requests.iter().for_each(|request| admitted(&self.table, request));
+        }
+        result
     }
 
     async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
@@ -178,7 +189,11 @@ impl<S: Store> Store for Denials<S> {
             // They are in order: what is asked for after it may be admitted for that.
             let _pending: Vec<_> =
                 requests.iter().filter(|request| gives_back(request)).map(|r| self.begin(r)).collect();
-            return self.store.apply_each(requests).await;
+            let answers = self.store.apply_each(requests).await;
+            let decided = requests.iter().zip(&answers);
+            let allowed = decided.filter(|(_, answer)| answer.as_ref().is_ok_and(Decision::allowed));
+            allowed.for_each(|(request, _)| admitted(&self.table, request));
+            return answers;
         }
         let begun: Vec<_> = requests.iter().map(|request| self.begin(request)).collect();
         let asked: Vec<_> = requests.iter().zip(&begun).filter(|(_, begun)| begun.is_err()).map(|(r, _)| *r).collect();

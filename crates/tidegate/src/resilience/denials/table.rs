@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tidegate_core::{Cost, Decision, Quota, Request, Timestamp};
+use tidegate_core::{Cost, Decision, Request, Timestamp};
 
 use super::denial::Denial;
 use crate::keyed_hash::KeyedHash;
@@ -91,10 +91,13 @@ impl Table {
 
     /// Forgets a denial of a key that was admitted under this quota, if it was under another: what the key has used is
     /// counted under this one from now on, and may be back under the other by the time when that is asked again.
-    pub(super) fn admitted(&self, place: Place, quota: &Quota) {
-        let mut set = self.set(place.hash);
-        for held in &mut set.places {
-            held.take_if(|(known, denial)| *known == place.hash && !denial.is_under(quota));
+    pub(super) fn admitted(&self, request: &Request<'_>) {
+        if self.is_off() {
+            return;
+        }
+        let hash = self.hash.of(request.scope, request.key);
+        for held in &mut self.set(hash).places {
+            held.take_if(|(known, denial)| *known == hash && !denial.is_under(request.quota));
         }
     }
 

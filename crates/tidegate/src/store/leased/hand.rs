@@ -162,8 +162,9 @@ impl Hand {
         self.asked.is_some()
     }
 
-    /// What a refill asks for, so that at least `cost` is in hand after it. From now on it is on its way.
-    pub(super) fn ask(&mut self, rules: &Rules, cost: u64, now: Timestamp) -> Wanted {
+    /// What a refill asks for, so that at least `cost` is in hand after it, and if there is as much also what
+    /// `others` wait for. From now on it is on its way.
+    pub(super) fn ask(&mut self, rules: &Rules, cost: u64, others: u64, now: Timestamp) -> Wanted {
         let now = self.settle(rules, now);
         match self.granted.map(|granted| now.since(granted)) {
             Some(lasted) if lasted < LASTS => self.batch = self.batch.saturating_mul(2).min(rules.most),
@@ -173,7 +174,7 @@ impl Hand {
         (self.asked, self.is_void, self.is_old) = (Some(now), false, false);
         let least = cost.saturating_sub(self.units).max(1);
         // In hand and on its way there are never more than the most.
-        let units = self.batch.max(cost).min(rules.most).saturating_sub(self.units).max(least);
+        let units = self.batch.max(cost.saturating_add(others)).min(rules.most).saturating_sub(self.units).max(least);
         Wanted { units, least }
     }
 

@@ -22,10 +22,10 @@ use tokio::runtime::Handle;
 pub use builder::LeasedBuilder;
 use refill::Inner;
 use rules::{Rules, units};
-use table::{Ended, Ends, Entry, Order};
+use table::{Ended, Entry, Order, Waiting};
 
 /// How often a caller waits for a refill that others may be quicker to spend, before it asks for itself.
-const WAITS: usize = 4;
+const WAITS: usize = 2;
 
 /// A store whose quota is taken in batches and spent in process: for keys that are asked about more often than a server can
 /// answer. Not to be confused with the leases of a [`concurrency`](crate::Quota::concurrency) limit, which are places at
@@ -60,7 +60,7 @@ const WAITS: usize = 4;
 ///
 /// Not leased, and asked of the store as they are: `sliding_log`, `concurrency`, quotas of less than 2 for each process,
 /// windows of less than half a second (for `sliding_window`, its buckets), costs above a batch, `reserve`, all or nothing, and
-/// keys for which there is no room. A small limit, such as 5 logins a minute, stays exact.
+/// keys for which there is no room. A small limit, such as 5 logins a minute with three processes or more, stays exact.
 ///
 /// # What decisions say
 ///
@@ -84,8 +84,8 @@ const WAITS: usize = 4;
 ///
 /// What is in hand is spent, whether the store answers or not. Where it has to be asked, its error goes to everybody who
 /// waits. Refills are requests, too, and wait as long as the store does: give it a [`Timeout`](crate::resilience::Timeout).
-/// [`Resilience`](crate::resilience::Resilience) can be around this store, or within it. What a limit with the policy
-/// `local` admits on its own is not leased.
+/// [`Resilience`](crate::resilience::Resilience) can be around this store, with a timeout that is some times as long, or
+/// within it. What a limit with the policy `local` admits on its own is not leased.
 ///
 /// # Runtime
 ///
@@ -106,7 +106,7 @@ impl Leased<std::convert::Infallible> {
 /// What a caller does who wants to take.
 enum Taken {
     Answer(Decision),
-    Wait(Ends),
+    Wait(Waiting),
     Straight,
 }
 
@@ -158,8 +158,8 @@ impl<S: Store + 'static> Leased<S> {
         Some((entry.order(1, request.on_store_error, now)?, runtime))
     }
 
-    /// Takes in process, or begins a refill, or finds one on its way.
-    fn take(&self, request: &Request<'_>, cost: u64, rules: Rules) -> Taken {
+    /// Takes in process, or begins a refill, or finds one on its way, for who still waits for one.
+    fn take(&self, request: &Request<'_>, cost: u64, rules: Rules, waits: bool) -> Taken {
         let Some(runtime) = self.inner.runtime() else { return Taken::Straight };
         let mut order = None;
         let taken = self.inner.table.with_new(request, rules, &*self.inner.sleeper, |entry| {
@@ -167,11 +167,11 @@ impl<S: Store + 'static> Leased<S> {
             if let Some(answer) = entry.hand.take(&rules, cost, now) {
                 return Taken::Answer(answer);
             }
-            if let Some(ends) = entry.on_its_way() {
-                return Taken::Wait(ends);
+            if !waits {
+                return Taken::Straight;
             }
             order = entry.order(cost, request.on_store_error, now);
-            entry.on_its_way().map_or(Taken::Straight, Taken::Wait)
+            entry.wait(cost).map_or(Taken::Straight, Taken::Wait)
         });
         if let Some(order) = order {
             self.inner.begin(order, &runtime);
@@ -183,18 +183,17 @@ impl<S: Store + 'static> Leased<S> {
     async fn spend(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
         let (Op::Limit(_), Some(cost)) = (request.op, units(request)) else { return None };
         let rules = Rules::new(request.quota, self.inner.replicas).filter(|rules| cost <= rules.most)?;
-        for _ in 0..WAITS {
-            let mut ends = match self.take(request, cost, rules) {
+        for wait in 0..=WAITS {
+            let waiting = match self.take(request, cost, rules, wait < WAITS) {
                 Taken::Answer(decision) => return Some(Ok(decision)),
-                Taken::Wait(ends) => ends,
+                Taken::Wait(waiting) => waiting,
                 Taken::Straight => return None,
             };
-            let ended = ends.wait_for(Option::is_some).await.map(|ended| ended.clone());
-            match ended {
-                Ok(Some(Ended::Broken(decision, policy))) => {
+            match waiting.end().await {
+                Some(Ended::Broken(decision, policy)) => {
                     return (policy == request.on_store_error).then_some(Ok(decision));
                 }
-                Ok(Some(Ended::Failed(error, policy))) => {
+                Some(Ended::Failed(error, policy)) => {
                     return (policy == request.on_store_error).then_some(Err(error));
                 }
                 _ => {}

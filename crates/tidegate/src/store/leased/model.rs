@@ -104,7 +104,7 @@ impl Case {
                 match process.hand.take(rules, 1, now) {
                     Some(decision) if decision.allowed() => return Some(self.admit(world)),
                     None if process.refill.is_none() => {
-                        let wanted = process.hand.ask(rules, 1, now);
+                        let wanted = process.hand.ask(rules, 1, 0, now);
                         process.refill = Some(Refill { wanted, units: wanted.units, answer: None });
                     }
                     _ => return None,
@@ -139,7 +139,7 @@ impl Case {
             }
             Step::Refund(number) => {
                 let (units, _) = world.processes[number].refund.take()?;
-                decide(&rules.quota, &mut world.state, Op::Refund(cost(units)), world.now);
+                let _ = decide(&rules.quota, &mut world.state, Op::Refund(cost(units)), world.now);
             }
         }
         Some((world, true))

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -67,6 +67,28 @@ pub(super) struct Entry {
     pub(super) owner: Arc<Owner>,
     pub(super) hand: Hand,
     refill: Option<Ends>,
+    /// What those want together who wait for the last refill, or have not looked yet what it brought.
+    waiting: Arc<AtomicU64>,
+}
+
+/// Somebody who waits for a refill, until this is dropped.
+pub(super) struct Waiting {
+    ends: Ends,
+    cost: u64,
+    all: Arc<AtomicU64>,
+}
+
+impl Waiting {
+    /// How it ended; none when it was dropped.
+    pub(super) async fn end(mut self) -> Option<Ended> {
+        self.ends.wait_for(Option::is_some).await.ok()?.clone()
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.cost, Ordering::Relaxed);
+    }
 }
 
 /// A refill that is to be made.
@@ -83,7 +105,7 @@ impl Entry {
     #[inline]
     fn is_for(&self, request: &Request<'_>) -> bool {
         let Owner { scope, key, .. } = &*self.owner;
-        *key == *request.key && scope.as_str() == request.scope.as_str()
+        *key == *request.key && scope.is(request.scope)
     }
 
     /// Whether it is of that quota.
@@ -104,10 +126,19 @@ impl Entry {
         }
         let (ends, refill) = watch::channel(None);
         self.refill = Some(refill);
-        let wanted = self.hand.ask(&self.owner.rules, cost, now);
+        // Those are about to find nothing, too.
+        let others = std::mem::take(&mut self.waiting).load(Ordering::Relaxed);
+        let wanted = self.hand.ask(&self.owner.rules, cost, others, now);
         // What is decided in process instead is not the store's to lease, nor to get back.
         let policy = if policy == OnStoreError::Local { OnStoreError::Closed } else { policy };
         Some(Order { owner: Arc::clone(&self.owner), wanted, policy, ends })
+    }
+
+    /// Waits for the refill that is on its way, for so much.
+    pub(super) fn wait(&mut self, cost: u64) -> Option<Waiting> {
+        let ends = self.on_its_way()?;
+        self.waiting.fetch_add(cost, Ordering::Relaxed);
+        Some(Waiting { ends, cost, all: Arc::clone(&self.waiting) })
     }
 
     /// The end of the refill that is on its way.
@@ -228,7 +259,10 @@ impl Table {
                 return None;
             }
             let owner = Owner { scope: request.scope.clone(), key: request.key.borrow().into_owned(), rules };
-            shard.insert(hash, Entry { owner: Arc::new(owner), hand: Hand::new(clock.now()), refill: None });
+            shard.insert(
+                hash,
+                Entry { owner: Arc::new(owner), hand: Hand::new(clock.now()), refill: None, waiting: Arc::default() },
+            );
         }
         shard.get_mut(&hash).filter(|entry| entry.is_for(request)).map(act)
     }

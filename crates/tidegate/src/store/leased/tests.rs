@@ -28,7 +28,7 @@ fn taken(rules: &Rules, units: u64, now: Timestamp) -> Decision {
 
 /// Asks for a batch and gets it.
 fn refill(hand: &mut Hand, rules: &Rules, now: Timestamp) -> u64 {
-    let Wanted { units, .. } = hand.ask(rules, 1, now);
+    let Wanted { units, .. } = hand.ask(rules, 1, 0, now);
     hand.granted(rules, units, &taken(rules, units, now), now);
     units
 }
@@ -78,13 +78,13 @@ fn batches_shrink_when_they_are_denied_or_given_back() {
         spend(&mut hand, &rules, at(round));
     }
     // Of 16.
-    hand.ask(&rules, 1, at(30));
+    hand.ask(&rules, 1, 0, at(30));
     hand.refused(1, millis(1), millis(10), &taken(&rules, 1_000, at(30)), at(30));
     assert_eq!(refill(&mut hand, &rules, at(60)), 8);
     assert_eq!(hand.give_back(&rules, millis(100), at(159)), 0, "it is not idle yet");
     assert_eq!(hand.give_back(&rules, millis(100), at(160)), 8);
     assert_eq!(hand.give_back(&rules, millis(100), at(160)), 0, "nothing is given back twice");
-    assert_eq!(hand.ask(&rules, 1, at(160)).units, 2, "half for being given back, half for lasting so long");
+    assert_eq!(hand.ask(&rules, 1, 0, at(160)).units, 2, "half for being given back, half for lasting so long");
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn batches_shrink_when_a_window_ends_before_they_are_spent() {
     let mut hand = Hand::grown(&rules, at(490));
     assert_eq!(refill(&mut hand, &rules, at(490)), 100);
     assert_eq!(hand.take(&rules, 1, at(500)), None);
-    assert_eq!(hand.ask(&rules, 1, at(500)).units, 50);
+    assert_eq!(hand.ask(&rules, 1, 0, at(500)).units, 50);
 }
 
 #[test]
@@ -116,10 +116,10 @@ fn in_hand_and_on_its_way_is_never_more_than_the_most() {
     }
     refill(&mut hand, &rules, at(10));
     for _ in 0..75 {
-        hand.take(&rules, 1, at(10)).unwrap();
+        let _ = hand.take(&rules, 1, at(10)).unwrap();
     }
     assert!(hand.is_low(at(10)));
-    let Wanted { units, least } = hand.ask(&rules, 1, at(10));
+    let Wanted { units, least } = hand.ask(&rules, 1, 0, at(10));
     assert_eq!((units, least), (75, 1), "25 are in hand");
     assert!(!hand.is_low(at(10)), "one refill is on its way");
 }
@@ -129,7 +129,7 @@ fn what_the_store_has_not_is_asked_for_in_part() {
     let rules = bucket();
     let mut state = State::New;
     let mut take = |units: u64| step(&rules.quota, &mut state, Op::Limit(Cost::new(units).unwrap()), at(0)).decision;
-    take(993);
+    let _ = take(993);
     let wanted = Wanted { units: 100, least: 5 };
     // 7 are left.
     assert_eq!(wanted.next(100, &take(100)), Next::Ask(7));
@@ -146,7 +146,7 @@ fn what_the_store_has_not_is_asked_for_in_part() {
 fn denials_are_answered_until_the_store_may_have_more() {
     let (rules, mut hand) = (bucket(), Hand::new(at(0)));
     let empty = taken(&rules, 1_000, at(0));
-    hand.ask(&rules, 1, at(0));
+    hand.ask(&rules, 1, 0, at(0));
     hand.refused(1, millis(1), millis(10), &empty, at(0));
     let denied = hand.take(&rules, 1, at(0)).unwrap();
     assert_eq!((denied.allowed(), denied.remaining(), denied.retry_after()), (false, 0, Some(millis(10))));
@@ -157,12 +157,12 @@ fn denials_are_answered_until_the_store_may_have_more() {
     assert_eq!(hand.take(&rules, 1, at(10)), None);
 
     // A long denial is looked at again, and says the truth meanwhile.
-    hand.ask(&rules, 1, at(10));
+    hand.ask(&rules, 1, 0, at(10));
     hand.refused(1, days(1), millis(10), &empty, at(10));
     assert_eq!(hand.take(&rules, 1, at(1_009)).unwrap().retry_after(), Some(days(1) - millis(999)));
     assert_eq!(hand.take(&rules, 1, at(1_010)), None);
     // So it is when somebody has given back.
-    hand.ask(&rules, 1, at(1_010));
+    hand.ask(&rules, 1, 0, at(1_010));
     hand.refused(1, days(1), millis(10), &empty, at(1_010));
     hand.given_back();
     assert_eq!(hand.take(&rules, 1, at(1_010)), None);
@@ -174,7 +174,7 @@ fn what_was_taken_in_a_window_is_worth_nothing_after_it() {
     for quota in [Quota::fixed_window(100, minute), Quota::sliding_window(100, minute * 4).unwrap().buckets(4)] {
         let rules = rules(quota.unwrap(), 10);
         let mut hand = Hand::new(at(59_000));
-        hand.ask(&rules, 10, at(59_000));
+        hand.ask(&rules, 10, 0, at(59_000));
         // The answer has taken half a second, and the store decided at some time within.
         let answer = taken(&rules, 10, at(59_300));
         hand.granted(&rules, 10, &answer, at(59_500));
@@ -189,7 +189,7 @@ fn what_was_taken_in_a_window_is_worth_nothing_after_it() {
 fn a_refill_that_takes_longer_than_the_window_brings_nothing() {
     let rules = rules(Quota::fixed_window(100, seconds(1)).unwrap(), 10);
     let mut hand = Hand::new(at(900));
-    hand.ask(&rules, 10, at(900));
+    hand.ask(&rules, 10, 0, at(900));
     hand.granted(&rules, 10, &taken(&rules, 10, at(990)), at(1_200));
     assert_eq!(hand.take(&rules, 1, at(1_200)), None);
 }
@@ -199,7 +199,7 @@ fn a_windows_quota_is_given_back_only_in_time() {
     let rules = rules(Quota::fixed_window(100, seconds(60)).unwrap(), 10);
     for (now, expected) in [(40_000, 10), (56_000, 0)] {
         let mut hand = Hand::new(at(30_000));
-        hand.ask(&rules, 10, at(30_000));
+        hand.ask(&rules, 10, 0, at(30_000));
         hand.granted(&rules, 10, &taken(&rules, 10, at(30_000)), at(30_000));
         assert_eq!(hand.give_back(&rules, Duration::ZERO, at(now)), expected);
     }
@@ -209,9 +209,9 @@ fn a_windows_quota_is_given_back_only_in_time() {
 fn a_clock_that_was_set_back_keeps_no_lease_and_no_denial() {
     let rules = rules(Quota::fixed_window(100, seconds(60)).unwrap(), 10);
     let mut hand = Hand::new(at(30_000));
-    hand.ask(&rules, 10, at(30_000));
+    hand.ask(&rules, 10, 0, at(30_000));
     hand.granted(&rules, 10, &taken(&rules, 10, at(30_000)), at(30_000));
-    hand.ask(&rules, 10, at(30_000));
+    hand.ask(&rules, 10, 0, at(30_000));
     // An hour back; what was on its way then is of a window that nobody can place.
     assert_eq!(hand.take(&rules, 1, Timestamp::from_millis(1_799_996_400_000)), None);
     let back = Timestamp::from_millis(1_799_996_400_001);
@@ -226,7 +226,7 @@ fn a_clock_that_was_set_back_keeps_no_lease_and_no_denial() {
 fn a_clock_that_goes_back_a_little_loses_nothing() {
     for rules in [bucket(), rules(Quota::fixed_window(100, seconds(60)).unwrap(), 10)] {
         let mut hand = Hand::new(at(30_000));
-        hand.ask(&rules, 10, at(30_000));
+        hand.ask(&rules, 10, 0, at(30_000));
         hand.granted(&rules, 10, &taken(&rules, 10, at(30_000)), at(30_001));
         assert!(hand.take(&rules, 1, at(30_000)).unwrap().allowed());
         assert_eq!(spend(&mut hand, &rules, at(30_000)), 9);
@@ -239,11 +239,11 @@ fn a_clock_that_goes_back_a_little_loses_nothing() {
 #[test]
 fn what_was_on_its_way_when_the_key_began_anew_is_not_spent() {
     let (rules, mut hand) = (bucket(), Hand::new(at(0)));
-    hand.ask(&rules, 10, at(0));
+    hand.ask(&rules, 10, 0, at(0));
     hand.forget();
     hand.granted(&rules, 10, &taken(&rules, 10, at(0)), at(1));
     assert_eq!(hand.take(&rules, 1, at(1)), None);
-    hand.ask(&rules, 10, at(1));
+    hand.ask(&rules, 10, 0, at(1));
     hand.granted(&rules, 10, &taken(&rules, 10, at(1)), at(1));
     assert!(hand.take(&rules, 1, at(1)).unwrap().allowed(), "and the next is");
 }
@@ -253,12 +253,12 @@ fn a_refusal_that_was_on_its_way_when_something_was_given_back_is_not_believed()
     let (rules, empty) = (bucket(), taken(&bucket(), 1_000, at(0)));
     for give_back in [Hand::forget, Hand::given_back] {
         let mut hand = Hand::new(at(0));
-        hand.ask(&rules, 1, at(0));
+        hand.ask(&rules, 1, 0, at(0));
         give_back(&mut hand);
         hand.refused(1, days(1), millis(10), &empty, at(1));
         assert_eq!(hand.take(&rules, 1, at(1)), None);
         assert!(!hand.is_asking());
-        hand.ask(&rules, 1, at(1));
+        hand.ask(&rules, 1, 0, at(1));
         hand.refused(1, days(1), millis(10), &empty, at(2));
         assert!(!hand.take(&rules, 1, at(2)).unwrap().allowed(), "and the next is");
     }
@@ -267,7 +267,7 @@ fn a_refusal_that_was_on_its_way_when_something_was_given_back_is_not_believed()
 #[test]
 fn what_is_more_than_a_process_may_have_is_for_the_store_to_deny() {
     let (rules, mut hand) = (bucket(), Hand::new(at(0)));
-    hand.ask(&rules, 1, at(0));
+    hand.ask(&rules, 1, 0, at(0));
     hand.refused(1, seconds(1), millis(10), &taken(&rules, 1_000, at(0)), at(0));
     assert!(!hand.take(&rules, rules.most, at(0)).unwrap().allowed());
     assert_eq!(hand.take(&rules, rules.most + 1, at(0)), None);
@@ -277,7 +277,7 @@ fn what_is_more_than_a_process_may_have_is_for_the_store_to_deny() {
 #[test]
 fn what_remains_is_in_hand_and_what_the_store_said() {
     let (rules, mut hand) = (bucket(), Hand::new(at(0)));
-    hand.ask(&rules, 10, at(0));
+    hand.ask(&rules, 10, 0, at(0));
     hand.granted(&rules, 10, &taken(&rules, 10, at(0)), at(0));
     let decision = hand.take(&rules, 3, at(0)).unwrap();
     assert_eq!((decision.remaining(), decision.limit(), decision.reset_after()), (997, 1_000, millis(10)));

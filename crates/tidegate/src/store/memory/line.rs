@@ -59,10 +59,23 @@ impl<'a> Line<'a> {
     }
 
     /// What a slot holds.
-    #[inline]
+    #[inline(always)]
     pub(super) fn slot(self, index: usize) -> Slot {
+        let [a, b] = self.own_words(index);
+        self.slot_of(index, a, b)
+    }
+
+    /// The two words that are a slot's own.
+    #[inline(always)]
+    pub(super) fn own_words(self, index: usize) -> [u64; 2] {
+        [self.load(1 + 2 * index), self.load(2 + 2 * index)]
+    }
+
+    /// What a slot holds whose own words are these.
+    #[inline(always)]
+    pub(super) fn slot_of(self, index: usize, a: u64, b: u64) -> Slot {
         let shared = self.load(SHARED) >> (C_BITS * index as u32) & ((1 << C_BITS) - 1);
-        Slot::unpack(self.load(1 + 2 * index), self.load(2 + 2 * index), shared)
+        Slot::unpack(a, b, shared)
     }
 
     /// Every slot, as one read.
@@ -129,13 +142,11 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// Writes a slot whose key and quota stay the same. What all slots share mostly stays the same too.
+    /// Writes a slot whose own words were these, and whose key and quota stay the same. What all slots share mostly stays the
+    /// same too.
     #[inline(always)]
-    pub(super) fn rewrite(&self, index: usize, old: Slot, new: Slot) {
-        let ((_, _, before), (a, b, after)) = (old.pack(), new.pack());
-        if before != after {
-            return self.write(index, new);
-        }
+    pub(super) fn rewrite(&self, index: usize, words: [u64; 2], old: Slot, new: Slot) {
+        let Some([a, b]) = old.own_words_of(new, words) else { return self.write(index, new) };
         self.store(1 + 2 * index, a);
         self.store(2 + 2 * index, b);
     }

@@ -82,7 +82,8 @@ pub struct MemoryStats {
 }
 
 impl MemoryStoreBuilder {
-    /// How many keys there is room for: 1,000,000 unless said otherwise. The table takes about 29 bytes for each of
+    /// How many keys there is room for: 1,000,000 unless said otherwise. Count those that can appear within the longest period;
+    /// [`MemoryStats::forgotten_busy`] moves where that was too few. The table takes about 29 bytes for each of
     /// them, of which the system lends what is used. About a tenth more are held before a busy one is forgotten, and
     /// hardly any is with up to a fifth more.
     #[must_use]
@@ -152,7 +153,8 @@ impl MemoryStore {
         }
     }
 
-    /// Forgets every key that is as good as new, now. The calls do this by themselves, a little at a time.
+    /// Forgets every key that is as good as new, now; with calls that come meanwhile, but for some that have become so within the
+    /// last second. The calls do this by themselves, a little at a time.
     pub fn sweep(&self) {
         self.table.sweep_all(self.now());
     }

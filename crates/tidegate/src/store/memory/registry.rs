@@ -25,7 +25,7 @@ impl Registry {
     }
 
     /// The number of this quota; none when there is no room for another one.
-    #[inline]
+    #[inline(always)]
     pub(super) fn tag(&self, quota: &Quota) -> Option<u16> {
         let tag = quota.tag() as usize % (SEGMENT * SEGMENTS);
         match self.get(tag) {
@@ -47,7 +47,7 @@ impl Registry {
         place.map(|tag| tag as u16)
     }
 
-    #[inline]
+    #[inline(always)]
     fn get(&self, tag: usize) -> Option<&Quota> {
         self.segments[tag / SEGMENT].get()?[tag % SEGMENT].get()
     }

@@ -109,7 +109,7 @@ impl Table {
     }
 
     /// The first line where the key with this hash can be, and its fingerprint.
-    #[inline]
+    #[inline(always)]
     fn first(&self, hash: u64) -> (usize, u64) {
         let fingerprint = (hash >> (64 - FINGERPRINT_BITS)).max(1);
         // The bits that are not in the fingerprint come first.
@@ -181,12 +181,13 @@ impl Table {
         self.sweep(self.lines, now);
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn line(&self, index: usize) -> Line<'_> {
         #[cfg(test)]
         LINES_TOUCHED.set(LINES_TOUCHED.get() + 1);
-        let (lines, _) = self.words[self.offset..].as_chunks();
-        Line::new(&lines[index])
+        let start = self.offset + index * WORDS;
+        let words = &self.words[start..start + WORDS];
+        Line::new(words.try_into().expect("as many words as that"))
     }
 
     #[cfg(all(test, not(loom)))]
@@ -195,7 +196,7 @@ impl Table {
     }
 
     /// A line and its version, which is odd when somebody writes.
-    #[inline]
+    #[inline(always)]
     fn glance(&self, index: usize) -> Looked<'_> {
         let line = self.line(index);
         (line, line.version_now())
@@ -281,14 +282,15 @@ fn step_in_place(
     op: Op,
     now: Timestamp,
 ) -> Option<Decision> {
-    let slot = line.slot(index);
+    let words @ [a, b] = line.own_words(index);
+    let slot = line.slot_of(index, a, b);
     if slot.tag != tag || version & 1 != 0 || !line.is_still(version) {
         return None;
     }
     let (outcome, bucket) = slot.narrow().step(quota, op, now)?;
     if outcome.changed {
         let new = Slot::of_narrow(slot.fingerprint, tag, bucket)?;
-        line.try_lock(version)?.rewrite(index, slot, new);
+        line.try_lock(version)?.rewrite(index, words, slot, new);
     }
     Some(outcome.decision)
 }

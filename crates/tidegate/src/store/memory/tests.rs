@@ -77,8 +77,8 @@ fn a_denial_and_a_check_write_nothing_and_take_no_lock() {
         assert!(!bench.take(key, quota, 10));
         assert!(!bench.take(key, quota, 11));
         assert!(!bench.take(key + 100, quota, 11));
-        bench.ask(key, quota, Op::Check(Cost::ONE));
-        bench.ask(key + 100, quota, Op::Check(Cost::ONE));
+        let _ = bench.ask(key, quota, Op::Check(Cost::ONE));
+        let _ = bench.ask(key + 100, quota, Op::Check(Cost::ONE));
         assert_eq!(bench.words(), before);
     }
 }
@@ -272,13 +272,13 @@ fn a_state_moves_between_its_slot_and_the_other_table() {
     let table = bench.store.stats().bytes;
     // Five million units of a million sub-units do not fit in 42 bits.
     for _ in 0..5_000 {
-        bench.ask(1, &quota, Op::Reserve(cost(999)));
+        let _ = bench.ask(1, &quota, Op::Reserve(cost(999)));
     }
     assert!(bench.store.stats().bytes > table);
-    bench.ask(1, &quota, Op::Refund(cost(4_999 * 999)));
+    let _ = bench.ask(1, &quota, Op::Refund(cost(4_999 * 999)));
     assert_eq!(bench.store.stats().bytes, table);
     assert_eq!(bench.ask(1, &quota, Op::Check(Cost::ONE)).remaining(), 0);
-    bench.ask(1, &quota, Op::Reset);
+    let _ = bench.ask(1, &quota, Op::Reset);
     assert_eq!(bench.store.stats().keys, 0);
 }
 
@@ -378,7 +378,7 @@ fn the_clock_is_read_once_for_a_decision_and_never_built_for_a_denial() {
         for op in [Op::Limit(Cost::ONE), Op::Limit(Cost::ONE), Op::Check(Cost::ONE), Op::Refund(Cost::ONE), Op::Reset] {
             let before = reads.load(Ordering::Relaxed);
             let request = Request { scope: &scope, key: &key, quota: &quota, op, on_store_error: OnStoreError::Open };
-            store.apply_now(&request).unwrap().unwrap();
+            let _ = store.apply_now(&request).unwrap().unwrap();
             assert_eq!(reads.load(Ordering::Relaxed) - before, 1, "{op:?} under {quota:?}");
         }
     }
@@ -408,15 +408,15 @@ fn what_takes_nothing_forgets_nobody() {
     for key in 10_000..10_500 {
         assert!(!bench.all([0, key], &quota).unwrap().allowed());
         assert!(!bench.take(key, &quota, 11));
-        bench.ask(key, &quota, Op::Check(Cost::ONE));
+        let _ = bench.ask(key, &quota, Op::Check(Cost::ONE));
     }
     assert_eq!(bench.store.stats(), full);
     // Nor when there is no number left for the quota of the one who looks.
     for rate in 1..=40_000 {
-        bench.ask(0, &Quota::token_bucket(rate, seconds(7)).unwrap(), Op::Check(Cost::ONE));
+        let _ = bench.ask(0, &Quota::token_bucket(rate, seconds(7)).unwrap(), Op::Check(Cost::ONE));
     }
     for rate in 40_000..41_000 {
-        bench.ask(20_000, &Quota::token_bucket(rate, seconds(7)).unwrap(), Op::Check(Cost::ONE));
+        let _ = bench.ask(20_000, &Quota::token_bucket(rate, seconds(7)).unwrap(), Op::Check(Cost::ONE));
     }
     assert_eq!(bench.store.stats(), full);
 }

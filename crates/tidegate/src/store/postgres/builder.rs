@@ -110,7 +110,7 @@ impl PostgresStoreBuilder {
         if config.get_tcp_user_timeout().is_none() {
             config.tcp_user_timeout(CUT_OFF);
         }
-        // Nobody has said otherwise.
+        // Nobody has said otherwise, or the same.
         if config.get_keepalives_idle() == Config::new().get_keepalives_idle() {
             config.keepalives_idle(IDLE);
         }

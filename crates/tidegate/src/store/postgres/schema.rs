@@ -46,23 +46,26 @@ impl Statements {
 
     /// Makes what is missing, unless somebody has made a table of that name for something else.
     pub(super) async fn prepare(&self, connection: &Object) -> Result<(), StoreError> {
-        if self.is_there(connection).await? {
-            return Ok(());
-        }
+        let missing = match self.found(connection).await? {
+            Found::All => return Ok(()),
+            // To look at the table waits for everybody who uses it, and has everybody wait.
+            Found::Table => functions(&self.table),
+            Found::Nothing => text(&self.table),
+        };
         // Several processes may start at once, and even `IF NOT EXISTS` fails when two make the same thing.
         let lock = "SELECT pg_advisory_xact_lock(hashtext('tidegate migration'))";
         // What is sent at once is one transaction.
-        let migration = format!("{lock}; {}", text(&self.table));
+        let migration = format!("{lock}; SET LOCAL lock_timeout = '2s'; {missing}");
         let made = connection.batch_execute(&migration).await;
         made.map_err(|error| not_made(&self.table, store_error(error)))?;
-        if self.is_there(connection).await? {
+        if let Found::All = self.found(connection).await? {
             return Ok(());
         }
         Err(not_made(&self.table, StoreError::new(StoreErrorKind::Unavailable, "it was made and is not found")))
     }
 
-    /// Whether all of it is there.
-    async fn is_there(&self, connection: &Object) -> Result<bool, StoreError> {
+    /// How much of it is there.
+    async fn found(&self, connection: &Object) -> Result<Found, StoreError> {
         let (table, index) = (fill("{table}", &self.table), fill("{index_in_schema}", &self.table));
         let functions =
             ["{until}", "{next}", "{step}", "{all}", "{leases}", "{forget}"].map(|name| fill(name, &self.table));
@@ -73,14 +76,25 @@ impl Statements {
             )
             .await?;
         let columns: Option<String> = read(&row, 0)?;
-        let (is_unique, is_complete): (bool, bool) = (read(&row, 1)?, read(&row, 2)?);
+        let (is_unique, has_index, has_functions): (bool, bool, bool) =
+            (read(&row, 1)?, read(&row, 2)?, read(&row, 3)?);
         match columns {
-            None => Ok(false),
+            None => Ok(Found::Nothing),
             Some(found) if found != COLUMNS => Err(another_shape(&self.table, &found)),
             Some(_) if !is_unique => Err(another_shape(&self.table, "the same columns, but no primary key on `key`")),
-            Some(_) => Ok(is_complete),
+            Some(_) if !has_index => Ok(Found::Nothing),
+            Some(_) => Ok(if has_functions { Found::All } else { Found::Table }),
         }
     }
+}
+
+/// What is there of what a store needs.
+enum Found {
+    /// Not the table, or not its index.
+    Nothing,
+    /// Those, and not all functions of this release.
+    Table,
+    All,
 }
 
 /// The migration: what makes the table, its index and the functions, for those who run migrations by hand. It can be run
@@ -96,8 +110,11 @@ pub fn migration(table: &str) -> Result<String, StoreError> {
 }
 
 fn text(table: &TableName) -> String {
+    fill(include_str!("sql/table.sql"), table) + "\n" + &functions(table)
+}
+
+fn functions(table: &TableName) -> String {
     let parts = [
-        include_str!("sql/table.sql"),
         include_str!("sql/next.sql"),
         include_str!("sql/step.sql"),
         include_str!("sql/all.sql"),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate_core::{Decision, Op, Request, StoreError, StoreErrorKind, Timestamp};
 
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, SteadyClock};
 
 /// When an all-or-nothing call began whose keys do not live together.
 #[derive(Debug, Clone, Copy)]
@@ -16,13 +16,13 @@ pub struct Begun {
 impl Begun {
     /// Now, or at the time of a test.
     pub fn now(test: Option<Timestamp>) -> Self {
-        Begun { at: if test.is_some() { None } else { Some(SystemClock.now()) } }
+        Begun { at: if test.is_some() { None } else { Some(SteadyClock.now()) } }
     }
 
     /// What gives back what these requests, by number, have taken since then. Nothing for a key to which something has
     /// come back by itself meanwhile: together that could be more than the quota, so it stays taken.
     pub fn refunds<'a>(&self, requests: &[Request<'a>], taken: &[(usize, Decision)]) -> Vec<Request<'a>> {
-        let elapsed = self.at.map_or(Duration::ZERO, |at| SystemClock.now().since(at));
+        let elapsed = self.at.map_or(Duration::ZERO, |at| SteadyClock.now().since(at));
         refunds(requests, taken, elapsed)
     }
 }

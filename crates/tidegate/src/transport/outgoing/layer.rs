@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tidegate_core::{BoxFuture, Decision, Key, OnStoreError, Timestamp};
+use tidegate_core::{BoxFuture, Decision, Key, Timestamp};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -136,14 +136,9 @@ fn admitted<E>(
         Ok(decision) => Ok(Some(decision).filter(Decision::is_ordinary)),
         Err(error) if error.is_misuse() => Err(OutgoingError::Failed(error)),
         // A store within `Resilience` has applied the policy already. A bare one leaves that to who asks.
-        Err(Error::Store(_)) if admits_without_store(limiter, limit) => Ok(None),
+        Err(Error::Store(_)) if limiter.admits_without_store(limit) => Ok(None),
         Err(error) => Err(OutgoingError::Failed(error)),
     }
-}
-
-/// Whether a limit lets requests go on whose store cannot be asked.
-fn admits_without_store(limiter: &Limiter, limit: &str) -> bool {
-    limiter.outline(limit).is_ok_and(|outline| outline.shadow || outline.on_store_error == OnStoreError::Open)
 }
 
 /// Why there is no response.

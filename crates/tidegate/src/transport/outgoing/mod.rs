@@ -11,7 +11,8 @@
 //! ```
 //!
 //! It goes around a tower service that sends requests: a client of hyper-util, or, with the feature `reqwest`, one of
-//! reqwest. Nothing is sent again: a retry of tower's, above this layer, waits by itself.
+//! reqwest. Nothing is sent again: a retry of tower's, above this layer, waits by itself. A limit on how many are sent at once, such
+//! as `concurrency_limit`, goes around this layer: within it, a request that waits for its turn has taken a place already.
 //!
 //! What a server says about a host holds off the next requests to it:
 //!

@@ -97,7 +97,7 @@ fn a_clock_that_was_set_back_an_hour_gives_nothing_back() {
             assert_eq!((denied.allowed(), denied.remaining()), (false, 0), "{quota:?}");
             assert!(denied.retry_after().expect("a time to wait for") > hours(1) - seconds(60), "{quota:?}");
         }
-        subject.now(Op::Refund(Cost::ONE));
+        let _ = subject.now(Op::Refund(Cost::ONE));
         assert!(subject.now(TAKE).allowed() && !subject.now(TAKE).allowed(), "{quota:?}");
         // The server must not forget it before its clock has caught up.
         let left: u128 = subject.server.cli(&["PTTL", "fault|clock|u"]).parse().expect("a lifetime");

@@ -94,7 +94,7 @@ fn a_flush_costs_each_script_one_reload() {
         flushed += 1;
     };
     for quota in quotas.map(Result::unwrap) {
-        run(store.apply(&request(&scope, &key, &quota, Op::Reset))).unwrap();
+        let _ = run(store.apply(&request(&scope, &key, &quota, Op::Reset))).unwrap();
         for op in [Op::Limit(Cost::ONE), Op::Check(Cost::ONE), Op::Reserve(Cost::ONE), Op::Refund(Cost::ONE)] {
             flush();
             assert!(run(store.apply(&request(&scope, &key, &quota, op))).unwrap().allowed());
@@ -123,7 +123,7 @@ fn a_reload_is_counted_and_described() {
             if flushed {
                 server.cli(&["SCRIPT", "FLUSH"]);
             }
-            run(store.apply(&request(&scope, &key, &quota, Op::Limit(Cost::ONE)))).unwrap();
+            let _ = run(store.apply(&request(&scope, &key, &quota, Op::Limit(Cost::ONE)))).unwrap();
         }
     });
     let recorded = recorder.snapshotter().snapshot().into_vec();

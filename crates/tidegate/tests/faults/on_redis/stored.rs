@@ -51,7 +51,7 @@ impl Subject {
 
     /// The key is forgotten, and then counts as it should.
     fn assert_heals(&self, quota: &Quota) {
-        self.apply(quota, Op::Reset).unwrap();
+        let _ = self.apply(quota, Op::Reset).unwrap();
         let decision = self.apply(quota, Op::Limit(Cost::ONE)).unwrap();
         assert_eq!((decision.allowed(), decision.remaining()), (true, CAPACITY - 1), "{quota:?}");
     }
@@ -178,7 +178,7 @@ fn is_answered_by_the_policy(poison: &[&str], heal: Heal) {
         answer
     };
     for policy in OnStoreError::ALL {
-        ask(policy, "u").unwrap();
+        let _ = ask(policy, "u").unwrap();
         let name = format!("fault|{}|u", policy.as_str());
         assert_eq!(server.cli(&["DEL", &name]), "1");
         server.cli(&poison.iter().map(|word| if *word == "KEY" { &*name } else { word }).collect::<Vec<_>>());

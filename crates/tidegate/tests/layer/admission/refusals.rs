@@ -198,25 +198,31 @@ async fn a_handler_that_goes_on_after_a_refusal_is_in_flight_until_its_end() {
     async fn extra() -> Result<(), tidegate::attribute::Refusal> {
         Ok(())
     }
-    let limiter = builder(&clock()).limit("api", bucket(100)).limit("own", bucket(1)).build().unwrap();
-    assert!(limiter.limit("own", "all").now().unwrap().unwrap().allowed());
-    let (writer, body) = super::written();
-    let body = Arc::new(std::sync::Mutex::new(Some(body)));
-    let handler = move || async move {
-        assert!(extra().await.is_err());
-        let body = body.lock().unwrap().take();
-        body.expect("asked once")
-    };
-    let watched = Watched::new(1);
-    let layer = AdmissionLayer::new(watched.pool.clone()).limits((&limiter, "api"));
-    let server = Server::router(Router::new().route("/", get(handler)).layer(layer)).await;
-    let mut response = http1().get(server.url("/")).send().await.unwrap();
-    writer.send("some").unwrap();
-    assert_eq!(response.chunk().await.unwrap().unwrap(), "some");
-    assert_eq!(watched.in_flight(), 1);
-    drop(writer);
-    assert_eq!(response.bytes().await.unwrap(), "");
-    assert!(watched.told().await.is_empty());
+    for hangs_up in [false, true] {
+        let limiter = builder(&clock()).limit("api", bucket(100)).limit("own", bucket(1)).build().unwrap();
+        assert!(limiter.limit("own", "all").now().unwrap().unwrap().allowed());
+        let (writer, body) = super::written();
+        let body = Arc::new(std::sync::Mutex::new(Some(body)));
+        let handler = move || async move {
+            assert!(extra().await.is_err());
+            let body = body.lock().unwrap().take();
+            body.expect("asked once")
+        };
+        let watched = Watched::new(1);
+        let layer = AdmissionLayer::new(watched.pool.clone()).limits((&limiter, "api"));
+        let server = Server::router(Router::new().route("/", get(handler)).layer(layer)).await;
+        let mut response = http1().get(server.url("/")).send().await.unwrap();
+        writer.send("some").unwrap();
+        assert_eq!(response.chunk().await.unwrap().unwrap(), "some");
+        assert_eq!(watched.in_flight(), 1);
+        if hangs_up {
+            drop(response);
+        } else {
+            drop(writer);
+            assert_eq!(response.bytes().await.unwrap(), "");
+        }
+        assert!(watched.told().await.is_empty(), "{hangs_up}");
+    }
 }
 
 #[tokio::test]

@@ -18,7 +18,8 @@ use tower_layer::Layer;
 
 use super::{CHECK, Client, WATCH, is_serving, serve};
 use crate::clients;
-use crate::support::{Elsewhere, ME, Server, bucket, builder, clock, left, limiter, memory, waiting_limiter, window};
+use crate::elsewhere::Elsewhere;
+use crate::support::{ME, Server, bucket, builder, clock, left, limiter, memory, waiting_limiter, window};
 
 /// What a client that backs off reads out of a status: the delay, the milliseconds and who denied it.
 fn details(status: &Status) -> (Option<Duration>, &str, Vec<(String, String)>) {
@@ -118,7 +119,7 @@ async fn a_layer_can_be_in_front_of_one_service() {
             router.serve_with_incoming(TcpIncoming::from(listener)).await.unwrap();
         })
         .await;
-        limiter.reset("api", ME).await.unwrap();
+        let _ = limiter.reset("api", ME).await.unwrap();
         let made_up = clients::http2().post(server.url("/made.up.Service/Check")).send().await.unwrap();
         assert_eq!(made_up.headers()["grpc-status"], "12");
         let mut client = Client::connect(&server).await;

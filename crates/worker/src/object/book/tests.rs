@@ -145,13 +145,13 @@ fn a_sweep_forgets_what_is_as_good_as_new_and_nothing_else() {
     let year = Quota::fixed_window(2, days(365)).unwrap();
     let lease = Quota::concurrency(2, days(2)).unwrap();
     for number in 0..2_500 {
-        ask(&book, &hour, &format!("hour-{number}"), Op::Limit(Cost::ONE), later(seconds(0))).unwrap();
+        let _ = ask(&book, &hour, &format!("hour-{number}"), Op::Limit(Cost::ONE), later(seconds(0))).unwrap();
     }
-    ask(&book, &year, "year", Op::Limit(Cost::new(2).unwrap()), later(seconds(0))).unwrap();
-    ask(&book, &lease, "lease", Op::Admit(Lease::from_bits(7)), later(seconds(0))).unwrap();
+    let _ = ask(&book, &year, "year", Op::Limit(Cost::new(2).unwrap()), later(seconds(0))).unwrap();
+    let _ = ask(&book, &lease, "lease", Op::Admit(Lease::from_bits(7)), later(seconds(0))).unwrap();
     // A test's own time is not the alarm's.
     let given = When { given: true, ..later(seconds(0)) };
-    ask(&book, &hour, "given", Op::Limit(Cost::ONE), given).unwrap();
+    let _ = ask(&book, &hour, "given", Op::Limit(Cost::ONE), given).unwrap();
 
     assert_eq!(sweep(&book, later(seconds(0))), 2_503, "nothing is as good as new yet");
     book.rows().pages.set(0);

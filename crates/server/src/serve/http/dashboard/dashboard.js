@@ -378,7 +378,7 @@ async function askForKey(op, body = wantedKey()) {
 
 function didReset(decision) {
   if (decision.reason !== "store") return element("p", "yes", "It is as good as new.");
-  return element("p", "no", "The store cannot be asked: nothing was reset. Try again when it is back.");
+  return element("p", "no", "The store cannot be asked: nothing was reset there. Try again when it is back.");
 }
 
 async function problem(response) {

@@ -111,7 +111,7 @@ struct TopKey {
     kind: Kind,
     key: String,
     whole: bool,
-    /// Whether a key of this limit can be looked up: its quota does not come with each request.
+    /// Whether a key of this limit can be looked up: there is a quota for it, which does not come with each request.
     askable: bool,
     denied: u64,
     at_least: u64,

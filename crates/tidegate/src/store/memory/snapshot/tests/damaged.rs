@@ -73,12 +73,12 @@ fn a_forged_file_makes_a_store_that_decides_or_none() {
             let Ok(store) = small(&clock).load(&forged(file)[..]) else { continue };
             loaded += 1;
             for (quota, key) in quotas().iter().zip(0..) {
-                look(&store, key, quota);
+                let _ = look(&store, key, quota);
                 for other in quotas() {
-                    look(&store, key, &other);
+                    let _ = look(&store, key, &other);
                 }
-                ask(&store, key, quota, Op::Reserve(Cost::ONE));
-                ask(&store, key, quota, Op::Refund(Cost::new(2).unwrap()));
+                let _ = ask(&store, key, quota, Op::Reserve(Cost::ONE));
+                let _ = ask(&store, key, quota, Op::Refund(Cost::new(2).unwrap()));
             }
             assert!(small(&clock).load(&saved(&store)[..]).is_ok());
         }

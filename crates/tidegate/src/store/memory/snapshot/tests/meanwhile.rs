@@ -55,7 +55,7 @@ fn of_a_key_that_is_in_a_file_twice_the_later_one_counts() {
             Ok::<_, ()>(())
         };
         store.table.walk(START, show).unwrap();
-        ask(&store, 1, &quota, Op::Reset);
+        let _ = ask(&store, 1, &quota, Op::Reset);
     }
     for (expected, entry) in &states {
         store.table.put(entry, START);

@@ -1,0 +1,50 @@
+//! A store that has to be waited for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tidegate::{All, Capabilities, Decision, Request, Store, StoreError};
+use tokio::task::yield_now;
+
+/// A store that has to be waited for, as those are that do I/O.
+pub(crate) struct Elsewhere<S> {
+    store: S,
+    /// How often it was asked for an answer at once.
+    pub(crate) asked: Arc<AtomicUsize>,
+}
+
+impl<S> Elsewhere<S> {
+    pub(crate) fn new(store: S) -> Self {
+        Elsewhere { store, asked: Arc::default() }
+    }
+}
+
+impl<S: Store> Store for Elsewhere<S> {
+    fn capabilities(&self) -> Capabilities {
+        self.store.capabilities()
+    }
+
+    fn apply_now(&self, _: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        None
+    }
+
+    async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
+        yield_now().await;
+        self.store.apply(request).await
+    }
+
+    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
+        yield_now().await;
+        self.store.apply_all(requests).await
+    }
+
+    async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
+        yield_now().await;
+        self.store.apply_each(requests).await
+    }
+
+    async fn close(&self) {
+        self.store.close().await;
+    }
+}
