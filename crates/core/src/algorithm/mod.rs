@@ -138,8 +138,7 @@ impl NarrowBucket {
     /// not a token bucket, or when the clock has gone back.
     #[inline(always)] // so that the decision is written once, where it is wanted
     pub fn step(self, quota: &Quota, op: Op, now: Timestamp) -> Option<(Outcome, NarrowBucket)> {
-        let fits = TokenBucket::is_narrow(quota, self.deficit, op) && quota.algorithm() == Algorithm::TokenBucket;
-        if !fits || now < self.last {
+        if !TokenBucket::is_narrow(quota, self.deficit, op) || now < self.last {
             return None;
         }
         let mut view = TokenBucket::<u64>::new(quota, self.deficit, Time::new(self.last, now));

@@ -30,7 +30,7 @@ impl TokenBucket<u64> {
     /// Whether 64 bits are enough for the whole step. Only a reservation takes more than the capacity.
     #[inline]
     pub(super) fn is_narrow(quota: &Quota, deficit: u64, op: Op) -> bool {
-        quota.whole() != 0 && deficit < NARROW && !matches!(op, Op::Reserve(_))
+        quota.is_narrow() && deficit < NARROW && !matches!(op, Op::Reserve(_))
     }
 
     #[inline]

@@ -149,7 +149,7 @@ impl<'a> Key<'a> {
     }
 
     /// Bytes and a number that together are different for different keys: what a store hashes that keeps no text.
-    #[inline]
+    #[inline(always)]
     pub fn as_raw(&self) -> (u8, &[u8]) {
         (self.shape as u8, self.as_bytes())
     }
@@ -287,7 +287,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn as_bytes(&self) -> &[u8] {
         match &self.bytes {
             Bytes::Borrowed(bytes) => bytes,

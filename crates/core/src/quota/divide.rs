@@ -97,7 +97,7 @@ mod tests {
                     assert!(together <= allowed, "{replicas} of {share:?} are more than {whole:?}");
                     // As it would have been built from its numbers.
                     let built = Quota::new(algorithm, share.rate.into(), share.parts().period).unwrap();
-                    assert_eq!((share.unit, share.refill, share.whole), (built.unit, built.refill, built.whole));
+                    assert_eq!((share.unit, share.refill, share.narrow), (built.unit, built.refill, built.narrow));
                     assert_eq!(share, built);
                 }
             }

@@ -43,8 +43,6 @@ pub struct Quota {
     start: u64,
     /// Sub-units in one unit of a token bucket.
     unit: u64,
-    /// Sub-units in the whole capacity; 0 when they are too many for the arithmetic of 64 bits.
-    whole: u64,
     /// Sub-units a microsecond brings.
     refill: u32,
     rate: u32,
@@ -52,6 +50,8 @@ pub struct Quota {
     max_debt: Option<u32>,
     buckets: u8,
     algorithm: Algorithm,
+    /// Whether it is a token bucket, and the arithmetic of 64 bits is enough for its sub-units.
+    narrow: bool,
     /// A hash of the above.
     tag: u64,
 }
@@ -108,7 +108,7 @@ impl Quota {
             max_debt: None,
             unit: 0,
             refill: 0,
-            whole: 0,
+            narrow: false,
             tag: 0,
         };
         quota.completed()
@@ -215,7 +215,7 @@ impl Quota {
         self.unit = self.period / divisor;
         self.refill = (u64::from(self.rate) / divisor) as u32;
         let whole = u128::from(self.capacity) * u128::from(self.unit);
-        self.whole = if whole < 1 << 63 { whole as u64 } else { 0 };
+        self.narrow = self.algorithm == Algorithm::TokenBucket && whole < 1 << 63;
         let numbers = [self.period, self.start, self.rate.into(), self.capacity.into(), self.rest()];
         self.tag = numbers.iter().fold(0, |tag, number| mix(tag ^ number));
         self
@@ -253,8 +253,8 @@ impl Quota {
         self.unit
     }
 
-    pub(crate) const fn whole(&self) -> u64 {
-        self.whole
+    pub(crate) const fn is_narrow(&self) -> bool {
+        self.narrow
     }
 
     /// Sub-units that a microsecond brings to a token bucket.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tidegate_core::{Decision, DynStore, Request, Store, StoreError};
 
-use crate::store::memory::MemoryStore;
+use crate::store::memory::{MemoryStore, QuotaNumber};
 
 /// The store of a limiter. The one in memory is known by its type, so that a decision is compiled into whoever asks for it: what is
 /// known there, such as the operation and its cost, is not looked at again, and what nobody looks at is not worked out.
@@ -24,11 +24,15 @@ impl AnyStore {
         }
     }
 
-    /// [`Store::apply_now`], for the call that is made most.
+    /// [`Store::apply_now`], for the call that is made most. `number` is of its quota, if that is one of the limiter's.
     #[inline(always)]
-    pub(super) fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+    pub(super) fn apply_now(
+        &self,
+        request: &Request<'_>,
+        number: Option<&QuotaNumber>,
+    ) -> Option<Result<Decision, StoreError>> {
         match self {
-            AnyStore::Memory(memory) => MemoryStore::apply_now(memory, request),
+            AnyStore::Memory(memory) => Some(Ok(memory.decide(request, number))),
             // With a key of its own: one that is looked at from elsewhere would have to be in memory for the first store as well.
             AnyStore::Other(store) => store.dyn_apply_now(&Request { key: &request.key.borrow(), ..*request }),
         }

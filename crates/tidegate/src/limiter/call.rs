@@ -112,7 +112,8 @@ impl<'a> Call<'a> {
             return answer;
         };
         // Nobody has closed it, either.
-        now_under(limits.get(name), inner, &key, terms, op_of(cost, kind), |_| {})
+        let unknown = || limits.unknown(name);
+        now_under(limits.find(name), unknown, inner, &key, terms, || op_of(cost, kind), |_| {})
     }
 
     /// The rarer way, which writes its answer to a place of its own: were it to return it, the usual answer would have to
@@ -121,7 +122,9 @@ impl<'a> Call<'a> {
     fn now_replaced(&self, answer: &mut Option<Result<Decision, Error>>) {
         let Call { inner, name, key, cost, terms, kind } = self;
         let op = || checked_op(inner, *cost, *kind);
-        *answer = inner.limits.with(|limits| now_under(limits.get(name), inner, key, *terms, op(), |_| {}));
+        *answer = inner
+            .limits
+            .with(|limits| now_under(limits.find(name), || limits.unknown(name), inner, key, *terms, op, |_| {}));
     }
 
     /// The operation, once nothing is wrong with it; none for an `acquire`.
@@ -166,21 +169,21 @@ impl<'a> Call<'a> {
 }
 
 /// The answer without waiting, and to `found` the limit that gives it.
+// No `Result` of a limit: what comes of a name that is not there must not look as if it could go on to the store, or nothing
+// that the compiler knows of the call would count from there on.
 #[inline(always)]
 pub(super) fn now_under(
-    named: Result<&Arc<Named>, Error>,
+    named: Option<&Arc<Named>>,
+    unknown: impl FnOnce() -> Error,
     inner: &Arc<Inner>,
     key: &Key<'_>,
     terms: Terms<'_>,
-    op: Result<Option<Op>, Error>,
+    op: impl FnOnce() -> Result<Option<Op>, Error>,
     found: impl FnOnce(&Named),
 ) -> Option<Result<Decision, Error>> {
-    let named = match named {
-        Ok(named) => named,
-        Err(error) => return Some(Err(error)),
-    };
+    let Some(named) = named else { return Some(Err(unknown())) };
     found(named);
-    match op {
+    match op() {
         Ok(op) => Asked { named, key, terms, op: op? }.now(inner),
         Err(error) => Some(Err(error)),
     }

@@ -8,6 +8,7 @@ use tidegate_core::{Algorithm, Key, Quota, Scope};
 
 use super::terms::Terms;
 use super::{BuildError, DenyList, Error, Limit, UnknownLimit};
+use crate::store::memory::QuotaNumber;
 
 /// One named limit and what is worked out from it once.
 // What every decision looks at is close together: the end of the scope, the beginning of the limit, and what is between.
@@ -16,6 +17,8 @@ use super::{BuildError, DenyList, Error, Limit, UnknownLimit};
 pub(super) struct Named {
     pub(super) scope: Scope,
     plain: bool,
+    /// Its quota's, in the limiter's store.
+    pub(super) number: QuotaNumber,
     /// Its quota's.
     pub(super) window: Option<Duration>,
     pub(super) limit: Limit,
@@ -59,7 +62,8 @@ impl Named {
         let counts_units = limit.quota.algorithm() != Algorithm::Concurrency;
         let keeps_keys = limit.shards == 1 && limit.normalize.is_none();
         let (scope, window) = (Scope::new(&shared.prefix, name), limit.quota.window());
-        let mut named = Named { scope, limit, deny, deny_all, parts: parts.into(), window, plain: false };
+        let (parts, number) = (parts.into(), QuotaNumber::default());
+        let mut named = Named { scope, limit, deny, deny_all, parts, number, window, plain: false };
         named.plain = counts_units && keeps_keys && !named.limit.shadow && !named.denies_anybody();
         Ok(named)
     }
@@ -148,12 +152,7 @@ impl Limits {
         self.find(name).ok_or_else(|| self.unknown(name))
     }
 
-    /// The same, of a name that is asked for again and again.
-    #[inline]
-    pub(super) fn get_known(&self, name: &Name) -> Result<&Arc<Named>, Error> {
-        self.find_known(name).ok_or_else(|| self.unknown(name))
-    }
-
+    /// The same as [`Limits::find`], of a name that is asked for again and again.
     #[inline]
     pub(super) fn find_known(&self, name: &Name) -> Option<&Arc<Named>> {
         self.find_word(name.word, name)
@@ -170,7 +169,7 @@ impl Limits {
     }
 
     #[inline]
-    fn find(&self, name: &str) -> Option<&Arc<Named>> {
+    pub(super) fn find(&self, name: &str) -> Option<&Arc<Named>> {
         self.find_word(word(name), name)
     }
 
@@ -212,7 +211,7 @@ impl Limits {
     }
 
     #[cold]
-    fn unknown(&self, name: &str) -> Error {
+    pub(super) fn unknown(&self, name: &str) -> Error {
         // Whoever asks for wrong names must not have thousands of right ones copied each time.
         let mut known: Vec<_> = self.all().take(NAMED).map(|named| named.name().to_owned()).collect();
         known.sort();
@@ -316,9 +315,9 @@ mod tests {
         for name in &names {
             let other = format!("{name}?");
             assert_eq!(limits.get(name).unwrap().name(), name);
-            assert_eq!(limits.get_known(&Name::new(name.as_str().into())).unwrap().name(), name);
+            assert_eq!(limits.find_known(&Name::new(name.as_str().into())).unwrap().name(), name);
             assert!(limits.get(&other).is_err());
-            assert!(limits.get_known(&Name::new(other.into())).is_err());
+            assert!(limits.find_known(&Name::new(other.into())).is_none());
             assert_eq!(limits.add(name.clone(), Limit::new(quota)), Err(BuildError::DuplicateLimit(name.clone())));
         }
         assert_eq!(limits.names().len(), names.len());

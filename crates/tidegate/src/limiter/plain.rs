@@ -31,10 +31,10 @@ impl Plain<'_> {
         key: &Key<'_>,
         on_store_error: Option<OnStoreError>,
     ) -> Option<Result<Decision, StoreError>> {
-        let Named { scope, limit, .. } = self.named;
+        let Named { scope, limit, number, .. } = self.named;
         let on_store_error = on_store_error.unwrap_or(limit.on_store_error);
         let op = Op::Limit(Cost::ONE);
-        self.store.apply_now(&Request { scope, key, quota: &limit.quota, op, on_store_error })
+        self.store.apply_now(&Request { scope, key, quota: &limit.quota, op, on_store_error }, Some(number))
     }
 
     /// In what time its quota is full when it is empty.

@@ -39,7 +39,9 @@ impl<'a> Question<'a> {
             return answer;
         };
         // Nobody has closed it, either.
-        now_under(limits.get_known(name), inner, key, terms, op_of(cost, kind), |named| window.set(named.window))
+        let unknown = || limits.unknown(name);
+        let found = |named: &Named| window.set(named.window);
+        now_under(limits.find_known(name), unknown, inner, key, terms, || op_of(cost, kind), found)
     }
 
     /// The rarer way, as [`Call::now`] has it: apart, so that what is done every time lies close together.
@@ -48,8 +50,9 @@ impl<'a> Question<'a> {
         let Question { name, key, cost, kind, terms, .. } = *self;
         let inner = &self.limiter.inner;
         let found = |named: &Named| window.set(named.window);
-        *answer = inner
-            .limits
-            .with(|limits| now_under(limits.get_known(name), inner, key, terms, checked_op(inner, cost, kind), found));
+        *answer = inner.limits.with(|limits| {
+            let unknown = || limits.unknown(name);
+            now_under(limits.find_known(name), unknown, inner, key, terms, || checked_op(inner, cost, kind), found)
+        });
     }
 }

@@ -36,8 +36,11 @@ impl<'a> Asked<'a> {
     pub(super) fn now(self, inner: &Inner) -> Option<Result<Decision, Error>> {
         // The plain case first: nothing about this limit needs a second look.
         if self.named.is_plain() && self.is_plain() {
-            let quota = self.terms.quota.unwrap_or(&self.named.limit.quota);
-            return match inner.store.apply_now(&self.request(self.key, quota, self.op))? {
+            let (quota, number) = match self.terms.quota {
+                None => (&self.named.limit.quota, Some(&self.named.number)),
+                Some(quota) => (quota, None),
+            };
+            return match inner.store.apply_now(&self.request(self.key, quota, self.op), number)? {
                 Ok(decision) => Some(Ok(decision)),
                 Err(error) => Some(Err(Error::Store(error))),
             };
@@ -68,7 +71,7 @@ impl<'a> Asked<'a> {
         let answer = match self.route(inner) {
             Err(error) => return Some(Err(error)),
             Ok(Route::Answer(decision)) => Ok(decision),
-            Ok(Route::One(key, quota)) => inner.store.apply_now(&self.request(&key, &quota, self.op))?,
+            Ok(Route::One(key, quota)) => inner.store.apply_now(&self.request(&key, &quota, self.op), None)?,
             Ok(Route::Spread(spread)) => spread.now(self, &*inner.store)?,
         };
         Some(answer.map(|decision| self.finish(decision)).map_err(Error::Store))

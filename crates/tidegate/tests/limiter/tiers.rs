@@ -21,6 +21,19 @@ fn another_quota_counts_for_its_call_only() {
     assert_eq!(limiter.quota("api").unwrap(), bucket(3));
 }
 
+/// The store in memory has a number for each quota, and a limit keeps that of its own: whichever comes first.
+#[test]
+fn another_quota_is_not_mistaken_for_the_limits_own() {
+    for own in [0, 1] {
+        let (limiter, premium) = (tiered(bucket(3)), bucket(100));
+        assert!(own == 0 || ask(limiter.limit("api", "u")).allowed());
+        for used in 1..=5 {
+            assert_eq!(ask(limiter.limit("api", "u").quota(&premium)).remaining(), 100 - own - used);
+        }
+        assert!(!ask(limiter.limit("api", "u")).allowed());
+    }
+}
+
 #[test]
 fn what_was_used_under_one_quota_is_used_under_another() {
     let limiter = tiered(bucket(3));

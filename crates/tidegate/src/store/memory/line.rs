@@ -53,9 +53,15 @@ impl<'a> Line<'a> {
     }
 
     /// Which slot has this fingerprint.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find(self, fingerprint: u64) -> Option<usize> {
-        (0..SLOTS).find(|slot| Slot::fingerprint_in(self.load(1 + 2 * slot)) == fingerprint)
+        // No iterator, whose parts are not sure to be inlined.
+        for slot in 0..SLOTS {
+            if Slot::fingerprint_in(self.load(1 + 2 * slot)) == fingerprint {
+                return Some(slot);
+            }
+        }
+        None
     }
 
     /// What a slot holds.

@@ -5,8 +5,9 @@
 use std::sync::Arc;
 
 use loom::thread;
-use tidegate_core::{Cost, Op, Quota, Timestamp, days};
+use tidegate_core::{Cost, Decision, Op, Quota, Timestamp, days};
 
+use super::When;
 use super::held::{HeldLines, Pair};
 use super::slot::FINGERPRINT_BITS;
 use super::table::Table;
@@ -48,7 +49,11 @@ fn race(table: &Arc<Table>, key: u64, quota: Quota) {
 }
 
 fn take(table: &Table, key: u64, quota: &Quota) -> bool {
-    table.apply(key, quota, TAKE, || NOW).allowed()
+    ask(table, key, quota, TAKE).allowed()
+}
+
+fn ask(table: &Table, key: u64, quota: &Quota, op: Op) -> Decision {
+    table.apply(key, quota, None, op, When::At(NOW))
 }
 
 #[test]
@@ -78,10 +83,8 @@ fn a_look_sees_what_was_there_all_at_once() {
         let quota = Quota::token_bucket(4, days(1)).unwrap();
         let key = hash(7);
         assert!(take(&table, key, &quota));
-        let other = meanwhile(&table, move |table| {
-            table.apply(key, &quota, Op::Limit(Cost::new(2).unwrap()), || NOW).allowed()
-        });
-        let look = table.apply(key, &quota, Op::Check(Cost::ONE), || NOW);
+        let other = meanwhile(&table, move |table| ask(table, key, &quota, Op::Limit(Cost::new(2).unwrap())).allowed());
+        let look = ask(&table, key, &quota, Op::Check(Cost::ONE));
         assert!([1, 3].contains(&look.remaining()), "{look:?}");
         assert!(other.join().unwrap());
     });

@@ -34,6 +34,7 @@ use crate::clock::{Clock, Counter, SystemClock};
 use crate::keyed_hash::KeyedHash;
 use crate::random::secrets;
 use locked::Crowded;
+pub(crate) use registry::QuotaNumber;
 pub use snapshot::SnapshotError;
 use sync::Ordering;
 use table::Table;
@@ -60,6 +61,34 @@ pub struct MemoryStore {
 enum Source {
     System(&'static Counter),
     Other(Box<dyn Clock>),
+}
+
+impl Source {
+    #[inline(always)]
+    fn now(&self) -> Timestamp {
+        match self {
+            Source::System(counter) => counter.now(),
+            Source::Other(clock) => clock.now(),
+        }
+    }
+}
+
+/// The time of a decision: read in the middle of it, or a test's. No closure, because those are not sure to be inlined.
+enum When<'a> {
+    Now(&'a Source),
+    #[cfg(any(feature = "testing", all(test, loom)))]
+    At(Timestamp),
+}
+
+impl When<'_> {
+    #[inline(always)]
+    fn get(self) -> Timestamp {
+        match self {
+            When::Now(source) => source.now(),
+            #[cfg(any(feature = "testing", all(test, loom)))]
+            When::At(time) => time,
+        }
+    }
 }
 
 /// How a [`MemoryStore`] is made.
@@ -156,7 +185,7 @@ impl MemoryStore {
     /// Forgets every key that is as good as new, now; with calls that come meanwhile, but for some that have become so within the
     /// last second. The calls do this by themselves, a little at a time.
     pub fn sweep(&self) {
-        self.table.sweep_all(self.now());
+        self.table.sweep_all(self.clock.now());
     }
 
     #[inline(always)]
@@ -164,18 +193,16 @@ impl MemoryStore {
         self.hash.of(scope, key)
     }
 
+    /// The answer. What is kept beside a quota is of that quota in this store, and nothing else's.
     #[inline(always)]
-    fn now(&self) -> Timestamp {
-        match &self.clock {
-            Source::System(counter) => counter.now(),
-            Source::Other(clock) => clock.now(),
-        }
+    pub(crate) fn decide(&self, request: &Request<'_>, kept: Option<&QuotaNumber>) -> Decision {
+        self.decide_at(request, kept, When::Now(&self.clock))
     }
 
     #[inline(always)]
-    fn decide_at(&self, request: &Request<'_>, at: impl FnOnce() -> Timestamp) -> Decision {
+    fn decide_at(&self, request: &Request<'_>, kept: Option<&QuotaNumber>, at: When<'_>) -> Decision {
         let hash = self.hash(request.scope, request.key);
-        self.table.apply(hash, request.quota, request.op, at)
+        self.table.apply(hash, request.quota, kept, request.op, at)
     }
 
     fn decide_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<All, StoreError> {
@@ -231,20 +258,20 @@ impl Store for MemoryStore {
 
     #[inline]
     fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
-        Some(Ok(self.decide_at(request, || self.now())))
+        Some(Ok(self.decide(request, None)))
     }
 
     async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
-        Ok(self.decide_at(request, || self.now()))
+        Ok(self.decide(request, None))
     }
 
     async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
-        self.decide_all_at(requests, self.now())
+        self.decide_all_at(requests, self.clock.now())
     }
 
     async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
         requests.iter().for_each(|request| self.prefetch(request.scope, request.key));
-        requests.iter().map(|request| Ok(self.decide_at(request, || self.now()))).collect()
+        requests.iter().map(|request| Ok(self.decide(request, None))).collect()
     }
 
     async fn close(&self) {}
@@ -253,7 +280,7 @@ impl Store for MemoryStore {
 #[cfg(feature = "testing")]
 impl tidegate_core::Testing for MemoryStore {
     async fn apply_at(&self, request: &Request<'_>, at: Timestamp) -> Result<Decision, StoreError> {
-        Ok(self.decide_at(request, || at))
+        Ok(self.decide_at(request, None, When::At(at)))
     }
 
     async fn apply_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<All, StoreError> {

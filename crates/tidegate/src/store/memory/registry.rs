@@ -11,6 +11,15 @@ const SEGMENTS: usize = (1 << TAG_BITS) / SEGMENT;
 /// How many places a quota can have. When all are taken, its states go to the other table.
 const PROBES: usize = 8;
 
+/// More than fits in a slot.
+const NONE: u16 = u16::MAX;
+const _: () = assert!(NONE >> TAG_BITS != 0);
+
+/// What number one store has for one quota, kept beside that by who asks under it again and again: it need not be looked
+/// up with each decision.
+#[derive(Debug, Default)]
+pub(crate) struct QuotaNumber(OnceLock<u16>);
+
 /// Every quota this store has seen in a slot. It only grows, up to its 16,383 numbers, so that a slot's number always
 /// means the same quota.
 pub(super) struct Registry {
@@ -32,6 +41,20 @@ impl Registry {
             Some(known) if known == quota && tag != usize::from(ELSEWHERE) => Some(tag as u16),
             _ => self.insert(quota),
         }
+    }
+
+    /// The same, from what is kept beside the quota, if anything is; where there is no number, one that no slot has.
+    #[inline(always)]
+    pub(super) fn number(&self, quota: &Quota, kept: Option<&QuotaNumber>) -> u16 {
+        match kept {
+            Some(kept) => kept.0.get().copied().unwrap_or_else(|| self.keep(quota, kept)),
+            None => self.tag(quota).unwrap_or(NONE),
+        }
+    }
+
+    #[cold]
+    fn keep(&self, quota: &Quota, kept: &QuotaNumber) -> u16 {
+        *kept.0.get_or_init(|| self.tag(quota).unwrap_or(NONE))
     }
 
     /// The number of a quota that is new, or that had to go to another place than its first.

@@ -6,11 +6,12 @@
 
 use tidegate_core::{Decision, Op, Quota, State, Timestamp, step};
 
+use super::When;
 use super::elsewhere::Elsewhere;
 use super::held::{HeldLines, Pair};
 use super::line::{Line, SLOTS, WORDS};
 use super::locked::{Found, Target};
-use super::registry::Registry;
+use super::registry::{QuotaNumber, Registry};
 use super::slot::{ELSEWHERE, FINGERPRINT_BITS, Slot};
 use super::sync::{AtomicU64, AtomicUsize, Ordering, back_off, prefetch, zeroed_words};
 use super::walk::Walk;
@@ -142,21 +143,38 @@ impl Table {
     /// the waits overlap. What has nothing to do with the time comes before: reading the counter waits for it anyway,
     /// and what comes after waits for the counter.
     #[inline(always)] // a decision is five words: copying it from call to call costs more than making it
-    pub(super) fn apply(&self, hash: u64, quota: &Quota, op: Op, clock: impl FnOnce() -> Timestamp) -> Decision {
+    pub(super) fn apply(
+        &self,
+        hash: u64,
+        quota: &Quota,
+        kept: Option<&QuotaNumber>,
+        op: Op,
+        when: When<'_>,
+    ) -> Decision {
         let (index, fingerprint) = self.first(hash);
         self.prefetch_line(index);
-        let tag = self.registry.tag(quota);
-        let now = clock();
+        let tag = self.registry.number(quota, kept);
+        let now = when.get();
+        if let Some((line, slot)) = self.glance_at_slot(index, fingerprint)
+            && let Some(decision) = step_in_place(line, slot, tag, quota, op, now)
+        {
+            return decision;
+        }
+        // To a place of its own: were it returned, the usual answer would have to be copied to where that goes.
+        let mut answer = None;
+        self.apply_slowly(self.home(hash), quota, op, now, &mut answer);
+        answer.expect("it was answered")
+    }
+
+    /// The slot with this fingerprint, in the line of that number or its other one, and the line it is in.
+    #[inline(always)]
+    fn glance_at_slot(&self, index: usize, fingerprint: u64) -> Option<(Looked<'_>, usize)> {
         let first = self.glance(index);
-        let found = || match first.0.find(fingerprint) {
-            Some(slot) => Some((first, slot)),
-            None => {
-                let second = self.glance(self.other(index, fingerprint));
-                Some((second, second.0.find(fingerprint)?))
-            }
-        };
-        let in_place = tag.zip(found()).and_then(|(tag, (line, slot))| step_in_place(line, slot, tag, quota, op, now));
-        in_place.unwrap_or_else(|| self.apply_slowly(self.home(hash), quota, op, now))
+        if let Some(slot) = first.0.find(fingerprint) {
+            return Some((first, slot));
+        }
+        let second = self.glance(self.other(index, fingerprint));
+        Some((second, second.0.find(fingerprint)?))
     }
 
     /// Forgets what is as good as new in the next few lines.
@@ -211,17 +229,20 @@ impl Table {
     /// Any case: attempts without a lock until one succeeds or it turns out to take one, as it does when others were
     /// quicker every time.
     #[inline(never)]
-    fn apply_slowly(&self, home: Home, quota: &Quota, op: Op, now: Timestamp) -> Decision {
+    fn apply_slowly(&self, home: Home, quota: &Quota, op: Op, now: Timestamp, answer: &mut Option<Decision>) {
         if let Some(tag) = self.registry.tag(quota) {
             for attempt in 0..ATTEMPTS {
                 match self.attempt(home, tag, quota, op, now) {
-                    Attempt::Done(decision) => return decision,
+                    Attempt::Done(decision) => {
+                        *answer = Some(decision);
+                        return;
+                    }
                     Attempt::Again => back_off(attempt),
                     Attempt::Lock => break,
                 }
             }
         }
-        self.apply_locked(Target { home, quota, now }, op)
+        *answer = Some(self.apply_locked(Target { home, quota, now }, op));
     }
 
     /// One attempt without a lock before the write itself.

@@ -105,7 +105,7 @@ impl MemoryStore {
         }
         let mut quotas = HashMap::new();
         let mut keys = 0;
-        self.table.walk(self.now(), |entry| {
+        self.table.walk(self.clock.now(), |entry| {
             if entry.state.last().is_some_and(|last| u128::from(last.as_micros()) < NARROW) {
                 keys += 1;
                 write_key(&mut out, &mut quotas, &entry)?;
@@ -156,7 +156,7 @@ impl MemoryStoreBuilder {
         }
         let [a, b, c, d, witness, lines] = input.numbers()?;
         let store = self.build_with([a, b, c, d]);
-        let now = store.now();
+        let now = store.clock.now();
         let mut quotas = Vec::new();
         let mut keys = 0;
         let wanted = store.table.lines;
