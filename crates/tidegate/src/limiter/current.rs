@@ -46,7 +46,7 @@ impl Current {
     /// The limits it was built with, as long as nobody has replaced any or closed the limiter.
     #[inline(always)]
     pub(super) fn first(&self) -> Option<&Limits> {
-        // Nothing was written before that version: there is nothing to acquire, and what the compiler knows it still knows after this.
+        // No store ever writes that version, so there is nothing to acquire; and what the compiler knows it still knows after this.
         (self.version.load(Ordering::Relaxed) == FIRST).then_some(&self.first)
     }
 
@@ -97,7 +97,8 @@ impl Current {
 
     /// Makes everybody fetch the limits anew, whether they were replaced or not.
     pub(super) fn renew(&self) {
-        self.version.store(next_version(), Ordering::Release);
+        // Not a store: whoever sees this version also has what others have put there before it.
+        self.version.swap(next_version(), Ordering::AcqRel);
     }
 }
 

@@ -10,6 +10,8 @@
 //! that came before it, the odd version included, so its second look at the version cannot miss it. A reader that
 //! sees an even version (acquire) has all stores of the writer that put it there (release).
 
+use std::hint::select_unpredictable;
+
 use super::slot::{C_BITS, Slot};
 use super::sync::{AtomicU64, Ordering, pause};
 
@@ -52,16 +54,16 @@ impl<'a> Line<'a> {
         self.0[0].load(Ordering::Relaxed) == version
     }
 
-    /// Which slot has this fingerprint.
+    /// Which slot has this fingerprint. All are looked at, because a processor cannot foretell which it will be, and a branch that
+    /// goes the other way costs more than two slots.
     #[inline(always)]
     pub(super) fn find(self, fingerprint: u64) -> Option<usize> {
-        // No iterator, whose parts are not sure to be inlined.
-        for slot in 0..SLOTS {
-            if Slot::fingerprint_in(self.load(1 + 2 * slot)) == fingerprint {
-                return Some(slot);
-            }
+        let mut found = SLOTS;
+        for slot in (0..SLOTS).rev() {
+            let is_it = Slot::fingerprint_in(self.load(1 + 2 * slot)) == fingerprint;
+            found = select_unpredictable(is_it, slot, found);
         }
-        None
+        (found < SLOTS).then_some(found)
     }
 
     /// What a slot holds.

@@ -46,10 +46,10 @@ impl Registry {
     /// The same, from what is kept beside the quota, if anything is; where there is no number, one that no slot has.
     #[inline(always)]
     pub(super) fn number(&self, quota: &Quota, kept: Option<&QuotaNumber>) -> u16 {
-        match kept {
-            Some(kept) => kept.0.get().copied().unwrap_or_else(|| self.keep(quota, kept)),
-            None => self.tag(quota).unwrap_or(NONE),
-        }
+        let Some(kept) = kept else { return self.tag(quota).unwrap_or(NONE) };
+        let number = kept.0.get().copied().unwrap_or_else(|| self.keep(quota, kept));
+        debug_assert_eq!(number, self.tag(quota).unwrap_or(NONE), "kept beside another quota, or of another store");
+        number
     }
 
     #[cold]

@@ -129,9 +129,18 @@ impl Table {
         size_of_val(&*self.words) + self.elsewhere.bytes()
     }
 
-    /// Asks for the line where the key with this hash most likely is, and does not wait for it.
+    /// Asks for the lines where the key with this hash can be, and does not wait for them.
     pub(super) fn prefetch(&self, hash: u64) {
-        self.prefetch_line(self.first(hash).0);
+        let (index, fingerprint) = self.first(hash);
+        self.prefetch_lines(index, fingerprint);
+    }
+
+    /// The same of the line of that number and the other one of this fingerprint. One key in six is in the other, and who finds
+    /// that out first has to wait twice.
+    #[inline(always)]
+    fn prefetch_lines(&self, index: usize, fingerprint: u64) {
+        self.prefetch_line(index);
+        self.prefetch_line(self.other(index, fingerprint));
     }
 
     #[inline(always)]
@@ -139,7 +148,7 @@ impl Table {
         prefetch(&self.words, self.offset + index * WORDS);
     }
 
-    /// Applies one operation. The clock is read once, after the line where the key most likely is was asked for, so that
+    /// Applies one operation. The clock is read once, after the lines where the key can be were asked for, so that
     /// the waits overlap. What has nothing to do with the time comes before: reading the counter waits for it anyway,
     /// and what comes after waits for the counter.
     #[inline(always)] // a decision is five words: copying it from call to call costs more than making it
@@ -152,7 +161,7 @@ impl Table {
         when: When<'_>,
     ) -> Decision {
         let (index, fingerprint) = self.first(hash);
-        self.prefetch_line(index);
+        self.prefetch_lines(index, fingerprint);
         let tag = self.registry.number(quota, kept);
         let now = when.get();
         if let Some((line, slot)) = self.glance_at_slot(index, fingerprint)
