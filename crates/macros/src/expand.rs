@@ -39,7 +39,7 @@ pub(crate) fn expand(arguments: &Arguments, item: TokenStream) -> Result<TokenSt
 /// may get what must not be shared between threads.
 fn ask(arguments: &Arguments) -> TokenStream {
     let Arguments { limit, key, cost, limiter, also } = arguments;
-    let several = match key {
+    let several = match bare(key) {
         // Each part on its own, or making the tuple would take them away from the function.
         Expr::Tuple(parts) => {
             parts.elems.iter().map(as_key).reduce(|all, part| quote!(::tidegate::Key::and(&#all, &#part)))
@@ -52,6 +52,15 @@ fn ask(arguments: &Arguments) -> TokenStream {
     let limiter = limiter.iter().map(by_reference);
     let also = also.then(|| quote!(.also()));
     quote!(::tidegate::attribute::Ask::new(#limit, #key) #(.cost(#cost))* #(.limiter(#limiter))* #also)
+}
+
+/// What is in parentheses, or comes whole from another macro.
+fn bare(expression: &Expr) -> &Expr {
+    match expression {
+        Expr::Paren(inside) => bare(&inside.expr),
+        Expr::Group(inside) => bare(&inside.expr),
+        expression => expression,
+    }
 }
 
 fn as_key(expression: &Expr) -> TokenStream {

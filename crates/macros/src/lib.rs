@@ -12,7 +12,7 @@ use proc_macro::TokenStream;
 /// | --- | --- |
 /// | `"login"` | the name of the limit. First, and always there |
 /// | `key = user_id` | who is counted. Always there: nobody shares a budget by accident. `key = Key::GLOBAL` is one budget for everyone. A tuple is a key of several parts |
-/// | `cost = items.len() as u64` | how much a call takes: 1 unless said otherwise |
+/// | `cost = (items.len() as u64).max(1)` | how much a call takes: 1 unless said otherwise. 0 is a mistake in the program, which a client must not be able to make |
 /// | `limiter = self.limiter` | the limiter to ask. Without: that of the layer above, or else the default |
 /// | `also` | counts besides the limit of the layer above and not in its place: for functions that handlers call |
 ///
@@ -29,7 +29,7 @@ use proc_macro::TokenStream;
 /// }
 ///
 /// impl Mailer {
-///     #[limit("mail", key = (tenant, to), cost = texts.len() as u64, limiter = self.limiter)]
+///     #[limit("mail", key = (tenant, to), cost = (texts.len() as u64).max(1), limiter = self.limiter)]
 ///     async fn send(&self, tenant: &str, to: String, texts: Vec<String>) -> Result<(), Refusal> {
 ///         // Nothing of this happens when there is not enough left.
 ///         # let _ = (to, texts);

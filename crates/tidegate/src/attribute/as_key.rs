@@ -10,7 +10,7 @@ use tidegate_core::Key;
 /// your own, such as the id of a user. It takes nothing away: the function needs its arguments afterwards.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a key",
-    label = "expected text, a number, an address, a `tidegate::Key`, or a tuple of parts",
+    label = "expected text, a number, an address, a `tidegate::Key`, or a tuple that is written out",
     note = "implement `tidegate::attribute::AsKey` for it to make it one"
 )]
 pub trait AsKey {

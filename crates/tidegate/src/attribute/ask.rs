@@ -63,11 +63,12 @@ impl Ask {
             // First, because attribute and layer may name the same limit and key.
             asking.give_back(&outcome).await;
         }
+        let also = self.also;
         let outcome = self.outcome(layer.enforcer.as_ref(), layer.address).await;
         if let Some(told) = told {
             told.set(outcome.clone()).expect("nobody else was given it");
         }
-        admitted(outcome).map_err(|outcome| Refusal::new(outcome).answered_by(layer.rate_limit))
+        admitted(outcome).map_err(|outcome| Refusal::new(outcome).answered_by(layer.rate_limit, also))
     }
 
     /// What the limit says, with what the layer above is known for.

@@ -22,6 +22,9 @@ pub(super) struct Inner {
     /// How the layer above answers, if there is one.
     #[cfg(feature = "http")]
     pub(super) rate_limit: Option<RateLimit>,
+    /// Whether that one counts as well.
+    #[cfg(feature = "http")]
+    pub(super) also: bool,
 }
 
 impl Refusal {
@@ -30,14 +33,17 @@ impl Refusal {
             outcome,
             #[cfg(feature = "http")]
             rate_limit: None,
+            #[cfg(feature = "http")]
+            also: false,
         };
         Refusal { inner: Box::new(inner) }
     }
 
-    /// As it is answered under the layer that has these settings.
+    /// As it is answered under the layer that has these settings, and whose limit counts as well or does not.
     #[cfg(feature = "tower")]
-    pub(super) fn answered_by(mut self, rate_limit: RateLimit) -> Self {
+    pub(super) fn answered_by(mut self, rate_limit: RateLimit, also: bool) -> Self {
         self.inner.rate_limit = Some(rate_limit);
+        self.inner.also = also;
         self
     }
 

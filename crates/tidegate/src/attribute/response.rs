@@ -5,9 +5,12 @@ use http::Response;
 use super::Refusal;
 use crate::http::response_with_defaults;
 
-/// Marks in the extensions of a response that is a refusal: its headers say already what is to be said.
+/// Marks in the extensions of a response that is a refusal: its headers say already what the attribute has to say.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct IsRefusal;
+pub(crate) struct IsRefusal {
+    /// Whether the layer's limit counts as well, and has something to say of its own.
+    pub(crate) also: bool,
+}
 
 impl Refusal {
     /// What a layer answers to such a request: the one above if there is one, with its headers and its own response.
@@ -17,7 +20,7 @@ impl Refusal {
             Some(rate_limit) => rate_limit.answer(outcome),
             None => response_with_defaults(outcome),
         };
-        response.extensions_mut().insert(IsRefusal);
+        response.extensions_mut().insert(IsRefusal { also: self.inner.also });
         response
     }
 }

@@ -81,7 +81,7 @@ impl Enforcer {
     }
 
     /// Enforces a further limit of the same limiter, on what requests cost: bytes, tokens, units of work. The limits that
-    /// are no budgets count requests then, each as 1, whatever it costs.
+    /// are no budgets count requests then, each as 1, whatever it costs. A cost of 0 is a mistake in the program.
     #[must_use]
     pub fn and_budget(mut self, limit: impl Into<Arc<str>>) -> Self {
         let inner = self.change();

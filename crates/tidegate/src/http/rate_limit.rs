@@ -161,7 +161,8 @@ impl RateLimit {
     }
 
     /// Whom each of several limits counts a request under, in the order in which the enforcer has them. Without, the
-    /// client's address for all of them.
+    /// client's address for all of them; and so where it says `None`, also for limits that count everybody together
+    /// ([`Key::GLOBAL`]): where only one key is missing, put another in its place.
     #[must_use]
     pub fn key_each(self, keys: impl Fn(&Incoming<'_>) -> Option<Vec<Key<'static>>> + Send + Sync + 'static) -> Self {
         self.with(|inner| inner.keys = Keys::Each(Arc::new(keys)))
@@ -173,7 +174,7 @@ impl RateLimit {
         self.cost_of(move |_| cost)
     }
 
-    /// What a request costs.
+    /// What a request costs. 0 is a mistake in the program, and answered with 500: where clients have a say in it, `max(1)`.
     #[must_use]
     pub fn cost_of(self, cost: impl Fn(&Incoming<'_>) -> u64 + Send + Sync + 'static) -> Self {
         self.with(|inner| inner.cost = Some(Arc::new(cost)))

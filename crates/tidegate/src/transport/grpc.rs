@@ -19,7 +19,8 @@
 //! `QuotaFailure` and `grpc-retry-pushback-ms`; `FAILED_PRECONDITION` for a cost above the capacity, which no retry
 //! mends; `PERMISSION_DENIED` by a deny list; `UNAVAILABLE` when the store is broken and the limit is closed, and with
 //! `RetryInfo` when too many calls are in flight;
-//! `INVALID_ARGUMENT` for a cost that is none, and `INTERNAL` for any other mistake in the program.
+//! `INVALID_ARGUMENT` for a cost that is none, and `INTERNAL` for any other mistake in the program. What is no call, because its method
+//! is not `POST`, gets the status of HTTP as well.
 
 use http::{HeaderMap, Method, Response};
 use tidegate_core::ceil_millis;
@@ -44,8 +45,13 @@ pub struct Grpc;
 impl<B: Default> Protocol<B> for Grpc {
     const TELLS: Tells = Tells::Nothing;
 
-    fn answer(&self, _: &RateLimit, outcome: &Outcome, _: &Method) -> Response<B> {
-        status(outcome).into_http()
+    fn answer(&self, rate_limit: &RateLimit, outcome: &Outcome, method: &Method) -> Response<B> {
+        let mut response = status(outcome).into_http();
+        // What is no call, such as a look at `/healthz` beside the services, does not know of a status in the trailers.
+        if *method != Method::POST {
+            *response.status_mut() = rate_limit.answer(outcome).status();
+        }
+        response
     }
 
     fn tell(&self, _: &RateLimit, _: &Outcome, _: &mut HeaderMap) {}

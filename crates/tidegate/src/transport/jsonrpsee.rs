@@ -121,7 +121,7 @@ impl RpcLimits {
         self
     }
 
-    /// What a call costs: 1 unless said otherwise.
+    /// What a call costs: 1 unless said otherwise. 0 is a mistake in the program: where clients have a say in it, `max(1)`.
     #[must_use]
     pub fn cost_of(mut self, cost: impl Fn(&Call<'_>) -> u64 + Send + Sync + 'static) -> Self {
         self.cost = Arc::new(cost);

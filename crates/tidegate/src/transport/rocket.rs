@@ -21,7 +21,8 @@
 //! ```
 //!
 //! A guard that turns a request away has answered it: the fairing puts that in the place of what the catcher says. The peer
-//! is that of the connection, and never rocket's `client_ip`, which believes a header. What earlier guards and fairings
+//! is that of the connection, and never rocket's `client_ip`, which believes a header. rocket drops headers that are not UTF-8: trust
+//! one that your proxy sets, and not one that it adds to, or a client can take away what the proxy has said. What earlier guards and fairings
 //! know about a request they put into `request.local_cache(tidegate::http::Extensions::new)`, by making it; there
 //! [`keys::extension`](crate::http::keys::extension) finds it. A request that is forwarded to another route with the same
 //! guard is asked about once.

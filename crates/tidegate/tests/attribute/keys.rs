@@ -51,6 +51,28 @@ async fn of_parts(limiter: &Limiter, tenant: String, user: UserId, part: &str) -
     Ok(format!("{tenant}{id}{part}"))
 }
 
+/// A tuple as another macro hands it on, and one in parentheses.
+macro_rules! counted_by {
+    ($name:ident, $tenant:ident, $user:ident, $key:expr) => {
+        #[limit("send", key = $key, limiter = limiter)]
+        async fn $name(limiter: &Limiter, $tenant: &str, $user: u64) -> Result<u64, Refusal> {
+            let _ = $tenant;
+            Ok($user)
+        }
+    };
+}
+
+counted_by! { of_a_macro, tenant, user, (tenant, user) }
+counted_by! { in_parentheses, tenant, user, ((tenant, user)) }
+
+#[test]
+fn a_tuple_is_one_wherever_it_comes_from() {
+    let limiter = limiter(&[("send", 2)]);
+    assert_eq!(block_on(of_a_macro(&limiter, "acme", 7)).unwrap(), 7);
+    assert_eq!(block_on(in_parentheses(&limiter, "acme", 7)).unwrap(), 7);
+    assert_eq!(left(&limiter, "send", ("acme", 7_u64)), 0);
+}
+
 #[test]
 fn a_tuple_is_a_key_of_parts_and_takes_none_of_them() {
     let limiter = limiter(&[("send", 1)]);

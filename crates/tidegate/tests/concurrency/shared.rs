@@ -281,6 +281,25 @@ async fn renewals_that_never_end_keep_no_lease_from_being_released() {
     assert_eq!(free_in(&limiter).await, 2);
 }
 
+/// Permits are taken side by side: giving them back must not be slower.
+#[tokio::test]
+async fn many_are_given_back_in_the_time_of_one_answer() {
+    let (limiter, clock) = slow(200, Duration::ZERO);
+    let shared = Shared::on(&limiter, "work", clock.clone());
+    let held = hold(&shared, 200, &clock).await;
+    drop(held);
+    // Asked before anything is released, and answered when all of it is.
+    let settled = shared.settled();
+    let mut settled = std::pin::pin!(settled);
+    let mut turns = 0;
+    while poll_fn(|context| Poll::Ready(settled.as_mut().poll(context).is_pending())).await {
+        turns += 1;
+        yield_now().await;
+    }
+    assert_eq!(free_in(&limiter).await, 200);
+    assert!(turns <= 4, "{turns} turns, where one batch after the other takes more");
+}
+
 /// More than have one timeout of a store that answers none in time, and yet decides.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_answers_too_late_loses_no_lease() {

@@ -1,7 +1,9 @@
 //! What holds on to leases, and gives them back.
 
 use std::collections::{BTreeSet, HashMap};
+use std::future::{Future, poll_fn};
 use std::sync::{Arc, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 use tidegate_core::{Key, Lease, OnStoreError, Timestamp};
@@ -14,6 +16,13 @@ use crate::{Call, Limiter};
 
 /// A lease is renewed after that part of its time, so that two renewals may fail before it is lost.
 const PART: u32 = 4;
+
+/// How many leases are released in one go: those that a slow store's timeout is for, several times side by side. Permits are taken
+/// side by side as well, and what is given back has to keep up with that.
+const IN_ONE_GO: usize = 8 * TOGETHER;
+
+/// How many orders are read in one go: a permit is one to keep its lease and one to release it.
+const READ: usize = 2 * IN_ONE_GO;
 
 /// Holds on to the leases of one limit: the only one who renews and releases them, so that a renewal never comes after a
 /// release.
@@ -73,7 +82,7 @@ impl Keeper {
             let is_due = wait == Some(Duration::ZERO);
             if is_due || !self.orders.is_empty() {
                 if self.orders.is_empty() {
-                    self.orders.extend(std::iter::from_fn(|| self.received.try_recv().ok()).take(TOGETHER));
+                    self.orders.extend(std::iter::from_fn(|| self.received.try_recv().ok()).take(READ));
                 }
                 self.carry_out().await;
                 if is_due {
@@ -82,7 +91,7 @@ impl Keeper {
                 continue;
             }
             // Who waits for orders takes none before it is done, so none is lost when the time is up.
-            let receive = self.received.recv_many(&mut self.orders, TOGETHER);
+            let receive = self.received.recv_many(&mut self.orders, READ);
             let count = match wait {
                 None => Some(receive.await),
                 Some(wait) => before(self.sleeper.sleep(wait), receive).await,
@@ -123,11 +132,13 @@ impl Keeper {
         self.due = self.held.keys().map(|lease| (now, *lease)).collect();
     }
 
-    /// Carries out the first of the orders, as many as a slow store's timeout is for.
+    /// Carries out the first of the orders.
     async fn carry_out(&mut self) {
         let mut told = Vec::new();
-        let first: Vec<_> = self.orders.drain(..self.orders.len().min(TOGETHER)).collect();
-        for order in first {
+        let mut orders = std::mem::take(&mut self.orders).into_iter();
+        while self.released.len() < IN_ONE_GO
+            && let Some(order) = orders.next()
+        {
             match order {
                 Order::Keep(key, lease) => self.keep(key, lease),
                 Order::Release(key, lease) => {
@@ -139,14 +150,19 @@ impl Keeper {
                 Order::Tell(when) => told.push(when),
             }
         }
-        // What fails expires.
-        let calls = self.released.iter().map(|(key, lease)| self.limiter.release(&self.limit, key, *lease));
-        self.limiter.each(calls).await;
+        self.orders = orders.collect();
+        all_of(self.released.chunks(TOGETHER).map(|leases| self.release(leases))).await;
         self.released.clear();
         for when in told {
             // Whoever has gone away in the meantime is not told.
             let _ = when.send(());
         }
+    }
+
+    /// Releases these. What fails expires.
+    async fn release(&self, leases: &[(Key<'static>, Lease)]) {
+        let calls = leases.iter().map(|(key, lease)| self.limiter.release(&self.limit, key, *lease));
+        self.limiter.each(calls).await;
     }
 
     /// Renews those that are due first, as many as a slow store's timeout is for: of more, those behind would never be asked
@@ -198,4 +214,14 @@ impl Keeper {
         let ttl = self.limiter.quota(&self.limit).map_or(Duration::from_secs(1), |quota| quota.parts().period);
         ttl / PART
     }
+}
+
+/// Waits for all of them, side by side.
+async fn all_of(works: impl Iterator<Item = impl Future<Output = ()>>) {
+    let mut works: Vec<_> = works.map(Box::pin).collect();
+    let work_on = poll_fn(|context| {
+        works.retain_mut(|work| work.as_mut().poll(context).is_pending());
+        if works.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    });
+    work_on.await;
 }

@@ -24,7 +24,8 @@ use table::{Place, Table};
 /// - **Times** are measured here. A denial is remembered from when the store was asked and told from when it had answered:
 ///   it never lasts longer than the store said, and who waits as long as it is told is not too early. For more than was
 ///   denied it is told when that is there at the latest. `remaining` is what it was.
-/// - **Not around [`Leased`](crate::Leased)**, which answers denials by itself, and tells some of them later than need be.
+/// - **Neither around [`Leased`](crate::Leased) nor within**: it answers denials by itself, and tells some of them later than need be,
+///   and asks for whole batches, whose denials say nothing about less.
 /// - **Room** is for about as many keys as [`Denials::max_keys`] says, about 200 bytes each, taken at once. When there is
 ///   none, a denial is forgotten, and the store is asked again.
 ///

@@ -149,13 +149,11 @@ pub(super) fn tell<B, P: Protocol<B>>(
     }
 }
 
-/// Whether a handler's own attribute has turned the request away. The nearest layer leaves that as it is; those above have
-/// limits of their own to tell of.
+/// Whether a handler's own attribute has turned the request away in the place of the layer, which leaves that as it is then; those
+/// above have limits of their own to tell of, and so has the nearest one where the attribute counts besides it.
 #[cfg(feature = "macros")]
 fn is_refusal<B>(protocol: &impl Protocol<B>, response: &mut Response<B>) -> bool {
-    let is_refusal = response.extensions_mut().remove::<crate::attribute::IsRefusal>().is_some();
-    if is_refusal {
-        protocol.show(response);
-    }
-    is_refusal
+    let Some(refusal) = response.extensions_mut().remove::<crate::attribute::IsRefusal>() else { return false };
+    protocol.show(response);
+    !refusal.also
 }

@@ -1,11 +1,17 @@
 //! Every outcome that is not an admission has a status of its own.
 
+use std::convert::Infallible;
+
+use http::{Method, Request, Response};
 use tidegate::enforce::Enforcer;
-use tidegate::http::RateLimit;
+use tidegate::grpc::Grpc;
+use tidegate::http::{Peer, RateLimit};
+use tidegate::tower::RateLimitLayer;
 use tidegate::{ManualClock, OnStoreError};
 use tidegate_testkit::Faults;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
+use tower::{Layer, ServiceExt};
 
 use super::{Client, is_serving, serve};
 use crate::support::{ME, Server, TIMEOUT, breaking_limiter, builder, clock, left, limiter, unplugged, until, window};
@@ -44,6 +50,20 @@ async fn a_deny_list_is_permission_denied() {
     let status = status((&limiter, "api")).await;
     assert_eq!((status.code(), status.message()), (Code::PermissionDenied, "this client is not admitted"));
     assert!(status.metadata().get("grpc-retry-pushback-ms").is_none());
+}
+
+/// A balancer that looks at `/healthz` beside the services must not take a refusal for health.
+#[tokio::test]
+async fn what_is_no_call_gets_the_status_of_http() {
+    let layer = RateLimitLayer::new((&limiter(window(1)), "api")).answered_by(Grpc);
+    let service = tower::service_fn(async |_| Ok::<_, Infallible>(Response::new(String::new())));
+    let mut statuses = Vec::new();
+    for method in [Method::GET, Method::GET, Method::POST] {
+        let mut request = Request::builder().method(method).body(()).unwrap();
+        request.extensions_mut().insert(Peer(ME.parse().unwrap()));
+        statuses.push(layer.layer(service).oneshot(request).await.unwrap().status().as_u16());
+    }
+    assert_eq!(statuses, [200, 429, 200]);
 }
 
 #[tokio::test]
