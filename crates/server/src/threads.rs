@@ -1,8 +1,12 @@
 //! How many threads the program works with.
 
 use std::io;
+use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle, Runtime};
+
+/// How long threads may take to end.
+const ENDING: Duration = Duration::from_secs(1);
 
 /// The threads that `tidegate serve` answers with.
 pub(crate) struct Threads {
@@ -19,6 +23,13 @@ impl Threads {
         let of_its_own = speaks_grpc && threads.is_none() && cores() > 1;
         let grpc = if of_its_own { Some(runtime_with(cores())?) } else { None };
         Ok(Threads { grpc, usual: runtime(threads)? })
+    }
+
+    /// Ends them. Nothing that counts is under way, and what is reading from a file system that does not answer is not waited for.
+    pub(crate) fn end(self) {
+        for runtime in [self.grpc, Some(self.usual)].into_iter().flatten() {
+            runtime.shutdown_timeout(ENDING);
+        }
     }
 
     /// Those that answer gRPC.

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod bench;
+mod room;
 mod serve;
 
 use std::path::PathBuf;
@@ -9,6 +10,7 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
 pub use bench::{Bench, Distribution, Picture};
+pub(crate) use room::Room;
 pub use serve::{Listen, LogFormat, Serve};
 
 use crate::store::StoreUrl;
@@ -91,16 +93,13 @@ pub struct Simulate {
     /// Where the state of keys lives: memory, sqlite:PATH, redis://... or postgres://...
     #[arg(long, value_name = "STORE", default_value = "memory")]
     pub store: StoreUrl,
-    /// How many keys there is room for in memory, at about 29 bytes each [default: 1000000]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
-    pub max_keys: Option<u64>,
+    /// How much room there is in memory.
+    #[command(flatten)]
+    pub room: Room,
     /// Print no decisions, only the summary
     #[arg(long)]
     pub summary_only: bool,
 }
-
-/// How many keys there is room for in memory, unless said otherwise.
-pub(crate) const MAX_KEYS: u64 = 1_000_000;
 
 /// What clap says of arguments of a verb that are wrong.
 pub(crate) fn wrong(verb: &str, kind: ErrorKind, message: &str) -> clap::Error {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, ValueEnum};
 
-use super::wrong;
+use super::{Room, wrong};
 use crate::failure::Failure;
 use crate::store::StoreUrl;
 
@@ -32,9 +32,9 @@ pub struct Serve {
     /// Where the state of keys lives: memory, sqlite:PATH, redis://... or postgres://...
     #[arg(long, value_name = "STORE", default_value = "memory")]
     pub store: StoreUrl,
-    /// How many keys there is room for in memory, at about 29 bytes each [default: 1000000]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
-    pub max_keys: Option<u64>,
+    /// How much room there is in memory.
+    #[command(flatten)]
+    pub room: Room,
     /// Keep what memory holds in this file from shutdown to the next start
     #[arg(long, value_name = "FILE")]
     pub snapshot: Option<PathBuf>,
@@ -54,8 +54,8 @@ pub struct Serve {
     /// Listen beyond this machine even where nobody has to show a token
     #[arg(long)]
     pub insecure: bool,
-    /// How long requests that are under way may take to finish after SIGTERM
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = tidegate::config::parse_duration)]
+    /// How long requests that are under way may take to finish after SIGTERM; 2 seconds less than `docker stop` waits
+    #[arg(long, value_name = "TIME", default_value = "8s", value_parser = tidegate::config::parse_duration)]
     pub grace: Duration,
     /// How many connections each port serves at once; further ones wait
     #[arg(long, value_name = "N", default_value = "10000", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -98,12 +98,9 @@ impl Default for Serve {
 impl Serve {
     /// What does not go together.
     pub(crate) fn check(&self) -> Result<(), Failure> {
+        self.room.check("serve", &self.store)?;
         let outside = !self.store.is_memory();
         let wrongs = [
-            (
-                self.max_keys.is_some() && outside,
-                "--max-keys is for --store memory: another store has room for as many as there are",
-            ),
             (
                 self.snapshot.is_some() && outside,
                 "--snapshot is for --store memory: another store keeps what it holds by itself",

@@ -57,11 +57,13 @@ pub(crate) fn run(serve: &Serve) -> Result<(), Failure> {
     serve.check()?;
     let threads = Threads::start(serve.threads, serve.grpc != Listen::Off)
         .map_err(|error| Failure::Start(format!("no threads to run on: {error}")))?;
-    threads.usual.block_on(async {
+    let ended = threads.usual.block_on(async {
         let telemetry = Telemetry::start(serve)?;
         log::start(serve.log, telemetry.layer());
         until_the_end(serve, telemetry, threads.grpc()).await
-    })
+    });
+    threads.end();
+    ended
 }
 
 async fn until_the_end(serve: &Serve, telemetry: Telemetry, for_grpc: &Handle) -> Result<(), Failure> {

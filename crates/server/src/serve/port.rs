@@ -64,10 +64,15 @@ impl Port {
                 }
             };
             let (tls, serve, name) = (self.tls.clone(), serve.clone(), self.name);
-            let open = Open::count(&open);
+            let (open, mut shutdown) = (Open::count(&open), shutdown.clone());
             connections.spawn(async move {
                 let (_permit, _open) = (permit, open);
-                match secured(stream, tls).await {
+                let secured = tokio::select! {
+                    secured = secured(stream, tls) => secured,
+                    // Who has not even agreed upon TLS has nothing under way.
+                    () = shutdown.begun() => return,
+                };
+                match secured {
                     Ok(stream) => serve(stream, peer).await,
                     Err(error) => debug!(port = name, %peer, %error, "no TLS was agreed upon"),
                 }
@@ -175,20 +180,43 @@ impl AsyncWrite for Stream {
 #[cfg(test)]
 mod tests {
     use rustls::server::{ResolvesServerCertUsingSni, ServerConfig};
+    use tokio::io::AsyncReadExt;
     use tokio::time::Instant;
 
+    use super::super::shutdown::Ending;
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn who_says_nothing_where_tls_is_spoken_is_left_after_ten_seconds() {
+    fn speaks_tls() -> Option<TlsAcceptor> {
         let builder = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()));
         let builder = builder.with_safe_default_protocol_versions().expect("versions").with_no_client_auth();
         let config = builder.with_cert_resolver(Arc::new(ResolvesServerCertUsingSni::new()));
+        Some(TlsAcceptor::from(Arc::new(config)))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_says_nothing_where_tls_is_spoken_is_left_after_ten_seconds() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let _silent = std::net::TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection");
         let (stream, _) = listener.accept().await.expect("a connection");
         let began = Instant::now();
-        let left = secured(stream, Some(TlsAcceptor::from(Arc::new(config)))).await.err().expect("no TLS");
+        let left = secured(stream, speaks_tls()).await.err().expect("no TLS");
         assert_eq!((left.kind(), began.elapsed().as_secs()), (io::ErrorKind::TimedOut, 10));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_says_nothing_where_tls_is_spoken_keeps_nobody_from_ending() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let port = Port { name: "silent", listener, tls: speaks_tls(), max_connections: 1 };
+        let (ending, shutdown) = Ending::new();
+        let began = Instant::now();
+        let serving = tokio::spawn(port.run(shutdown, async |_, _| {}));
+        let mut silent = TcpStream::connect(address).await.expect("a connection");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        ending.begin();
+        serving.await.expect("it ends");
+        assert_eq!(began.elapsed().as_secs(), 1);
+        // A connection that nobody has accepted would be reset.
+        assert_eq!(silent.read(&mut [0]).await.expect("an end"), 0);
     }
 }

@@ -8,7 +8,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{error, info, warn};
 
 use super::gate::Gate;
-use super::served::Served;
+use super::served::{Served, said};
 use crate::failure::Failure;
 
 /// How often the files of the config are looked at. What they say is compared and not when they were written: that
@@ -60,14 +60,23 @@ impl Signals {
 
 /// Waits until a signal says that it is over, and reads the config again meanwhile.
 pub(super) async fn until_told_to_end(signals: &mut Signals, config: Option<&Path>, gate: &Gate) {
+    let Signals { end, hang_up } = signals;
+    // Side by side: a file system that does not answer is no reason not to end.
+    tokio::select! {
+        () = end.told() => {}
+        () = keep_up(hang_up, config, gate) => {}
+    }
+}
+
+/// Reads the config again when it changes and when a signal says so, for as long as it is waited for.
+async fn keep_up(hang_up: &mut Signal, config: Option<&Path>, gate: &Gate) {
     let mut looks = interval(LOOK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // Of what was read, and not of what is there by now: a change in between is a change.
     let mut noticed = Noticed::new(gate.served.load().seen.clone());
     loop {
         tokio::select! {
-            () = signals.end.told() => return,
-            _ = signals.hang_up.recv() => {
+            _ = hang_up.recv() => {
                 info!("SIGHUP: the config is read again");
                 noticed = Noticed::new(reload(config, gate).await);
             }
@@ -111,13 +120,13 @@ async fn fingerprint(config: Option<&Path>, gate: &Gate) -> Said {
     let Some(config) = config else { return Vec::new() };
     let (config, served) = (config.to_owned(), gate.served.load_full());
     let read = move || {
-        let said = std::fs::read(&config).ok();
+        let said = said(&config);
         // One that has changed and is not served may name other files, for whose change it waits.
         let files = match served.seen.first() {
-            Some(seen) if *seen == said => served.files.clone(),
+            Some(seen) if *seen == said || said.is_none() => served.files.clone(),
             _ => Served::files_of(&config).unwrap_or_else(|_| served.files.clone()),
         };
-        let files = files.into_iter().map(|file| std::fs::read(file).ok());
+        let files = files.iter().map(|file| self::said(file));
         std::iter::once(said).chain(files).collect()
     };
     tokio::task::spawn_blocking(read).await.unwrap_or_default()

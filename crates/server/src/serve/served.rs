@@ -48,13 +48,13 @@ impl Served {
             let demo = Config::parse(DEMO, Syntax::Toml, "demo.toml")?;
             return Ok(Served::new(demo, Domains::default(), Vec::new(), Vec::new(), true));
         };
-        let mut seen = vec![fs::read(path).ok()];
+        let mut seen = vec![said(path)];
         if is_envoys(path) {
             return Ok(Served::new(Config::default(), Domains::from_paths([path])?, Vec::new(), seen, false));
         }
         let config = Config::from_path(path)?;
         let files = named_in(&config, path);
-        seen.extend(files.iter().map(|file| fs::read(file).ok()));
+        seen.extend(files.iter().map(|file| said(file)));
         let domains = Domains::from_paths(&files)?;
         Ok(Served::new(config, domains, files, seen, false))
     }
@@ -119,6 +119,11 @@ impl Served {
         let policy = self.config.defaults().on_store_error;
         self.domains.limits().map(move |(name, limit)| (name, limit.on_store_error(policy)))
     }
+}
+
+/// What a file says, to tell when that has changed. None of what cannot be read, and of a pipe, which says it only once.
+pub(super) fn said(path: &Path) -> Option<Vec<u8>> {
+    if path.is_file() { fs::read(path).ok() } else { None }
 }
 
 /// The files that a config names, which lie beside it.

@@ -47,7 +47,14 @@ pub(super) fn save(path: &Path, store: &MemoryStore) -> io::Result<u64> {
         // What is left of it is of no use to anybody.
         let _ = fs::remove_file(&beside);
     }
-    written
+    let keys = written?;
+    // Its name is in the folder, which may reach the disk later than the file; or does so when it likes, where folders cannot be synced.
+    let _ = File::open(folder_of(path)).and_then(|folder| folder.sync_all());
+    Ok(keys)
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 fn write(file: &File, store: &MemoryStore) -> io::Result<u64> {
@@ -91,8 +98,7 @@ fn remove_leftovers(path: &Path) {
         let number = name.strip_prefix(&beginning);
         number.is_some_and(|number| number.len() == 16 && number.bytes().all(|digit| digit.is_ascii_hexdigit()))
     };
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let files = fs::read_dir(folder).into_iter().flatten().flatten();
+    let files = fs::read_dir(folder_of(path)).into_iter().flatten().flatten();
     for beside in files.filter(|file| file.file_name().to_str().is_some_and(is_ours)) {
         let beside = beside.path();
         // Locked until it is gone: who has just made it looks for it once it is unlocked.

@@ -14,7 +14,7 @@ use tidegate::{
 use super::served::label;
 use super::snapshot;
 use super::watch::{Calls, Timed};
-use crate::cli::{MAX_KEYS, Serve};
+use crate::cli::Serve;
 use crate::failure::Failure;
 use crate::store::Opened;
 
@@ -118,7 +118,7 @@ impl Backing {
 }
 
 fn memory(serve: &Serve) -> Result<MemoryStore, Failure> {
-    let builder = MemoryStore::builder().max_keys(serve.max_keys.unwrap_or(MAX_KEYS) as usize);
+    let builder = serve.room.builder();
     match &serve.snapshot {
         Some(path) => snapshot::load(path, builder),
         None => Ok(builder.build()),

@@ -16,12 +16,11 @@ use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::path::Path;
 
-use clap::error::ErrorKind;
 use tidegate::config::Config;
 use tidegate::config::envoy::Domains;
 
 use crate::check::is_envoys;
-use crate::cli::{MAX_KEYS, Simulate, wrong};
+use crate::cli::Simulate;
 use crate::failure::Failure;
 use crate::say;
 use place::Place;
@@ -32,7 +31,7 @@ use replay::{Replay, Rules};
 const OUTPUT_BUFFER: usize = 64 << 10;
 
 pub(crate) fn run(simulate: &Simulate) -> Result<(), Failure> {
-    let max_keys = room(simulate)?;
+    simulate.room.check("simulate", &simulate.store)?;
     let rules = rules(&simulate.config)?;
     let from_stdin = simulate.trace == Path::new("-");
     let name = if from_stdin { "stdin".to_owned() } else { simulate.trace.display().to_string() };
@@ -48,7 +47,7 @@ pub(crate) fn run(simulate: &Simulate) -> Result<(), Failure> {
     let stdout = io::stdout();
     // On a terminal the decisions themselves show how far it is.
     let quiet = !simulate.summary_only && stdout.is_terminal();
-    let place = Place::open(&simulate.store, max_keys)?;
+    let place = Place::open(&simulate.store, simulate.room)?;
     let mut replay = Replay::new(rules, place, Progress::new(size, quiet))?;
     let mut decisions = (!simulate.summary_only).then(|| BufWriter::with_capacity(OUTPUT_BUFFER, stdout.lock()));
     let replayed = replay.run(trace, &name, decisions.as_mut());
@@ -87,17 +86,5 @@ fn rules(path: &Path) -> Result<Rules, Failure> {
             }
             Ok(Rules::Ours(config))
         }
-    }
-}
-
-/// How many keys there is to be room for in memory.
-fn room(simulate: &Simulate) -> Result<usize, Failure> {
-    match simulate.max_keys {
-        Some(_) if !simulate.store.is_memory() => Err(Failure::Usage(wrong(
-            "simulate",
-            ErrorKind::ArgumentConflict,
-            "--max-keys is for --store memory: another store has room for as many as there are",
-        ))),
-        given => Ok(given.unwrap_or(MAX_KEYS) as usize),
     }
 }

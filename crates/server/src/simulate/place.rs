@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tidegate::{LimiterBuilder, ManualClock, MemoryStore};
 
 use super::outside::Outside;
+use crate::cli::Room;
 use crate::failure::Failure;
 use crate::store::StoreUrl;
 
@@ -21,19 +22,19 @@ enum PlaceStore {
 }
 
 impl Place {
-    /// This process's memory, with room for so many keys.
-    pub(crate) fn memory(max_keys: usize) -> Self {
+    /// This process's memory, with so much room.
+    pub(crate) fn memory(room: Room) -> Self {
         let clock = ManualClock::default();
-        let store = MemoryStore::builder().clock(clock.clone()).max_keys(max_keys).seed(0).build();
+        let store = room.builder().clock(clock.clone()).seed(0).build();
         Place { store: PlaceStore::Memory(Arc::new(store)), clock }
     }
 
-    /// The store at `url`; when that is memory, with room for so many keys.
-    pub(super) fn open(url: &StoreUrl, max_keys: usize) -> Result<Self, Failure> {
+    /// The store at `url`; when that is memory, with so much room.
+    pub(super) fn open(url: &StoreUrl, room: Room) -> Result<Self, Failure> {
         let clock = ManualClock::default();
         match Outside::open(url, &clock)? {
             Some(outside) => Ok(Place { store: PlaceStore::Outside(outside), clock }),
-            None => Ok(Place::memory(max_keys)),
+            None => Ok(Place::memory(room)),
         }
     }
 
@@ -64,7 +65,8 @@ impl Place {
         let warning = (stats.forgotten_busy > 0).then(|| {
             format!(
                 "warning: there was no room for all keys, and {} of them were forgotten while they were in use: each got its \
-                 quota back, so these decisions are not exact. Try again with a larger --max-keys\n",
+                 quota back, so these decisions are not exact. Try again with a larger --max-keys, or where \
+                 limits are sliding logs or the like with a larger --max-bytes\n",
                 stats.forgotten_busy
             )
         });

@@ -1,4 +1,6 @@
-use crate::{api, file, run};
+use std::fs;
+
+use crate::{api, file, run, run_with_input};
 
 #[test]
 fn a_good_config_is_ok() {
@@ -16,6 +18,16 @@ fn a_good_config_is_ok() {
     let ran = run(&["check", &yaml, &envoy]);
     let expected = format!("{yaml}: ok, 2 limits, 1 envoy config\n{envoy}: ok, 0 limits, 2 envoy configs\n");
     assert_eq!((ran.code, ran.stdout), (0, expected));
+}
+
+/// What comes out of a pipe is there once.
+#[test]
+fn a_config_may_come_over_a_pipe() {
+    let config = fs::read_to_string(api()).unwrap();
+    let ran = run_with_input(&["check", "/dev/stdin"], &config);
+    assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (0, "/dev/stdin: ok, 1 limit\n", ""));
+    let ran = run_with_input(&["check", "/dev/stdin"], config.replace("rate =", "rat ="));
+    assert!(ran.code == 1 && ran.stderr.contains("rat"), "{}", ran.stderr);
 }
 
 #[test]

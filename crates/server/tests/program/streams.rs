@@ -53,6 +53,20 @@ fn too_little_room_for_the_keys_is_told() {
     assert!(!with("5000").stderr.contains("warning"), "{}", with("5000").stderr);
 }
 
+/// What is larger than a slot of the table has room of its own.
+#[test]
+fn too_little_room_for_logs_is_told() {
+    let config = file("logs.toml", "[limits.api]\nalgorithm = \"sliding_log\"\nrate = 1000\nperiod = \"1h\"\n");
+    let line = |n| {
+        format!("{{\"at_ms\":{},\"op\":\"limit\",\"limit\":\"api\",\"key\":\"{}\",\"cost\":1}}\n", n / 100, n % 100)
+    };
+    let path = file("logs.jsonl", (0..100_000).map(line).collect::<String>());
+    let with =
+        |max: &str| run(&["simulate", "--config", &config, "--trace", &path, "--max-bytes", max, "--summary-only"]);
+    assert!(with("1048576").stderr.contains("a larger --max-bytes"), "{}", with("1048576").stderr);
+    assert!(!with("16777216").stderr.contains("warning"), "{}", with("16777216").stderr);
+}
+
 #[test]
 fn going_back_in_time_is_told() {
     let later = GOOD.replace("\"at_ms\":0", "\"at_ms\":5");

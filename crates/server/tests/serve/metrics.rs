@@ -184,7 +184,9 @@ fn a_store_outside_is_told_in_full_and_so_is_what_is_wrong_with_it() {
     assert!(errors >= 1.0);
     (0..10).for_each(|_| drop(take(&program, "api", "u1")));
     assert_eq!(Page::of(&program).value("tidegate_breaker_state", &[("store", "redis")]), 2.0);
-    every_alert_is_about_what_there_is(&Page::of(&program), &memory_page());
+    let (outside, memory) = (Page::of(&program), memory_page());
+    every_alert_is_about_what_there_is(&outside, &memory);
+    every_metric_is_in_the_guide(&outside, &memory);
 }
 
 fn memory_page() -> Page {
@@ -200,5 +202,16 @@ fn every_alert_is_about_what_there_is(outside: &Page, memory: &Page) {
     for name in named {
         let samples = outside.0.iter().chain(&memory.0).flat_map(|family| &family.samples);
         assert!(samples.into_iter().any(|sample| sample.name == name), "an alert speaks of {name}, which is not there");
+    }
+}
+
+/// The guide's table has what is on the page.
+fn every_metric_is_in_the_guide(outside: &Page, memory: &Page) {
+    let guide = include_str!("../../../../docs/serve.md");
+    let rows: String = guide.lines().filter(|line| line.starts_with("| `tidegate_")).collect();
+    for family in outside.0.iter().chain(&memory.0) {
+        let mut names = family.samples.iter().map(|sample| sample.name.trim_end_matches("_bucket"));
+        let named = names.any(|name| rows.contains(&format!("`{name}`")));
+        assert!(named, "docs/serve.md does not name {}", family.name);
     }
 }

@@ -9,6 +9,9 @@ use crate::serve::shutdown::Shutdown;
 /// What the paths of the health service begin with.
 pub(super) const PATH: &str = "/grpc.health.v1.Health/";
 
+/// The call that everybody may make. Who watches keeps a call for as long as it likes.
+pub(super) const CHECK: &str = "/grpc.health.v1.Health/Check";
+
 /// The server as a whole, and its one service.
 const SERVICES: [&str; 2] = ["", SERVICE_NAME];
 

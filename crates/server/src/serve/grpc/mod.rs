@@ -38,7 +38,7 @@ pub(crate) async fn router(gate: Arc<Gate>, token: Option<Token>, shutdown: Shut
     let router = match token {
         None => router,
         Some(token) => router.layer(from_fn(move |request: Request, next: Next| {
-            let may = request.uri().path().starts_with(health::PATH) || may_ask(Some(&token), request.headers());
+            let may = request.uri().path() == health::CHECK || may_ask(Some(&token), request.headers());
             async move {
                 if may {
                     return next.run(request).await;

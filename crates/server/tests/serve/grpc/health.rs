@@ -19,6 +19,10 @@ pub(super) async fn check(program: &Program, service: &str) -> Result<ServingSta
     Ok(client.check(about(service)).await?.into_inner().status())
 }
 
+pub(super) async fn watch(program: &Program) -> Result<(), Status> {
+    HealthClient::new(channel(program).await).watch(about("")).await.map(drop)
+}
+
 #[tokio::test]
 async fn it_serves_as_a_whole_and_by_the_name_of_the_service() {
     let asked = Asked::start("health").await;

@@ -93,6 +93,8 @@ async fn a_token_has_to_be_shown() {
     }
     // Who probes whether it serves has no token to show.
     super::health::check(&program, "").await.expect("an answer");
+    // A call that lasts as long as the server is another thing.
+    assert_eq!(super::health::watch(&program).await.unwrap_err().code(), Code::Unauthenticated);
     assert_eq!(super::reflection::list(&program).await.unwrap_err().code(), Code::Unauthenticated);
 }
 

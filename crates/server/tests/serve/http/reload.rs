@@ -1,3 +1,5 @@
+use std::process::Command;
+
 use serde_json::json;
 
 use super::{ConfigFile, LIMITS, post};
@@ -45,6 +47,18 @@ async fn a_file_that_a_refused_config_names_is_waited_for() {
     rules.write("domain: shop\ndescriptors: [{key: k, rate_limit: {unit: day, requests_per_unit: 3}}]\n");
     program.logged("the new config is served");
     assert_eq!(remaining(&program, "shop.k").await, 3);
+}
+
+/// As a file system is that hangs.
+#[tokio::test]
+async fn a_config_that_cannot_be_read_to_its_end_keeps_nobody_from_ending() {
+    let config = ConfigFile::new(LIMITS);
+    let program = Program::start(&["--config", config.path()]);
+    std::fs::remove_file(config.path()).expect("removed");
+    assert!(Command::new("mkfifo").arg(config.path()).status().expect("mkfifo").success());
+    program.logged("the config has changed: it is read again");
+    let (status, log) = tokio::task::spawn_blocking(|| program.stop()).await.expect("it ends");
+    assert!(status.success(), "{log:?}");
 }
 
 #[tokio::test]
