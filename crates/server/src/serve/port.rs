@@ -23,6 +23,9 @@ use super::watch::recorder;
 /// How long a client may take to agree upon TLS.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
+/// The same once the server ends: who is in the middle of it brings a request along.
+const LATE: Duration = Duration::from_secs(1);
+
 /// How long a client may be silent before it is asked whether it is still there: one that has vanished must not keep its
 /// place for ever.
 const VANISHED: Duration = Duration::from_secs(60);
@@ -69,8 +72,7 @@ impl Port {
                 let (_permit, _open) = (permit, open);
                 let secured = tokio::select! {
                     secured = secured(stream, tls) => secured,
-                    // Who has not even agreed upon TLS has nothing under way.
-                    () = shutdown.begun() => return,
+                    () = too_late(&mut shutdown) => return,
                 };
                 match secured {
                     Ok(stream) => serve(stream, peer).await,
@@ -109,6 +111,12 @@ async fn accept(
     let _ = stream.set_nodelay(true);
     let _ = SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(VANISHED));
     Ok((stream, peer, permit))
+}
+
+/// Comes back when who has not agreed upon TLS yet is no longer waited for.
+async fn too_late(shutdown: &mut Shutdown) {
+    shutdown.begun().await;
+    tokio::time::sleep(LATE).await;
 }
 
 async fn secured(stream: TcpStream, tls: Option<TlsAcceptor>) -> io::Result<Stream> {
@@ -179,6 +187,8 @@ impl AsyncWrite for Stream {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+
     use rustls::server::{ResolvesServerCertUsingSni, ServerConfig};
     use tokio::io::AsyncReadExt;
     use tokio::time::Instant;
@@ -207,12 +217,19 @@ mod tests {
     async fn who_says_nothing_where_tls_is_spoken_keeps_nobody_from_ending() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
-        let port = Port { name: "silent", listener, tls: speaks_tls(), max_connections: 1 };
+        let port = Port { name: "silent", listener, tls: speaks_tls(), max_connections: 2 };
         let (ending, shutdown) = Ending::new();
         let began = Instant::now();
         let serving = tokio::spawn(port.run(shutdown, async |_, _| {}));
         let mut silent = TcpStream::connect(address).await.expect("a connection");
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        // Who comes after it is answered after it was accepted. The paused time stands still while somebody blocks.
+        let next = move || {
+            let mut next = std::net::TcpStream::connect(address)?;
+            next.write_all(b"GET / HTTP/1.1\r\n\r\n")?;
+            next.read(&mut [0])
+        };
+        let answered = tokio::task::spawn_blocking(next).await.expect("no panic");
+        assert!(answered.is_ok(), "{answered:?}");
         ending.begin();
         serving.await.expect("it ends");
         assert_eq!(began.elapsed().as_secs(), 1);

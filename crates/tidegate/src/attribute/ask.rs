@@ -63,12 +63,13 @@ impl Ask {
             // First, because attribute and layer may name the same limit and key.
             asking.give_back(&outcome).await;
         }
-        let also = self.also;
+        // Nobody is replaced: by `also`, or because another attribute has replaced the layer already.
+        let besides = told.is_none();
         let outcome = self.outcome(layer.enforcer.as_ref(), layer.address).await;
         if let Some(told) = told {
             told.set(outcome.clone()).expect("nobody else was given it");
         }
-        admitted(outcome).map_err(|outcome| Refusal::new(outcome).answered_by(layer.rate_limit, also))
+        admitted(outcome).map_err(|outcome| Refusal::new(outcome).answered_by(layer.rate_limit, besides))
     }
 
     /// What the limit says, with what the layer above is known for.

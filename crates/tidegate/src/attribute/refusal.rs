@@ -22,9 +22,9 @@ pub(super) struct Inner {
     /// How the layer above answers, if there is one.
     #[cfg(feature = "http")]
     pub(super) rate_limit: Option<RateLimit>,
-    /// Whether that one counts as well.
+    /// Whether something else has counted the request as well.
     #[cfg(feature = "http")]
-    pub(super) also: bool,
+    pub(super) besides: bool,
 }
 
 impl Refusal {
@@ -34,16 +34,16 @@ impl Refusal {
             #[cfg(feature = "http")]
             rate_limit: None,
             #[cfg(feature = "http")]
-            also: false,
+            besides: false,
         };
         Refusal { inner: Box::new(inner) }
     }
 
-    /// As it is answered under the layer that has these settings, and whose limit counts as well or does not.
+    /// As it is answered under the layer that has these settings; `besides` what that or another attribute counts, or in its place.
     #[cfg(feature = "tower")]
-    pub(super) fn answered_by(mut self, rate_limit: RateLimit, also: bool) -> Self {
+    pub(super) fn answered_by(mut self, rate_limit: RateLimit, besides: bool) -> Self {
         self.inner.rate_limit = Some(rate_limit);
-        self.inner.also = also;
+        self.inner.besides = besides;
         self
     }
 

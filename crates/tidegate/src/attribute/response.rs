@@ -8,8 +8,8 @@ use crate::http::response_with_defaults;
 /// Marks in the extensions of a response that is a refusal: its headers say already what the attribute has to say.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IsRefusal {
-    /// Whether the layer's limit counts as well, and has something to say of its own.
-    pub(crate) also: bool,
+    /// Whether the layer's limit or another attribute's counts as well, of which the layer has something to say.
+    pub(crate) besides: bool,
 }
 
 impl Refusal {
@@ -20,7 +20,7 @@ impl Refusal {
             Some(rate_limit) => rate_limit.answer(outcome),
             None => response_with_defaults(outcome),
         };
-        response.extensions_mut().insert(IsRefusal { also: self.inner.also });
+        response.extensions_mut().insert(IsRefusal { besides: self.inner.besides });
         response
     }
 }

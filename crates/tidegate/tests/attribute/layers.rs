@@ -246,6 +246,12 @@ fn a_refusal_is_answered_as_the_layer_answers_and_told_to_its_hooks() {
     assert_eq!(told.load(Ordering::SeqCst), 1);
 }
 
+/// All that the client is told of limits, whatever number of fields it is in.
+fn told_together(response: &Response) -> String {
+    let fields = response.headers().get_all("ratelimit").iter();
+    fields.map(|value| value.to_str().unwrap()).collect::<Vec<_>>().join(", ")
+}
+
 #[test]
 fn a_function_that_says_also_counts_besides_the_layer() {
     let limiter = limiter(&[("api", 9), ("mail", 1)]);
@@ -258,8 +264,7 @@ fn a_function_that_says_also_counts_besides_the_layer() {
     // The client is told what it refuses, and what the layer has counted.
     let refused = get(&app, "/remind/alice");
     assert_eq!(refused.status(), 429);
-    let told: Vec<_> = refused.headers().get_all("ratelimit").iter().map(|value| value.to_str().unwrap()).collect();
-    let told = told.join(", ");
+    let told = told_together(&refused);
     assert!(told.starts_with("\"mail\";r=0;") && told.contains("\"api\";r=7;"), "{told}");
     assert_eq!(left(&limiter, "api", CLIENT), 7);
 
@@ -278,6 +283,13 @@ fn the_first_attribute_is_the_handlers_and_others_count_besides() {
     assert!(header(&admitted, "ratelimit").starts_with("\"login\";r=8;"));
     assert_eq!(["login", "mail"].map(|limit| left(&limiter, limit, "alice")), [8, 7]);
     assert_eq!(left(&limiter, "api", CLIENT), 9);
+
+    // Where one of these others refuses, the client is told of both.
+    let limiter = self::limiter(&[("api", 9), ("login", 9), ("mail", 1)]);
+    let refused = get(&under(&limiter, "api", routes()), "/register/alice");
+    let told = told_together(&refused);
+    assert_eq!(refused.status(), 429);
+    assert!(told.starts_with("\"mail\";r=0;") && told.contains("\"login\";r=8;") && !told.contains("api"), "{told}");
 }
 
 #[test]

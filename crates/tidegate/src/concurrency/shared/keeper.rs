@@ -17,9 +17,9 @@ use crate::{Call, Limiter};
 /// A lease is renewed after that part of its time, so that two renewals may fail before it is lost.
 const PART: u32 = 4;
 
-/// How many leases are released in one go: those that a slow store's timeout is for, several times side by side. Permits are taken
-/// side by side as well, and what is given back has to keep up with that.
-const IN_ONE_GO: usize = 8 * TOGETHER;
+/// How many leases are released in one go: those that a slow store's timeout is for, a few times side by side. Permits are taken
+/// side by side as well, and what is given back has to keep up with that; without taking every connection of a pool, or opening a breaker.
+const IN_ONE_GO: usize = 4 * TOGETHER;
 
 /// How many orders are read in one go: a permit is one to keep its lease and one to release it.
 const READ: usize = 2 * IN_ONE_GO;
@@ -151,7 +151,10 @@ impl Keeper {
             }
         }
         self.orders = orders.collect();
-        all_of(self.released.chunks(TOGETHER).map(|leases| self.release(leases))).await;
+        let (first, others) = self.released.split_at(self.released.len().min(TOGETHER));
+        // A breaker may let through only one, and all once that is answered.
+        self.release(first).await;
+        all_of(others.chunks(TOGETHER).map(|leases| self.release(leases))).await;
         self.released.clear();
         for when in told {
             // Whoever has gone away in the meantime is not told.

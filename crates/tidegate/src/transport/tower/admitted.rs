@@ -155,5 +155,5 @@ pub(super) fn tell<B, P: Protocol<B>>(
 fn is_refusal<B>(protocol: &impl Protocol<B>, response: &mut Response<B>) -> bool {
     let Some(refusal) = response.extensions_mut().remove::<crate::attribute::IsRefusal>() else { return false };
     protocol.show(response);
-    !refusal.also
+    !refusal.besides
 }
