@@ -27,7 +27,7 @@ impl Room {
         match given.into_iter().find(|(_, given)| given.is_some() && !store.is_memory()) {
             None => Ok(()),
             Some((name, _)) => {
-                let why = format!("{name} is for --store memory: another store has room for as many as there are");
+                let why = format!("{name} is for --store memory: another store has room of its own");
                 Err(Failure::Usage(wrong(verb, ErrorKind::ArgumentConflict, &why)))
             }
         }

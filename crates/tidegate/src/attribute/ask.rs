@@ -63,7 +63,7 @@ impl Ask {
             // First, because attribute and layer may name the same limit and key.
             asking.give_back(&outcome).await;
         }
-        // Nobody is replaced: by `also`, or because another attribute has replaced the layer already.
+        // It replaces nobody: it says `also`, or another attribute has replaced the layer already.
         let besides = told.is_none();
         let outcome = self.outcome(layer.enforcer.as_ref(), layer.address).await;
         if let Some(told) = told {

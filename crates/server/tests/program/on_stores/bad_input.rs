@@ -126,13 +126,16 @@ fn nothing_is_opened_for_input_that_is_wrong() {
 }
 
 #[test]
-fn room_for_keys_is_a_setting_of_memory_only() {
-    let ran = on_with("redis://:hunter2@127.0.0.1:1", &["--max-keys", "5"]);
-    assert_eq!(ran.code, 2);
-    let expected = "error: --max-keys is for --store memory: another store has room for as many as there are\n\nUsage: \
-                    tidegate simulate";
-    assert!(ran.stderr.starts_with(expected), "{}", ran.stderr);
-    let memory =
-        crate::run(&["simulate", "--config", &api(), "--trace", "/dev/null", "--max-keys", "5", "--store", "memory"]);
-    assert_eq!(memory.code, 0, "{}", memory.stderr);
+fn room_is_a_setting_of_memory_only() {
+    for room in ["--max-keys", "--max-bytes"] {
+        let ran = on_with("redis://:hunter2@127.0.0.1:1", &[room, "5000000"]);
+        assert_eq!(ran.code, 2);
+        let expected = format!(
+            "error: {room} is for --store memory: another store has room of its own\n\nUsage: tidegate simulate"
+        );
+        assert!(ran.stderr.starts_with(&expected), "{}", ran.stderr);
+        let arguments = ["simulate", "--config", &api(), "--trace", "/dev/null", room, "5000000", "--store", "memory"];
+        let memory = crate::run(&arguments);
+        assert_eq!(memory.code, 0, "{}", memory.stderr);
+    }
 }
