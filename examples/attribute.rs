@@ -4,7 +4,7 @@
 
 use std::error::Error;
 
-use tidegate::attribute::{Refusal, set_default_limiter};
+use tidegate::attribute::{LimitError, set_default_limiter};
 use tidegate::{Limiter, Quota, limit, minutes, seconds};
 
 // Five guesses a minute for each user. The attribute only looks at the arguments: they are all there afterwards.
@@ -15,19 +15,19 @@ async fn login(user: String, password: &str) -> Result<String, LoginError> {
 
 // A key of two parts, and a cost that depends on the arguments.
 #[limit("mail", key = (tenant, user), cost = (texts.len() as u64).max(1))]
-async fn send(tenant: &str, user: &str, texts: &[&str]) -> Result<usize, Refusal> {
+async fn send(tenant: &str, user: &str, texts: &[&str]) -> Result<usize, LimitError> {
     Ok(texts.len())
 }
 
 #[derive(Debug)]
 enum LoginError {
     WrongPassword,
-    TooOften(Refusal),
+    TooOften(LimitError),
 }
 
 // What a refused call returns.
-impl From<Refusal> for LoginError {
-    fn from(refusal: Refusal) -> Self {
+impl From<LimitError> for LoginError {
+    fn from(refusal: LimitError) -> Self {
         LoginError::TooOften(refusal)
     }
 }

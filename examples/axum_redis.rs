@@ -56,8 +56,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     // Both limits are taken, or none of them. Premium users have the same limits with other numbers.
     let free = Enforcer::new(&limiter, "burst").and("daily");
-    let premium = Enforcer::new(&limiter, "burst").quota(Quota::token_bucket(4, seconds(10))?);
-    let premium = premium.and("daily").quota(Quota::fixed_window(100_000, days(1))?);
+    let premium = Enforcer::new(&limiter, "burst").with_quota(Quota::token_bucket(4, seconds(10))?);
+    let premium = premium.and("daily").with_quota(Quota::fixed_window(100_000, days(1))?);
 
     let limits = RateLimit::pick(move |incoming| match incoming.extensions().get::<User>() {
         Some(user) if user.premium => premium.clone(),
@@ -66,9 +66,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // The user, or else the client's address: nobody shares a budget with all who are not logged in.
     .key(keys::either(keys::extension(|user: &User| Key::from(user.name)), keys::client()))
     .skip(|incoming| incoming.is_preflight())
-    .respond(|outcome, mut response| {
-        if let Outcome::Limited(rulings) = outcome
-            && let Some(wait) = rulings.retry_after()
+    .map_response(|outcome, mut response| {
+        if let Outcome::Limited(limit_decisions) = outcome
+            && let Some(wait) = limit_decisions.retry_after()
         {
             *response.body_mut() = format!("Slow down, please: {} s to go.\n", ceil_seconds(wait));
             response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));

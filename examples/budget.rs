@@ -14,7 +14,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .limit("tokens", Quota::token_bucket(10_000, minutes(1))?)
         .limit("holds", Quota::concurrency(2, seconds(30))?) // two calls of the model at once, for 30 seconds
         .build()?;
-    let budget = Budget::on(&limiter, "tokens", "holds", clock.clone());
+    let budget = Budget::with_clock(&limiter, "tokens", "holds", clock.clone());
     let left = async || limiter.check("tokens", "alice").await.map(|decision| decision.remaining());
 
     let (short, long) = (budget.hold("alice", 4_000).await?, budget.hold("alice", 4_000).await?);

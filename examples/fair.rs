@@ -6,12 +6,12 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Waker};
 
-use tidegate::concurrency::{Fair, Permit};
+use tidegate::concurrency::{FairConcurrency, Permit};
 use tidegate::{ManualClock, Timestamp, minutes, seconds};
 
 fn main() {
     let clock = ManualClock::new(Timestamp::from_millis(0));
-    let fair = Fair::builder(10).weight("gold", 4).sleeper(clock.clone()).build(); // everybody else: 1
+    let fair = FairConcurrency::builder(10).weight("gold", 4).sleeper(clock.clone()).build(); // everybody else: 1
 
     let mut free = as_many_as_possible(&fair, "free");
     show(&fair, "free is alone and takes all it can");
@@ -42,11 +42,11 @@ fn main() {
     show(&fair, "ten seconds later gold is gone, and whoever waited is served");
 }
 
-fn as_many_as_possible(fair: &Fair, tenant: &str) -> Vec<Permit> {
+fn as_many_as_possible(fair: &FairConcurrency, tenant: &str) -> Vec<Permit> {
     std::iter::from_fn(|| fair.try_acquire(tenant).ok()).collect()
 }
 
-fn show(fair: &Fair, what: &str) {
+fn show(fair: &FairConcurrency, what: &str) {
     println!("{what}");
     for tenant in ["gold", "free"] {
         match fair.share(tenant) {

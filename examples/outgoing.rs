@@ -1,4 +1,4 @@
-//! The other side: a client that keeps to its own limit and to what the server says.
+//! A client that limits its own requests and backs off when a server asks it to.
 //!
 //! `cargo run -p tidegate-examples --example outgoing`
 
@@ -7,14 +7,14 @@ use std::net::SocketAddr;
 
 use axum::{Router, routing::get};
 use reqwest::Client;
-use tidegate::outgoing::OutgoingLayer;
+use tidegate::client::OutgoingLayer;
 use tidegate::tower::RateLimitLayer;
 use tidegate::{Limiter, Quota, millis, seconds};
 use tower::{Layer, ServiceExt};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // A server that takes three at once, and one more every ten seconds.
+    // A server that admits a burst of three, and one more every ten seconds.
     let limit = RateLimitLayer::new(Quota::token_bucket(1, seconds(10))?.capacity(3)?);
     let router = Router::new().route("/", get(|| async { "Hello!" })).layer(limit);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
@@ -22,15 +22,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let server = axum::serve(listener, router.into_make_service_with_connect_info::<SocketAddr>());
     tokio::spawn(async { server.await });
 
-    // A client that sends at most twenty a second to each host, and waits half a second for its turn.
+    // A client that sends at most twenty requests a second to each host. A request waits up to half a second.
     let limiter = Limiter::builder().limit("calls", Quota::token_bucket(20, seconds(1))?.capacity(1)?).build()?;
-    let client = OutgoingLayer::new(&limiter, "calls").within(millis(500)).layer(Client::new());
+    let client = OutgoingLayer::new(&limiter, "calls")?.max_wait(millis(500)).layer(Client::new());
 
     for call in 1..=5 {
         let request = Client::new().get(format!("http://{address}/")).build()?;
         match client.clone().oneshot(request).await {
             Ok(response) => println!("call {call}: {}", response.status()),
-            // The server has said with the third answer that nothing remains: the fourth is not even sent.
+            // The third response said that nothing remains, so the fourth request is not sent.
             Err(error) => println!("call {call}: {error}"),
         }
     }

@@ -29,7 +29,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     tokio::spawn(connection);
     for keeps in [true, false, true, true] {
         let mut tx = client.transaction().await?;
-        let decision = postgres.in_transaction(&mut tx).ask(limiter.limit("orders", "alice")).await?;
+        let decision = postgres.in_transaction(&mut tx).apply(limiter.limit("orders", "alice")).await?;
         let (left, done) = (decision.remaining(), if keeps { "committed" } else { "rolled back" });
         // Here the order would be written.
         match (decision.allowed(), keeps) {

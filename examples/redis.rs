@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             println!("attempt {attempt}: denied, try again in {} s", ceil_seconds(wait));
         }
     }
-    let all = limiter.all([limiter.limit("api", "alice"), limiter.limit("login", "bob")]).await?;
+    let all = limiter.limit_all([limiter.limit("api", "alice"), limiter.limit("login", "bob")]).await?;
     println!("both or nothing: {}", if all.allowed() { "both" } else { "nothing" });
     Ok(())
 }

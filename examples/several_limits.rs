@@ -16,7 +16,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     for user in ["alice", "alice", "alice", "bob"] {
         let all = limiter
-            .all([
+            .limit_all([
                 limiter.limit("user", ("acme", user)),
                 limiter.limit("tenant", "acme"),
                 limiter.limit("everybody", Key::GLOBAL),

@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut connection = Connection::open(&path)?;
     for keeps in [false, true, true] {
         let mut transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let decision = sqlite.in_transaction(&mut transaction).ask(limiter.limit("orders", "alice"))?;
+        let decision = sqlite.in_transaction(&mut transaction).apply(limiter.limit("orders", "alice"))?;
         if !decision.allowed() {
             println!("an order: denied, and nothing was taken");
             continue;

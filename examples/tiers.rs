@@ -20,7 +20,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut ada = Customer { name: "ada", is_premium: false };
     for attempt in 1..=6 {
         let quota = if ada.is_premium { premium } else { free };
-        let decision = limiter.limit("export", ada.name).quota(&quota).await?;
+        let decision = limiter.limit("export", ada.name).with_quota(&quota).await?;
         let tier = if ada.is_premium { "premium" } else { "free" };
         println!(
             "{}, {tier}, attempt {attempt}: allowed = {}, {} of {} left",

@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use tidegate::grpc::Grpc;
+use tidegate::grpc::GrpcFormat;
 use tidegate::http::{RateLimit, keys};
 use tidegate::tower::RateLimitLayer;
 use tidegate::{Quota, ceil_millis, seconds};
@@ -22,7 +22,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // Four calls a second of each method for each client, two of them at once.
     let quota = Quota::token_bucket(4, seconds(1))?.capacity(2)?;
     let limits = RateLimit::new(quota).key(keys::both(keys::client(), keys::path()));
-    let layer = RateLimitLayer::new(limits).answered_by(Grpc);
+    let layer = RateLimitLayer::new(limits).with_format(GrpcFormat);
 
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;

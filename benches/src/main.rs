@@ -37,7 +37,7 @@ fn main() {
         ["permits"] => permits::run(),
         ["redis"] => redis::run(""),
         ["redis", part] => redis::run(part),
-        ["redis", "leased", prefix, start] => redis::process(prefix, start),
+        ["redis", "two_tier", prefix, start] => redis::process(prefix, start),
         ["postgres"] => postgres::run(),
         ["sqlite"] => sqlite::run(),
         ["http"] => http::run(),

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::{Arc, Barrier};
 use std::time::Instant;
 
-use tidegate::concurrency::{Aimd, Concurrency, Fair, Gradient2, PerKey, Vegas, Work};
+use tidegate::concurrency::{Aimd, Completion, Concurrency, FairConcurrency, Gradient2, PerKey, Vegas};
 use tokio::sync::Semaphore;
 
 /// How often a thread takes one in a round.
@@ -36,19 +36,22 @@ pub(crate) fn run() {
     row("tokio's semaphore, borrowed", times(|| semaphore.try_acquire().is_ok()));
     let fixed = Concurrency::fixed(PLENTY);
     row("tidegate, fixed, dropped", times(|| fixed.try_acquire().is_ok()));
-    row("tidegate, fixed, released", times(|| fixed.try_acquire().map(|permit| permit.release(Work::Done)).is_ok()));
+    row(
+        "tidegate, fixed, released",
+        times(|| fixed.try_acquire().map(|permit| permit.release(Completion::Success)).is_ok()),
+    );
     let adaptive = [
         ("tidegate, AIMD", Concurrency::adaptive(Aimd::default())),
         ("tidegate, Gradient2", Concurrency::adaptive(Gradient2::default())),
         ("tidegate, Vegas", Concurrency::adaptive(Vegas::default())),
     ];
     for (name, pool) in &adaptive {
-        row(name, times(|| pool.try_acquire().map(|permit| permit.release(Work::Done)).is_ok()));
+        row(name, times(|| pool.try_acquire().map(|permit| permit.release(Completion::Success)).is_ok()));
     }
     let keys = PerKey::new(PLENTY);
     let _held = keys.try_acquire("alice");
     row("tidegate, per key", times(|| keys.try_acquire("alice").is_ok()));
-    let fair = Fair::builder(PLENTY).build();
+    let fair = FairConcurrency::builder(PLENTY).build();
     row("tidegate, fair", times(|| fair.try_acquire("alice").is_ok()));
 }
 

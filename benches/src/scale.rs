@@ -79,7 +79,7 @@ fn of_limits(limits: u64) -> f64 {
     let quota = quota.expect("a valid quota");
     let named = names.iter().map(|name| (name.clone(), quota));
     let limiter = Limiter::builder().limits(named).store(MemoryStore::new()).build().expect("a valid limiter");
-    let decide = |name: &str| limiter.limit(name, 7).now().expect("memory answers").expect("it is there").allowed();
+    let decide = |name: &str| limiter.limit(name, 7).try_now().expect("it is there").allowed();
     assert!(names.iter().all(|name| decide(name)));
     let mut random = Random(limits);
     let stream: Vec<&str> = (0..DECISIONS).map(|_| &*names[(random.next() % limits) as usize]).collect();

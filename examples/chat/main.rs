@@ -17,8 +17,9 @@ use axum::routing::get;
 use messages::{Came, Gone, Join, Joined, Left, Remaining, Said, Say, has_length};
 use serde::Deserialize;
 use tidegate::enforce::Enforcer;
-use tidegate::ws::{
-    self, CallContext, Closed, Code, Connection, Context, Data, Error, Handshake, RateLimit, Router, keys,
+use tidegate::websocket::{
+    self, CloseEvent, Connection, ConnectionData, Context, ErrorCode, Handshake, MessageError, MessageRateLimit,
+    Router, RpcContext, keys,
 };
 use tidegate::{Key, Limiter, Quota, seconds};
 
@@ -38,7 +39,7 @@ impl Person {
     }
 }
 
-impl Data for Person {
+impl ConnectionData for Person {
     fn user(&self) -> Option<Key<'static>> {
         Some(Key::from_parts([&self.name]))
     }
@@ -50,15 +51,15 @@ struct Who {
 }
 
 /// Whoever says a name has it: a real program would know its users, by a cookie or a token.
-async fn authenticate(handshake: Handshake) -> Result<Person, Error> {
+async fn authenticate(handshake: Handshake) -> Result<Person, MessageError> {
     let Ok(Query(Who { name })) = Query::try_from_uri(handshake.uri()) else {
-        return Err(Error::new(Code::Unauthenticated, "Who are you? Connect to /ws?name=..."));
+        return Err(MessageError::new(ErrorCode::Unauthenticated, "Who are you? Connect to /ws?name=..."));
     };
-    has_length("a name", &name, 30).map_err(|why| Error::new(Code::InvalidArgument, why))?;
+    has_length("a name", &name, 30).map_err(|why| MessageError::new(ErrorCode::InvalidArgument, why))?;
     Ok(Person { name, room: Mutex::default() })
 }
 
-async fn join(limiter: Limiter, context: CallContext<Person>, join: Join) -> Result<Joined, Error> {
+async fn join(limiter: Limiter, context: RpcContext<Person>, join: Join) -> Result<Joined, MessageError> {
     let Person { name, room } = context.data();
     let members = {
         // Calls of one connection run side by side, and nobody is in two rooms.
@@ -72,15 +73,15 @@ async fn join(limiter: Limiter, context: CallContext<Person>, join: Join) -> Res
     };
     // The message was not counted for the room that it asks for, but looking at that costs nothing.
     let decision = limiter.check("room", Key::from_parts([join.room])).await;
-    let decision = decision.map_err(|_| Error::new(Code::Unavailable, "Limits cannot be checked now"))?;
+    let decision = decision.map_err(|_| MessageError::new(ErrorCode::Unavailable, "Limits cannot be checked now"))?;
     let others = Left::of(&context).filter(|left| left.limit != "room");
     context.send(&Remaining { limits: others.chain([Left::new("room", &decision)]).collect() })?;
     Ok(Joined { members })
 }
 
-async fn say(context: Context<Person>, Say { text }: Say) -> Result<(), Error> {
+async fn say(context: Context<Person>, Say { text }: Say) -> Result<(), MessageError> {
     let Some(room) = context.data().room() else {
-        return Err(Error::new(Code::FailedPrecondition, "Join a room first"));
+        return Err(MessageError::new(ErrorCode::FailedPrecondition, "Join a room first"));
     };
     let said = Said { name: &context.data().name, text: &text };
     context.send(&said)?;
@@ -91,7 +92,7 @@ async fn say(context: Context<Person>, Say { text }: Say) -> Result<(), Error> {
     Ok(())
 }
 
-async fn leave(connection: Connection<Person>, _: Closed) {
+async fn leave(connection: Connection<Person>, _: CloseEvent) {
     let Person { name, .. } = connection.data();
     if let Some(room) = connection.data().room() {
         let _ = connection.publish(&room, &Gone { name });
@@ -114,26 +115,27 @@ async fn main() -> Result<(), Box<dyn StdError>> {
         .limit("address", Quota::token_bucket(5, seconds(1))?.capacity(40)?)
         .build()?;
     // Who is in no room yet is counted under its address instead.
-    let limits = RateLimit::new(Enforcer::new(&limiter, "user").and("room").and("address")).key_each([
+    let limits = MessageRateLimit::new(Enforcer::new(&limiter, "user").and("room").and("address")).key_each([
         keys::user(),
         keys::room(Person::room_key),
         keys::address(),
     ]);
     let router = Router::builder()
         .rate_limit(limits)
-        .max_message(4 * 1024)
+        .max_message_bytes(4 * 1024)
         .rpc(move |context, message: Join| join(limiter.clone(), context, message))
         .on(say)
         .on_close(leave)
-        .authenticate(authenticate);
+        .authenticate(authenticate)?;
 
     let headers = [
         (CONTENT_TYPE, "text/html; charset=utf-8"),
         (CONTENT_SECURITY_POLICY, POLICY),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ];
-    let app =
-        axum::Router::new().route("/", get(move || async move { (headers, PAGE) })).route("/ws", ws::route(router));
+    let app = axum::Router::new()
+        .route("/", get(move || async move { (headers, PAGE) }))
+        .route("/ws", websocket::route(router));
 
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8090".to_owned());
     let listener = tokio::net::TcpListener::bind(address).await?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tidegate::Decision;
 use tidegate::enforce::Outcome;
-use tidegate::ws::{Call, Context, Data, Message};
+use tidegate::websocket::{ConnectionData, Context, Message, Rpc};
 
 /// Goes to a room. A call, because it has an answer.
 #[derive(Deserialize)]
@@ -59,9 +59,9 @@ pub(crate) struct Left<'a> {
 }
 
 impl<'a> Left<'a> {
-    pub(crate) fn of(context: &'a Context<impl Data>) -> impl Iterator<Item = Self> {
-        let rulings = context.outcome().map_or(&[][..], Outcome::rulings);
-        rulings.iter().map(|ruling| Left::new(ruling.policy(), ruling.decision()))
+    pub(crate) fn of(context: &'a Context<impl ConnectionData>) -> impl Iterator<Item = Self> {
+        let limit_decisions = context.outcome().map_or(&[][..], Outcome::limit_decisions);
+        limit_decisions.iter().map(|limit| Left::new(limit.policy(), limit.decision()))
     }
 
     pub(crate) fn new(limit: &'a str, decision: &Decision) -> Self {
@@ -83,7 +83,7 @@ impl Message for Join {
     }
 }
 
-impl Call for Join {
+impl Rpc for Join {
     type Reply = Joined;
 }
 

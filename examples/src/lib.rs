@@ -34,8 +34,8 @@ mod documents {
     #[doc = include_str!("../../docs/redis.md")]
     mod redis {}
 
-    #[doc = include_str!("../../docs/leased.md")]
-    mod leased {}
+    #[doc = include_str!("../../docs/two-tier.md")]
+    mod two_tier {}
 
     #[doc = include_str!("../../docs/postgres.md")]
     mod postgres {}

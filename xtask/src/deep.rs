@@ -6,7 +6,7 @@ use crate::{files, fuzz, test};
 
 /// The test programs that compare with a model: others would only have to be built.
 const COMPARE: [&str; 8] =
-    ["oracle", "memory_conformance", "redis", "sqlite", "postgres", "fairness", "serve", "workerd"];
+    ["oracle", "memory_conformance", "redis", "sqlite", "postgres", "fairness", "program", "workerd"];
 
 pub(crate) fn run() -> Result<(), Failed> {
     files::allow_many()?;

@@ -2,12 +2,12 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr)] // a command-line tool talks
 
+mod adapters;
 mod bench;
 mod cargo;
 mod deep;
 mod features;
 mod files;
-mod frameworks;
 mod fuzz;
 mod instructions;
 mod parallel;
@@ -25,7 +25,7 @@ const HELP: &str = "\
 cargo xtask COMMAND
 
   test          everything that has to hold: format, clippy, tests, fuzzing, loom, instructions, docs, examples, every
-                feature alone
+                feature and every adapter crate alone
   bench         side by side with the peers, as ratios in one run
   instructions  what the hot paths cost in instructions, beside what they cost before; --bless keeps what they cost now
   deep          the longer runs: more oracle traces, a deeper loom search, a soak of the memory store, fuzzing

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use crate::cargo::{Failed, cargo, said, step};
 use crate::servers::{Servers, debian};
-use crate::{features, files, frameworks, fuzz, instructions, sources, tree, wasm};
+use crate::{adapters, features, files, fuzz, instructions, sources, tree, wasm};
 
 pub(crate) fn run() -> Result<(), Failed> {
     step("format", &mut cargo(["fmt", "--all", "--check"]))?;
@@ -19,9 +19,6 @@ pub(crate) fn run() -> Result<(), Failed> {
     step("programs", &mut tidegate_servers::build_programs(&fuzz::targets()?))?;
     let tests = ["test", "--workspace", "--all-features", "--tests"];
     step("tests", cargo(tests).envs(servers.environment()))?;
-    // What handlers' attributes may want is put together for each request where they are compiled in, and not otherwise.
-    let plain = ["test", "--package", "tidegate", "--no-default-features", "--features", "axum,grpc,tokio"];
-    step("tests of the layer without attributes", cargo(plain).args(["--test", "layer", "--test", "no_allocation"]))?;
     examples(&servers)?;
     drop(servers);
     step("doc tests", &mut cargo(["test", "--workspace", "--all-features", "--doc"]))?;
@@ -58,15 +55,18 @@ pub(crate) fn loom(preemptions: u32) -> Result<(), Failed> {
 /// Every feature builds alone, and so does all that is installed or depended on by itself. The plain crate builds neither a
 /// runtime nor a parser.
 fn each_feature_alone() -> Result<(), Failed> {
-    let check = |name: &str, arguments: &[&str]| {
-        let mut check = cargo(["check", "--target-dir", "target/features"]);
-        step(name, check.args(arguments).env("RUSTFLAGS", "-D warnings"))
-    };
+    // Clippy, and not `check` with other flags: it takes the dependencies that the workspace's own check has built.
+    let check =
+        |name: &str, arguments: &[&str]| step(name, cargo(["clippy"]).args(arguments).args(["--", "-D", "warnings"]));
     let folder = Path::new("crates/tidegate");
     let library = ["--package", "tidegate", "--no-default-features", "--features"];
     check("no feature", &library[..3])?;
     for feature in features::of(folder)? {
         check(&format!("feature {feature} alone"), &[&library[..], &[&feature]].concat())?;
+    }
+    for name in adapters::names()? {
+        let package = adapters::package(&name);
+        check(&package, &["--package", &package])?;
     }
     // As it is shipped: other tests build it with all of its features, and with those of everything else.
     check("the program", &["--package", "tidegate-server"])?;
@@ -76,7 +76,7 @@ fn each_feature_alone() -> Result<(), Failed> {
     // As somebody runs one, who reads how.
     check("examples", &["--package", "tidegate-examples", "--examples"])?;
     check("example chat", &["--package", "tidegate", "--example", "chat"])?;
-    frameworks::apart(folder)?;
+    adapters::build_one_framework_each(folder)?;
     let plain = tree::of("tidegate", "")?;
     for unwanted in ["tokio", "redis", "rusqlite", "tokio-postgres", "http", "serde", "toml"] {
         if plain.contains(unwanted) {
@@ -90,7 +90,11 @@ fn each_feature_alone() -> Result<(), Failed> {
 fn examples(servers: &Servers) -> Result<(), Failed> {
     // Those that serve until they are stopped are asked by tests of their own.
     let serves = |name: &str| name.starts_with("axum_") || name.ends_with("_memory");
-    for name in sources::of("examples")?.into_iter().filter(|name| !serves(name)) {
+    let mut names = sources::of("examples")?;
+    for adapter in adapters::names()? {
+        names.extend(sources::of(&adapters::examples(&adapter))?);
+    }
+    for name in names.into_iter().filter(|name| !serves(name)) {
         let mut command = tidegate_servers::program(&format!("examples/{name}"));
         if ["overload", "window_edge"].contains(&name.as_str()) {
             command.arg("--check");

@@ -10,12 +10,12 @@ use http::{Request, Response};
 use tidegate::Quota;
 use tidegate::concurrency::Concurrency;
 use tidegate::enforce::Enforcer;
-use tidegate::http::{ClientAddress, HeaderStyle, Incoming, LimitHeaders, Peer, RateLimit, TrustProxy};
+use tidegate::http::{ClientAddress, HeaderStyle, LimitHeaders, PeerAddr, RateLimit, RequestHead, TrustProxy};
 use tidegate::tower::{AdmissionLayer, RateLimitLayer};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::setting::{Ticking, addresses, at_once, keys, limiter, one, plenty};
+use crate::setting::{Ticking, addresses, keys, limiter, one, plenty, poll_once};
 use crate::{Path, Paths, counted_call};
 
 pub(crate) const PATHS: Paths = &[
@@ -72,7 +72,7 @@ fn client(clients: ClientAddress, header: Option<(HeaderName, &'static str)>) ->
 /// Writes what an admitted request is told.
 fn headers(style: HeaderStyle) -> Path {
     let enforcer = Enforcer::new(&limiter(&[("api", plenty())]), "api");
-    let outcomes: Vec<_> = keys().into_iter().map(|key| at_once(enforcer.enforce(key, 1))).collect();
+    let outcomes: Vec<_> = keys().into_iter().map(|key| poll_once(enforcer.enforce(key, 1))).collect();
     let headers = LimitHeaders::new([style]);
     Box::new(move |key| {
         let mut map = HeaderMap::with_capacity(8);
@@ -87,7 +87,7 @@ fn steps() -> Path {
     Box::new(move |key| {
         let mut map = HeaderMap::with_capacity(8);
         let outcome = counted_call(|| {
-            let outcome = limits.begin(&Incoming::of(&requests[key]))?.decide_now()?;
+            let outcome = limits.begin(&RequestHead::from_request(&requests[key]))?.try_decide()?;
             limits.write_headers(&outcome, &mut map);
             Some(outcome)
         });
@@ -103,7 +103,7 @@ where
     let (mut service, addresses) = (layer.layer(Nothing), addresses());
     Box::new(move |key| {
         let request = request(addresses[key]);
-        let Ok(response) = counted_call(|| at_once(service.call(request)));
+        let Ok(response) = counted_call(|| poll_once(service.call(request)));
         response.status() == status
     })
 }
@@ -129,7 +129,7 @@ impl Service<Request<()>> for Nothing {
 fn request(peer: IpAddr) -> Request<()> {
     let mut request = Request::new(());
     *request.headers_mut() = usual();
-    request.extensions_mut().insert(Peer(peer));
+    request.extensions_mut().insert(PeerAddr(peer));
     request
 }
 

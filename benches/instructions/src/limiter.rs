@@ -1,9 +1,9 @@
 //! The limiter and the enforcer, on the memory store.
 
-use tidegate::enforce::{Caller, Enforcer, Step};
+use tidegate::enforce::{Action, Caller, Enforcer};
 use tidegate::{Quota, minutes};
 
-use crate::setting::{at_once, keys, limiter, one, plenty, texts};
+use crate::setting::{keys, limiter, one, plenty, poll_once, texts};
 use crate::{Path, Paths, counted_call};
 
 pub(crate) const PATHS: Paths = &[
@@ -20,8 +20,8 @@ fn now(quota: Quota, allowed: bool) -> Path {
     let (limiter, texts) = (limiter(&[("api", quota)]), texts());
     Box::new(move |key| {
         counted_call(|| {
-            let answer = limiter.limit("api", texts[key].as_str()).now();
-            answer.is_some_and(|answer| answer.is_ok_and(|decision| decision.allowed() == allowed))
+            let answer = limiter.limit("api", texts[key].as_str()).try_now();
+            answer.is_ok_and(|decision| decision.allowed() == allowed)
         })
     })
 }
@@ -30,7 +30,7 @@ fn awaited() -> Path {
     let (limiter, texts) = (limiter(&[("api", plenty())]), texts());
     Box::new(move |key| {
         let asked = async { limiter.limit("api", texts[key].as_str()).await };
-        counted_call(|| at_once(asked).is_ok_and(|decision| decision.allowed()))
+        counted_call(|| poll_once(asked).is_ok_and(|decision| decision.allowed()))
     })
 }
 
@@ -38,7 +38,7 @@ fn all() -> Path {
     let (limiter, texts) = (limiter(&[("user", plenty()), ("tenant", plenty())]), texts());
     Box::new(move |key| {
         let text = texts[key].as_str();
-        let all = || at_once(limiter.all([limiter.limit("user", text), limiter.limit("tenant", text)]));
+        let all = || poll_once(limiter.limit_all([limiter.limit("user", text), limiter.limit("tenant", text)]));
         counted_call(all).is_ok_and(|all| all.allowed())
     })
 }
@@ -49,9 +49,9 @@ fn admit_and_release() -> Path {
     Box::new(move |key| {
         let text = texts[key].as_str();
         counted_call(|| {
-            let admitted = limiter.admit("work", text).now().and_then(|admitted| admitted.ok()?.lease());
-            let released = admitted.and_then(|lease| limiter.release("work", text, lease).now());
-            released.is_some_and(|released| released.is_ok_and(|decision| decision.allowed()))
+            let admitted = limiter.admit("work", text).try_now().ok().and_then(|admitted| admitted.lease());
+            let released = admitted.and_then(|lease| limiter.release("work", text, lease).try_now().ok());
+            released.is_some_and(|decision| decision.allowed())
         })
     })
 }
@@ -60,7 +60,7 @@ fn enforced(quota: Quota, allowed: bool) -> Path {
     let enforcer = Enforcer::new(&limiter(&[("api", quota)]), "api");
     let callers: Vec<Caller<'static>> = keys().into_iter().map(Caller::new).collect();
     Box::new(move |key| {
-        let outcome = counted_call(|| enforcer.ask_now(&callers[key], 1, Step::Take));
+        let outcome = counted_call(|| enforcer.try_apply(&callers[key], 1, Action::Limit));
         outcome.is_some_and(|outcome| outcome.is_allowed() == allowed)
     })
 }

@@ -70,6 +70,6 @@ impl Asks {
     fn ask(&self, key: usize, op: Op) -> Decision {
         let Asks { store, scope, quota, keys } = self;
         let request = Request { scope, key: &keys[key], quota, op, on_store_error: OnStoreError::Open };
-        store.apply_now(&request).expect("it is in process").expect("it cannot fail")
+        store.try_apply(&request).expect("it is in process").expect("it cannot fail")
     }
 }

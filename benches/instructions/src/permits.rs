@@ -1,6 +1,6 @@
 //! Permits, taken and given back.
 
-use tidegate::concurrency::{Aimd, Concurrency, Fair, Gradient2, PerKey, Permit, Refused, Work};
+use tidegate::concurrency::{Aimd, Completion, Concurrency, FairConcurrency, Gradient2, PerKey, Permit, Rejected};
 use tidegate::{ManualClock, Timestamp};
 
 use crate::setting::{Ticking, keys};
@@ -31,14 +31,14 @@ fn refused() -> Path {
 
 /// Every key has one in flight already, as a busy one has.
 fn per_key() -> Path {
-    let (pool, keys) = (PerKey::on(PLENTY, Ticking::new()), keys());
+    let (pool, keys) = (PerKey::with_clock(PLENTY, Ticking::new()), keys());
     let held: Vec<Permit> = keys.iter().map(|key| pool.try_acquire(key).expect("the first")).collect();
     Box::new(move |key| held.len() == CALLS && given_back(|| pool.try_acquire(&keys[key])))
 }
 
 fn fair() -> Path {
     let clock = ManualClock::new(Timestamp::from_millis(1_700_000_000_000));
-    let (pool, keys) = (Fair::builder(PLENTY).sleeper(clock).build(), keys());
+    let (pool, keys) = (FairConcurrency::builder(PLENTY).sleeper(clock).build(), keys());
     Box::new(move |key| given_back(|| pool.try_acquire(&keys[key % TENANTS])))
 }
 
@@ -46,6 +46,6 @@ fn fair() -> Path {
 const TENANTS: usize = 50;
 
 /// Whether there was a permit to take and to give back.
-fn given_back(acquire: impl FnOnce() -> Result<Permit, Refused>) -> bool {
-    counted_call(|| acquire().map(|permit| permit.release(Work::Done)).is_ok())
+fn given_back(acquire: impl FnOnce() -> Result<Permit, Rejected>) -> bool {
+    counted_call(|| acquire().map(|permit| permit.release(Completion::Success)).is_ok())
 }

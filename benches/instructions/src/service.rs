@@ -2,10 +2,10 @@
 
 // The parser as the server has it. It knows nothing of the rest of the server, which would take long to build.
 #[allow(dead_code)] // the bounds of strangers
-#[path = "../../../crates/server/src/serve/resp/parse.rs"]
+#[path = "../../../crates/server/src/doors/resp/parse.rs"]
 mod parse;
 
-use tidegate::api::{self, Asked, Reply};
+use tidegate::api::{self, DecisionResponse, LimitRequest};
 
 use crate::setting::{limiter, plenty, texts};
 use crate::{Path, Paths, counted_call};
@@ -19,9 +19,9 @@ fn json() -> Path {
     let bodies: Vec<_> = texts().into_iter().map(body).collect();
     Box::new(move |key| {
         let answer = counted_call(|| {
-            let asked: Asked<'_> = api::parse(&bodies[key], Asked::EXAMPLE).ok()?;
-            let decision = limiter.limit(&asked.limit, asked.key.checked().ok()?).cost(asked.cost.0).now()?.ok()?;
-            Some(Reply::from(&decision).to_json())
+            let asked: LimitRequest<'_> = api::parse(&bodies[key], LimitRequest::EXAMPLE).ok()?;
+            let decision = limiter.limit(&asked.limit, asked.key.checked().ok()?).cost(asked.cost.0).try_now().ok()?;
+            Some(DecisionResponse::from(&decision).to_json())
         });
         answer.is_some_and(|answer| answer.starts_with(br#"{"allowed":true"#))
     })
@@ -37,7 +37,7 @@ fn resp() -> Path {
     let mut arguments = parse::Arguments::new();
     Box::new(move |key| {
         let command = commands[key].as_slice();
-        let used = counted_call(|| parse::parse(command, parse::Bounds::ORDINARY, &mut arguments));
+        let used = counted_call(|| parse::parse(command, parse::Bounds::AUTHENTICATED, &mut arguments));
         matches!(used, Ok(Some(used)) if used == command.len()) && arguments.len() == 5
     })
 }

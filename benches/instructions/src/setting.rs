@@ -63,7 +63,7 @@ pub(crate) fn limiter(limits: &[(&str, Quota)]) -> Limiter {
 }
 
 /// What comes of a future that waits for nothing.
-pub(crate) fn at_once<F: Future>(future: F) -> F::Output {
+pub(crate) fn poll_once<F: Future>(future: F) -> F::Output {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => output,
         Poll::Pending => panic!("everything here is in process"),

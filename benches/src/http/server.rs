@@ -15,7 +15,7 @@ use axum::{Router, ServiceExt};
 use governor::clock::QuantaInstant;
 use governor::middleware::{NoOpMiddleware, RateLimitingMiddleware};
 use rustix::time::{ClockId, clock_gettime};
-use tidegate::enforce::{Caller, Enforcer, Step};
+use tidegate::enforce::{Action, Caller, Enforcer};
 use tidegate::http::{LimitHeaders, RateLimit, keys};
 use tidegate::tower::RateLimitLayer;
 use tidegate::{Limiter, Quota, minutes, seconds};
@@ -97,7 +97,7 @@ impl Kind {
         }
     }
 
-    /// What it answers to everybody but the first.
+    /// The answer to every client but the first.
     pub(super) fn status(self) -> &'static str {
         match self {
             Kind::TidegateDenied | Kind::AroundTidegateDenied | Kind::GovernorDenied => "429",
@@ -177,10 +177,10 @@ fn governors_plenty() -> GovernorConfigBuilder<PeerIpKeyExtractor, NoOpMiddlewar
 
 /// A text as long as the body of a denial.
 fn as_long_as_a_denial() -> &'static str {
-    let enforcer = Enforcer::of(one());
-    let ask = || enforcer.ask_now(&Caller::new("somebody"), 1, Step::Take).expect("in process");
+    let enforcer = Enforcer::from_quota(one());
+    let ask = || enforcer.try_apply(&Caller::new("alice"), 1, Action::Limit).expect("in process");
     let _ = ask();
-    RateLimit::new(enforcer.clone()).answer(&ask()).into_body().leak()
+    RateLimit::new(enforcer.clone()).response(&ask()).into_body().leak()
 }
 
 /// One request, and none more for an hour.
@@ -198,8 +198,7 @@ fn users() -> RateLimit {
     let quota = Quota::token_bucket(u64::from(BURST), EVERY * BURST).expect("a valid quota");
     let limiter = Limiter::builder().limit("api", quota).build().expect("a valid limit");
     for user in 0..KEYS {
-        let admitted = limiter.limit("api", &*text(user)).now();
-        let _ = admitted.expect("in process").expect("a store that works");
+        let _ = limiter.limit("api", &*text(user)).try_now().expect("the limit is there");
     }
     RateLimit::new((&limiter, "api")).key(keys::header(USER))
 }
@@ -279,7 +278,7 @@ pub(crate) fn serve(start: &str) {
             line.expect("text");
             let used = clock_gettime(ClockId::ProcessCPUTime);
             println!("{}", used.tv_sec as f64 * 1e9 + used.tv_nsec as f64);
-            std::io::stdout().flush().expect("somebody reads");
+            std::io::stdout().flush().expect("standard output is open");
         }
         std::process::exit(0);
     });

@@ -5,23 +5,23 @@ mod calls;
 mod clients;
 mod coalesce;
 mod cost;
-mod leased;
 mod program;
 mod throughput;
+mod two_tier;
 
-pub(crate) use leased::process;
 use redis::{Arg, Client, Cmd};
 use tidegate::redis::RedisStore;
 use tidegate::{Cost, Key, OnStoreError, Op, Quota, Request, Scope, Store};
 use tidegate_servers::variable;
 use tokio::runtime::{Builder, Runtime};
+pub(crate) use two_tier::process;
 
 /// Threads for the runtime: with two it was no faster, on a machine with two cores.
 const THREADS: usize = 1;
 
 /// All parts, or only the one whose name begins like that.
 pub(crate) fn run(only: &str) {
-    crate::is_one_of(only, &["throughput", "coalesce", "cost", "leased"]);
+    crate::is_one_of(only, &["throughput", "coalesce", "cost", "two_tier"]);
     let server = Server::new();
     if "throughput".starts_with(only) {
         throughput::run(&server);
@@ -32,8 +32,8 @@ pub(crate) fn run(only: &str) {
     if "cost".starts_with(only) {
         cost::run(&server);
     }
-    if "leased".starts_with(only) {
-        leased::run(&server);
+    if "two_tier".starts_with(only) {
+        two_tier::run(&server);
     }
 }
 

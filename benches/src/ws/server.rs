@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 use tidegate::enforce::Enforcer;
 use tidegate::redis::RedisStore;
-use tidegate::ws::{Call, CallContext, Data, Handshake, Ingress, Message, RateLimit, Router, keys};
+use tidegate::websocket::{
+    ConnectionData, Handshake, Message, MessageHead, MessageRateLimit, Router, Rpc, RpcContext, keys,
+};
 use tidegate::{Key, Limiter, Quota, seconds};
 use tidegate_servers::variable;
 
@@ -21,14 +23,14 @@ impl Message for Echoed {
     const TYPE: &'static str = "ECHOED";
 }
 
-impl Call for Echo {
+impl Rpc for Echo {
     type Reply = Echoed;
 }
 
 /// Who it is: the path.
 struct User(String);
 
-impl Data for User {
+impl ConnectionData for User {
     fn user(&self) -> Option<Key<'static>> {
         Some(Key::from_parts([&self.0]))
     }
@@ -39,17 +41,18 @@ pub(crate) fn serve() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let redis = RedisStore::builder().connect(variable("TIDEGATE_REDIS_URL")).await.expect("a Redis");
-        let quiet = Enforcer::of(Quota::token_bucket(1_000_000, seconds(1)).expect("a quota"));
+        let quiet = Enforcer::from_quota(Quota::token_bucket(1_000_000, seconds(1)).expect("a quota"));
         let few = Quota::token_bucket(10, seconds(1)).expect("a quota");
         let flood = Limiter::builder().prefix("bench-ws-").limit("flood", few).store(redis).build().expect("a limit");
         let flood = Enforcer::new(&flood, "flood");
-        let pick = move |ingress: &Ingress<'_, User>| {
-            if ingress.data().0 == "/quiet" { quiet.clone() } else { flood.clone() }
+        let pick = move |head: &MessageHead<'_, User>| {
+            if head.data().0 == "/quiet" { quiet.clone() } else { flood.clone() }
         };
         let router = Router::<User>::builder()
-            .rate_limit(RateLimit::pick(pick).key(keys::user()))
-            .rpc(|_: CallContext<User>, Echo(number): Echo| async move { Ok(Echoed(number)) })
-            .authenticate(|handshake: Handshake| async move { Ok(User(handshake.uri().path().to_owned())) });
+            .rate_limit(MessageRateLimit::pick(pick).key(keys::user()))
+            .rpc(|_: RpcContext<User>, Echo(number): Echo| async move { Ok(Echoed(number)) })
+            .authenticate(|handshake: Handshake| async move { Ok(User(handshake.uri().path().to_owned())) })
+            .expect("the types and limits are valid");
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         println!("{}", listener.local_addr().expect("an address"));
         loop {

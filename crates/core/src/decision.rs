@@ -3,8 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::algorithm::bucket_details;
-use crate::few::Few;
+use crate::inline_vec::InlineVec;
 
 /// Why a request was denied, or why an allowed one is not an ordinary yes.
 ///
@@ -26,10 +25,6 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Every reason, in the order of their definition.
-    const ALL: [Reason; 5] =
-        [Reason::Rate, Reason::Deny, Reason::CostExceedsCapacity, Reason::Concurrency, Reason::Store];
-
     /// The name used in JSON, metrics and logs.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -49,27 +44,9 @@ impl fmt::Display for Reason {
 }
 
 /// The answer of one limit to one operation. A denial is an answer too, not an error.
-#[derive(Clone, Copy)]
-#[must_use = "a denial is an answer, not an error: nothing is limited unless somebody looks at it"]
-pub struct Decision {
-    // Whole words, because a decision is copied more often than it is read, and a processor that has to put a word
-    // together from smaller writes stops for it. Spans are in microseconds; NEVER stands for none.
-    retry_after: u64,
-    /// The lowest bit: allowed. The next: whether the details are worked out. Above, in the low half: the reason,
-    /// counted from 1. The high half: the limit.
-    verdict: u64,
-    details: Details,
-}
-
-/// What most callers of [`Decision::allowed`] never ask for, and what takes longest to work out: how much is left, when
-/// there is more, and when all of it is there; or, as long as nobody has asked, the bucket that tells.
-pub(crate) type Details = [u64; 3];
-
-pub(crate) const NEVER: u64 = u64::MAX;
-
-const ALLOWED: u64 = 1;
-const WORKED_OUT: u64 = 2;
-const REASON: u32 = 2;
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[must_use = "a denial is an answer, not an error: nothing is limited until the decision is read"]
+pub struct Decision(DecisionParts);
 
 /// The fields of a [`Decision`], for stores that get them from elsewhere. Spans are in microseconds; one
 /// longer than [`DecisionParts::LONGEST`] is reported as that.
@@ -93,42 +70,23 @@ pub struct DecisionParts {
 
 impl DecisionParts {
     /// The longest span: longer than any [`Timestamp`](crate::Timestamp) can express, 584,000 years.
-    pub const LONGEST: u64 = NEVER - 1;
+    pub const LONGEST: u64 = u64::MAX - 1;
 }
 
 impl From<DecisionParts> for Decision {
     #[inline]
     fn from(parts: DecisionParts) -> Self {
-        let within = |span: u64| span.min(DecisionParts::LONGEST);
-        let next_after = parts.next_after.map_or(NEVER, within);
-        let details = [parts.remaining.into(), next_after, within(parts.reset_after)];
-        let decision = Decision::new(parts.limit, parts.retry_after.map(within), parts.reason, true, details);
-        Decision { verdict: decision.verdict & !ALLOWED | u64::from(parts.allowed), ..decision }
+        let bounded = |span: u64| span.min(DecisionParts::LONGEST);
+        Decision(DecisionParts {
+            retry_after: parts.retry_after.map(bounded),
+            next_after: parts.next_after.map(bounded),
+            reset_after: bounded(parts.reset_after),
+            ..parts
+        })
     }
-}
-
-fn optional(micros: u64) -> Option<Duration> {
-    (micros != NEVER).then(|| Duration::from_micros(micros))
 }
 
 impl Decision {
-    /// A decision that is a denial when there is a reason, with its details worked out or as a bucket.
-    #[inline(always)]
-    pub(crate) fn new(
-        limit: u32,
-        retry_after: Option<u64>,
-        reason: Option<Reason>,
-        worked_out: bool,
-        details: Details,
-    ) -> Self {
-        let verdict = match reason {
-            None => ALLOWED,
-            Some(reason) => (reason as u64 + 1) << REASON,
-        };
-        let verdict = verdict | u64::from(limit) << 32 | if worked_out { WORKED_OUT } else { 0 };
-        Decision { retry_after: retry_after.unwrap_or(NEVER), verdict, details }
-    }
-
     /// A denial by a deny list: nothing was asked of the store, and waiting does not help.
     pub fn denied_by_list(limit: u32) -> Self {
         DecisionParts {
@@ -159,115 +117,72 @@ impl Decision {
     }
 
     /// Whether the request may go on.
+    #[inline]
     pub const fn allowed(&self) -> bool {
-        self.verdict & ALLOWED != 0
+        self.0.allowed
     }
 
     /// The capacity: the most that can be had at once.
     pub const fn limit(&self) -> u64 {
-        self.verdict >> 32
+        self.0.limit as u64
     }
 
     /// Whole units left after this operation.
-    pub fn remaining(&self) -> u64 {
-        self.worked_out()[0]
+    pub const fn remaining(&self) -> u64 {
+        self.0.remaining as u64
     }
 
-    /// How long to wait before a retry, honestly: if nobody else takes anything, a retry that late is allowed and
+    /// How long to wait before a retry, exactly: if no other request takes anything, a retry that late is allowed and
     /// one a microsecond earlier is not. After a reservation: when its debt has cleared and the work may start.
     ///
-    /// For leases it is a hint: it is when so many will have expired that a place is free, if nobody releases or renews.
+    /// For leases it is a hint: when so many leases will have expired that a place is free, if none is released or
+    /// renewed.
     ///
     /// None when the request was allowed without debt, and when waiting cannot help (see [`Decision::reason`]).
     pub fn retry_after(&self) -> Option<Duration> {
-        optional(self.retry_after)
+        self.0.retry_after.map(Duration::from_micros)
     }
 
     /// How long until [`Decision::remaining`] grows; none when it is the whole capacity.
     pub fn next_after(&self) -> Option<Duration> {
-        optional(self.worked_out()[1])
+        self.0.next_after.map(Duration::from_micros)
     }
 
     /// How long until the key is as good as new.
-    pub fn reset_after(&self) -> Duration {
-        Duration::from_micros(self.worked_out()[2])
+    pub const fn reset_after(&self) -> Duration {
+        Duration::from_micros(self.0.reset_after)
     }
 
-    /// Why it was denied; for an allowed decision, why it is not an ordinary yes.
+    /// Why it was denied; for an allowed decision, why the permission is not an unconditional one.
     pub const fn reason(&self) -> Option<Reason> {
-        match (self.verdict & 0xffff_ffff) >> REASON {
-            0 => None,
-            code => Some(Reason::ALL[code as usize - 1]),
-        }
+        self.0.reason
     }
 
-    /// Whether it is a yes without a [reason](Self::reason): neither shadow mode nor a broken store has made it one.
+    /// Whether it is allowed without a [reason](Self::reason): neither shadow mode nor a broken store has made it so.
     #[inline]
-    pub const fn is_ordinary(&self) -> bool {
-        self.verdict as u32 & !(WORKED_OUT as u32) == ALLOWED as u32
+    pub const fn is_unconditional(&self) -> bool {
+        self.0.allowed && self.0.reason.is_none()
     }
 
-    /// This decision as an error when it is a denial, for those who like `?`.
+    /// This decision as an error when it is a denial, for use with `?`.
     pub fn into_result(self) -> Result<Decision, Denied> {
         if self.allowed() { Ok(self) } else { Err(Denied(self)) }
     }
 
     /// The fields, for writing the decision down.
-    pub fn into_parts(self) -> DecisionParts {
-        let optional = |micros: u64| (micros != NEVER).then_some(micros);
-        let [remaining, next_after, reset_after] = self.worked_out();
-        DecisionParts {
-            allowed: self.allowed(),
-            limit: self.limit() as u32,
-            remaining: remaining as u32,
-            retry_after: optional(self.retry_after),
-            next_after: optional(next_after),
-            reset_after,
-            reason: self.reason(),
-        }
+    pub const fn into_parts(self) -> DecisionParts {
+        self.0
     }
 
-    /// What is left and when there is more: each of these has to be worked out, and together they take no longer than one
-    /// of them.
-    pub fn outlook(&self) -> Outlook {
-        let [remaining, next_after, reset_after] = self.worked_out();
-        Outlook { remaining, next_after: optional(next_after), reset_after: Duration::from_micros(reset_after) }
-    }
-
-    /// What is left, when there is more, and when all of it is there.
-    fn worked_out(&self) -> Details {
-        if self.verdict & WORKED_OUT != 0 { self.details } else { bucket_details(self.limit(), self.details) }
-    }
-
-    /// The decision of a limit in shadow mode: a denial becomes a yes that keeps its reason.
-    pub fn shadowed(mut self) -> Self {
-        if !self.allowed() {
-            self.verdict |= ALLOWED;
-            self.retry_after = NEVER;
+    /// The decision of a limit in shadow mode: a denial becomes a permission that keeps its reason.
+    pub const fn shadowed(mut self) -> Self {
+        if !self.0.allowed {
+            self.0.allowed = true;
+            self.0.retry_after = None;
         }
         self
     }
 }
-
-/// What is left, and when there is more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Outlook {
-    /// [`Decision::remaining`].
-    pub remaining: u64,
-    /// [`Decision::next_after`].
-    pub next_after: Option<Duration>,
-    /// [`Decision::reset_after`].
-    pub reset_after: Duration,
-}
-
-impl PartialEq for Decision {
-    fn eq(&self, other: &Self) -> bool {
-        // What they say, not how they came to know it.
-        self.into_parts() == other.into_parts()
-    }
-}
-
-impl Eq for Decision {}
 
 impl fmt::Debug for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -314,14 +229,14 @@ impl std::error::Error for Denied {}
 /// The answer to several limits asked at once, all or nothing: one decision for each request, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "a denial is an answer, not an error: nothing is limited unless somebody looks at it"]
-pub struct All {
-    decisions: Few<Decision>,
+pub struct JointDecision {
+    decisions: InlineVec<Decision>,
 }
 
-impl All {
+impl JointDecision {
     /// The answer made of these decisions.
     pub fn new(decisions: Vec<Decision>) -> Self {
-        All { decisions: decisions.into() }
+        JointDecision { decisions: decisions.into() }
     }
 
     /// Whether every limit allowed it, and so whether anything was taken.
@@ -338,7 +253,8 @@ impl All {
     /// When all of them would pass; none when they all did, and when one of them never can.
     pub fn retry_after(&self) -> Option<Duration> {
         let denied = self.decisions.iter().filter(|decision| !decision.allowed());
-        denied.map(|decision| decision.retry_after).max().and_then(optional)
+        let waits: Option<Vec<Duration>> = denied.map(Decision::retry_after).collect();
+        waits?.into_iter().max()
     }
 
     /// The decisions themselves.
@@ -347,9 +263,9 @@ impl All {
     }
 }
 
-impl FromIterator<Decision> for All {
+impl FromIterator<Decision> for JointDecision {
     fn from_iter<I: IntoIterator<Item = Decision>>(decisions: I) -> Self {
-        All { decisions: decisions.into_iter().collect() }
+        JointDecision { decisions: decisions.into_iter().collect() }
     }
 }
 
@@ -358,9 +274,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_survive_being_packed() {
-        let reasons = Reason::ALL.map(Some);
-        for reason in reasons.into_iter().chain([None]) {
+    fn a_decision_keeps_its_parts() {
+        let reasons = [Reason::Rate, Reason::Deny, Reason::CostExceedsCapacity, Reason::Concurrency, Reason::Store];
+        for reason in reasons.map(Some).into_iter().chain([None]) {
             for (allowed, limit, remaining) in [(true, u32::MAX, 0), (false, 1, u32::MAX), (true, 5, 4)] {
                 let parts = DecisionParts {
                     allowed,
@@ -373,7 +289,7 @@ mod tests {
                 };
                 let decision = Decision::from(parts);
                 assert_eq!(decision.into_parts(), parts);
-                assert_eq!(decision.is_ordinary(), allowed && reason.is_none());
+                assert_eq!(decision.is_unconditional(), allowed && reason.is_none());
             }
         }
     }

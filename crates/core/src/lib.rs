@@ -25,8 +25,8 @@
 mod algorithm;
 mod cost;
 mod decision;
-mod few;
 mod hash;
+mod inline_vec;
 mod key;
 mod lease;
 mod quota;
@@ -35,10 +35,10 @@ mod store;
 mod time;
 
 pub use algorithm::{
-    Counts, Entry, InFlight, Leases, Log, NarrowBucket, Op, Outcome, State, check_all, step, step_all,
+    Counts, Entry, InFlightCount, Leases, Log, NarrowBucket, Op, State, StepResult, check_all, step, step_all,
 };
 pub use cost::{Cost, InvalidCost};
-pub use decision::{All, Decision, DecisionParts, Denied, Outlook, Reason};
+pub use decision::{Decision, DecisionParts, Denied, JointDecision, Reason};
 pub use key::Key;
 pub use lease::{InvalidLease, Lease};
 pub use quota::{Algorithm, MAX_COUNT, MAX_PERIOD, MAX_SHARDS, MIN_PERIOD, Quota, QuotaError, QuotaParts};
@@ -49,6 +49,6 @@ pub use time::{Timestamp, ceil_millis, ceil_seconds, days, hours, millis, minute
 /// What Tidegate's crates have in common, and nothing to rely on.
 #[doc(hidden)]
 pub mod private {
-    pub use crate::few::Few;
-    pub use crate::store::at_once;
+    pub use crate::inline_vec::InlineVec;
+    pub use crate::store::poll_once;
 }

@@ -1,6 +1,6 @@
-//! A whole Worker: serves Tidegate's HTTP API with the limits in its settings, so that anything can ask the edge.
+//! A ready-to-deploy Cloudflare Worker that serves Tidegate's HTTP API, with the limits in its settings.
 //!
-//! What it is told, and how it is deployed, is in `docs/workers.md` in the repository.
+//! Its settings and its deployment are described in `docs/workers.md` in the repository.
 #![forbid(unsafe_code)]
 
 use bytes::Bytes;
@@ -8,10 +8,10 @@ use http::Response;
 use http_body_util::Full;
 use worker::{Context, Env, HttpRequest, Result, event};
 
-// The class of the objects, which the configuration binds.
+// The class of the Durable Objects, which wrangler.toml binds.
 pub use tidegate_worker::RateLimiter;
 
-/// Answers every request.
+/// Handles every request.
 #[event(fetch)]
 async fn fetch(request: HttpRequest, env: Env, _: Context) -> Result<Response<Full<Bytes>>> {
     tidegate_worker::serve(request, &env).await

@@ -1,4 +1,4 @@
-//! What the attribute says.
+//! Parsing the arguments of `#[limit]`.
 
 use proc_macro2::{Ident, Span};
 use syn::ext::IdentExt;
@@ -6,7 +6,7 @@ use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned;
 use syn::{Error, Expr, ExprLit, ExprUnary, Lit, LitStr, Result, Token, UnOp};
 
-/// What the attribute says, with what can be wrong about it found out.
+/// Validated arguments of `#[limit]`.
 pub(crate) struct Arguments {
     pub(crate) limit: LitStr,
     pub(crate) key: Expr,
@@ -65,7 +65,7 @@ fn value(input: ParseStream<'_>, argument: &Ident) -> Result<Expr> {
     input.parse()
 }
 
-/// The cost, unless it can be seen from here that it is none.
+/// Rejects literals that are no cost.
 fn positive(cost: Expr) -> Result<Expr> {
     let is_none = match &cost {
         Expr::Unary(ExprUnary { op: UnOp::Neg(_), .. }) => true,

@@ -1,4 +1,4 @@
-//! What becomes of the function.
+//! Expanding a function with `#[limit]`.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -10,39 +10,40 @@ use syn::{
 
 use crate::arguments::Arguments;
 
-/// The function, asking its limit first.
+/// Returns the function with a limit check at its start.
 pub(crate) fn expand(arguments: &Arguments, item: TokenStream) -> Result<TokenStream> {
     let mut function: ItemFn = parse2(item).map_err(|error| Error::new(error.span(), NO_FUNCTION))?;
-    let ask = ask(arguments);
+    let call = limited_call(arguments);
     if function.sig.asyncness.is_some() {
         let block = &function.block;
         let block = match response_trait(&function.sig)? {
-            Some(into_response) => as_response(&ask, &into_response, block),
+            Some(into_response) => as_response(&call, &into_response, block),
             None => {
-                let (refused, statements) = (refused(&ask, &function.sig), &block.stmts);
-                parse_quote!({ #refused #(#statements)* })
+                let (check, statements) = (check(&call, &function.sig), &block.stmts);
+                parse_quote!({ #check #(#statements)* })
             }
         };
         *function.block = block;
     } else {
-        let refused = refused(&ask, &function.sig);
+        let check = check(&call, &function.sig);
         let Some(body) = boxed_body(&mut function.block) else {
             return Err(Error::new(function.sig.fn_token.span(), NOT_ASYNC));
         };
-        let (apart, rest): (Vec<_>, Vec<_>) = body.stmts.iter().partition(|statement| takes_apart(statement));
-        *body = parse_quote!({ #(#apart)* #refused #(#rest)* });
+        let (destructuring, rest): (Vec<_>, Vec<_>) =
+            body.stmts.iter().partition(|statement| is_destructuring(statement));
+        *body = parse_quote!({ #(#destructuring)* #check #(#rest)* });
     }
     Ok(quote!(#function))
 }
 
-/// The question. It owns what it needs, so nothing of the arguments is held while the answer is waited for: a handler
-/// may get what must not be shared between threads.
-fn ask(arguments: &Arguments) -> TokenStream {
+/// Generates the call to the limit. It owns its data, so that no argument is borrowed across an await: a handler may
+/// have arguments that cannot be shared between threads.
+fn limited_call(arguments: &Arguments) -> TokenStream {
     let Arguments { limit, key, cost, limiter, also } = arguments;
     let several = match bare(key) {
-        // Each part on its own, or making the tuple would take them away from the function.
+        // Each part separately: building the tuple would move the arguments.
         Expr::Tuple(parts) => {
-            parts.elems.iter().map(as_key).reduce(|all, part| quote!(::tidegate::Key::and(&#all, &#part)))
+            parts.elems.iter().map(as_key).reduce(|all, part| quote!(::tidegate::Key::join(&#all, &#part)))
         }
         _ => None,
     };
@@ -51,10 +52,10 @@ fn ask(arguments: &Arguments) -> TokenStream {
     let cost = cost.iter();
     let limiter = limiter.iter().map(by_reference);
     let also = also.then(|| quote!(.also()));
-    quote!(::tidegate::attribute::Ask::new(#limit, #key) #(.cost(#cost))* #(.limiter(#limiter))* #also)
+    quote!(::tidegate::attribute::LimitedCall::new(#limit, #key) #(.cost(#cost))* #(.limiter(#limiter))* #also)
 }
 
-/// What is in parentheses, or comes whole from another macro.
+/// Strips parentheses and the groups of other macros.
 fn bare(expression: &Expr) -> &Expr {
     match expression {
         Expr::Paren(inside) => bare(&inside.expr),
@@ -72,38 +73,40 @@ fn by_reference(expression: &Expr) -> TokenStream {
     quote_spanned!(at(expression.span())=> &(#expression))
 }
 
-/// What asks, and leaves the function when it is refused.
-fn refused(ask: &TokenStream, signature: &Signature) -> TokenStream {
-    // Where the type is, because it is what cannot be made of a refusal if anything cannot.
+/// Generates the check that returns early with an error.
+fn check(call: &TokenStream, signature: &Signature) -> TokenStream {
+    // At the return type, because that is what cannot hold the error, if anything.
     let span = match &signature.output {
         ReturnType::Default => signature.ident.span(),
         ReturnType::Type(_, output) => output.span(),
     };
-    leave(ask, |refusal| quote_spanned!(at(span)=> ::tidegate::attribute::FromRefusal::from_refusal(#refusal)))
+    return_early(
+        call,
+        |limit_error| quote_spanned!(at(span)=> ::tidegate::attribute::FromLimitError::from_limit_error(#limit_error)),
+    )
 }
 
-fn leave(ask: &TokenStream, answer: impl FnOnce(&Ident) -> TokenStream) -> TokenStream {
-    let [asked, refusal] = ["asked", "refusal"].map(|name| Ident::new(name, Span::mixed_site()));
-    let answer = answer(&refusal);
+fn return_early(call: &TokenStream, answer: impl FnOnce(&Ident) -> TokenStream) -> TokenStream {
+    let [limited_call, limit_error] = ["limited_call", "limit_error"].map(|name| Ident::new(name, Span::mixed_site()));
+    let answer = answer(&limit_error);
     quote! {
-        let #asked = #ask;
-        if let ::core::result::Result::Err(#refusal) = #asked.enforce().await {
+        let #limited_call = #call;
+        if let ::core::result::Result::Err(#limit_error) = #limited_call.enforce().await {
             return #answer;
         }
     }
 }
 
-/// The body of a function that returns `impl IntoResponse`, where a refusal and what the function returns have to
-/// become the same type.
-fn as_response(ask: &TokenStream, into_response: &Path, block: &Block) -> Block {
-    let refused = leave(ask, |refusal| quote!(#into_response::into_response(#refusal)));
+/// Generates the body of a function that returns `impl IntoResponse`, where error and result must become one type.
+fn as_response(call: &TokenStream, into_response: &Path, block: &Block) -> Block {
+    let check = return_early(call, |limit_error| quote!(#into_response::into_response(#limit_error)));
     parse_quote!({
-        #refused
+        #check
         #into_response::into_response((async move #block).await)
     })
 }
 
-/// The trait, for a function that returns `impl IntoResponse`.
+/// Returns the trait of a function that returns `impl IntoResponse`.
 fn response_trait(signature: &Signature) -> Result<Option<Path>> {
     let ReturnType::Type(_, output) = &signature.output else { return Ok(None) };
     let Type::ImplTrait(output) = &**output else { return Ok(None) };
@@ -118,8 +121,8 @@ fn response_trait(signature: &Signature) -> Result<Option<Path>> {
     }
 }
 
-/// The body of what `#[async_trait]`, which is expanded first, has made of an async function:
-/// `Box::pin(async move { ... })`, and nothing before it, which nobody would be asked about.
+/// Returns the body of a function that `#[async_trait]` has expanded before: `Box::pin(async move { ... })` with
+/// nothing in front, which no check would precede.
 fn boxed_body(block: &mut Block) -> Option<&mut Block> {
     let [Stmt::Expr(Expr::Call(call), None)] = &mut *block.stmts else { return None };
     let Expr::Path(function) = &*call.func else { return None };
@@ -130,9 +133,9 @@ fn boxed_body(block: &mut Block) -> Option<&mut Block> {
     }
 }
 
-/// Whether a statement is what `#[async_trait]` has made of an argument that is a pattern: `let Path(user) = __arg1;`, or
-/// the like. What it binds is what the question is about.
-fn takes_apart(statement: &Stmt) -> bool {
+/// Returns whether a statement is `#[async_trait]`'s destructuring of an argument, such as `let Path(user) = __arg1;`.
+/// The key may use its bindings.
+fn is_destructuring(statement: &Stmt) -> bool {
     matches!(statement, Stmt::Local(Local { init: Some(LocalInit { expr, .. }), .. }) if is_argument(expr))
 }
 
@@ -144,7 +147,7 @@ fn is_argument(expression: &Expr) -> bool {
     }
 }
 
-/// Where `span` is, but not as if it had been written there: lints are about what people write.
+/// Locates generated code at `span` without counting as written there, because lints are about written code.
 fn at(span: Span) -> Span {
     Span::mixed_site().located_at(span)
 }
@@ -152,4 +155,4 @@ fn at(span: Span) -> Span {
 const NO_FUNCTION: &str = "`#[limit]` goes on an async function with a body";
 const NOT_ASYNC: &str = "`#[limit]` waits for an answer, so the function has to be async";
 const UNKNOWN_TYPE: &str =
-    "a refusal cannot be made into a type that is not named: expected `impl IntoResponse`, a `Result` or a response";
+    "an unnamed type cannot hold the error: expected `impl IntoResponse`, a `Result` or a response";

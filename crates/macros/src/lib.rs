@@ -1,4 +1,4 @@
-//! The attribute `#[limit]`. Use it through `tidegate`, with its feature `macros`: the code it writes calls that crate.
+//! The attribute `#[limit]`. Use it through `tidegate` with the feature `macros`: its code calls that crate.
 #![forbid(unsafe_code)]
 
 mod arguments;
@@ -6,22 +6,21 @@ mod expand;
 
 use proc_macro::TokenStream;
 
-/// Asks a limit before an async function or a handler begins, and does not begin it when the limit refuses.
+/// Checks a limit before an async function or a handler begins, and returns early on a denial.
 ///
-/// | argument | what it says |
+/// | argument | meaning |
 /// | --- | --- |
-/// | `"login"` | the name of the limit. First, and always there |
-/// | `key = user_id` | who is counted. Always there: nobody shares a budget by accident. `key = Key::GLOBAL` is one budget for everyone. A tuple is a key of several parts |
-/// | `cost = (items.len() as u64).max(1)` | how much a call takes: 1 unless said otherwise. 0 is a mistake in the program, which a client must not be able to make |
-/// | `limiter = self.limiter` | the limiter to ask. Without: that of the layer above, or else the default |
-/// | `also` | counts besides the limit of the layer above and not in its place: for functions that handlers call |
+/// | `"login"` | The name of the limit. First, and required. |
+/// | `key = user_id` | The key. Required, so that no budget is shared by accident. `key = Key::GLOBAL` is one budget for all calls. A tuple is a key of several parts. |
+/// | `cost = (items.len() as u64).max(1)` | The cost of a call. Defaults to 1. A cost of 0 is a programming error, which no client must be able to cause. |
+/// | `limiter = self.limiter` | The limiter. Defaults to that of the layer above, or else the default limiter. |
+/// | `also` | Counts in addition to the layer above, instead of replacing it: for functions that handlers call. |
 ///
-/// `key`, `cost` and `limiter` are expressions that see the function's arguments. They are taken by reference, so the
-/// arguments are all there afterwards. What is wrong with any of this is an error when it is compiled; whether there is
-/// a limit of that name shows when it is asked.
+/// `key`, `cost` and `limiter` are expressions over the function's arguments. They borrow, so the arguments stay available.
+/// Mistakes are compile errors, except for an unknown limit name, which shows with the first call.
 ///
 /// ```
-/// use tidegate::attribute::Refusal;
+/// use tidegate::attribute::LimitError;
 /// use tidegate::{Limiter, limit};
 ///
 /// struct Mailer {
@@ -30,20 +29,20 @@ use proc_macro::TokenStream;
 ///
 /// impl Mailer {
 ///     #[limit("mail", key = (tenant, to), cost = (texts.len() as u64).max(1), limiter = self.limiter)]
-///     async fn send(&self, tenant: &str, to: String, texts: Vec<String>) -> Result<(), Refusal> {
-///         // Nothing of this happens when there is not enough left.
+///     async fn send(&self, tenant: &str, to: String, texts: Vec<String>) -> Result<(), LimitError> {
+///         // Nothing when there is not enough left.
 ///         # let _ = (to, texts);
 ///         Ok(())
 ///     }
 /// }
 /// ```
 ///
-/// What a refused call returns, and what happens under a layer, is in `tidegate::attribute`.
+/// The return value of a denied call, and the behaviour under a layer, are described in `tidegate::attribute`.
 #[proc_macro_attribute]
 pub fn limit(arguments: TokenStream, item: TokenStream) -> TokenStream {
     match syn::parse(arguments).and_then(|arguments| expand::expand(&arguments, item.clone().into())) {
         Ok(limited) => limited.into(),
-        // With the function as it is, or everything that uses it would be a mistake, too.
+        // With the unchanged function, so that its callers do not fail to compile, too.
         Err(error) => [TokenStream::from(error.into_compile_error()), item].into_iter().collect(),
     }
 }

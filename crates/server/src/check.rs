@@ -1,4 +1,4 @@
-//! `tidegate check`: what is wrong with configs.
+//! `tidegate check`: reports everything that is wrong with configs.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -8,61 +8,60 @@ use std::path::{Path, PathBuf};
 
 use tidegate::config::{Config, Syntax, envoy};
 
+use crate::app::config::ActiveConfig;
 use crate::cli::Check;
-use crate::failure::Failure;
-use crate::say;
-use crate::serve::Served;
+use crate::{Failure, print_message};
 
 pub(crate) fn run(check: &Check) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    let (mut all_good, mut written) = (true, Ok(()));
+    let (mut is_valid, mut written) = (true, Ok(()));
     let mut envoys = BTreeMap::<_, BTreeMap<_, _>>::new();
     for file in &check.files {
-        // As it would be served, the files that it names among it.
-        let loaded = Served::load(Some(file)).map_err(|errors| errors.to_string()).and_then(|served| {
-            let built = served.limiter().build();
-            built.map(|_| contents(file, &served)).map_err(|error| format!("{}: {error}", file.display()))
+        // As it would be served, with the files that it names.
+        let loaded = ActiveConfig::load(Some(file)).map_err(|errors| errors.to_string()).and_then(|config| {
+            let built = config.limiter().build();
+            built.map(|_| contents(file, &config)).map_err(|error| format!("{}: {error}", file.display()))
         });
         match loaded {
             Ok(contents) => {
-                // Whether or not anybody reads on, what is wrong is found.
+                // A closed output must not hide the errors of further files.
                 written = written.and_then(|()| writeln!(out, "{}: ok, {contents}", file.display()));
-                if is_envoys(file) {
-                    let (folder, name) = place_of(file);
+                if is_envoy_config(file) {
+                    let (folder, name) = folder_and_name(file);
                     envoys.entry(folder).or_default().entry(name).or_insert(file);
                 }
             }
             Err(errors) => {
-                all_good = false;
-                say(&errors);
+                is_valid = false;
+                print_message(&errors);
             }
         }
     }
-    // Each may be right alone, and not beside the others of its folder.
+    // Files that are right alone may conflict with others of their folder.
     for files in envoys.values() {
-        if let Err(errors) = together(&files.values().copied().collect::<Vec<_>>()) {
-            all_good = false;
-            say(&errors);
+        if let Err(errors) = check_folder(&files.values().copied().collect::<Vec<_>>()) {
+            is_valid = false;
+            print_message(&errors);
         }
     }
-    if all_good { written.map_err(Failure::of_output) } else { Err(Failure::Told) }
+    if is_valid { written.map_err(Failure::from_output) } else { Err(Failure::Reported) }
 }
 
-/// The folder of a file, however that is written, and the name that it has there.
-fn place_of(file: &Path) -> (PathBuf, Option<&OsStr>) {
+/// Returns the canonical folder of a file, and its name there.
+fn folder_and_name(file: &Path) -> (PathBuf, Option<&OsStr>) {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     (folder.canonicalize().unwrap_or_else(|_| folder.to_owned()), file.file_name())
 }
 
-/// Checks configs of envoyproxy/ratelimit's as it reads them: all that are in a folder.
-fn together(files: &[&PathBuf]) -> Result<(), String> {
+/// Checks configs of envoyproxy/ratelimit as it reads them: all files of a folder together.
+fn check_folder(files: &[&PathBuf]) -> Result<(), String> {
     let domains = envoy::Domains::from_paths(files).map_err(|errors| errors.to_string())?;
-    let served = Served::new(Config::default(), domains, Vec::new(), Vec::new(), false);
-    served.limiter().build().map(drop).map_err(|error| format!("all of Envoy's together: {error}"))
+    let config = ActiveConfig::new(Config::default(), domains, Vec::new(), Vec::new(), false);
+    config.limiter().build().map(drop).map_err(|error| format!("all of Envoy's together: {error}"))
 }
 
-/// Whether a file is a config of envoyproxy/ratelimit's, which is YAML with a domain.
-pub(crate) fn is_envoys(path: &Path) -> bool {
+/// Whether a file is a config of envoyproxy/ratelimit, which is YAML with a domain.
+pub(crate) fn is_envoy_config(path: &Path) -> bool {
     Syntax::of_path(path) == Syntax::Yaml && fs::read_to_string(path).is_ok_and(|text| envoy::is_config(&text))
 }
 
@@ -70,12 +69,12 @@ fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-fn contents(file: &Path, served: &Served) -> String {
-    if is_envoys(file) {
-        return count(served.count, "limit") + ", in Envoy's format";
+fn contents(file: &Path, config: &ActiveConfig) -> String {
+    if is_envoy_config(file) {
+        return count(config.limit_count, "limit") + ", in Envoy's format";
     }
-    let limits = count(served.config.limits().len(), "limit");
-    match served.files.len() {
+    let limits = count(config.config.limits().len(), "limit");
+    match config.files.len() {
         0 => limits,
         files => format!("{limits}, {}", count(files, "envoy config")),
     }

@@ -1,53 +1,100 @@
-//! What the `tidegate` program does, one module for each verb.
+//! The `tidegate` program, one module for each verb and a library of doors over one `App`.
 #![forbid(unsafe_code)]
 
-mod bench;
+mod app;
 mod check;
 mod cli;
-mod failure;
+mod doors;
+mod net;
+mod request;
+mod runtime;
 mod serve;
 mod simulate;
-mod store;
-mod threads;
+mod store_url;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-// Requests and decisions as JSON, the same wherever the program reads and writes them.
-use tidegate::api as json;
+pub use cli::{Bench, Check, Cli, Listen, LogFormat, Picture, Serve, Simulate, Verb};
+pub use store_url::StoreUrl;
+use tidegate::config::ConfigErrors;
+use tidegate_loadtest::LoadError;
 
-pub use bench::Target;
-pub use cli::{Bench, Check, Cli, Distribution, Listen, LogFormat, Picture, Serve, Simulate, Verb};
-use failure::Failure;
-pub use store::StoreUrl;
-
-/// Runs the program: 0 when all went well, 1 for bad input or a store that cannot be used. (Wrong usage is 2, and most
-/// of it is found before this.)
+/// Runs the program: exit code 0 on success, 1 for bad input or an unusable store, 2 for wrong usage (most of which clap
+/// finds before this).
 pub fn run(cli: Cli) -> ExitCode {
-    let done = match &cli.verb {
+    let result = match &cli.verb {
         Some(Verb::Serve(serve)) => serve::run(serve),
         Some(Verb::Check(check)) => check::run(check),
         Some(Verb::Simulate(simulate)) => simulate::run(simulate),
-        Some(Verb::Bench(bench)) => bench::run(bench),
+        Some(Verb::Bench(bench)) => cli::bench::run(bench),
         None => serve::run(&Serve::default()),
     };
-    match done {
-        // Whoever read the output has had enough, as `head` does: that is no failure.
-        Ok(()) | Err(Failure::ReaderLeft) => ExitCode::SUCCESS,
-        Err(Failure::Told) => ExitCode::FAILURE,
+    match result {
+        // The reader of the output has read enough, as `head` does.
+        Ok(()) | Err(Failure::OutputClosed) => ExitCode::SUCCESS,
+        Err(Failure::Reported) => ExitCode::FAILURE,
         Err(Failure::Usage(error)) => {
-            // As for `say`.
+            // As for `print_message`.
             let _ = error.print();
             ExitCode::from(2)
         }
         Err(failure) => {
-            say(&failure.to_string());
+            print_message(&failure.to_string());
             ExitCode::FAILURE
         }
     }
 }
 
-/// Says something to people. When nobody listens to standard error there is nobody to tell.
-fn say(text: &str) {
+/// Prints a message for people. A standard error that is closed has no reader to miss it.
+fn print_message(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Why the program ends early.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    /// Errors in a config, one line each.
+    #[error(transparent)]
+    Config(#[from] ConfigErrors),
+    /// Bad input that is reported already.
+    #[error("bad input")]
+    Reported,
+    /// Bad input in a trace: `TRACE:LINE:COLUMN: message`.
+    #[error("{0}")]
+    Input(String),
+    /// An unusable store: what is wrong, and what to do next.
+    #[error("{0}")]
+    Store(String),
+    /// Why a server cannot start: what is wrong, and what to do next.
+    #[error("{0}")]
+    Start(String),
+    /// Why a load test cannot run: what is wrong, and what to do next.
+    #[error("{0}")]
+    Load(String),
+    /// Arguments that conflict.
+    #[error(transparent)]
+    Usage(clap::Error),
+    /// Standard output was closed by its reader.
+    #[error("standard output was closed")]
+    OutputClosed,
+    /// Standard output could not be written.
+    #[error("standard output cannot be written: {0}")]
+    Output(io::Error),
+}
+
+impl Failure {
+    /// Tells a closed standard output, which is no error, from a broken one.
+    fn from_output(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Failure::OutputClosed,
+            _ => Failure::Output(error),
+        }
+    }
+}
+
+impl From<LoadError> for Failure {
+    fn from(error: LoadError) -> Self {
+        Failure::Load(error.to_string())
+    }
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tidegate_core::{
-    All, Capabilities, Cost, Decision, Entry, Op, Quota, Request, State, Store, StoreError, StoreErrorKind, Testing,
-    Timestamp, step, step_all,
+    Capabilities, Cost, Decision, Entry, JointDecision, Op, Quota, Request, State, Store, StoreError, StoreErrorKind,
+    Testing, Timestamp, step, step_all,
 };
 
 /// The simplest store there is: what the suite is tried on, and a pattern for new stores.
@@ -53,7 +53,7 @@ impl MapStore {
         outcome.decision
     }
 
-    fn decide_all(&self, requests: &[Request<'_>], now: Timestamp) -> Result<All, StoreError> {
+    fn decide_all(&self, requests: &[Request<'_>], now: Timestamp) -> Result<JointDecision, StoreError> {
         let costs = requests.iter().map(limit_cost).collect::<Result<Vec<Cost>, StoreError>>()?;
         let mut keys = self.keys();
         let mut names: Vec<String> = Vec::new();
@@ -89,7 +89,7 @@ fn name(request: &Request<'_>) -> String {
 
 fn limit_cost(request: &Request<'_>) -> Result<Cost, StoreError> {
     match request.op {
-        Op::Limit(cost) if request.quota.takes(request.op) => Ok(cost),
+        Op::Limit(cost) if request.quota.supports(request.op) => Ok(cost),
         _ => Err(StoreError::new(
             StoreErrorKind::Unsupported,
             "only `limit` can be asked all or nothing, and not of leases",
@@ -117,11 +117,11 @@ impl Store for MapStore {
         Capabilities { atomic_all: true }
     }
 
-    fn answers_at_once(&self) -> bool {
+    fn is_immediate(&self) -> bool {
         true
     }
 
-    fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+    fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
         Some(Ok(self.decide(request, self.now())))
     }
 
@@ -129,7 +129,7 @@ impl Store for MapStore {
         Ok(self.decide(request, self.now()))
     }
 
-    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
+    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
         self.decide_all(requests, self.now())
     }
 
@@ -145,7 +145,7 @@ impl Testing for MapStore {
         Ok(self.decide(request, at))
     }
 
-    async fn apply_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<All, StoreError> {
+    async fn apply_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<JointDecision, StoreError> {
         self.decide_all(requests, at)
     }
 

@@ -52,7 +52,7 @@ fn fails_with_the_given_error_and_asks_nothing() {
     let at = Timestamp::from_millis(1);
     let kind = |error: StoreError| error.kind();
     let corrupt = Some(StoreErrorKind::Corrupt);
-    assert_eq!(store.apply_now(&requests[0]).unwrap().map_err(kind).err(), corrupt);
+    assert_eq!(store.try_apply(&requests[0]).unwrap().map_err(kind).err(), corrupt);
     assert_eq!(block_on(store.apply(&requests[0])).map_err(kind).err(), corrupt);
     assert_eq!(block_on(store.apply_at(&requests[0], at)).map_err(kind).err(), corrupt);
     assert_eq!(block_on(store.apply_all(&requests)).map_err(kind).err(), corrupt);
@@ -61,7 +61,7 @@ fn fails_with_the_given_error_and_asks_nothing() {
     assert_eq!(each.into_iter().map(|result| result.map_err(kind).err()).collect::<Vec<_>>(), [corrupt; 2]);
     block_on(store.close());
     let calls = faults.calls();
-    assert_eq!((calls.apply_now, calls.apply, calls.apply_all, calls.apply_each, calls.close), (1, 2, 2, 1, 1));
+    assert_eq!((calls.try_apply, calls.apply, calls.apply_all, calls.apply_each, calls.close), (1, 2, 2, 1, 1));
     assert_eq!(calls.decisions(), 6);
     assert_eq!(login.left(&store), 5);
     faults.pass();
@@ -74,7 +74,7 @@ fn hangs_until_released_and_applies_then() {
     let faults = store.faults();
     faults.hang();
     let request = login.limit();
-    assert!(store.apply_now(&request).is_none());
+    assert!(store.try_apply(&request).is_none());
     let mut call = pin!(store.apply(&request));
     for _ in 0..3 {
         assert!(poll(call.as_mut()).is_pending());
@@ -107,7 +107,7 @@ fn a_late_answer_was_applied_before_it_came() {
     let faults = store.faults();
     faults.answer_late();
     let requests = [login.limit(), login.limit()];
-    assert!(store.apply_now(&requests[0]).is_none());
+    assert!(store.try_apply(&requests[0]).is_none());
     assert_eq!(login.left(&store), 5);
     let mut call = pin!(store.apply_all(&requests));
     assert!(poll(call.as_mut()).is_pending());

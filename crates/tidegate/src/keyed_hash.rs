@@ -1,11 +1,11 @@
-//! The hash that tables find a limit's keys by.
+//! The keyed hash of a limit's keys, for tables.
 
 use std::hash::{BuildHasher, Hasher};
 
 use ahash::RandomState;
 use tidegate_core::{Key, Scope};
 
-/// A hash that is keyed with secrets, so that nobody outside can choose keys that meet in one place.
+/// A hash that is keyed with secrets, so that clients cannot choose keys that collide.
 pub(crate) struct KeyedHash(RandomState);
 
 impl KeyedHash {
@@ -13,8 +13,8 @@ impl KeyedHash {
         KeyedHash(RandomState::with_seeds(a, b, c, d))
     }
 
-    /// The hash of a limit's key. What the memory store has saved is found by it, so it has to stay as it is.
-    #[inline(always)]
+    /// Returns the hash of a limit's key. Snapshots of the memory store depend on it, so it must not change.
+    #[inline(always)] // record 0032 has the measurement
     pub(crate) fn of(&self, scope: &Scope, key: &Key<'_>) -> u64 {
         let (shape, bytes) = key.as_raw();
         let mut hasher = self.0.build_hasher();

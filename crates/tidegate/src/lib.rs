@@ -29,28 +29,27 @@
 //! | feature | brings |
 //! | --- | --- |
 //! | `config` | limits from a TOML or YAML file, with errors that carry line and column; see [`config`] and `docs/config.md` in the repository |
-//! | `tokio` | a sleeper for [`Limiter::acquire`] on tokio's timer, [permits](concurrency) that several processes share, and quota that a process takes in batches (`Leased`) |
+//! | `tokio` | a sleeper for [`Limiter::acquire`] on tokio's timer, [permits](concurrency) that several processes share, and quota that a process takes in batches (`TwoTierStore`) |
 //! | `redis` | limits on Redis, Valkey or a cluster of them; see [`redis`] and `docs/redis.md` in the repository |
 //! | `sqlite` | limits in a file, that survive a restart; see [`sqlite`] and `docs/sqlite.md` in the repository |
 //! | `postgres` | limits on Postgres; see [`postgres`] and `docs/postgres.md` in the repository |
 //! | `http` | HTTP semantics: headers, problems, keys, and the address of a client, which it cannot forge; see [`http`] |
-//! | `api` | Tidegate's HTTP API as JSON, for whoever serves it or asks it; see [`api`] |
+//! | `api` | wire types of Tidegate's HTTP API, for servers and clients; see [`api`] |
 //! | `remote` | limits on a server that is asked over HTTP, `tidegate serve` or a Worker; see [`remote`] and `docs/remote.md` in the repository |
 //! | `remote-tls` | the same over https |
 //! | `stored` | what a store keeps of a key, as bytes, for stores outside of this crate; see [`stored`] |
 //! | `tower` | a layer for hyper and whatever else takes one; see [`tower`] |
 //! | `axum` | the layer's peer addresses, routes and extractors with axum |
 //! | `grpc` | the layer answering as gRPC does, for tonic; see [`grpc`] |
-//! | `actix`, `ntex`, `poem`, `rocket`, `salvo`, `warp` | a [gate](http::Gate) as what each framework calls a middleware; see `docs/frameworks.md` in the repository |
-//! | `lambda` | the layer's clients and routes in events of AWS Lambda; see [`lambda`] |
-//! | `jsonrpsee` | limits for each method of jsonrpsee's servers; see [`jsonrpsee`] |
-//! | `graphql` | limits for fields of async-graphql, and for what a query costs; see [`graphql`] |
-//! | `outgoing`, `reqwest` | a client's layer that keeps to limits, its own and those it is told; see [`outgoing`] |
-//! | `ws` | a router for WebSocket messages, whose limits run before anything costs memory; see [`ws`] |
+//! | `outgoing`, `reqwest` | a client-side layer that limits outgoing requests and honours `Retry-After`; see [`client`] |
+//! | `ws` | a router for WebSocket messages, whose limits run before anything costs memory; see [`websocket`] |
 //! | `macros` | `#[limit]` for async functions and handlers; see [`attribute`] |
 //! | `metrics` | counters, latencies and states through the `metrics` facade, of stores within [`Resilience`](resilience::Resilience) or its wrappers; see [`resilience`] |
 //! | `tracing` | a span for every call of a store within [`Resilience`](resilience::Resilience) that may wait, see [`resilience`]; and warnings in the log |
 //! | `testing` | the testing entry of the stores, through which a test passes the time |
+//!
+//! Other frameworks have crates of their own: `tidegate-actix`, `-ntex`, `-poem`, `-rocket`, `-salvo`, `-warp`, `-lambda`,
+//! `-jsonrpsee` and `-graphql`. See `docs/frameworks.md` in the repository.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "api")]
@@ -58,15 +57,17 @@ pub mod api;
 #[cfg(feature = "macros")]
 pub mod attribute;
 pub mod budget;
+#[cfg(feature = "outgoing")]
+pub mod client;
 mod clock;
 pub mod concurrency;
 #[cfg(feature = "config")]
 pub mod config;
 pub mod enforce;
-#[cfg(any(feature = "config", feature = "http"))]
-mod header_style;
 #[cfg(feature = "http")]
 pub mod http;
+#[cfg(any(feature = "config", feature = "http"))]
+mod http_settings;
 mod keyed_hash;
 mod limiter;
 mod net;
@@ -75,23 +76,20 @@ pub mod resilience;
 mod store;
 #[cfg(feature = "stored")]
 pub mod stored;
-#[cfg(any(feature = "graphql", feature = "http"))]
-mod transport;
-#[cfg(any(feature = "config", feature = "http"))]
-mod trust;
+mod telemetry;
+#[cfg(feature = "tower")]
+pub mod tower;
 #[cfg(feature = "ws")]
-pub mod ws;
+pub mod websocket;
 
 #[cfg(feature = "tokio")]
 pub use clock::TokioSleeper;
 pub use clock::{Clock, ManualClock, Sleeper, SystemClock};
 pub use limiter::{
-    AdmitCall, AdmitFuture, Admitted, BuildError, Call, CallFuture, Error, Limit, Limiter, LimiterBuilder, Normalize,
-    ShardBy, UnknownLimit, Unsupported,
+    AdmitCall, AdmitDecision, AdmitFuture, BuildError, Call, CallFuture, Error, Limit, Limiter, LimiterBuilder,
+    Normalize, UnknownLimit, Unsupported,
 };
 pub use net::{Network, NetworkError};
-#[cfg(feature = "tokio")]
-pub use store::leased::{Leased, LeasedBuilder};
 pub use store::memory::{MemoryStats, MemoryStore, MemoryStoreBuilder, SnapshotError};
 #[cfg(feature = "postgres")]
 pub use store::postgres;
@@ -99,32 +97,12 @@ pub use store::postgres;
 pub use store::remote;
 #[cfg(feature = "sqlite")]
 pub use store::sqlite;
+#[cfg(feature = "tokio")]
+pub use store::two_tier::{TwoTierStore, TwoTierStoreBuilder};
 #[cfg(feature = "redis")]
-pub use store::{redis, rendezvous::Rendezvous, together::Together};
+pub use store::{colocation::Colocation, redis, rendezvous::RendezvousStore};
 pub use tidegate_core::*;
 #[cfg(feature = "macros")]
 pub use tidegate_macros::limit;
-#[cfg(feature = "actix")]
-pub use transport::actix;
-#[cfg(feature = "graphql")]
-pub use transport::graphql;
 #[cfg(feature = "grpc")]
-pub use transport::grpc;
-#[cfg(feature = "jsonrpsee")]
-pub use transport::jsonrpsee;
-#[cfg(feature = "lambda")]
-pub use transport::lambda;
-#[cfg(feature = "ntex")]
-pub use transport::ntex;
-#[cfg(feature = "outgoing")]
-pub use transport::outgoing;
-#[cfg(feature = "poem")]
-pub use transport::poem;
-#[cfg(feature = "rocket")]
-pub use transport::rocket;
-#[cfg(feature = "salvo")]
-pub use transport::salvo;
-#[cfg(feature = "tower")]
-pub use transport::tower;
-#[cfg(feature = "warp")]
-pub use transport::warp;
+pub use tower::grpc;

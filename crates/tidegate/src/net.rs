@@ -1,12 +1,12 @@
-//! Addresses and networks, read strictly.
+//! IP addresses and networks, parsed strictly.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
-/// An address as a client or a proxy may write it: brackets and a zone are dropped, IPv4 in IPv6 becomes IPv4.
-/// Leading zeros in IPv4 are refused, because programs disagree about what they mean.
+/// Parses an address as clients and proxies write it: brackets and a zone are dropped, IPv4 in IPv6 becomes IPv4. Leading zeros
+/// in IPv4 are an error, because programs disagree about their meaning.
 pub(crate) fn parse_address(text: &str) -> Option<IpAddr> {
     let text = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     let address: IpAddr = match text.split_once('%') {
@@ -17,7 +17,7 @@ pub(crate) fn parse_address(text: &str) -> Option<IpAddr> {
     Some(address.to_canonical())
 }
 
-/// Cuts an IPv6 address to its first `prefix` bits; an IPv4 address stays whole.
+/// Reduces an IPv6 address to its first `prefix` bits; an IPv4 address stays whole.
 pub(crate) fn cut(address: IpAddr, prefix: u8) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
@@ -25,7 +25,7 @@ pub(crate) fn cut(address: IpAddr, prefix: u8) -> IpAddr {
     }
 }
 
-/// A network, such as `203.0.113.0/24`; a plain address is a network of one.
+/// A network, such as `203.0.113.0/24`. A plain address is a network of one address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Network {
     address: IpAddr,
@@ -33,7 +33,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Whether the address is in the network. IPv4 in IPv6 counts as IPv4.
+    /// Returns whether the address is in the network. IPv4 in IPv6 counts as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
             (IpAddr::V4(network), IpAddr::V4(address)) => {
@@ -49,16 +49,16 @@ impl Network {
     }
 }
 
-/// `prefix` ones, followed by zeros, in a number of `width` bits.
+/// Returns `prefix` ones, followed by zeros, in a number of `width` bits.
 fn mask(prefix: u8, width: u32) -> u128 {
     let zeros = width - u32::from(prefix).min(width);
     u128::MAX.checked_shl(zeros).unwrap_or(0)
 }
 
-/// Many networks, none of which is in another: an address is looked for in all of them at once.
+/// A set of disjoint networks, in which an address is found by one search.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Networks {
-    /// The last address of each by its first.
+    /// The last address of each network by its first.
     v4: BTreeMap<u32, u32>,
     v6: BTreeMap<u128, u128>,
 }
@@ -82,7 +82,7 @@ impl Networks {
         others.v6.into_iter().for_each(|(first, last)| put(&mut self.v6, first, last));
     }
 
-    /// Whether the address is in one of them. IPv4 in IPv6 counts as IPv4.
+    /// Returns whether the address is in one of them. IPv4 in IPv6 counts as IPv4.
     pub(crate) fn contains(&self, address: IpAddr) -> bool {
         match address.to_canonical() {
             IpAddr::V4(address) => is_in(&self.v4, address.to_bits()),
@@ -95,9 +95,9 @@ impl Networks {
     }
 }
 
-/// Two networks are apart, or one is in the other.
+/// Adds a network. Two networks are disjoint, or one contains the other.
 fn put<A: Ord + Copy>(networks: &mut BTreeMap<A, A>, first: A, last: A) {
-    // In one of them: two that are in it may have its first and its last address, and not what is between.
+    // Contained in a single network: two smaller ones may contain its first and last address, and not all between.
     if networks.range(..=first).next_back().is_some_and(|(_, end)| last <= *end) {
         return;
     }
@@ -111,7 +111,7 @@ fn is_in<A: Ord + Copy>(networks: &BTreeMap<A, A>, address: A) -> bool {
     networks.range(..=address).next_back().is_some_and(|(_, last)| address <= *last)
 }
 
-/// A text that is not a network.
+/// The error of a text that is not a network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a network: expected an address or an address with a prefix, such as 203.0.113.0/24")]
 pub struct NetworkError(String);

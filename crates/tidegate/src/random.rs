@@ -1,10 +1,10 @@
-//! Chance: that can be repeated, and that nobody can guess.
+//! Random numbers: repeatable ones, and secrets.
 
 #[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A generator (SplitMix64) that threads can share: the same seed gives the same numbers in the same order.
+/// A SplitMix64 generator that threads can share: the same seed gives the same numbers in the same order.
 pub(crate) struct Random(AtomicU64);
 
 impl Random {
@@ -12,7 +12,7 @@ impl Random {
         Random(AtomicU64::new(seed))
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub(crate) fn next(&self) -> u64 {
         let mut bits = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -21,24 +21,24 @@ impl Random {
     }
 }
 
-/// Numbers that nobody can guess, to key a hash with.
+/// Returns secret numbers, to key a hash with.
 #[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
 pub(crate) fn secrets() -> [u64; 4] {
     let random = RandomState::new();
     [0_u64, 1, 2, 3].map(|number| random.hash_one(number))
 }
 
-/// The same where the standard library's keys are no secret: there they are the same in every program.
+/// Returns secret numbers, where the standard library's keys are the same in every program.
 #[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
 pub(crate) fn secrets() -> [u64; 4] {
-    [(); 4].map(|()| getrandom::u64().expect("whatever runs JavaScript has chance"))
+    [(); 4].map(|()| getrandom::u64().expect("a JavaScript runtime has random numbers"))
 }
 
-/// Numbers that are unique across processes, and that nobody can guess who has seen others.
+/// A generator of numbers that are unique across processes, and cannot be guessed from earlier ones.
 #[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
 #[derive(Default)]
 pub(crate) struct Unguessable {
-    /// Keyed with a secret of its own.
+    /// Keyed with its own secret.
     hash: RandomState,
     drawn: AtomicU64,
 }
@@ -50,7 +50,7 @@ impl Unguessable {
     }
 }
 
-/// The same, drawn one by one.
+/// A generator of numbers that are unique across processes, and cannot be guessed from earlier ones.
 #[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
 #[derive(Default)]
 pub(crate) struct Unguessable;

@@ -14,7 +14,7 @@ conformance_tests!(memory, subject());
 fn it_claims_all_there_is() {
     let subject = subject();
     let store = subject.store();
-    assert!(store.capabilities().atomic_all && store.answers_at_once());
+    assert!(store.capabilities().atomic_all && store.is_immediate());
     assert_eq!(block_on(store.held_at(Timestamp::EPOCH)), Some(0));
 }
 

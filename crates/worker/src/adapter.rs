@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body::Body;
 use http_body_util::{Either, Full};
-use tidegate::http::{Gate, Incoming};
+use tidegate::http::{Gate, RequestHead};
 use tidegate::tower::admission::ResponseBody;
 
 /// What is answered: by the gate, or by the handler.
@@ -33,14 +33,14 @@ pub async fn limited<B, R: Body, E>(
     mut request: Request<B>,
     handler: impl AsyncFnOnce(Request<B>) -> Result<Response<R>, E>,
 ) -> Result<Response<Answered<R>>, E> {
-    let entering = gate.enter(&Incoming::of(&request).with_peer(client(request.headers())));
-    let passage = match entering.await {
-        Ok(passage) => passage,
+    let entering = gate.admit(&RequestHead::from_request(&request).with_peer(client(request.headers())));
+    let admitted = match entering.await {
+        Ok(admitted) => admitted,
         Err(answer) => return Ok(answer.map(|body| Either::Left(Full::from(body)))),
     };
-    passage.tell_handler(request.extensions_mut());
+    admitted.insert_outcome(request.extensions_mut());
     let (mut head, body) = handler(request).await?.into_parts();
-    let in_flight = passage.conclude(head.status, &mut head.headers, body.size_hint().exact()).await;
+    let in_flight = admitted.finish(head.status, &mut head.headers, body.size_hint().exact()).await;
     Ok(Response::from_parts(head, Either::Right(ResponseBody::new(body, in_flight))))
 }
 

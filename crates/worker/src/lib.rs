@@ -26,4 +26,4 @@ pub use object::RateLimiter;
 pub use serve::{Edge, serve};
 pub use settings::{BINDING, Settings, SettingsError};
 pub use shards::Shards;
-pub use store::{Apart, DurableObjectStore};
+pub use store::{CrossShard, DurableObjectStore};

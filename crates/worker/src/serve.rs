@@ -37,7 +37,7 @@ impl Sleeper for Edge {
 impl Settings {
     /// The store that these settings describe.
     pub fn store(&self, env: &Env) -> worker::Result<DurableObjectStore> {
-        Ok(DurableObjectStore::new(env)?.shards(self.shards).apart(self.apart))
+        Ok(DurableObjectStore::new(env)?.shards(self.shards).cross_shard(self.cross_shard))
     }
 
     /// The same, with what is to happen when an object does not answer.

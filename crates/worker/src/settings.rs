@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use tidegate::api::Token;
+use tidegate::api::BearerToken;
 use tidegate::config::{Config, ConfigErrors, Syntax};
 use worker::Env;
 
-use crate::{Apart, Shards};
+use crate::{CrossShard, Shards};
 
 /// The name under which the configuration binds the objects.
 pub const BINDING: &str = "TIDEGATE";
@@ -24,7 +24,7 @@ pub struct Settings {
     /// `TIDEGATE_SHARDS`: how many objects; 128 unless said otherwise.
     pub shards: Shards,
     /// `TIDEGATE_APART`: `refuse`, or `refund`.
-    pub apart: Apart,
+    pub cross_shard: CrossShard,
     /// Who may ask the API.
     pub(crate) access: Access,
     /// `TIDEGATE_TESTING`: whether whoever asks may pass the time. Never in production.
@@ -38,7 +38,7 @@ pub(crate) enum Access {
     #[default]
     Nobody,
     /// Whoever shows `TIDEGATE_TOKEN`.
-    Token(Token),
+    Token(BearerToken),
     /// Everybody: `TIDEGATE_OPEN` says so.
     Everybody,
 }
@@ -60,7 +60,7 @@ impl std::fmt::Display for SettingsError {
         match self {
             SettingsError::Config(errors) => write!(f, "TIDEGATE_CONFIG: {errors}"),
             SettingsError::Variable(name, found, expected) => write!(f, "{name}: found {found:?}, expected {expected}"),
-            SettingsError::Token => write!(f, "TIDEGATE_TOKEN: {}", Token::EXPECTED),
+            SettingsError::Token => write!(f, "TIDEGATE_TOKEN: {}", BearerToken::EXPECTED),
         }
     }
 }
@@ -107,20 +107,20 @@ impl Settings {
                 "a whole number from 1 to 65535",
             ))?,
         };
-        let apart = match variable("TIDEGATE_APART") {
-            None => Apart::default(),
+        let cross_shard = match variable("TIDEGATE_APART") {
+            None => CrossShard::default(),
             Some(text) => match &*text {
-                "refuse" => Apart::Refuse,
-                "refund" => Apart::Refund,
+                "refuse" => CrossShard::Refuse,
+                "refund" => CrossShard::Refund,
                 _ => return Err(SettingsError::Variable("TIDEGATE_APART", text, "refuse or refund")),
             },
         };
         let access = match variable("TIDEGATE_TOKEN") {
-            Some(token) => Access::Token(Token::parse(&token).ok_or(SettingsError::Token)?),
+            Some(token) => Access::Token(BearerToken::parse(&token).ok_or(SettingsError::Token)?),
             None if is_on("TIDEGATE_OPEN")? => Access::Everybody,
             None => Access::Nobody,
         };
-        Ok(Settings { config, shards, apart, access, testing: is_on("TIDEGATE_TESTING")? })
+        Ok(Settings { config, shards, cross_shard, access, testing: is_on("TIDEGATE_TESTING")? })
     }
 }
 
@@ -137,7 +137,7 @@ mod tests {
     fn nothing_said_is_nobody_may_ask() {
         let settings = read(&[]).unwrap();
         assert_eq!((settings.shards.count(), settings.testing), (128, false));
-        assert_eq!((settings.access, settings.apart), (Access::Nobody, Apart::Refuse));
+        assert_eq!((settings.access, settings.cross_shard), (Access::Nobody, CrossShard::Refuse));
         assert_eq!(read(&[("TIDEGATE_OPEN", "true")]).unwrap().access, Access::Everybody);
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use tidegate::concurrency::{Concurrency, Permit, Work};
+use tidegate::concurrency::{Completion, Concurrency, Permit};
 use tidegate::{ManualClock, Timestamp};
 use tidegate_testkit::Random;
 
@@ -140,14 +140,14 @@ impl Run<'_> {
                 }
                 Event::Answered(request) => {
                     if let Some(permit) = self.requests[request].permit.take() {
-                        permit.release(Work::Done);
+                        permit.release(Completion::Success);
                         self.moment.answered += 1;
                         self.moment.took += now - self.requests[request].admitted;
                     }
                 }
                 Event::TimesOut(request) => {
                     if let Some(permit) = self.requests[request].permit.take() {
-                        permit.release(Work::Dropped);
+                        permit.release(Completion::Dropped);
                         self.moment.wasted += 1;
                     }
                 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tidegate::ws::{Call, CallContext, Context, Message, OnExceeded, RateLimit, Router, keys};
+use tidegate::websocket::{Context, Message, MessageRateLimit, OnExceeded, Router, Rpc, RpcContext, keys};
 use tidegate::{Limiter, ManualClock, MemoryStore, Quota, Timestamp, minutes};
 use tokio::io::{AsyncWriteExt, duplex, split};
 use tokio::runtime::{Builder, Runtime};
@@ -53,7 +53,7 @@ impl Message for Answer {
     const TYPE: &'static str = "ANSWER";
 }
 
-impl Call for Ask {
+impl Rpc for Ask {
     type Reply = Answer;
 }
 
@@ -104,8 +104,8 @@ fn router(said: &Arc<Mutex<Vec<String>>>) -> Router<()> {
     let said = Arc::clone(said);
     Router::builder()
         .clock(clock)
-        .rate_limit(RateLimit::new((&limiter, "send")).key(keys::global()))
-        .max_message(LONGEST)
+        .rate_limit(MessageRateLimit::new((&limiter, "send")).key(keys::global()))
+        .max_message_bytes(LONGEST)
         .on_payload_exceeded(OnExceeded::Send)
         .close_timeout(Duration::from_millis(1))
         .no_heartbeat()
@@ -113,8 +113,9 @@ fn router(said: &Arc<Mutex<Vec<String>>>) -> Router<()> {
             said.lock().expect("nobody panics").push(say.text);
             async {}
         })
-        .rpc(|_: CallContext<()>, _: Ask| async { Ok(Answer) })
+        .rpc(|_: RpcContext<()>, _: Ask| async { Ok(Answer) })
         .build()
+        .expect("the types and the limit are valid")
 }
 
 fn is_message(text: &str) {

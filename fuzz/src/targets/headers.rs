@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sfv::{BareItem, List, ListEntry, Parser};
-use tidegate::enforce::{Caller, Enforcer, Outcome, Step};
+use tidegate::enforce::{Action, Caller, Enforcer, Outcome};
 use tidegate::http::{HeaderMap, HeaderStyle, LimitHeaders, RateLimit};
 use tidegate::{Quota, millis};
 
@@ -20,13 +20,13 @@ pub fn headers(data: &[u8]) {
     let (period, data) = take(data);
     let name = String::from_utf8_lossy(data);
     let quota = Quota::fixed_window(u64::from(rate).max(1), millis(u64::from(period).max(1) * 100)).expect("a quota");
-    let enforcer = enforcer().quota(quota).policy(&*name);
+    let enforcer = enforcer().with_quota(quota).with_policy_name(&*name);
     let caller = Caller::new(NEXT.fetch_add(1, Ordering::Relaxed));
 
     let cost = 1 + u64::from(rate) / 2;
-    let first = enforcer.ask_now(&caller, cost, Step::Take).expect("memory answers at once");
-    let denied = enforcer.ask_now(&caller, cost.max(1 + u64::from(rate) - cost), Step::Take);
-    let last = enforcer.ask_now(&caller, 300, Step::Take).expect("memory answers at once");
+    let first = enforcer.try_apply(&caller, cost, Action::Limit).expect("memory answers at once");
+    let denied = enforcer.try_apply(&caller, cost.max(1 + u64::from(rate) - cost), Action::Limit);
+    let last = enforcer.try_apply(&caller, 300, Action::Limit).expect("memory answers at once");
     assert!(matches!(last, Outcome::Limited(_)), "{last:?}");
     let denied = denied.expect("memory answers at once");
     for outcome in [&first, &denied, &last] {
@@ -43,17 +43,17 @@ pub fn headers(data: &[u8]) {
     }
 
     let limits = RateLimit::new(enforcer);
-    if let Outcome::Limited(rulings) = &denied
-        && let Some(wait) = rulings.retry_after()
+    if let Outcome::Limited(limit_decisions) = &denied
+        && let Some(wait) = limit_decisions.retry_after()
     {
-        let response = limits.answer(&denied);
+        let response = limits.response(&denied);
         let said = response.headers()["retry-after"].to_str().expect("digits").parse().expect("digits");
         assert!(Duration::from_secs(said) >= wait && said >= 1 && said <= wait.as_secs() + 1, "{said} for {wait:?}");
         let body: serde_json::Value = serde_json::from_str(response.body()).expect("JSON");
         assert_eq!(body["retryable"], true);
         assert!(Duration::from_millis(body["retry_after_ms"].as_u64().expect("a number")) >= wait);
     }
-    let response = limits.answer(&last);
+    let response = limits.response(&last);
     let body: serde_json::Value = serde_json::from_str(response.body()).expect("JSON");
     assert_eq!(body["violated-policies"][0], *name);
     assert_eq!(body["retryable"], false, "more than the whole quota");
@@ -62,7 +62,7 @@ pub fn headers(data: &[u8]) {
 /// One for all, because making a limiter takes longer than everything else here; and who asks is new each time.
 fn enforcer() -> Enforcer {
     static ENFORCER: LazyLock<Enforcer> =
-        LazyLock::new(|| Enforcer::of(Quota::fixed_window(1, millis(1)).expect("a quota")));
+        LazyLock::new(|| Enforcer::from_quota(Quota::fixed_window(1, millis(1)).expect("a quota")));
     ENFORCER.clone()
 }
 

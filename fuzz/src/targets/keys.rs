@@ -23,17 +23,17 @@ pub fn keys(data: &[u8]) {
         assert_eq!(Key::from(&**only), key, "one part is the part itself");
     }
 
-    let joined = key.and(&other);
+    let joined = key.join(&other);
     assert_eq!(joined.parts().collect::<Vec<_>>(), [first.clone(), second.clone()].concat());
-    for apart in [other.set_apart(), other.standing_in(), other.with_shard(7), Key::shard(7)] {
+    for apart in [other.to_reserved(), other.to_fallback(), other.with_shard(7), Key::shard(7)] {
         assert_ne!(key, apart, "{first:?} is set apart");
         assert_ne!(joined.to_text(), apart.to_text(), "{first:?} {second:?} is set apart");
     }
-    let chosen = Key::from_parts(["%a"]).and(&key).and(&other);
-    assert_ne!(key.set_apart().and(&other), chosen, "{first:?} was set apart, and is not any more");
-    assert_ne!(key.set_apart().and(&other).map_parts(|part| part.into()), chosen);
-    assert_eq!(key.set_apart() == other.set_apart(), first == second, "{first:?} {second:?}");
-    assert_ne!(key.set_apart(), other.with_shard(7));
+    let chosen = Key::from_parts(["%a"]).join(&key).join(&other);
+    assert_ne!(key.to_reserved().join(&other), chosen, "{first:?} was set apart, and is not any more");
+    assert_ne!(key.to_reserved().join(&other).map_parts(|part| part.into()), chosen);
+    assert_eq!(key.to_reserved() == other.to_reserved(), first == second, "{first:?} {second:?}");
+    assert_ne!(key.to_reserved(), other.with_shard(7));
 }
 
 fn parts(bytes: &[u8]) -> Vec<Cow<'_, str>> {

@@ -1,7 +1,7 @@
 //! Commands of the Redis protocol.
 
 // The parser as the server has it. It knows nothing of the rest of the server, which would take long to build.
-#[path = "../../../crates/server/src/serve/resp/parse.rs"]
+#[path = "../../../crates/server/src/doors/resp/parse.rs"]
 mod parse;
 
 use parse::{Arguments, Bounds, MAX_ARGUMENTS, MAX_COMMAND, ProtocolError};
@@ -15,7 +15,7 @@ use super::take;
 pub fn resp(data: &[u8]) {
     let (who, data) = take(data);
     let (cut, data) = take(data);
-    let bounds = if who == b's' { Bounds::STRANGER } else { Bounds::ORDINARY };
+    let bounds = if who == b's' { Bounds::UNAUTHENTICATED } else { Bounds::AUTHENTICATED };
     let whole = commands(data, bounds, data.len());
     assert_eq!(commands(data, bounds, usize::from(cut).max(1)), whole, "it matters how it is cut");
     assert_eq!(commands(data, bounds, 1), whole, "it matters how it is cut");

@@ -1,8 +1,8 @@
 //! Several limits at once, all or nothing.
 
 use super::{Op, State, step};
-use crate::few::Few;
-use crate::{All, Cost, Quota, Timestamp};
+use crate::inline_vec::InlineVec;
+use crate::{Cost, JointDecision, Quota, Timestamp};
 
 /// One request among several that are taken all or nothing.
 #[derive(Debug, Clone, Copy)]
@@ -20,7 +20,7 @@ pub struct Entry<'a> {
 ///
 /// When the whole is denied, an entry that would have been allowed reports what it has. Entries that share a state
 /// are judged by their sum, so that a retry after the longest `retry_after` passes as a whole.
-pub fn step_all(entries: &[Entry<'_>], states: &mut [State], now: Timestamp) -> All {
+pub fn step_all(entries: &[Entry<'_>], states: &mut [State], now: Timestamp) -> JointDecision {
     let looks = check_all(entries, states, now);
     if !looks.allowed() {
         return looks;
@@ -30,8 +30,8 @@ pub fn step_all(entries: &[Entry<'_>], states: &mut [State], now: Timestamp) -> 
 }
 
 /// Answers as [`step_all`] would, and takes nothing; an entry that is allowed reports what it has.
-pub fn check_all(entries: &[Entry<'_>], states: &mut [State], now: Timestamp) -> All {
-    let mut asked: Few<u64> = states.iter().map(|_| 0).collect();
+pub fn check_all(entries: &[Entry<'_>], states: &mut [State], now: Timestamp) -> JointDecision {
+    let mut asked: InlineVec<u64> = states.iter().map(|_| 0).collect();
     let look = |entry: &Entry<'_>| {
         let sum = &mut asked[entry.state];
         *sum = sum.saturating_add(entry.cost.get());

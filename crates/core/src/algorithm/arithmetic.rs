@@ -8,8 +8,6 @@ use super::Time;
 pub(super) trait Num:
     Copy + Ord + From<u64> + Into<u128> + Add<Output = Self> + Mul<Output = Self> + Div<Output = Self>
 {
-    /// Whether every value fits in 64 bits.
-    const NARROW: bool;
     fn saturating_sub(self, other: Self) -> Self;
     fn saturating_mul(self, other: Self) -> Self;
     fn div_ceil(self, other: Self) -> Self;
@@ -18,8 +16,6 @@ pub(super) trait Num:
 }
 
 impl Num for u64 {
-    const NARROW: bool = true;
-
     #[inline]
     fn saturating_sub(self, other: Self) -> Self {
         self.saturating_sub(other)
@@ -43,8 +39,6 @@ impl Num for u64 {
 }
 
 impl Num for u128 {
-    const NARROW: bool = false;
-
     fn saturating_sub(self, other: Self) -> Self {
         self.saturating_sub(other)
     }

@@ -38,11 +38,6 @@ impl View for FixedWindow {
     }
 
     #[inline]
-    fn capacity(&self) -> u64 {
-        self.capacity
-    }
-
-    #[inline]
     fn remaining(&self) -> u32 {
         self.capacity.saturating_sub(self.deficit) as u32
     }

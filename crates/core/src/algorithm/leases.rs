@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Op, Outcome, State, Time};
+use super::{Op, State, StepResult, Time};
 use crate::{Decision, DecisionParts, Lease, Quota, Reason, Timestamp};
 
 /// What a `concurrency` limit has given out.
@@ -26,13 +26,13 @@ struct Held {
 
 impl Leases {
     /// Leases with the time at which each expires, the earliest first, written at `last`.
-    pub fn from_held(held: impl IntoIterator<Item = (Timestamp, Lease)>, last: Timestamp) -> Self {
+    pub fn from_entries(held: impl IntoIterator<Item = (Timestamp, Lease)>, last: Timestamp) -> Self {
         Leases { held: held.into_iter().map(|(expires, lease)| Held { expires, lease }).collect(), last }
     }
 
     /// The leases and when each expires, the earliest first; those are among them that have expired since it was
     /// written.
-    pub fn held(&self) -> impl ExactSizeIterator<Item = (Timestamp, Lease)> {
+    pub fn entries(&self) -> impl ExactSizeIterator<Item = (Timestamp, Lease)> {
         self.held.iter().map(|held| (held.expires, held.lease))
     }
 
@@ -81,7 +81,7 @@ impl Leases {
 
 /// What is in flight after an operation: all that a decision about leases says. For stores that count them elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct InFlight {
+pub struct InFlightCount {
     /// How many.
     pub count: u64,
     /// When so many will have expired that what was denied fits; none when it was not denied for want of a place.
@@ -92,11 +92,11 @@ pub struct InFlight {
     pub new_at: Option<Timestamp>,
 }
 
-impl InFlight {
+impl InFlightCount {
     /// The decision about `op` at the time `now`.
     pub fn decision(&self, quota: &Quota, op: Op, allowed: bool, now: Timestamp) -> Decision {
         let capacity = quota.capacity_u32();
-        let never = !quota.takes(op) || matches!(op, Op::Check(cost) if cost.get() > u64::from(capacity));
+        let never = !quota.supports(op) || matches!(op, Op::Check(cost) if cost.get() > u64::from(capacity));
         let reason = if never { Reason::CostExceedsCapacity } else { Reason::Concurrency };
         let span = |at: Timestamp| at.as_micros().saturating_sub(now.as_micros());
         DecisionParts {
@@ -121,7 +121,7 @@ impl InFlight {
 }
 
 /// [`step`](super::step) for leases.
-pub(super) fn step(quota: &Quota, state: &mut State, op: Op, time: Time) -> Outcome {
+pub(super) fn step(quota: &Quota, state: &mut State, op: Op, time: Time) -> StepResult {
     let leases = match std::mem::take(state) {
         State::Leases(leases) => leases,
         _ => Leases::default(),
@@ -130,7 +130,7 @@ pub(super) fn step(quota: &Quota, state: &mut State, op: Op, time: Time) -> Outc
     let (allowed, changed) = view.act(op);
     let decision = view.look(op, allowed).decision(quota, op, allowed, view.now());
     *state = if view.leases.held.is_empty() { State::New } else { State::Leases(view.leases) };
-    Outcome { decision, changed }
+    StepResult { decision, changed }
 }
 
 /// Leases at one time. What has expired is dropped when something is written, so that a look changes nothing.
@@ -197,7 +197,7 @@ impl Concurrency<'_> {
     }
 
     /// What is in flight now.
-    fn look(&self, op: Op, allowed: bool) -> InFlight {
+    fn look(&self, op: Op, allowed: bool) -> InFlightCount {
         let need = match op {
             Op::Check(cost) => cost.get(),
             Op::Admit(_) => 1,
@@ -207,10 +207,10 @@ impl Concurrency<'_> {
         let count = self.in_flight();
         let at = |index: u64| self.leases.held[self.gone + index as usize].expires;
         let free = u64::from(self.leases.remaining(self.quota, self.time));
-        InFlight {
+        InFlightCount {
             count,
-            retry_at: InFlight::makes_room(self.quota, count, need).filter(|_| !allowed && need > 0).map(at),
-            next_at: InFlight::makes_room(self.quota, count, free + 1).map(at),
+            retry_at: InFlightCount::makes_room(self.quota, count, need).filter(|_| !allowed && need > 0).map(at),
+            next_at: InFlightCount::makes_room(self.quota, count, free + 1).map(at),
             new_at: (count > 0).then(|| at(count - 1)),
         }
     }

@@ -15,18 +15,16 @@ mod token_bucket;
 
 pub use all::{Entry, check_all, step_all};
 use fixed_window::FixedWindow;
-pub use leases::{InFlight, Leases};
+pub use leases::{InFlightCount, Leases};
 pub use sliding_log::Log;
 use sliding_log::SlidingLog;
 pub use sliding_window::Counts;
 use sliding_window::{ManyBuckets, SlidingWindow};
 use token_bucket::TokenBucket;
-pub(crate) use token_bucket::bucket_details;
 
-use crate::decision::{Details, NEVER};
 use crate::{Algorithm, Cost, Decision, DecisionParts, Lease, Quota, Reason, Timestamp};
 
-/// What is done to one key under one quota. Which operations a quota has is said by [`Quota::takes`]: leases are for
+/// What is done to one key under one quota. Which operations a quota has is said by [`Quota::supports`]: leases are for
 /// `concurrency`, and units for the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Op {
@@ -83,7 +81,7 @@ pub enum State {
 
 /// What came of a [`step`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Outcome {
+pub struct StepResult {
     /// The answer.
     pub decision: Decision,
     /// Whether the state is another one now and has to be written back.
@@ -96,8 +94,8 @@ pub struct Outcome {
 /// Time never goes backwards for a key: when `now` is earlier than the state, the state is taken as it was
 /// written, and the spans in the decision still count from `now`.
 ///
-/// An operation that the quota does not [take](Quota::takes) is denied for good, and changes nothing.
-pub fn step(quota: &Quota, state: &mut State, op: Op, now: Timestamp) -> Outcome {
+/// An operation that the quota does not [take](Quota::supports) is denied for good, and changes nothing.
+pub fn step(quota: &Quota, state: &mut State, op: Op, now: Timestamp) -> StepResult {
     let last = state.last().unwrap_or(now);
     let time = Time::new(last, now);
     let was_new = matches!(state, State::New);
@@ -136,15 +134,15 @@ pub struct NarrowBucket {
 impl NarrowBucket {
     /// [`step`] for this state, and the state after it; none when the numbers of this step do not fit, when the quota is
     /// not a token bucket, or when the clock has gone back.
-    #[inline(always)] // so that the decision is written once, where it is wanted
-    pub fn step(self, quota: &Quota, op: Op, now: Timestamp) -> Option<(Outcome, NarrowBucket)> {
+    #[inline]
+    pub fn step(self, quota: &Quota, op: Op, now: Timestamp) -> Option<(StepResult, NarrowBucket)> {
         if !TokenBucket::is_narrow(quota, self.deficit, op) || now < self.last {
             return None;
         }
         let mut view = TokenBucket::<u64>::new(quota, self.deficit, Time::new(self.last, now));
         let (decision, changed) = act(quota, &mut view, op);
         let after = if changed { view.narrow() } else { self };
-        Some((Outcome { decision, changed }, after))
+        Some((StepResult { decision, changed }, after))
     }
 }
 
@@ -166,7 +164,7 @@ impl Time {
     }
 }
 
-fn step_windows(quota: &Quota, state: &mut State, op: Op, time: Time) -> Outcome {
+fn step_windows(quota: &Quota, state: &mut State, op: Op, time: Time) -> StepResult {
     match (quota.algorithm(), &*state) {
         (Algorithm::FixedWindow, State::FixedWindow { deficit, .. }) => {
             apply(quota, FixedWindow::new(quota, *deficit, time), state, op)
@@ -285,15 +283,6 @@ trait View: Sized {
     /// Whether `used + need <= capacity + slack` now.
     fn admits(&self, need: u64, slack: u64) -> bool;
 
-    /// The most that can be had at once.
-    fn capacity(&self) -> u64;
-
-    /// What a decision can work the rest out from when somebody asks, if it can.
-    #[inline(always)]
-    fn unasked(&self) -> Option<Details> {
-        None
-    }
-
     /// Takes `cost`.
     fn record(&mut self, cost: u64);
 
@@ -308,18 +297,18 @@ trait View: Sized {
 }
 
 /// Does `op` to a view, and writes it back when that changed it.
-fn apply(quota: &Quota, mut view: impl View, state: &mut State, op: Op) -> Outcome {
+fn apply(quota: &Quota, mut view: impl View, state: &mut State, op: Op) -> StepResult {
     let (decision, changed) = act(quota, &mut view, op);
     if changed {
         view.write(state);
     } else {
         view.put_back(state);
     }
-    Outcome { decision, changed }
+    StepResult { decision, changed }
 }
 
 /// What each operation means, for every algorithm. Says whether the view is another one now.
-#[inline(always)]
+#[inline(always)] // record 0032 has the measurement
 fn act(quota: &Quota, view: &mut impl View, op: Op) -> (Decision, bool) {
     match op {
         Op::Limit(cost) => take(quota, view, cost.get(), 0, true),
@@ -340,7 +329,7 @@ fn act(quota: &Quota, view: &mut impl View, op: Op) -> (Decision, bool) {
 }
 
 /// Takes `cost`, or only looks, when `used + cost` is at most the capacity and `slack`. Says whether it took.
-#[inline(always)]
+#[inline(always)] // record 0032 has the measurement
 fn take(quota: &Quota, view: &mut impl View, cost: u64, slack: u64, take: bool) -> (Decision, bool) {
     if cost > u64::from(quota.capacity_u32()) {
         return (decide(quota, view, None, Some(Reason::CostExceedsCapacity)), false);
@@ -358,29 +347,23 @@ fn take(quota: &Quota, view: &mut impl View, cost: u64, slack: u64, take: bool) 
 }
 
 /// The decision about a view as it is: a denial when there is a reason.
-#[inline(always)]
+#[inline(always)] // record 0032 has the measurement
 fn decide(quota: &Quota, view: &impl View, retry: Option<u64>, reason: Option<Reason>) -> Decision {
-    let behind = view.time().behind;
-    let retry = retry.map(|wait| from_caller(wait, behind));
-    match view.unasked() {
-        Some(bucket) => Decision::new(quota.capacity_u32(), retry, reason, false, bucket),
-        None => Decision::new(quota.capacity_u32(), retry, reason, true, work_out(view)),
-    }
-}
-
-/// What is left, when there is more, and when all of it is there.
-#[inline(never)]
-fn work_out(view: &impl View) -> Details {
-    let (remaining, behind) = (u64::from(view.remaining()), view.time().behind);
-    let next_after = match remaining < view.capacity() {
-        true => from_caller(view.wait(remaining + 1, 0), behind),
-        false => NEVER,
-    };
-    [remaining, next_after, from_caller(view.wait(view.capacity(), 0), behind)]
+    let (capacity, remaining, behind) = (quota.capacity_u32(), view.remaining(), view.time().behind);
+    let next_after = (remaining < capacity).then(|| from_caller(view.wait(u64::from(remaining) + 1, 0), behind));
+    Decision::from(DecisionParts {
+        allowed: reason.is_none(),
+        limit: capacity,
+        remaining,
+        retry_after: retry.map(|wait| from_caller(wait, behind)),
+        next_after,
+        reset_after: from_caller(view.wait(capacity.into(), 0), behind),
+        reason,
+    })
 }
 
 /// A span from the caller's time, which may be earlier than the view's.
-#[inline(always)]
+#[inline]
 fn from_caller(wait: u64, behind: u64) -> u64 {
     if wait == 0 { 0 } else { wait.saturating_add(behind).min(DecisionParts::LONGEST) }
 }

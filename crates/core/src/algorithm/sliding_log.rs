@@ -151,11 +151,6 @@ impl View for SlidingLog {
         self.time
     }
 
-    #[inline]
-    fn capacity(&self) -> u64 {
-        self.rate
-    }
-
     fn remaining(&self) -> u32 {
         self.rate.saturating_sub(self.used()) as u32
     }

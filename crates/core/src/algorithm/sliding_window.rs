@@ -132,11 +132,6 @@ impl<B: Buffer> View for SlidingWindow<B> {
     }
 
     #[inline]
-    fn capacity(&self) -> u64 {
-        self.rate
-    }
-
-    #[inline]
     fn remaining(&self) -> u32 {
         div_floor(self.times_length(self.rate).saturating_sub(self.weighted()), self.length) as u32
     }

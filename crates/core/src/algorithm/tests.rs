@@ -234,13 +234,13 @@ fn an_operation_that_a_quota_does_not_take_is_denied_for_good() {
         for op in others {
             let before = state.clone();
             let outcome = step(&quota, &mut state, op, at(1));
-            assert!(!quota.takes(op) && !outcome.changed && state == before, "{algorithm} {op:?}");
+            assert!(!quota.supports(op) && !outcome.changed && state == before, "{algorithm} {op:?}");
             let decision = outcome.decision;
             assert_eq!((decision.allowed(), decision.remaining(), decision.retry_after()), (false, 4, None));
             assert_eq!(decision.reason(), Some(Reason::CostExceedsCapacity));
         }
         for op in own.into_iter().chain([Op::Check(cost), Op::Reset]) {
-            assert!(quota.takes(op), "{algorithm} {op:?}");
+            assert!(quota.supports(op), "{algorithm} {op:?}");
         }
     }
 }

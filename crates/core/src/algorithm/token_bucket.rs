@@ -4,18 +4,11 @@
 //! divisor; so a bucket is kept exactly, and asking often never loses a fraction.
 
 use super::arithmetic::Num;
-use super::{NarrowBucket, Op, State, Time, View, work_out};
-use crate::decision::Details;
+use super::{NarrowBucket, Op, State, Time, View};
 use crate::{Quota, Timestamp};
 
 /// Below this, the sum of two counts of sub-units fits in 64 bits.
 const NARROW: u64 = 1 << 63;
-
-/// What a decision says beside yes or no about a bucket of that capacity, which [`View::unasked`] gave.
-pub(crate) fn bucket_details(capacity: u64, [unit, refill, deficit]: Details) -> Details {
-    let time = Time::new(Timestamp::EPOCH, Timestamp::EPOCH);
-    work_out(&TokenBucket::<u64> { capacity, unit, refill, deficit, time })
-}
 
 /// A bucket at one time, in numbers that are wide enough for it.
 pub(super) struct TokenBucket<N> {
@@ -49,7 +42,7 @@ pub(super) fn state(deficit: u128, last: Timestamp) -> State {
 
 impl<N: Num> TokenBucket<N> {
     /// The bucket, whose deficit was `deficit` when it was written.
-    #[inline(always)]
+    #[inline]
     pub(super) fn new(quota: &Quota, deficit: N, time: Time) -> Self {
         let refill = N::from(quota.refill());
         // Saturating, because a long idle time brings more than any bucket holds.
@@ -64,7 +57,7 @@ impl<N: Num> TokenBucket<N> {
     }
 
     /// The largest deficit that leaves room for `need`.
-    #[inline(always)]
+    #[inline]
     fn room(&self, need: u64, slack: u64) -> N {
         N::from(self.capacity + slack - need) * self.unit
     }
@@ -77,33 +70,21 @@ impl<N: Num> View for TokenBucket<N> {
     }
 
     #[inline]
-    fn capacity(&self) -> u64 {
-        self.capacity
-    }
-
-    #[inline(always)]
-    fn unasked(&self) -> Option<Details> {
-        // On a clock that went back, spans depend on more than the bucket.
-        let tells = N::NARROW && self.time.behind == 0;
-        tells.then_some([self.unit.saturate(), self.refill.saturate(), self.deficit.saturate()])
-    }
-
-    #[inline(always)]
     fn remaining(&self) -> u32 {
         (self.room(0, 0).saturating_sub(self.deficit) / self.unit).saturate() as u32
     }
 
-    #[inline(always)]
+    #[inline]
     fn wait(&self, need: u64, slack: u64) -> u64 {
         self.deficit.saturating_sub(self.room(need, slack)).div_ceil(self.refill).saturate()
     }
 
-    #[inline(always)]
+    #[inline]
     fn admits(&self, need: u64, slack: u64) -> bool {
         self.deficit <= self.room(need, slack)
     }
 
-    #[inline(always)]
+    #[inline]
     fn record(&mut self, cost: u64) {
         self.deficit = self.deficit + N::from(cost) * self.unit;
     }

@@ -182,24 +182,24 @@ impl<'a> Key<'a> {
     /// This key, set apart from all that are made of parts: for the second of two ways to know somebody. Nobody can send a name
     /// that is equal to it by the first.
     #[must_use]
-    pub fn set_apart(&self) -> Key<'static> {
+    pub fn to_reserved(&self) -> Key<'static> {
         self.behind(APART)
     }
 
     /// This key, as what stands in for one that is missing: the address of a user who has not said who it is. It is equal to no
-    /// key that is made in another way, one that is [set apart](Key::set_apart) included.
+    /// key that is made in another way, one that is [set apart](Key::to_reserved) included.
     #[must_use]
-    pub fn standing_in(&self) -> Key<'static> {
+    pub fn to_fallback(&self) -> Key<'static> {
         self.behind(STAND_IN)
     }
 
-    /// The key that [stands in](Key::standing_in) here for one that is missing, if one does.
-    pub fn stands_in(&self) -> Option<Key<'static>> {
+    /// The key that [stands in](Key::to_fallback) here for one that is missing, if one does.
+    pub fn strip_fallback(&self) -> Option<Key<'static>> {
         self.stands_behind(STAND_IN)
     }
 
-    /// The key that is [set apart](Key::set_apart) here, if one is.
-    pub fn stands_apart(&self) -> Option<Key<'static>> {
+    /// The key that is [set apart](Key::to_reserved) here, if one is.
+    pub fn strip_reserved(&self) -> Option<Key<'static>> {
         self.stands_behind(APART)
     }
 
@@ -221,10 +221,10 @@ impl<'a> Key<'a> {
     ///
     /// ```
     /// # use tidegate_core::Key;
-    /// assert_eq!(Key::from("tenant").and(&Key::from(("user", 7_u64))), Key::from(("tenant", "user", 7_u64)));
+    /// assert_eq!(Key::from("tenant").join(&Key::from(("user", 7_u64))), Key::from(("tenant", "user", 7_u64)));
     /// ```
     #[must_use]
-    pub fn and(&self, other: &Key<'_>) -> Key<'static> {
+    pub fn join(&self, other: &Key<'_>) -> Key<'static> {
         match (self == &Key::GLOBAL, other == &Key::GLOBAL) {
             (true, _) => other.clone().into_owned(),
             (_, true) => self.clone().into_owned(),
@@ -239,7 +239,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// This key with every part changed. One that is [set apart](Key::set_apart) stays so.
+    /// This key with every part changed. One that is [set apart](Key::to_reserved) stays so.
     #[must_use]
     pub fn map_parts(&self, change: impl Fn(&str) -> Cow<'_, str>) -> Key<'static> {
         if self.shape == Shape::One {
@@ -371,26 +371,26 @@ mod tests {
         }
         let mut apart = std::collections::HashSet::new();
         for parts in seen.values() {
-            let key = Key::from_parts(parts).set_apart();
+            let key = Key::from_parts(parts).to_reserved();
             assert!(!seen.contains_key(&*key.to_text()), "{parts:?}");
             assert_eq!(key.parts().skip(1).collect::<Vec<_>>(), *parts);
             assert_eq!(Key::from_text(&key.to_text()), Some(key.clone()));
             assert!(apart.insert(key), "{parts:?}");
         }
-        let everybody = Key::GLOBAL.set_apart();
+        let everybody = Key::GLOBAL.to_reserved();
         let special = [
             Key::GLOBAL,
             Key::shard(7),
             Key::from("a").with_shard(0),
             Key::GLOBAL.with_shard(0),
             Key::from("").with_shard(1),
-            Key::from(("a", "b")).and(&Key::from("c").set_apart()).with_shard(2),
-            everybody.and(&Key::from("a")),
+            Key::from(("a", "b")).join(&Key::from("c").to_reserved()).with_shard(2),
+            everybody.join(&Key::from("a")),
             everybody.with_shard(3),
             everybody,
-            Key::from("a").standing_in(),
-            Key::GLOBAL.standing_in(),
-            Key::from("a").standing_in().and(&Key::from("b")).with_shard(4),
+            Key::from("a").to_fallback(),
+            Key::GLOBAL.to_fallback(),
+            Key::from("a").to_fallback().join(&Key::from("b")).with_shard(4),
         ];
         for key in seen.values().map(Key::from_parts).chain(special) {
             assert_eq!(Key::from_text(&key.to_text()), Some(key));
@@ -404,7 +404,7 @@ mod tests {
             let key = Key::from_parts(parts);
             for other in [Key::GLOBAL, Key::from(""), Key::from("%a"), Key::from(("x|y", "%"))] {
                 let joined = Key::from_parts(key.parts().chain(other.parts()));
-                assert_eq!((key.and(&other), Key::GLOBAL.and(&key)), (joined, key.clone()), "{parts:?}");
+                assert_eq!((key.join(&other), Key::GLOBAL.join(&key)), (joined, key.clone()), "{parts:?}");
             }
             assert_eq!(key.map_parts(|part| part.into()), key);
             assert_eq!(key.map_parts(|_| "|".into()), Key::from_parts(parts.iter().map(|_| "|")));
@@ -421,23 +421,29 @@ mod tests {
         let lowercase = |key: &Key<'_>| key.map_parts(|part| part.to_lowercase().into());
         // What somebody who may choose several parts could try.
         let forged = [Key::from(("%a", "192.0.2.1")), Key::from(("%c", "192.0.2.1"))];
-        for apart in [address.set_apart(), address.standing_in()] {
+        for apart in [address.to_reserved(), address.to_fallback()] {
             for forged in &forged {
-                assert_ne!(apart.and(&more), forged.and(&more));
-                assert_ne!(more.and(&apart), more.and(forged));
-                assert_ne!(lowercase(&apart.and(&more)), lowercase(&forged.and(&more)));
+                assert_ne!(apart.join(&more), forged.join(&more));
+                assert_ne!(more.join(&apart), more.join(forged));
+                assert_ne!(lowercase(&apart.join(&more)), lowercase(&forged.join(&more)));
             }
-            assert_eq!(lowercase(&apart.and(&more)), apart.and(&Key::from("/path")));
+            assert_eq!(lowercase(&apart.join(&more)), apart.join(&Key::from("/path")));
         }
-        assert_ne!(address.set_apart(), address.standing_in());
-        for key in [address.clone(), more.and(&address), Key::GLOBAL] {
-            assert_eq!((key.standing_in().stands_in(), key.standing_in().stands_apart()), (Some(key.clone()), None));
-            assert_eq!((key.set_apart().stands_apart(), key.set_apart().stands_in()), (Some(key.clone()), None));
-            assert_eq!((key.stands_in(), key.stands_apart()), (None, None));
+        assert_ne!(address.to_reserved(), address.to_fallback());
+        for key in [address.clone(), more.join(&address), Key::GLOBAL] {
+            assert_eq!(
+                (key.to_fallback().strip_fallback(), key.to_fallback().strip_reserved()),
+                (Some(key.clone()), None)
+            );
+            assert_eq!(
+                (key.to_reserved().strip_reserved(), key.to_reserved().strip_fallback()),
+                (Some(key.clone()), None)
+            );
+            assert_eq!((key.strip_fallback(), key.strip_reserved()), (None, None));
         }
-        assert!(forged.iter().all(|key| key.stands_in().is_none() && key.stands_apart().is_none()));
+        assert!(forged.iter().all(|key| key.strip_fallback().is_none() && key.strip_reserved().is_none()));
         assert_eq!(lowercase(&more.with_shard(3)), Key::from("/path").with_shard(3));
         assert_eq!(lowercase(&Key::GLOBAL), Key::GLOBAL);
-        assert_eq!(lowercase(&Key::GLOBAL.set_apart()), Key::GLOBAL.set_apart());
+        assert_eq!(lowercase(&Key::GLOBAL.to_reserved()), Key::GLOBAL.to_reserved());
     }
 }

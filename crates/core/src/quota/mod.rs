@@ -165,7 +165,7 @@ impl Quota {
     ///
     /// Whoever takes requests from outside refuses those that a quota does not take.
     #[inline]
-    pub const fn takes(&self, op: Op) -> bool {
+    pub const fn supports(&self, op: Op) -> bool {
         let has_leases = matches!(self.algorithm, Algorithm::Concurrency);
         match op {
             Op::Limit(_) | Op::Reserve(_) | Op::Refund(_) => !has_leases,

@@ -3,8 +3,8 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use super::{Capabilities, Request, Store, StoreError, at_once};
-use crate::{All, Decision, Key, Scope};
+use super::{Capabilities, Request, Store, StoreError, poll_once};
+use crate::{Decision, JointDecision, Key, Scope};
 
 /// A future on the heap.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -14,23 +14,23 @@ pub trait DynStore: Send + Sync {
     /// See [`Store::capabilities`].
     fn dyn_capabilities(&self) -> Capabilities;
 
-    /// See [`Store::answers_at_once`].
-    fn dyn_answers_at_once(&self) -> bool;
+    /// See [`Store::is_immediate`].
+    fn dyn_is_immediate(&self) -> bool;
 
     /// See [`Store::prefetch`].
     fn dyn_prefetch(&self, scope: &Scope, key: &Key<'_>);
 
-    /// See [`Store::apply_now`].
-    fn dyn_apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>>;
+    /// See [`Store::try_apply`].
+    fn dyn_try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>>;
 
     /// See [`Store::apply`].
     fn dyn_apply<'a>(&'a self, request: &'a Request<'_>) -> BoxFuture<'a, Result<Decision, StoreError>>;
 
-    /// [`Store::apply_all`], for a store that [answers at once](Store::answers_at_once).
-    fn dyn_apply_all_at_once(&self, requests: &[Request<'_>]) -> Result<All, StoreError>;
+    /// [`Store::apply_all`], for a store that [answers at once](Store::is_immediate).
+    fn dyn_apply_all_at_once(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError>;
 
     /// See [`Store::apply_all`].
-    fn dyn_apply_all<'a>(&'a self, requests: &'a [Request<'_>]) -> BoxFuture<'a, Result<All, StoreError>>;
+    fn dyn_apply_all<'a>(&'a self, requests: &'a [Request<'_>]) -> BoxFuture<'a, Result<JointDecision, StoreError>>;
 
     /// See [`Store::apply_each`].
     fn dyn_apply_each<'a>(&'a self, requests: &'a [Request<'_>]) -> BoxFuture<'a, Vec<Result<Decision, StoreError>>>;
@@ -44,27 +44,27 @@ impl<S: Store> DynStore for S {
         self.capabilities()
     }
 
-    fn dyn_answers_at_once(&self) -> bool {
-        self.answers_at_once()
+    fn dyn_is_immediate(&self) -> bool {
+        self.is_immediate()
     }
 
     fn dyn_prefetch(&self, scope: &Scope, key: &Key<'_>) {
         self.prefetch(scope, key);
     }
 
-    fn dyn_apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
-        self.apply_now(request)
+    fn dyn_try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+        self.try_apply(request)
     }
 
     fn dyn_apply<'a>(&'a self, request: &'a Request<'_>) -> BoxFuture<'a, Result<Decision, StoreError>> {
         Box::pin(self.apply(request))
     }
 
-    fn dyn_apply_all_at_once(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
-        at_once(self.apply_all(requests))
+    fn dyn_apply_all_at_once(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
+        poll_once(self.apply_all(requests))
     }
 
-    fn dyn_apply_all<'a>(&'a self, requests: &'a [Request<'_>]) -> BoxFuture<'a, Result<All, StoreError>> {
+    fn dyn_apply_all<'a>(&'a self, requests: &'a [Request<'_>]) -> BoxFuture<'a, Result<JointDecision, StoreError>> {
         Box::pin(self.apply_all(requests))
     }
 
@@ -82,29 +82,29 @@ impl Store for dyn DynStore + '_ {
         self.dyn_capabilities()
     }
 
-    fn answers_at_once(&self) -> bool {
-        self.dyn_answers_at_once()
+    fn is_immediate(&self) -> bool {
+        self.dyn_is_immediate()
     }
 
     fn prefetch(&self, scope: &Scope, key: &Key<'_>) {
         self.dyn_prefetch(scope, key);
     }
 
-    fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
-        self.dyn_apply_now(request)
+    fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+        self.dyn_try_apply(request)
     }
 
     // What is there at once needs no future on the heap.
 
     async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
-        match self.dyn_answers_at_once().then(|| self.dyn_apply_now(request)).flatten() {
+        match self.dyn_is_immediate().then(|| self.dyn_try_apply(request)).flatten() {
             Some(answer) => answer,
             None => self.dyn_apply(request).await,
         }
     }
 
-    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
-        if self.dyn_answers_at_once() {
+    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
+        if self.dyn_is_immediate() {
             return self.dyn_apply_all_at_once(requests);
         }
         self.dyn_apply_all(requests).await

@@ -1,19 +1,19 @@
 //! The contract between a limiter and the place where state lives.
 
-mod at_once;
 mod dynamic;
 mod error;
+mod poll_once;
 mod testing;
 
 use std::future::Future;
 use std::sync::Arc;
 
-pub use at_once::at_once;
 pub use dynamic::{BoxFuture, DynStore};
 pub use error::{StoreError, StoreErrorKind};
+pub use poll_once::poll_once;
 pub use testing::Testing;
 
-use crate::{All, Decision, Key, Op, Quota, Scope};
+use crate::{Decision, JointDecision, Key, Op, Quota, Scope};
 
 /// What to do with a request when the store is broken. A setting of each limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -96,16 +96,16 @@ pub struct Capabilities {
 /// # Wrappers
 ///
 /// A wrapper is a store too: it implements every method by name and passes on everything it does not change, the
-/// capabilities and [`Store::close`] included. [`Store::apply_now`] must not be a way around what the wrapper adds, and one
-/// that may wait where its store does not says so by [`Store::answers_at_once`].
+/// capabilities and [`Store::close`] included. [`Store::try_apply`] must not be a way around what the wrapper adds, and one
+/// that may wait where its store does not says so by [`Store::is_immediate`].
 pub trait Store: Send + Sync {
     /// What this store can do beyond the contract's core.
     fn capabilities(&self) -> Capabilities;
 
     /// Whether every answer of this store is there when its future is polled for the first time, and
-    /// [`Store::apply_now`] answers always. Then nothing has to be put aside until somebody is woken, and nothing is: a store
+    /// [`Store::try_apply`] answers always. Then nothing has to be put aside until somebody is woken, and nothing is: a store
     /// that says so and keeps its callers waiting has failed them. To say nothing is always right.
-    fn answers_at_once(&self) -> bool {
+    fn is_immediate(&self) -> bool {
         false
     }
 
@@ -116,7 +116,7 @@ pub trait Store: Send + Sync {
 
     /// Applies one request at once, without waiting; none when this store has to wait for an answer, and then
     /// nothing was done.
-    fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>>;
+    fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>>;
 
     /// Applies one request.
     fn apply(&self, request: &Request<'_>) -> impl Future<Output = Result<Decision, StoreError>> + Send;
@@ -124,7 +124,7 @@ pub trait Store: Send + Sync {
     /// Takes all requests or nothing, as [`step_all`](crate::step_all) does. Every operation has to be
     /// [`Op::Limit`], and a key has to be there under one quota only; anything else is [`StoreErrorKind::Unsupported`], and
     /// nothing was taken.
-    fn apply_all(&self, requests: &[Request<'_>]) -> impl Future<Output = Result<All, StoreError>> + Send;
+    fn apply_all(&self, requests: &[Request<'_>]) -> impl Future<Output = Result<JointDecision, StoreError>> + Send;
 
     /// Applies every request on its own, in order.
     fn apply_each(&self, requests: &[Request<'_>]) -> impl Future<Output = Vec<Result<Decision, StoreError>>> + Send;
@@ -138,23 +138,23 @@ impl<S: Store + ?Sized> Store for Arc<S> {
         S::capabilities(self)
     }
 
-    fn answers_at_once(&self) -> bool {
-        S::answers_at_once(self)
+    fn is_immediate(&self) -> bool {
+        S::is_immediate(self)
     }
 
     fn prefetch(&self, scope: &Scope, key: &Key<'_>) {
         S::prefetch(self, scope, key);
     }
 
-    fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
-        S::apply_now(self, request)
+    fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+        S::try_apply(self, request)
     }
 
     fn apply(&self, request: &Request<'_>) -> impl Future<Output = Result<Decision, StoreError>> + Send {
         S::apply(self, request)
     }
 
-    fn apply_all(&self, requests: &[Request<'_>]) -> impl Future<Output = Result<All, StoreError>> + Send {
+    fn apply_all(&self, requests: &[Request<'_>]) -> impl Future<Output = Result<JointDecision, StoreError>> + Send {
         S::apply_all(self, requests)
     }
 

@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use super::{Request, Store, StoreError};
-use crate::{All, Decision, Timestamp};
+use crate::{Decision, JointDecision, Timestamp};
 
 /// A store that tests can replay a trace through, with their own time.
 ///
@@ -22,7 +22,7 @@ pub trait Testing: Store {
         &self,
         requests: &[Request<'_>],
         at: Timestamp,
-    ) -> impl Future<Output = Result<All, StoreError>> + Send;
+    ) -> impl Future<Output = Result<JointDecision, StoreError>> + Send;
 
     /// Forgets what is as good as new at `at`, and says how many keys the store still holds; none when this store
     /// cannot tell.

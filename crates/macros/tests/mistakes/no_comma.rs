@@ -1,8 +1,8 @@
-use tidegate::attribute::Refusal;
+use tidegate::attribute::LimitError;
 use tidegate::limit;
 
 #[limit("send" key = user)]
-async fn send(user: u64) -> Result<u64, Refusal> {
+async fn send(user: u64) -> Result<u64, LimitError> {
     Ok(user)
 }
 

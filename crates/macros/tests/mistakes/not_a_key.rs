@@ -1,8 +1,8 @@
-use tidegate::attribute::Refusal;
+use tidegate::attribute::LimitError;
 use tidegate::limit;
 
 #[limit("send", key = user)]
-async fn send(user: User) -> Result<(), Refusal> {
+async fn send(user: User) -> Result<(), LimitError> {
     let User = user;
     Ok(())
 }

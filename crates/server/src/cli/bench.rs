@@ -1,15 +1,20 @@
-//! The arguments of `tidegate bench`.
+//! `tidegate bench`: its arguments, and the load test that they ask for.
 
 use std::convert::Infallible;
-use std::path::PathBuf;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use clap::Args;
 use clap::error::ErrorKind;
-use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use tidegate_loadtest::{KeyDistribution, LoadTest, Progress, Protocol, Target};
 
-use super::wrong;
-use crate::bench::{Protocol, Target};
+use super::{read_token, usage_error};
+use crate::net::tls::read_roots;
+use crate::runtime::runtime;
+use crate::{Failure, print_message};
 
 /// `tidegate bench`.
 #[derive(Debug, Args)]
@@ -25,7 +30,7 @@ pub struct Bench {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub rate: Option<u32>,
     /// How long: from 100ms to 1h
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     pub duration: Duration,
     /// Connections, over all servers
     #[arg(long, value_name = "N", default_value = "50", value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -34,8 +39,8 @@ pub struct Bench {
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub pipeline: u32,
     /// Which keys: one for all, all equally often, or the n-th one n times as seldom as the first
-    #[arg(long, value_enum, default_value_t = Distribution::Uniform)]
-    pub keys: Distribution,
+    #[arg(long, value_enum, default_value_t = KeyDistribution::Uniform)]
+    pub keys: KeyDistribution,
     /// How many keys there are [default: 1000000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub key_count: Option<u64>,
@@ -68,17 +73,6 @@ pub struct Bench {
     pub json: bool,
 }
 
-/// How often each key is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Distribution {
-    /// One key.
-    One,
-    /// All equally often.
-    Uniform,
-    /// The n-th one n times as seldom as the first.
-    Zipf,
-}
-
 /// Where to write a picture, if anywhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Picture {
@@ -96,12 +90,114 @@ impl FromStr for Picture {
     }
 }
 
+/// The default of `--key-count`.
+const KEYS: u64 = 1_000_000;
+
+/// Runs the load test, and prints and draws its results.
+pub(crate) fn run(bench: &Bench) -> Result<(), Failure> {
+    let test = bench.load_test()?;
+    let chart = bench.picture.checked_path()?;
+    let runtime = runtime(None).map_err(|error| Failure::Load(format!("no threads to run on: {error}")))?;
+    let bar = ProgressDisplay::new(test.duration);
+    let result = runtime.block_on(test.run(|progress| bar.update(progress), interrupted));
+    bar.finish();
+    let report = result?;
+
+    let text = if bench.json { report.to_json() } else { report.to_string() };
+    let mut out = io::stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::from_output);
+    if bench.json {
+        // The table has them below it; the JSON object has no place for them.
+        report.notes().iter().for_each(|note| print_message(note));
+    }
+    if let Some(path) = chart {
+        // Even if the reader of the figures is gone.
+        let failed = |error| Failure::Load(format!("{}: the picture cannot be written: {error}", path.display()));
+        std::fs::write(path, report.to_svg()).map_err(failed)?;
+        print_message(&format!("picture: {}", path.display()));
+    }
+    written
+}
+
+/// Waits for Ctrl-C.
+async fn interrupted() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        // Without a handler, the signal ends the program as usual.
+        std::future::pending::<()>().await;
+    }
+}
+
+/// A progress bar on standard error if that is a terminal, else nothing.
+struct ProgressDisplay(Option<ProgressBar>);
+
+impl ProgressDisplay {
+    fn new(duration: Duration) -> Self {
+        if !io::stderr().is_terminal() {
+            return ProgressDisplay(None);
+        }
+        let style = ProgressStyle::with_template("{bar:40} {msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
+        ProgressDisplay(Some(ProgressBar::new(duration.as_millis() as u64).with_style(style)))
+    }
+
+    fn update(&self, Progress { elapsed, requests, errors, .. }: Progress) {
+        if let Some(bar) = &self.0 {
+            let left = Duration::from_millis(bar.length().unwrap_or(0)).saturating_sub(elapsed);
+            let rate = requests as f64 / elapsed.as_secs_f64().max(0.001);
+            bar.set_message(format!("{rate:.0} a second, {errors} errors, {}s left", left.as_secs()));
+            bar.set_position(elapsed.as_millis() as u64);
+        }
+    }
+
+    /// Removes the bar, so that the next output stands alone.
+    fn finish(&self) {
+        if let Some(bar) = &self.0 {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Picture {
+    /// Returns the path. A folder that is missing is an error before a long run rather than after it.
+    fn checked_path(&self) -> Result<Option<&Path>, Failure> {
+        let Picture::To(path) = self else { return Ok(None) };
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if path.is_dir() || folder.is_some_and(|folder| !folder.is_dir()) {
+            return Err(Failure::Load(format!(
+                "{}: no picture can be written there: expected a file in a folder that exists, or --picture off",
+                path.display()
+            )));
+        }
+        Ok(Some(path))
+    }
+}
+
 impl Bench {
-    /// Arguments that are right each for itself, and wrong together.
-    pub(crate) fn check(&self) -> Result<(), clap::Error> {
-        let any = |protocol| self.urls.iter().any(|url| url.protocol == protocol);
+    fn load_test(&self) -> Result<LoadTest, Failure> {
+        self.check().map_err(Failure::Usage)?;
+        let default = LoadTest::new(self.urls.clone());
+        Ok(LoadTest {
+            rate: self.rate,
+            duration: self.duration,
+            connections: self.connections as usize,
+            pipeline: self.pipeline as usize,
+            keys: self.keys,
+            key_count: self.key_count.unwrap_or(if self.keys == KeyDistribution::One { 1 } else { KEYS }),
+            seed: self.seed,
+            limit: self.limit.clone(),
+            domain: self.domain.clone().unwrap_or(default.domain),
+            descriptor: self.descriptor.clone().unwrap_or(default.descriptor),
+            cost: self.cost,
+            token: read_token(self.token_file.as_deref())?,
+            tls_roots: self.tls_ca.as_deref().map(read_roots).transpose()?,
+            targets: default.targets,
+        })
+    }
+
+    /// Checks that the arguments do not conflict.
+    fn check(&self) -> Result<(), clap::Error> {
+        let any = |protocol| self.urls.iter().any(|url| url.protocol() == protocol);
         let (http, grpc, resp) = (any(Protocol::Http), any(Protocol::Grpc), any(Protocol::Resp));
-        let tls = self.urls.iter().any(|url| url.tls);
+        let tls = self.urls.iter().any(|url| url.is_tls());
         let conflicts = [
             (self.pipeline > 1 && !resp, "--pipeline is for the Redis protocol: expected a redis:// URL with it"),
             (self.domain.is_some() && !grpc, "--domain is for gRPC: expected a grpc:// URL with it"),
@@ -111,7 +207,7 @@ impl Bench {
                 "--limit is for HTTP and the Redis protocol: over gRPC, --domain and --descriptor choose a limit",
             ),
             (
-                self.key_count.is_some() && self.keys == Distribution::One,
+                self.key_count.is_some() && self.keys == KeyDistribution::One,
                 "--key-count is for --keys uniform and zipf: with --keys one there is one",
             ),
             (self.tls_ca.is_some() && !tls, "--tls-ca is for TLS: expected a URL with https, grpcs or rediss"),
@@ -120,18 +216,18 @@ impl Bench {
                 "--connections is less than there are servers: expected at least one for each",
             ),
         ];
-        if let Some((_, message)) = conflicts.iter().find(|(wrong, _)| *wrong) {
-            return Err(wrong("bench", ErrorKind::ArgumentConflict, message));
+        if let Some((_, message)) = conflicts.iter().find(|(is_conflict, _)| *is_conflict) {
+            return Err(usage_error("bench", ErrorKind::ArgumentConflict, message));
         }
         if tls && self.tls_ca.is_none() {
             let message = "TLS needs --tls-ca FILE: the certificates, in PEM, that signed those of the servers";
-            return Err(wrong("bench", ErrorKind::MissingRequiredArgument, message));
+            return Err(usage_error("bench", ErrorKind::MissingRequiredArgument, message));
         }
         Ok(())
     }
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+fn parse_duration(text: &str) -> Result<Duration, String> {
     let duration = tidegate::config::parse_duration(text)?;
     let allowed = Duration::from_millis(100)..=Duration::from_secs(3_600);
     if allowed.contains(&duration) { Ok(duration) } else { Err(format!("found {text}, expected from 100ms to 1h")) }

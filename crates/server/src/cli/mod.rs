@@ -1,19 +1,24 @@
-//! The command line.
+//! The command line: verbs and their arguments.
 
-mod bench;
-mod room;
+pub(crate) mod bench;
 mod serve;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
-pub use bench::{Bench, Distribution, Picture};
-pub(crate) use room::Room;
+pub use bench::{Bench, Picture};
 pub use serve::{Listen, LogFormat, Serve};
 
-use crate::store::StoreUrl;
+use tidegate::api::BearerToken;
+use tidegate::{MemoryStore, MemoryStoreBuilder};
+
+use crate::Failure;
+use crate::store_url::StoreUrl;
+
+/// The environment variable with the token.
+const TOKEN_VARIABLE: &str = "TIDEGATE_TOKEN";
 
 /// Rate limiting and admission control.
 ///
@@ -93,18 +98,18 @@ pub struct Simulate {
     /// Where the state of keys lives: memory, sqlite:PATH, redis://... or postgres://...
     #[arg(long, value_name = "STORE", default_value = "memory")]
     pub store: StoreUrl,
-    /// How much room there is in memory.
+    /// The capacity of the memory store.
     #[command(flatten)]
-    pub room: Room,
+    pub capacity: MemoryCapacity,
     /// Print no decisions, only the summary
     #[arg(long)]
     pub summary_only: bool,
 }
 
-/// What clap says of arguments of a verb that are wrong.
-pub(crate) fn wrong(verb: &str, kind: ErrorKind, message: &str) -> clap::Error {
+/// Makes clap's error for wrong arguments of a verb.
+pub(crate) fn usage_error(verb: &str, kind: ErrorKind, message: &str) -> clap::Error {
     let mut command = Cli::command();
-    // Built, so that the verb's usage begins with the name of the program.
+    // The build puts the name of the program into the verb's usage.
     command.build();
     let command = command.find_subcommand_mut(verb).expect("it is a verb");
     command.error(kind, message)
@@ -143,3 +148,62 @@ A store, all of which give the same decisions:
   postgres://USER[:PASSWORD]@HOST[:PORT]/DB    Postgres, without TLS
 Other than memory, a store may be in use: the replay writes its keys under a prefix of its own, simulate-PID-TIME, and
 removes them at the end, also after a bad line or Ctrl-C. In a database that had none, the empty table `tidegate` stays.";
+
+/// The capacity of the memory store.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub struct MemoryCapacity {
+    /// How many keys there is room for in memory, at about 29 bytes each [default: 1000000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub max_keys: Option<u64>,
+    /// How many bytes more may go to what is larger: sliding logs, places at work, sliding windows of many buckets
+    /// [default: 268435456]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1_048_576..=1_099_511_627_776))]
+    pub max_bytes: Option<u64>,
+}
+
+impl MemoryCapacity {
+    /// Refuses the arguments for another store.
+    pub(crate) fn check(&self, verb: &str, store: &StoreUrl) -> Result<(), Failure> {
+        let given = [("--max-keys", self.max_keys), ("--max-bytes", self.max_bytes)];
+        match given.into_iter().find(|(_, given)| given.is_some() && !store.is_memory()) {
+            None => Ok(()),
+            Some((name, _)) => {
+                let why = format!("{name} is for --store memory: another store has room of its own");
+                Err(Failure::Usage(usage_error(verb, ErrorKind::ArgumentConflict, &why)))
+            }
+        }
+    }
+
+    /// Returns a memory store with this capacity.
+    pub(crate) fn builder(&self) -> MemoryStoreBuilder {
+        let mut builder = MemoryStore::builder();
+        if let Some(keys) = self.max_keys {
+            builder = builder.max_keys(usize::try_from(keys).unwrap_or(usize::MAX));
+        }
+        if let Some(bytes) = self.max_bytes {
+            builder = builder.max_bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
+        }
+        builder
+    }
+}
+
+/// Reads the token in a file, or else in the environment variable, if there is one.
+pub(crate) fn read_token(file: Option<&Path>) -> Result<Option<BearerToken>, Failure> {
+    let (text, source) = match file {
+        Some(path) => {
+            let source = path.display().to_string();
+            let read = std::fs::read_to_string(path);
+            (read.map_err(|error| Failure::Start(format!("{source}: cannot be read: {error}")))?, source)
+        }
+        None => match std::env::var(TOKEN_VARIABLE) {
+            Ok(text) => (text, TOKEN_VARIABLE.to_owned()),
+            Err(std::env::VarError::NotPresent) => return Ok(None),
+            Err(error) => return Err(Failure::Start(format!("{TOKEN_VARIABLE}: {error}"))),
+        },
+    };
+    let malformed = || {
+        let expected = BearerToken::EXPECTED;
+        Failure::Start(format!("{source}: the token is too short, too long or has other characters: {expected}"))
+    };
+    BearerToken::parse(&text).ok_or_else(malformed).map(Some)
+}

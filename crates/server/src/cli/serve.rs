@@ -8,9 +8,9 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, ValueEnum};
 
-use super::{Room, wrong};
-use crate::failure::Failure;
-use crate::store::StoreUrl;
+use super::{MemoryCapacity, usage_error};
+use crate::Failure;
+use crate::store_url::StoreUrl;
 
 /// `tidegate serve`.
 #[derive(Debug, Args)]
@@ -32,9 +32,9 @@ pub struct Serve {
     /// Where the state of keys lives: memory, sqlite:PATH, redis://... or postgres://...
     #[arg(long, value_name = "STORE", default_value = "memory")]
     pub store: StoreUrl,
-    /// How much room there is in memory.
+    /// The capacity of the memory store.
     #[command(flatten)]
-    pub room: Room,
+    pub capacity: MemoryCapacity,
     /// Keep what memory holds in this file from shutdown to the next start
     #[arg(long, value_name = "FILE")]
     pub snapshot: Option<PathBuf>,
@@ -75,32 +75,32 @@ pub struct Serve {
     pub hide_keys: bool,
     /// Send traces and metrics to the OpenTelemetry collector there, over gRPC: such as http://127.0.0.1:4317
     #[cfg(feature = "otlp")]
-    #[arg(long, value_name = "URL", value_parser = collector)]
+    #[arg(long, value_name = "URL", value_parser = parse_collector)]
     pub otlp: Option<String>,
     /// Let /v1/apply pass the time (at_us), for tests of remote stores; never in production
     #[arg(long)]
     pub testing: bool,
 }
 
-/// What `tidegate serve` does without any arguments.
+/// `tidegate serve` without arguments.
 impl Default for Serve {
     fn default() -> Self {
-        /// Only the arguments.
+        /// A parser of these arguments alone.
         #[derive(Debug, Parser)]
-        struct Alone {
+        struct ServeParser {
             #[command(flatten)]
             serve: Serve,
         }
-        Alone::parse_from(["tidegate"]).serve
+        ServeParser::parse_from(["tidegate"]).serve
     }
 }
 
 impl Serve {
-    /// What does not go together.
+    /// Checks that the arguments do not conflict.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        self.room.check("serve", &self.store)?;
+        self.capacity.check("serve", &self.store)?;
         let outside = !self.store.is_memory();
-        let wrongs = [
+        let conflicts = [
             (
                 self.snapshot.is_some() && outside,
                 "--snapshot is for --store memory: another store keeps what it holds by itself",
@@ -111,8 +111,8 @@ impl Serve {
                 "--tls-client-ca is for --grpc, which is off: nobody would have to show a certificate",
             ),
         ];
-        match wrongs.into_iter().find(|(is_so, _)| *is_so) {
-            Some((_, message)) => Err(Failure::Usage(wrong("serve", ErrorKind::ArgumentConflict, message))),
+        match conflicts.into_iter().find(|(is_conflict, _)| *is_conflict) {
+            Some((_, message)) => Err(Failure::Usage(usage_error("serve", ErrorKind::ArgumentConflict, message))),
             None => Ok(()),
         }
     }
@@ -148,9 +148,9 @@ pub enum LogFormat {
     Json,
 }
 
-/// The address of a collector.
+/// Parses the address of a collector.
 #[cfg(feature = "otlp")]
-fn collector(text: &str) -> Result<String, String> {
+fn parse_collector(text: &str) -> Result<String, String> {
     let parsed = text.parse().ok().filter(|url: &http::Uri| url.scheme_str() == Some("http") && url.host().is_some());
     match parsed {
         Some(_) => Ok(text.to_owned()),
@@ -183,7 +183,7 @@ mod tests {
     use crate::cli::{Cli, Verb};
 
     #[test]
-    fn without_a_verb_it_serves_as_without_arguments() {
+    fn without_a_verb_the_program_serves_with_default_arguments() {
         assert!(Cli::parse_from(["tidegate"]).verb.is_none());
         let Some(Verb::Serve(plain)) = Cli::parse_from(["tidegate", "serve"]).verb else { panic!("it is that verb") };
         let default = Serve::default();

@@ -1,4 +1,4 @@
-//! A trace of Envoy's rate limit requests.
+//! Replays a trace of Envoy's rate limit requests.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -6,23 +6,23 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use serde::Deserialize;
+use tidegate::api::{DecisionResponse, TimestampField};
 use tidegate::config::envoy::Domains;
-use tidegate::{All, Decision, Error, Limiter};
+use tidegate::{Decision, Error, JointDecision, Limiter};
 
-use super::event::{Wrong, read};
-use super::tally::Tally;
-use crate::json::{Millis, Reply};
-use crate::serve::envoy::json::{self, Descriptor};
-use crate::serve::envoy::{self, Asked, Code, Limits, Status, Verdict};
-use crate::serve::gate::{Ask, counted};
+use super::summary::Summary;
+use super::trace::{LineError, parse_line};
+use crate::doors::envoy::json::{self, Descriptor};
+use crate::doors::envoy::{self, Code, DescriptorRequest, DescriptorStatus, Limits, Verdict};
+use crate::request::{DecisionRequest, decisive};
 
 const EXAMPLE: &str = r#"{"at_ms":0,"domain":"shop","descriptors":[{"entries":[{"key":"path","value":"/login"}]}]}"#;
 
-/// What one line of such a trace asks: Envoy's request, and when.
+/// The event on a line: Envoy's request, and its time.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object")]
-pub(super) struct Event<'a> {
-    pub(super) at_ms: Millis,
+pub(super) struct EnvoyEvent<'a> {
+    pub(super) at_ms: TimestampField,
     #[serde(borrow, default)]
     pub(super) domain: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -31,78 +31,78 @@ pub(super) struct Event<'a> {
     hits_addend: Option<u32>,
 }
 
-impl<'a> Event<'a> {
-    /// Reads a line; or says what is wrong with it.
-    pub(super) fn parse(line: &'a [u8]) -> Result<Self, Wrong> {
-        read(line, EXAMPLE)
+impl<'a> EnvoyEvent<'a> {
+    /// Parses a line.
+    pub(super) fn parse(line: &'a [u8]) -> Result<Self, LineError> {
+        parse_line(line, EXAMPLE)
     }
 
-    /// The descriptors, as they are decided about.
-    pub(super) fn asked(&self) -> Result<Vec<Asked<'_>>, Wrong> {
-        json::asked(&self.domain, &self.descriptors, self.hits_addend).map_err(|why| (None, why.to_owned()))
+    /// Returns the descriptors.
+    pub(super) fn descriptors(&self) -> Result<Vec<DescriptorRequest<'_>>, LineError> {
+        json::descriptors(&self.domain, &self.descriptors, self.hits_addend).map_err(|why| (None, why.to_owned()))
     }
 }
 
-/// The limits of a replay, which are counted as they are asked.
-pub(super) struct Replayed<'a> {
+/// The limits of a replay, which count their decisions.
+pub(super) struct ReplayLimits<'a> {
     limiter: &'a Limiter,
-    tally: RefCell<&'a mut Tally>,
+    summary: RefCell<&'a mut Summary>,
 }
 
-impl<'a> Replayed<'a> {
-    pub(super) fn new(limiter: &'a Limiter, tally: &'a mut Tally) -> Self {
-        Replayed { limiter, tally: RefCell::new(tally) }
+impl<'a> ReplayLimits<'a> {
+    pub(super) fn new(limiter: &'a Limiter, summary: &'a mut Summary) -> Self {
+        ReplayLimits { limiter, summary: RefCell::new(summary) }
     }
 
-    fn count(&self, ask: &Ask<'_>, decision: &Decision) {
-        self.tally.borrow_mut().count(ask.limit, ask.op, decision);
+    fn count(&self, request: &DecisionRequest<'_>, decision: &Decision) {
+        self.summary.borrow_mut().count(request.limit, request.op, decision);
     }
 }
 
-impl Limits for Replayed<'_> {
-    async fn ask(&self, ask: &Ask<'_>) -> Result<Decision, Error> {
-        let decision = ask.to(self.limiter).await?;
-        self.count(ask, &decision);
+impl Limits for ReplayLimits<'_> {
+    async fn decide(&self, request: &DecisionRequest<'_>) -> Result<Decision, Error> {
+        let decision = request.call(self.limiter).await?;
+        self.count(request, &decision);
         Ok(decision)
     }
 
-    async fn all(&self, asks: &[Ask<'_>]) -> Result<All, Error> {
-        let all = self.limiter.all(asks.iter().map(|ask| ask.to(self.limiter))).await?;
-        counted(asks, &all).for_each(|(ask, decision)| self.count(ask, decision));
-        Ok(all)
+    async fn decide_jointly(&self, requests: &[DecisionRequest<'_>]) -> Result<JointDecision, Error> {
+        let joint = self.limiter.limit_all(requests.iter().map(|request| request.call(self.limiter))).await?;
+        decisive(requests, &joint).for_each(|(request, decision)| self.count(request, decision));
+        Ok(joint)
     }
 
-    fn decided(&self, ask: &Ask<'_>, decision: Decision) {
-        self.count(ask, &decision);
+    fn record(&self, request: &DecisionRequest<'_>, decision: Decision) {
+        self.count(request, &decision);
     }
 }
 
-/// What becomes of a request, as a decision.
+/// Decides about a request, and returns the verdict as one decision.
 pub(super) async fn decide(
-    limits: &Replayed<'_>,
+    limits: &ReplayLimits<'_>,
     domains: &Domains,
     domain: &str,
-    asked: &[Asked<'_>],
-) -> Result<Reply, Error> {
-    Ok(reply(&envoy::decide(limits, domains, domain, asked).await?))
+    descriptors: &[DescriptorRequest<'_>],
+) -> Result<DecisionResponse, Error> {
+    Ok(reply(&envoy::decide(limits, domains, domain, descriptors).await?))
 }
 
-/// The decision that binds: the one that holds a request back longest, and when it passes, the one that leaves least.
-fn reply(verdict: &Verdict) -> Reply {
+/// Returns the binding decision: the longest wait of a denied request, or the smallest remainder of an allowed one.
+fn reply(verdict: &Verdict) -> DecisionResponse {
     let met = verdict.statuses.iter().filter(|status| status.limit.is_some() && status.code == verdict.code);
     let binding = match verdict.code {
-        // Of equals, the first.
+        // The first of equals.
         Code::Ok => met.min_by_key(|status| status.remaining),
-        Code::OverLimit => met.min_by_key(|status| Reverse(holds_back(status))),
+        Code::OverLimit => met.min_by_key(|status| Reverse(wait_time(status))),
     };
     match binding.map(|status| &status.decision) {
-        None => Reply::unlimited(),
-        Some(Some(decision)) => Reply::from(decision),
-        Some(None) => Reply::of_nothing(),
+        None => DecisionResponse::unlimited(),
+        Some(Some(decision)) => DecisionResponse::from(decision),
+        Some(None) => DecisionResponse::undecided(),
     }
 }
 
-/// How long a status holds a request back; for ever without a time.
-fn holds_back(status: &Status) -> Duration {
+/// Returns how long a request has to wait; for ever without a time.
+fn wait_time(status: &DescriptorStatus) -> Duration {
     status.decision.and_then(|decision| decision.retry_after()).unwrap_or(Duration::MAX)
 }

@@ -1,16 +1,11 @@
-//! `tidegate simulate`: what a config would have decided about a trace.
+//! `tidegate simulate`: replays a trace against a config, in the trace's own time.
 
+mod cleanup;
 mod envoy;
-mod event;
-mod in_trace_time;
-mod leftovers;
-mod lines;
-mod outside;
-mod place;
-mod progress;
 mod replay;
-mod stop;
-mod tally;
+mod store;
+mod summary;
+mod trace;
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
@@ -19,20 +14,19 @@ use std::path::Path;
 use tidegate::config::Config;
 use tidegate::config::envoy::Domains;
 
-use crate::check::is_envoys;
+use crate::check::is_envoy_config;
 use crate::cli::Simulate;
-use crate::failure::Failure;
-use crate::say;
-use place::Place;
-use progress::Progress;
+use crate::{Failure, print_message};
 use replay::{Replay, Rules};
+use store::ReplayStore;
+use summary::ProgressDisplay;
 
-/// Large enough that the system is asked seldom, small enough that nobody waits for the first decisions of a pipe.
+/// Large enough for few system calls, small enough that the first decisions reach a pipe soon.
 const OUTPUT_BUFFER: usize = 64 << 10;
 
 pub(crate) fn run(simulate: &Simulate) -> Result<(), Failure> {
-    simulate.room.check("simulate", &simulate.store)?;
-    let rules = rules(&simulate.config)?;
+    simulate.capacity.check("simulate", &simulate.store)?;
+    let rules = load_rules(&simulate.config)?;
     let from_stdin = simulate.trace == Path::new("-");
     let name = if from_stdin { "stdin".to_owned() } else { simulate.trace.display().to_string() };
     let unreadable = |error: io::Error| Failure::Input(format!("{name}: cannot be read: {error}"));
@@ -40,37 +34,37 @@ pub(crate) fn run(simulate: &Simulate) -> Result<(), Failure> {
         (Box::new(io::stdin().lock()), None)
     } else {
         let file = File::open(&simulate.trace).map_err(unreadable)?;
-        let about = file.metadata().map_err(unreadable)?;
-        (Box::new(file), about.is_file().then_some(about.len()))
+        let metadata = file.metadata().map_err(unreadable)?;
+        (Box::new(file), metadata.is_file().then_some(metadata.len()))
     };
 
     let stdout = io::stdout();
-    // On a terminal the decisions themselves show how far it is.
+    // On a terminal, the decisions themselves show the progress.
     let quiet = !simulate.summary_only && stdout.is_terminal();
-    let place = Place::open(&simulate.store, simulate.room)?;
-    let mut replay = Replay::new(rules, place, Progress::new(size, quiet))?;
+    let store = ReplayStore::open(&simulate.store, simulate.capacity)?;
+    let mut replay = Replay::new(rules, store, ProgressDisplay::new(size, quiet))?;
     let mut decisions = (!simulate.summary_only).then(|| BufWriter::with_capacity(OUTPUT_BUFFER, stdout.lock()));
     let replayed = replay.run(trace, &name, decisions.as_mut());
-    // What was decided before a bad line stays decided, and is told before the complaint.
-    let flushed = decisions.map_or(Ok(()), |mut decisions| decisions.flush()).map_err(Failure::of_output);
+    // Decisions before a bad line are written before the error.
+    let flushed = decisions.map_or(Ok(()), |mut decisions| decisions.flush()).map_err(Failure::from_output);
     replay.progress.finish();
     let replayed = flushed.and(replayed);
     if let Err(failure) = replay.finish() {
-        // Both are told; that something was left behind is the one to act upon.
+        // Both errors are printed. The keys that are left behind need action, so they decide the result.
         if let Err(first @ (Failure::Input(_) | Failure::Output(_))) = replayed {
-            say(&first.to_string());
+            print_message(&first.to_string());
         }
         return Err(failure);
     }
     replayed?;
-    say(replay.summary().trim_end());
+    print_message(replay.summary().trim_end());
     Ok(())
 }
 
-/// What a config says, ours or Envoy's.
-fn rules(path: &Path) -> Result<Rules, Failure> {
-    if is_envoys(path) {
-        return Ok(Rules::Envoys(Domains::from_paths([path])?));
+/// Loads a config, ours or Envoy's.
+fn load_rules(path: &Path) -> Result<Rules, Failure> {
+    if is_envoy_config(path) {
+        return Ok(Rules::Envoy(Domains::from_paths([path])?));
     }
     let config = Config::from_path(path)?;
     let (file, folder) = (path.display(), path.parent().unwrap_or(Path::new("")));
@@ -82,9 +76,11 @@ fn rules(path: &Path) -> Result<Rules, Failure> {
         ))),
         (false, named) => {
             if let Some(named) = named {
-                say(&format!("{file}: its limits are replayed, and not Envoy's: those are with --config {named}"));
+                print_message(&format!(
+                    "{file}: its limits are replayed, and not Envoy's: those are with --config {named}"
+                ));
             }
-            Ok(Rules::Ours(config))
+            Ok(Rules::Tidegate(config))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A trace, line by line, through a limiter whose clock is the trace's.
+//! Replays a trace, line by line, through a limiter on the trace's clock.
 
 use std::fmt::Write as _;
 use std::future::{Future, IntoFuture};
@@ -6,47 +6,46 @@ use std::io::{Read, Write};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
+use tidegate::api::{DecisionResponse, TimestampField};
 use tidegate::config::Config;
 use tidegate::config::envoy::Domains;
 use tidegate::{Call, Decision, Error, Limiter, ManualClock, Timestamp};
 
 use super::envoy;
-use super::event::{Event, Wrong};
-use super::lines::{Lines, MAX_LINE, Next};
-use super::place::Place;
-use super::progress::Progress;
-use super::tally::Tally;
-use crate::failure::Failure;
-use crate::json::{Millis, Reply};
-use crate::serve::gate::Ask;
+use super::store::ReplayStore;
+use super::summary::{ProgressDisplay, Summary};
+use super::trace::{Event, LineError, Lines, MAX_LINE, NextLine};
+use crate::Failure;
+use crate::request::DecisionRequest;
 
-/// What a trace is decided by, and so what its lines are like.
-pub(crate) enum Rules {
+/// The config of a replay, which says what the lines of the trace look like.
+pub(super) enum Rules {
     /// Lines that name a limit.
-    Ours(Config),
-    /// Lines that are rate limit requests of Envoy's.
-    Envoys(Domains),
+    Tidegate(Config),
+    /// Lines that are rate limit requests of Envoy.
+    Envoy(Domains),
 }
 
-pub(crate) struct Replay {
+/// A replay: the limiter, its store, and the summary so far.
+pub(super) struct Replay {
     rules: Rules,
     limiter: Limiter,
-    place: Place,
-    tally: Tally,
-    time: Time,
-    pub(super) progress: Progress,
+    store: ReplayStore,
+    summary: Summary,
+    time: TraceTime,
+    pub(super) progress: ProgressDisplay,
 }
 
 /// The time of the trace.
-struct Time {
+struct TraceTime {
     clock: ManualClock,
     last: u64,
-    /// Lines whose time is before that of the line before them.
+    /// Lines with an earlier time than the line before.
     backwards: u64,
 }
 
-impl Time {
-    fn set(&mut self, at: Millis) {
+impl TraceTime {
+    fn set(&mut self, at: TimestampField) {
         self.backwards += u64::from(at.0 < self.last);
         self.last = at.0;
         self.clock.set(Timestamp::from_millis(at.0));
@@ -54,24 +53,24 @@ impl Time {
 }
 
 impl Replay {
-    pub(crate) fn new(rules: Rules, place: Place, progress: Progress) -> Result<Self, Failure> {
-        let (limiter, tally) = match &rules {
-            Rules::Ours(config) => {
+    pub(super) fn new(rules: Rules, store: ReplayStore, progress: ProgressDisplay) -> Result<Self, Failure> {
+        let (limiter, summary) = match &rules {
+            Rules::Tidegate(config) => {
                 let limits = config.limits().iter().map(|(name, limit)| (name.clone(), limit.is_shadow()));
-                (config.limiter(), Tally::new(limits))
+                (config.limiter(), Summary::new(limits))
             }
-            Rules::Envoys(domains) => {
+            Rules::Envoy(domains) => {
                 let limits = domains.limits().map(|(name, limit)| (name, limit.is_shadow()));
-                (Limiter::builder().limits(domains.limits()), Tally::new(limits.chain(domains.always_over())))
+                (Limiter::builder().limits(domains.limits()), Summary::new(limits.chain(domains.always_over())))
             }
         };
-        let limiter = place.give(limiter).build().map_err(|error| Failure::Input(error.to_string()))?;
-        let time = Time { clock: place.clock.clone(), last: 0, backwards: 0 };
-        Ok(Replay { rules, limiter, place, tally, time, progress })
+        let limiter = store.attach_to(limiter).build().map_err(|error| Failure::Input(error.to_string()))?;
+        let time = TraceTime { clock: store.clock.clone(), last: 0, backwards: 0 };
+        Ok(Replay { rules, limiter, store, summary, time, progress })
     }
 
-    /// Decides about every line, and writes the decisions when somebody wants them.
-    pub(crate) fn run(
+    /// Decides about every line, and writes the decisions to `decisions`, if any.
+    pub(super) fn run(
         &mut self,
         trace: impl Read,
         name: &str,
@@ -81,15 +80,17 @@ impl Replay {
         loop {
             let decided = match lines.next() {
                 Err(error) => return Err(Failure::Input(format!("{name}: cannot be read: {error}"))),
-                Ok(Next::End) => return Ok(()),
-                Ok(Next::TooLong) => Err((None, format!("the line is too long, expected at most {MAX_LINE} bytes"))),
-                Ok(Next::Line(line)) if line.trim_ascii().is_empty() => continue,
-                Ok(Next::Line(line)) => self.decide(line),
+                Ok(NextLine::End) => return Ok(()),
+                Ok(NextLine::TooLong) => {
+                    Err((None, format!("the line is too long, expected at most {MAX_LINE} bytes")))
+                }
+                Ok(NextLine::Line(line)) if line.trim_ascii().is_empty() => continue,
+                Ok(NextLine::Line(line)) => self.decide(line),
             };
             match decided {
                 Ok(reply) => {
                     if let Some(out) = &mut decisions {
-                        reply.write(out).map_err(Failure::of_output)?;
+                        reply.write(out).map_err(Failure::from_output)?;
                     }
                 }
                 Err((column, message)) => {
@@ -97,39 +98,38 @@ impl Replay {
                     return Err(Failure::Input(format!("{name}:{}:{column} {message}", lines.number)));
                 }
             }
-            self.progress.tell(lines.number, lines.bytes);
+            self.progress.update(lines.number, lines.bytes);
         }
     }
 
-    fn decide(&mut self, line: &[u8]) -> Result<Reply, Wrong> {
-        let Rules::Envoys(domains) = &self.rules else { return self.decide_ours(line) };
-        let event = envoy::Event::parse(line)?;
-        let asked = event.asked()?;
+    fn decide(&mut self, line: &[u8]) -> Result<DecisionResponse, LineError> {
+        let Rules::Envoy(domains) = &self.rules else { return self.decide_event(line) };
+        let event = envoy::EnvoyEvent::parse(line)?;
+        let descriptors = event.descriptors()?;
         self.time.set(event.at_ms);
-        let limits = envoy::Replayed::new(&self.limiter, &mut self.tally);
-        wait(envoy::decide(&limits, domains, &event.domain, &asked)).map_err(told)
+        let limits = envoy::ReplayLimits::new(&self.limiter, &mut self.summary);
+        wait(envoy::decide(&limits, domains, &event.domain, &descriptors)).map_err(line_error)
     }
 
-    fn decide_ours(&mut self, line: &[u8]) -> Result<Reply, Wrong> {
+    fn decide_event(&mut self, line: &[u8]) -> Result<DecisionResponse, LineError> {
         let event = Event::parse(line)?;
         let op = event.op()?;
         self.time.set(event.at_ms);
-        let ask =
-            Ask { op, limit: &event.limit, key: event.key.as_key(), cost: event.cost.0, quota: None, whole_key: None };
-        let decision = answer(ask.to(&self.limiter)).map_err(told)?;
-        self.tally.count(&event.limit, op, &decision);
-        Ok(Reply::from(&decision))
+        let request = DecisionRequest::new(op, &event.limit, event.key.as_key()).with_cost(event.cost.0);
+        let decision = answer(request.call(&self.limiter)).map_err(line_error)?;
+        self.summary.count(&event.limit, op, &decision);
+        Ok(DecisionResponse::from(&decision))
     }
 
-    /// Leaves nothing behind in the store, however far it came.
+    /// Removes everything from the store, even after an error.
     pub(super) fn finish(&mut self) -> Result<(), Failure> {
-        self.place.finish()
+        self.store.finish()
     }
 
-    /// What was decided, for people.
-    pub(crate) fn summary(&self) -> String {
-        let (keys, no_room) = self.place.summary();
-        let mut text = format!("{}{keys}", self.tally);
+    /// Returns the summary for people.
+    pub(super) fn summary(&self) -> String {
+        let (keys, capacity_warning) = self.store.summary();
+        let mut text = format!("{}{keys}", self.summary);
         if self.time.backwards > 0 {
             let _ = writeln!(
                 text,
@@ -138,20 +138,23 @@ impl Replay {
                 self.time.backwards
             );
         }
-        text += no_room.as_deref().unwrap_or_default();
+        text += capacity_warning.as_deref().unwrap_or_default();
         text
     }
 }
 
-fn told(error: Error) -> Wrong {
+fn line_error(error: Error) -> LineError {
     (None, error.to_string())
 }
 
 fn answer(call: Call<'_>) -> Result<Decision, Error> {
-    call.now().unwrap_or_else(|| wait(call.into_future()))
+    match call.try_now() {
+        Err(tidegate::Error::WouldBlock) => wait(call.into_future()),
+        answer => answer,
+    }
 }
 
-/// What comes of a future. Every store here answers where it is asked, so it is there even where it has to be awaited.
+/// Polls a future to its end. Every store here blocks, so its future is ready.
 fn wait<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     loop {

@@ -1,4 +1,4 @@
-//! The small app that every framework serves.
+//! The app that every framework serves for the suite.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,27 +13,30 @@ use bytes::Bytes;
 use futures_core::Stream;
 use tidegate::enforce::Outcome;
 use tidegate::http::Gate;
+use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// A framework under test.
 pub trait Adapter {
-    /// Whether it can send a body piece by piece.
+    /// Whether the framework can stream a body.
     const STREAMS: bool = true;
-    /// Whether it knows the template of the route that a request has taken.
+    /// Whether the framework knows the template of a request's route.
     const ROUTES: bool = true;
+    /// Whether the server takes HTTP/2 without TLS and without an upgrade.
+    const HTTP2: bool = false;
 
-    /// Serves the app on a port of loopback, says where, and goes on for as long as it likes: it has a thread of its own.
+    /// Serves the app on a loopback port, reports the address, and runs until the test ends, on a thread of its own.
     ///
     /// | path, with `GET` | answer |
     /// | --- | --- |
     /// | `/` and `/users/{id}` | [`App::page`] |
     /// | `/fails` | [`App::failure`], with status 401 and a header `x-app: mine` |
-    /// | `/told` | [`App::told`], with the outcome that the gate has handed over |
-    /// | `/stream` | [`App::stream`], piece by piece |
+    /// | `/told` | [`App::told`], with the outcome that the gate passes to handlers |
+    /// | `/stream` | [`App::stream`], streamed |
     fn serve(app: App, listening: Listening);
 }
 
-/// The small app that every framework serves. Clones are the same.
+/// The app that every framework serves. Clones share state.
 #[derive(Clone)]
 pub struct App {
     gate: Gate,
@@ -48,65 +51,81 @@ impl App {
         App { gate, served: Arc::default(), pieces: Arc::new(Mutex::new(Some(pieces))), writer }
     }
 
-    /// What stands in front of it.
+    /// Returns the gate that belongs in front of the app.
     pub fn gate(&self) -> Gate {
         self.gate.clone()
     }
 
-    /// A page.
+    /// Returns a page.
     pub fn page(&self) -> &'static str {
         self.served.fetch_add(1, Ordering::SeqCst);
         "ok"
     }
 
-    /// An answer to go with status 401.
+    /// Returns a body for status 401.
     pub fn failure(&self) -> &'static str {
         self.served.fetch_add(1, Ordering::SeqCst);
         "no"
     }
 
-    /// What a handler says of what it was told.
+    /// Returns the outcome as a page.
     pub fn told(&self, outcome: Option<&Outcome>) -> String {
         self.served.fetch_add(1, Ordering::SeqCst);
-        let remaining = outcome.map(|outcome| outcome.rulings().first().map(|ruling| ruling.decision().remaining()));
+        let remaining =
+            outcome.map(|outcome| outcome.limit_decisions().first().map(|limit| limit.decision().remaining()));
         format!("{remaining:?}")
     }
 
-    /// A body that comes piece by piece. Asked for once.
+    /// Returns a body that is streamed. Panics the second time.
     pub fn stream(&self) -> Pieces {
         self.served.fetch_add(1, Ordering::SeqCst);
         let pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner).take();
         Pieces(pieces.expect("asked for once"))
     }
 
-    /// How many requests have reached a handler.
+    /// Returns how many requests have reached a handler.
     pub(super) fn served(&self) -> usize {
         self.served.load(Ordering::SeqCst)
     }
 
-    /// Lets a framework serve it, on a thread that is left to itself.
+    /// Serves the app with a framework, on a detached thread.
     pub(super) fn start<A: Adapter>(&self) -> SocketAddr {
-        let (app, (told, address)) = (self.clone(), mpsc::channel());
-        thread::spawn(move || A::serve(app, Listening(told)));
-        address.recv_timeout(Duration::from_secs(60)).expect("the app does not say where it listens")
+        let app = self.clone();
+        Listening::open(move |listening| A::serve(app, listening))
     }
 }
 
-/// Told where an app listens.
+/// Receives the address at which a server listens.
 pub struct Listening(mpsc::Sender<SocketAddr>);
 
 impl Listening {
-    /// There; requests can come.
+    /// Runs a server on a detached thread, and returns the address that it reports.
+    pub fn open(serve: impl FnOnce(Listening) + Send + 'static) -> SocketAddr {
+        let (sender, address) = mpsc::channel();
+        thread::spawn(move || serve(Listening(sender)));
+        address.recv_timeout(Duration::from_secs(60)).expect("the server reports no address")
+    }
+
+    /// Reports the address. Requests may come from now on.
     pub fn at(self, address: SocketAddr) {
-        // Nobody is there when the case has failed already.
+        // The receiver is gone when the case has failed already.
         let _ = self.0.send(address);
+    }
+
+    /// Binds a loopback port, reports it, and serves on a tokio runtime of its own.
+    pub fn on_tokio<F: Future<Output = ()>>(self, serve: impl FnOnce(TcpListener) -> F) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            self.at(listener.local_addr().expect("an address"));
+            serve(listener).await;
+        });
     }
 }
 
-/// A body that comes piece by piece, and ends when the case says so.
+/// A streamed body. An empty piece ends it.
 pub struct Pieces(UnboundedReceiver<&'static str>);
 
-/// An empty piece is the end.
 impl Stream for Pieces {
     type Item = io::Result<Bytes>;
 

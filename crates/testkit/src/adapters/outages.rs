@@ -1,11 +1,11 @@
-//! Stores that are dead, or slow.
+//! Broken and slow stores.
 
 use tidegate::enforce::Enforcer;
 use tidegate::http::{Gate, RateLimit};
 use tidegate::{Limit, Limiter, OnStoreError, StoreError, StoreErrorKind};
 
-use super::client::get;
-use super::setting::{Notes, aside, memory, until, window};
+use super::fixtures::{Notes, aside, memory, until, window};
+use super::http_client::get;
 use super::{Adapter, App};
 use crate::{Applicability, Faults, FaultyStore};
 

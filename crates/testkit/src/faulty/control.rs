@@ -29,8 +29,8 @@ pub(super) enum Method {
 /// How often each method of a faulty store was called, whatever became of the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Calls {
-    /// Calls of `apply_now`.
-    pub apply_now: u64,
+    /// Calls of `try_apply`.
+    pub try_apply: u64,
     /// Calls of `apply`, through the testing entry too.
     pub apply: u64,
     /// Calls of `apply_all`, through the testing entry too.
@@ -44,7 +44,7 @@ pub struct Calls {
 impl Calls {
     /// All calls that ask for a decision.
     pub fn decisions(&self) -> u64 {
-        self.apply_now + self.apply + self.apply_all + self.apply_each
+        self.try_apply + self.apply + self.apply_all + self.apply_each
     }
 }
 
@@ -99,7 +99,7 @@ impl Faults {
     pub fn calls(&self) -> Calls {
         let count = |method: Method| self.0.calls[method as usize].load(Ordering::SeqCst);
         Calls {
-            apply_now: count(Method::ApplyNow),
+            try_apply: count(Method::ApplyNow),
             apply: count(Method::Apply),
             apply_all: count(Method::ApplyAll),
             apply_each: count(Method::ApplyEach),

@@ -3,7 +3,9 @@
 mod control;
 mod gate;
 
-use tidegate_core::{All, Capabilities, Decision, Key, Request, Scope, Store, StoreError, Testing, Timestamp};
+use tidegate_core::{
+    Capabilities, Decision, JointDecision, Key, Request, Scope, Store, StoreError, Testing, Timestamp,
+};
 
 pub use control::{Calls, Faults};
 use control::{Fault, Method};
@@ -81,7 +83,7 @@ impl<S: Store> Store for FaultyStore<S> {
     }
 
     /// No: it may be told to hang.
-    fn answers_at_once(&self) -> bool {
+    fn is_immediate(&self) -> bool {
         false
     }
 
@@ -89,10 +91,10 @@ impl<S: Store> Store for FaultyStore<S> {
         self.store.prefetch(scope, key);
     }
 
-    fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+    fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
         self.faults.count(Method::ApplyNow);
         match self.faults.fault() {
-            Fault::Pass => self.store.apply_now(request),
+            Fault::Pass => self.store.try_apply(request),
             Fault::Fail(error) => Some(Err(error)),
             // An answer at once would be a way around the wait.
             Fault::Hang | Fault::Late => None,
@@ -103,7 +105,7 @@ impl<S: Store> Store for FaultyStore<S> {
         self.call(Method::Apply, self.store.apply(request)).await?
     }
 
-    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
+    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
         self.call(Method::ApplyAll, self.store.apply_all(requests)).await?
     }
 
@@ -126,7 +128,7 @@ impl<S: Testing> Testing for FaultyStore<S> {
         self.call(Method::Apply, self.store.apply_at(request, at)).await?
     }
 
-    async fn apply_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<All, StoreError> {
+    async fn apply_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<JointDecision, StoreError> {
         self.call(Method::ApplyAll, self.store.apply_all_at(requests, at)).await?
     }
 

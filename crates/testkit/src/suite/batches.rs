@@ -4,14 +4,16 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Waker};
 
-use tidegate_core::{All, Cost, Decision, MAX_PERIOD, Op, Reason, Store, StoreErrorKind, Testing, Timestamp, seconds};
+use tidegate_core::{
+    Cost, Decision, JointDecision, MAX_PERIOD, Op, Reason, Store, StoreErrorKind, Testing, Timestamp, seconds,
+};
 
 use super::caller::{BASE, Caller, SECOND, at_rate, cost, quotas, tens};
 use crate::{Applicability, Subject};
 
 type Asked<'c, 'a, S> = (&'c Caller<'a, S>, u64);
 
-async fn all_at<S: Testing + 'static>(asked: &[Asked<'_, '_, S>], at: u64) -> All {
+async fn all_at<S: Testing + 'static>(asked: &[Asked<'_, '_, S>], at: u64) -> JointDecision {
     let requests: Vec<_> = asked.iter().map(|(caller, units)| caller.request(Op::Limit(cost(*units)))).collect();
     let (caller, units) = asked[0];
     let result = caller.subject.store().apply_all_at(&requests, Timestamp::from_micros(at)).await;
@@ -20,7 +22,7 @@ async fn all_at<S: Testing + 'static>(asked: &[Asked<'_, '_, S>], at: u64) -> Al
     all
 }
 
-fn remaining(all: &All) -> Vec<u64> {
+fn remaining(all: &JointDecision) -> Vec<u64> {
     all.decisions().iter().map(|decision| decision.remaining()).collect()
 }
 
@@ -241,10 +243,10 @@ pub async fn each_under_two_quotas_is_applied_in_order<S: Testing + 'static>(sub
     Applicability::Ran
 }
 
-/// `apply_now` decides as `apply` does, about the same state; or says that it cannot, and has done nothing.
-pub async fn apply_now_agrees_with_apply<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
+/// `try_apply` decides as `apply` does, about the same state; or says that it cannot, and has done nothing.
+pub async fn try_apply_agrees_with_apply<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
     for quota in quotas(10, seconds(86_400 * 300)) {
-        let caller = Caller::new(subject, "apply_now_agrees_with_apply", quota);
+        let caller = Caller::new(subject, "try_apply_agrees_with_apply", quota);
         let mut used = 0;
         for (n, op) in [3, 4].into_iter().flat_map(|units| [Op::Limit(cost(units)), Op::Check(cost(2))]).enumerate() {
             let taken = if let Op::Limit(units) = op { units.get() } else { 0 };
@@ -254,28 +256,28 @@ pub async fn apply_now_agrees_with_apply<S: Testing + 'static>(subject: &Subject
                 let got = (decision.allowed(), decision.remaining());
                 assert_eq!(got, (allowed, 10 - used), "{caller}: step {n}, {op:?} by {by}: {decision:?}");
             };
-            if let Some(result) = subject.store().apply_now(&caller.request(op)) {
-                expect(caller.expect(result, op), "apply_now");
+            if let Some(result) = subject.store().try_apply(&caller.request(op)) {
+                expect(caller.expect(result, op), "try_apply");
             } else {
-                expect(caller.expect(subject.store().apply(&caller.request(op)).await, op), "apply after apply_now");
+                expect(caller.expect(subject.store().apply(&caller.request(op)).await, op), "apply after try_apply");
             }
         }
         let op = Op::Limit(cost(3));
         let decision = caller.expect(subject.store().apply(&caller.request(op)).await, op);
         assert_eq!(decision.remaining(), 0, "{caller}: 7 taken before, and 3 by apply: {decision:?}");
-        if let Some(result) = subject.store().apply_now(&caller.request(Op::Limit(cost(1)))) {
+        if let Some(result) = subject.store().try_apply(&caller.request(Op::Limit(cost(1)))) {
             let decision = caller.expect(result, op);
-            assert!(!decision.allowed(), "{caller}: apply_now after all was taken: {decision:?}");
+            assert!(!decision.allowed(), "{caller}: try_apply after all was taken: {decision:?}");
         }
     }
     Applicability::Ran
 }
 
-/// A store that says it answers at once does: every future is ready at its first poll, and `apply_now` has an answer to
+/// A store that says it answers at once does: every future is ready at its first poll, and `try_apply` has an answer to
 /// whatever is asked, of new keys, known ones and those that are denied.
 pub async fn who_answers_at_once_never_waits<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
     let store = subject.store();
-    if !store.answers_at_once() {
+    if !store.is_immediate() {
         return Applicability::NotApplicable("the store does not claim to answer at once");
     }
     for quota in quotas(10, MAX_PERIOD) {
@@ -284,7 +286,7 @@ pub async fn who_answers_at_once_never_waits<S: Testing + 'static>(subject: &Sub
             [Op::Limit(cost(6)), Op::Limit(cost(6)), Op::Check(cost(1)), Op::Refund(cost(1)), Op::Reserve(cost(1))]
         {
             let request = caller.request(op);
-            assert!(store.apply_now(&request).is_some(), "{caller}: {op:?} by apply_now");
+            assert!(store.try_apply(&request).is_some(), "{caller}: {op:?} by try_apply");
             assert!(is_ready(store.apply(&request)), "{caller}: {op:?} by apply");
             assert!(is_ready(store.apply_each(&[request, request])), "{caller}: {op:?} by apply_each");
         }
@@ -293,7 +295,7 @@ pub async fn who_answers_at_once_never_waits<S: Testing + 'static>(subject: &Sub
             assert!(is_ready(store.apply_all(requests)), "{caller}: {} by apply_all", requests.len());
         }
         let reset = caller.request(Op::Reset);
-        assert!(store.apply_now(&reset).is_some() && is_ready(store.apply(&reset)), "{caller}: a reset");
+        assert!(store.try_apply(&reset).is_some() && is_ready(store.apply(&reset)), "{caller}: a reset");
     }
     Applicability::Ran
 }

@@ -91,7 +91,7 @@ pub async fn leases_are_the_same_however_asked<S: Testing + 'static>(subject: &S
         (Op::Admit(lease(4)), true, 1),
     ];
     let store = subject.store();
-    for way in ["apply", "apply_each", "apply_now"] {
+    for way in ["apply", "apply_each", "try_apply"] {
         let caller = Caller::new(subject, "leases_are_the_same_however_asked", quota).with_key(way);
         let requests = steps.map(|(op, ..)| caller.request(op));
         let answers = match way {
@@ -99,7 +99,7 @@ pub async fn leases_are_the_same_however_asked<S: Testing + 'static>(subject: &S
             _ => {
                 let mut answers = Vec::new();
                 for request in &requests {
-                    let at_once = if way == "apply_now" { store.apply_now(request) } else { None };
+                    let at_once = if way == "try_apply" { store.try_apply(request) } else { None };
                     answers.push(match at_once {
                         Some(answer) => answer,
                         None => store.apply(request).await,

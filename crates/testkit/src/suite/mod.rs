@@ -4,7 +4,7 @@
 //! says under which quota, at which step, what was expected and what came. A case that is about something the store
 //! does not claim says so with [`Applicability::NotApplicable`].
 //!
-//! Cases pass their own time in, but for those about many callers at once and about `apply_now`, `apply` and `apply_each`
+//! Cases pass their own time in, but for those about many callers at once and about `try_apply`, `apply` and `apply_each`
 //! themselves: they run on the store's clock, with periods so long that nothing refills. The cases about forgetting
 //! count the keys of the whole store, so they need one that no other test uses at the same time.
 
@@ -28,8 +28,8 @@ use crate::{Applicability, Subject};
 pub use batches::{
     all_counts_the_same_key_twice, all_denied_burns_nothing, all_refuses_one_key_under_two_quotas,
     all_refuses_other_operations, all_retries_when_all_pass, all_takes_everything,
-    all_under_another_quota_keeps_what_was_used, apply_now_agrees_with_apply, each_is_applied_in_order,
-    each_under_two_quotas_is_applied_in_order, empty_batches_are_allowed, who_answers_at_once_never_waits,
+    all_under_another_quota_keeps_what_was_used, each_is_applied_in_order, each_under_two_quotas_is_applied_in_order,
+    empty_batches_are_allowed, try_apply_agrees_with_apply, who_answers_at_once_never_waits,
 };
 pub use changes::{
     algorithm_change_keeps_what_was_used, idle_is_new_under_any_quota, quota_cut_becomes_debt,
@@ -147,7 +147,7 @@ macro_rules! __with_cases {
             empty_batches_are_allowed
             each_is_applied_in_order
             each_under_two_quotas_is_applied_in_order
-            apply_now_agrees_with_apply
+            try_apply_agrees_with_apply
             who_answers_at_once_never_waits
             quota_raise_keeps_what_was_used
             quota_cut_becomes_debt

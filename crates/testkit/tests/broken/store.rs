@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use tidegate_core::{
-    All, Capabilities, Cost, Decision, Entry, Lease, Leases, Op, Quota, Request, State, Store, StoreError,
+    Capabilities, Cost, Decision, Entry, JointDecision, Lease, Leases, Op, Quota, Request, State, Store, StoreError,
     StoreErrorKind, Testing, Timestamp, step, step_all,
 };
 
@@ -155,15 +155,15 @@ impl BrokenStore {
         parts.into()
     }
 
-    fn decide_all(&self, requests: &[Request<'_>], now: Timestamp) -> Result<All, StoreError> {
+    fn decide_all(&self, requests: &[Request<'_>], now: Timestamp) -> Result<JointDecision, StoreError> {
         if self.flaw == Flaw::TakesBatchesOneByOne {
-            return Ok(All::new(requests.iter().map(|request| self.decide(request, now)).collect()));
+            return Ok(JointDecision::new(requests.iter().map(|request| self.decide(request, now)).collect()));
         }
         let _turn = self.turn();
         let (mut names, mut states, mut entries) = (Vec::new(), Vec::new(), Vec::new());
         for request in requests {
             let cost = match request.op {
-                Op::Limit(cost) if request.quota.takes(request.op) => cost,
+                Op::Limit(cost) if request.quota.supports(request.op) => cost,
                 Op::Check(cost) if self.flaw == Flaw::LetsBatchesCheck => cost,
                 _ => return Err(StoreError::new(StoreErrorKind::Unsupported, "only `limit`")),
             };
@@ -227,7 +227,7 @@ fn at(state: State, now: Timestamp) -> State {
         State::TokenBucket { deficit, .. } => State::TokenBucket { deficit, last: now },
         State::FixedWindow { deficit, .. } => State::FixedWindow { deficit, last: now },
         State::SlidingWindow { counts, .. } => State::SlidingWindow { counts, last: now },
-        State::Leases(leases) => State::Leases(Leases::from_held(leases.held(), now)),
+        State::Leases(leases) => State::Leases(Leases::from_entries(leases.entries(), now)),
         state => state,
     }
 }
@@ -237,11 +237,11 @@ impl Store for BrokenStore {
         Capabilities { atomic_all: self.flaw != Flaw::TakesBatchesOneByOne }
     }
 
-    fn answers_at_once(&self) -> bool {
+    fn is_immediate(&self) -> bool {
         matches!(self.flaw, Flaw::ClaimsToAnswerAtOnce | Flaw::WaitsForBatches)
     }
 
-    fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+    fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
         (self.flaw == Flaw::WaitsForBatches).then(|| Ok(self.decide(request, NOW)))
     }
 
@@ -249,7 +249,7 @@ impl Store for BrokenStore {
         Ok(self.decide(request, NOW))
     }
 
-    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
+    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
         if self.flaw == Flaw::WaitsForBatches {
             std::future::pending::<()>().await;
         }
@@ -268,7 +268,7 @@ impl Testing for BrokenStore {
         Ok(self.decide(request, at))
     }
 
-    async fn apply_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<All, StoreError> {
+    async fn apply_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<JointDecision, StoreError> {
         self.decide_all(requests, at)
     }
 

@@ -1,34 +1,47 @@
-//! Tidegate's HTTP API as JSON: what is asked and what is answered, the same for everybody who serves it and for the
-//! store that asks it.
+//! Wire types of Tidegate's HTTP API: JSON requests and responses, shared by its servers and the remote store.
 //!
-//! The program serves it (`tidegate serve`, see `docs/serve.md` in the repository), and so does a Worker at the edge. The
-//! store contract itself is in [`apply`].
+//! `tidegate serve` serves it (see `docs/serve.md` in the repository), and so does a Worker at the edge. The store contract
+//! over HTTP is in [`apply`].
 
+mod access;
 pub mod apply;
-mod body;
-mod cost;
-mod decision;
-mod key;
-mod lease;
-mod leases;
-mod limits;
-mod op;
-mod pass;
+mod fields;
 mod problem;
-mod question;
-mod same_site;
-mod token;
+mod requests;
 
-pub use body::{MOST, ONE, SEVERAL, check_count, parse};
-pub use cost::{Cost, Millis};
-pub use decision::Reply;
-pub use key::{Key, MAX_KEY, MAX_TEXT, Part};
-pub use lease::Lease;
-pub use leases::{Admitted, Held, Kept, Place, Released, Renewed, is_held, lifetime};
-pub use limits::Limits;
-pub use op::{Op, OpName};
-pub use pass::Pass;
+use serde::Deserialize;
+
+pub use access::{BearerToken, same_site, same_site_or_proxy};
+pub use fields::{
+    CostField, KeyField, KeyPart, LeaseField, MAX_KEY_BYTES, MAX_KEY_TEXT_BYTES, Op, OpName, TimestampField,
+};
 pub use problem::Problem;
-pub use question::{All, Asked, Batch, Several};
-pub use same_site::{same_site, same_site_or_proxy};
-pub use token::Token;
+pub use requests::{
+    AdmitRequest, AdmitResponse, AuthRequest, BatchRequest, BatchResponse, DecisionResponse, JointResponse, LeaseToken,
+    LimitRequest, LimitsResponse, ReleaseRequest, RenewRequest, RenewResponse, is_lease_held, lease_ttl_ms,
+};
+
+/// The maximum body of a single request. A key of 4 KiB fits, whatever its escapes.
+pub const MAX_BODY_BYTES: usize = 64 << 10;
+/// The maximum body of a batch.
+pub const MAX_BATCH_BODY_BYTES: usize = 1 << 20;
+
+/// The maximum number of requests in a batch.
+pub const MAX_BATCH_LEN: usize = 1_000;
+
+/// Parses a JSON body. Errors show the example.
+pub fn parse<'a, T: Deserialize<'a>>(body: &'a [u8], example: &str) -> Result<T, Problem> {
+    // Serde would also take an array of the fields in order.
+    if !body.trim_ascii_start().starts_with(b"{") {
+        return Err(Problem::bad_request(format!("not a JSON object, expected such as {example}")));
+    }
+    serde_json::from_slice(body).map_err(|error| Problem::bad_request(format!("{error}, expected such as {example}")))
+}
+
+/// Returns an error if a batch has no requests or too many.
+pub fn check_batch_len(found: usize) -> Result<(), Problem> {
+    if (1..=MAX_BATCH_LEN).contains(&found) {
+        return Ok(());
+    }
+    Err(Problem::bad_request(format!("requests: found {found}, expected from 1 to {MAX_BATCH_LEN}")))
+}

@@ -1,13 +1,13 @@
-//! An estimate that is to be settled.
+//! `Hold`: an estimate that was taken from a budget, to be settled with the real cost.
 
 use tidegate_core::{Decision, Key, Lease, OnStoreError, Quota, Timestamp};
 
-use super::gives_back::gives_back;
+use super::settle::refundable;
 use super::{Budget, Inner};
 use crate::{Call, Error};
 
-/// An estimate that is to be settled: by the first who says what it cost. Clones are the same hold. One that is never
-/// settled ends by itself, and the estimate stands.
+/// An estimate that was taken from a budget. The first settlement decides the cost. Clones are the same hold. A hold that is never
+/// settled expires, and the estimate is the cost.
 #[derive(Debug, Clone)]
 #[must_use = "the estimate stands unless it is settled"]
 pub struct Hold {
@@ -15,93 +15,94 @@ pub struct Hold {
     pub(super) key: Key<'static>,
     pub(super) lease: Lease,
     pub(super) estimate: u64,
-    /// What it was taken under.
+    /// The quota that it was taken from.
     pub(super) quota: Quota,
     pub(super) since: Timestamp,
-    /// What was decided then.
+    /// The decision of the hold.
     pub(super) decision: Decision,
 }
 
-/// What became of a settlement.
+/// The result of a settlement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Settled {
-    /// The budget has been charged what the work cost.
-    Whole,
-    /// The budget has been charged, but for so much: more would have passed its `max_debt`, or is more than a hundred times
-    /// what it can hold.
-    Short(u64),
-    /// Nothing was changed: the hold was settled or cancelled before, or it has ended, and its estimate stands.
+#[non_exhaustive]
+pub enum Settlement {
+    /// The whole cost was charged.
+    Full,
+    /// All but this part of the cost was charged. More would have exceeded the limit's `max_debt`, or is more than a hundred
+    /// times its capacity.
+    Partial(u64),
+    /// Nothing changed: the hold was settled or cancelled before, or it has expired, and its estimate is the cost.
     Unchanged,
 }
 
-/// In how many pieces the rest of a cost is charged, at most.
-const MOST_PIECES: u32 = 100;
+/// The most calls that charge the rest of a cost.
+const MAX_CHARGES: u32 = 100;
 
 impl Hold {
-    /// What was taken.
+    /// Returns the estimate.
     pub fn estimate(&self) -> u64 {
         self.estimate
     }
 
-    /// Charges what the work cost, which may be nothing, instead of the estimate.
+    /// Charges the real cost, which may be 0, instead of the estimate.
     ///
-    /// After an error nobody knows whether it was settled, and at worst the estimate stands: whoever tries again settles it if
-    /// it was not, and changes nothing if it was.
-    pub async fn settle(&self, cost: u64) -> Result<Settled, Error> {
+    /// After an error the hold may or may not be settled, and at worst the estimate is the cost. It is safe to try again: that
+    /// changes nothing if it was settled.
+    pub async fn settle(&self, cost: u64) -> Result<Settlement, Error> {
         let Inner { limiter, holds, clock, .. } = &*self.budget.inner;
-        let released = surely(limiter.release(holds, &self.key, self.lease)).await?;
-        // A yes for a reason is not the store's.
+        let released = fail_closed(limiter.release(holds, &self.key, self.lease)).await?;
+        // An admission with a reason is not the store's.
         if !released.allowed() || released.reason().is_some() {
-            return Ok(Settled::Unchanged);
+            return Ok(Settlement::Unchanged);
         }
         if cost > self.estimate {
             return self.charge(cost - self.estimate).await;
         }
         let elapsed = clock.now().since(self.since);
-        self.give_back(gives_back(&self.quota, self.estimate - cost, &self.decision, elapsed)).await
+        self.refund(refundable(&self.quota, self.estimate - cost, &self.decision, elapsed)).await
     }
 
-    /// Holds on for the whole time of a hold from now, for work that takes longer. Denied when the hold has ended.
+    /// Extends the hold to the full time from now, for work that takes longer. Denied when the hold has expired.
     pub async fn renew(&self) -> Result<Decision, Error> {
         let Inner { limiter, holds, .. } = &*self.budget.inner;
-        surely(limiter.renew(holds, &self.key, self.lease)).await
+        fail_closed(limiter.renew(holds, &self.key, self.lease)).await
     }
 
-    /// Gives the estimate back: the work was not begun.
-    pub async fn cancel(&self) -> Result<Settled, Error> {
+    /// Refunds the estimate, for work that was not begun.
+    pub async fn cancel(&self) -> Result<Settlement, Error> {
         self.settle(0).await
     }
 
-    async fn give_back(&self, rest: u64) -> Result<Settled, Error> {
+    async fn refund(&self, rest: u64) -> Result<Settlement, Error> {
         let Inner { limiter, limit, .. } = &*self.budget.inner;
         if rest > 0 {
-            let _ = surely(limiter.refund(limit, &self.key).cost(rest)).await?;
+            let _ = fail_closed(limiter.refund(limit, &self.key).cost(rest)).await?;
         }
-        Ok(Settled::Whole)
+        Ok(Settlement::Full)
     }
 
-    /// Charges what the work cost more, as debt where it has to be.
-    async fn charge(&self, mut more: u64) -> Result<Settled, Error> {
+    /// Charges the part of the cost above the estimate, as debt if necessary.
+    async fn charge(&self, mut more: u64) -> Result<Settlement, Error> {
         let Inner { limiter, limit, .. } = &*self.budget.inner;
-        // No more than the capacity can be reserved at once, and of a limit in shards no more than a part's.
-        let most = u64::from(limiter.outline(limit)?.part_capacity);
-        for _ in 0..MOST_PIECES {
+        // One call can reserve at most the capacity, and of a limit in shards that of one shard.
+        let most = u64::from(limiter.summary(limit)?.shard_capacity);
+        for _ in 0..MAX_CHARGES {
             let piece = more.min(most);
             if piece == 0 {
-                return Ok(Settled::Whole);
+                return Ok(Settlement::Full);
             }
-            let reserved = surely(limiter.reserve(limit, &self.key).cost(piece)).await?;
-            // A yes for a reason has taken nothing.
+            let reserved = fail_closed(limiter.reserve(limit, &self.key).cost(piece)).await?;
+            // An admission with a reason has taken nothing.
             if !reserved.allowed() || reserved.reason().is_some() {
                 break;
             }
             more -= piece;
         }
-        Ok(if more == 0 { Settled::Whole } else { Settled::Short(more) })
+        Ok(if more == 0 { Settlement::Full } else { Settlement::Partial(more) })
     }
 }
 
-/// A call that fails where the store is broken, whatever the policy: to be admitted is not to be settled.
-fn surely(call: Call<'_>) -> Call<'_> {
+/// Makes a call fail when the store fails, whatever the limit's policy: an admission without the store settles nothing.
+fn fail_closed(call: Call<'_>) -> Call<'_> {
     call.on_store_error(OnStoreError::Closed)
 }

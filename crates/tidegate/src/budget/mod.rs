@@ -1,4 +1,4 @@
-//! Budgets for costs that are known only afterwards: the tokens of a language model, the bytes of a response.
+//! Budgets for costs that are known only after the work: the tokens of a language model, the bytes of a response.
 //!
 //! A [`Budget`] holds an estimate before the work begins and settles the real cost when it has ended:
 //!
@@ -10,7 +10,7 @@
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let limiter = Limiter::builder()
 //!     .limit("tokens", Quota::token_bucket(100_000, minutes(1))?)
-//!     .limit("holds", Quota::concurrency(10, minutes(2))?) // so many open at once, and for so long
+//!     .limit("holds", Quota::concurrency(10, minutes(2))?) // how many at once, and for how long
 //!     .build()?;
 //! let budget = Budget::new(&limiter, "tokens", "holds");
 //!
@@ -18,27 +18,27 @@
 //! if held.decision().allowed() {
 //!     let cost = ask_the_model().await;
 //!     if let Some(hold) = held.hold() {
-//!         hold.settle(cost).await?; // up to 258 are given back
+//!         hold.settle(cost).await?; // refunds up to 258
 //!     }
 //! }
 //! # Ok(()) }
 //! ```
 //!
-//! A hold is a lease of a `concurrency` limit, which makes three promises:
+//! A hold is a lease of a `concurrency` limit, which guarantees:
 //!
-//! - **Once.** Whoever settles or cancels first does so; to do it again, from whatever process, changes nothing.
-//! - **In time.** A hold ends after that limit's `ttl`. Then the estimate stands as the cost: work that nobody has heard of
-//!   again may have cost that much.
-//! - **Bounded.** No more than the limit's capacity of holds are open for a key. So what is spent beyond the quota is at most
-//!   as many times what a piece of work costs more than its estimate, and it is debt: later requests wait for it.
+//! - **Once.** The first settlement or cancellation counts. Repeating it, from any process, changes nothing.
+//! - **In time.** A hold expires after that limit's `ttl`. Then the estimate is the cost: work that never reported may have cost
+//!   that much.
+//! - **Bounded.** A key has at most that limit's capacity of open holds. So the cost beyond the quota is at most that many times
+//!   what one piece of work costs above its estimate, and it is debt: later requests wait for it.
 //!
-//! What is settled below its estimate is given back as far as it is still missing: a bucket that was full again in the
-//! meantime would otherwise hold it twice. A hold can know that of itself only; what other holds of the key have given back
-//! since may add as much as that to a burst. Sliding windows and logs take what is given back from what was spent last,
-//! whoever spent it, and so forget what was spent later sooner: the rest of each open hold may come on top there, once.
+//! A settlement below the estimate refunds the difference, except what has been replenished meanwhile: a bucket that is full again
+//! would otherwise get it twice. A hold knows this only about itself, so refunds of other holds of the key may add as much to a
+//! burst. In sliding windows and logs a refund cancels the latest units, of any request, so later units are forgotten sooner: there
+//! the unspent part of each open hold may be admitted in addition, once.
 
-mod gives_back;
 mod hold;
+mod settle;
 
 use std::fmt;
 use std::sync::Arc;
@@ -47,9 +47,9 @@ use tidegate_core::{Decision, Key, Reason};
 
 use crate::clock::{Clock, SteadyClock};
 use crate::{Error, Limiter};
-pub use hold::{Hold, Settled};
+pub use hold::{Hold, Settlement};
 
-/// A limit on costs that are known only afterwards. Cheap to clone. See the [module](self).
+/// A limit on costs that are known only after the work. Cheap to clone. See the [module](self).
 #[derive(Clone)]
 pub struct Budget {
     inner: Arc<Inner>,
@@ -63,17 +63,16 @@ struct Inner {
 }
 
 impl Budget {
-    /// Spends from `limit`; `holds` is a `concurrency` limit of the same limiter, which says how many holds a key may have
-    /// open and for how long.
+    /// Creates a budget that spends from `limit`. `holds` is a `concurrency` limit of the same limiter, whose quota is how many
+    /// holds a key may have open and for how long.
     ///
-    /// The limit is charged by [`reserve`](Limiter::reserve) where the cost was more than the estimate, so it cannot be one
-    /// whose shards are spread: a hold of that is an error.
+    /// A cost above the estimate is charged by [`reserve`](Limiter::reserve).
     pub fn new(limiter: &Limiter, limit: impl Into<Arc<str>>, holds: impl Into<Arc<str>>) -> Self {
-        Budget::on(limiter, limit, holds, SteadyClock)
+        Budget::with_clock(limiter, limit, holds, SteadyClock)
     }
 
-    /// The same by another clock, for tests: the store's.
-    pub fn on(
+    /// Creates a budget on another clock, for tests: the store's.
+    pub fn with_clock(
         limiter: &Limiter,
         limit: impl Into<Arc<str>>,
         holds: impl Into<Arc<str>>,
@@ -83,25 +82,18 @@ impl Budget {
         Budget { inner: Arc::new(Inner { limiter, limit, holds, clock: Arc::new(clock) }) }
     }
 
-    /// Takes an estimate of at least 1, to be settled later. Nothing is taken when it is denied: too much is spent, or too
+    /// Takes an estimate of at least 1, to be settled later. It is denied, and takes nothing, when the limit is used up or too
     /// many holds are open.
     ///
-    /// Whoever gives up in the middle, by dropping this, may leave a hold behind: it ends by itself, and its estimate stands.
-    /// A store that does not answer is asked a second time, to give back the place that it may have given: this waits twice
-    /// as long then as any other call.
-    pub async fn hold<'a>(&self, key: impl Into<Key<'a>>, estimate: u64) -> Result<Held, Error> {
+    /// A call that is dropped before it ends may leave a hold behind, which expires with its estimate as the cost. When the store
+    /// fails, a second call releases the lease that it may have given, so this waits twice as long as other calls.
+    pub async fn hold<'a>(&self, key: impl Into<Key<'a>>, estimate: u64) -> Result<HoldDecision, Error> {
         let (key, Inner { limiter, limit, holds, clock }) = (key.into(), &*self.inner);
         let quota = limiter.quota(limit)?;
-        if limiter.outline(limit)?.is_spread {
-            return Err(Error::unsupported(
-                limit,
-                "its shards are spread, and what a hold costs in the end could not be charged",
-            ));
-        }
         let admit = limiter.admit(holds, &key);
-        let lease = admit.asked_for();
+        let lease = admit.requested_lease();
         let place = admit.await;
-        // Without an answer nobody knows.
+        // Without an answer it is unknown.
         let may_be_given = match &place {
             Ok(place) => place.lease().is_some() || place.decision().reason() == Some(Reason::Store),
             Err(error) => error.is_retryable(),
@@ -109,7 +101,7 @@ impl Budget {
         if let Ok(place) = &place
             && !place.decision().allowed()
         {
-            return Ok(Held { decision: *place.decision(), hold: None });
+            return Ok(HoldDecision { decision: *place.decision(), hold: None });
         }
         let since = clock.now();
         let taken = match place {
@@ -117,38 +109,38 @@ impl Budget {
             Err(error) => Err(error),
         };
         match taken {
-            // A yes for a reason has taken nothing: the store was broken, or the limit is in shadow mode and used up.
-            Ok((Some(lease), decision)) if decision.is_ordinary() => {
+            // An admission with a reason has taken nothing: the store failed, or the limit is in shadow mode and used up.
+            Ok((Some(lease), decision)) if decision.is_unconditional() => {
                 let (budget, key) = (self.clone(), key.borrow().into_owned());
-                Ok(Held { decision, hold: Some(Hold { budget, key, lease, estimate, quota, since, decision }) })
+                Ok(HoldDecision { decision, hold: Some(Hold { budget, key, lease, estimate, quota, since, decision }) })
             }
             taken => {
                 if may_be_given {
-                    // If that fails, the place comes back by itself.
+                    // If that fails, the lease expires.
                     let _ = limiter.release(holds, &key, lease).await;
                 }
-                Ok(Held { decision: taken?.1, hold: None })
+                Ok(HoldDecision { decision: taken?.1, hold: None })
             }
         }
     }
 }
 
-/// What became of a question for a hold.
+/// The decision about a hold, with the hold if there is one.
 #[derive(Debug, Clone)]
-#[must_use = "a denial is an answer, not an error: nothing is limited unless somebody looks at it"]
-pub struct Held {
+#[must_use = "a denial is a value, not an error: check it, or nothing is limited"]
+pub struct HoldDecision {
     decision: Decision,
     hold: Option<Hold>,
 }
 
-impl Held {
-    /// Whether the work may begin, and what the limit says beside that.
+impl HoldDecision {
+    /// Returns the decision: whether the work may begin.
     pub fn decision(&self) -> &Decision {
         &self.decision
     }
 
-    /// What to settle. None when it was denied, and when there is nothing that could be settled although the work may begin:
-    /// the store was broken and a limit admits then, or it is in shadow mode. If anything was taken, it stands.
+    /// Returns the hold to settle. `None` when it was denied, and when there is nothing to settle although the work may begin: the
+    /// store failed and the limit fails open, or it is in shadow mode. Units that were taken stay taken.
     pub fn hold(&self) -> Option<&Hold> {
         self.hold.as_ref()
     }

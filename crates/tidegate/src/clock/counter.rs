@@ -1,9 +1,9 @@
-//! The system's time, read for the price of the processor's counter.
+//! The system's time, read from the processor's counter.
 //!
-//! Asking the system costs about as much as the rest of a decision. So it is asked once in ten milliseconds, and in
-//! between the processor's own counter says how much has passed. What is read is within a few microseconds of the
-//! system's time: what the two readings were apart, and what the counter drifts, or the system's time is slewed, in ten
-//! milliseconds. It follows when the system's time is set.
+//! A call of the system's clock costs about as much as the rest of a decision. So it is called once in ten milliseconds, and in
+//! between the processor's own counter measures the time that has passed. The result is within a few microseconds of the system's
+//! time: the distance of the two readings, and the drift of the counter, or the slew of the system's time, in ten milliseconds.
+//! It follows when the system's time is set.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use tidegate_core::Timestamp;
 const TRUST: u64 = 10_000_000;
 
 /// How far apart, in nanoseconds, the readings of the counter and of the system may be to count as one.
-const TOGETHER: u64 = 5_000;
+const MAX_DISTANCE: u64 = 5_000;
 
 /// Bits of a fraction of a microsecond: they and microseconds until the year 2540 fit in 64 bits, and a reading needs no
 /// division.
@@ -23,21 +23,20 @@ const FRACTION: u32 = 10;
 
 static COUNTER: LazyLock<Counter> = LazyLock::new(Counter::new);
 
-/// The counter, ready to be read.
+/// Returns the counter.
 #[inline]
 pub(super) fn counter() -> &'static Counter {
     &COUNTER
 }
 
-/// The time since this was first asked.
+/// Returns the time since the first call.
 #[allow(clippy::disallowed_methods)] // this is the place
 pub(super) fn steady() -> Timestamp {
     static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
     Timestamp::from_micros(BEGAN.elapsed().as_micros() as u64)
 }
 
-/// A counter and what the system's time was at one of its values: a sequence lock, odd while it is written.
-#[repr(C, align(64))] // all that a reading looks at in one line of the processor's cache
+/// A counter, and the system's time at one of its values: a sequence lock, odd while it is written.
 pub(crate) struct Counter {
     version: AtomicU64,
     raw: AtomicU64,
@@ -55,12 +54,12 @@ impl Counter {
         let clock = quanta::Clock::new();
         let nanos = clock.delta_as_nanos(0, 1 << 32).max(1);
         let (scale, trust) = (fractions(nanos), (TRUST << 32) / nanos);
-        // The first reading finds the counter distrusted, and asks.
+        // The first reading does not trust the counter, and reads the system's time.
         let [version, raw, time] = [0; 3].map(AtomicU64::new);
         Counter { clock, scale, trust, version, raw, time }
     }
 
-    /// The time now.
+    /// Returns the current time.
     #[inline]
     pub(crate) fn now(&self) -> Timestamp {
         let version = self.version.load(Ordering::Acquire);
@@ -71,15 +70,15 @@ impl Counter {
             // As many ticks as are trusted are ten milliseconds: times the scale that is less than 2^56.
             return Timestamp::from_micros((time + ((ticks * self.scale) >> 32)) >> FRACTION);
         }
-        self.ask(version)
+        self.synchronize(version)
     }
 
-    /// Asks the system, and lets the others know unless somebody else is doing that.
+    /// Reads the system's time, and publishes it unless another thread does.
     #[cold]
-    fn ask(&self, version: u64) -> Timestamp {
+    fn synchronize(&self, version: u64) -> Timestamp {
         let (raw, nanos, after) = (self.clock.raw(), system_nanos(), self.clock.raw());
-        // A thread that was put to sleep between the two readings has a pair that does not belong together.
-        let together = after >= raw && self.clock.delta_as_nanos(raw, after) < TOGETHER;
+        // When the thread was suspended between the readings, they do not belong together.
+        let together = after >= raw && self.clock.delta_as_nanos(raw, after) < MAX_DISTANCE;
         let alone = together
             && version & 1 == 0
             && self.version.compare_exchange(version, version + 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
@@ -109,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_counter_that_has_gone_back_does_not_stop_the_clock() {
+    fn counter_set_back_does_not_stop_the_clock() {
         let counter = Counter::new();
         counter.now();
         counter.raw.store(counter.clock.raw() + 1_000_000_000_000, Ordering::SeqCst);
@@ -120,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn it_agrees_with_the_system() {
+    fn counter_agrees_with_the_system() {
         for _ in 0..200_000 {
             // The counter's time lies between two readings of the system's, give or take the drift it may have.
             let before = system_nanos() / 1_000;

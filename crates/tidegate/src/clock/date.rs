@@ -1,8 +1,8 @@
-//! The time of whatever runs JavaScript: in milliseconds, and standing still while nothing is waited for.
+//! The clock of a JavaScript runtime: in milliseconds, and standing still between two awaits.
 
 use tidegate_core::Timestamp;
 
-/// What the system's clock reads.
+/// The counter of the system's clock.
 pub(crate) struct Counter;
 
 #[inline]
@@ -10,13 +10,13 @@ pub(super) fn counter() -> &'static Counter {
     &Counter
 }
 
-/// There is no clock that cannot be set.
+/// Returns the system time: there is no clock that cannot be set.
 pub(super) fn steady() -> Timestamp {
     Counter.now()
 }
 
 impl Counter {
-    /// The time now.
+    /// Returns the current time.
     pub(crate) fn now(&self) -> Timestamp {
         // Whole milliseconds since the epoch, which a float holds exactly for longer than there are dates.
         Timestamp::from_millis(js_sys::Date::now() as u64)

@@ -1,8 +1,8 @@
-//! The one place where time is read.
+//! Clocks and timers: the only place where time is read.
 
 #[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
 mod counter;
-// Where there is no system, there is the clock of JavaScript.
+// Without a system, the clock is that of JavaScript.
 #[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
 #[path = "date.rs"]
 mod counter;
@@ -18,20 +18,20 @@ use std::time::Duration;
 pub(crate) use counter::Counter;
 use tidegate_core::{BoxFuture, Timestamp};
 
-/// By so much the time may seem to go back without anybody having set the clock.
+/// How far time may seem to go back although the clock was not set.
 #[cfg(feature = "tokio")]
 pub(crate) const JITTER: Duration = Duration::from_millis(1);
 
-/// Something that tells the time.
+/// A source of the current time.
 pub trait Clock: Send + Sync {
-    /// The time now.
+    /// Returns the current time.
     fn now(&self) -> Timestamp;
 }
 
-/// A clock that can also be waited on: what [`acquire`](crate::Limiter::acquire) and
-/// [`Timeout`](crate::resilience::Timeout) sleep with.
+/// A clock with a timer, which [`acquire`](crate::Limiter::acquire) and
+/// [`TimeoutStore`](crate::resilience::TimeoutStore) wait with.
 pub trait Sleeper: Clock {
-    /// Ends when that much time has passed on this clock.
+    /// Returns a future that ends when that much time has passed on this clock.
     fn sleep(&self, span: Duration) -> BoxFuture<'static, ()>;
 }
 
@@ -47,7 +47,7 @@ impl<C: Sleeper + ?Sized> Sleeper for Arc<C> {
     }
 }
 
-/// What came of `wanted`, unless `limit` ended before it did.
+/// Returns the output of `wanted`, or `None` when `limit` ends first.
 pub(crate) async fn before<T>(limit: impl Future<Output = ()>, wanted: impl Future<Output = T>) -> Option<T> {
     let (mut wanted, mut limit) = (pin!(wanted), pin!(limit));
     poll_fn(|context| match wanted.as_mut().poll(context) {
@@ -62,7 +62,7 @@ pub(crate) async fn before<T>(limit: impl Future<Output = ()>, wanted: impl Futu
 pub struct SystemClock;
 
 impl SystemClock {
-    /// What it reads, for whoever reads it often.
+    /// Returns the counter that it reads, for callers on a fast path.
     pub(crate) fn counter(self) -> &'static Counter {
         counter::counter()
     }
@@ -75,7 +75,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that begins somewhere and that nobody can set: for spans, and not for the time of day.
+/// A clock with an arbitrary start that cannot be set: for spans, not for the time of day.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct SteadyClock;
 
@@ -85,7 +85,7 @@ impl Clock for SteadyClock {
     }
 }
 
-/// The same, waited on with tokio's timer.
+/// A [`SteadyClock`] with tokio's timer.
 #[cfg(feature = "tokio")]
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct SteadySleeper;
@@ -104,7 +104,7 @@ impl Sleeper for SteadySleeper {
     }
 }
 
-/// The system's clock, waited on with tokio's timer.
+/// The system's clock with tokio's timer.
 #[cfg(feature = "tokio")]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TokioSleeper;
@@ -123,7 +123,7 @@ impl Sleeper for TokioSleeper {
     }
 }
 
-/// A clock that only moves when it is told to, for tests and simulations. Clones are the same clock.
+/// A clock that moves only when it is set or advanced, for tests and simulations. Clones are the same clock.
 ///
 /// ```
 /// use tidegate::{Clock, ManualClock, Timestamp, seconds};
@@ -138,23 +138,23 @@ pub struct ManualClock(Arc<Mutex<Manual>>);
 #[derive(Default)]
 struct Manual {
     now: Timestamp,
-    /// Who waits until when; the number tells apart those who wait until the same time.
+    /// Wakers by deadline; the number separates those of the same deadline.
     sleepers: BTreeMap<(Timestamp, u64), Waker>,
     next: u64,
 }
 
 impl ManualClock {
-    /// A clock that shows `now`.
+    /// Creates a clock that shows `now`.
     pub fn new(now: Timestamp) -> Self {
         ManualClock(Arc::new(Mutex::new(Manual { now, ..Manual::default() })))
     }
 
-    /// Moves the clock on and wakes whoever waited until then.
+    /// Advances the clock, and wakes the sleepers that are due.
     pub fn advance(&self, span: Duration) {
         self.change(|now| now.saturating_add(span));
     }
 
-    /// Sets the clock, backwards too, and wakes whoever waited until then.
+    /// Sets the clock, also backwards, and wakes the sleepers that are due.
     pub fn set(&self, now: Timestamp) {
         self.change(|_| now);
     }
@@ -170,7 +170,7 @@ impl ManualClock {
         woken.into_values().for_each(Waker::wake);
     }
 
-    /// How many are waiting, so that a test can move the clock on once they do.
+    /// Returns how many sleepers wait, so that a test can advance the clock once they do.
     pub fn sleepers(&self) -> usize {
         self.lock().sleepers.len()
     }

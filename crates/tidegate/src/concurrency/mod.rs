@@ -1,46 +1,50 @@
-//! How many at once: permits that are given back exactly once, limits that find themselves, tenants that share.
+//! Concurrency limits: permits that are released exactly once, limits that adapt to latency, and fair shares for tenants.
 //!
-//! A rate says how often; a service dies of how many at once. A [`Concurrency`] hands out [`Permit`]s as long as fewer
-//! than its limit are out. The limit is a number, or what a [`Controller`] makes of the times it sees.
+//! A rate limits how often; a service fails from too many requests at once. A [`Concurrency`] hands out [`Permit`]s while
+//! fewer than its limit are out. The limit is a number, or adapted by a [`Controller`] to the latency it observes.
 //!
 //! ```
-//! use tidegate::concurrency::{Concurrency, Work};
+//! use tidegate::concurrency::{Completion, Concurrency};
 //!
 //! let pool = Concurrency::fixed(1);
 //! let permit = pool.try_acquire().unwrap();
 //!
-//! let refused = pool.try_acquire().unwrap_err();
-//! assert_eq!(refused.limit(), 1);
-//! println!("try again in {:?}", refused.retry_after()); // a hint: nobody knows when the work will end
+//! let rejected = pool.try_acquire().unwrap_err();
+//! assert_eq!(rejected.limit(), 1);
+//! println!("try again in {:?}", rejected.retry_after()); // a hint, from recent latency
 //!
-//! permit.release(Work::Done); // or dropped, whatever becomes of the work
+//! permit.release(Completion::Success); // or dropped, whatever becomes of the work
 //! assert_eq!(pool.in_flight(), 0);
 //! ```
+//!
+//! | type | limits | across |
+//! | --- | --- | --- |
+//! | [`Concurrency`] | all callers together | this process |
+//! | [`PerKey`] | each key | this process |
+//! | [`FairConcurrency`] | tenants, by weight | this process |
+#![cfg_attr(
+    feature = "tokio",
+    doc = "| [`DistributedConcurrency`] | each key of a `concurrency` limit | all processes |"
+)]
+//! | [`AdaptiveThrottle`] | requests to an overloaded service, on the side of its client | this process |
 
-pub mod controller;
-mod counter;
+mod adaptive_throttle;
+mod controllers;
+#[cfg(feature = "tokio")]
+mod distributed;
 mod fair;
-mod held;
-mod keyed;
-#[cfg(all(test, loom))]
-mod loom_tests;
+mod in_flight;
+mod per_key;
 mod permit;
 mod pool;
-mod priority;
-mod refused;
-#[cfg(feature = "tokio")]
-mod shared;
-mod throttle;
-mod work;
+mod rejected;
 
-pub use controller::{Aimd, Controller, Gradient2, Sample, Vegas};
-pub use fair::{Fair, FairBuilder, Share};
-pub use keyed::PerKey;
-pub use permit::Permit;
-pub use pool::Concurrency;
-pub use priority::Priority;
-pub use refused::{Refused, Why};
+pub use adaptive_throttle::{AdaptiveThrottle, AdaptiveThrottleBuilder, Attempt, Throttled};
+pub use controllers::{Aimd, Controller, Gradient2, Sample, Vegas};
 #[cfg(feature = "tokio")]
-pub use shared::{NoPermit, Shared};
-pub use throttle::{Attempt, Throttle, ThrottleBuilder, Throttled};
-pub use work::Work;
+pub use distributed::{AcquireError, DistributedConcurrency};
+pub use fair::{FairConcurrency, FairConcurrencyBuilder, Share};
+pub use per_key::PerKey;
+pub use permit::{Completion, Permit};
+pub use pool::{Concurrency, Priority};
+pub use rejected::{RejectReason, Rejected};

@@ -1,49 +1,79 @@
-//! Leave to be in flight.
+//! `Permit`: permission to be in flight, released exactly once.
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use tidegate_core::Timestamp;
+use tidegate_core::{Timestamp, millis, minutes, seconds};
 
-use super::Work;
-
-/// Leave to be in flight, given back exactly once: when it is released, or when it is dropped, by a panic, a cancelled
-/// future or a return as much as by the end of a scope. A permit that is merely dropped says nothing of the work
-/// ([`Work::Ignore`]).
-#[must_use = "a permit that is dropped is given back at once"]
+/// Permission to be in flight. It is released exactly once: explicitly, or when it is dropped, by a panic, a cancelled future
+/// or an early return as much as at the end of a scope. A dropped permit reports [`Completion::Ignored`].
+#[must_use = "a permit that is dropped is released at once"]
 pub struct Permit {
-    /// None once it was given back.
+    /// None once it was released.
     source: Option<Arc<dyn Source>>,
     ticket: Ticket,
 }
 
-/// What a source wants to know when a permit comes back.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Ticket {
-    /// When it was handed out.
-    pub(crate) started: Timestamp,
-    /// How many were in flight then, this one included.
-    pub(crate) in_flight: u32,
-    /// How many that is of a limit that anybody may use up, where this one may not.
-    pub(crate) of_all: u32,
+/// The outcome of the work that a [`Permit`] was for. A [`Controller`](super::Controller) learns from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Completion {
+    /// The work used its capacity, whatever the result: a quick error counts, too.
+    Success,
+    /// The work was wasted: it took too long, or its client is gone.
+    Dropped,
+    /// The outcome says nothing about the load. A permit that is dropped reports this.
+    Ignored,
 }
 
-impl Ticket {
-    /// One of those who may use up the limit.
-    pub(crate) fn new(started: Timestamp, in_flight: u32) -> Self {
-        Ticket { started, in_flight, of_all: in_flight }
+impl Completion {
+    /// All outcomes.
+    pub const ALL: [Completion; 3] = [Completion::Success, Completion::Dropped, Completion::Ignored];
+
+    /// Returns the name in JSON and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Completion::Success => "done",
+            Completion::Dropped => "dropped",
+            Completion::Ignored => "ignore",
+        }
     }
 }
 
-/// Where permits come from and go back to.
-pub(crate) trait Source: Send + Sync {
-    /// Takes a permit back. Called once for each that was handed out.
-    fn take_back(&self, ticket: &Ticket, work: Work);
+impl fmt::Display for Completion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
 
-    /// The same of one whose work nobody waits for any more.
+/// The data of a permit that its source needs when it comes back.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ticket {
+    /// When the permit was acquired.
+    pub(crate) started: Timestamp,
+    /// How many were in flight then, this one included.
+    pub(crate) in_flight: u32,
+    /// `in_flight` scaled to the whole limit, for a permit that may use only a part of it.
+    pub(crate) in_flight_of_limit: u32,
+}
+
+impl Ticket {
+    /// Creates the ticket of a permit that may use the whole limit.
+    pub(crate) fn new(started: Timestamp, in_flight: u32) -> Self {
+        Ticket { started, in_flight, in_flight_of_limit: in_flight }
+    }
+}
+
+/// The limiter that a permit comes from.
+pub(crate) trait Source: Send + Sync {
+    /// Takes a permit back. Called once for each permit.
+    fn release(&self, ticket: &Ticket, completion: Completion);
+
+    /// Takes a permit back whose client has left before the work was done.
     #[cfg(feature = "http")]
-    fn take_back_abandoned(&self, ticket: &Ticket) {
-        self.take_back(ticket, Work::Dropped);
+    fn release_abandoned(&self, ticket: &Ticket) {
+        self.release(ticket, Completion::Dropped);
     }
 }
 
@@ -53,30 +83,30 @@ impl Permit {
         Permit { source: Some(source), ticket }
     }
 
-    /// Gives it back, and says how the work ended.
+    /// Releases the permit and reports the outcome of the work.
     #[inline]
-    pub fn release(mut self, work: Work) {
-        self.give_back(work);
+    pub fn release(mut self, completion: Completion) {
+        self.release_once(completion);
     }
 
-    /// Gives it back because nobody waits for the work any more. Whether that says anything is for the source to judge: who
-    /// has waited long for work that takes long goes away, and so does who has changed their mind.
+    /// Releases the permit because the client has left. The source decides whether that is a sign of overload: a client
+    /// leaves because the work took long, or because it changed its mind.
     #[cfg(feature = "http")]
     pub(crate) fn abandon(mut self) {
         if let Some(source) = self.source.take() {
-            source.take_back_abandoned(&self.ticket);
+            source.release_abandoned(&self.ticket);
         }
     }
 
-    /// How many were in flight when it was handed out, this one included.
+    /// Returns how many were in flight when it was acquired, this one included.
     pub fn in_flight(&self) -> u32 {
         self.ticket.in_flight
     }
 
     #[inline]
-    fn give_back(&mut self, work: Work) {
+    fn release_once(&mut self, completion: Completion) {
         if let Some(source) = self.source.take() {
-            source.take_back(&self.ticket, work);
+            source.release(&self.ticket, completion);
         }
     }
 }
@@ -84,12 +114,45 @@ impl Permit {
 impl Drop for Permit {
     #[inline]
     fn drop(&mut self) {
-        self.give_back(Work::Ignore);
+        self.release_once(Completion::Ignored);
     }
 }
 
 impl fmt::Debug for Permit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Permit").field("ticket", &self.ticket).finish_non_exhaustive()
+    }
+}
+
+/// The recent average of how long permits are held: the retry hint of rejections. Two concurrent updates may lose one of
+/// them, which a hint tolerates.
+#[derive(Debug, Default)]
+pub(super) struct HoldTime(AtomicU64);
+
+impl HoldTime {
+    /// Records a permit that was held for that span.
+    pub(super) fn record(&self, from: Timestamp, to: Timestamp) {
+        let micros = u64::try_from(to.since(from).as_micros()).unwrap_or(u64::MAX).max(1);
+        let average = self.0.load(Ordering::Relaxed);
+        let average = if average == 0 { micros } else { average - average / 8 + micros / 8 };
+        self.0.store(average.max(1), Ordering::Relaxed);
+    }
+
+    /// Returns the retry hint: a second while nothing is known.
+    pub(super) fn retry_after(&self) -> Duration {
+        self.hint().unwrap_or(seconds(1))
+    }
+
+    /// Returns the average, from a millisecond to a minute, if anything is known.
+    pub(super) fn hint(&self) -> Option<Duration> {
+        self.average().map(|average| average.clamp(millis(1), minutes(1)))
+    }
+
+    /// Returns the average, if anything is known.
+    pub(super) fn average(&self) -> Option<Duration> {
+        match self.0.load(Ordering::Relaxed) {
+            0 => None,
+            micros => Some(Duration::from_micros(micros)),
+        }
     }
 }

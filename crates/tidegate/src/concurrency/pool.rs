@@ -1,154 +1,151 @@
-//! One limit for everybody.
+//! `Concurrency`: one limit for all callers of a process.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::counter::Counter;
-use super::held::Held;
-use super::permit::{Source, Ticket};
-use super::{Controller, Permit, Priority, Refused, Sample, Why, Work};
+use super::in_flight::InFlight;
+use super::permit::{HoldTime, Source, Ticket};
+use super::{Completion, Controller, Permit, RejectReason, Rejected, Sample};
 use crate::clock::{Clock, SystemClock};
 
-/// How many may be in flight at once, for everybody together. Cheap to clone: clones hand out the same permits.
+/// A limit on how many may be in flight at once, for all callers together. Cheap to clone; clones share the limit.
 #[derive(Clone)]
 pub struct Concurrency {
     pool: Arc<Pool>,
+    /// Percent of the limit that each priority leaves to the next.
+    reserve: u8,
 }
 
 struct Pool {
-    in_flight: Counter,
-    /// What the controller last said, or the number it was built with.
+    in_flight: InFlight,
+    /// The controller's last answer, or the fixed limit.
     limit: AtomicU32,
     controller: Option<Mutex<Box<dyn Controller>>>,
-    /// Percent of the limit that each class of priority leaves to the next.
-    reserve: u8,
-    held: Held,
-    /// The same of work that was done, for the controller's sake: how long who gives up would have had to wait.
-    done: Held,
+    hold_time: HoldTime,
+    /// The hold time of successful work only: how long a client that leaves early would have had to wait.
+    success_time: HoldTime,
     clock: Arc<dyn Clock>,
 }
 
 impl Concurrency {
-    /// At most `limit` at once; 0 counts as 1.
+    /// Creates a fixed limit; 0 counts as 1.
     pub fn fixed(limit: u32) -> Self {
         Concurrency::new(limit.max(1), None)
     }
 
-    /// As many at once as a controller says.
+    /// Creates a limit that a controller adapts.
     pub fn adaptive(controller: impl Controller + 'static) -> Self {
         Concurrency::new(controller.limit().max(1), Some(Mutex::new(Box::new(controller))))
     }
 
     fn new(limit: u32, controller: Option<Mutex<Box<dyn Controller>>>) -> Self {
         let pool = Pool {
-            in_flight: Counter::default(),
+            in_flight: InFlight::default(),
             limit: AtomicU32::new(limit),
             controller,
-            reserve: 0,
-            held: Held::default(),
-            done: Held::default(),
+            hold_time: HoldTime::default(),
+            success_time: HoldTime::default(),
             clock: Arc::new(SystemClock),
         };
-        Concurrency { pool: Arc::new(pool) }
+        Concurrency { pool: Arc::new(pool), reserve: 0 }
     }
 
-    /// The same with a reserve: ordinary work leaves `percent` of the limit to critical work, and work that can be shed
-    /// leaves as much again to ordinary work. None unless said otherwise; more than 100 counts as 100.
-    ///
-    /// # Panics
-    ///
-    /// When it was cloned or has handed out a permit: this is part of making it.
+    /// Sets a reserve: [`Priority::Default`] leaves `percent` of the limit to [`Priority::Critical`], and
+    /// [`Priority::Sheddable`] leaves as much again to `Default`. Defaults to 0; more than 100 counts as 100. Clones of this one have
+    /// the same reserve.
     #[must_use]
     pub fn reserve(mut self, percent: u8) -> Self {
-        self.building().reserve = percent.min(100);
+        self.reserve = percent.min(100);
         self
     }
 
-    /// The same on another clock, for tests and simulations.
+    /// Sets the clock, for tests and simulations. Defaults to the system's clock.
     ///
     /// # Panics
     ///
-    /// When it was cloned or has handed out a permit: this is part of making it.
+    /// After it was cloned or has handed out a permit.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
-        self.building().clock = Arc::new(clock);
+        let unused =
+            Arc::get_mut(&mut self.pool).expect("the clock is set before the first clone and the first permit");
+        unused.clock = Arc::new(clock);
         self
     }
 
-    /// A permit for ordinary work, if there is one.
+    /// Returns a permit of [`Priority::Default`], if there is one.
     #[inline]
-    pub fn try_acquire(&self) -> Result<Permit, Refused> {
+    pub fn try_acquire(&self) -> Result<Permit, Rejected> {
         self.try_acquire_as(Priority::Default)
     }
 
-    /// A permit for work that matters that much, if there is one.
+    /// Returns a permit of a priority, if there is one.
     #[inline]
-    pub fn try_acquire_as(&self, priority: Priority) -> Result<Permit, Refused> {
+    pub fn try_acquire_as(&self, priority: Priority) -> Result<Permit, Rejected> {
         let pool = &*self.pool;
         let limit = self.limit();
-        let ceiling = priority.ceiling(limit, pool.reserve);
+        let ceiling = priority.ceiling(limit, self.reserve);
         match pool.in_flight.enter(ceiling) {
             Ok(in_flight) => {
-                let of_all = if ceiling == limit { in_flight } else { share(in_flight, ceiling, limit) };
-                let ticket = Ticket { started: pool.clock.now(), in_flight, of_all };
+                let in_flight_of_limit = if ceiling == limit { in_flight } else { scale(in_flight, ceiling, limit) };
+                let ticket = Ticket { started: pool.clock.now(), in_flight, in_flight_of_limit };
                 Ok(Permit::new(Arc::clone(&self.pool) as Arc<dyn Source>, ticket))
             }
-            Err(_) => Err(Refused { why: Why::Busy, limit, retry_after: pool.held.usual(), shared: true }),
+            Err(_) => {
+                let retry_after = pool.hold_time.retry_after();
+                Err(Rejected { reason: RejectReason::Busy, limit, retry_after, shared: true })
+            }
         }
     }
 
-    /// How many are in flight.
+    /// Returns how many are in flight.
     pub fn in_flight(&self) -> u32 {
         self.pool.in_flight.count()
     }
 
-    /// How many may be.
+    /// Returns how many may be in flight.
     #[inline]
     pub fn limit(&self) -> u32 {
         self.pool.limit.load(Ordering::Relaxed)
     }
-
-    fn building(&mut self) -> &mut Pool {
-        Arc::get_mut(&mut self.pool).expect("it is not in use yet")
-    }
 }
 
 impl Source for Pool {
-    fn take_back(&self, ticket: &Ticket, work: Work) {
+    fn release(&self, ticket: &Ticket, completion: Completion) {
         self.in_flight.leave();
-        if work == Work::Ignore {
+        if completion == Completion::Ignored {
             return;
         }
-        let Ticket { started, of_all, .. } = *ticket;
+        let Ticket { started, in_flight_of_limit, .. } = *ticket;
         let Some(controller) = &self.controller else {
-            return self.held.learn(started, self.clock.now());
+            return self.hold_time.record(started, self.clock.now());
         };
         let mut controller = controller.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        // Under the lock: a controller is told in the order of these times.
+        // Under the lock: the controller gets samples in the order of these times.
         let ended = self.clock.now();
-        self.held.learn(started, ended);
-        if work == Work::Done {
-            self.done.learn(started, ended);
+        self.hold_time.record(started, ended);
+        if completion == Completion::Success {
+            self.success_time.record(started, ended);
         }
-        controller.observe(&Sample { started, ended, in_flight: of_all, dropped: work == Work::Dropped });
-        // Before the lock is let go, so that an older limit does not come after a newer one.
+        let dropped = completion == Completion::Dropped;
+        controller.observe(&Sample { started, ended, in_flight: in_flight_of_limit, dropped });
+        // Under the lock: an older limit must not overwrite a newer one.
         self.limit.store(controller.limit().max(1), Ordering::Relaxed);
     }
 
-    /// Who leaves sooner than work usually takes has not left because it took too long. Otherwise clients that change their
-    /// minds, and those that only pretend to, would bring the limit to its least on a server that is well.
+    /// A client that leaves sooner than successful work usually takes is no sign of overload. Otherwise clients that change
+    /// their minds, or pretend to, would bring the limit of a healthy server to its minimum.
     #[cfg(feature = "http")]
-    fn take_back_abandoned(&self, ticket: &Ticket) {
+    fn release_abandoned(&self, ticket: &Ticket) {
         let took = self.clock.now().since(ticket.started);
-        // Not a multiple of it: what clients wait for at most is what the usual comes to when there is too much.
-        let is_early = self.done.known().is_some_and(|usual| took < usual);
-        self.take_back(ticket, if is_early { Work::Ignore } else { Work::Dropped });
+        // Not a multiple of the average: under overload, the average approaches the longest wait that clients accept.
+        let is_early = self.success_time.average().is_some_and(|average| took < average);
+        self.release(ticket, if is_early { Completion::Ignored } else { Completion::Dropped });
     }
 }
 
-/// What so many of a ceiling are of the whole limit, rounded up.
-fn share(in_flight: u32, ceiling: u32, limit: u32) -> u32 {
+/// Scales a count under a ceiling to the whole limit, rounded up.
+fn scale(in_flight: u32, ceiling: u32, limit: u32) -> u32 {
     let of_limit = (u64::from(in_flight) * u64::from(limit)).div_ceil(u64::from(ceiling.max(1)));
     of_limit.min(limit.into()) as u32
 }
@@ -160,5 +157,60 @@ impl fmt::Debug for Concurrency {
             .field("in_flight", &self.in_flight())
             .field("adaptive", &self.pool.controller.is_some())
             .finish_non_exhaustive()
+    }
+}
+
+/// How important a piece of work is. Under a [reserve](Concurrency::reserve), each priority leaves some of the limit to the
+/// higher ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub enum Priority {
+    /// Rejected first: work that is tried again anyway, such as a prefetch or a batch.
+    Sheddable,
+    /// Ordinary work.
+    #[default]
+    Default,
+    /// May use the whole limit: health checks, logins, payments.
+    Critical,
+}
+
+impl Priority {
+    /// All priorities, the least important first.
+    pub const ALL: [Priority; 3] = [Priority::Sheddable, Priority::Default, Priority::Critical];
+
+    /// Returns the name in configs and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Priority::Sheddable => "sheddable",
+            Priority::Default => "default",
+            Priority::Critical => "critical",
+        }
+    }
+
+    /// Returns how much of `limit` this priority may use when each leaves `reserve` percent of it, rounded up, to the next.
+    /// At least 1, so that a small limit does not exclude a priority forever.
+    fn ceiling(self, limit: u32, reserve: u8) -> u32 {
+        let steps = match self {
+            Priority::Critical => 0,
+            Priority::Default => 1,
+            Priority::Sheddable => 2,
+        };
+        let left = (u64::from(limit) * u64::from(reserve)).div_ceil(100) * steps;
+        limit.saturating_sub(u32::try_from(left).unwrap_or(u32::MAX)).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_priority_leaves_the_reserve_to_the_next() {
+        let ceilings = |limit, reserve| Priority::ALL.map(|priority| priority.ceiling(limit, reserve));
+        assert_eq!(ceilings(100, 0), [100, 100, 100]);
+        assert_eq!(ceilings(100, 10), [80, 90, 100]);
+        assert_eq!(ceilings(15, 10), [11, 13, 15], "rounded up");
+        assert_eq!(ceilings(1, 10), [1, 1, 1], "no priority is excluded");
+        assert_eq!(ceilings(100, 50), [1, 50, 100]);
+        assert_eq!(ceilings(u32::MAX, 100), [1, 1, u32::MAX]);
     }
 }

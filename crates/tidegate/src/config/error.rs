@@ -1,11 +1,11 @@
-//! What is wrong with a config, and where.
+//! Config errors, with their position.
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::tree::Position;
 
-/// One thing that is wrong with a config.
+/// One error of a config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
     file: Arc<str>,
@@ -19,32 +19,32 @@ impl ConfigError {
         ConfigError { file: Arc::clone(file), at: Some(at), path: path.into(), message: message.into() }
     }
 
-    /// An error about the file as a whole.
+    /// Returns an error about the file as a whole.
     pub(crate) fn of_file(file: &Arc<str>, message: impl Into<String>) -> Self {
         ConfigError { file: Arc::clone(file), at: None, path: String::new(), message: message.into() }
     }
 
-    /// The file, by the name it was given.
+    /// Returns the name of the file.
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// The line, from 1; none when the file could not be read at all.
+    /// Returns the line, from 1. `None` if the file cannot be read.
     pub fn line(&self) -> Option<usize> {
         self.at.map(|at| at.line)
     }
 
-    /// The column, from 1, in characters; none when the file could not be read at all.
+    /// Returns the column, from 1, in characters. `None` if the file cannot be read.
     pub fn column(&self) -> Option<usize> {
         self.at.map(|at| at.column)
     }
 
-    /// The field, such as `limits.login.rate`; empty when the file is not well-formed there.
+    /// Returns the field, such as `limits.login.rate`. Empty for a syntax error.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// What was found, and what is accepted.
+    /// Returns what was found and what is expected.
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -65,7 +65,7 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// Everything that is wrong with a config, in the order of the file: one `FILE:LINE:COLUMN: path: message` a line.
+/// All errors of a config in the order of the file, a line `FILE:LINE:COLUMN: path: message` each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigErrors(Vec<ConfigError>);
 
@@ -75,13 +75,13 @@ impl ConfigErrors {
         ConfigErrors(errors)
     }
 
-    /// The errors of several files, each file's together; none when there are none.
+    /// Returns the errors of several files, file by file. `None` if there are none.
     pub(crate) fn of_files(files: impl IntoIterator<Item = Vec<ConfigError>>) -> Option<Self> {
         let errors: Vec<_> = files.into_iter().flat_map(|errors| ConfigErrors::new(errors).0).collect();
         if errors.is_empty() { None } else { Some(ConfigErrors(errors)) }
     }
 
-    /// The errors, at least one.
+    /// Returns the errors, at least one.
     pub fn iter(&self) -> std::slice::Iter<'_, ConfigError> {
         self.0.iter()
     }

@@ -1,5 +1,5 @@
-//! Limits from a file, in TOML or in YAML, with errors that carry line and column. Every field, with its default and its
-//! bounds, is in `docs/config.md` in the repository.
+//! Limits from a TOML or YAML file, with errors that carry line and column. Every field, with its default and its bounds,
+//! is in `docs/config.md` in the repository.
 //!
 //! ```
 //! use tidegate::config::{Config, Syntax};
@@ -22,16 +22,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod defaults;
-mod duration;
 pub mod envoy;
 mod error;
-mod file;
-mod http;
 mod limits;
-mod nearest;
 mod reader;
-mod scalar;
+mod settings;
 #[cfg(test)]
 mod tests;
 mod toml;
@@ -41,30 +36,29 @@ mod yaml;
 use std::path::Path;
 use std::sync::Arc;
 
-pub use defaults::{Defaults, Envoy};
-pub use duration::parse_duration;
 pub use error::{ConfigError, ConfigErrors};
-pub use http::Http;
+pub use reader::parse_duration;
+pub use settings::{Defaults, EnvoyConfig, HttpConfig};
 
-pub use crate::header_style::{HeaderStyle, LegacyReset};
-pub use crate::trust::TrustProxy;
+pub use crate::http_settings::{HeaderStyle, LegacyReset, TrustProxy};
 
 use crate::limiter::{Limit, Limiter, LimiterBuilder};
-use limits::Shared;
-use reader::{Fields, Reader};
+use limits::InheritedSettings;
+use reader::{ErrorCollector, Fields};
 use tree::{Node, Position};
 
-/// How a config is written. The structure is the same.
+/// The syntax of a config. Its structure is the same in both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Syntax {
     /// TOML.
     Toml,
-    /// YAML, of which a config is one document.
+    /// YAML, as a single document.
     Yaml,
 }
 
 impl Syntax {
-    /// YAML for files that end in `.yaml` or `.yml`, and in `.json`, since JSON is YAML; TOML for all others.
+    /// Returns YAML for files that end in `.yaml`, `.yml` or `.json` (JSON is YAML), and TOML for all others.
     pub fn of_path(path: &Path) -> Self {
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
         let is_yaml = ["yaml", "yml", "json"].iter().any(|yaml| ending.eq_ignore_ascii_case(yaml));
@@ -72,82 +66,99 @@ impl Syntax {
     }
 }
 
-/// A config that was read whole, with nothing wrong in it. The default one has no limits.
+/// A valid config. The default one has no limits.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Config {
     limits: Vec<(String, Limit)>,
     defaults: Defaults,
-    envoy: Envoy,
-    http: Http,
+    envoy: EnvoyConfig,
+    http: HttpConfig,
 }
 
 impl Config {
-    /// The config in a file, in the syntax of its ending; or everything that is wrong with it.
+    /// Reads a file, in the syntax of its extension. Returns all errors of an invalid config.
     pub fn from_path(path: impl AsRef<Path>) -> Result<Self, ConfigErrors> {
         let path = path.as_ref();
         let file: Arc<str> = path.to_string_lossy().into();
-        let text = file::read(path, &file).map_err(|error| ConfigErrors::new(vec![error]))?;
+        let text = read_file(path, &file).map_err(|error| ConfigErrors::new(vec![error]))?;
         Self::parse(&text, Syntax::of_path(path), &file)
     }
 
-    /// The config in a text; or everything that is wrong with it. Errors call the text `file`.
+    /// Parses a text. Returns all errors of an invalid config; they call the text `file`.
     pub fn parse(text: &str, syntax: Syntax, file: &str) -> Result<Self, ConfigErrors> {
         let file: Arc<str> = file.into();
-        let text = file::without_mark(text);
+        let text = without_byte_order_mark(text);
         let mut errors = Vec::new();
         let tree = match syntax {
             Syntax::Toml => toml::parse(text, &file, &mut errors),
             Syntax::Yaml => yaml::parse(text, &file, &mut errors),
         };
         let Some(tree) = tree else { return Err(ConfigErrors::new(errors)) };
-        let reader = Reader::new(&file, errors);
-        let config = Self::read(&tree, &reader);
-        match (config, reader.into_errors()) {
+        let collector = ErrorCollector::new(&file, errors);
+        let config = Self::read(&tree, &collector);
+        match (config, collector.into_errors()) {
             (Some(config), errors) if errors.is_empty() => Ok(config),
             (_, errors) => Err(ConfigErrors::new(errors)),
         }
     }
 
-    fn read(tree: &Node, reader: &Reader<'_>) -> Option<Self> {
-        let mut root = Fields::root(reader, tree)?;
-        let limits = root.get("limits").and_then(|field| field.fields());
-        let defaults = root.get("defaults").and_then(|field| field.fields()).map(Defaults::read).unwrap_or_default();
-        let envoy = root.get("envoy").and_then(|field| field.fields()).map(Envoy::read).unwrap_or_default();
-        let http = root.get("http").and_then(|field| field.fields()).map(Http::read).unwrap_or_default();
-        root.finish();
-        let shared = Shared { on_store_error: defaults.on_store_error, ipv6_prefix: http.ipv6_prefix };
+    fn read(tree: &Node, collector: &ErrorCollector<'_>) -> Option<Self> {
+        let mut root = Fields::root(collector, tree)?;
+        let limits = root.optional("limits").and_then(|field| field.fields());
+        let defaults =
+            root.optional("defaults").and_then(|field| field.fields()).map(Defaults::read).unwrap_or_default();
+        let envoy = root.optional("envoy").and_then(|field| field.fields()).map(EnvoyConfig::read).unwrap_or_default();
+        let http = root.optional("http").and_then(|field| field.fields()).map(HttpConfig::read).unwrap_or_default();
+        root.reject_unknown();
+        let inherited = InheritedSettings { on_store_error: defaults.on_store_error, ipv6_prefix: http.ipv6_prefix };
         let none_written = limits.as_ref().is_none_or(|limits| limits.all().next().is_none());
-        if none_written && envoy.configs.is_empty() && reader.is_content() {
+        if none_written && envoy.configs.is_empty() && collector.has_no_errors() {
             let message = "missing, expected at least one limit: a table limits.NAME with algorithm, rate and period";
-            reader.error(Position::START, "limits", message);
+            collector.error(Position::START, "limits", message);
         }
-        let limits = limits.map(|limits| limits::read(limits, &shared)).unwrap_or_default();
+        let limits = limits.map(|limits| limits::read(limits, &inherited)).unwrap_or_default();
         Some(Config { limits, defaults, envoy, http })
     }
 
-    /// The limits by name, in the order of the file, with the defaults applied.
+    /// Returns the limits by name, in the order of the file, with the defaults applied.
     pub fn limits(&self) -> &[(String, Limit)] {
         &self.limits
     }
 
-    /// What holds for every limit.
+    /// Returns the defaults of all limits.
     pub fn defaults(&self) -> &Defaults {
         &self.defaults
     }
 
-    /// Configs of another kind that are served too.
-    pub fn envoy(&self) -> &Envoy {
+    /// Returns the Envoy rate limit files to serve as well.
+    pub fn envoy(&self) -> &EnvoyConfig {
         &self.envoy
     }
 
-    /// How the HTTP transports read clients and answer them.
-    pub fn http(&self) -> &Http {
+    /// Returns the settings of HTTP transports.
+    pub fn http(&self) -> &HttpConfig {
         &self.http
     }
 
-    /// A limiter with these limits, this deny list and this prefix, that still wants a store.
+    /// Returns a limiter builder with these limits, deny list and prefix. It has no store yet.
     pub fn limiter(&self) -> LimiterBuilder {
         let builder = Limiter::builder().limits(self.limits.iter().cloned()).prefix(&self.defaults.prefix);
         builder.deny_all(&self.defaults.deny).expect("every entry was looked at when the config was read")
     }
+}
+
+/// Reads a text file. Errors call it `file`.
+pub(super) fn read_file(path: &Path, file: &Arc<str>) -> Result<String, ConfigError> {
+    let bytes = std::fs::read(path).map_err(|error| ConfigError::of_file(file, format!("cannot be read: {error}")))?;
+    String::from_utf8(bytes).map_err(|error| {
+        let before = String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]);
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().map_or(0, |line| line.chars().count()) + 1;
+        ConfigError::new(file, Position { line, column }, "", "not a text: expected UTF-8")
+    })
+}
+
+/// Strips a byte order mark, which would shift the columns of the first line.
+pub(super) fn without_byte_order_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
 }

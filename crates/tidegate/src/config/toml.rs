@@ -1,4 +1,4 @@
-//! From TOML to the tree.
+//! Parsing TOML into the tree.
 
 use std::sync::Arc;
 
@@ -8,33 +8,33 @@ use toml::de::{DeString, DeTable, DeValue};
 use super::error::ConfigError;
 use super::tree::{Entry, MAX_DEPTH, Node, Position, Value};
 
-/// How deep inline tables may be nested before the text is handed to the parser, whose own bound counts a level of
-/// braces but not the dotted keys in it, so that a small file could build a tree too deep for a stack.
+/// The maximum nesting of inline tables, checked before parsing. The parser bounds levels of braces but not the dotted
+/// keys in them, so a small file could build a tree too deep for the stack.
 const MAX_BRACES: usize = 16;
 
-/// The tree of a text, and what is wrong with it. With no tree there is at least one error; with a tree, the errors
-/// are about fields that were set twice, and the rest can still be read.
+/// Parses a text. Without a tree there is at least one error. With a tree, all errors are duplicate keys, and the rest
+/// can still be read.
 pub(super) fn parse(text: &str, file: &Arc<str>, errors: &mut Vec<ConfigError>) -> Option<Node> {
-    let lines = Lines::new(text);
-    if let Some(offset) = deep_brace(text) {
+    let lines = LineIndex::new(text);
+    if let Some(offset) = find_deep_brace(text) {
         errors.push(ConfigError::new(file, lines.position(offset), "", "nested too deep"));
         return None;
     }
     let (table, found) = DeTable::parse_recoverable(text);
-    let only_twice = found.iter().all(|error| error.message() == TWICE);
-    errors.extend(lines.told_once(found).map(|(at, message)| ConfigError::new(file, at, "", message)));
-    if !only_twice {
+    let only_duplicates = found.iter().all(|error| error.message() == DUPLICATE_KEY);
+    errors.extend(lines.without_repeats(found).map(|(at, message)| ConfigError::new(file, at, "", message)));
+    if !only_duplicates {
         return None;
     }
-    let mut reader = Builder { lines: &lines, file, errors };
-    let value = reader.table(table.get_ref(), 0)?;
+    let mut builder = TreeBuilder { lines: &lines, file, errors };
+    let value = builder.table(table.get_ref(), 0)?;
     Some(Node { value, at: Position::START })
 }
 
-/// How the parser calls a key that is there already.
-const TWICE: &str = "duplicate key";
+/// The parser's message for a duplicate key.
+const DUPLICATE_KEY: &str = "duplicate key";
 
-fn deep_brace(text: &str) -> Option<usize> {
+fn find_deep_brace(text: &str) -> Option<usize> {
     let (mut depth, mut start) = (0_usize, 0);
     for line in text.split_inclusive('\n') {
         if !is_comment(line)
@@ -54,18 +54,18 @@ fn deep_brace(text: &str) -> Option<usize> {
     None
 }
 
-/// Whether this is nothing but a comment, or a line of a text that does not end on it.
+/// Returns whether a line is only a comment, or text that does not end on it.
 fn is_comment(line: &str) -> bool {
     line.trim_start().starts_with('#') && !line.contains("\"\"\"") && !line.contains("'''")
 }
 
-struct Builder<'a> {
-    lines: &'a Lines<'a>,
+struct TreeBuilder<'a> {
+    lines: &'a LineIndex<'a>,
     file: &'a Arc<str>,
     errors: &'a mut Vec<ConfigError>,
 }
 
-impl Builder<'_> {
+impl TreeBuilder<'_> {
     fn table(&mut self, table: &DeTable<'_>, depth: usize) -> Option<Value> {
         let mut fields: Vec<(&Spanned<DeString<'_>>, _)> = table.iter().collect();
         fields.sort_by_key(|(key, _)| key.span().start);
@@ -100,16 +100,16 @@ impl Builder<'_> {
     }
 }
 
-/// Turns offsets into positions.
-struct Lines<'a> {
+/// Maps offsets to positions.
+struct LineIndex<'a> {
     text: &'a str,
     starts: Vec<usize>,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> LineIndex<'a> {
     fn new(text: &'a str) -> Self {
         let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(index, _)| index + 1));
-        Lines { text, starts: starts.collect() }
+        LineIndex { text, starts: starts.collect() }
     }
 
     fn position(&self, offset: usize) -> Position {
@@ -118,29 +118,29 @@ impl<'a> Lines<'a> {
         Position { line, column: before.chars().count() + 1 }
     }
 
-    fn begins_a_table(&self, line: usize) -> bool {
+    fn is_table_header(&self, line: usize) -> bool {
         self.text[self.starts[line - 1]..].trim_start_matches([' ', '\t']).starts_with('[')
     }
 
-    /// The parser's errors, less those that only follow from another: the later ones on a line, and the fields of a
-    /// table that is itself there twice.
-    fn told_once(&self, mut found: Vec<toml::de::Error>) -> impl Iterator<Item = (Position, String)> {
+    /// Returns the parser's errors without consequential ones: later errors on a line, and fields of a table that is
+    /// itself a duplicate.
+    fn without_repeats(&self, mut found: Vec<toml::de::Error>) -> impl Iterator<Item = (Position, String)> {
         found.sort_by_key(|error| error.span().map_or(0, |span| span.start));
         let mut last_line = 0;
-        let mut table_twice = None;
+        let mut repeated_table = None;
         found.into_iter().filter_map(move |error| {
             let span = error.span().unwrap_or_default();
             let at = self.position(span.start);
             if at.line == std::mem::replace(&mut last_line, at.line) {
                 return None;
             }
-            if error.message() != TWICE {
+            if error.message() != DUPLICATE_KEY {
                 return Some((at, error.message().to_owned()));
             }
-            if self.begins_a_table(at.line) {
-                table_twice = Some(at.line);
-            } else if let Some(header) = table_twice
-                && !(header + 1..at.line).any(|line| self.begins_a_table(line))
+            if self.is_table_header(at.line) {
+                repeated_table = Some(at.line);
+            } else if let Some(header) = repeated_table
+                && !(header + 1..at.line).any(|line| self.is_table_header(line))
             {
                 return None;
             }

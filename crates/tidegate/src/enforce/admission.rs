@@ -1,14 +1,14 @@
 //! How many, how often and how much, in one question.
 
-use super::{Caller, Enforcer, Guards, Outcome, Permits, Step};
-use crate::concurrency::{Priority, Work};
+use super::{Action, Caller, ConcurrencyGuards, Enforcer, Outcome, Permits};
+use crate::concurrency::{Completion, Priority};
 
 /// How many at once, how often, and how much in all, in that order and in one question. What refuses first gives back
-/// what was taken, and says [which it was](Outcome::axis). Cheap to clone.
+/// what was taken, and says [which it was](Outcome::kind). Cheap to clone.
 ///
 /// ```
-/// use tidegate::concurrency::{Concurrency, PerKey, Priority, Work};
-/// use tidegate::enforce::{Admission, Axis, Caller, Enforcer, Guards};
+/// use tidegate::concurrency::{Concurrency, PerKey, Priority, Completion};
+/// use tidegate::enforce::{Admission, LimitKind, Caller, Enforcer, ConcurrencyGuards};
 /// use tidegate::{Limiter, Quota, minutes, seconds};
 ///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -17,65 +17,65 @@ use crate::concurrency::{Priority, Work};
 ///     .limit("tokens", Quota::token_bucket(100_000, minutes(1))?)
 ///     .build()?;
 /// let admission = Admission::new(
-///     Guards::new().and(Concurrency::fixed(100).reserve(10)).and(PerKey::new(4)),
+///     ConcurrencyGuards::new().and(Concurrency::fixed(100).reserve(10)).and(PerKey::new(4)),
 ///     Enforcer::new(&limiter, "requests").and_budget("tokens"),
 /// );
 ///
 /// match admission.admit(&Caller::new("alice"), 1_200, Priority::Critical).await {
 ///     Ok(admitted) => {
 ///         // The work.
-///         admitted.release(Work::Done);
+///         admitted.release(Completion::Success);
 ///     }
-///     Err(outcome) if outcome.axis() == Some(Axis::Concurrency) => println!("busy: {:?}", outcome.retry_after()),
+///     Err(outcome) if outcome.kind() == Some(LimitKind::Concurrency) => println!("busy: {:?}", outcome.retry_after()),
 ///     Err(outcome) => println!("{outcome:?}"),
 /// }
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone)]
 pub struct Admission {
-    guards: Guards,
+    guards: ConcurrencyGuards,
     enforcer: Enforcer,
 }
 
 impl Admission {
     /// Guards how many are in flight, and then enforces limits; [`Enforcer::unlimited`] has none.
-    pub fn new(guards: impl Into<Guards>, enforcer: Enforcer) -> Self {
+    pub fn new(guards: impl Into<ConcurrencyGuards>, enforcer: Enforcer) -> Self {
         Admission { guards: guards.into(), enforcer }
     }
 
     /// Admits a request that costs so much, or says why not; nothing is taken then. Who is on a deny list does not get as
     /// far as the guards.
-    pub async fn admit(&self, caller: &Caller<'_>, cost: u64, priority: Priority) -> Result<Admitted, Outcome> {
+    pub async fn admit(&self, caller: &Caller<'_>, cost: u64, priority: Priority) -> Result<AdmissionPermit, Outcome> {
         if self.enforcer.denies(caller) {
-            let outcome = self.enforcer.ask(caller, cost, Step::Look).await;
+            let outcome = self.enforcer.apply(caller, cost, Action::Check).await;
             // By now the list may be another.
             if !outcome.is_allowed() {
                 return Err(outcome);
             }
         }
-        let permits = self.enforcer.enter(&self.guards, Some(caller), priority).await?;
-        let outcome = self.enforcer.ask(caller, cost, Step::Take).await;
+        let permits = self.enforcer.admit(&self.guards, Some(caller), priority).await?;
+        let outcome = self.enforcer.apply(caller, cost, Action::Limit).await;
         // Permits that are dropped are given back, and say nothing of work that was never begun.
-        if outcome.is_allowed() { Ok(Admitted { permits, outcome }) } else { Err(outcome) }
+        if outcome.is_allowed() { Ok(AdmissionPermit { permits, outcome }) } else { Err(outcome) }
     }
 }
 
 /// A request that may go on, in flight until it is released or dropped.
 #[derive(Debug)]
 #[must_use = "what is dropped is no longer in flight"]
-pub struct Admitted {
+pub struct AdmissionPermit {
     permits: Permits,
     outcome: Outcome,
 }
 
-impl Admitted {
+impl AdmissionPermit {
     /// What the limits said.
     pub fn outcome(&self) -> &Outcome {
         &self.outcome
     }
 
     /// Ends it, and says how the work went.
-    pub fn release(self, work: Work) {
+    pub fn release(self, work: Completion) {
         self.permits.release(work);
     }
 }

@@ -1,32 +1,30 @@
 //! Limits that are enforced together.
 
-use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_core::private::{Few, at_once};
+use smallvec::SmallVec;
+use tidegate_core::private::{InlineVec, poll_once};
 use tidegate_core::{Key, OnStoreError, Quota};
 
 use super::hooks::Hooks;
-#[cfg(feature = "tower")]
-use super::plainly::Plainly;
 use super::rule::{Rule, failed};
-use super::{Axis, Caller, Guards, Outcome, Permits, Ruling, Rulings};
+use super::{Caller, ConcurrencyGuards, LimitDecisions, LimitKind, Outcome, Permits};
 use crate::concurrency::Priority;
-use crate::{Error, Limiter, MemoryStore};
+use crate::{Call, Error, Limiter, MemoryStore};
 
-/// What is asked for.
+/// What an enforcer does with its limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
-    /// To take, if every limit admits it: what nearly every request does.
-    Take,
-    /// To look whether it would be admitted, and take nothing.
-    Look,
-    /// To take what was looked at before, even when others have taken it since: that is debt then, which holds off later
-    /// requests.
+pub enum Action {
+    /// Takes the cost if every limit admits it. Nearly every request does this.
+    Limit,
+    /// Checks whether the cost would be admitted, and takes nothing.
+    Check,
+    /// Takes a cost that was checked before, even when other requests have taken it since. That is debt, which holds off
+    /// later requests.
     Charge,
-    /// To give back what was taken.
-    GiveBack,
+    /// Gives back a cost that was taken.
+    Refund,
 }
 
 /// One limit or several that are enforced together, with what a service wants of them. Cheap to clone.
@@ -35,9 +33,7 @@ pub struct Enforcer {
     inner: Arc<Inner>,
 }
 
-/// What every request looks at comes first.
 #[derive(Clone)]
-#[repr(C)]
 struct Inner {
     limiter: Limiter,
     rules: Vec<Rule>,
@@ -50,11 +46,11 @@ struct Inner {
 impl Enforcer {
     /// Enforces a limit. One that the limiter does not know makes every outcome [`Outcome::Invalid`].
     pub fn new(limiter: &Limiter, limit: impl Into<Arc<str>>) -> Self {
-        Self::with_rules(limiter.clone(), vec![Rule::new(limit, Axis::Rate)])
+        Self::with_rules(limiter.clone(), vec![Rule::new(limit, LimitKind::Rate)])
     }
 
     /// Enforces nothing: for an [`Admission`](super::Admission) that is only about how many are in flight. There is no limit
-    /// whose [`policy`](Self::policy) or [`quota`](Self::quota) could be set, and to try is a panic.
+    /// whose [`policy`](Self::with_policy_name) or [`quota`](Self::with_quota) could be set, and to try is a panic.
     pub fn unlimited() -> Self {
         // There is nothing to count, so a table of the least size will do.
         let limiter = Limiter::builder().store(MemoryStore::builder().max_keys(1).build()).build();
@@ -67,7 +63,7 @@ impl Enforcer {
     }
 
     /// Enforces a quota in this process's memory, under the name `default`.
-    pub fn of(quota: Quota) -> Self {
+    pub fn from_quota(quota: Quota) -> Self {
         const NAME: &str = "default";
         let limiter = Limiter::builder().limit(NAME, quota).build().expect("one limit with no settings");
         Enforcer::new(&limiter, NAME)
@@ -76,7 +72,7 @@ impl Enforcer {
     /// Enforces a further limit of the same limiter: all of them are taken, or none.
     #[must_use]
     pub fn and(mut self, limit: impl Into<Arc<str>>) -> Self {
-        self.change().rules.push(Rule::new(limit, Axis::Rate));
+        self.change().rules.push(Rule::new(limit, LimitKind::Rate));
         self
     }
 
@@ -85,7 +81,7 @@ impl Enforcer {
     #[must_use]
     pub fn and_budget(mut self, limit: impl Into<Arc<str>>) -> Self {
         let inner = self.change();
-        inner.rules.push(Rule::new(limit, Axis::Cost));
+        inner.rules.push(Rule::new(limit, LimitKind::Cost));
         inner.has_budget = true;
         self
     }
@@ -93,7 +89,7 @@ impl Enforcer {
     /// The name of the limit that was given last towards clients, such as in headers: the limit's own unless said
     /// otherwise.
     #[must_use]
-    pub fn policy(mut self, name: impl Into<Arc<str>>) -> Self {
+    pub fn with_policy_name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.last().policy = name.into();
         self
     }
@@ -101,7 +97,7 @@ impl Enforcer {
     /// Another quota for the limit that was given last: one enforcer for free users and one for premium ones, under one
     /// name. What a key has used is kept when it comes to the other.
     #[must_use]
-    pub fn quota(mut self, quota: Quota) -> Self {
+    pub fn with_quota(mut self, quota: Quota) -> Self {
         self.last().set_quota(quota);
         self
     }
@@ -154,6 +150,12 @@ impl Enforcer {
         self.inner.rules.len()
     }
 
+    /// Returns an error for the first limit that the limiter does not have.
+    #[cfg(feature = "ws")]
+    pub(crate) fn check_names(&self) -> Result<(), Error> {
+        self.inner.rules.iter().try_for_each(|rule| rule.check_name(&self.inner.limiter))
+    }
+
     /// What tells enforcers apart, while they are there.
     #[cfg(feature = "ws")]
     pub(crate) fn identity(&self) -> usize {
@@ -175,70 +177,43 @@ impl Enforcer {
 
     /// Takes, if every limit admits it.
     pub async fn enforce<'a>(&self, key: impl Into<Key<'a>>, cost: u64) -> Outcome {
-        self.ask(&Caller::new(key), cost, Step::Take).await
+        self.apply(&Caller::new(key), cost, Action::Limit).await
     }
 
-    /// What becomes of a request, waited for.
-    pub async fn ask(&self, caller: &Caller<'_>, cost: u64, step: Step) -> Outcome {
+    /// The outcome of a request, waited for.
+    pub async fn apply(&self, caller: &Caller<'_>, cost: u64, action: Action) -> Outcome {
         let answer = match &*self.inner.rules {
-            [] => Ok(Rulings::none()),
-            [rule] => self.ask_one(rule, caller, cost, step).await.map(Rulings::one),
-            _ => match self.ask_several_now(caller, cost, step) {
+            [] => Ok(LimitDecisions::default()),
+            [rule] => self.ask_one(rule, caller, cost, action).await,
+            _ => match self.ask_several_now(caller, cost, action) {
                 Some(outcome) => return outcome,
-                // On the heap, because what several limits work with is large.
-                None => Box::pin(self.ask_several(caller, cost, step)).await,
+                // On the heap, because the future of several limits is large.
+                None => Box::pin(self.ask_several(caller, cost, action)).await,
             },
         };
-        self.finish(caller, cost, step, answer)
+        self.finish(caller, cost, action, answer)
     }
 
-    /// What becomes of a request, without waiting. None when it has to be waited for: the store does I/O or may wait for
-    /// something else, or it is not to take from a limit whose budget is spread. Nothing was done then.
-    #[inline]
-    pub fn ask_now(&self, caller: &Caller<'_>, cost: u64, step: Step) -> Option<Outcome> {
-        let rule = match &*self.inner.rules {
-            [] => return Some(Outcome::Allowed(Rulings::none())),
-            [rule] => rule,
-            _ => return self.ask_several_now(caller, cost, step),
+    /// The outcome of a request, without waiting. None when it has to be waited for, because the store does I/O. Nothing
+    /// was done then.
+    pub fn try_apply(&self, caller: &Caller<'_>, cost: u64, action: Action) -> Option<Outcome> {
+        let answer = match &*self.inner.rules {
+            [] => Ok(LimitDecisions::default()),
+            [rule] => match self.call(rule, caller, cost, action) {
+                Ok(call) => call.try_decide()?.map(|decided| LimitDecisions::from(rule.limit_decision(decided))),
+                Err(error) => Err(error),
+            },
+            _ => return self.ask_several_now(caller, cost, action),
         };
-        if !caller.fits(1) {
-            return Some(self.finish(caller, cost, step, Err(Error::NoKey)));
-        }
-        let window = Cell::new(None);
-        let answer = match rule.question(&self.inner.limiter, caller, 0, self.cost_to(rule, cost), self.step(step)) {
-            Ok(question) => question.now(&window)?,
-            Err(error) => Err(error),
-        };
-        let ruling = |decision| Rulings::one(rule.ruling_in(window.get(), decision));
-        Some(match answer {
-            // Nearly always, and nobody is told of it.
-            Ok(decision) if decision.is_ordinary() => Outcome::Allowed(ruling(decision)),
-            answer => self.finish(caller, cost, step, answer.map(ruling)),
-        })
-    }
-
-    /// The one limit, if it can be asked by the shortest way.
-    #[cfg(feature = "tower")]
-    #[inline(always)]
-    pub(crate) fn plainly(&self) -> Option<Plainly<'_>> {
-        let Inner { limiter, rules, .. } = &*self.inner;
-        let [rule] = &**rules else { return None };
-        Some(Plainly { enforcer: self, rule, limit: rule.plain(limiter)? })
-    }
-
-    /// Whether a denial is just that, and nobody wants to be told of it.
-    #[cfg(feature = "tower")]
-    #[inline]
-    pub(super) fn denies_quietly(&self) -> bool {
-        !self.inner.shadow && self.inner.hooks.on_limited.is_none()
+        Some(self.finish(caller, cost, action, answer))
     }
 
     /// The outcome of a request that has no key, so that no limit could be asked. Where there is none, there is nothing to ask.
-    pub fn without_key(&self) -> Outcome {
+    pub fn missing_key(&self) -> Outcome {
         if !self.has_limits() {
-            return Outcome::Allowed(Rulings::none());
+            return Outcome::Allowed(LimitDecisions::default());
         }
-        self.finish(&Caller::each([]), 1, Step::Take, Err(Error::NoKey))
+        self.finish(&Caller::each([]), 1, Action::Limit, Err(Error::NoKey))
     }
 
     /// Whether a deny list turns the caller away, so that nothing should be spent on it.
@@ -249,34 +224,34 @@ impl Enforcer {
 
     /// Gets a request into what guards how many are in flight, and tells the hooks of one that does not get as far as the
     /// limits.
-    pub(crate) async fn enter(
+    pub(crate) async fn admit(
         &self,
-        guards: &Guards,
+        guards: &ConcurrencyGuards,
         caller: Option<&Caller<'_>>,
         priority: Priority,
     ) -> Result<Permits, Outcome> {
         let guarded = self.guarded(guards, caller);
-        let entered = guards.enter(guarded.as_ref().or(caller), priority).await;
+        let entered = guards.admit(guarded.as_ref().or(caller), priority).await;
         entered.inspect_err(|outcome| self.tell(caller, outcome))
     }
 
     /// The same without waiting. None when it has to be waited for; nothing was done then.
     #[cfg(feature = "http")]
-    pub(crate) fn enter_now(
+    pub(crate) fn try_admit(
         &self,
-        guards: &Guards,
+        guards: &ConcurrencyGuards,
         caller: Option<&Caller<'_>>,
         priority: Priority,
     ) -> Option<Result<Permits, Outcome>> {
         let guarded = self.guarded(guards, caller);
-        let entered = guards.enter_now(guarded.as_ref().or(caller), priority)?;
+        let entered = guards.try_admit(guarded.as_ref().or(caller), priority)?;
         Some(entered.inspect_err(|outcome| self.tell(caller, outcome)))
     }
 
     /// Whom guards see where the first limit makes keys alike: who is one to that is one to them.
-    fn guarded(&self, guards: &Guards, caller: Option<&Caller<'_>>) -> Option<Caller<'static>> {
+    fn guarded(&self, guards: &ConcurrencyGuards, caller: Option<&Caller<'_>>) -> Option<Caller<'static>> {
         let rule = self.inner.rules.first().filter(|_| guards.look_at_keys())?;
-        rule.counted(&self.inner.limiter, caller?).map(Caller::new)
+        rule.normalized(&self.inner.limiter, caller?).map(Caller::new)
     }
 
     fn tell(&self, caller: Option<&Caller<'_>>, outcome: &Outcome) {
@@ -294,74 +269,94 @@ impl Enforcer {
     /// How a limit is asked for a step. In shadow mode a charge makes no debt: who was let through would have been denied, and
     /// would have taken nothing.
     #[inline]
-    fn step(&self, step: Step) -> Step {
-        if step == Step::Charge && self.inner.shadow { Step::Take } else { step }
+    fn action(&self, action: Action) -> Action {
+        if action == Action::Charge && self.inner.shadow { Action::Limit } else { action }
     }
 
     /// What a request that costs so much takes from a limit.
     #[inline]
     fn cost_to(&self, rule: &Rule, cost: u64) -> u64 {
-        if self.inner.has_budget && rule.axis == Axis::Rate { 1 } else { cost }
+        if self.inner.has_budget && rule.kind == LimitKind::Rate { 1 } else { cost }
     }
 
-    async fn ask_one(&self, rule: &Rule, caller: &Caller<'_>, cost: u64, step: Step) -> Result<Ruling, Error> {
-        let limiter = &self.inner.limiter;
+    /// The call of an enforcer's only limit.
+    #[inline]
+    fn call<'a>(
+        &'a self,
+        rule: &'a Rule,
+        caller: &'a Caller<'_>,
+        cost: u64,
+        action: Action,
+    ) -> Result<Call<'a>, Error> {
         if !caller.fits(1) {
             return Err(Error::NoKey);
         }
-        let decision = rule.question(limiter, caller, 0, self.cost_to(rule, cost), self.step(step))?.call().await?;
-        rule.ruling(limiter, decision)
+        rule.call(&self.inner.limiter, caller, 0, self.cost_to(rule, cost), self.action(action))
     }
 
-    /// The same of several limits. They are asked as if they were waited for: whoever answers everything at once does so
-    /// here.
-    #[inline(never)]
-    fn ask_several_now(&self, caller: &Caller<'_>, cost: u64, step: Step) -> Option<Outcome> {
-        if !self.inner.limiter.answers_at_once() {
+    async fn ask_one(
+        &self,
+        rule: &Rule,
+        caller: &Caller<'_>,
+        cost: u64,
+        action: Action,
+    ) -> Result<LimitDecisions, Error> {
+        let call = self.call(rule, caller, cost, action)?;
+        let immediate = self.inner.limiter.is_immediate();
+        match immediate.then(|| call.try_decide()).flatten() {
+            Some(decided) => Ok(rule.limit_decision(decided?).into()),
+            // On the heap, so that what waits is small.
+            None => Ok(rule.limit_decision(Box::pin(call.decide()).await?).into()),
+        }
+    }
+
+    /// Several limits, without waiting.
+    fn ask_several_now(&self, caller: &Caller<'_>, cost: u64, action: Action) -> Option<Outcome> {
+        if !self.inner.limiter.is_immediate() {
             return None;
         }
-        Some(self.finish(caller, cost, step, at_once(self.ask_several(caller, cost, step))))
+        Some(self.finish(caller, cost, action, poll_once(self.ask_several(caller, cost, action))))
     }
 
-    async fn ask_several(&self, caller: &Caller<'_>, cost: u64, step: Step) -> Result<Rulings, Error> {
+    async fn ask_several(&self, caller: &Caller<'_>, cost: u64, action: Action) -> Result<LimitDecisions, Error> {
         let Inner { limiter, rules, .. } = &*self.inner;
         if !caller.fits(rules.len()) {
             return Err(Error::NoKey);
         }
-        let call = |(index, rule)| {
-            let cost = self.cost_to(rule, cost);
-            Ok(Rule::question(rule, limiter, caller, index, cost, self.step(step))?.call())
-        };
-        let calls = rules.iter().enumerate().map(call).collect::<Result<Few<_>, Error>>()?;
-        if step == Step::Take {
-            let all = limiter.all_of(&calls).await?;
-            let decided = rules.iter().zip(all.decisions());
-            let rulings = decided.map(|(rule, decision)| rule.ruling(limiter, *decision)).collect::<Result<_, _>>();
-            return rulings.map(Rulings::several);
+        let call =
+            |(index, rule)| Rule::call(rule, limiter, caller, index, self.cost_to(rule, cost), self.action(action));
+        let calls = rules.iter().enumerate().map(call).collect::<Result<InlineVec<_>, Error>>()?;
+        let mut limit_decisions = LimitDecisions(SmallVec::with_capacity(rules.len()));
+        if action == Action::Limit {
+            let joint = limiter.all_of(&calls).await?;
+            for (rule, decision) in rules.iter().zip(joint.decisions()) {
+                limit_decisions.0.push(rule.limit_decision_of(limiter, *decision)?);
+            }
+            return Ok(limit_decisions);
         }
-        let (mut rulings, mut failed) = (Few::with_capacity(calls.len()), None);
-        for (rule, call) in rules.iter().zip(calls) {
-            match call.await {
-                Ok(decision) => rulings.push(rule.ruling(limiter, decision)?),
+        let mut failed = None;
+        for (rule, call) in rules.iter().zip(&calls) {
+            match call.decide().await {
+                Ok(decided) => limit_decisions.0.push(rule.limit_decision(decided)),
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
-        // A denial stands, whatever became of the other limits.
+        // A denial stands, whatever happened to the other limits.
         match failed {
-            Some(error) if rulings.iter().all(|ruling| ruling.decision().allowed()) => Err(error),
-            _ => Ok(Rulings::several(rulings.into_iter().collect())),
+            Some(error) if limit_decisions.iter().all(|limit| limit.decision().allowed()) => Err(error),
+            _ => Ok(limit_decisions),
         }
     }
 
-    #[inline(never)] // apart from the ordinary yes
-    pub(super) fn finish(&self, caller: &Caller<'_>, cost: u64, step: Step, answer: Result<Rulings, Error>) -> Outcome {
+    /// The outcome of an answer, after the hooks were called.
+    fn finish(&self, caller: &Caller<'_>, cost: u64, action: Action, answer: Result<LimitDecisions, Error>) -> Outcome {
         let Inner { limiter, rules, shadow, hooks, .. } = &*self.inner;
-        // Nobody is turned away by the others.
-        let is_asked = matches!(step, Step::Take | Step::Look);
+        // A charge or a refund denies no request.
+        let is_asked = matches!(action, Action::Limit | Action::Check);
         let cost = |rule: &Rule| if is_asked { self.cost_to(rule, cost) } else { 0 };
         let outcome = match answer {
-            Ok(rulings) if *shadow => Outcome::of(rulings.shadowed()),
-            Ok(rulings) => Outcome::of(rulings),
+            Ok(limit_decisions) if *shadow => Outcome::of(limit_decisions.shadowed()),
+            Ok(limit_decisions) => Outcome::of(limit_decisions),
             Err(error) => failed(limiter, rules, cost, *shadow, error),
         };
         if is_asked || outcome.error().is_some() || outcome.is_without_store() {
@@ -381,7 +376,7 @@ impl Enforcer {
 
 impl From<Quota> for Enforcer {
     fn from(quota: Quota) -> Self {
-        Enforcer::of(quota)
+        Enforcer::from_quota(quota)
     }
 }
 
@@ -406,11 +401,11 @@ mod tests {
 
     #[test]
     fn what_waits_is_small_however_many_limits_there_are() {
-        let enforcer = Enforcer::of(Quota::token_bucket(1, std::time::Duration::from_secs(1)).unwrap());
+        let enforcer = Enforcer::from_quota(Quota::token_bucket(1, std::time::Duration::from_secs(1)).unwrap());
         let caller = Caller::new("alice");
         // It goes along with every request that waits, and what several limits work with is some kilobytes.
-        let asked = size_of_val(&enforcer.ask(&caller, 1, Step::Take));
-        let all = size_of_val(&enforcer.limiter().all([enforcer.limiter().limit("default", "alice")]));
+        let asked = size_of_val(&enforcer.apply(&caller, 1, Action::Limit));
+        let all = size_of_val(&enforcer.limiter().limit_all([enforcer.limiter().limit("default", "alice")]));
         assert!(asked <= 1_024 && all <= 1_536, "{asked} and {all} bytes");
     }
 }

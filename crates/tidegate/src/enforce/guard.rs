@@ -8,84 +8,86 @@ use tidegate_core::Key;
 use super::{Caller, Outcome};
 use crate::Error;
 #[cfg(feature = "tokio")]
-use crate::concurrency::Shared;
-use crate::concurrency::{Concurrency, Fair, PerKey, Permit, Priority, Work};
+use crate::concurrency::DistributedConcurrency;
+use crate::concurrency::{Completion, Concurrency, FairConcurrency, PerKey, Permit, Priority};
 
 /// Something that only lets so many be in flight.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub enum Guard {
+pub enum ConcurrencyGuard {
     /// Everybody together.
     Everybody(Concurrency),
     /// Each key on its own.
     PerKey(PerKey),
     /// Everybody together, of which each key is a tenant that has its part. Who finds no room waits for so long, at most.
-    Fair(Fair, Duration),
+    Fair(FairConcurrency, Duration),
     /// Each key on its own, in all processes together.
     #[cfg(feature = "tokio")]
-    Shared(Shared),
+    Shared(DistributedConcurrency),
 }
 
-impl From<Concurrency> for Guard {
+impl From<Concurrency> for ConcurrencyGuard {
     fn from(pool: Concurrency) -> Self {
-        Guard::Everybody(pool)
+        ConcurrencyGuard::Everybody(pool)
     }
 }
 
-impl From<PerKey> for Guard {
+impl From<PerKey> for ConcurrencyGuard {
     fn from(keys: PerKey) -> Self {
-        Guard::PerKey(keys)
+        ConcurrencyGuard::PerKey(keys)
     }
 }
 
 /// Without waiting.
-impl From<Fair> for Guard {
-    fn from(fair: Fair) -> Self {
-        Guard::Fair(fair, Duration::ZERO)
+impl From<FairConcurrency> for ConcurrencyGuard {
+    fn from(fair: FairConcurrency) -> Self {
+        ConcurrencyGuard::Fair(fair, Duration::ZERO)
     }
 }
 
 /// # Panics
 ///
-/// When the tenants have nothing to wait with: see [`Fair::acquire`]. Better here than with the first request that has to.
-impl From<(Fair, Duration)> for Guard {
-    fn from((fair, within): (Fair, Duration)) -> Self {
+/// When the tenants have nothing to wait with: see [`FairConcurrency::acquire`]. Better here than with the first request that has to.
+impl From<(FairConcurrency, Duration)> for ConcurrencyGuard {
+    fn from((fair, within): (FairConcurrency, Duration)) -> Self {
         assert!(within.is_zero() || fair.can_wait(), "a sleeper to wait with: the feature `tokio`, or the builder's");
-        Guard::Fair(fair, within)
+        ConcurrencyGuard::Fair(fair, within)
     }
 }
 
 #[cfg(feature = "tokio")]
-impl From<Shared> for Guard {
-    fn from(shared: Shared) -> Self {
-        Guard::Shared(shared)
+impl From<DistributedConcurrency> for ConcurrencyGuard {
+    fn from(shared: DistributedConcurrency) -> Self {
+        ConcurrencyGuard::Shared(shared)
     }
 }
 
-impl Guard {
-    async fn enter(&self, caller: Option<&Caller<'_>>, priority: Priority) -> Result<Permit, Outcome> {
-        if let Some(entered) = self.enter_now(caller, priority) {
+impl ConcurrencyGuard {
+    async fn admit(&self, caller: Option<&Caller<'_>>, priority: Priority) -> Result<Permit, Outcome> {
+        if let Some(entered) = self.try_admit(caller, priority) {
             return entered;
         }
         match self {
-            Guard::Fair(fair, within) => fair.acquire(key(caller)?, *within).await.map_err(Outcome::refused),
+            ConcurrencyGuard::Fair(fair, within) => fair.acquire(key(caller)?, *within).await.map_err(Outcome::refused),
             #[cfg(feature = "tokio")]
-            Guard::Shared(shared) => shared.try_acquire(key(caller)?).await.map_err(Outcome::without_permit),
-            Guard::Everybody(_) | Guard::PerKey(_) => unreachable!("there is nothing to wait for"),
+            ConcurrencyGuard::Shared(shared) => shared.try_acquire(key(caller)?).await.map_err(Outcome::without_permit),
+            ConcurrencyGuard::Everybody(_) | ConcurrencyGuard::PerKey(_) => {
+                unreachable!("there is nothing to wait for")
+            }
         }
     }
 
     /// None when it has to be waited for.
-    fn enter_now(&self, caller: Option<&Caller<'_>>, priority: Priority) -> Option<Result<Permit, Outcome>> {
+    fn try_admit(&self, caller: Option<&Caller<'_>>, priority: Priority) -> Option<Result<Permit, Outcome>> {
         let entered = match self {
-            Guard::Everybody(pool) => Ok(pool.try_acquire_as(priority)),
-            Guard::PerKey(keys) => key(caller).map(|key| keys.try_acquire(key)),
-            Guard::Fair(fair, within) => match key(caller).map(|key| fair.try_acquire(key)) {
+            ConcurrencyGuard::Everybody(pool) => Ok(pool.try_acquire_as(priority)),
+            ConcurrencyGuard::PerKey(keys) => key(caller).map(|key| keys.try_acquire(key)),
+            ConcurrencyGuard::Fair(fair, within) => match key(caller).map(|key| fair.try_acquire(key)) {
                 Ok(Err(_)) if !within.is_zero() => return None,
                 entered => entered,
             },
             #[cfg(feature = "tokio")]
-            Guard::Shared(_) => return None,
+            ConcurrencyGuard::Shared(_) => return None,
         };
         Some(entered.and_then(|entered| entered.map_err(Outcome::refused)))
     }
@@ -100,17 +102,17 @@ fn key<'a>(caller: Option<&'a Caller<'_>>) -> Result<&'a Key<'a>, Outcome> {
 ///
 /// Those that are waited for belong first: what a request has got into it holds while it waits for the next.
 #[derive(Debug, Clone, Default)]
-pub struct Guards(Arc<Vec<Guard>>);
+pub struct ConcurrencyGuards(Arc<Vec<ConcurrencyGuard>>);
 
-impl Guards {
+impl ConcurrencyGuards {
     /// None: everybody gets in.
     pub fn new() -> Self {
-        Guards::default()
+        ConcurrencyGuards::default()
     }
 
     /// These, and then a further one.
     #[must_use]
-    pub fn and(mut self, guard: impl Into<Guard>) -> Self {
+    pub fn and(mut self, guard: impl Into<ConcurrencyGuard>) -> Self {
         Arc::make_mut(&mut self.0).push(guard.into());
         self
     }
@@ -123,27 +125,27 @@ impl Guards {
 
     /// Whether any of them tells keys apart by itself.
     pub(super) fn look_at_keys(&self) -> bool {
-        self.0.iter().any(|guard| !matches!(guard, Guard::Everybody(_)))
+        self.0.iter().any(|guard| !matches!(guard, ConcurrencyGuard::Everybody(_)))
     }
 
     /// Gets into all of them, or none: the first that refuses gives back what was taken.
-    pub async fn enter(&self, caller: Option<&Caller<'_>>, priority: Priority) -> Result<Permits, Outcome> {
+    pub async fn admit(&self, caller: Option<&Caller<'_>>, priority: Priority) -> Result<Permits, Outcome> {
         let mut permits = Vec::with_capacity(self.0.len());
         for guard in &*self.0 {
-            permits.push(guard.enter(caller, priority).await?);
+            permits.push(guard.admit(caller, priority).await?);
         }
         Ok(Permits(Kept::Several(permits)))
     }
 
     /// The same without waiting. None when one of them may have to be waited for; nothing was done then.
     #[inline]
-    pub fn enter_now(&self, caller: Option<&Caller<'_>>, priority: Priority) -> Option<Result<Permits, Outcome>> {
+    pub fn try_admit(&self, caller: Option<&Caller<'_>>, priority: Priority) -> Option<Result<Permits, Outcome>> {
         match &**self.0 {
             [guard] => {
-                guard.enter_now(caller, priority).map(|entered| entered.map(|permit| Permits(Kept::One(permit))))
+                guard.try_admit(caller, priority).map(|entered| entered.map(|permit| Permits(Kept::One(permit))))
             }
             guards => {
-                let permits = guards.iter().map(|guard| guard.enter_now(caller, priority));
+                let permits = guards.iter().map(|guard| guard.try_admit(caller, priority));
                 let permits = permits.collect::<Option<Result<_, _>>>()?;
                 Some(permits.map(|permits| Permits(Kept::Several(permits))))
             }
@@ -151,9 +153,9 @@ impl Guards {
     }
 }
 
-impl<G: Into<Guard>> From<G> for Guards {
+impl<G: Into<ConcurrencyGuard>> From<G> for ConcurrencyGuards {
     fn from(guard: G) -> Self {
-        Guards::new().and(guard)
+        ConcurrencyGuards::new().and(guard)
     }
 }
 
@@ -177,7 +179,7 @@ impl Permits {
     }
 
     /// Gives them back, and says how the work ended.
-    pub fn release(self, work: Work) {
+    pub fn release(self, work: Completion) {
         self.each(|permit| permit.release(work));
     }
 

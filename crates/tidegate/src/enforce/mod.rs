@@ -16,8 +16,8 @@
 //! let enforcer = Enforcer::new(&limiter, "burst").and("daily"); // all or nothing
 //!
 //! match enforcer.enforce("alice", 1).await {
-//!     Outcome::Allowed(rulings) => println!("{:?}", rulings.binding().map(|ruling| ruling.decision().remaining())),
-//!     Outcome::Limited(rulings) => println!("try again in {:?}", rulings.retry_after()),
+//!     Outcome::Allowed(limit_decisions) => println!("{:?}", limit_decisions.binding().map(|limit| limit.decision().remaining())),
+//!     Outcome::Limited(limit_decisions) => println!("try again in {:?}", limit_decisions.retry_after()),
 //!     Outcome::Overloaded(refused) => println!("{refused}"), // only by an `Admission`
 //!     Outcome::Denied(_) => println!("never"),
 //!     Outcome::Unavailable(error) => println!("try again later: {error}"),
@@ -27,22 +27,17 @@
 //! ```
 
 mod admission;
-mod axis;
 mod caller;
 mod enforcer;
 mod guard;
 mod hooks;
 mod outcome;
-#[cfg(feature = "tower")]
-pub(crate) mod plainly;
 mod rule;
-mod several;
+mod summary;
 
-pub use admission::{Admission, Admitted};
-pub use axis::Axis;
+pub use admission::{Admission, AdmissionPermit};
 pub use caller::Caller;
-pub use enforcer::{Enforcer, Step};
-pub use guard::{Guard, Guards, Permits};
-pub use outcome::{Outcome, Ruling, Rulings};
-#[cfg(feature = "tower")]
-pub(crate) use plainly::{Denial, Plainly};
+pub use enforcer::{Action, Enforcer};
+pub use guard::{ConcurrencyGuard, ConcurrencyGuards, Permits};
+pub use outcome::{LimitDecision, LimitDecisions, LimitKind, Outcome};
+pub use summary::OutcomeSummary;

@@ -4,27 +4,26 @@ use std::ops::Deref;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use smallvec::SmallVec;
 use tidegate_core::{Decision, Reason};
 
-use super::Axis;
-use super::several::Several;
 use crate::Error;
 #[cfg(feature = "tokio")]
-use crate::concurrency::NoPermit;
-use crate::concurrency::Refused;
+use crate::concurrency::AcquireError;
+use crate::concurrency::Rejected;
 
 /// What became of a request, with everything a transport needs to answer it.
 #[derive(Debug, Clone)]
 #[must_use = "a denial is an answer, not an error: nothing is limited unless somebody looks at it"]
 pub enum Outcome {
     /// It may go on.
-    Allowed(Rulings),
+    Allowed(LimitDecisions),
     /// A limit has not enough left, or too much of the caller's own is in flight.
-    Limited(Rulings),
+    Limited(LimitDecisions),
     /// Too much is in flight, of everybody together: it is nothing that the caller has done.
-    Overloaded(Refused),
+    Overloaded(Rejected),
     /// It is on a deny list, and waiting does not help.
-    Denied(Rulings),
+    Denied(LimitDecisions),
     /// The store could not decide, and the limit refuses then.
     Unavailable(Error),
     /// A mistake in the program, or a cost that is none: see [`Error::is_misuse`].
@@ -32,14 +31,15 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    pub(super) fn of(rulings: Rulings) -> Self {
-        let denied = |reason| move |ruling: &Ruling| !ruling.decision.allowed() && ruling.decision.reason() == reason;
-        if rulings.iter().all(|ruling| ruling.decision.allowed()) {
-            Outcome::Allowed(rulings)
-        } else if rulings.iter().any(denied(Some(Reason::Deny))) {
-            Outcome::Denied(rulings)
+    pub(super) fn of(limit_decisions: LimitDecisions) -> Self {
+        let denied =
+            |reason| move |limit: &LimitDecision| !limit.decision.allowed() && limit.decision.reason() == reason;
+        if limit_decisions.iter().all(|limit| limit.decision.allowed()) {
+            Outcome::Allowed(limit_decisions)
+        } else if limit_decisions.iter().any(denied(Some(Reason::Deny))) {
+            Outcome::Denied(limit_decisions)
         } else {
-            Outcome::Limited(rulings)
+            Outcome::Limited(limit_decisions)
         }
     }
 
@@ -49,23 +49,25 @@ impl Outcome {
     }
 
     /// What each limit said; nothing when none could be asked.
-    pub fn rulings(&self) -> &[Ruling] {
+    pub fn limit_decisions(&self) -> &[LimitDecision] {
         match self {
-            Outcome::Allowed(rulings) | Outcome::Limited(rulings) | Outcome::Denied(rulings) => rulings,
+            Outcome::Allowed(limit_decisions)
+            | Outcome::Limited(limit_decisions)
+            | Outcome::Denied(limit_decisions) => limit_decisions,
             Outcome::Overloaded(_) | Outcome::Unavailable(_) | Outcome::Invalid(_) => &[],
         }
     }
 
     /// The outcome of a request that got no permit.
-    pub(crate) fn refused(refused: Refused) -> Self {
+    pub(crate) fn refused(refused: Rejected) -> Self {
         if refused.is_shared() {
             return Outcome::Overloaded(refused);
         }
-        Outcome::Limited(Rulings::one(Ruling::of_concurrency(refused.decision())))
+        Outcome::Limited(LimitDecisions::from(LimitDecision::of_concurrency(refused.decision())))
     }
 
-    /// A mistake in the program, which is told to whoever runs it, and not to the client.
-    pub(crate) fn invalid(error: Error) -> Self {
+    /// Makes an outcome of a mistake in the program, and logs the error with the feature `tracing`: clients do not see it.
+    pub fn invalid(error: Error) -> Self {
         #[cfg(feature = "tracing")]
         tracing::error!(%error, "a limit could not be applied");
         Outcome::Invalid(error)
@@ -73,20 +75,22 @@ impl Outcome {
 
     /// The outcome of a request that got no lease.
     #[cfg(feature = "tokio")]
-    pub(crate) fn without_permit(why: NoPermit) -> Self {
+    pub(crate) fn without_permit(why: AcquireError) -> Self {
         match why {
-            NoPermit::Refused(refused) => Outcome::refused(refused),
-            NoPermit::Denied(decision) => Outcome::Denied(Rulings::one(Ruling::of_concurrency(decision))),
-            NoPermit::Failed(error) if error.is_misuse() => Outcome::invalid(error),
-            NoPermit::Failed(error) => Outcome::Unavailable(error),
+            AcquireError::Rejected(refused) => Outcome::refused(refused),
+            AcquireError::Denied(decision) => {
+                Outcome::Denied(LimitDecisions::from(LimitDecision::of_concurrency(decision)))
+            }
+            AcquireError::Failed(error) if error.is_misuse() => Outcome::invalid(error),
+            AcquireError::Failed(error) => Outcome::Unavailable(error),
         }
     }
 
     /// What there was too much of, when that is why the request may not go on.
-    pub fn axis(&self) -> Option<Axis> {
+    pub fn kind(&self) -> Option<LimitKind> {
         match self {
-            Outcome::Limited(rulings) => rulings.violated().map(|ruling| ruling.axis).min(),
-            Outcome::Overloaded(_) => Some(Axis::Concurrency),
+            Outcome::Limited(limit_decisions) => limit_decisions.violated().map(|limit| limit.kind).min(),
+            Outcome::Overloaded(_) => Some(LimitKind::Concurrency),
             _ => None,
         }
     }
@@ -94,7 +98,7 @@ impl Outcome {
     /// When a request that may not go on may be worth another try; none when nobody knows, and when it never is.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Outcome::Limited(rulings) => rulings.retry_after(),
+            Outcome::Limited(limit_decisions) => limit_decisions.retry_after(),
             Outcome::Overloaded(refused) => Some(refused.retry_after()),
             _ => None,
         }
@@ -110,52 +114,46 @@ impl Outcome {
 
     /// Whether every limit has simply said yes: none was in shadow mode and would have denied it, and no store was broken.
     /// Only then it is sure that everything was taken.
-    pub fn is_ordinary(&self) -> bool {
-        self.is_allowed() && self.rulings().iter().all(|ruling| ruling.decision.is_ordinary())
+    pub fn is_unconditional(&self) -> bool {
+        self.is_allowed() && self.limit_decisions().iter().all(|limit| limit.decision.is_unconditional())
     }
 
     /// Whether it was admitted only because a limit is in shadow mode.
     pub fn is_shadowed(&self) -> bool {
-        let shadowed = |ruling: &Ruling| !matches!(ruling.decision.reason(), None | Some(Reason::Store));
-        self.is_allowed() && self.rulings().iter().any(shadowed)
+        let shadowed = |limit: &LimitDecision| !matches!(limit.decision.reason(), None | Some(Reason::Store));
+        self.is_allowed() && self.limit_decisions().iter().any(shadowed)
     }
 
     /// Whether the store was broken and the request admitted all the same.
     pub fn is_without_store(&self) -> bool {
-        self.is_allowed() && self.rulings().iter().any(|ruling| ruling.decision.reason() == Some(Reason::Store))
+        self.is_allowed() && self.limit_decisions().iter().any(|limit| limit.decision.reason() == Some(Reason::Store))
     }
 }
 
 /// What one limit said about a request.
 #[derive(Debug, Clone)]
-pub struct Ruling {
+pub struct LimitDecision {
     pub(super) policy: Arc<str>,
     pub(super) window: Option<Duration>,
     pub(super) decision: Decision,
-    axis: Axis,
+    kind: LimitKind,
 }
 
-impl Ruling {
+impl LimitDecision {
     #[inline]
-    pub(super) fn new(policy: Arc<str>, window: Option<Duration>, decision: Decision, axis: Axis) -> Self {
-        Ruling { policy, window, decision, axis }
+    pub(super) fn new(policy: Arc<str>, window: Option<Duration>, decision: Decision, kind: LimitKind) -> Self {
+        LimitDecision { policy, window, decision, kind }
     }
 
     /// What a guard said, which has no name of its own.
     fn of_concurrency(decision: Decision) -> Self {
         // Made once: whoever is turned away often should not cost more for it.
         static POLICY: LazyLock<Arc<str>> = LazyLock::new(|| "concurrency".into());
-        Ruling::new(Arc::clone(&POLICY), None, decision, Axis::Concurrency)
+        LimitDecision::new(Arc::clone(&POLICY), None, decision, LimitKind::Concurrency)
     }
 
     /// The limit's name towards clients.
     pub fn policy(&self) -> &str {
-        &self.policy
-    }
-
-    /// The same, to be kept.
-    #[cfg(feature = "http")]
-    pub(crate) fn shared_policy(&self) -> &Arc<str> {
         &self.policy
     }
 
@@ -166,8 +164,8 @@ impl Ruling {
     }
 
     /// What the limit counts.
-    pub fn axis(&self) -> Axis {
-        self.axis
+    pub fn kind(&self) -> LimitKind {
+        self.kind
     }
 
     /// The decision.
@@ -176,49 +174,38 @@ impl Ruling {
     }
 }
 
-/// What each limit of an enforcer said, in order.
-#[derive(Debug, Clone)]
-pub struct Rulings(Kept);
+/// The decisions of an enforcer's limits, in order. The usual single one is kept in place.
+#[derive(Debug, Clone, Default)]
+pub struct LimitDecisions(pub(super) SmallVec<[LimitDecision; 1]>);
 
-/// The usual one in place, and of no more: every request carries it along.
-#[derive(Debug, Clone)]
-enum Kept {
-    One(Ruling),
-    Several(Several),
+impl From<LimitDecision> for LimitDecisions {
+    #[inline]
+    fn from(limit: LimitDecision) -> Self {
+        LimitDecisions(SmallVec::from_buf([limit]))
+    }
 }
 
-impl Rulings {
-    pub(super) fn one(ruling: Ruling) -> Self {
-        Rulings(Kept::One(ruling))
+impl FromIterator<LimitDecision> for LimitDecisions {
+    fn from_iter<I: IntoIterator<Item = LimitDecision>>(limit_decisions: I) -> Self {
+        LimitDecisions(limit_decisions.into_iter().collect())
     }
+}
 
-    pub(super) fn several(rulings: Several) -> Self {
-        Rulings(Kept::Several(rulings))
-    }
-
+impl LimitDecisions {
     /// Those of which that is so.
     #[cfg(feature = "http")]
-    pub(crate) fn only(&self, wanted: impl Fn(&Ruling) -> bool) -> Self {
-        Rulings::several(self.iter().filter(|ruling| wanted(ruling)).cloned().collect())
-    }
-
-    /// Those of no limit at all.
-    pub(super) fn none() -> Self {
-        Rulings::several(Several::default())
+    pub(crate) fn only(&self, wanted: impl Fn(&LimitDecision) -> bool) -> Self {
+        self.iter().filter(|limit| wanted(limit)).cloned().collect()
     }
 
     /// The one that binds: denied first, then the least remaining. None without any limits.
-    pub fn binding(&self) -> Option<&Ruling> {
-        // Of one, nothing has to be worked out.
-        if let Kept::One(ruling) = &self.0 {
-            return Some(ruling);
-        }
-        self.iter().min_by_key(|ruling| (ruling.decision.allowed(), ruling.decision.remaining()))
+    pub fn binding(&self) -> Option<&LimitDecision> {
+        self.iter().min_by_key(|limit| (limit.decision.allowed(), limit.decision.remaining()))
     }
 
     /// When all of them would pass; none when they do, and when one of them never can.
     pub fn retry_after(&self) -> Option<Duration> {
-        let mut waits = self.violated().map(|ruling| ruling.decision.retry_after());
+        let mut waits = self.violated().map(|limit| limit.decision.retry_after());
         let first = waits.next()??;
         waits.try_fold(first, |longest, wait| Some(longest.max(wait?)))
     }
@@ -226,32 +213,47 @@ impl Rulings {
     /// Whether they never would pass, however long anybody waits: the request costs more than the whole quota of one of them.
     /// Without a time to [wait for](Self::retry_after) it may still be that a store has to come back.
     pub fn never_pass(&self) -> bool {
-        self.violated().any(|ruling| ruling.decision.reason() == Some(Reason::CostExceedsCapacity))
+        self.violated().any(|limit| limit.decision.reason() == Some(Reason::CostExceedsCapacity))
     }
 
     /// Those that denied it.
-    pub fn violated(&self) -> impl Iterator<Item = &Ruling> {
-        self.iter().filter(|ruling| !ruling.decision.allowed())
+    pub fn violated(&self) -> impl Iterator<Item = &LimitDecision> {
+        self.iter().filter(|limit| !limit.decision.allowed())
     }
 
     /// The same, as if no limit had denied it.
     pub(super) fn shadowed(mut self) -> Self {
-        let rulings = match &mut self.0 {
-            Kept::One(ruling) => std::slice::from_mut(ruling),
-            Kept::Several(rulings) => rulings,
-        };
-        rulings.iter_mut().for_each(|ruling| ruling.decision = ruling.decision.shadowed());
+        self.0.iter_mut().for_each(|limit| limit.decision = limit.decision.shadowed());
         self
     }
 }
 
-impl Deref for Rulings {
-    type Target = [Ruling];
+impl Deref for LimitDecisions {
+    type Target = [LimitDecision];
 
-    fn deref(&self) -> &[Ruling] {
-        match &self.0 {
-            Kept::One(ruling) => std::slice::from_ref(ruling),
-            Kept::Several(rulings) => rulings,
+    fn deref(&self) -> &[LimitDecision] {
+        &self.0
+    }
+}
+
+/// The kinds of limits, in the order in which an [`Admission`](super::Admission) asks them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum LimitKind {
+    /// How many requests are in flight at once.
+    Concurrency,
+    /// How many requests there are in a period.
+    Rate,
+    /// How much requests cost in a period.
+    Cost,
+}
+
+impl LimitKind {
+    /// The name in metrics and logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            LimitKind::Concurrency => "concurrency",
+            LimitKind::Rate => "rate",
+            LimitKind::Cost => "cost",
         }
     }
 }

@@ -5,23 +5,20 @@ use std::time::Duration;
 
 use tidegate_core::{Decision, DecisionParts, Key, OnStoreError, Quota, Reason};
 
-use super::{Axis, Caller, Outcome, Ruling, Rulings, Step};
-#[cfg(feature = "tower")]
-use crate::limiter::Plain;
-use crate::limiter::{Kind, Name, Outline, Question, Terms};
+use super::{Action, Caller, LimitDecision, LimitDecisions, LimitKind, Outcome};
+use crate::limiter::{Call, CallKind, CallOptions, LimitSummary, WindowedDecision};
 use crate::{Error, Limiter};
 
-/// One limit of an enforcer, and what is settled differently for it.
-// Small: every request looks at it.
+/// One limit of an enforcer, with its settings that differ from the limiter's.
 #[derive(Clone)]
 pub(super) struct Rule {
-    limit: Name,
+    limit: Arc<str>,
     /// Its name towards clients.
     pub(super) policy: Arc<str>,
     quota: Option<Box<Tier>>,
     pub(super) on_store_error: Option<OnStoreError>,
     /// What it counts.
-    pub(super) axis: Axis,
+    pub(super) kind: LimitKind,
 }
 
 /// Another quota than the limit's.
@@ -32,9 +29,9 @@ struct Tier {
 }
 
 impl Rule {
-    pub(super) fn new(limit: impl Into<Arc<str>>, axis: Axis) -> Self {
+    pub(super) fn new(limit: impl Into<Arc<str>>, kind: LimitKind) -> Self {
         let policy: Arc<str> = limit.into();
-        Rule { limit: Name::new(Arc::clone(&policy)), policy, quota: None, on_store_error: None, axis }
+        Rule { limit: Arc::clone(&policy), policy, quota: None, on_store_error: None, kind }
     }
 
     /// Whether the limit turns the caller away by its deny list, whatever is asked.
@@ -42,16 +39,21 @@ impl Rule {
         caller.key(index).is_some_and(|key| limiter.denies(&self.limit, key, caller.address()))
     }
 
-    /// The caller's first key as the limit counts it, where that makes keys alike.
-    pub(super) fn counted(&self, limiter: &Limiter, caller: &Caller<'_>) -> Option<Key<'static>> {
-        limiter.counted(&self.limit, caller.key(0)?)
+    /// The caller's first key as the limit counts it, where the limit normalizes keys.
+    pub(super) fn normalized(&self, limiter: &Limiter, caller: &Caller<'_>) -> Option<Key<'static>> {
+        limiter.normalized(&self.limit, caller.key(0)?)
     }
 
-    /// Has the limit forget a key. Not where a key has no budget of its own: that of the others is not its to give back.
+    #[cfg(feature = "ws")]
+    pub(super) fn check_name(&self, limiter: &Limiter) -> Result<(), Error> {
+        limiter.summary(&self.limit).map(drop)
+    }
+
+    /// Resets a key, unless it shares its budget with other keys.
     #[cfg(feature = "ws")]
     pub(super) async fn forget(&self, limiter: &Limiter, key: &Key<'_>) {
-        if limiter.outline(&self.limit).is_ok_and(|outline| !outline.is_common) {
-            // What cannot be forgotten now is forgotten when it is as good as new.
+        if limiter.summary(&self.limit).is_ok_and(|limit| !limit.is_common) {
+            // A key that cannot be reset now is forgotten when it is as good as new.
             let _ = limiter.reset(&self.limit, key.borrow()).await;
         }
     }
@@ -60,82 +62,72 @@ impl Rule {
         self.quota = Some(Box::new(Tier { quota, window: quota.window() }));
     }
 
-    /// The question to the limiter, for the caller's key at that place.
+    /// The call to the limiter, for the caller's key at that place.
     #[inline]
-    pub(super) fn question<'a>(
+    pub(super) fn call<'a>(
         &'a self,
         limiter: &'a Limiter,
         caller: &'a Caller<'_>,
         index: usize,
         cost: u64,
-        step: Step,
-    ) -> Result<Question<'a>, Error> {
+        action: Action,
+    ) -> Result<Call<'a>, Error> {
         let Some(key) = caller.key(index) else { return Err(Error::NoKey) };
-        let kind = match step {
-            Step::Take => Kind::Limit,
-            Step::Look => Kind::Check,
-            // A budget that is spread knows no debt, and a limit in shadow mode lets through whom it would have denied.
-            Step::Charge
-                if matches!(self.outline(limiter)?, Outline { is_spread: true, .. } | Outline { shadow: true, .. }) =>
-            {
-                Kind::Limit
-            }
-            // All who were let through in the meantime count, and are made up for later.
-            Step::Charge => Kind::Reserve,
-            Step::GiveBack => Kind::Refund,
+        let kind = match action {
+            Action::Limit => CallKind::Limit,
+            Action::Check => CallKind::Check,
+            // A limit in shadow mode admits requests that it would have denied: they must not make debt.
+            Action::Charge if self.summary(limiter)?.shadow => CallKind::Limit,
+            // Every request that was admitted meanwhile counts, and is made up for later.
+            Action::Charge => CallKind::Reserve,
+            Action::Refund => CallKind::Refund,
         };
         let quota = self.quota.as_ref().map(|tier| &tier.quota);
-        let terms = Terms { quota, on_store_error: self.on_store_error, address: caller.address(), whole_key: None };
-        Ok(Question { limiter, name: &self.limit, key, cost, kind, terms })
+        let options =
+            CallOptions { quota, on_store_error: self.on_store_error, address: caller.address(), whole_key: None };
+        Ok(limiter.call(&self.limit, key.borrow(), kind).cost(cost).with_options(options))
     }
 
-    /// The limit, if it can be asked by the shortest way.
-    #[cfg(feature = "tower")]
-    #[inline(always)]
-    pub(super) fn plain<'a>(&self, limiter: &'a Limiter) -> Option<Plain<'a>> {
-        if self.quota.is_some() { None } else { limiter.plain(&self.limit) }
-    }
-
-    /// What the limit said, with the quota it was asked under.
+    /// The limit's decision, with the name and the window that clients are told.
     #[inline]
-    pub(super) fn ruling(&self, limiter: &Limiter, decision: Decision) -> Result<Ruling, Error> {
-        Ok(self.ruling_in(limiter.outline(&self.limit)?.window, decision))
+    pub(super) fn limit_decision(&self, decided: WindowedDecision) -> LimitDecision {
+        let window = self.quota.as_ref().map_or(decided.window, |tier| tier.window);
+        LimitDecision::new(Arc::clone(&self.policy), window, decided.decision, self.kind)
     }
 
-    /// The same, for a limit whose own quota has that window.
-    #[inline]
-    pub(super) fn ruling_in(&self, window: Option<Duration>, decision: Decision) -> Ruling {
-        let window = self.quota.as_ref().map_or(window, |tier| tier.window);
-        Ruling::new(Arc::clone(&self.policy), window, decision, self.axis)
+    /// The limit decision of a decision whose window is not known yet.
+    pub(super) fn limit_decision_of(&self, limiter: &Limiter, decision: Decision) -> Result<LimitDecision, Error> {
+        let window = limiter.summary(&self.limit)?.window;
+        Ok(self.limit_decision(WindowedDecision { decision, window }))
     }
 
-    /// What would be said of a request of that cost that the broken store did not get to see. None when it is to be refused,
-    /// which a limit in shadow mode never does.
-    fn without_store(&self, limiter: &Limiter, cost: u64, shadow: bool) -> Result<Option<Ruling>, Error> {
-        let Outline { capacity, on_store_error, shadow: is_shadow, .. } = self.outline(limiter)?;
+    /// The limit decision of a request of that cost when the store is broken. None when the request must be refused, which a limit in
+    /// shadow mode never does.
+    fn without_store(&self, limiter: &Limiter, cost: u64, shadow: bool) -> Result<Option<LimitDecision>, Error> {
+        let LimitSummary { capacity, on_store_error, shadow: is_shadow, .. } = self.summary(limiter)?;
         let shadow = shadow || is_shadow;
-        // A store within `Resilience` has applied the policy already, and passes on the errors of limits that are closed. It
-        // takes what is in there to limit in process, so without it only an open limit admits.
+        // A store within `Resilience` has applied the policy already, and returns only errors of closed limits. Without
+        // `Resilience` there is nothing to limit with in process, so only an open limit admits.
         if on_store_error != OnStoreError::Open && !shadow {
             return Ok(None);
         }
         let decision = match cost > u64::from(capacity) && !shadow {
-            // What nobody ever would admit does not become possible by this.
-            true => never(capacity),
+            // A request that can never be admitted is not admitted now either.
+            true => never_admitted(capacity),
             false => Decision::admitted_without_store(capacity),
         };
-        self.ruling(limiter, decision).map(Some)
+        self.limit_decision_of(limiter, decision).map(Some)
     }
 
-    fn outline(&self, limiter: &Limiter) -> Result<Outline, Error> {
-        let mut outline = limiter.outline(&self.limit)?;
-        outline.capacity = self.quota.as_ref().map_or(outline.capacity, |tier| tier.quota.parts().capacity);
-        outline.on_store_error = self.on_store_error.unwrap_or(outline.on_store_error);
-        Ok(outline)
+    fn summary(&self, limiter: &Limiter) -> Result<LimitSummary, Error> {
+        let mut limit = limiter.summary(&self.limit)?;
+        limit.capacity = self.quota.as_ref().map_or(limit.capacity, |tier| tier.quota.parts().capacity);
+        limit.on_store_error = self.on_store_error.unwrap_or(limit.on_store_error);
+        Ok(limit)
     }
 }
 
-/// What becomes of a request about which the limiter could not say anything, and which costs each limit so much.
+/// The outcome of a request that the limiter failed to decide, and that costs each limit so much.
 #[cold]
 pub(super) fn failed(
     limiter: &Limiter,
@@ -147,7 +139,7 @@ pub(super) fn failed(
     match error {
         error if error.is_misuse() => Outcome::invalid(error),
         Error::Store(_) => match rules.iter().map(|rule| rule.without_store(limiter, cost(rule), shadow)).collect() {
-            Ok(Some(rulings)) => Outcome::of(Rulings::several(rulings)),
+            Ok(Some(limit_decisions)) => Outcome::of(LimitDecisions(limit_decisions)),
             Ok(None) => Outcome::Unavailable(error),
             Err(error) => Outcome::invalid(error),
         },
@@ -155,8 +147,8 @@ pub(super) fn failed(
     }
 }
 
-/// A no to what costs more than the whole capacity. What is left nobody knows.
-fn never(capacity: u32) -> Decision {
+/// The denial of a cost above the whole capacity, when the store cannot tell what is left.
+fn never_admitted(capacity: u32) -> Decision {
     let parts = Decision::admitted_without_store(capacity).into_parts();
     DecisionParts { allowed: false, reason: Some(Reason::CostExceedsCapacity), ..parts }.into()
 }

@@ -1,4 +1,4 @@
-//! What stands in front of a service, whatever framework it is written with.
+//! The gate in front of a service: concurrency guards, then limits, for any framework.
 
 use std::fmt;
 use std::future::Future;
@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use http::{Response, StatusCode};
 
-use super::in_flight::{DroppedIf, Ends, Held};
-use super::{Incoming, Passage, RateLimit};
+use super::lifecycle::{DroppedIf, EndRules, HeldPermits};
+use super::{AdmittedRequest, RateLimit, RequestHead};
 use crate::concurrency::Priority;
-use crate::enforce::{Guards, Outcome};
+use crate::enforce::{ConcurrencyGuards, Outcome};
 
-type PriorityOf = Arc<dyn Fn(&Incoming<'_>) -> Priority + Send + Sync>;
+type PriorityOf = Arc<dyn Fn(&RequestHead<'_>) -> Priority + Send + Sync>;
 
 /// What stands in front of a service, whatever framework it is written with: how many requests may be in flight, and their
 /// limits. Each framework takes it as what it calls a middleware, and the tower layers are made of the same parts. Cheap to
@@ -27,18 +27,18 @@ type PriorityOf = Arc<dyn Fn(&Incoming<'_>) -> Priority + Send + Sync>;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// For a framework that is not among the features, this is the whole life of a request:
+/// For a framework without an adapter crate, this is the whole life of a request ([`adapter`](super::adapter) helps):
 ///
 /// ```text
-/// gate.enter(&incoming).await -> turned away: the response
-///                             -> passage: the service
-/// passage.conclude(status, headers, length).await -> in_flight, kept with the body
+/// gate.admit(&head).await -> turned away: the response
+///                             -> admitted: the service
+/// admitted.finish(status, headers, length).await -> in_flight, kept with the body
 /// ```
 ///
 /// A gate within another is work like any other to the outer one.
 #[derive(Clone)]
 pub struct Gate {
-    pub(crate) guards: Guards,
+    pub(crate) guards: ConcurrencyGuards,
     /// Who asks, who is left alone and what is answered, for the guards as well as for the limits.
     pub(crate) rate_limit: RateLimit,
     priority: Option<PriorityOf>,
@@ -49,15 +49,15 @@ impl Gate {
     /// Enforces a limit of a limiter (`(&limiter, "api")`), a bare quota, an [`Enforcer`](crate::enforce::Enforcer), or
     /// whatever a [`RateLimit`] says.
     pub fn new(limits: impl Into<RateLimit>) -> Self {
-        Gate { guards: Guards::new(), rate_limit: limits.into(), priority: None, dropped_if: None }
+        Gate { guards: ConcurrencyGuards::new(), rate_limit: limits.into(), priority: None, dropped_if: None }
     }
 
     /// Guards how many requests are in flight, before their limits are asked: a
     /// [`Concurrency`](crate::concurrency::Concurrency), one [`PerKey`](crate::concurrency::PerKey), tenants that
-    /// [share it](crate::concurrency::Fair), or several of them. A guard for each key has the key of the first limit,
+    /// [share it](crate::concurrency::FairConcurrency), or several of them. A guard for each key has the key of the first limit,
     /// as that counts it.
     #[must_use]
-    pub fn guards(mut self, guards: impl Into<Guards>) -> Self {
+    pub fn guards(mut self, guards: impl Into<ConcurrencyGuards>) -> Self {
         self.guards = guards.into();
         self
     }
@@ -71,7 +71,7 @@ impl Gate {
 
     /// How much a request matters to the guards. Never let a client choose that.
     #[must_use]
-    pub fn priority(mut self, priority: impl Fn(&Incoming<'_>) -> Priority + Send + Sync + 'static) -> Self {
+    pub fn priority(mut self, priority: impl Fn(&RequestHead<'_>) -> Priority + Send + Sync + 'static) -> Self {
         self.priority = Some(Arc::new(priority));
         self
     }
@@ -86,41 +86,41 @@ impl Gate {
 
     /// Lets a request in, or says what is answered to it. The future has nothing of the request in it. Dropped before it
     /// is done, it gives back what is in flight; the limits may have counted the request by then.
-    pub fn enter(
+    pub fn admit(
         &self,
-        incoming: &Incoming<'_>,
-    ) -> impl Future<Output = Result<Passage, Response<String>>> + Send + use<> {
-        let begun = self.rate_limit.begin(incoming).map(|asking| (asking, self.priority_of(incoming)));
-        let (guards, ends) = (self.guards.clone(), self.ends_of(incoming));
+        head: &RequestHead<'_>,
+    ) -> impl Future<Output = Result<AdmittedRequest, Response<String>>> + Send + use<> {
+        let begun = self.rate_limit.begin(head).map(|pending| (pending, self.priority_of(head)));
+        let (guards, ends) = (self.guards.clone(), self.ends_of(head));
         async move {
-            let Some((asking, priority)) = begun else { return Ok(Passage::unasked()) };
-            let answer = |outcome: &Outcome| asking.rate_limit().answer(outcome);
+            let Some((pending, priority)) = begun else { return Ok(AdmittedRequest::unasked()) };
+            let answer = |outcome: &Outcome| pending.rate_limit().response(outcome);
             // Whom no limit admits does not get as far as the guards.
-            let permits = if guards.is_empty() || asking.is_denied() {
+            let permits = if guards.is_empty() || pending.is_denied() {
                 None
             } else {
-                Some(asking.enter(&guards, priority).await.map_err(|outcome| answer(&outcome))?)
+                Some(pending.admit(&guards, priority).await.map_err(|outcome| answer(&outcome))?)
             };
-            let outcome = asking.decide().await;
+            let outcome = pending.decide().await;
             if !outcome.is_allowed() {
                 // No work was done, and how quickly that went teaches nobody anything: permits that are dropped say nothing.
                 return Err(answer(&outcome));
             }
-            let held = permits.map(|permits| Held::new(permits, ends));
-            Ok(Passage::new(asking, outcome, held))
+            let held = permits.map(|permits| HeldPermits::new(permits, ends));
+            Ok(AdmittedRequest::new(pending, outcome, held))
         }
     }
 
     /// How much a request matters.
-    pub(crate) fn priority_of(&self, incoming: &Incoming<'_>) -> Priority {
+    pub(crate) fn priority_of(&self, head: &RequestHead<'_>) -> Priority {
         let Some(priority) = &self.priority else { return Priority::Default };
-        let client = self.rate_limit.client(incoming);
-        priority(&incoming.with_client(client.as_ref()))
+        let client = self.rate_limit.client(head);
+        priority(&head.with_client(client.as_ref()))
     }
 
     /// When a request will have ended, and how.
-    pub(crate) fn ends_of(&self, incoming: &Incoming<'_>) -> Ends {
-        Ends::new(incoming.method(), self.dropped_if.clone())
+    pub(crate) fn ends_of(&self, head: &RequestHead<'_>) -> EndRules {
+        EndRules::new(head.method(), self.dropped_if.clone())
     }
 }
 

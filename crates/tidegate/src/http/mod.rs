@@ -1,4 +1,4 @@
-//! HTTP semantics: what every transport that speaks HTTP does the same way.
+//! HTTP semantics shared by every transport: keys, client addresses, headers, problems, the life of a request.
 //!
 //! [`ClientAddress`] finds the address of the client that sent a request, in a way no client can forge. The guide, with
 //! settings for common proxies, is `docs/clients.md` in the repository.
@@ -21,37 +21,22 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod answer;
-mod asking;
-#[cfg(feature = "tower")]
-pub(crate) mod at_once;
-mod client;
-pub(crate) mod demand;
-#[cfg(any(feature = "actix", feature = "ntex", feature = "rocket"))]
-pub(crate) mod foreign;
+pub mod adapter;
+mod client_address;
 mod gate;
-pub(crate) mod headers;
-pub(crate) mod in_flight;
-mod incoming;
-mod joined;
+mod headers;
 pub mod keys;
-mod passage;
-mod problem;
-mod rate_limit;
+pub(crate) mod lifecycle;
+mod policy;
+pub(crate) mod problem;
+mod request;
 
-#[cfg(feature = "macros")]
-pub(crate) use answer::response_with_defaults;
-#[cfg(feature = "tower")]
-pub(crate) use answer::to_method;
-pub use asking::Asking;
-pub use client::{Client, ClientAddress, ClientText, ForwardingWarning, UntrustedForwarding};
+pub use client_address::{Client, ClientAddress, ClientText, ForwardingWarning, UntrustedForwarding};
 pub use gate::Gate;
 pub use headers::LimitHeaders;
-pub use in_flight::InFlight;
-pub use incoming::{Incoming, Peer, Route};
-pub use passage::Passage;
-pub use rate_limit::RateLimit;
+pub use lifecycle::{AdmittedRequest, InFlight, PendingRequest};
+pub use policy::RateLimit;
+pub use request::{PeerAddr, RequestHead, Route};
 
-pub use crate::header_style::{HeaderStyle, LegacyReset};
-pub use crate::trust::TrustProxy;
+pub use crate::http_settings::{HeaderStyle, LegacyReset, TrustProxy};
 pub use http::{Extensions, HeaderMap, HeaderName};

@@ -1,46 +1,61 @@
-//! Waiting until a quota admits.
+//! `acquire`: waits until a quota admits, in the order in which callers came.
 
+use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use tidegate_core::{Cost, Decision, Op, Reason};
 
 use super::Error;
-use super::call::Call;
-use super::route::Route;
+use super::call::{Call, WindowedDecision};
+use super::dispatch::Dispatch;
+use super::registry::Limits;
 use crate::clock::before;
 
 impl Call<'_> {
-    /// Asks until it is allowed, in the order in which callers came, for `within` at most.
+    /// Retries until the call is allowed, in the order in which callers came, for `within` at most.
     ///
-    /// The head of the queue alone asks the store, so nobody overtakes, and a wait is one `retry_after` long and not
-    /// a race of everybody who waits. It takes as a plain `limit` does, so no algorithm admits more for being waited
-    /// on.
-    pub(super) async fn acquire(&self, within: Duration) -> Result<Decision, Error> {
+    /// Only the head of the queue asks the store, so no caller overtakes another, and a wait is one `retry_after` long
+    /// instead of a race of all waiting callers. It takes as a plain `limit` does, so no algorithm admits more for being
+    /// waited on.
+    pub(super) async fn acquire(&self, within: Duration) -> Result<WindowedDecision, Error> {
+        let inner = &self.limiter.inner;
         let cost = Cost::new(self.cost)?;
-        let sleeper = self.inner.sleeper.as_ref().ok_or(Error::NoSleeper)?;
+        let sleeper = inner.sleeper.as_ref().ok_or(Error::NoSleeper)?;
         let deadline = sleeper.now().saturating_add(within);
-        if self.waiting_is_useless(cost)? {
+        let limits = inner.limits.load_full();
+        let dispatch = self.attempt(&limits, Op::Limit(cost))?;
+        // Waiting cannot help: the answer will be the same however long the caller waits.
+        if cost.get() > u64::from(dispatch.capacity()) || dispatch.is_denied {
             return self.try_once(Op::Limit(cost)).await;
         }
-        let ticket = self.inner.queues.join(self.queue()?);
-        // One for all of it: a clock that is set back would make any later one longer.
+        drop(dispatch);
+        let ticket = inner.queues.join(self.queue_name(&limits)?);
+        drop(limits);
+        // One timer for the whole wait: a clock that is set back would make any later one longer.
         let mut over = pin!(sleeper.sleep(within));
-        // Whoever is the first has waited for nobody, however little time there is.
+        // The first in the queue has waited for no other, however little time there is.
         if !ticket.is_first() {
             let in_time = before(over.as_mut(), ticket.turn()).await.is_some();
             if !in_time || sleeper.now() > deadline {
-                let look = self.try_once(Op::Check(cost)).await?;
-                let named = self.named()?;
-                return Ok(self.asked(&named, Op::Check(cost)).finish(too_late(look)));
+                let limits = inner.limits.load_full();
+                let dispatch = self.attempt(&limits, Op::Check(cost))?;
+                let look = dispatch.decide(&*inner.store).await?;
+                let decision = dispatch.finish(turn_came_too_late(look));
+                return Ok(WindowedDecision { decision, window: dispatch.window() });
             }
         }
         loop {
-            let decision = self.try_once(Op::Limit(cost)).await?;
-            let Some(wait) = decision.retry_after().filter(|_| !decision.allowed()) else { return Ok(decision) };
+            let decided = self.try_once(Op::Limit(cost)).await?;
+            let Some(wait) = decided.decision.retry_after().filter(|_| !decided.decision.allowed()) else {
+                return Ok(decided);
+            };
             let left = deadline.since(sleeper.now());
             if left.is_zero() || wait > left {
-                return Ok(decision);
+                return Ok(decided);
             }
             if before(over.as_mut(), sleeper.sleep(wait)).await.is_none() {
                 return self.try_once(Op::Limit(cost)).await;
@@ -48,38 +63,118 @@ impl Call<'_> {
         }
     }
 
-    /// One question, to the limit as it is now: it may have been replaced, and the limiter closed, during a wait.
-    async fn try_once(&self, op: Op) -> Result<Decision, Error> {
-        if self.inner.is_closed() {
+    /// One attempt, at the limit as it is now: it may have been replaced, and the limiter closed, during a wait.
+    async fn try_once(&self, op: Op) -> Result<WindowedDecision, Error> {
+        let inner = &self.limiter.inner;
+        let limits = inner.limits.load_full();
+        let dispatch = self.attempt(&limits, op)?;
+        Ok(WindowedDecision { decision: dispatch.decide(&*inner.store).await?, window: dispatch.window() })
+    }
+
+    fn attempt<'b>(&'b self, limits: &'b Limits, op: Op) -> Result<Dispatch<'b>, Error> {
+        if self.limiter.inner.is_closed() {
             return Err(Error::Closed);
         }
-        let named = self.named()?;
-        self.asked(&named, op).ask(self.inner, &*self.inner.store).await
+        Dispatch::new(self, limits.get(self.name)?, op)
     }
 
-    /// Whether the answer is known to be a denial however long one waits: then nobody has to stand in line for it.
-    fn waiting_is_useless(&self, cost: Cost) -> Result<bool, Error> {
-        let named = self.named()?;
-        let asked = self.asked(&named, Op::Limit(cost));
-        Ok(cost.get() > u64::from(asked.capacity()) || matches!(asked.route(self.inner)?, Route::Answer(_)))
-    }
-
-    /// Which queue to stand in: that of the limit and the key, as it is counted.
-    fn queue(&self) -> Result<String, Error> {
-        let named = self.named()?;
-        let key = named.limit.normalize.map_or_else(|| self.key.borrow(), |normalize| normalize.apply(&self.key));
-        Ok(format!("{}|{}", named.scope.as_str(), key.to_text()))
+    /// The name of the queue: the limit and the key, as the limit counts it.
+    fn queue_name(&self, limits: &Limits) -> Result<String, Error> {
+        let named = limits.get(self.name)?;
+        Ok(format!("{}|{}", named.scope.as_str(), named.normalized(&self.key).to_text()))
     }
 }
 
-/// The denial of somebody whose turn did not come in time, whatever the quota has left.
-fn too_late(look: Decision) -> Decision {
+/// The denial of a caller whose turn did not come in time, whatever the quota has left.
+fn turn_came_too_late(look: Decision) -> Decision {
     let mut parts = look.into_parts();
-    // Allowed for a reason is not the quota's yes: a broken store's policy, or shadow mode.
+    // Allowed for a reason is not the quota's permission: a broken store's policy, or shadow mode.
     if parts.allowed && parts.reason.is_none() {
         parts.allowed = false;
         parts.reason = Some(Reason::Rate);
         parts.retry_after = Some(0);
     }
     parts.into()
+}
+
+/// The queues of callers that wait for the same limit and key. An empty queue is removed.
+#[derive(Default)]
+pub(super) struct Queues {
+    queues: Mutex<HashMap<String, Queue>>,
+}
+
+/// Waiting callers, in order; the one in front is being served.
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<(u64, Option<Waker>)>,
+    next: u64,
+}
+
+impl Queue {
+    fn is_first(&self, number: u64) -> bool {
+        self.waiting.front().is_some_and(|(first, _)| *first == number)
+    }
+}
+
+/// A place in a queue, given up when dropped.
+struct Ticket {
+    queues: Arc<Queues>,
+    queue: String,
+    number: u64,
+}
+
+impl Queues {
+    /// Joins the end of a queue.
+    fn join(self: &Arc<Self>, queue: String) -> Ticket {
+        let mut queues = self.lock();
+        let line = queues.entry(queue.clone()).or_default();
+        let number = line.next;
+        line.next += 1;
+        line.waiting.push_back((number, None));
+        drop(queues);
+        Ticket { queues: Arc::clone(self), queue, number }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Queue>> {
+        self.queues.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Ticket {
+    /// Whether no caller is in front of this one.
+    fn is_first(&self) -> bool {
+        self.queues.lock().get(&self.queue).is_some_and(|queue| queue.is_first(self.number))
+    }
+
+    /// Ends when every caller in front has gone.
+    async fn turn(&self) {
+        poll_fn(|context| {
+            let mut queues = self.queues.lock();
+            let queue = queues.get_mut(&self.queue).expect("a ticket keeps its queue");
+            if queue.is_first(self.number) {
+                return Poll::Ready(());
+            }
+            if let Some((_, waker)) = queue.waiting.iter_mut().find(|(number, _)| *number == self.number) {
+                *waker = Some(context.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let mut queues = self.queues.lock();
+        let Some(queue) = queues.get_mut(&self.queue) else { return };
+        queue.waiting.retain(|(number, _)| *number != self.number);
+        let next = queue.waiting.front_mut().and_then(|(_, waker)| waker.take());
+        if queue.waiting.is_empty() {
+            queues.remove(&self.queue);
+        }
+        drop(queues);
+        if let Some(waker) = next {
+            waker.wake();
+        }
+    }
 }

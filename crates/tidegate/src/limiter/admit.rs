@@ -1,4 +1,4 @@
-//! A place of a `concurrency` limit: asked for, held on to, given back.
+//! `admit`, `renew` and `release`: the leases of a `concurrency` limit.
 
 use std::future::{Future, IntoFuture};
 use std::net::IpAddr;
@@ -7,13 +7,13 @@ use std::task::{Context, Poll};
 
 use tidegate_core::{Decision, Key, Lease, OnStoreError, Quota};
 
-use super::call::{Call, CallFuture, Kind};
+use super::call::{Call, CallFuture, CallKind};
 use super::{Error, Limiter};
 use crate::random::Unguessable;
 
 impl Limiter {
-    /// Asks for a place of the `concurrency` limit `name` for `key`. Who gets one holds it under a lease, until it is
-    /// [released](Limiter::release) or expires for not being [renewed](Limiter::renew).
+    /// Asks for a place of the `concurrency` limit `name` for `key`. The place is held under a lease, until it is
+    /// [released](Limiter::release) or expires because it was not [renewed](Limiter::renew).
     ///
     /// ```
     /// # use tidegate::{Limiter, Quota, seconds};
@@ -30,27 +30,27 @@ impl Limiter {
     /// # Ok(()) }
     /// ```
     ///
-    /// When it is denied, `retry_after` is only a hint: somebody may release a place sooner, or renew it.
+    /// When it is denied, `retry_after` is only a hint: a place may be released sooner, or renewed.
     pub fn admit<'a>(&'a self, name: &'a str, key: impl Into<Key<'a>>) -> AdmitCall<'a> {
         let lease = self.inner.leases.draw();
-        AdmitCall { call: Call::new(&self.inner, name, key.into(), Kind::Admit(lease)), lease }
+        AdmitCall { call: self.call(name, key.into(), CallKind::Admit(lease)), lease }
     }
 
-    /// Holds on to the place of a lease: it expires its limit's whole time to live from now. Denied when the lease is
-    /// gone, because it expired or was released; then the work has no place any more. Its cost means nothing.
+    /// Renews a lease: it expires its limit's whole time to live from now. Denied when the lease is gone, because it
+    /// expired or was released; the work has no place any more then. The cost is ignored.
     pub fn renew<'a>(&'a self, name: &'a str, key: impl Into<Key<'a>>, lease: Lease) -> Call<'a> {
-        Call::new(&self.inner, name, key.into(), Kind::Renew(lease))
+        self.call(name, key.into(), CallKind::Renew(lease))
     }
 
-    /// Gives the place of a lease back. Denied, with nothing changed, when the lease is gone: it was released before, or
-    /// it has expired and its place may be somebody else's. Its cost means nothing.
+    /// Releases a lease. Denied, with nothing changed, when the lease is gone: it was released before, or it expired and
+    /// its place may belong to another request. The cost is ignored.
     pub fn release<'a>(&'a self, name: &'a str, key: impl Into<Key<'a>>, lease: Lease) -> Call<'a> {
-        Call::new(&self.inner, name, key.into(), Kind::Release(lease))
+        self.call(name, key.into(), CallKind::Release(lease))
     }
 }
 
-/// A question for a place: nothing happens until it is awaited. A clone asks under the same lease, so whoever lost the
-/// answer can ask again without taking a second place.
+/// A call that asks for a lease: nothing happens until it is awaited. A clone asks for the same lease, so a caller that
+/// lost the answer can retry without taking a second place.
 #[must_use = "nothing happens until the call is awaited"]
 #[derive(Clone)]
 pub struct AdmitCall<'a> {
@@ -59,44 +59,43 @@ pub struct AdmitCall<'a> {
 }
 
 impl<'a> AdmitCall<'a> {
-    /// Asks under this lease instead of a new one that nobody can guess: for a retry of another process, and for traces
-    /// that are to be the same every time.
+    /// Asks for this lease instead of a new, unguessable one: for a retry by another process, and for traces that must be
+    /// the same every time.
     pub fn lease(mut self, lease: Lease) -> Self {
-        (self.call.kind, self.lease) = (Kind::Admit(lease), lease);
+        (self.call.kind, self.lease) = (CallKind::Admit(lease), lease);
         self
     }
 
-    /// The lease that is asked for, for whoever has to know it before the answer is there.
-    pub fn asked_for(&self) -> Lease {
+    /// The lease that is asked for, known before the answer.
+    pub fn requested_lease(&self) -> Lease {
         self.lease
     }
 
-    /// Another quota for this call only, as [`Call::quota`].
-    pub fn quota(mut self, quota: &'a Quota) -> Self {
-        self.call = self.call.quota(quota);
+    /// Judges this call by another quota, as [`Call::with_quota`] does.
+    pub fn with_quota(mut self, quota: &'a Quota) -> Self {
+        self.call = self.call.with_quota(quota);
         self
     }
 
-    /// What to do when the store is broken, for this call only, as [`Call::on_store_error`].
+    /// Sets the policy for a broken store, for this call only, as [`Call::on_store_error`] does.
     pub fn on_store_error(mut self, policy: OnStoreError) -> Self {
         self.call = self.call.on_store_error(policy);
         self
     }
 
-    /// The whole address of who asks, for the deny lists, as [`Call::address`].
+    /// Passes the client's whole address to the deny lists, as [`Call::address`] does.
     pub fn address(mut self, address: &'a IpAddr) -> Self {
         self.call = self.call.address(address);
         self
     }
 
-    /// The answer without waiting, for code that is not async. None when it has to be waited for: the store does I/O.
-    /// Nothing was done then.
-    pub fn now(&self) -> Option<Result<Admitted, Error>> {
-        Some(self.call.now()?.map(|decision| Admitted::new(decision, self.lease)))
+    /// Answers without waiting, as [`Call::try_now`] does.
+    pub fn try_now(&self) -> Result<AdmitDecision, Error> {
+        Ok(AdmitDecision::new(self.call.try_now()?, self.lease))
     }
 }
 
-/// The same question, answered with a decision alone: for [`Limiter::each`], and for whoever chose the lease. It is held
+/// The call answered by a decision alone: for [`Limiter::batch`], and for a caller that chose the lease. The lease is held
 /// when the decision is allowed without a reason.
 impl<'a> From<AdmitCall<'a>> for Call<'a> {
     fn from(admit: AdmitCall<'a>) -> Self {
@@ -105,7 +104,7 @@ impl<'a> From<AdmitCall<'a>> for Call<'a> {
 }
 
 impl<'a> IntoFuture for AdmitCall<'a> {
-    type Output = Result<Admitted, Error>;
+    type Output = Result<AdmitDecision, Error>;
     type IntoFuture = AdmitFuture<'a>;
 
     fn into_future(self) -> AdmitFuture<'a> {
@@ -113,7 +112,7 @@ impl<'a> IntoFuture for AdmitCall<'a> {
     }
 }
 
-/// The answer to an [`AdmitCall`].
+/// The future of an [`AdmitCall`]'s answer.
 #[must_use = "futures do nothing unless polled"]
 pub struct AdmitFuture<'a> {
     answer: CallFuture<'a>,
@@ -121,41 +120,41 @@ pub struct AdmitFuture<'a> {
 }
 
 impl Future for AdmitFuture<'_> {
-    type Output = Result<Admitted, Error>;
+    type Output = Result<AdmitDecision, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let lease = self.lease;
-        Pin::new(&mut self.answer).poll(context).map_ok(|decision| Admitted::new(decision, lease))
+        Pin::new(&mut self.answer).poll(context).map_ok(|decision| AdmitDecision::new(decision, lease))
     }
 }
 
-/// What became of a question for a place.
+/// A decision, and the lease if it was granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a denial is an answer, not an error: nothing is limited unless somebody looks at it"]
-pub struct Admitted {
+pub struct AdmitDecision {
     decision: Decision,
     lease: Option<Lease>,
 }
 
-impl Admitted {
+impl AdmitDecision {
     fn new(decision: Decision, lease: Lease) -> Self {
-        // A yes for a reason is not the store's: it was broken, or a limit in shadow mode would have denied it.
-        Admitted { decision, lease: decision.is_ordinary().then_some(lease) }
+        // A permission with a reason is not the store's: it was broken, or a limit in shadow mode would have denied it.
+        AdmitDecision { decision, lease: decision.is_unconditional().then_some(lease) }
     }
 
-    /// Whether the work may start, and what the limit says beside that.
+    /// Whether the work may start, with the limit's details.
     pub fn decision(&self) -> &Decision {
         &self.decision
     }
 
-    /// What to renew and release. None when it was denied, and when it was allowed without a place: the store was broken
-    /// and the limit admits then, or it is in shadow mode and full.
+    /// The lease to renew and release. None when it was denied, and when it was allowed without a place: the store was
+    /// broken and the limit fails open, or the limit is in shadow mode and full.
     pub fn lease(&self) -> Option<Lease> {
         self.lease
     }
 }
 
-/// Where a limiter's leases come from: ids that are unique across processes, and that nobody can guess who has seen others.
+/// The source of a limiter's leases: ids that are unique across processes and cannot be guessed from others.
 #[derive(Default)]
 pub(super) struct LeaseIds(Unguessable);
 

@@ -1,34 +1,42 @@
-//! One question to a limiter, and its answer.
+//! A call to a limiter, and the future of its answer.
 
 use std::future::{Future, IntoFuture};
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tidegate_core::{BoxFuture, Cost, Decision, Key, Lease, OnStoreError, Op, Quota};
 
-use super::decides::Decides;
-use super::limits::{Limits, Named};
-use super::route::Asked;
-use super::terms::Terms;
-use super::{Error, Inner};
+use super::dispatch::Dispatch;
+use super::registry::Limits;
+use super::{Error, Limiter};
+use crate::store::Decider;
 
-/// One question to a limiter: nothing happens until it is awaited.
+/// A call to a limiter: nothing happens until it is awaited.
 #[must_use = "nothing happens until the call is awaited"]
 #[derive(Clone)]
 pub struct Call<'a> {
-    pub(super) inner: &'a Arc<Inner>,
+    pub(super) limiter: &'a Limiter,
     pub(super) name: &'a str,
     pub(super) key: Key<'a>,
     pub(super) cost: u64,
-    pub(super) terms: Terms<'a>,
-    pub(super) kind: Kind,
+    pub(super) options: CallOptions<'a>,
+    pub(super) kind: CallKind,
 }
 
+/// The settings of one call that differ from its limit's, and what deny lists look at beside the key.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct CallOptions<'a> {
+    pub(crate) quota: Option<&'a Quota>,
+    pub(crate) on_store_error: Option<OnStoreError>,
+    pub(crate) address: Option<&'a IpAddr>,
+    pub(crate) whole_key: Option<&'a Key<'a>>,
+}
+
+/// The operation of a call, whose cost is not checked yet.
 #[derive(Clone, Copy)]
-pub(crate) enum Kind {
+pub(crate) enum CallKind {
     Limit,
     Check,
     Reserve,
@@ -40,177 +48,147 @@ pub(crate) enum Kind {
     Release(Lease),
 }
 
-impl<'a> Call<'a> {
-    #[inline]
-    pub(super) fn new(inner: &'a Arc<Inner>, name: &'a str, key: Key<'a>, kind: Kind) -> Self {
-        Call { inner, name, key, cost: 1, terms: Terms::default(), kind }
-    }
+/// A decision, and the window of the limit that made it.
+#[derive(Clone, Copy)]
+pub(crate) struct WindowedDecision {
+    pub(crate) decision: Decision,
+    pub(crate) window: Option<Duration>,
+}
 
-    /// How much it takes: 1 unless said otherwise. A cost of 0 is an error; to take nothing, `check`.
+impl<'a> Call<'a> {
+    /// Sets the cost. Defaults to 1. A cost of 0 is an error; to take nothing, use `check`.
     #[inline]
     pub fn cost(mut self, cost: u64) -> Self {
         self.cost = cost;
         self
     }
 
-    /// Another quota for this call only: free and premium under one name. What the key has used is kept, and comes back as
-    /// fast as the quota of the last call says: who asks must not choose it.
+    /// Judges this call by another quota: free and premium users under one name. What the key has used is kept, and comes
+    /// back as fast as the last call's quota says, so the client must not choose the quota.
     #[inline]
-    pub fn quota(mut self, quota: &'a Quota) -> Self {
-        self.terms.quota = Some(quota);
+    pub fn with_quota(mut self, quota: &'a Quota) -> Self {
+        self.options.quota = Some(quota);
         self
     }
 
-    /// What to do when the store is broken, for this call only; see [`Limit::on_store_error`](super::Limit::on_store_error) for who
-    /// acts on it.
+    /// Sets the policy for a broken store, for this call only; see
+    /// [`Limit::on_store_error`](super::Limit::on_store_error).
     #[inline]
     pub fn on_store_error(mut self, policy: OnStoreError) -> Self {
-        self.terms.on_store_error = Some(policy);
+        self.options.on_store_error = Some(policy);
         self
     }
 
-    /// The whole address of who asks, for the deny lists: a key may hold less of it, such as the network of an IPv6
+    /// Passes the client's whole address to the deny lists. A key may hold less of it, such as the network of an IPv6
     /// client, or nothing.
     #[inline]
     pub fn address(mut self, address: &'a IpAddr) -> Self {
-        self.terms.address = Some(address);
+        self.options.address = Some(address);
         self
     }
 
-    /// The key of who asks as it was before it was cut or shared with others, for the deny lists.
+    /// Passes the client's key to the deny lists as it was before it was shortened or shared with others.
     #[inline]
     pub fn whole_key(mut self, key: &'a Key<'a>) -> Self {
-        self.terms.whole_key = Some(key);
+        self.options.whole_key = Some(key);
         self
     }
 
-    /// Says that this is about to be asked, by [`now`](Self::now): the store in memory fetches meanwhile what it will look at.
-    /// Who has several calls at hand, and does this for all of them first, waits for memory once and not for each of them.
-    /// [`Limiter::each`](super::Limiter::each) does so by itself. Nothing is decided, and nothing has to come of it: nothing does
-    /// for limits that make keys alike or cut their budget into shards.
+    pub(crate) fn with_options(mut self, options: CallOptions<'a>) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Announces that [`try_now`](Self::try_now) follows, so that the memory store fetches the memory it will need. A caller with
+    /// several calls at hand announces all of them first, and waits for memory once. [`Limiter::batch`] does so by itself.
+    /// Nothing is decided. Limits that normalize keys or have shards ignore it.
     pub fn prefetch(&self) {
-        self.inner.limits.with(|limits| {
-            if let Ok(named) = limits.get(self.name)
-                && named.keeps_keys()
-            {
-                self.inner.store.dyn_prefetch(&named.scope, &self.key);
-            }
-        });
+        let limits = self.limiter.inner.limits.load();
+        if let Ok(named) = limits.get(self.name)
+            && named.limit.normalize.is_none()
+            && named.limit.shards == 1
+        {
+            self.limiter.inner.store.dyn_prefetch(&named.scope, &self.key);
+        }
     }
 
-    /// The answer without waiting, for code that is not async. None when it has to be waited for: the store does I/O, or
-    /// the call is an `acquire`, or anything but a `limit` on a spread limit. Nothing was done then.
-    // Everything here is inlined into the caller, and the call itself is taken apart: what is known there, such as the
-    // name and the cost, is worked out when it is compiled, and a decision that is only looked at is not copied.
-    #[inline(always)]
-    pub fn now(&self) -> Option<Result<Decision, Error>> {
-        let Call { inner, name, cost, terms, kind, .. } = *self;
-        let key = self.key.borrow();
-        let Some(limits) = inner.limits.first() else {
-            let mut answer = None;
-            Call { inner, name, key, cost, terms, kind }.now_replaced(&mut answer);
-            return answer;
+    /// Answers without waiting, for code that is not async. With a store in process every call but an `acquire` is answered;
+    /// one that has to wait is [`Error::WouldBlock`], and nothing was done then.
+    ///
+    /// ```
+    /// # use tidegate::{Limiter, Quota, minutes};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = Limiter::builder().limit("login", Quota::fixed_window(5, minutes(1))?).build()?;
+    /// assert!(limiter.limit("login", "alice").try_now()?.allowed());
+    /// # Ok(()) }
+    /// ```
+    #[inline]
+    pub fn try_now(&self) -> Result<Decision, Error> {
+        match self.try_decide() {
+            Some(decided) => decided.map(|decided| decided.decision),
+            None => Err(Error::WouldBlock),
+        }
+    }
+
+    /// The answer without waiting, with the window of the limit. None when it has to be waited for; nothing was done then.
+    #[inline(always)] // record 0032 has the measurement
+    pub(crate) fn try_decide(&self) -> Option<Result<WindowedDecision, Error>> {
+        let inner = &self.limiter.inner;
+        let limits = inner.limits.load();
+        let dispatch = match self.dispatch(&limits) {
+            Ok(dispatch) => dispatch?,
+            Err(error) => return Some(Err(error)),
         };
-        // Nobody has closed it, either.
-        let unknown = || limits.unknown(name);
-        now_under(limits.find(name), unknown, inner, &key, terms, || op_of(cost, kind), |_| {})
+        let window = dispatch.window();
+        Some(dispatch.try_decide(&*inner.store)?.map(|decision| WindowedDecision { decision, window }))
     }
 
-    /// The rarer way, which writes its answer to a place of its own: were it to return it, the usual answer would have to
-    /// be copied to where that goes.
-    #[inline(never)]
-    fn now_replaced(&self, answer: &mut Option<Result<Decision, Error>>) {
-        let Call { inner, name, key, cost, terms, kind } = self;
-        let op = || checked_op(inner, *cost, *kind);
-        *answer = inner
-            .limits
-            .with(|limits| now_under(limits.find(name), || limits.unknown(name), inner, key, *terms, op, |_| {}));
-    }
-
-    /// The operation, once nothing is wrong with it; none for an `acquire`.
-    pub(super) fn checked_op(&self) -> Result<Option<Op>, Error> {
-        checked_op(self.inner, self.cost, self.kind)
-    }
-
-    pub(super) fn asked<'b>(&'b self, named: &'b Arc<Named>, op: Op) -> Asked<'b> {
-        Asked { named, key: &self.key, terms: self.terms, op }
-    }
-
-    /// The limit, which is one of these, and the operation, for a call that is a plain `limit`.
-    pub(super) fn as_limit<'l>(&self, limits: &'l Limits) -> Result<(&'l Arc<Named>, Cost), Error> {
-        let named = limits.get(self.name)?;
-        match self.checked_op()? {
-            Some(Op::Limit(cost)) => Ok((named, cost)),
-            _ => Err(Error::unsupported(self.name, "all-or-nothing is for `limit` only")),
+    /// The answer, waited for, with the window of the limit.
+    pub(crate) async fn decide(&self) -> Result<WindowedDecision, Error> {
+        match self.kind {
+            CallKind::Acquire { within } => self.acquire(within).await,
+            _ => self.decide_on(&*self.limiter.inner.store).await,
         }
     }
 
-    /// The limit as it is now.
-    pub(super) fn named(&self) -> Result<Arc<Named>, Error> {
-        Ok(Arc::clone(self.inner.limits.load().get(self.name)?))
-    }
-
-    /// The answer, waited for.
-    async fn wait(self) -> Result<Decision, Error> {
-        if let Kind::Acquire { within } = self.kind {
-            return self.acquire(within).await;
-        }
-        self.ask(&*self.inner.store).await
-    }
-
-    /// The answer of `store`, whatever the limiter's own is.
-    pub(crate) async fn ask<D: Decides + ?Sized>(&self, store: &D) -> Result<Decision, Error> {
-        let named = self.named()?;
-        let Some(op) = self.checked_op()? else {
+    /// The answer of `decider` in place of the limiter's store.
+    pub(crate) async fn decide_on<D: Decider + ?Sized>(&self, decider: &D) -> Result<WindowedDecision, Error> {
+        let limits = self.limiter.inner.limits.load_full();
+        let Some(dispatch) = self.dispatch(&limits)? else {
             return Err(Error::unsupported(self.name, "an `acquire` would keep the transaction open while it waits"));
         };
-        self.asked(&named, op).ask(self.inner, store).await
+        Ok(WindowedDecision { decision: dispatch.decide(decider).await?, window: dispatch.window() })
     }
-}
 
-/// The answer without waiting, and to `found` the limit that gives it.
-// No `Result` of a limit: what comes of a name that is not there must not look as if it could go on to the store, or nothing
-// that the compiler knows of the call would count from there on.
-#[inline(always)]
-pub(super) fn now_under(
-    named: Option<&Arc<Named>>,
-    unknown: impl FnOnce() -> Error,
-    inner: &Arc<Inner>,
-    key: &Key<'_>,
-    terms: Terms<'_>,
-    op: impl FnOnce() -> Result<Option<Op>, Error>,
-    found: impl FnOnce(&Named),
-) -> Option<Result<Decision, Error>> {
-    let Some(named) = named else { return Some(Err(unknown())) };
-    found(named);
-    match op() {
-        Ok(op) => Asked { named, key, terms, op: op? }.now(inner),
-        Err(error) => Some(Err(error)),
+    /// The call on its way to the store; none for an `acquire`.
+    #[inline(always)] // record 0032 has the measurement
+    pub(super) fn dispatch<'b>(&'b self, limits: &'b Limits) -> Result<Option<Dispatch<'b>>, Error> {
+        let limit = limits.get(self.name)?;
+        match self.checked_op()? {
+            Some(op) => Dispatch::new(self, limit, op).map(Some),
+            None => Ok(None),
+        }
     }
-}
 
-/// The operation; none for an `acquire`.
-pub(super) fn checked_op(inner: &Inner, cost: u64, kind: Kind) -> Result<Option<Op>, Error> {
-    if inner.is_closed() {
-        return Err(Error::Closed);
+    /// The operation, with its cost checked; none for an `acquire`.
+    #[inline(always)] // record 0032 has the measurement
+    fn checked_op(&self) -> Result<Option<Op>, Error> {
+        if self.limiter.inner.is_closed() {
+            return Err(Error::Closed);
+        }
+        let cost = Cost::new(self.cost)?;
+        Ok(match self.kind {
+            CallKind::Limit => Some(Op::Limit(cost)),
+            CallKind::Check => Some(Op::Check(cost)),
+            CallKind::Reserve => Some(Op::Reserve(cost)),
+            CallKind::Refund => Some(Op::Refund(cost)),
+            CallKind::Reset => Some(Op::Reset),
+            CallKind::Acquire { .. } => None,
+            CallKind::Admit(lease) => Some(Op::Admit(lease)),
+            CallKind::Renew(lease) => Some(Op::Renew(lease)),
+            CallKind::Release(lease) => Some(Op::Release(lease)),
+        })
     }
-    op_of(cost, kind)
-}
-
-#[inline(always)]
-pub(super) fn op_of(cost: u64, kind: Kind) -> Result<Option<Op>, Error> {
-    let cost = Cost::new(cost)?;
-    Ok(match kind {
-        Kind::Limit => Some(Op::Limit(cost)),
-        Kind::Check => Some(Op::Check(cost)),
-        Kind::Reserve => Some(Op::Reserve(cost)),
-        Kind::Refund => Some(Op::Refund(cost)),
-        Kind::Reset => Some(Op::Reset),
-        Kind::Acquire { .. } => None,
-        Kind::Admit(lease) => Some(Op::Admit(lease)),
-        Kind::Renew(lease) => Some(Op::Renew(lease)),
-        Kind::Release(lease) => Some(Op::Release(lease)),
-    })
 }
 
 impl<'a> IntoFuture for Call<'a> {
@@ -219,18 +197,22 @@ impl<'a> IntoFuture for Call<'a> {
 
     #[inline]
     fn into_future(self) -> CallFuture<'a> {
-        CallFuture { call: Some(self), waiting: None, answered: false }
+        CallFuture { state: State::Start(self) }
     }
 }
 
-/// The answer to a [`Call`]. With a store in process it is there at the first poll, and nothing is allocated for it,
-/// unless the limit makes keys alike or cuts its budget into shards.
+/// The future of a [`Call`]'s decision. With a store in process it is ready at the first poll, and nothing is allocated,
+/// unless the limit normalizes keys or cuts its budget into shards.
 #[must_use = "futures do nothing unless polled"]
 pub struct CallFuture<'a> {
-    /// What is asked, until it is waited for. It stays when it is answered at once: dropping it there would copy the answer.
-    call: Option<Call<'a>>,
-    waiting: Option<BoxFuture<'a, Result<Decision, Error>>>,
-    answered: bool,
+    state: State<'a>,
+}
+
+#[allow(clippy::large_enum_variant, reason = "boxing the call would allocate for every decision")]
+enum State<'a> {
+    Start(Call<'a>),
+    Waiting(BoxFuture<'a, Result<Decision, Error>>),
+    Done,
 }
 
 impl Future for CallFuture<'_> {
@@ -238,27 +220,27 @@ impl Future for CallFuture<'_> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        assert!(!self.answered, "polled after it was answered");
-        if let Some(call) = &self.call
-            && let Some(answer) = call.now()
-        {
-            self.answered = true;
-            return Poll::Ready(answer);
+        if let State::Start(call) = &self.state {
+            if let Some(decided) = call.try_decide() {
+                self.state = State::Done;
+                return Poll::Ready(decided.map(|decided| decided.decision));
+            }
+            self.wait();
         }
-        self.poll_waiting(context)
+        let State::Waiting(future) = &mut self.state else { panic!("polled after completion") };
+        let answer = ready!(future.as_mut().poll(context));
+        self.state = State::Done;
+        Poll::Ready(answer)
     }
 }
 
 impl CallFuture<'_> {
-    /// Waits for the answer.
-    #[inline(never)]
-    fn poll_waiting(&mut self, context: &mut Context<'_>) -> Poll<Result<Decision, Error>> {
-        if let Some(call) = self.call.take() {
-            self.waiting = Some(Box::pin(call.wait()));
+    /// Goes on to wait for the answer.
+    #[cold]
+    fn wait(&mut self) {
+        if let State::Start(call) = std::mem::replace(&mut self.state, State::Done) {
+            let decision = async move { call.decide().await.map(|decided| decided.decision) };
+            self.state = State::Waiting(Box::pin(decision));
         }
-        let waiting = self.waiting.as_mut().expect("it waits by now");
-        let answer = ready!(waiting.as_mut().poll(context));
-        self.answered = true;
-        Poll::Ready(answer)
     }
 }

@@ -32,6 +32,9 @@ pub enum Error {
     /// `acquire` has nothing to wait with.
     #[error("acquire has nothing to wait with: give the builder a sleeper, or use the feature `tokio`")]
     NoSleeper,
+    /// A call that was to be answered without waiting has to wait, because its store does I/O or it is an `acquire`.
+    #[error("the answer has to be waited for: await the call, or use a store in process")]
+    WouldBlock,
     /// The limiter was closed.
     #[error("the limiter is closed")]
     Closed,

@@ -2,59 +2,39 @@
 
 mod acquire;
 mod admit;
-mod all;
-mod any_store;
+mod batch;
 mod builder;
 mod call;
-mod current;
-mod decides;
-mod deny;
-mod each;
+mod deny_list;
+mod dispatch;
 mod error;
 mod limit;
-mod limits;
-mod look;
 mod normalize;
-mod outline;
-#[cfg(feature = "tower")]
-mod plain;
-mod question;
-mod queue;
-mod route;
-mod spread;
-mod terms;
+mod registry;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod transaction;
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tidegate_core::{Key, Quota, Store};
+use tidegate_core::{DynStore, Key, Quota, Store};
 
-pub use admit::{AdmitCall, AdmitFuture, Admitted};
+pub use admit::{AdmitCall, AdmitDecision, AdmitFuture};
 pub use builder::LimiterBuilder;
 pub use call::{Call, CallFuture};
-pub(crate) use deny::DenyList;
+pub(crate) use call::{CallKind, CallOptions, WindowedDecision};
+pub(crate) use deny_list::DenyList;
 pub use error::{BuildError, Error, UnknownLimit, Unsupported};
-pub use limit::{Limit, ShardBy};
+pub use limit::Limit;
 pub use normalize::Normalize;
-pub(crate) use outline::Outline;
-#[cfg(feature = "tower")]
-pub(crate) use plain::Plain;
-pub(crate) use question::Question;
-pub(crate) use terms::Terms;
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
-pub(crate) use {all::ask_all, decides::Decides};
+pub(crate) use registry::LimitSummary;
 
 use crate::clock::Sleeper;
+use acquire::Queues;
 use admit::LeaseIds;
-use any_store::AnyStore;
-pub(crate) use call::Kind;
-use current::Current;
-use limits::Limits;
-pub(crate) use limits::Name;
-use queue::Queues;
-use spread::Generator;
+use registry::{CurrentLimits, Limits};
 
 /// Named limits over one store. Cheap to clone: clones are the same limiter.
 ///
@@ -80,18 +60,15 @@ pub struct Limiter {
     inner: Arc<Inner>,
 }
 
-/// What every decision looks at comes first.
-#[repr(C)]
 struct Inner {
-    store: AnyStore,
-    limits: Current,
+    store: Arc<dyn DynStore>,
+    limits: CurrentLimits,
     sleeper: Option<Arc<dyn Sleeper>>,
     queues: Arc<Queues>,
-    generator: Generator,
     leases: LeaseIds,
     closed: AtomicBool,
-    /// The store was closed, too.
-    released: AtomicBool,
+    /// Whether the store was closed, too.
+    store_closed: AtomicBool,
 }
 
 impl Inner {
@@ -102,66 +79,71 @@ impl Inner {
 }
 
 impl Limiter {
-    /// How a limiter is made.
+    /// Returns a builder.
     pub fn builder() -> LimiterBuilder {
         LimiterBuilder::default()
     }
 
-    fn assemble(limits: Limits, store: AnyStore, sleeper: Option<Arc<dyn Sleeper>>, seed: u64) -> Self {
+    fn from_parts(limits: Limits, store: Arc<dyn DynStore>, sleeper: Option<Arc<dyn Sleeper>>) -> Self {
         let inner = Inner {
-            limits: Current::new(limits),
+            limits: CurrentLimits::new(limits),
             store,
             sleeper,
             queues: Arc::default(),
-            generator: Generator::new(seed),
             leases: LeaseIds::default(),
             closed: AtomicBool::new(false),
-            released: AtomicBool::new(false),
+            store_closed: AtomicBool::new(false),
         };
         Limiter { inner: Arc::new(inner) }
     }
 
-    /// Whether whatever is asked is answered at the first poll, but for an `acquire`.
-    pub(crate) fn answers_at_once(&self) -> bool {
-        self.inner.store.answers_at_once()
+    /// Whether every call but an `acquire` is answered at the first poll.
+    pub(crate) fn is_immediate(&self) -> bool {
+        self.inner.store.is_immediate()
+    }
+
+    /// A call of any kind.
+    #[inline]
+    pub(crate) fn call<'a>(&'a self, name: &'a str, key: Key<'a>, kind: CallKind) -> Call<'a> {
+        Call { limiter: self, name, key, cost: 1, options: CallOptions::default(), kind }
     }
 
     /// Takes from the limit `name` for `key`, if the quota admits it. Nothing happens until the call is awaited.
     pub fn limit<'a>(&'a self, name: &'a str, key: impl Into<Key<'a>>) -> Call<'a> {
-        Call::new(&self.inner, name, key.into(), Kind::Limit)
+        self.call(name, key.into(), CallKind::Limit)
     }
 
     /// Answers as [`Limiter::limit`] would, and takes nothing.
     pub fn check<'a>(&'a self, name: &'a str, key: impl Into<Key<'a>>) -> Call<'a> {
-        Call::new(&self.inner, name, key.into(), Kind::Check)
+        self.call(name, key.into(), CallKind::Check)
     }
 
-    /// Takes even when that means debt, up to the quota's `max_debt`. `retry_after` says when the debt will have
-    /// cleared: when the work may start.
+    /// Takes even when that means debt, up to the quota's `max_debt`. `retry_after` is when the debt will have cleared and
+    /// the work may start.
     pub fn reserve<'a>(&'a self, name: &'a str, key: impl Into<Key<'a>>) -> Call<'a> {
-        Call::new(&self.inner, name, key.into(), Kind::Reserve)
+        self.call(name, key.into(), CallKind::Reserve)
     }
 
-    /// Gives back what was taken, never beyond the capacity. What has come back by itself meanwhile is then given twice: a
-    /// [`Budget`](crate::budget::Budget) knows how much that is. And of a yes that is not
-    /// [ordinary](crate::Decision::is_ordinary) nothing was taken, so nothing is to be given back.
+    /// Gives units back, never beyond the capacity. Refunding units that have already been replenished credits them twice;
+    /// a [`Budget`](crate::budget::Budget) knows how many those are. A decision that is not
+    /// [unconditional](crate::Decision::is_unconditional) took nothing, so there is nothing to refund.
     pub fn refund<'a>(&'a self, name: &'a str, key: impl Into<Key<'a>>) -> Call<'a> {
-        Call::new(&self.inner, name, key.into(), Kind::Refund)
+        self.call(name, key.into(), CallKind::Refund)
     }
 
-    /// Forgets the key: it is as good as new. Its cost means nothing.
+    /// Forgets the key: it is as good as new. The cost is ignored.
     pub fn reset<'a>(&'a self, name: &'a str, key: impl Into<Key<'a>>) -> Call<'a> {
-        Call::new(&self.inner, name, key.into(), Kind::Reset)
+        self.call(name, key.into(), CallKind::Reset)
     }
 
     /// Waits until the quota admits it, for `within` at most, and takes. Callers of this limiter that wait for the same
     /// limit and key are served in the order in which they came.
     ///
-    /// Answers a denial when its turn does not come within that time, and at once when its turn has come and the wait would
-    /// be longer than what is left; nothing was taken then. A limit that is
-    /// replaced meanwhile counts as it is when the turn comes, and a limiter that is closed answers that it is.
+    /// The answer is a denial when the caller's turn does not come within that time, and at once when its turn has come and
+    /// the wait would be longer than the time left. Nothing was taken then. A limit replaced meanwhile is applied as it is
+    /// when the turn comes; a limiter closed meanwhile answers [`Error::Closed`].
     pub fn acquire<'a>(&'a self, name: &'a str, key: impl Into<Key<'a>>, within: Duration) -> Call<'a> {
-        Call::new(&self.inner, name, key.into(), Kind::Acquire { within })
+        self.call(name, key.into(), CallKind::Acquire { within })
     }
 
     /// The quota of a limit.
@@ -179,16 +161,16 @@ impl Limiter {
         self.inner.limits.load().names()
     }
 
-    /// Replaces a limit, settings and all. What keys have used is kept: available becomes the new capacity minus that.
-    /// Leases in flight stay, too. (With another number of shards the parts are other keys, and begin anew; so does a key
-    /// that goes between leases and a rate.)
+    /// Replaces a limit, settings and all. What keys have used is kept: the new capacity minus that is available. Leases in
+    /// flight stay, too. With another number of shards all keys begin anew; so does a key that changes between leases
+    /// and a rate.
     pub fn replace(&self, name: &str, limit: Limit) -> Result<(), Error> {
         self.inner.limits.update(|limits| limits.with(name, |_| Ok(limit.clone())))
     }
 
-    /// Replaces all limits by those of `with`: its limits, deny lists and prefix; its store is not looked at. From one
-    /// decision to the next everybody meets the new ones. What keys have used of a limit that stays is kept, as
-    /// [`Limiter::replace`] does; with another prefix all keys are others, and begin anew.
+    /// Replaces all limits by those of `with`: its limits, deny lists and prefix; its store is ignored. Every decision that
+    /// begins afterwards meets the new ones. What keys have used of a limit that stays is kept, as [`Limiter::replace`]
+    /// does; with another prefix all keys begin anew.
     ///
     /// ```
     /// # use tidegate::{Limiter, Quota, seconds};
@@ -207,15 +189,13 @@ impl Limiter {
         self.inner.limits.update(|limits| limits.with(name, |limit| Ok(limit.clone().with_quota(quota)?)))
     }
 
-    /// Answers nothing more from now on, and lets the store give back what it holds. Idempotent.
+    /// Refuses every call from now on, and closes the store. Idempotent.
     pub async fn close(&self) {
         self.inner.closed.store(true, Ordering::Release);
-        // After that: who still sees the first limits does not look whether it is closed.
-        self.inner.limits.renew();
-        // Apart from the above, because a close may be cut short and asked for again.
-        if !self.inner.released.load(Ordering::Acquire) {
+        // Remembered apart from `closed`, because a close may be cut short and called again.
+        if !self.inner.store_closed.load(Ordering::Acquire) {
             self.inner.store.close().await;
-            self.inner.released.store(true, Ordering::Release);
+            self.inner.store_closed.store(true, Ordering::Release);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Making keys that mean the same the same.
+//! Normalization of keys, so that different spellings count as one client.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use tidegate_core::Key;
 
 use crate::net::{cut, parse_address};
 
-/// How the parts of a limit's keys are made alike before they are counted.
+/// A normalization of the parts of a limit's keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Normalize {
@@ -70,7 +70,7 @@ mod tests {
         }
         assert_eq!(Normalize::Trim.apply(&Key::GLOBAL), Key::GLOBAL);
         // An address that stands in for a user stays what no user can be.
-        let apart = Key::from("192.0.2.1").set_apart().and(&Key::from("/Path"));
+        let apart = Key::from("192.0.2.1").to_reserved().join(&Key::from("/Path"));
         let forged = Key::from(("%a", "192.0.2.1", "/Path"));
         assert_ne!(Normalize::Lowercase.apply(&apart), Normalize::Lowercase.apply(&forged));
     }

@@ -1,15 +1,18 @@
-//! The wrappers in their usual order.
+//! `Resilience`: all store wrappers in the recommended order.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Breaker, BreakerState, Counted, Denials, Fallback, Observed, Timeout};
+use super::{
+    BreakerState, BreakerStore, DenialCacheStore, FallbackStore, InstrumentedStore, MeteredStore, TimeoutStore,
+};
 use crate::clock::{Clock, Sleeper};
+use crate::store::EXPECTED_REPLICAS;
 
-/// A store with everything around it; see [`Resilience::build`].
-pub type Resilient<S> = Counted<Fallback<Denials<Breaker<Observed<Timeout<S>>>>>>;
+/// A store with every wrapper around it; see [`Resilience::build`].
+pub type Resilient<S> = MeteredStore<FallbackStore<DenialCacheStore<BreakerStore<InstrumentedStore<TimeoutStore<S>>>>>>;
 
-/// How a store gets all wrappers around it, in their usual order.
+/// A builder that puts every wrapper around a store, in the recommended order.
 ///
 /// ```
 /// # #[cfg(feature = "tokio")] {
@@ -21,7 +24,7 @@ pub type Resilient<S> = Counted<Fallback<Denials<Breaker<Observed<Timeout<S>>>>>
 ///     .timeout(millis(20))
 ///     .breaker(5, seconds(1))
 ///     .expected_replicas(4)
-///     .build(MemoryStore::new()); // or one that can break
+///     .build(MemoryStore::new()); // or a store that can fail
 ///
 /// let login = Limit::new(Quota::fixed_window(5, minutes(1))?).on_store_error(OnStoreError::Closed);
 /// let limiter = Limiter::builder().limit("login", login).store(store).build()?;
@@ -36,75 +39,76 @@ pub struct Resilience {
     failures: u32,
     pause: Duration,
     replicas: u32,
-    denials: usize,
-    /// What denials are remembered and latencies measured by.
-    steady: Arc<dyn Clock>,
+    max_denials: usize,
+    /// Times the denial cache and measures latency.
+    steady_clock: Arc<dyn Clock>,
 }
 
 impl Resilience {
-    /// The defaults, with all time measured on `sleeper`.
+    /// Creates a builder with the defaults that measures all time on `sleeper`.
     pub fn new(sleeper: impl Sleeper + 'static) -> Self {
         let sleeper = Arc::new(sleeper);
         Resilience {
-            steady: Arc::new(Arc::clone(&sleeper)),
+            steady_clock: Arc::new(Arc::clone(&sleeper)),
             sleeper,
             name: "store".to_owned(),
             timeout: Duration::from_millis(50),
             failures: 5,
             pause: Duration::from_secs(1),
-            replicas: 1,
-            denials: 0,
+            replicas: EXPECTED_REPLICAS.get(),
+            max_denials: 0,
         }
     }
 
-    /// What metrics and spans call the store: `store` unless said otherwise.
+    /// Sets the name of the store in metrics and spans. Defaults to `store`.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// How long a request may take: 50 milliseconds unless said otherwise.
+    /// Sets how long a request may take. Defaults to 50 milliseconds.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// After how many failures in a row the store is left alone, and for how long: 5 and 1 second unless said
-    /// otherwise.
+    /// Sets how many failures in a row open the circuit breaker, and for how long. Defaults to 5 failures and 1 second.
     pub fn breaker(mut self, failures: u32, pause: Duration) -> Self {
         (self.failures, self.pause) = (failures, pause);
         self
     }
 
-    /// Among how many processes the quota of a limit with the policy `local` is divided: 1 unless said otherwise.
+    /// Sets how many processes divide the quota of a limit with the policy `local`. Defaults to 1, as every setting of
+    /// this name does; 0 counts as 1.
     pub fn expected_replicas(mut self, replicas: u32) -> Self {
         self.replicas = replicas;
         self
     }
 
-    /// For how many keys a denial is remembered, so that they are not asked for again before that can help: none unless
-    /// said otherwise. See [`Denials`] for what is seen late then.
+    /// Sets for how many keys a denial is cached, so that a retry which cannot succeed yet is answered without the store.
+    /// Defaults to 0. See [`DenialCacheStore`] for the changes that a cached denial hides.
     pub fn remember_denials(mut self, keys: usize) -> Self {
-        self.denials = keys;
+        self.max_denials = keys;
         self
     }
 
-    /// The wrappers around `store`, from the inside out:
+    /// Puts the wrappers around `store`. From the inside out:
     ///
-    /// 1. [`Timeout`], so that nothing further out ever waits for longer.
-    /// 2. [`Observed`], which sees timeouts as what they are, and only calls that were made.
-    /// 3. [`Breaker`], for which a timeout is a failure.
-    /// 4. [`Denials`], which tells the breaker nothing about a store that was not asked, and remembers only what the store
-    ///    has denied.
-    /// 5. [`Fallback`], which answers for a timeout as for an open circuit.
-    /// 6. [`Counted`], which sees the decisions that callers get, whoever made them.
+    /// 1. [`TimeoutStore`], so that no outer wrapper ever waits longer.
+    /// 2. [`InstrumentedStore`], which records timeouts as such, and only calls that were made.
+    /// 3. [`BreakerStore`], for which a timeout is a failure.
+    /// 4. [`DenialCacheStore`], so that a cached denial does not count as a success of the store, and only the store's own
+    ///    denials are cached.
+    /// 5. [`FallbackStore`], which treats a timeout like an open circuit.
+    /// 6. [`MeteredStore`], which counts the decisions that callers get, wherever they were made.
     pub fn build<S>(self, store: S) -> Resilient<S> {
-        let timeout = Timeout::new(store, self.timeout, Arc::clone(&self.sleeper));
-        let observed = Observed::new(timeout, &self.name).clock(Arc::clone(&self.steady));
-        let breaker = Breaker::new(observed, &self.name).failures(self.failures).pause(self.pause);
-        let denials = Denials::new(breaker.clock(Arc::clone(&self.sleeper))).max_keys(self.denials).clock(self.steady);
-        let fallback = Fallback::new(denials);
-        Counted::new(fallback.expected_replicas(self.replicas).clock(self.sleeper))
+        let timeout = TimeoutStore::new(store, self.timeout, Arc::clone(&self.sleeper));
+        let instrumented = InstrumentedStore::new(timeout, &self.name).clock(Arc::clone(&self.steady_clock));
+        let breaker = BreakerStore::new(instrumented, &self.name).failures(self.failures).pause(self.pause);
+        let breaker = breaker.clock(Arc::clone(&self.sleeper));
+        let denial_cache = DenialCacheStore::new(breaker).max_keys(self.max_denials).clock(self.steady_clock);
+        let fallback = FallbackStore::new(denial_cache).expected_replicas(self.replicas).clock(self.sleeper);
+        MeteredStore::new(fallback)
     }
 }
 
@@ -112,13 +116,13 @@ impl Resilience {
 #[cfg(feature = "tokio")]
 impl Default for Resilience {
     fn default() -> Self {
-        let steady = Arc::new(crate::clock::SteadyClock);
-        Resilience { steady, ..Resilience::new(crate::clock::TokioSleeper) }
+        let steady_clock = Arc::new(crate::clock::SteadyClock);
+        Resilience { steady_clock, ..Resilience::new(crate::clock::TokioSleeper) }
     }
 }
 
 impl<S> Resilient<S> {
-    /// Whether calls pass the breaker.
+    /// Returns the state of the circuit breaker.
     pub fn breaker(&self) -> BreakerState {
         self.inner().inner().inner().state()
     }

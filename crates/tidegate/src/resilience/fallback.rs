@@ -1,92 +1,109 @@
-//! Each limit's failure policy.
+//! `FallbackStore`: each limit's policy for requests that the store failed.
 
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use tidegate_core::{
-    All, Capabilities, Decision, Key, OnStoreError, Op, Reason, Request, Scope, State, Store, StoreError,
-    StoreErrorKind, Timestamp, step,
+    Capabilities, Decision, JointDecision, Key, OnStoreError, Op, Quota, Reason, Request, Scope, State, Store,
+    StoreError, StoreErrorKind, Timestamp, step,
 };
 
-use super::local::Local;
-use super::telemetry;
 use crate::clock::{Clock, SystemClock};
-use crate::store::memory::MemoryStats;
+use crate::store::EXPECTED_REPLICAS;
+use crate::store::memory::{MemoryStats, MemoryStore};
+use crate::telemetry;
 
-/// A store that answers what the one inside could not, as each request's limit says with [`OnStoreError`]:
+/// How long an outage must have had no requests before it is over. One success of the store is not enough: a store that
+/// fails every other request would cause a new table for each of them.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// A store that answers for the one inside when that fails, by the [`OnStoreError`] policy of each request's limit.
 ///
-/// - `Open` admits it, with the reason [`Store`](tidegate_core::Reason::Store).
-/// - `Closed` passes the error on.
-/// - `Local` decides in process, in a store of its own with room for [`Fallback::max_keys`], under the share of one
-///   of [`Fallback::expected_replicas`]: see [`Quota::share`](tidegate_core::Quota::share). That store is made for the
-///   first request that needs it. It is dropped when the store inside answers, no request has needed it for a second, and
-///   every key in it is as good as new.
+/// | policy | a request that the store failed |
+/// | --- | --- |
+/// | `Open` | is admitted, with the reason [`Store`](tidegate_core::Reason::Store) |
+/// | `Closed` | gets the error |
+/// | `Local` | is decided in process, under this process's [share](tidegate_core::Quota::share) of the quota |
 ///
-/// A lease that was admitted without the store is none: nobody holds a place, and nobody has to release it. Under `Local`
-/// leases are of this process alone: one that the store had given out takes a place of the share when it is renewed, and
-/// the store has it back at the end of its time to live, released or not.
+/// **Local decisions** use a memory store with room for [`FallbackStore::max_keys`] keys, and the share of one of
+/// [`FallbackStore::expected_replicas`] processes. The first request that needs it creates it. It is dropped when the store
+/// inside answers, no request has needed it for a second, and every key in it is back at its full quota.
 ///
-/// Of several requests at once the strictest policy decides about all: `Closed` over `Local` over `Open`.
+/// **Leases** that were admitted without the store take no place and need no release. Under `Local`, leases belong to this
+/// process: renewing one that the store gave out takes a place of the local share, and the store frees its own place when
+/// the lease expires, released or not.
 ///
-/// [`StoreErrorKind::Unsupported`] is a mistake in the program, and passed on whatever the policy.
+/// **Several requests at once** are decided by their strictest policy: `Closed` over `Local` over `Open`.
 ///
-/// What the store inside does not know of, it does not count when it is back: after an outage keys have what they had
-/// before it, and what time has brought since.
-pub struct Fallback<S> {
+/// [`StoreErrorKind::Unsupported`] is a programming error, and is returned under every policy.
+///
+/// The store inside never learns of local decisions: after an outage a key has the quota it had before, plus what has been
+/// replenished since.
+pub struct FallbackStore<S> {
     store: S,
     local: Local,
     label: fn(&Scope) -> &str,
 }
 
-impl<S> Fallback<S> {
-    /// A store around `store` with the defaults.
+impl<S> FallbackStore<S> {
+    /// Wraps `store`, with the default settings.
     pub fn new(store: S) -> Self {
         telemetry::describe();
-        let local = Local::new(NonZeroU32::MIN, 100_000, Arc::new(SystemClock));
-        Fallback { store, local, label: Scope::limit }
+        let local = Local {
+            replicas: EXPECTED_REPLICAS,
+            max_keys: 100_000,
+            clock: Arc::new(SystemClock),
+            outage: ArcSwapOption::empty(),
+        };
+        FallbackStore { store, local, label: Scope::limit }
     }
 
-    /// Among how many processes the quota of a `Local` limit is divided: 1 unless said otherwise. 0 counts as 1.
+    /// Sets how many processes divide the quota of a `Local` limit. Defaults to 1, as every setting of this name does; 0
+    /// counts as 1.
     #[must_use]
     pub fn expected_replicas(mut self, replicas: u32) -> Self {
         self.local.replicas = NonZeroU32::new(replicas).unwrap_or(NonZeroU32::MIN);
         self
     }
 
-    /// For how many keys of `Local` limits there is room: 100,000 unless said otherwise.
+    /// Sets for how many keys of `Local` limits there is room. Defaults to 100,000.
     #[must_use]
     pub fn max_keys(mut self, max_keys: usize) -> Self {
         self.local.max_keys = max_keys;
         self
     }
 
-    /// What `Local` limits count by: the system's clock unless said otherwise.
+    /// Sets the clock of local decisions. Defaults to the system's clock.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
         self.local.clock = Arc::new(clock);
         self
     }
 
-    /// What a limit is called in metrics: its name unless said otherwise. Where clients make up names, they must not make up
-    /// labels: each is kept for ever.
+    /// Sets the name of a limit in metrics. Defaults to the limit's name. Where clients choose the names of limits, map them
+    /// to a fixed set: every label value is kept forever.
     #[must_use]
     pub fn label(mut self, label: fn(&Scope) -> &str) -> Self {
         self.label = label;
         self
     }
 
-    /// What is held for `Local` limits; none while the store is fine, and everything taken without it has come back.
+    /// Returns statistics of the local store, or `None` when there is none: the store works, and all that was spent
+    /// without it has been replenished.
     pub fn local(&self) -> Option<MemoryStats> {
-        self.local.stats()
+        self.local.outage.load().as_ref().map(|outage| outage.store.stats())
     }
 
-    /// The store around which this one is.
+    /// Returns the wrapped store.
     pub fn inner(&self) -> &S {
         &self.store
     }
 
-    /// The answer of the store, or what the policy makes of its failure.
+    /// Applies the policy to an error of the store.
     fn answer(&self, request: &Request<'_>, result: Result<Decision, StoreError>) -> Result<Decision, StoreError> {
         let error = match result {
             Err(error) if is_failure(&error) => error,
@@ -96,77 +113,183 @@ impl<S> Fallback<S> {
         match request.on_store_error {
             OnStoreError::Closed => Err(error),
             OnStoreError::Local => self.local.decide(request),
-            OnStoreError::Open => Ok(admitted(request)),
+            OnStoreError::Open => Ok(admit(request)),
         }
     }
 
-    async fn answer_all(&self, requests: &[Request<'_>], result: Result<All, StoreError>) -> Result<All, StoreError> {
+    async fn answer_all(
+        &self,
+        requests: &[Request<'_>],
+        result: Result<JointDecision, StoreError>,
+    ) -> Result<JointDecision, StoreError> {
         let error = match result {
             Err(error) if is_failure(&error) => error,
             result => return self.pass_on(result),
         };
-        if requests.iter().any(|request| !matches!(request.op, Op::Limit(_)) || !request.quota.takes(request.op)) {
-            // The store did not come to say so.
+        if requests.iter().any(|request| !matches!(request.op, Op::Limit(_)) || !request.quota.supports(request.op)) {
+            // The store would have said so, had it answered.
             return Err(StoreError::new(StoreErrorKind::Unsupported, "all-or-nothing is for `limit` only"));
         }
-        let wanted = |policy: &OnStoreError| requests.iter().any(|request| request.on_store_error == *policy);
-        let policy = OnStoreError::ALL.into_iter().find(wanted).unwrap_or_default();
+        let is_set = |policy: &OnStoreError| requests.iter().any(|request| request.on_store_error == *policy);
+        let policy = OnStoreError::ALL.into_iter().find(is_set).unwrap_or_default();
         requests.iter().for_each(|request| telemetry::fell_back((self.label)(request.scope), policy));
         match policy {
             OnStoreError::Closed => Err(error),
             OnStoreError::Local => self.local.decide_all(requests).await,
-            OnStoreError::Open => Ok(All::new(requests.iter().map(admitted).collect())),
+            OnStoreError::Open => Ok(JointDecision::new(requests.iter().map(admit).collect())),
         }
     }
 
     fn pass_on<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
         if result.is_ok() {
-            self.local.answered();
+            self.local.end_outage();
         }
         result
     }
 }
 
-/// Whether the failure policy answers this: everything that is not a mistake of the caller.
+/// Returns whether the policy applies to this error: to all but programming errors.
 fn is_failure(error: &StoreError) -> bool {
     error.kind() != StoreErrorKind::Unsupported
 }
 
-/// What can be said without knowing the key: it is admitted, unless nobody ever would be.
-fn admitted(request: &Request<'_>) -> Decision {
+/// Admits a request without knowing its key, unless its cost can never be admitted.
+fn admit(request: &Request<'_>) -> Decision {
     let fresh = step(request.quota, &mut State::New, request.op, Timestamp::EPOCH).decision;
     let never = fresh.reason() == Some(Reason::CostExceedsCapacity);
     if never { fresh } else { Decision::admitted_without_store(request.quota.parts().capacity) }
 }
 
-impl<S: fmt::Debug> fmt::Debug for Fallback<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fallback").field("store", &self.store).field("local", &self.local()).finish_non_exhaustive()
+/// Decides in process while the store fails, under a share of each quota.
+struct Local {
+    replicas: NonZeroU32,
+    max_keys: usize,
+    clock: Arc<dyn Clock>,
+    outage: ArcSwapOption<Outage>,
+}
+
+/// A period in which the store fails, with the state of the keys that were decided in it.
+struct Outage {
+    store: MemoryStore,
+    /// When it was last used, in microseconds.
+    used_at: AtomicU64,
+    /// When every key is back at its full quota, in microseconds. Dropping the table earlier would give these keys a new
+    /// quota with the next failure.
+    full_at: AtomicU64,
+}
+
+impl Outage {
+    fn is_over(&self, now: Timestamp) -> bool {
+        let [used, full] = [&self.used_at, &self.full_at].map(|at| Timestamp::from_micros(at.load(Ordering::Relaxed)));
+        now.since(used) >= QUIET && now >= full
     }
 }
 
-impl<S: Store> Store for Fallback<S> {
+impl Local {
+    fn decide(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
+        let quota = request.quota.share(self.replicas);
+        let op = match request.op {
+            // The store may have given the lease out, and cannot say: its holder counts as in flight here.
+            Op::Renew(lease) => Op::Admit(lease),
+            op => op,
+        };
+        let outage = self.outage();
+        let decision = outage.store.try_apply(&Request { quota: &quota, op, ..*request });
+        let decision = decision.expect("the memory store never waits")?;
+        self.keep(&outage, decision.reset_after());
+        Ok(mark_provisional(decision, request))
+    }
+
+    async fn decide_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
+        let quotas: Vec<Quota> = requests.iter().map(|request| request.quota.share(self.replicas)).collect();
+        let shares = requests.iter().zip(&quotas).map(|(request, quota)| Request { quota, ..*request });
+        let outage = self.outage();
+        let all = outage.store.apply_all(&shares.collect::<Vec<_>>()).await?;
+        self.keep(&outage, all.decisions().iter().map(Decision::reset_after).max().unwrap_or_default());
+        let decisions = all.into_decisions().into_iter().zip(requests);
+        Ok(JointDecision::new(decisions.map(|(decision, request)| mark_provisional(decision, request)).collect()))
+    }
+
+    /// Drops the local state after an answer of the store, if no key would gain by that.
+    fn end_outage(&self) {
+        let outage = self.outage.load();
+        if outage.as_ref().is_some_and(|outage| outage.is_over(self.clock.now())) {
+            self.outage.compare_and_swap(&outage, None);
+        }
+    }
+
+    /// Returns the current outage. Begins one if there is none.
+    fn outage(&self) -> Arc<Outage> {
+        let now = self.clock.now().as_micros();
+        let outage = self.outage.load_full().unwrap_or_else(|| self.begin_outage(now));
+        outage.used_at.store(now, Ordering::Relaxed);
+        outage
+    }
+
+    fn begin_outage(&self, now: u64) -> Arc<Outage> {
+        let store = MemoryStore::builder().max_keys(self.max_keys).clock(Arc::clone(&self.clock)).build();
+        let new = Arc::new(Outage { store, used_at: AtomicU64::new(now), full_at: AtomicU64::new(now) });
+        // Of several threads, the first wins, and the others use its outage.
+        let other = self.outage.compare_and_swap(&None::<Arc<Outage>>, Some(Arc::clone(&new)));
+        other.as_ref().map_or(new, Arc::clone)
+    }
+
+    /// Keeps the state for at least this long from now.
+    fn keep(&self, outage: &Outage, span: Duration) {
+        outage.full_at.fetch_max(self.clock.now().saturating_add(span).as_micros(), Ordering::Relaxed);
+    }
+}
+
+/// Gives a decision the reason `Store` where the store would decide otherwise once it is back: a cost that exceeds only the
+/// share is not denied forever, and a reset here is not one there.
+fn mark_provisional(decision: Decision, request: &Request<'_>) -> Decision {
+    let is_provisional = match request.op {
+        Op::Limit(cost) | Op::Check(cost) | Op::Reserve(cost) => {
+            let fits = cost.get() <= u64::from(request.quota.parts().capacity);
+            fits && decision.reason() == Some(Reason::CostExceedsCapacity)
+        }
+        Op::Reset => true,
+        _ => false,
+    };
+    if !is_provisional {
+        return decision;
+    }
+    let mut parts = decision.into_parts();
+    parts.reason = Some(Reason::Store);
+    parts.into()
+}
+
+impl<S: fmt::Debug> fmt::Debug for FallbackStore<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FallbackStore")
+            .field("store", &self.store)
+            .field("local", &self.local())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S: Store> Store for FallbackStore<S> {
     fn capabilities(&self) -> Capabilities {
         self.store.capabilities()
     }
 
-    fn answers_at_once(&self) -> bool {
-        self.store.answers_at_once()
+    fn is_immediate(&self) -> bool {
+        self.store.is_immediate()
     }
 
     fn prefetch(&self, scope: &Scope, key: &Key<'_>) {
         self.store.prefetch(scope, key);
     }
 
-    fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
-        self.store.apply_now(request).map(|result| self.answer(request, result))
+    fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+        self.store.try_apply(request).map(|result| self.answer(request, result))
     }
 
     async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
         self.answer(request, self.store.apply(request).await)
     }
 
-    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
+    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
         self.answer_all(requests, self.store.apply_all(requests).await).await
     }
 
@@ -181,12 +304,12 @@ impl<S: Store> Store for Fallback<S> {
 }
 
 #[cfg(feature = "testing")]
-impl<S: tidegate_core::Testing> tidegate_core::Testing for Fallback<S> {
+impl<S: tidegate_core::Testing> tidegate_core::Testing for FallbackStore<S> {
     async fn apply_at(&self, request: &Request<'_>, at: Timestamp) -> Result<Decision, StoreError> {
         self.answer(request, self.store.apply_at(request, at).await)
     }
 
-    async fn apply_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<All, StoreError> {
+    async fn apply_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<JointDecision, StoreError> {
         self.answer_all(requests, self.store.apply_all_at(requests, at).await).await
     }
 

@@ -1,16 +1,16 @@
-//! Wrappers that are stores: what happens around a store that is slow, broken or watched.
+//! Store wrappers for a store that is slow, broken or watched, and [`Resilience`], which puts them in order.
 //!
 //! | wrapper | adds |
 //! | --- | --- |
-//! | [`Timeout`] | no request waits longer than a span |
-//! | [`Breaker`] | a store that keeps failing is left alone for a while |
-//! | [`Denials`] | a key that was denied is not asked for again before that can help |
-//! | [`Fallback`] | each limit's failure policy answers what the store could not |
-//! | [`Observed`] | latency and errors of a store's calls, as metrics and spans |
-//! | [`Counted`] | decisions by limit and outcome, as metrics |
+//! | [`TimeoutStore`] | a time limit for each request |
+//! | [`BreakerStore`] | a circuit breaker: calls to a store that keeps failing are paused |
+//! | [`DenialCacheStore`] | a cache of denials, so that an exhausted key costs the store nothing |
+//! | [`FallbackStore`] | each limit's [`OnStoreError`](crate::OnStoreError) policy, for requests that the store failed |
+//! | [`InstrumentedStore`] | latency and errors of store calls, as metrics and spans |
+//! | [`MeteredStore`] | decisions by limit and outcome, as metrics |
 //!
-//! Each is a [`Store`](crate::Store) around any other, so they compose in any order. [`Resilience`] puts them in the
-//! usual one.
+//! Each is a [`Store`](crate::Store) around any other, so they compose in any order. [`Resilience`] uses the recommended
+//! one.
 //!
 //! # Metrics
 //!
@@ -20,31 +20,27 @@
 //! | --- | --- | --- |
 //! | `tidegate_decisions_total` | counter | `limit`, `outcome` (`allowed`, `denied`, `failed`), `reason` if any |
 //! | `tidegate_fallback_total` | counter | `limit`, `policy` (`open`, `closed`, `local`) |
-//! | `tidegate_store_seconds` | histogram | `store`, `call` (`apply_now`, `apply`, `apply_all`, `apply_each`) |
+//! | `tidegate_store_seconds` | histogram | `store`, `call` (`try_apply`, `apply`, `apply_all`, `apply_each`) |
 //! | `tidegate_store_errors_total` | counter | `store`, `kind` (`unavailable`, `timeout`, `contended`, `corrupt`, `unsupported`) |
 //! | `tidegate_breaker_state` | gauge | `store`; 0 is closed, 1 half open, 2 open |
 //! | `tidegate_breaker_opened_total` | counter | `store` |
 //! | `tidegate_script_reloads_total` | counter | `store` |
 //!
-//! With the feature `tracing`, every call of an [`Observed`] store that may wait is a span `store` at level debug, with
-//! the fields `store`, `call`, `limit` and `op` for a single request, `requests` and `outcome`.
+//! With the feature `tracing`, every call of an [`InstrumentedStore`] that may wait is a span `store` at level debug. Its
+//! fields are `store`, `call`, `limit` and `op` for a single request, `requests` and `outcome`.
 
 mod breaker;
 mod builder;
-mod counted;
-mod denials;
+mod denial_cache;
 mod fallback;
-mod local;
-mod observed;
-pub(crate) mod telemetry;
+mod instrument;
 mod timeout;
 
-pub use breaker::{Breaker, BreakerState};
+pub use breaker::{BreakerState, BreakerStore};
 pub use builder::{Resilience, Resilient};
-pub use counted::Counted;
-pub use denials::Denials;
-pub use fallback::Fallback;
-pub use observed::Observed;
+pub use denial_cache::DenialCacheStore;
+pub use fallback::FallbackStore;
+pub use instrument::{InstrumentedStore, MeteredStore};
 #[cfg(feature = "tokio")]
-pub(crate) use timeout::TOGETHER;
-pub use timeout::Timeout;
+pub(crate) use timeout::REQUESTS_PER_TIMEOUT;
+pub use timeout::TimeoutStore;

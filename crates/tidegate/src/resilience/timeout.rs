@@ -1,60 +1,62 @@
-//! No request waits longer than a span.
+//! `TimeoutStore`: a time limit for each request to a store.
 
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{All, Capabilities, Decision, Key, Request, Scope, Store, StoreError, StoreErrorKind};
+use tidegate_core::{Capabilities, Decision, JointDecision, Key, Request, Scope, Store, StoreError, StoreErrorKind};
 
 use crate::clock::{Sleeper, before};
 
-/// How many of the requests of one [`Store::apply_each`] share a span. More are asked one such part after the other, because
-/// the time that a whole batch takes says nothing about whether the store is well.
-pub(crate) const TOGETHER: usize = 32;
+/// How many requests of one [`Store::apply_each`] share one timeout. A larger batch is sent in parts of this size, one after
+/// the other: the total time of a large batch says nothing about the health of the store.
+pub(crate) const REQUESTS_PER_TIMEOUT: usize = 32;
 
-/// A store whose every request ends within a span: with the answer, or with [`StoreErrorKind::Timeout`].
+/// A store that fails each request with [`StoreErrorKind::Timeout`] once it has taken too long.
 ///
-/// A request that took too long is dropped. As after any error, it may have been applied or not. Of many in one
-/// [`Store::apply_each`], up to 32 at a time have the span; once some had no answer in it, the rest is not asked.
-/// [`Store::apply_now`] never waits, and [`Store::close`] is not a request: both are passed on as they are.
-pub struct Timeout<S> {
+/// A request that times out is dropped. As after any error, it may or may not have been applied. A batch of
+/// [`Store::apply_each`] is sent in parts of up to 32 requests, each with a timeout of its own; after the first timeout the
+/// rest of the batch fails without being sent. [`Store::try_apply`] never waits and [`Store::close`] is not a request:
+/// neither has a timeout.
+pub struct TimeoutStore<S> {
     store: S,
-    within: Duration,
+    timeout: Duration,
     sleeper: Arc<dyn Sleeper>,
 }
 
-impl<S> Timeout<S> {
-    /// A store around `store` that answers `within` that span, measured on `sleeper`.
-    pub fn new(store: S, within: Duration, sleeper: impl Sleeper + 'static) -> Self {
-        Timeout { store, within, sleeper: Arc::new(sleeper) }
+impl<S> TimeoutStore<S> {
+    /// Wraps `store`. Each request may take up to `timeout`, measured on `sleeper`.
+    pub fn new(store: S, timeout: Duration, sleeper: impl Sleeper + 'static) -> Self {
+        TimeoutStore { store, timeout, sleeper: Arc::new(sleeper) }
     }
 
-    /// The store around which this one is.
+    /// Returns the wrapped store.
     pub fn inner(&self) -> &S {
         &self.store
     }
 
-    async fn limited<T>(&self, call: impl Future<Output = T>) -> Result<T, StoreError> {
-        before(self.sleeper.sleep(self.within), call)
+    async fn with_timeout<T>(&self, call: impl Future<Output = T>) -> Result<T, StoreError> {
+        before(self.sleeper.sleep(self.timeout), call)
             .await
-            .ok_or_else(|| StoreError::new(StoreErrorKind::Timeout, format!("no answer within {:?}", self.within)))
+            .ok_or_else(|| StoreError::new(StoreErrorKind::Timeout, format!("no answer within {:?}", self.timeout)))
     }
 }
 
-impl<S: fmt::Debug> fmt::Debug for Timeout<S> {
+impl<S: fmt::Debug> fmt::Debug for TimeoutStore<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Timeout").field("store", &self.store).field("within", &self.within).finish_non_exhaustive()
+        let TimeoutStore { store, timeout, .. } = self;
+        f.debug_struct("TimeoutStore").field("store", store).field("timeout", timeout).finish_non_exhaustive()
     }
 }
 
-impl<S: Store> Store for Timeout<S> {
+impl<S: Store> Store for TimeoutStore<S> {
     fn capabilities(&self) -> Capabilities {
         self.store.capabilities()
     }
 
-    /// No: each call has a timer, which somebody has to run.
-    fn answers_at_once(&self) -> bool {
+    /// Returns false: each call starts a timer, which needs a runtime to drive it.
+    fn is_immediate(&self) -> bool {
         false
     }
 
@@ -62,22 +64,22 @@ impl<S: Store> Store for Timeout<S> {
         self.store.prefetch(scope, key);
     }
 
-    fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
-        self.store.apply_now(request)
+    fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+        self.store.try_apply(request)
     }
 
     async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
-        self.limited(self.store.apply(request)).await?
+        self.with_timeout(self.store.apply(request)).await?
     }
 
-    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
-        self.limited(self.store.apply_all(requests)).await?
+    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
+        self.with_timeout(self.store.apply_all(requests)).await?
     }
 
     async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
         let mut results = Vec::with_capacity(requests.len());
-        for part in requests.chunks(TOGETHER) {
-            match self.limited(self.store.apply_each(part)).await {
+        for part in requests.chunks(REQUESTS_PER_TIMEOUT) {
+            match self.with_timeout(self.store.apply_each(part)).await {
                 Ok(answers) => results.extend(answers),
                 Err(error) => {
                     results.resize(requests.len(), Err(error));
@@ -94,13 +96,17 @@ impl<S: Store> Store for Timeout<S> {
 }
 
 #[cfg(feature = "testing")]
-impl<S: tidegate_core::Testing> tidegate_core::Testing for Timeout<S> {
+impl<S: tidegate_core::Testing> tidegate_core::Testing for TimeoutStore<S> {
     async fn apply_at(&self, request: &Request<'_>, at: tidegate_core::Timestamp) -> Result<Decision, StoreError> {
-        self.limited(self.store.apply_at(request, at)).await?
+        self.with_timeout(self.store.apply_at(request, at)).await?
     }
 
-    async fn apply_all_at(&self, requests: &[Request<'_>], at: tidegate_core::Timestamp) -> Result<All, StoreError> {
-        self.limited(self.store.apply_all_at(requests, at)).await?
+    async fn apply_all_at(
+        &self,
+        requests: &[Request<'_>],
+        at: tidegate_core::Timestamp,
+    ) -> Result<JointDecision, StoreError> {
+        self.with_timeout(self.store.apply_all_at(requests, at)).await?
     }
 
     async fn held_at(&self, at: tidegate_core::Timestamp) -> Option<usize> {

@@ -1,7 +1,9 @@
 //! The stores: where the state of keys lives.
 
-#[cfg(feature = "tokio")]
-pub(crate) mod leased;
+use tidegate_core::{Decision, DynStore, JointDecision, Request, Store, StoreError};
+
+#[cfg(feature = "redis")]
+pub(crate) mod colocation;
 pub(crate) mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -19,5 +21,36 @@ pub mod sqlite;
 pub(crate) mod stored;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod table;
-#[cfg(feature = "redis")]
-pub(crate) mod together;
+#[cfg(feature = "tokio")]
+pub(crate) mod two_tier;
+
+/// The default of every setting named `expected_replicas`: one process. A program that runs more than one sets it to their
+/// usual number.
+pub(crate) const EXPECTED_REPLICAS: std::num::NonZeroU32 = std::num::NonZeroU32::MIN;
+
+/// Where a dispatched call is decided: the limiter's store, or a transaction of the caller's. A transaction is no store,
+/// because only the caller sees it, and it may belong to one thread.
+pub(crate) trait Decider {
+    /// [`Store::apply`].
+    async fn decide(&self, request: &Request<'_>) -> Result<Decision, StoreError>;
+
+    /// [`Store::apply_all`].
+    async fn decide_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError>;
+
+    /// [`Store::apply_each`].
+    async fn decide_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>>;
+}
+
+impl Decider for dyn DynStore + '_ {
+    async fn decide(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
+        self.apply(request).await
+    }
+
+    async fn decide_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
+        self.apply_all(requests).await
+    }
+
+    async fn decide_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
+        self.apply_each(requests).await
+    }
+}

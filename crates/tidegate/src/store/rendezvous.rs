@@ -1,24 +1,24 @@
 //! Several independent servers: every key has one, found without asking anybody.
 
 use futures_util::future::join_all;
-use tidegate_core::{All, Capabilities, Decision, Key, Request, Scope, Store, StoreError, StoreErrorKind};
+use tidegate_core::{Capabilities, Decision, JointDecision, Key, Request, Scope, Store, StoreError, StoreErrorKind};
 
-use super::together::{Together, prefix};
+use super::colocation::{Colocation, prefix};
 
 /// Several stores that know nothing of each other, as one. A key lives on the one whose name gives, with the key, the
 /// highest hash (rendezvous hashing): so every process finds the same one, the keys spread evenly, and with one more
 /// server out of `n` only that server's share, one key in `n`, moves. A key that moves starts as new, as after a reset.
 ///
 /// ```
-/// use tidegate::{MemoryStore, Rendezvous, Together};
+/// use tidegate::{MemoryStore, RendezvousStore, Colocation};
 ///
 /// let servers = ["one", "two", "three"].map(|name| (name, MemoryStore::new())); // or RedisStore::connect(..)
-/// let store = Rendezvous::new(servers).together(Together::Key);
+/// let store = RendezvousStore::new(servers).colocation(Colocation::Key);
 /// ```
 #[derive(Debug)]
-pub struct Rendezvous<S> {
+pub struct RendezvousStore<S> {
     servers: Vec<Server<S>>,
-    together: Together,
+    colocation: Colocation,
 }
 
 #[derive(Debug)]
@@ -28,7 +28,7 @@ struct Server<S> {
     store: S,
 }
 
-impl<S: Store> Rendezvous<S> {
+impl<S: Store> RendezvousStore<S> {
     /// These servers, each with a name that stays the same wherever it moves. Their order does not matter.
     ///
     /// # Panics
@@ -46,22 +46,22 @@ impl<S: Store> Rendezvous<S> {
             })
             .collect();
         assert!(!names.is_empty(), "no server");
-        Rendezvous { servers, together: Together::Nothing }
+        RendezvousStore { servers, colocation: Colocation::Nothing }
     }
 
     /// Which keys live on the same server, and so can be taken all or nothing.
     #[must_use]
-    pub fn together(mut self, together: Together) -> Self {
-        self.together = together;
+    pub fn colocation(mut self, colocation: Colocation) -> Self {
+        self.colocation = colocation;
         self
     }
 
     /// Which server a key lives on, by number.
     fn home(&self, scope: &Scope, key: &Key<'_>) -> usize {
-        let hash = match self.together {
-            Together::Nothing => key.stable_hash(scope.stable_hash()),
-            Together::Key => key.stable_hash(0),
-            Together::Prefix => Key::from(prefix(scope)).stable_hash(0),
+        let hash = match self.colocation {
+            Colocation::Nothing => key.stable_hash(scope.stable_hash()),
+            Colocation::Key => key.stable_hash(0),
+            Colocation::Prefix => Key::from(prefix(scope)).stable_hash(0),
         };
         let score = |index: &usize| Key::from(hash).stable_hash(self.servers[*index].hash);
         (0..self.servers.len()).max_by_key(score).expect("there is a server")
@@ -84,16 +84,16 @@ impl<S: Store> Rendezvous<S> {
     }
 }
 
-impl<S: Store> Store for Rendezvous<S> {
+impl<S: Store> Store for RendezvousStore<S> {
     fn capabilities(&self) -> Capabilities {
-        let one_place = self.servers.len() == 1 || self.together == Together::Prefix;
+        let one_place = self.servers.len() == 1 || self.colocation == Colocation::Prefix;
         Capabilities {
             atomic_all: one_place && self.servers.iter().all(|server| server.store.capabilities().atomic_all),
         }
     }
 
     /// No: what is asked of several servers is put together.
-    fn answers_at_once(&self) -> bool {
+    fn is_immediate(&self) -> bool {
         false
     }
 
@@ -101,15 +101,15 @@ impl<S: Store> Store for Rendezvous<S> {
         self.servers[self.home(scope, key)].store.prefetch(scope, key);
     }
 
-    fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
-        self.server(request).apply_now(request)
+    fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+        self.server(request).try_apply(request)
     }
 
     async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
         self.server(request).apply(request).await
     }
 
-    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
+    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
         self.common(requests)?.apply_all(requests).await
     }
 
@@ -131,12 +131,16 @@ impl<S: Store> Store for Rendezvous<S> {
 }
 
 #[cfg(feature = "testing")]
-impl<S: tidegate_core::Testing> tidegate_core::Testing for Rendezvous<S> {
+impl<S: tidegate_core::Testing> tidegate_core::Testing for RendezvousStore<S> {
     async fn apply_at(&self, request: &Request<'_>, at: tidegate_core::Timestamp) -> Result<Decision, StoreError> {
         self.server(request).apply_at(request, at).await
     }
 
-    async fn apply_all_at(&self, requests: &[Request<'_>], at: tidegate_core::Timestamp) -> Result<All, StoreError> {
+    async fn apply_all_at(
+        &self,
+        requests: &[Request<'_>],
+        at: tidegate_core::Timestamp,
+    ) -> Result<JointDecision, StoreError> {
         self.common(requests)?.apply_all_at(requests, at).await
     }
 

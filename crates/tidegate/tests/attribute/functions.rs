@@ -1,22 +1,22 @@
-//! What can be limited.
+//! Functions and methods with `#[limit]`.
 
 use std::fmt::Display;
 use std::pin::pin;
 
-use tidegate::attribute::Refusal;
+use tidegate::attribute::LimitError;
 use tidegate::{Limiter, limit};
 use tidegate_testkit::block_on;
 
 use crate::support::{left, limiter};
 
 #[limit("send", key = user, limiter = limiter)]
-async fn send(limiter: &Limiter, user: String, text: String) -> Result<String, Refusal> {
-    // Both by value: the attribute has only looked at them.
+async fn send(limiter: &Limiter, user: String, text: String) -> Result<String, LimitError> {
+    // Both by value: the attribute only borrows them.
     Ok(user + &text)
 }
 
 #[test]
-fn a_function_runs_until_its_limit_is_used_up_and_then_no_more() {
+fn function_runs_until_its_limit_is_exhausted() {
     let limiter = limiter(&[("send", 2)]);
     for _ in 0..2 {
         assert_eq!(block_on(send(&limiter, "alice".into(), "!".into())).unwrap(), "alice!");
@@ -40,24 +40,24 @@ struct Mailer {
 
 impl Mailer {
     #[limit("send", key = (self.domain, to), limiter = self.limiter)]
-    async fn by_reference(&self, to: &str) -> Result<String, Refusal> {
+    async fn by_reference(&self, to: &str) -> Result<String, LimitError> {
         Ok(format!("{to}@{}", self.domain))
     }
 
     #[limit("send", key = self.domain, limiter = self.limiter)]
-    async fn by_mutable_reference(&mut self, to: &str) -> Result<usize, Refusal> {
+    async fn by_mutable_reference(&mut self, to: &str) -> Result<usize, LimitError> {
         self.sent.push(to.to_owned());
         Ok(self.sent.len())
     }
 
     #[limit("send", key = self.domain, limiter = self.limiter)]
-    async fn by_value(self) -> Result<Vec<String>, Refusal> {
+    async fn by_value(self) -> Result<Vec<String>, LimitError> {
         Ok(self.sent)
     }
 }
 
 #[test]
-fn methods_see_themselves() {
+fn methods_can_use_self() {
     let limiter = limiter(&[("send", 2)]);
     let mut mailer = Mailer { limiter: limiter.clone(), domain: "example.org".into(), sent: Vec::new() };
     assert_eq!(block_on(mailer.by_reference("alice")).unwrap(), "alice@example.org");
@@ -68,12 +68,12 @@ fn methods_see_themselves() {
 }
 
 trait Sends {
-    async fn send(&self, to: u64) -> Result<u64, Refusal>;
+    async fn send(&self, to: u64) -> Result<u64, LimitError>;
 }
 
 impl Sends for Mailer {
     #[limit("send", key = to, limiter = self.limiter)]
-    async fn send(&self, to: u64) -> Result<u64, Refusal> {
+    async fn send(&self, to: u64) -> Result<u64, LimitError> {
         Ok(to)
     }
 }
@@ -87,7 +87,11 @@ fn methods_of_traits_can_be_limited() {
 }
 
 #[limit("send", key = to.to_string(), limiter = limiter)]
-async fn generic<'a, T, const N: usize>(limiter: &Limiter, to: &'a T, texts: [&'a str; N]) -> Result<&'a str, Refusal>
+async fn generic<'a, T, const N: usize>(
+    limiter: &Limiter,
+    to: &'a T,
+    texts: [&'a str; N],
+) -> Result<&'a str, LimitError>
 where
     T: Display + ?Sized,
 {
@@ -95,23 +99,23 @@ where
 }
 
 #[test]
-fn functions_can_be_generic_and_return_what_they_borrow() {
+fn functions_can_be_generic_and_return_borrows() {
     let limiter = limiter(&[("send", 1)]);
     assert_eq!(block_on(generic(&limiter, "alice", ["a", "b"])).unwrap(), "b");
     assert!(block_on(generic(&limiter, "alice", ["a"])).is_err());
     assert!(block_on(generic(&limiter, &7, ["a"])).is_ok());
 }
 
-/// What may move to another thread, but not be seen from two.
+/// A type that is `Send` and not `Sync`.
 struct NotSync(std::cell::Cell<u64>);
 
 #[limit("send", key = number.0.get(), limiter = limiter)]
-async fn not_sync(limiter: Limiter, number: NotSync) -> Result<u64, Refusal> {
+async fn not_sync(limiter: Limiter, number: NotSync) -> Result<u64, LimitError> {
     Ok(number.0.into_inner())
 }
 
 #[test]
-fn the_future_can_be_sent_whatever_the_key_looks_at() {
+fn future_is_send_whatever_the_key_borrows() {
     fn is_send<F: Future + Send>(future: F) -> F {
         future
     }
@@ -121,12 +125,12 @@ fn the_future_can_be_sent_whatever_the_key_looks_at() {
 }
 
 #[limit("send", key = "all", cost = texts.len() as u64, limiter = limiter)]
-async fn send_all(limiter: &Limiter, texts: Vec<&str>) -> Result<Vec<usize>, Refusal> {
+async fn send_all(limiter: &Limiter, texts: Vec<&str>) -> Result<Vec<usize>, LimitError> {
     Ok(texts.into_iter().map(str::len).collect())
 }
 
 #[test]
-fn the_cost_can_depend_on_the_arguments() {
+fn cost_can_depend_on_the_arguments() {
     let limiter = limiter(&[("send", 5)]);
     assert_eq!(block_on(send_all(&limiter, vec!["a", "bc", "def"])).unwrap(), [1, 2, 3]);
     assert_eq!(left(&limiter, "send", "all"), 2);
@@ -146,26 +150,30 @@ enum Why {
     Refused,
 }
 
-impl From<Refusal> for Why {
-    fn from(_: Refusal) -> Self {
+impl From<LimitError> for Why {
+    fn from(_: LimitError) -> Self {
         Why::Refused
     }
 }
 
 #[test]
-fn a_key_that_is_not_there_is_an_error_of_the_function() {
+fn failing_key_expression_returns_early() {
     let limiter = limiter(&[("send", 1)]);
     assert_eq!(block_on(of_user(&limiter, None)), Err(Why::NoUser));
     assert_eq!(block_on(of_user(&limiter, Some("alice"))), Ok(()));
     assert_eq!(block_on(of_user(&limiter, Some("alice"))), Err(Why::Refused));
 }
 
-#[limit("send", key = asked, limiter = limiter)]
-async fn with_names_of_the_attribute(limiter: &Limiter, asked: u64, refusal: u64) -> Result<u64, Refusal> {
-    Ok(asked + refusal)
+#[limit("send", key = limited_call, limiter = limiter)]
+async fn with_names_of_the_attribute(
+    limiter: &Limiter,
+    limited_call: u64,
+    limit_error: u64,
+) -> Result<u64, LimitError> {
+    Ok(limited_call + limit_error)
 }
 
 #[test]
-fn arguments_can_be_called_like_what_the_attribute_writes() {
+fn argument_names_do_not_clash_with_generated_code() {
     assert_eq!(block_on(with_names_of_the_attribute(&limiter(&[("send", 1)]), 1, 2)).unwrap(), 3);
 }

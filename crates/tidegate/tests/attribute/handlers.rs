@@ -1,18 +1,18 @@
-//! Handlers of axum, without a layer.
+//! axum handlers without a layer.
 
 use axum::Router;
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get as on_get;
-use tidegate::attribute::Refusal;
+use tidegate::attribute::LimitError;
 use tidegate::{Limiter, limit};
 
 use crate::layers::{get, header, text};
 use crate::support::limiter;
 
 #[limit("login", key = user, limiter = limiter)]
-async fn result(Path(user): Path<String>, State(limiter): State<Limiter>) -> Result<String, Refusal> {
+async fn result(Path(user): Path<String>, State(limiter): State<Limiter>) -> Result<String, LimitError> {
     Ok(user)
 }
 
@@ -38,11 +38,11 @@ async fn something(Path(user): Path<String>, State(limiter): State<Limiter>) -> 
 }
 
 enum AppError {
-    Refused(Refusal),
+    Refused(LimitError),
 }
 
-impl From<Refusal> for AppError {
-    fn from(refusal: Refusal) -> Self {
+impl From<LimitError> for AppError {
+    fn from(refusal: LimitError) -> Self {
         AppError::Refused(refusal)
     }
 }
@@ -60,9 +60,9 @@ async fn own_error(Path(user): Path<String>, limiter: State<Limiter>) -> Result<
     Ok(user)
 }
 
-/// A whole request may move to another thread but not be seen from two, and axum wants futures that may.
+/// A whole request is `Send` and not `Sync`, and axum needs `Send` futures.
 #[limit("login", key = request.uri().path(), limiter = limiter)]
-async fn whole_request(State(limiter): State<Limiter>, request: Request) -> Result<String, Refusal> {
+async fn whole_request(State(limiter): State<Limiter>, request: Request) -> Result<String, LimitError> {
     Ok(request.uri().path().trim_start_matches("/whole_request/").to_owned())
 }
 
@@ -78,7 +78,7 @@ fn app(limiter: &Limiter) -> Router {
 }
 
 #[test]
-fn a_handler_is_refused_as_a_layer_refuses() {
+fn denied_handler_responds_like_a_layer() {
     for path in ["result", "response", "result_of_responses", "something", "whole_request"] {
         let limiter = limiter(&[("login", 1)]);
         let (app, path) = (app(&limiter), format!("/{path}/alice"));
@@ -97,7 +97,7 @@ fn a_handler_is_refused_as_a_layer_refuses() {
 }
 
 #[test]
-fn an_error_of_ones_own_answers_as_it_likes() {
+fn custom_error_sets_the_response() {
     let limiter = limiter(&[("login", 1)]);
     let app = app(&limiter);
     assert_eq!(get(&app, "/own_error/alice").status(), 200);

@@ -1,17 +1,17 @@
-//! What can be a key.
+//! Types and tuples as keys.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use tidegate::attribute::{AsKey, Refusal};
+use tidegate::attribute::{AsKey, LimitError};
 use tidegate::{Key, Limiter, limit};
 use tidegate_testkit::block_on;
 
 use crate::support::{left, limiter};
 
 #[limit("send", key = key, limiter = limiter)]
-async fn keyed<K: AsKey>(limiter: &Limiter, key: K) -> Result<K, Refusal> {
+async fn keyed<K: AsKey>(limiter: &Limiter, key: K) -> Result<K, LimitError> {
     Ok(key)
 }
 
@@ -25,7 +25,7 @@ impl AsKey for UserId {
 
 #[test]
 #[allow(clippy::needless_borrows_for_generic_args)] // references are among what is tried
-fn whatever_can_be_a_key_is_the_key_it_would_be() {
+fn as_key_is_the_key_of_the_value() {
     fn is<K: AsKey>(key: K, expected: Key<'_>) {
         let limiter = limiter(&[("send", 1)]);
         assert!(block_on(keyed(&limiter, key)).is_ok());
@@ -46,16 +46,16 @@ fn whatever_can_be_a_key_is_the_key_it_would_be() {
 }
 
 #[limit("send", key = (tenant, user.0, part), limiter = limiter)]
-async fn of_parts(limiter: &Limiter, tenant: String, user: UserId, part: &str) -> Result<String, Refusal> {
+async fn of_parts(limiter: &Limiter, tenant: String, user: UserId, part: &str) -> Result<String, LimitError> {
     let UserId(id) = user;
     Ok(format!("{tenant}{id}{part}"))
 }
 
-/// A tuple as another macro hands it on, and one in parentheses.
+/// A tuple from another macro, and one in parentheses.
 macro_rules! counted_by {
     ($name:ident, $tenant:ident, $user:ident, $key:expr) => {
         #[limit("send", key = $key, limiter = limiter)]
-        async fn $name(limiter: &Limiter, $tenant: &str, $user: u64) -> Result<u64, Refusal> {
+        async fn $name(limiter: &Limiter, $tenant: &str, $user: u64) -> Result<u64, LimitError> {
             let _ = $tenant;
             Ok($user)
         }
@@ -66,7 +66,7 @@ counted_by! { of_a_macro, tenant, user, (tenant, user) }
 counted_by! { in_parentheses, tenant, user, ((tenant, user)) }
 
 #[test]
-fn a_tuple_is_one_wherever_it_comes_from() {
+fn tuple_from_a_macro_is_a_tuple() {
     let limiter = limiter(&[("send", 2)]);
     assert_eq!(block_on(of_a_macro(&limiter, "acme", 7)).unwrap(), 7);
     assert_eq!(block_on(in_parentheses(&limiter, "acme", 7)).unwrap(), 7);
@@ -74,20 +74,20 @@ fn a_tuple_is_one_wherever_it_comes_from() {
 }
 
 #[test]
-fn a_tuple_is_a_key_of_parts_and_takes_none_of_them() {
+fn tuple_is_a_key_of_parts_and_borrows_them() {
     let limiter = limiter(&[("send", 1)]);
     assert_eq!(block_on(of_parts(&limiter, "acme".into(), UserId(7), "x")).unwrap(), "acme7x");
     assert_eq!(left(&limiter, "send", ("acme", 7_u64, "x")), 0);
 }
 
 #[limit("send", key = (first, second), limiter = limiter)]
-async fn of_two<A: AsKey, B: AsKey>(limiter: &Limiter, first: A, second: B) -> Result<(), Refusal> {
+async fn of_two<A: AsKey, B: AsKey>(limiter: &Limiter, first: A, second: B) -> Result<(), LimitError> {
     Ok(())
 }
 
-/// Stores keep keys: the same parts are the same key in every version.
+/// Stores persist keys: the same parts must be the same key in every version.
 #[test]
-fn a_tuple_is_the_key_that_its_parts_are_whatever_they_hold() {
+fn tuple_joins_keys_of_several_parts() {
     fn is<A: AsKey, B: AsKey>(first: A, second: B, text: &str) {
         let limiter = limiter(&[("send", 1)]);
         assert!(block_on(of_two(&limiter, first, second)).is_ok());
@@ -106,12 +106,12 @@ fn a_tuple_is_the_key_that_its_parts_are_whatever_they_hold() {
 
 #[limit("send", key = (a,), limiter = limiter)]
 #[limit("send", key = (a, b, c, d, e, f), limiter = limiter)]
-async fn of_one_and_of_six(limiter: &Limiter, [a, b, c, d, e, f]: [&str; 6]) -> Result<(), Refusal> {
+async fn of_one_and_of_six(limiter: &Limiter, [a, b, c, d, e, f]: [&str; 6]) -> Result<(), LimitError> {
     Ok(())
 }
 
 #[test]
-fn a_tuple_has_as_many_parts_as_one_likes() {
+fn tuple_can_have_one_or_six_parts() {
     let limiter = limiter(&[("send", 1)]);
     assert!(block_on(of_one_and_of_six(&limiter, ["a", "b", "c", "d", "e", "f"])).is_ok());
     assert_eq!(left(&limiter, "send", "a"), 0);
@@ -119,12 +119,12 @@ fn a_tuple_has_as_many_parts_as_one_likes() {
 }
 
 #[limit("send", key = tidegate::Key::GLOBAL, limiter = limiter)]
-async fn for_everyone(limiter: &Limiter) -> Result<(), Refusal> {
+async fn for_everyone(limiter: &Limiter) -> Result<(), LimitError> {
     Ok(())
 }
 
 #[test]
-fn one_budget_for_everyone_is_said_as_such() {
+fn global_key_is_explicit() {
     let limiter = limiter(&[("send", 1)]);
     assert!(block_on(for_everyone(&limiter)).is_ok());
     assert!(block_on(for_everyone(&limiter)).is_err());

@@ -10,9 +10,9 @@ use axum::extract::Path;
 use axum::http::Request;
 use axum::response::Response;
 use axum::routing::get as on_get;
-use tidegate::attribute::Refusal;
+use tidegate::attribute::LimitError;
 use tidegate::enforce::Enforcer;
-use tidegate::http::{HeaderStyle, LimitHeaders, Peer, RateLimit};
+use tidegate::http::{HeaderStyle, LimitHeaders, PeerAddr, RateLimit};
 use tidegate::tower::RateLimitLayer;
 use tidegate::{Clock, Limit, Limiter, Quota, SystemClock, limit, millis, minutes};
 use tidegate_testkit::block_on;
@@ -23,14 +23,14 @@ use crate::support::{builder, left, limiter, quota, waiting_limiter};
 
 const CLIENT: &str = "192.0.2.1";
 
-/// The router under a layer with that limit.
+/// Puts a router under a layer with this limit.
 pub(crate) fn under(limiter: &Limiter, limit: &str, router: Router) -> Router {
     router.layer(RateLimitLayer::new((limiter, limit)))
 }
 
 pub(crate) fn get(app: &Router, path: &str) -> Response {
     let mut request = Request::get(path).body(Body::empty()).unwrap();
-    request.extensions_mut().insert(Peer(CLIENT.parse().unwrap()));
+    request.extensions_mut().insert(PeerAddr(CLIENT.parse().unwrap()));
     block_on(app.clone().call(request)).unwrap()
 }
 
@@ -43,37 +43,37 @@ pub(crate) fn text(response: Response) -> String {
 }
 
 #[limit("login", key = user)]
-async fn login(Path(user): Path<String>) -> Result<String, Refusal> {
+async fn login(Path(user): Path<String>) -> Result<String, LimitError> {
     Ok(user)
 }
 
 #[limit("mail", key = to, also)]
-async fn mail(to: &str) -> Result<(), Refusal> {
+async fn mail(to: &str) -> Result<(), LimitError> {
     let _ = to;
     Ok(())
 }
 
-/// A handler without an attribute, which calls a function that has one.
-async fn remind(Path(user): Path<String>) -> Result<String, Refusal> {
+/// A handler without an attribute that calls a function with one.
+async fn remind(Path(user): Path<String>) -> Result<String, LimitError> {
     mail(&user).await?;
     Ok(user)
 }
 
 /// Both have one.
 #[limit("login", key = user)]
-async fn register(Path(user): Path<String>) -> Result<String, Refusal> {
+async fn register(Path(user): Path<String>) -> Result<String, LimitError> {
     mail(&user).await?;
     charged_twice(&user).await?;
     Ok(user)
 }
 
 #[limit("mail", key = user)]
-async fn charged_twice(user: &str) -> Result<(), Refusal> {
+async fn charged_twice(user: &str) -> Result<(), LimitError> {
     let _ = user;
     Ok(())
 }
 
-/// Goes on although a limit has refused.
+/// Continues after a denial.
 async fn forgiving(Path(user): Path<String>) -> String {
     let refused = mail(&user).await.is_err();
     format!("{user} {refused}")
@@ -89,7 +89,7 @@ fn routes() -> Router {
 }
 
 #[test]
-fn a_handlers_attribute_stands_in_the_place_of_the_layer() {
+fn handler_attribute_replaces_the_layer() {
     let limits = [("api", 5), ("login", 1)];
     for limiter in [limiter(&limits), waiting_limiter(&limits)] {
         let app = under(&limiter, "api", routes());
@@ -104,7 +104,7 @@ fn a_handlers_attribute_stands_in_the_place_of_the_layer() {
         assert!(text(refused).contains("\"violated-policies\":[\"login\"]"));
         assert_eq!(left(&limiter, "api", CLIENT), 5);
 
-        // Others meet the layer, as before.
+        // Other handlers still use the layer.
         let plain = get(&app, "/plain");
         assert!(header(&plain, "ratelimit").starts_with("\"api\";r=4;"));
         assert_eq!(left(&limiter, "api", CLIENT), 4);
@@ -112,7 +112,7 @@ fn a_handlers_attribute_stands_in_the_place_of_the_layer() {
 }
 
 #[test]
-fn several_limits_of_a_layer_are_all_given_back() {
+fn all_limits_of_the_layer_are_refunded() {
     let limiter = limiter(&[("api", 5), ("daily", 9), ("login", 1)]);
     let both = Enforcer::new(&limiter, "api").and("daily");
     let app = routes().layer(RateLimitLayer::new(RateLimit::new(both).cost(2)));
@@ -123,7 +123,7 @@ fn several_limits_of_a_layer_are_all_given_back() {
 }
 
 #[test]
-fn what_a_layer_in_shadow_mode_has_not_taken_is_not_given_back() {
+fn shadow_mode_layer_is_not_refunded() {
     let shadow = Limit::new(quota(1)).shadow(true);
     let limiter = builder().limit("api", shadow).limit("login", quota(9)).build().unwrap();
     let app = under(&limiter, "api", routes());
@@ -132,7 +132,7 @@ fn what_a_layer_in_shadow_mode_has_not_taken_is_not_given_back() {
     assert_eq!(get(&app, "/login/alice").status(), 200);
     assert_eq!(left(&limiter, "api", CLIENT), 0);
 
-    // The same where the layer is in shadow mode, and not its limit.
+    // The same with only the layer in shadow mode.
     let limiter = self::limiter(&[("api", 1), ("daily", 9), ("login", 9)]);
     let both = Enforcer::new(&limiter, "daily").and("api").shadow(true);
     let app = routes().layer(RateLimitLayer::new(both));
@@ -142,7 +142,7 @@ fn what_a_layer_in_shadow_mode_has_not_taken_is_not_given_back() {
 }
 
 #[test]
-fn a_layer_that_charges_by_outcome_has_nothing_to_charge() {
+fn replaced_layer_charges_nothing_by_outcome() {
     let limiter = limiter(&[("api", 5), ("login", 9)]);
     let rate_limit = RateLimit::new((&limiter, "api")).charge_when(|_, _| true);
     let app = routes().layer(RateLimitLayer::new(rate_limit));
@@ -154,9 +154,9 @@ fn a_layer_that_charges_by_outcome_has_nothing_to_charge() {
 }
 
 #[test]
-fn attribute_and_layer_may_name_the_same_limit_and_key() {
+fn attribute_and_layer_can_share_limit_and_key() {
     #[limit("api", key = CLIENT)]
-    async fn same() -> Result<(), Refusal> {
+    async fn same() -> Result<(), LimitError> {
         Ok(())
     }
     let limiter = limiter(&[("api", 1)]);
@@ -166,7 +166,7 @@ fn attribute_and_layer_may_name_the_same_limit_and_key() {
 }
 
 #[test]
-fn a_skipped_handler_still_has_the_layers_limiter_and_settings() {
+fn skipped_handler_uses_the_layers_limiter_and_settings() {
     let limiter = limiter(&[("api", 1), ("login", 2)]);
     let rate_limit = RateLimit::new((&limiter, "api"))
         .headers(LimitHeaders::new([HeaderStyle::Draft03]))
@@ -174,7 +174,7 @@ fn a_skipped_handler_still_has_the_layers_limiter_and_settings() {
     let app = routes().layer(RateLimitLayer::new(rate_limit));
     assert_eq!(get(&app, "/plain").status(), 200);
     assert_eq!(get(&app, "/plain").status(), 429);
-    // The layer's limit is used up, and this handler is reached all the same.
+    // The layer's limit is exhausted, and this handler is reached all the same.
     assert_eq!(header(&get(&app, "/login/alice"), "ratelimit-remaining"), "1");
     assert_eq!(header(&get(&app, "/login/alice"), "ratelimit-remaining"), "0");
     let refused = get(&app, "/login/alice");
@@ -184,7 +184,7 @@ fn a_skipped_handler_still_has_the_layers_limiter_and_settings() {
 }
 
 #[test]
-fn a_skipped_handlers_deny_list_still_knows_the_client() {
+fn skipped_handlers_deny_list_sees_the_client_address() {
     let limiter = builder().limit("api", quota(9)).limit("login", quota(9)).deny("login", [CLIENT]).unwrap();
     let limiter = limiter.build().unwrap();
     let rate_limit = RateLimit::new((&limiter, "api")).skip(|incoming| incoming.uri().path().starts_with("/login"));
@@ -193,9 +193,9 @@ fn a_skipped_handlers_deny_list_still_knows_the_client() {
 }
 
 #[test]
-fn nothing_is_given_back_once_something_has_come_back_by_itself() {
-    /// A handler that begins a while after the layer has taken, as one does that waits for a body.
-    async fn late(path: Path<String>) -> Result<String, Refusal> {
+fn nothing_is_refunded_after_replenishment() {
+    /// A handler that starts a while after the layer has decided, like one that waits for a body.
+    async fn late(path: Path<String>) -> Result<String, LimitError> {
         let start = SystemClock.now();
         while SystemClock.now().since(start) < millis(2) {
             yield_now().await;
@@ -213,7 +213,7 @@ fn nothing_is_given_back_once_something_has_come_back_by_itself() {
 }
 
 #[test]
-fn a_refusal_under_two_layers_hides_only_the_nearer_one() {
+fn denial_under_two_layers_hides_only_the_nearer_one() {
     let limiter = limiter(&[("outer", 9), ("inner", 9), ("login", 1)]);
     let app = under(&limiter, "outer", under(&limiter, "inner", routes()));
     get(&app, "/login/alice");
@@ -226,7 +226,7 @@ fn a_refusal_under_two_layers_hides_only_the_nearer_one() {
 }
 
 #[test]
-fn a_refusal_is_answered_as_the_layer_answers_and_told_to_its_hooks() {
+fn denial_uses_the_layers_response_and_hooks() {
     let limiter = builder().limit("api", quota(9)).limit("login", quota(9)).build().unwrap();
     // The address is not in the key, but the layer knows it.
     limiter.replace("login", Limit::new(quota(9)).deny([CLIENT]).unwrap()).unwrap();
@@ -235,7 +235,7 @@ fn a_refusal_is_answered_as_the_layer_answers_and_told_to_its_hooks() {
     let enforcer = Enforcer::new(&limiter, "api").on_limited(move |_, _| {
         count.fetch_add(1, Ordering::SeqCst);
     });
-    let rate_limit = RateLimit::new(enforcer).respond(|_, mut response| {
+    let rate_limit = RateLimit::new(enforcer).map_response(|_, mut response| {
         response.headers_mut().insert("x-answered-by", "layer".parse().unwrap());
         response
     });
@@ -246,14 +246,14 @@ fn a_refusal_is_answered_as_the_layer_answers_and_told_to_its_hooks() {
     assert_eq!(told.load(Ordering::SeqCst), 1);
 }
 
-/// All that the client is told of limits, whatever number of fields it is in.
+/// All limit headers of a response, however many fields they are in.
 fn told_together(response: &Response) -> String {
     let fields = response.headers().get_all("ratelimit").iter();
     fields.map(|value| value.to_str().unwrap()).collect::<Vec<_>>().join(", ")
 }
 
 #[test]
-fn a_function_that_says_also_counts_besides_the_layer() {
+fn function_with_also_counts_in_addition() {
     let limiter = limiter(&[("api", 9), ("mail", 1)]);
     let app = under(&limiter, "api", routes());
     let admitted = get(&app, "/remind/alice");
@@ -261,14 +261,14 @@ fn a_function_that_says_also_counts_besides_the_layer() {
     assert!(header(&admitted, "ratelimit").starts_with("\"api\";r=8;"));
     assert_eq!([left(&limiter, "api", CLIENT), left(&limiter, "mail", "alice")], [8, 0]);
 
-    // The client is told what it refuses, and what the layer has counted.
+    // The headers describe the denying limit, and the layer's.
     let refused = get(&app, "/remind/alice");
     assert_eq!(refused.status(), 429);
     let told = told_together(&refused);
     assert!(told.starts_with("\"mail\";r=0;") && told.contains("\"api\";r=7;"), "{told}");
     assert_eq!(left(&limiter, "api", CLIENT), 7);
 
-    // Unless the handler makes something else of it.
+    // Unless the handler ignores the error.
     let forgiven = get(&app, "/forgiving/alice");
     assert!(header(&forgiven, "ratelimit").starts_with("\"api\";r=6;"));
     assert_eq!(header(&forgiven, "retry-after"), "");
@@ -276,7 +276,7 @@ fn a_function_that_says_also_counts_besides_the_layer() {
 }
 
 #[test]
-fn the_first_attribute_is_the_handlers_and_others_count_besides() {
+fn first_attribute_replaces_the_layer_and_others_add() {
     let limiter = limiter(&[("api", 9), ("login", 9), ("mail", 9)]);
     let app = under(&limiter, "api", routes());
     let admitted = get(&app, "/register/alice");
@@ -284,7 +284,7 @@ fn the_first_attribute_is_the_handlers_and_others_count_besides() {
     assert_eq!(["login", "mail"].map(|limit| left(&limiter, limit, "alice")), [8, 7]);
     assert_eq!(left(&limiter, "api", CLIENT), 9);
 
-    // Where one of these others refuses, the client is told of both.
+    // If one of the others denies, the headers describe both.
     let limiter = self::limiter(&[("api", 9), ("login", 9), ("mail", 1)]);
     let refused = get(&under(&limiter, "api", routes()), "/register/alice");
     let told = told_together(&refused);
@@ -293,7 +293,7 @@ fn the_first_attribute_is_the_handlers_and_others_count_besides() {
 }
 
 #[test]
-fn of_two_layers_the_nearer_one_gives_way() {
+fn attribute_replaces_the_nearer_of_two_layers() {
     let limiter = limiter(&[("outer", 9), ("inner", 9), ("login", 9)]);
     let app = under(&limiter, "outer", under(&limiter, "inner", routes()));
     assert_eq!(get(&app, "/login/alice").status(), 200);
@@ -303,9 +303,9 @@ fn of_two_layers_the_nearer_one_gives_way() {
 }
 
 #[test]
-fn requests_in_the_same_thread_do_not_see_each_other() {
+fn requests_on_one_thread_do_not_mix() {
     #[limit("login", key = user)]
-    async fn slow(Path(user): Path<String>) -> Result<String, Refusal> {
+    async fn slow(Path(user): Path<String>) -> Result<String, LimitError> {
         yield_now().await;
         Ok(user)
     }
@@ -314,7 +314,7 @@ fn requests_in_the_same_thread_do_not_see_each_other() {
     let app = under(&limiter, "api", routes);
     let ask = |path: &str| {
         let mut request = Request::get(path).body(Body::empty()).unwrap();
-        request.extensions_mut().insert(Peer(CLIENT.parse().unwrap()));
+        request.extensions_mut().insert(PeerAddr(CLIENT.parse().unwrap()));
         app.clone().call(request)
     };
     let (first, second, third) = (ask("/slow/alice"), ask("/slow"), ask("/slow/bob"));
@@ -325,21 +325,21 @@ fn requests_in_the_same_thread_do_not_see_each_other() {
 }
 
 #[test]
-fn a_panic_leaves_no_layer_behind() {
+fn panic_leaves_no_layer_behind() {
     let limiter = limiter(&[("api", 9), ("login", 9), ("mail", 9)]);
     async fn panics() -> &'static str {
         panic!("on purpose")
     }
     let app = under(&limiter, "api", Router::new().route("/", on_get(panics)));
     assert!(catch_unwind(AssertUnwindSafe(|| get(&app, "/"))).is_err());
-    // Had the layer stayed, this would give back what it took, and ask its limiter.
+    // Had the layer stayed, this would refund its units and use its limiter.
     let refusal = block_on(orphan("alice")).unwrap_err();
     assert!(refusal.outcome().error().is_some());
     assert_eq!(left(&limiter, "api", CLIENT), 8);
 }
 
 #[limit("only the layer's limiter would know it", key = user)]
-async fn orphan(user: &str) -> Result<(), Refusal> {
+async fn orphan(user: &str) -> Result<(), LimitError> {
     let _ = user;
     Ok(())
 }

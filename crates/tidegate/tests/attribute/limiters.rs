@@ -1,6 +1,6 @@
-//! Which limiter is asked.
+//! Which limiter decides.
 
-use tidegate::attribute::{Refusal, set_default_limiter};
+use tidegate::attribute::{LimitError, set_default_limiter};
 use tidegate::enforce::Outcome;
 use tidegate::{Error, Limiter, limit};
 use tidegate_testkit::block_on;
@@ -8,20 +8,20 @@ use tidegate_testkit::block_on;
 use crate::support::{left, limiter};
 
 #[limit("send", key = user)]
-async fn by_default(user: &str) -> Result<(), Refusal> {
+async fn by_default(user: &str) -> Result<(), LimitError> {
     let _ = user;
     Ok(())
 }
 
 #[limit("send", key = user, limiter = limiter)]
-async fn by_attribute(limiter: &Limiter, user: &str) -> Result<(), Refusal> {
+async fn by_attribute(limiter: &Limiter, user: &str) -> Result<(), LimitError> {
     let _ = user;
     Ok(())
 }
 
-/// One test, because a process has one default and it stays.
+/// One test, because the default of a process can be set once.
 #[test]
-fn the_attribute_beats_the_layer_which_beats_the_default() {
+fn attribute_limiter_wins_over_layer_and_layer_over_default() {
     let refusal = block_on(by_default("alice")).unwrap_err();
     assert!(matches!(refusal.outcome(), Outcome::Invalid(Error::NoLimiter)), "{refusal:?}");
     assert!(refusal.to_string().contains("set_default_limiter"), "{refusal}");
@@ -54,7 +54,7 @@ fn the_attribute_beats_the_layer_which_beats_the_default() {
         let all = [&own, &scope, &default].map(|limiter| left(limiter, "send", "alice"));
         assert_eq!(all, [8, 9, 9]);
 
-        // An admission without limits knows none.
+        // An admission without limits has no limiter.
         let admission = tidegate::tower::AdmissionLayer::new(tidegate::concurrency::Concurrency::fixed(1));
         let app = axum::Router::new().route("/", routing::get(|| by_default("alice"))).layer(admission);
         assert_eq!(get(&app, "/").status(), 200);
@@ -63,7 +63,7 @@ fn the_attribute_beats_the_layer_which_beats_the_default() {
 }
 
 #[test]
-fn a_limit_that_nobody_knows_is_a_mistake_in_the_program() {
+fn unknown_limit_is_a_programming_error() {
     let refusal = block_on(by_attribute(&limiter(&[("other", 1)]), "alice")).unwrap_err();
     assert!(matches!(refusal.outcome(), Outcome::Invalid(Error::UnknownLimit(_))), "{refusal:?}");
 }

@@ -1,8 +1,9 @@
-//! The attribute `#[limit]`: on functions, and on handlers under a layer.
+//! Tests of the attribute `#[limit]`, on functions and on handlers under a layer.
 
 #[cfg(feature = "axum")]
 #[path = "../common/elsewhere.rs"]
 mod elsewhere;
+mod errors;
 mod functions;
 #[cfg(feature = "axum")]
 mod handlers;
@@ -10,7 +11,6 @@ mod keys;
 #[cfg(feature = "axum")]
 mod layers;
 mod limiters;
-mod refusals;
 #[cfg(feature = "grpc")]
 mod statuses;
 mod support;

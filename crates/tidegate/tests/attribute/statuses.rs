@@ -1,4 +1,4 @@
-//! Calls of gRPC.
+//! gRPC calls.
 
 use async_trait::async_trait;
 use tidegate::{Limiter, limit};
@@ -8,7 +8,7 @@ use tonic_types::StatusExt;
 
 use crate::support::limiter;
 
-/// As tonic writes them.
+/// In tonic's form.
 #[async_trait]
 trait Greeter {
     async fn greet(&self, request: Request<String>) -> Result<Response<String>, Status>;
@@ -27,7 +27,7 @@ impl Greeter for Polite {
 }
 
 #[test]
-fn a_call_is_refused_with_the_status_of_the_layer() {
+fn denied_call_has_the_status_of_the_layer() {
     let greeter = Polite { limiter: limiter(&[("greet", 1)]) };
     let greet = || block_on(greeter.greet(Request::new("alice".to_owned())));
     assert_eq!(greet().unwrap().into_inner(), "Hello alice");
@@ -40,7 +40,7 @@ fn a_call_is_refused_with_the_status_of_the_layer() {
     assert_eq!(pushback, wait.as_micros().div_ceil(1_000));
 }
 
-/// An argument that is taken apart.
+/// A destructured argument.
 struct Named(String);
 
 #[async_trait]
@@ -57,7 +57,7 @@ impl Counter for Polite {
 }
 
 #[test]
-fn arguments_that_are_taken_apart_are_seen_under_async_trait_too() {
+fn destructured_arguments_work_under_async_trait() {
     let mut polite = Polite { limiter: limiter(&[("greet", 1)]) };
     assert_eq!(block_on(polite.count(Named("alice".to_owned()), (1, 2))).unwrap(), 8);
     let again = block_on(polite.count(Named("alice".to_owned()), (1, 3)));

@@ -1,4 +1,4 @@
-//! What the tests of every theme use.
+//! Limiters for the tests.
 
 use tidegate::{Key, Limiter, LimiterBuilder, ManualClock, MemoryStore, Quota, Timestamp, minutes};
 use tidegate_testkit::block_on;
@@ -6,12 +6,12 @@ use tidegate_testkit::block_on;
 #[cfg(feature = "axum")]
 use crate::elsewhere::Elsewhere;
 
-/// A limiter with these limits, each of so many in a minute.
+/// A limiter with these limits per minute.
 pub(crate) fn limiter(limits: &[(&str, u64)]) -> Limiter {
     with_limits(builder(), limits)
 }
 
-/// The same on a store whose answers have to be waited for.
+/// The same on a store that is not immediate.
 #[cfg(feature = "axum")]
 pub(crate) fn waiting_limiter(limits: &[(&str, u64)]) -> Limiter {
     with_limits(Limiter::builder().store(Elsewhere::new(memory())), limits)
@@ -21,7 +21,7 @@ fn with_limits(builder: LimiterBuilder, limits: &[(&str, u64)]) -> Limiter {
     limits.iter().fold(builder, |builder, (name, rate)| builder.limit(*name, quota(*rate))).build().unwrap()
 }
 
-/// In memory, on a clock that stands still.
+/// In memory, on a manual clock.
 pub(crate) fn builder() -> LimiterBuilder {
     Limiter::builder().store(memory())
 }
@@ -35,7 +35,7 @@ pub(crate) fn quota(rate: u64) -> Quota {
     Quota::fixed_window(rate, minutes(1)).unwrap()
 }
 
-/// What a key has left.
+/// The remaining quota of a key.
 pub(crate) fn left<'a>(limiter: &'a Limiter, limit: &'a str, key: impl Into<Key<'a>>) -> u64 {
     block_on(limiter.check(limit, key).into_future()).unwrap().remaining()
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tidegate::{All, Capabilities, Decision, Request, Store, StoreError};
+use tidegate::{Capabilities, Decision, JointDecision, Request, Store, StoreError};
 use tokio::task::yield_now;
 
 /// A store that has to be waited for, as those are that do I/O.
@@ -24,7 +24,7 @@ impl<S: Store> Store for Elsewhere<S> {
         self.store.capabilities()
     }
 
-    fn apply_now(&self, _: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+    fn try_apply(&self, _: &Request<'_>) -> Option<Result<Decision, StoreError>> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         None
     }
@@ -34,7 +34,7 @@ impl<S: Store> Store for Elsewhere<S> {
         self.store.apply(request).await
     }
 
-    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
+    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
         yield_now().await;
         self.store.apply_all(requests).await
     }

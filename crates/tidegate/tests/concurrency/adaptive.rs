@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use tidegate::concurrency::{Aimd, Concurrency, Controller, Gradient2, Permit, Vegas, Work};
+use tidegate::concurrency::{Aimd, Completion, Concurrency, Controller, Gradient2, Permit, Vegas};
 use tidegate::{ManualClock, Timestamp, millis};
 
 /// Every controller, as it comes: all begin at 20.
@@ -20,7 +20,7 @@ fn clock() -> ManualClock {
 }
 
 #[test]
-fn what_is_left_to_other_work_keeps_no_limit_from_recovering() {
+fn reserve_does_not_keep_an_adaptive_limit_from_recovering() {
     for reserve in [0, 10, 30, 50, 60] {
         let clock = clock();
         for (name, pool) in pools(&clock) {
@@ -29,7 +29,7 @@ fn what_is_left_to_other_work_keeps_no_limit_from_recovering() {
             for _ in 0..1_000 {
                 let lost = pool.try_acquire().unwrap();
                 clock.advance(millis(1_000));
-                lost.release(Work::Dropped);
+                lost.release(Completion::Dropped);
             }
             assert!(pool.limit() < 5, "{name}, {reserve} %: {}", pool.limit());
             // Then everything takes ten milliseconds, and there is as much of it as may be.
@@ -37,7 +37,7 @@ fn what_is_left_to_other_work_keeps_no_limit_from_recovering() {
             for _ in 0..20_000 {
                 permits.extend(std::iter::from_fn(|| pool.try_acquire().ok()));
                 clock.advance(millis(10) / permits.len() as u32);
-                permits.pop_front().unwrap().release(Work::Done);
+                permits.pop_front().unwrap().release(Completion::Success);
             }
             assert!(pool.limit() >= 16, "{name}, {reserve} %: {}", pool.limit());
         }
@@ -47,29 +47,29 @@ fn what_is_left_to_other_work_keeps_no_limit_from_recovering() {
 /// Of a server that is well, every tenth client hangs up when half of its work is done.
 #[cfg(feature = "http")]
 #[test]
-fn clients_that_change_their_minds_bring_no_limit_down() {
+fn early_client_departures_do_not_lower_the_limit() {
     use http::{HeaderMap, Request, StatusCode};
     use tidegate::enforce::Enforcer;
-    use tidegate::http::{Gate, Incoming, Passage};
+    use tidegate::http::{AdmittedRequest, Gate, RequestHead};
     use tidegate_testkit::block_on;
 
     let clock = clock();
     for (name, pool) in pools(&clock) {
         let gate = Gate::new(Enforcer::unlimited()).guards(pool.clone());
         let request = Request::new(());
-        let mut passages: VecDeque<Passage> = VecDeque::new();
+        let mut passages: VecDeque<AdmittedRequest> = VecDeque::new();
         for step in 0..100_000 {
             while passages.len() < 20
-                && let Ok(passage) = block_on(gate.enter(&Incoming::of(&request)))
+                && let Ok(admitted) = block_on(gate.admit(&RequestHead::from_request(&request)))
             {
-                passages.push_back(passage);
+                passages.push_back(admitted);
             }
             clock.advance(millis(10) / passages.len() as u32);
             if step % 10 == 0 {
                 drop(passages.remove(passages.len() / 2));
             }
-            if let Some(passage) = passages.pop_front() {
-                let ended = block_on(passage.conclude(StatusCode::OK, &mut HeaderMap::new(), Some(0)));
+            if let Some(admitted) = passages.pop_front() {
+                let ended = block_on(admitted.finish(StatusCode::OK, &mut HeaderMap::new(), Some(0)));
                 assert!(ended.is_over());
             }
         }
@@ -80,9 +80,9 @@ fn clients_that_change_their_minds_bring_no_limit_down() {
         drop(passages);
         let before = pool.limit();
         for _ in 0..200 {
-            let passage = block_on(gate.enter(&Incoming::of(&request))).ok();
+            let admitted = block_on(gate.admit(&RequestHead::from_request(&request))).ok();
             clock.advance(millis(15));
-            drop(passage);
+            drop(admitted);
         }
         assert!(pool.limit() < before, "{name}: {}", pool.limit());
     }

@@ -1,10 +1,10 @@
-//! How many, how often and how much: asked in that order, and nothing kept by whoever is refused.
+//! Admission: concurrency, rate and cost are decided in that order, and a denied request consumes nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use tidegate::concurrency::{Concurrency, PerKey, Priority, Work};
-use tidegate::enforce::{Admission, Admitted, Axis, Caller, Enforcer, Guards, Outcome};
+use tidegate::concurrency::{Completion, Concurrency, PerKey, Priority};
+use tidegate::enforce::{Admission, AdmissionPermit, Caller, ConcurrencyGuards, Enforcer, LimitKind, Outcome};
 use tidegate::{Limit, Limiter, ManualClock, MemoryStore, Normalize, Quota, minutes};
 use tidegate_testkit::block_on;
 
@@ -19,67 +19,67 @@ fn limiter() -> Limiter {
 }
 
 fn left(limiter: &Limiter, limit: &str) -> u64 {
-    limiter.check(limit, "alice").now().unwrap().unwrap().remaining()
+    limiter.check(limit, "alice").try_now().unwrap().remaining()
 }
 
-fn ask(admission: &Admission, cost: u64) -> Result<Admitted, Outcome> {
+fn ask(admission: &Admission, cost: u64) -> Result<AdmissionPermit, Outcome> {
     block_on(admission.admit(&Caller::new("alice"), cost, Priority::Default))
 }
 
 #[test]
-fn each_axis_binds_in_its_turn_and_the_others_keep_what_they_have() {
+fn denied_request_consumes_nothing_of_concurrency_rate_and_cost() {
     let (limiter, pool, keys) = (limiter(), Concurrency::fixed(2), PerKey::new(1));
     let enforcer = Enforcer::new(&limiter, "requests").and_budget("tokens");
-    let admission = Admission::new(Guards::new().and(pool.clone()).and(keys.clone()), enforcer);
+    let admission = Admission::new(ConcurrencyGuards::new().and(pool.clone()).and(keys.clone()), enforcer);
     let in_flight = || (pool.in_flight(), keys.in_flight("alice"));
 
     let first = ask(&admission, 40).unwrap();
-    assert!(first.outcome().is_ordinary());
+    assert!(first.outcome().is_unconditional());
     assert_eq!((in_flight(), left(&limiter, "requests"), left(&limiter, "tokens")), ((1, 1), 2, 60));
 
     // Too many at once for the key: what the pool gave is given back.
     let refused = ask(&admission, 40).unwrap_err();
-    assert_eq!(refused.axis(), Some(Axis::Concurrency));
+    assert_eq!(refused.kind(), Some(LimitKind::Concurrency));
     assert!(matches!(refused, Outcome::Limited(_)) && refused.retry_after().is_some());
     assert_eq!((in_flight(), left(&limiter, "requests"), left(&limiter, "tokens")), ((1, 1), 2, 60));
-    first.release(Work::Done);
+    first.release(Completion::Success);
     assert_eq!(in_flight(), (0, 0));
 
-    // Too many at once for everybody.
+    // Too many at once, of all callers.
     let others = [pool.try_acquire().unwrap(), pool.try_acquire().unwrap()];
     let refused = ask(&admission, 1).unwrap_err();
     assert!(matches!(refused, Outcome::Overloaded(_)) && refused.retry_after().is_some());
-    assert_eq!((refused.axis(), in_flight()), (Some(Axis::Concurrency), (2, 0)));
+    assert_eq!((refused.kind(), in_flight()), (Some(LimitKind::Concurrency), (2, 0)));
     drop(others);
 
     // Too much in all: the rate keeps its token, and nothing is in flight.
     let refused = ask(&admission, 61).unwrap_err();
-    assert_eq!(refused.axis(), Some(Axis::Cost));
+    assert_eq!(refused.kind(), Some(LimitKind::Cost));
     assert_eq!((in_flight(), left(&limiter, "requests"), left(&limiter, "tokens")), ((0, 0), 2, 60));
 
     // Too often: the budget keeps its tokens. The rate counts requests, whatever they cost.
-    ask(&admission, 5).unwrap().release(Work::Done);
+    ask(&admission, 5).unwrap().release(Completion::Success);
     drop(ask(&admission, 5).unwrap());
     let refused = ask(&admission, 5).unwrap_err();
-    assert_eq!(refused.axis(), Some(Axis::Rate));
+    assert_eq!(refused.kind(), Some(LimitKind::Rate));
     assert_eq!((in_flight(), left(&limiter, "requests"), left(&limiter, "tokens")), ((0, 0), 0, 50));
 
     // Both at once: the first is named.
-    assert_eq!(ask(&admission, 99).unwrap_err().axis(), Some(Axis::Rate));
+    assert_eq!(ask(&admission, 99).unwrap_err().kind(), Some(LimitKind::Rate));
 }
 
 #[test]
 fn without_limits_only_the_guards_decide() {
     let admission = Admission::new(Concurrency::fixed(1), Enforcer::unlimited());
     let held = ask(&admission, 1).unwrap();
-    assert!(held.outcome().rulings().is_empty());
+    assert!(held.outcome().limit_decisions().is_empty());
     assert!(ask(&admission, 1).is_err());
     drop(held);
     assert!(ask(&admission, 1).is_ok());
 }
 
 #[test]
-fn critical_work_gets_in_where_ordinary_work_does_not() {
+fn critical_work_may_use_the_reserve() {
     let admission = Admission::new(Concurrency::fixed(2).reserve(50), Enforcer::unlimited());
     let admit = |priority| block_on(admission.admit(&Caller::new("alice"), 1, priority));
     let _held = admit(Priority::Default).unwrap();
@@ -88,12 +88,12 @@ fn critical_work_gets_in_where_ordinary_work_does_not() {
 }
 
 #[test]
-fn who_is_turned_away_by_a_guard_is_told_of_as_well() {
+fn hooks_see_rejections_by_a_guard() {
     let told = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&told);
     let hooked = Enforcer::unlimited().on_limited(move |caller, outcome| {
         assert_eq!(caller.key(0).unwrap().to_text(), "alice");
-        assert_eq!(outcome.axis(), Some(Axis::Concurrency));
+        assert_eq!(outcome.kind(), Some(LimitKind::Concurrency));
         counted.fetch_add(1, Ordering::Relaxed);
     });
     let admission = Admission::new(Concurrency::fixed(1), hooked);
@@ -103,7 +103,7 @@ fn who_is_turned_away_by_a_guard_is_told_of_as_well() {
 }
 
 #[test]
-fn a_guard_for_each_key_without_a_key_is_a_mistake_in_the_program() {
+fn guard_per_key_without_a_key_is_an_error() {
     let admission = Admission::new(PerKey::new(1), Enforcer::unlimited());
     let outcome = block_on(admission.admit(&Caller::each([]), 1, Priority::Default)).unwrap_err();
     assert!(matches!(outcome, Outcome::Invalid(_)), "{outcome:?}");
@@ -116,7 +116,7 @@ fn denying(denied: &[&str]) -> Limiter {
 }
 
 #[test]
-fn the_deny_list_is_that_of_the_limiter_that_is_asked() {
+fn guards_use_the_deny_list_of_the_limiter() {
     let admission = |limiter: &Limiter, pool: &Concurrency| Admission::new(pool.clone(), Enforcer::new(limiter, "api"));
     // All of it in one thread, which remembers limits.
     for denied_first in [true, false] {
@@ -127,10 +127,10 @@ fn the_deny_list_is_that_of_the_limiter_that_is_asked() {
         if denied_first {
             assert!(turned_away());
         }
-        let admitted = ask(&admission(&others, &pool), 1).expect("nobody is denied there");
+        let admitted = ask(&admission(&others, &pool), 1).expect("that limiter has no deny list");
         assert_eq!(pool.in_flight(), 1);
         drop(admitted);
-        assert!(turned_away(), "not because nobody has room");
+        assert!(turned_away(), "not because the pool is full");
     }
     // One that is built anew under the same name.
     let (before, after) = (denying(&["alice"]), denying(&[]));
@@ -139,15 +139,15 @@ fn the_deny_list_is_that_of_the_limiter_that_is_asked() {
     assert!(ask(&admission(&after, &Concurrency::fixed(1)), 1).is_ok());
 }
 
-/// Who is one to the limit is one to the guards.
+/// Clients that are one key to the limit are one key to the guards.
 #[test]
-fn guards_see_keys_as_the_first_limit_counts_them() {
+fn guards_use_keys_as_the_first_limit_normalizes_them() {
     let limit = Limit::new(Quota::token_bucket(100, minutes(1)).unwrap()).normalize(Normalize::Lowercase);
     let limiter = Limiter::builder().limit("api", limit).build().unwrap();
     let admission = Admission::new(PerKey::new(1), Enforcer::new(&limiter, "api"));
     let ask = |key: &'static str| block_on(admission.admit(&Caller::new(key), 1, Priority::Default));
     let held = ask("alice").unwrap();
-    assert_eq!(ask("ALICE").unwrap_err().axis(), Some(Axis::Concurrency));
+    assert_eq!(ask("ALICE").unwrap_err().kind(), Some(LimitKind::Concurrency));
     assert!(ask("bob").is_ok());
     drop(held);
     assert!(ask("ALICE").is_ok());

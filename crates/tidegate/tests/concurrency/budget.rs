@@ -1,9 +1,9 @@
 //! Costs that are known only afterwards: held, settled once, bounded.
 
-use tidegate::budget::{Budget, Hold, Settled};
-use tidegate::resilience::{Resilience, Timeout};
+use tidegate::budget::{Budget, Hold, Settlement};
+use tidegate::resilience::{Resilience, TimeoutStore};
 use tidegate::{
-    Clock, Limit, Limiter, ManualClock, MemoryStore, Quota, Reason, ShardBy, StoreError, StoreErrorKind, Timestamp,
+    Clock, Limit, Limiter, ManualClock, MemoryStore, Quota, Reason, StoreError, StoreErrorKind, Timestamp,
     TokioSleeper, millis, minutes, seconds,
 };
 use tidegate_testkit::{FaultyStore, Random, block_on};
@@ -17,7 +17,7 @@ fn budget(tokens: Quota, holds: u64) -> (Budget, Limiter, ManualClock) {
         .limit("holds", Quota::concurrency(holds, seconds(30)).unwrap())
         .build()
         .unwrap();
-    (Budget::on(&limiter, "tokens", "holds", clock.clone()), limiter, clock)
+    (Budget::with_clock(&limiter, "tokens", "holds", clock.clone()), limiter, clock)
 }
 
 fn tokens() -> Quota {
@@ -25,80 +25,68 @@ fn tokens() -> Quota {
 }
 
 fn left(limiter: &Limiter, limit: &str) -> u64 {
-    limiter.check(limit, "alice").now().unwrap().unwrap().remaining()
+    limiter.check(limit, "alice").try_now().unwrap().remaining()
 }
 
 fn hold(budget: &Budget, estimate: u64) -> Hold {
     block_on(budget.hold("alice", estimate)).unwrap().hold().expect("a hold").clone()
 }
 
-fn settle(hold: &Hold, cost: u64) -> Settled {
+fn settle(hold: &Hold, cost: u64) -> Settlement {
     block_on(hold.settle(cost)).unwrap()
 }
 
 #[test]
-fn what_is_charged_in_the_end_is_what_it_cost() {
+fn settlement_charges_the_real_cost() {
     for (cost, left_then) in [(40, 60), (0, 100), (10, 90), (39, 61)] {
         let (budget, limiter, _) = budget(tokens(), 5);
         let held = hold(&budget, 40);
         assert_eq!((left(&limiter, "tokens"), left(&limiter, "holds")), (60, 4));
-        assert_eq!(settle(&held, cost), Settled::Whole);
+        assert_eq!(settle(&held, cost), Settlement::Full);
         assert_eq!((left(&limiter, "tokens"), left(&limiter, "holds")), (left_then, 5), "cost {cost}");
     }
 }
 
 #[test]
-fn a_spread_limit_is_refused_before_anything_is_taken() {
-    let limiter = Limiter::builder()
-        .limit("tokens", Limit::new(tokens()).shards(4).unwrap().shard_by(ShardBy::Spread))
-        .limit("holds", Quota::concurrency(5, seconds(30)).unwrap())
-        .build()
-        .unwrap();
-    let error = block_on(Budget::new(&limiter, "tokens", "holds").hold("alice", 10)).unwrap_err();
-    assert!(error.is_misuse() && error.to_string().contains("spread"), "{error}");
-    assert_eq!(left(&limiter, "holds"), 5);
-}
-
-#[test]
-fn what_it_cost_more_is_debt_that_later_requests_wait_for() {
+fn cost_above_the_estimate_is_debt() {
     let (budget, limiter, clock) = budget(tokens(), 5);
     let held = hold(&budget, 10);
     // More than twice the capacity, in pieces.
-    assert_eq!(settle(&held, 250), Settled::Whole);
-    let denied = limiter.limit("tokens", "alice").now().unwrap().unwrap();
+    assert_eq!(settle(&held, 250), Settlement::Full);
+    let denied = limiter.limit("tokens", "alice").try_now().unwrap();
     assert_eq!(denied.retry_after(), Some(millis(151 * 600)));
     clock.advance(millis(151 * 600));
     assert_eq!(left(&limiter, "tokens"), 1);
 }
 
 #[test]
-fn debt_stops_where_the_quota_says() {
+fn debt_stops_at_the_maximum() {
     let (budget, limiter, _) = budget(tokens().max_debt(50).unwrap(), 5);
     let held = hold(&budget, 10);
     assert_eq!(
         settle(&held, 10 + 100 + 60),
-        Settled::Short(60),
+        Settlement::Partial(60),
         "90 are left and 50 may be owed: 140 in pieces of 100"
     );
     assert_eq!(left(&limiter, "tokens"), 0);
 }
 
 #[test]
-fn to_settle_twice_changes_nothing_and_neither_does_to_cancel_afterwards() {
+fn second_settlement_and_cancellation_change_nothing() {
     let (budget, limiter, _) = budget(tokens(), 5);
     let held = hold(&budget, 40);
     let other = held.clone();
-    assert_eq!(settle(&held, 30), Settled::Whole);
+    assert_eq!(settle(&held, 30), Settlement::Full);
     for _ in 0..3 {
-        assert_eq!(settle(&other, 0), Settled::Unchanged);
-        assert_eq!(settle(&held, 1_000), Settled::Unchanged);
-        assert_eq!(block_on(other.cancel()).unwrap(), Settled::Unchanged);
+        assert_eq!(settle(&other, 0), Settlement::Unchanged);
+        assert_eq!(settle(&held, 1_000), Settlement::Unchanged);
+        assert_eq!(block_on(other.cancel()).unwrap(), Settlement::Unchanged);
     }
     assert_eq!((left(&limiter, "tokens"), left(&limiter, "holds")), (70, 5));
 }
 
 #[test]
-fn a_hold_ends_after_its_time_and_the_estimate_stands() {
+fn expired_hold_costs_its_estimate() {
     let (budget, limiter, clock) = budget(Quota::fixed_window(100, minutes(60)).unwrap(), 1);
     let held = hold(&budget, 40);
     assert_eq!(block_on(budget.hold("alice", 1)).unwrap().decision().reason(), Some(Reason::Concurrency));
@@ -106,12 +94,12 @@ fn a_hold_ends_after_its_time_and_the_estimate_stands() {
     assert_eq!(left(&limiter, "holds"), 0, "not before its time");
     clock.advance(millis(1));
     assert_eq!(left(&limiter, "holds"), 1);
-    assert_eq!(settle(&held, 0), Settled::Unchanged);
+    assert_eq!(settle(&held, 0), Settlement::Unchanged);
     assert_eq!(left(&limiter, "tokens"), 60);
 }
 
 #[test]
-fn what_is_denied_leaves_nothing_open() {
+fn denied_hold_leaves_nothing_open() {
     let (budget, limiter, _) = budget(tokens(), 5);
     let held = block_on(budget.hold("alice", 101)).unwrap();
     assert_eq!((held.decision().reason(), held.hold().is_none()), (Some(Reason::CostExceedsCapacity), true));
@@ -120,57 +108,57 @@ fn what_is_denied_leaves_nothing_open() {
     assert_eq!((held.decision().reason(), held.hold().is_none()), (Some(Reason::Rate), true));
     assert!(block_on(budget.hold("alice", 0)).unwrap_err().is_misuse());
     assert_eq!((left(&limiter, "tokens"), left(&limiter, "holds")), (40, 4));
-    assert_eq!(block_on(first.cancel()).unwrap(), Settled::Whole);
+    assert_eq!(block_on(first.cancel()).unwrap(), Settlement::Full);
     assert_eq!((left(&limiter, "tokens"), left(&limiter, "holds")), (100, 5));
 }
 
 /// An estimate that is given back after the bucket has refilled would be there twice.
 #[test]
-fn what_has_come_back_by_itself_is_not_given_back_again() {
+fn replenished_units_are_not_refunded() {
     let (budget, limiter, clock) = budget(Quota::token_bucket(100, seconds(10)).unwrap(), 5);
     let held = hold(&budget, 100);
     clock.advance(seconds(10));
-    assert!(limiter.limit("tokens", "alice").cost(100).now().unwrap().unwrap().allowed());
-    assert_eq!(settle(&held, 0), Settled::Whole);
+    assert!(limiter.limit("tokens", "alice").cost(100).try_now().unwrap().allowed());
+    assert_eq!(settle(&held, 0), Settlement::Full);
     assert_eq!(left(&limiter, "tokens"), 0);
 }
 
-/// A budget that is in use is missing what was held, however long the work takes.
+/// A budget in use misses the units of a hold, however long the work takes.
 #[test]
-fn what_is_still_missing_is_given_back_however_long_it_took() {
+fn missing_units_are_refunded_however_long_the_work_took() {
     let (budget, limiter, clock) = budget(Quota::token_bucket(1_000, minutes(10)).unwrap(), 5);
-    let others = limiter.limit("tokens", "alice").cost(600).now().unwrap().unwrap();
+    let others = limiter.limit("tokens", "alice").cost(600).try_now().unwrap();
     assert!(others.allowed());
     let held = hold(&budget, 300);
     clock.advance(seconds(6)); // brings 10
     assert_eq!(left(&limiter, "tokens"), 110);
-    assert_eq!(settle(&held, 50), Settled::Whole);
+    assert_eq!(settle(&held, 50), Settlement::Full);
     assert_eq!(left(&limiter, "tokens"), 360);
 }
 
 #[test]
-fn a_hold_that_is_renewed_lasts_longer() {
+fn renewed_hold_lasts_longer() {
     let (budget, limiter, clock) = budget(Quota::fixed_window(100, minutes(60)).unwrap(), 1);
     let held = hold(&budget, 40);
     for _ in 0..5 {
         clock.advance(seconds(20));
         assert!(block_on(held.renew()).unwrap().allowed());
     }
-    assert_eq!(settle(&held, 10), Settled::Whole);
+    assert_eq!(settle(&held, 10), Settlement::Full);
     assert_eq!(left(&limiter, "tokens"), 90);
     assert!(!block_on(held.renew()).unwrap().allowed());
 }
 
 #[test]
-fn what_can_never_be_charged_is_said_and_does_not_take_for_ever() {
+fn cost_that_cannot_be_charged_ends_in_a_partial_settlement() {
     let (budget, ..) = budget(tokens(), 5);
     let held = hold(&budget, 1);
-    let Settled::Short(rest) = settle(&held, u64::MAX) else { panic!("not all of it") };
+    let Settlement::Partial(rest) = settle(&held, u64::MAX) else { panic!("not all of it") };
     assert!(rest > u64::MAX - 100_000);
 }
 
 #[test]
-fn a_limit_in_shards_is_charged_by_the_part() {
+fn sharded_limit_is_charged_shard_by_shard() {
     let clock = ManualClock::new(Timestamp::from_millis(1_800_000_000_000));
     let limiter = Limiter::builder()
         .store(MemoryStore::builder().max_keys(1_024).clock(clock.clone()).build())
@@ -178,16 +166,16 @@ fn a_limit_in_shards_is_charged_by_the_part() {
         .limit("holds", Quota::concurrency(5, seconds(30)).unwrap())
         .build()
         .unwrap();
-    let budget = Budget::on(&limiter, "tokens", "holds", clock);
+    let budget = Budget::with_clock(&limiter, "tokens", "holds", clock);
     let held = hold(&budget, 5);
-    assert_eq!(settle(&held, 95), Settled::Whole);
-    let denied = limiter.limit("tokens", "alice").now().unwrap().unwrap();
+    assert_eq!(settle(&held, 95), Settlement::Full);
+    let denied = limiter.limit("tokens", "alice").try_now().unwrap();
     assert!(denied.retry_after().unwrap() > seconds(60), "70 are owed to a part of 25 a minute");
 }
 
 /// To be admitted without a store is not to be settled: it is an error, after which it can be tried again.
 #[test]
-fn a_broken_store_settles_nothing() {
+fn failing_store_settles_nothing() {
     let clock = ManualClock::new(Timestamp::from_millis(1_800_000_000_000));
     let store = FaultyStore::new(MemoryStore::builder().max_keys(1_024).clock(clock.clone()).build());
     let faults = store.faults();
@@ -197,30 +185,30 @@ fn a_broken_store_settles_nothing() {
         .limit("holds", Quota::concurrency(5, seconds(30)).unwrap())
         .build()
         .unwrap();
-    let budget = Budget::on(&limiter, "tokens", "holds", clock);
+    let budget = Budget::with_clock(&limiter, "tokens", "holds", clock);
     let held = hold(&budget, 40);
     faults.fail(StoreError::new(StoreErrorKind::Unavailable, "unplugged"));
     assert!(block_on(held.settle(10)).is_err());
     let without = block_on(budget.hold("alice", 40)).unwrap();
     assert!(without.decision().allowed() && without.hold().is_none(), "the limits are open");
     faults.pass();
-    assert_eq!(settle(&held, 10), Settled::Whole);
+    assert_eq!(settle(&held, 10), Settlement::Full);
     assert_eq!(block_on(async { limiter.check("tokens", "alice").await }).unwrap().remaining(), 90);
 }
 
-/// What was decided, and not heard of in time, holds no place.
+/// A decision whose answer arrives too late holds no lease.
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_comes_too_late_leaves_no_hold_behind() {
+async fn late_answer_leaves_no_hold_behind() {
     let clock = ManualClock::new(Timestamp::from_millis(1_800_000_000_000));
     let store = FaultyStore::new(MemoryStore::builder().max_keys(1_024).clock(clock.clone()).build());
     let faults = store.faults();
     let limiter = Limiter::builder()
-        .store(Timeout::new(store, millis(50), TokioSleeper))
+        .store(TimeoutStore::new(store, millis(50), TokioSleeper))
         .limit("tokens", tokens())
         .limit("holds", Quota::concurrency(5, seconds(30)).unwrap())
         .build()
         .unwrap();
-    let budget = Budget::on(&limiter, "tokens", "holds", clock);
+    let budget = Budget::with_clock(&limiter, "tokens", "holds", clock);
     faults.answer_late();
     assert!(budget.hold("alice", 40).await.is_err());
     faults.pass();
@@ -230,7 +218,7 @@ async fn an_answer_that_comes_too_late_leaves_no_hold_behind() {
 /// The bound that is stated: whatever is settled was admitted by what the bucket gave, but for what open holds cost more than
 /// was held.
 #[test]
-fn what_is_spent_beyond_the_quota_is_bounded_by_the_holds_that_are_open() {
+fn cost_beyond_the_quota_is_bounded_by_open_holds() {
     const HOLDS: u64 = 4;
     const MOST: u64 = 60;
     let mut beyond = 0;
@@ -250,7 +238,7 @@ fn what_is_spent_beyond_the_quota_is_bounded_by_the_holds_that_are_open() {
                 2 if !open.is_empty() => {
                     let (hold, cost) = open.swap_remove(random.below(open.len() as u64) as usize);
                     // What ended before it was settled cost its estimate, as far as anybody knows.
-                    settled += if settle(&hold, cost) == Settled::Unchanged { hold.estimate() } else { cost };
+                    settled += if settle(&hold, cost) == Settlement::Unchanged { hold.estimate() } else { cost };
                 }
                 _ => clock.advance(millis(random.between(0, 5_000))),
             }

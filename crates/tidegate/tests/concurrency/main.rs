@@ -1,11 +1,11 @@
-//! How many at once, promise by promise.
+//! Concurrency limits, admission and budgets, promise by promise.
 
 mod adaptive;
 mod admission;
 mod budget;
-mod hints;
-mod keyed;
+#[cfg(feature = "tokio")]
+mod distributed;
+mod per_key;
 mod permits;
 mod priorities;
-#[cfg(feature = "tokio")]
-mod shared;
+mod retry_hints;

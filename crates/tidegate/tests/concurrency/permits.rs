@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 
-use tidegate::concurrency::{Concurrency, Controller, PerKey, Permit, Refused, Sample, Work};
+use tidegate::concurrency::{Completion, Concurrency, Controller, PerKey, Permit, Rejected, Sample};
 use tidegate_testkit::Random;
 
 /// How a piece of work ends.
@@ -29,8 +29,8 @@ async fn work(permit: Permit, polls: u64, fate: Fate) {
         yield_once().await;
     }
     match fate {
-        Fate::Completes => permit.release(Work::Done),
-        Fate::Fails => permit.release(Work::Dropped),
+        Fate::Completes => permit.release(Completion::Success),
+        Fate::Fails => permit.release(Completion::Dropped),
         Fate::Returns => {}
         Fate::Panics => std::panic::resume_unwind(Box::new("as it was told")),
         Fate::Hangs => std::future::pending().await,
@@ -46,7 +46,7 @@ type Running = (Pin<Box<dyn Future<Output = ()>>>, Fate);
 
 /// Where permits come from.
 trait Source {
-    fn acquire(&self, random: &mut Random) -> Result<Permit, Refused>;
+    fn acquire(&self, random: &mut Random) -> Result<Permit, Rejected>;
     fn in_flight(&self) -> u32;
     fn capacity(&self) -> u32;
 }
@@ -54,7 +54,7 @@ trait Source {
 const LIMIT: u32 = 7;
 
 impl Source for Concurrency {
-    fn acquire(&self, _: &mut Random) -> Result<Permit, Refused> {
+    fn acquire(&self, _: &mut Random) -> Result<Permit, Rejected> {
         self.clone().try_acquire()
     }
 
@@ -70,7 +70,7 @@ impl Source for Concurrency {
 const KEYS: [&str; 3] = ["a", "b", "c"];
 
 impl Source for PerKey {
-    fn acquire(&self, random: &mut Random) -> Result<Permit, Refused> {
+    fn acquire(&self, random: &mut Random) -> Result<Permit, Rejected> {
         self.try_acquire(random.pick(&KEYS))
     }
 
@@ -138,12 +138,16 @@ impl Controller for Counting {
 }
 
 #[test]
-fn one_release_each_in_any_order_of_completion_error_drop_cancel_and_panic() {
+fn permit_is_released_once_on_completion_error_drop_cancel_and_panic() {
     for seed in 0..500 {
         let samples = Arc::default();
         let pool = Concurrency::adaptive(Counting(Arc::clone(&samples)));
         let told = any_order(seed, &pool);
-        assert_eq!(*samples.lock().unwrap(), told, "seed {seed}: a controller learns once from what was told, only");
+        assert_eq!(
+            *samples.lock().unwrap(),
+            told,
+            "seed {seed}: a controller learns once, and only from reported outcomes"
+        );
         any_order(seed, &Concurrency::fixed(LIMIT));
         let keys = PerKey::new(LIMIT);
         any_order(seed, &keys);
@@ -152,7 +156,7 @@ fn one_release_each_in_any_order_of_completion_error_drop_cancel_and_panic() {
 }
 
 #[test]
-fn threads_that_fight_over_permits_never_hold_too_many_and_lose_none() {
+fn competing_threads_never_exceed_the_limit_and_lose_no_permit() {
     let (pool, keys) = (Concurrency::fixed(3), PerKey::new(2));
     let inside = Mutex::new(0_i32);
     thread::scope(|scope| {
@@ -170,7 +174,7 @@ fn threads_that_fight_over_permits_never_hold_too_many_and_lose_none() {
                         };
                         assert!(now <= 3, "{now} at once");
                         *inside.lock().unwrap() -= 1;
-                        permit.release(random.pick(&Work::ALL));
+                        permit.release(random.pick(&Completion::ALL));
                     }
                 }
             });
@@ -180,12 +184,12 @@ fn threads_that_fight_over_permits_never_hold_too_many_and_lose_none() {
 }
 
 #[test]
-fn a_permit_may_outlive_its_pool_and_end_on_another_thread() {
+fn permit_may_outlive_its_pool_and_end_on_another_thread() {
     let pool = Concurrency::fixed(1);
     let other = pool.clone();
     let permit = pool.try_acquire().unwrap();
     drop(pool);
     assert!(other.try_acquire().is_err());
-    thread::spawn(move || permit.release(Work::Done)).join().unwrap();
+    thread::spawn(move || permit.release(Completion::Success)).join().unwrap();
     assert!(other.try_acquire().is_ok());
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate::concurrency::{Fair, FairBuilder, Permit, Refused};
+use tidegate::concurrency::{FairConcurrency, FairConcurrencyBuilder, Permit, Rejected};
 use tidegate::{ManualClock, Timestamp};
 
 use crate::common_crowd::{self, Waits};
@@ -13,24 +13,24 @@ pub(crate) fn clock() -> ManualClock {
 }
 
 /// Slots that follow `clock`.
-pub(crate) fn fair(limit: u32, clock: &ManualClock) -> FairBuilder {
-    Fair::builder(limit).sleeper(clock.clone())
+pub(crate) fn fair(limit: u32, clock: &ManualClock) -> FairConcurrencyBuilder {
+    FairConcurrency::builder(limit).sleeper(clock.clone())
 }
 
 /// As many permits as a tenant can get without waiting.
-pub(crate) fn all_of(fair: &Fair, tenant: &str) -> Vec<Permit> {
+pub(crate) fn all_of(fair: &FairConcurrency, tenant: &str) -> Vec<Permit> {
     std::iter::from_fn(|| fair.try_acquire(tenant).ok()).collect()
 }
 
-/// Somebody who asks, and waits if it has to.
-pub(crate) type Acquire = Waits<'static, Result<Permit, Refused>>;
+/// A caller that acquires, and waits if it must.
+pub(crate) type Acquire = Waits<'static, Result<Permit, Rejected>>;
 
 /// Callers that wait for permits.
-pub(crate) type Crowd = common_crowd::Crowd<'static, Result<Permit, Refused>>;
+pub(crate) type Crowd = common_crowd::Crowd<'static, Result<Permit, Rejected>>;
 
 impl Crowd {
     /// Adds a caller, lets it come as far as it can, and says its number.
-    pub(crate) fn join(&mut self, fair: &Fair, tenant: &str, within: Duration) -> usize {
+    pub(crate) fn join(&mut self, fair: &FairConcurrency, tenant: &str, within: Duration) -> usize {
         let (fair, tenant) = (fair.clone(), tenant.to_owned());
         self.add(async move { fair.acquire(tenant.as_str(), within).await })
     }

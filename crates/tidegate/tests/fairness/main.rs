@@ -1,5 +1,6 @@
-//! Tenants that share, and callers that hold back, promise by promise, on a clock that only moves when it is told to.
+//! `FairConcurrency` and `AdaptiveThrottle`, promise by promise, on a manual clock.
 
+mod adaptive_throttle;
 #[path = "../common/crowd.rs"]
 mod common_crowd;
 mod crowd;
@@ -8,5 +9,4 @@ mod random;
 mod sharing;
 mod steady;
 mod threads;
-mod throttle;
 mod waiting;

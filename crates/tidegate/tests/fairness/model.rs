@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-/// Who asks: a number, or everybody for whom there was no place.
+/// A tenant: a number, or all tenants without a place of their own.
 pub(crate) type Name = Option<usize>;
 
 #[derive(Debug, Clone)]
@@ -16,7 +16,7 @@ pub(crate) struct Model {
     pub(crate) queue_in_all: usize,
     pub(crate) idle_after: u64,
     pub(crate) now: u64,
-    /// How many times somebody got a slot or began to wait.
+    /// How many times a caller got a slot or began to wait.
     pub(crate) events: usize,
     pub(crate) tenants: Vec<Tenant>,
 }
@@ -63,7 +63,7 @@ impl Model {
         self.tenants.iter().map(|tenant| tenant.waiting.len()).sum()
     }
 
-    /// What is reserved for everybody but the tenant at `index`.
+    /// The reserve of all tenants but the one at `index`.
     fn reserved_for_others(&self, index: usize) -> u64 {
         let others = self.tenants.iter().enumerate().filter(|(other, _)| *other != index);
         others.map(|(_, tenant)| self.guarantee(tenant).saturating_sub(tenant.in_flight)).sum()
@@ -94,7 +94,7 @@ impl Model {
         self.tenants.iter().position(|tenant| tenant.name == name).expect("present")
     }
 
-    /// Time goes on, and those are forgotten who are gone. Says who gets a slot by that, and who has waited too long.
+    /// Advances the time, and removes absent tenants. Returns the callers that get a slot by that, and those that waited too long.
     pub(crate) fn advance(&mut self, now: u64) -> (Vec<usize>, Vec<usize>) {
         self.now = now;
         let given = self.look();
@@ -123,7 +123,7 @@ impl Model {
         late
     }
 
-    /// Somebody asks. Says under which name, and who gets a slot because it has come.
+    /// A caller arrives. Returns its tenant, and the callers that get a slot because it has come.
     pub(crate) fn arrive(&mut self, number: usize) -> (Name, Vec<usize>) {
         let name = self.name_of(number);
         if self.find(name).is_none() {
@@ -174,7 +174,7 @@ impl Model {
         Answer::Waits
     }
 
-    /// A slot comes back. Says who gets one by that.
+    /// Returns a slot. Returns the callers that get one by that.
     pub(crate) fn release(&mut self, name: Name) -> Vec<usize> {
         let index = self.index(name);
         self.tenants[index].in_flight -= 1;
@@ -182,7 +182,7 @@ impl Model {
         self.hand_out()
     }
 
-    /// A caller who waits walks away.
+    /// A waiting caller leaves.
     pub(crate) fn cancel(&mut self, caller: usize) {
         let now = self.now;
         for tenant in &mut self.tenants {
@@ -208,7 +208,7 @@ impl Model {
         given
     }
 
-    /// Who gets a slot next: of those who wait and may have one, first those below their guarantees.
+    /// Returns the next caller to get a slot: of those that may have one, first those below their guarantees.
     fn next(&self) -> Option<usize> {
         let may = (0..self.tenants.len()).filter(|i| !self.tenants[*i].waiting.is_empty() && self.admits(*i));
         may.min_by(|one, other| {

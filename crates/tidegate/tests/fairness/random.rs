@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate::concurrency::{Fair, Permit, Why, Work};
+use tidegate::concurrency::{Completion, FairConcurrency, Permit, RejectReason};
 use tidegate::{Clock, ManualClock};
 use tidegate_testkit::Random;
 
@@ -15,14 +15,14 @@ const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 /// The same events, for the library and for the model.
 struct Run {
     random: Random,
-    fair: Fair,
+    fair: FairConcurrency,
     clock: ManualClock,
     crowd: Crowd,
     model: Model,
     permits: Vec<(Name, Permit)>,
-    /// Callers who wait, and under which names.
+    /// The waiting callers and their tenants.
     waiting: Vec<(usize, Name)>,
-    /// Whether nobody has come or gone and the limit is what it was, since everybody had its part.
+    /// Whether no tenant has come or gone and the limit has not changed, since every tenant had its part.
     undisturbed: bool,
 }
 
@@ -76,7 +76,7 @@ impl Run {
         assert_eq!(answer.is_ok(), self.model.enter(name), "{:?}", self.model);
         match answer {
             Ok(permit) => self.permits.push((name, permit)),
-            Err(refused) => assert_eq!(refused.why(), Why::Busy),
+            Err(refused) => assert_eq!(refused.reason(), RejectReason::Busy),
         }
     }
 
@@ -90,9 +90,9 @@ impl Run {
         self.note_refusal(name, matches!(own, Some(Ok(_))));
         match (self.model.enter_or_join(name, caller, self.model.now + within), own) {
             (Answer::Permit, Some(Ok(permit))) => self.permits.push((name, permit)),
-            (Answer::QueueFull, Some(Err(refused))) => assert_eq!(refused.why(), Why::QueueFull),
+            (Answer::QueueFull, Some(Err(refused))) => assert_eq!(refused.reason(), RejectReason::QueueFull),
             (Answer::Waits, Some(Err(refused))) if within == 0 => {
-                assert_eq!(refused.why(), Why::TooLong);
+                assert_eq!(refused.reason(), RejectReason::TooLong);
                 self.model.cancel(caller);
             }
             (Answer::Waits, None) => self.waiting.push((caller, name)),
@@ -106,7 +106,7 @@ impl Run {
         }
         let at = self.random.below(self.permits.len() as u64) as usize;
         let (name, permit) = self.permits.swap_remove(at);
-        match self.random.pick(&[None, Some(Work::Done), Some(Work::Dropped)]) {
+        match self.random.pick(&[None, Some(Completion::Success), Some(Completion::Dropped)]) {
             None => drop(permit),
             Some(work) => permit.release(work),
         }
@@ -143,7 +143,7 @@ impl Run {
         self.given(given, false);
     }
 
-    /// Somebody asks the model. Says under which name, and who gets a slot because it has come.
+    /// A caller arrives in the model. Returns its tenant, and the callers that get a slot because it has come.
     fn arrive(&mut self, number: usize) -> (Name, Vec<usize>) {
         let before = self.model.tenants.len();
         let arrived = self.model.arrive(number);
@@ -170,7 +170,7 @@ impl Run {
     /// Exactly these callers were given slots, and these have waited too long.
     fn answered(
         &mut self,
-        answers: Vec<(usize, Result<Permit, tidegate::concurrency::Refused>)>,
+        answers: Vec<(usize, Result<Permit, tidegate::concurrency::Rejected>)>,
         mut given: Vec<usize>,
         mut late: Vec<usize>,
     ) {
@@ -183,7 +183,7 @@ impl Run {
                     self.permits.push((name, permit));
                 }
                 Err(why) => {
-                    assert_eq!(why.why(), Why::TooLong);
+                    assert_eq!(why.reason(), RejectReason::TooLong);
                     refused.push(caller);
                 }
             }
@@ -211,15 +211,15 @@ impl Run {
         if model.is_below(tenant) {
             assert_eq!(free, 0, "refused below its guarantee with slots free");
             let others_have_more = model.tenants.iter().any(|other| other.in_flight > model.guarantee(other));
-            assert!(others_have_more, "refused below its guarantee, and nobody has more than its own");
-            assert!(!self.undisturbed, "refused below its guarantee, and nobody came or went");
+            assert!(others_have_more, "rejected below its guarantee, and no tenant has more than its own");
+            assert!(!self.undisturbed, "rejected below its guarantee, and no tenant came or went");
         }
         let others = model.tenants.iter().filter(|other| other.name != name);
         let reserved: u64 = others.map(|other| model.guarantee(other).saturating_sub(other.in_flight)).sum();
         assert!(free <= reserved, "refused with slots free that are not reserved");
     }
 
-    /// Everything that can be seen is as the model has it, and nobody waits who may not.
+    /// All visible state matches the model, and no caller waits that may have a slot.
     fn compare(&mut self) {
         let Run { fair, model, .. } = self;
         assert_eq!(u64::from(fair.in_flight()), model.in_flight());
@@ -237,11 +237,11 @@ impl Run {
         for tenant in model.tenants.iter().filter(|tenant| !tenant.waiting.is_empty()) {
             assert!(free == 0 || (!model.is_below(tenant) && free <= reserved), "waits in vain: {tenant:?} {model:?}");
         }
-        // From here on, as long as nobody comes or goes, everybody can have its part.
+        // From here on, as long as no tenant comes or goes, every tenant can have its part.
         self.undisturbed |= model.in_flight() + reserved <= model.limit;
     }
 
-    /// Everybody leaves, in any order.
+    /// All callers leave, in any order.
     fn finish(mut self) {
         while !(self.permits.is_empty() && self.waiting.is_empty()) {
             match self.random.one_in(2) {
@@ -252,7 +252,7 @@ impl Run {
         }
         assert_eq!((self.fair.in_flight(), self.fair.waiting()), (0, 0));
         self.clock.advance(Duration::from_millis(self.model.idle_after));
-        assert_eq!(self.fair.tenants(), 0, "whoever is gone is forgotten");
+        assert_eq!(self.fair.tenants(), 0, "absent tenants are removed");
         assert_eq!(self.clock.sleepers(), 0);
     }
 }

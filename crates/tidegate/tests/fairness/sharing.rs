@@ -1,21 +1,21 @@
-//! Who gets how much, without waiting.
+//! The share of each tenant, without waiting.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::concurrency::{Fair, Why, Work};
+use tidegate::concurrency::{Completion, FairConcurrency, RejectReason};
 use tidegate::{BoxFuture, Clock, ManualClock, Sleeper, Timestamp, millis, seconds};
 
 use crate::crowd::{all_of, clock, fair};
 
 #[test]
-fn a_tenant_alone_may_have_everything() {
+fn lone_tenant_may_use_the_whole_limit() {
     let fair = fair(5, &clock()).weight("gold", 4).build();
     assert_eq!(all_of(&fair, "free").len(), 5);
 }
 
 #[test]
-fn what_is_reserved_for_somebody_present_is_not_lent() {
+fn reserve_of_a_present_tenant_is_not_lent() {
     let fair = fair(10, &clock()).weight("gold", 4).build();
     let _gold = fair.try_acquire("gold").unwrap();
     // 8 are gold's, of which it uses one.
@@ -25,7 +25,7 @@ fn what_is_reserved_for_somebody_present_is_not_lent() {
 }
 
 #[test]
-fn what_rounding_leaves_may_be_borrowed() {
+fn rest_of_rounding_may_be_borrowed() {
     let fair = fair(10, &clock()).build();
     for tenant in ["a", "b", "c"] {
         drop(fair.try_acquire(tenant).unwrap());
@@ -35,11 +35,11 @@ fn what_rounding_leaves_may_be_borrowed() {
 }
 
 #[test]
-fn whoever_borrowed_before_a_newcomer_keeps_it_and_gets_no_more_until_the_newcomer_has_its_part() {
+fn borrower_gets_no_more_until_a_newcomer_has_its_part() {
     let fair = fair(4, &clock()).build();
     let mut old = all_of(&fair, "old");
     let refused = fair.try_acquire("new").unwrap_err();
-    assert_eq!((refused.why(), refused.is_shared(), refused.limit()), (Why::Busy, true, 4));
+    assert_eq!((refused.reason(), refused.is_shared(), refused.limit()), (RejectReason::Busy, true, 4));
     assert_eq!((fair.share("old").unwrap().in_flight, fair.share("new").unwrap().guarantee), (4, 2));
     let mut new = Vec::new();
     for _ in 0..2 {
@@ -56,7 +56,7 @@ fn whoever_borrowed_before_a_newcomer_keeps_it_and_gets_no_more_until_the_newcom
 }
 
 #[test]
-fn a_tenant_that_is_gone_leaves_its_part_to_the_others() {
+fn absent_tenant_leaves_its_part_to_others() {
     let clock = clock();
     let fair = fair(10, &clock).idle_after(seconds(10)).build();
     drop(fair.try_acquire("a").unwrap());
@@ -70,7 +70,7 @@ fn a_tenant_that_is_gone_leaves_its_part_to_the_others() {
 }
 
 #[test]
-fn a_tenant_stays_while_it_holds_or_asks() {
+fn tenant_stays_present_while_it_holds_or_asks() {
     let clock = clock();
     let fair = fair(2, &clock).idle_after(seconds(10)).build();
     let both = all_of(&fair, "holds");
@@ -87,7 +87,7 @@ fn a_tenant_stays_while_it_holds_or_asks() {
 }
 
 #[test]
-fn with_more_tenants_than_slots_everything_is_borrowed() {
+fn more_tenants_than_slots_only_borrow() {
     let fair = fair(2, &clock()).build();
     let a = fair.try_acquire("a").unwrap();
     let _b = fair.try_acquire("b").unwrap();
@@ -99,7 +99,7 @@ fn with_more_tenants_than_slots_everything_is_borrowed() {
 }
 
 #[test]
-fn names_beyond_the_bound_share_one_place_and_those_with_weights_have_their_own() {
+fn tenants_beyond_the_bound_share_one_place() {
     let clock = clock();
     let fair = fair(12, &clock).weight("gold", 3).max_tenants(2).idle_after(seconds(10)).build();
     let _known = fair.try_acquire("known").unwrap();
@@ -121,7 +121,7 @@ fn names_beyond_the_bound_share_one_place_and_those_with_weights_have_their_own(
 }
 
 #[test]
-fn without_places_all_strangers_are_one_tenant() {
+fn max_tenants_zero_makes_one_tenant_of_all_unweighted_ones() {
     let fair = fair(4, &clock()).weight("gold", 1).max_tenants(0).build();
     drop(fair.try_acquire("gold").unwrap());
     let _x = fair.try_acquire("x").unwrap();
@@ -131,7 +131,7 @@ fn without_places_all_strangers_are_one_tenant() {
 }
 
 #[test]
-fn a_smaller_limit_lets_nothing_start_until_there_are_fewer() {
+fn smaller_limit_admits_nothing_until_fewer_are_in_flight() {
     let fair = fair(4, &clock()).build();
     let mut permits = all_of(&fair, "a");
     fair.set_limit(2);
@@ -148,19 +148,19 @@ fn a_smaller_limit_lets_nothing_start_until_there_are_fewer() {
 }
 
 #[test]
-fn the_hint_is_about_how_long_permits_were_held() {
+fn retry_hint_is_the_recent_hold_time() {
     let clock = clock();
     let fair = fair(1, &clock).build();
     let permit = fair.try_acquire("a").unwrap();
     assert_eq!(fair.try_acquire("a").unwrap_err().retry_after(), seconds(1), "nothing is known yet");
     clock.advance(millis(300));
-    permit.release(Work::Done);
+    permit.release(Completion::Success);
     let _permit = fair.try_acquire("a").unwrap();
     assert_eq!(fair.try_acquire("a").unwrap_err().retry_after(), millis(300));
 }
 
 #[test]
-fn the_largest_numbers_are_exact() {
+fn largest_numbers_are_exact() {
     let fair = fair(u32::MAX, &clock()).weight("a", u32::MAX).weight("b", u32::MAX - 1).build();
     let (_a, _b) = (fair.try_acquire("a").unwrap(), fair.try_acquire("b").unwrap());
     let guarantee = |tenant| u64::from(fair.share(tenant).unwrap().guarantee);
@@ -183,9 +183,9 @@ impl Sleeper for Counted {
 }
 
 #[test]
-fn tenants_who_are_present_do_not_keep_what_is_dropped() {
+fn dropped_limiter_frees_its_clock() {
     let counted = Arc::new(());
-    let fair = Fair::builder(1).sleeper(Counted(clock(), Arc::clone(&counted))).build();
+    let fair = FairConcurrency::builder(1).sleeper(Counted(clock(), Arc::clone(&counted))).build();
     let permit = fair.try_acquire("a").unwrap();
     drop(fair);
     assert_eq!(Arc::strong_count(&counted), 2, "a permit can still be given back");
@@ -194,7 +194,7 @@ fn tenants_who_are_present_do_not_keep_what_is_dropped() {
 }
 
 #[test]
-fn a_clock_that_goes_backwards_keeps_tenants_longer_and_breaks_nothing() {
+fn clock_set_back_keeps_tenants_longer_and_breaks_nothing() {
     let clock = clock();
     let fair = fair(4, &clock).idle_after(seconds(10)).build();
     drop(fair.try_acquire("a").unwrap());

@@ -1,15 +1,15 @@
-//! What a steady demand comes to: work ends in the order in which it began, and everybody asks again at once.
+//! Shares under a steady demand: work ends in the order in which it began, and every caller returns at once.
 
 use std::collections::VecDeque;
 
-use tidegate::concurrency::{Fair, Permit};
+use tidegate::concurrency::{FairConcurrency, Permit};
 use tidegate::days;
 use tidegate_testkit::Random;
 
 use crate::crowd::{Crowd, clock, fair};
 
 struct Steady {
-    fair: Fair,
+    fair: FairConcurrency,
     crowd: Crowd,
     weights: Vec<u32>,
     /// How many each tenant wants in flight at once.
@@ -44,7 +44,7 @@ impl Steady {
         }
     }
 
-    /// The tenant of the oldest work asks again, the work ends, and whoever has a slot by that begins. Says who.
+    /// The tenant of the oldest work gets a new caller, the work ends, and the caller that gets the slot begins. Returns its tenant.
     fn turn(&mut self) -> Vec<usize> {
         self.collect();
         let (tenant, permit) = self.permits.pop_front().expect("something is in flight");
@@ -65,7 +65,7 @@ impl Steady {
 }
 
 #[test]
-fn a_steady_demand_is_shared_by_guarantee_and_the_rest_by_load() {
+fn steady_demand_is_shared_by_guarantee_then_by_load() {
     let mut random = Random::new(5);
     for _ in 0..150 {
         let limit = random.between(1, 12) as u32;
@@ -89,10 +89,10 @@ fn a_steady_demand_is_shared_by_guarantee_and_the_rest_by_load() {
         for (_, wants, guarantee, has) in &tenants {
             assert!(has >= wants.min(guarantee), "below its guarantee: {limit}, {tenants:?}");
         }
-        let set_apart: u32 = tenants.iter().map(|(.., guarantee, has)| guarantee.max(has)).sum();
+        let to_reserved: u32 = tenants.iter().map(|(.., guarantee, has)| guarantee.max(has)).sum();
         let all_have_what_they_want = tenants.iter().all(|(_, wants, _, has)| has == wants);
-        assert!(set_apart == limit || all_have_what_they_want, "left unused: {limit}, {tenants:?}");
-        // Max-min: no slot that is borrowed would be better with somebody else.
+        assert!(to_reserved == limit || all_have_what_they_want, "left unused: {limit}, {tenants:?}");
+        // Max-min: no borrowed slot would be fairer with another tenant.
         for (weight, _, _, has) in tenants.iter().filter(|(_, wants, _, has)| has < wants) {
             for (other_weight, _, _, other_has) in tenants.iter().filter(|(.., guarantee, has)| has > guarantee) {
                 assert!((other_has - 1) * weight <= has * other_weight, "{limit}, {tenants:?}");
@@ -102,7 +102,7 @@ fn a_steady_demand_is_shared_by_guarantee_and_the_rest_by_load() {
 }
 
 #[test]
-fn nobody_starves_while_everybody_asks_all_the_time() {
+fn no_tenant_starves_under_permanent_demand() {
     let mut random = Random::new(6);
     for _ in 0..100 {
         let limit = random.between(1, 10) as u32;

@@ -11,7 +11,7 @@ use tidegate_testkit::{Random, block_on};
 
 use crate::crowd::{clock, fair};
 
-/// What is in flight by the tests' own count, which must never pass the limit.
+/// The test's own count of what is in flight, which must never exceed the limit.
 struct Work<'a> {
     count: &'a AtomicU32,
     limit: u32,
@@ -27,7 +27,7 @@ impl Work<'_> {
 }
 
 #[test]
-fn threads_that_wait_try_and_walk_away_lose_no_slot_and_no_wake_up() {
+fn competing_threads_lose_no_slot_and_no_wake_up() {
     let (limit, clock) = (3, clock());
     let fair = fair(limit, &clock).weight("t0", 3).max_tenants(2).build();
     let (count, ended) = (AtomicU32::new(0), AtomicBool::new(false));

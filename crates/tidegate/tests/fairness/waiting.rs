@@ -1,4 +1,4 @@
-//! Waiting for a slot: in order, bounded, and nothing lost when somebody walks away.
+//! Waiting for a slot: in order, bounded, and nothing is lost when a caller leaves.
 
 use std::future::pending;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-use tidegate::concurrency::{Fair, Permit, Why};
+use tidegate::concurrency::{FairConcurrency, Permit, RejectReason};
 use tidegate::{BoxFuture, Clock, Sleeper, Timestamp, days, millis, seconds};
 use tidegate_testkit::block_on;
 
 use crate::crowd::{Acquire, Crowd, all_of, clock, fair};
 
-/// Who is served, in order, when one slot comes back after the other and whoever gets one keeps it.
+/// Returns the tenants served, in order, when slots are released one by one and each new owner keeps its slot.
 fn served_one_by_one(crowd: &mut Crowd, held: Vec<Permit>) -> Vec<usize> {
     let mut kept = Vec::new();
     for permit in held {
@@ -24,13 +24,13 @@ fn served_one_by_one(crowd: &mut Crowd, held: Vec<Permit>) -> Vec<usize> {
 }
 
 #[test]
-fn a_free_slot_needs_no_waiting() {
+fn free_slot_needs_no_waiting() {
     let fair = fair(1, &clock()).build();
     assert!(block_on(fair.acquire("a", seconds(0))).is_ok());
 }
 
 #[test]
-fn callers_of_one_tenant_are_served_in_the_order_in_which_they_came() {
+fn callers_of_one_tenant_are_served_in_order() {
     let fair = fair(3, &clock()).build();
     let held = all_of(&fair, "a");
     let mut crowd = Crowd::default();
@@ -39,7 +39,7 @@ fn callers_of_one_tenant_are_served_in_the_order_in_which_they_came() {
 }
 
 #[test]
-fn a_slot_goes_first_to_a_tenant_below_its_guarantee() {
+fn free_slot_goes_first_to_a_tenant_below_its_guarantee() {
     let fair = fair(6, &clock()).weight("big", 5).build();
     let held = all_of(&fair, "big");
     let mut crowd = Crowd::default();
@@ -50,7 +50,7 @@ fn a_slot_goes_first_to_a_tenant_below_its_guarantee() {
 }
 
 #[test]
-fn what_may_be_borrowed_goes_to_whoever_has_least_for_its_weight_then_to_whoever_waits_longest() {
+fn borrowed_slot_goes_to_the_least_load_then_to_the_longest_wait() {
     let clock = clock();
     let fair = fair(3, &clock).weight("heavy", 2).weight("busy", 2).weight("gone", 100).build();
     let mut held = all_of(&fair, "gone");
@@ -59,7 +59,7 @@ fn what_may_be_borrowed_goes_to_whoever_has_least_for_its_weight_then_to_whoever
     let busy: Vec<_> = (0..2).map(|_| caller(&mut crowd, "busy")).collect();
     let (light, heavy) = (caller(&mut crowd, "light"), caller(&mut crowd, "heavy"));
     assert_eq!(fair.share("heavy").unwrap().guarantee, 0, "all but gone borrow");
-    // One slot is nobody's: rounding leaves it. The rest is reserved for gone until it is gone.
+    // Rounding leaves one slot. The rest is reserved for `gone` until it is absent.
     assert_eq!(fair.share("gone").unwrap().guarantee, 2);
     drop(held.pop());
     crowd.run();
@@ -68,11 +68,11 @@ fn what_may_be_borrowed_goes_to_whoever_has_least_for_its_weight_then_to_whoever
     held.clear();
     crowd.advance(&clock, seconds(10));
     let then: Vec<_> = crowd.answers().into_iter().map(|(caller, _)| caller).collect();
-    assert_eq!(then, [light, heavy], "before the one who has something");
+    assert_eq!(then, [light, heavy], "before the tenant that has a slot");
 }
 
 #[test]
-fn equals_take_turns_however_many_of_one_wait() {
+fn equal_tenants_take_turns() {
     let fair = fair(1, &clock()).build();
     let mut held = fair.try_acquire("many").ok();
     let mut crowd = Crowd::default();
@@ -90,7 +90,7 @@ fn equals_take_turns_however_many_of_one_wait() {
 }
 
 #[test]
-fn nobody_who_asks_without_waiting_overtakes_those_who_wait() {
+fn try_acquire_never_overtakes_a_waiting_caller() {
     let fair = fair(2, &clock()).build();
     let mut held = all_of(&fair, "a");
     let mut crowd = Crowd::default();
@@ -103,7 +103,7 @@ fn nobody_who_asks_without_waiting_overtakes_those_who_wait() {
 }
 
 #[test]
-fn a_slot_reserved_for_somebody_is_its_own_even_while_others_wait() {
+fn reserved_slot_is_not_given_to_waiting_callers() {
     let fair = fair(4, &clock()).build();
     drop(fair.try_acquire("b").unwrap());
     let _a = all_of(&fair, "a");
@@ -114,7 +114,7 @@ fn a_slot_reserved_for_somebody_is_its_own_even_while_others_wait() {
 }
 
 #[test]
-fn a_full_queue_of_a_tenant_is_said_at_once() {
+fn full_queue_of_a_tenant_rejects_at_once() {
     let fair = fair(1, &clock()).queue(2).build();
     let _held = fair.try_acquire("a").unwrap();
     let mut crowd = Crowd::default();
@@ -124,14 +124,14 @@ fn a_full_queue_of_a_tenant_is_said_at_once() {
     let answers = crowd.answers();
     assert_eq!((answers.len(), answers[0].0), (1, 2));
     let refused = answers[0].1.as_ref().unwrap_err();
-    assert_eq!((refused.why(), refused.retry_after()), (Why::QueueFull, seconds(1)));
+    assert_eq!((refused.reason(), refused.retry_after()), (RejectReason::QueueFull, seconds(1)));
     // Another tenant has a queue of its own.
     crowd.join(&fair, "b", days(1));
     assert_eq!((crowd.answers().len(), fair.waiting()), (0, 3));
 }
 
 #[test]
-fn when_the_queues_of_all_are_full_each_tenant_may_still_have_one_waiting() {
+fn full_sum_of_queues_still_admits_one_waiting_caller_per_tenant() {
     let fair = fair(1, &clock()).queue_in_all(2).build();
     let _held = fair.try_acquire("a").unwrap();
     let mut crowd = Crowd::default();
@@ -139,13 +139,13 @@ fn when_the_queues_of_all_are_full_each_tenant_may_still_have_one_waiting() {
         crowd.join(&fair, tenant, days(1));
     }
     let full: Vec<_> =
-        crowd.answers().into_iter().map(|(caller, answer)| (caller, answer.unwrap_err().why())).collect();
-    assert_eq!(full, [(2, Why::QueueFull), (4, Why::QueueFull)]);
+        crowd.answers().into_iter().map(|(caller, answer)| (caller, answer.unwrap_err().reason())).collect();
+    assert_eq!(full, [(2, RejectReason::QueueFull), (4, RejectReason::QueueFull)]);
     assert_eq!(fair.waiting(), 3);
 }
 
 #[test]
-fn waiting_ends_when_the_time_is_over_and_not_before() {
+fn waiting_ends_exactly_at_the_deadline() {
     let clock = clock();
     let fair = fair(1, &clock).build();
     let _held = fair.try_acquire("a").unwrap();
@@ -160,12 +160,12 @@ fn waiting_ends_when_the_time_is_over_and_not_before() {
     crowd.advance(&clock, millis(1));
     let answers = crowd.answers();
     let refused = answers[0].1.as_ref().unwrap_err();
-    assert_eq!((refused.why(), refused.retry_after()), (Why::TooLong, seconds(1)));
+    assert_eq!((refused.reason(), refused.retry_after()), (RejectReason::TooLong, seconds(1)));
     assert_eq!((fair.waiting(), clock.sleepers()), (0, 0));
 }
 
 #[test]
-fn whoever_waits_gets_what_a_tenant_leaves_that_is_gone_though_nobody_else_asks() {
+fn waiting_caller_gets_the_reserve_of_an_absent_tenant() {
     let clock = clock();
     let fair = fair(2, &clock).idle_after(seconds(10)).build();
     drop(fair.try_acquire("gone").unwrap());
@@ -180,7 +180,7 @@ fn whoever_waits_gets_what_a_tenant_leaves_that_is_gone_though_nobody_else_asks(
 }
 
 #[test]
-fn whoever_walks_away_leaves_the_queue() {
+fn dropped_call_leaves_the_queue() {
     let fair = fair(1, &clock()).queue(1).build();
     let held = fair.try_acquire("a").unwrap();
     let mut crowd = Crowd::default();
@@ -194,7 +194,7 @@ fn whoever_walks_away_leaves_the_queue() {
 }
 
 #[test]
-fn a_slot_that_was_given_and_not_taken_goes_to_the_next() {
+fn slot_of_a_dropped_call_goes_to_the_next() {
     let fair = fair(1, &clock()).build();
     let held = fair.try_acquire("a").unwrap();
     let mut crowd = Crowd::default();
@@ -208,7 +208,7 @@ fn a_slot_that_was_given_and_not_taken_goes_to_the_next() {
 }
 
 #[test]
-fn a_larger_limit_serves_those_who_wait() {
+fn larger_limit_serves_waiting_callers() {
     let fair = fair(1, &clock()).build();
     let _held = fair.try_acquire("a").unwrap();
     let mut crowd = Crowd::default();
@@ -221,15 +221,15 @@ fn a_larger_limit_serves_those_who_wait() {
 }
 
 #[test]
-fn a_call_that_was_never_polled_is_nobody() {
+fn call_that_was_never_polled_has_no_effect() {
     let fair = fair(1, &clock()).build();
     drop(fair.acquire("a", days(1)));
     assert_eq!((fair.tenants(), fair.waiting()), (0, 0));
 }
 
-/// A waker that looks at the slots when it is woken, and walks away with somebody who waits when it is dropped.
+/// A waker that reads the slots when it is woken, and drops a waiting caller when it is dropped.
 struct Nosy {
-    fair: Fair,
+    fair: FairConcurrency,
     companion: Mutex<Option<Acquire>>,
     saw: AtomicU32,
 }
@@ -256,8 +256,8 @@ impl Sleeper for Standing {
 }
 
 #[test]
-fn nothing_is_locked_while_wakers_are_woken_and_dropped() {
-    let fair = Fair::builder(1).sleeper(Standing).build();
+fn wakers_run_without_a_lock() {
+    let fair = FairConcurrency::builder(1).sleeper(Standing).build();
     let waits = || {
         let fair = fair.clone();
         let mut acquire: Acquire = Box::pin(async move { fair.acquire("a", days(1)).await });
@@ -278,7 +278,7 @@ fn nothing_is_locked_while_wakers_are_woken_and_dropped() {
     let woken = alone();
     assert!(second.as_mut().poll(&mut Context::from_waker(&Arc::clone(&woken).into())).is_pending());
     assert_eq!(fair.waiting(), 2);
-    // Dropped because nobody waits with it any more.
+    // Dropped because no caller waits with it any more.
     assert!(first.as_mut().poll(&mut Context::from_waker(&with_companion())).is_pending());
     drop(first);
     assert_eq!(fair.waiting(), 1);
@@ -289,18 +289,18 @@ fn nothing_is_locked_while_wakers_are_woken_and_dropped() {
 #[cfg(not(feature = "tokio"))]
 #[test]
 #[should_panic(expected = "a sleeper to wait with")]
-fn without_a_sleeper_acquire_says_so_at_once() {
-    let fair = Fair::builder(1).build();
+fn acquire_without_a_sleeper_panics() {
+    let fair = FairConcurrency::builder(1).build();
     assert!(fair.try_acquire("a").is_ok());
     let _ = block_on(fair.acquire("a", seconds(1)));
 }
 
 #[cfg(feature = "tokio")]
 #[tokio::test]
-async fn tokio_brings_a_sleeper() {
-    let fair = Fair::builder(1).build();
+async fn tokio_feature_provides_a_sleeper() {
+    let fair = FairConcurrency::builder(1).build();
     let permit = fair.acquire("a", seconds(1)).await.unwrap();
-    assert_eq!(fair.acquire("a", millis(5)).await.unwrap_err().why(), Why::TooLong);
+    assert_eq!(fair.acquire("a", millis(5)).await.unwrap_err().reason(), RejectReason::TooLong);
     let waits = tokio::spawn({
         let fair = fair.clone();
         async move { fair.acquire("b", seconds(60)).await.is_ok() }
@@ -310,7 +310,7 @@ async fn tokio_brings_a_sleeper() {
     assert!(waits.await.unwrap());
 }
 
-/// A clock that is set back by an hour whenever somebody looks, and on which every sleep is over at once.
+/// A clock that is set back by an hour with every reading, and on which every sleep is over at once.
 #[derive(Clone, Default)]
 struct SetBack {
     looks: Arc<AtomicU32>,
@@ -334,10 +334,10 @@ impl Sleeper for SetBack {
 }
 
 #[test]
-fn a_clock_that_is_set_back_makes_nobody_wait_for_longer() {
+fn clock_set_back_does_not_prolong_a_wait() {
     let clock = SetBack::default();
-    let fair = Fair::builder(1).sleeper(clock.clone()).idle_after(seconds(1)).build();
+    let fair = FairConcurrency::builder(1).sleeper(clock.clone()).idle_after(seconds(1)).build();
     let _held = fair.try_acquire("a").unwrap();
     let refused = block_on(fair.acquire("b", seconds(5))).unwrap_err();
-    assert_eq!((refused.why(), *clock.slept.lock().unwrap()), (Why::TooLong, seconds(5)));
+    assert_eq!((refused.reason(), *clock.slept.lock().unwrap()), (RejectReason::TooLong, seconds(5)));
 }

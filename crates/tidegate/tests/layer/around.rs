@@ -10,7 +10,7 @@ use axum::response::Response;
 use axum::routing::get;
 use tidegate::Limiter;
 use tidegate::enforce::Outcome;
-use tidegate::http::{Peer, RateLimit, keys};
+use tidegate::http::{PeerAddr, RateLimit, keys};
 use tidegate::tower::RateLimitLayer;
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -20,7 +20,7 @@ use crate::support::{ME, Server, left, limiter, waiting_limiter, window};
 /// Says what is left for whom it serves, if it was told.
 fn router() -> Router {
     let left = |outcome: Option<Outcome>| async move {
-        outcome.map_or("ok".to_owned(), |outcome| outcome.rulings()[0].decision().remaining().to_string())
+        outcome.map_or("ok".to_owned(), |outcome| outcome.limit_decisions()[0].decision().remaining().to_string())
     };
     // With its state, or axum would make its routes anew for every request.
     Router::new().route("/", get(left)).with_state(())
@@ -109,7 +109,7 @@ async fn a_service_that_panics_takes_nothing_with_it() {
     });
     let service = RateLimitLayer::new((&limiter, "api")).layer(panics);
     let ask = |path: &str| {
-        let request = Request::builder().uri(path).extension(Peer(ME.parse().unwrap()));
+        let request = Request::builder().uri(path).extension(PeerAddr(ME.parse().unwrap()));
         service.clone().oneshot(request.body(Body::empty()).unwrap())
     };
     // What is said of a request is put together before its service is called, once that is known of another.

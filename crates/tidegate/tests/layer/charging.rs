@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, StatusCode};
 use tidegate::enforce::Enforcer;
 use tidegate::http::RateLimit;
 use tidegate::tower::RateLimitLayer;
-use tidegate::{Limit, Limiter, ManualClock, ShardBy, minutes, seconds};
+use tidegate::{Limit, Limiter, minutes, seconds};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
@@ -109,23 +109,6 @@ async fn at_once(limiter: &Limiter, many: usize) -> Vec<u16> {
     }
     // Whoever is turned away is missed by all the others.
     tokio::time::timeout(seconds(30), tasks.join_all()).await.expect("somebody was turned away")
-}
-
-#[tokio::test]
-async fn a_budget_that_is_spread_is_charged_without_debt() {
-    let spread = |clock: &ManualClock| {
-        let limit = Limit::new(window(4)).shards(2).unwrap().shard_by(ShardBy::Spread);
-        builder(clock).limit("api", limit).seed(7).build().unwrap()
-    };
-    let clock = clock();
-    let limiter = spread(&clock);
-    assert_eq!(at_once(&limiter, 9).await, [401; 9]);
-    let server = login(Enforcer::new(&limiter, "api")).await;
-    clock.advance(minutes(1));
-    // What it could not take nobody owes.
-    assert_eq!(left(&limiter, "api", ME).await, 4);
-    assert_eq!(wrong(&server).await.status, 401);
-    assert_eq!(left(&limiter, "api", ME).await, 3);
 }
 
 #[tokio::test]

@@ -5,15 +5,15 @@ use axum::extract::FromRef;
 use axum::routing::get;
 use tidegate::Limiter;
 use tidegate::enforce::Outcome;
-use tidegate::http::{Incoming, RateLimit};
+use tidegate::http::{RateLimit, RequestHead};
 use tidegate::tower::RateLimitLayer;
 
 use crate::clients;
 use crate::support::{ME, Server, left, limiter, waiting_limiter, window};
 
 async fn remaining(outcome: Outcome) -> String {
-    let [ruling] = outcome.rulings() else { panic!("{outcome:?}") };
-    format!("{} {} of {}", ruling.policy(), ruling.decision().remaining(), ruling.decision().limit())
+    let [limit] = outcome.limit_decisions() else { panic!("{outcome:?}") };
+    format!("{} {} of {}", limit.policy(), limit.decision().remaining(), limit.decision().limit())
 }
 
 #[tokio::test]
@@ -44,13 +44,13 @@ async fn a_handler_to_which_nothing_was_handed_over_says_so() {
 #[tokio::test]
 async fn a_handler_of_requests_that_are_skipped_takes_an_option() {
     async fn remaining(outcome: Option<Outcome>) -> String {
-        outcome.map_or("skipped".to_owned(), |outcome| outcome.rulings()[0].decision().remaining().to_string())
+        outcome.map_or("skipped".to_owned(), |outcome| outcome.limit_decisions()[0].decision().remaining().to_string())
     }
     // Who it is is known to `skip` as well.
-    let from_me = |incoming: &Incoming<'_>| incoming.client().is_some_and(|client| client.address().is_loopback());
+    let from_me = |head: &RequestHead<'_>| head.client().is_some_and(|client| client.address().is_loopback());
     let limiter = limiter(window(3));
     for (skips, body) in [(false, "2"), (true, "skipped")] {
-        let limits = RateLimit::new((&limiter, "api")).extension().skip(move |incoming| skips && from_me(incoming));
+        let limits = RateLimit::new((&limiter, "api")).extension().skip(move |head| skips && from_me(head));
         let router = Router::new().route("/", get(remaining)).layer(RateLimitLayer::new(limits));
         let server = Server::router(router).await;
         assert_eq!(clients::get(server.address).await.body, body);

@@ -139,7 +139,7 @@ async fn a_hook_that_panics_changes_nothing_of_the_response() {
 #[tokio::test]
 async fn shadow_mode_counts_and_never_denies() {
     async fn reason(outcome: Outcome) -> String {
-        format!("{:?}", outcome.rulings()[0].decision().reason())
+        format!("{:?}", outcome.limit_decisions()[0].decision().reason())
     }
     let by_limit = builder(&clock()).limit("api", Limit::new(window(1)).shadow(true)).build().unwrap();
     let by_enforcer = limiter(window(1));

@@ -4,7 +4,7 @@ use axum::extract::Request;
 use axum::middleware::map_request;
 use axum::routing::get;
 use axum::{Extension, Router};
-use tidegate::http::{HeaderName, Incoming, RateLimit, keys};
+use tidegate::http::{HeaderName, RateLimit, RequestHead, keys};
 use tidegate::tower::RateLimitLayer;
 use tidegate::{Key, Limiter};
 
@@ -15,7 +15,7 @@ const USER: HeaderName = HeaderName::from_static("user");
 
 /// A client whose requests are counted by `key` in the limit `api`, nine a minute, and that limit.
 async fn counted_by(
-    key: impl Fn(&Incoming<'_>) -> Option<Key<'static>> + Send + Sync + 'static,
+    key: impl Fn(&RequestHead<'_>) -> Option<Key<'static>> + Send + Sync + 'static,
 ) -> (Raw, Server, Limiter) {
     let limiter = limiter(window(9));
     let server = Server::behind(RateLimit::new((&limiter, "api")).key(key)).await;
@@ -29,7 +29,7 @@ async fn counted<'a>(limiter: &'a Limiter, key: impl Into<Key<'a>>) -> u64 {
 
 /// What stands in for a key where there is none.
 fn stand_in() -> Key<'static> {
-    Key::from(ME).standing_in()
+    Key::from(ME).to_fallback()
 }
 
 #[tokio::test]
@@ -78,7 +78,7 @@ async fn nobody_can_name_itself_like_the_address_that_stands_in() {
     }
 }
 
-fn either() -> impl Fn(&Incoming<'_>) -> Option<Key<'static>> + Clone + Send + Sync + 'static {
+fn either() -> impl Fn(&RequestHead<'_>) -> Option<Key<'static>> + Clone + Send + Sync + 'static {
     keys::either(keys::header(USER), keys::client())
 }
 
@@ -87,7 +87,7 @@ async fn the_user_or_else_the_address() {
     let (mut client, _server, limiter) = counted_by(either()).await;
     client.get("/", &["user: alice"]).await;
     client.get("/", &[]).await;
-    assert_eq!((counted(&limiter, "alice").await, counted(&limiter, Key::from(ME).set_apart()).await), (1, 1));
+    assert_eq!((counted(&limiter, "alice").await, counted(&limiter, Key::from(ME).to_reserved()).await), (1, 1));
 }
 
 #[tokio::test]
@@ -170,7 +170,7 @@ async fn what_an_outer_layer_has_put_there() {
 
 #[tokio::test]
 async fn everybody_together() {
-    let (mut client, _server, limiter) = counted_by(keys::everybody()).await;
+    let (mut client, _server, limiter) = counted_by(keys::global()).await;
     client.get("/", &[]).await;
     assert_eq!((counted(&limiter, Key::GLOBAL).await, counted(&limiter, ME).await), (1, 0));
 }

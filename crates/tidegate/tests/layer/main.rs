@@ -1,5 +1,6 @@
 //! The layer over sockets, promise by promise: axum, hyper and tonic serve, and clients of other kinds ask.
 
+mod adapters;
 mod admission;
 mod around;
 mod charging;
@@ -18,8 +19,8 @@ mod names;
 mod outages;
 mod picking;
 mod plain_hyper;
-mod protocols;
 mod readiness;
+mod response_formats;
 mod several;
 mod shortest;
 mod support;

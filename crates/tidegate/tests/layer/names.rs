@@ -31,7 +31,7 @@ async fn no_name_can_break_a_header() {
     ];
     for (policy, told, written) in names {
         let limiter = limiter(bucket(1));
-        let server = Server::behind(RateLimit::new(Enforcer::new(&limiter, "api").policy(policy))).await;
+        let server = Server::behind(RateLimit::new(Enforcer::new(&limiter, "api").with_policy_name(policy))).await;
         for status in [200, 429] {
             let reply = clients::get(server.address).await;
             assert_eq!(reply.status, status);

@@ -4,7 +4,7 @@ use axum::Router;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::IntoResponse;
 use tidegate::enforce::{Enforcer, Outcome};
-use tidegate::http::{Incoming, RateLimit};
+use tidegate::http::{RateLimit, RequestHead};
 use tidegate::tower::RateLimitLayer;
 use tidegate::{Limiter, Quota, minutes};
 
@@ -36,9 +36,9 @@ async fn a_limit_of_a_limiter_is_shared_with_all_who_ask_it() {
 async fn other_limits_for_each_request() {
     let limiter = limiter(window(1));
     let free = Enforcer::new(&limiter, "api");
-    let premium = Enforcer::new(&limiter, "api").quota(window(3)).policy("premium");
+    let premium = Enforcer::new(&limiter, "api").with_quota(window(3)).with_policy_name("premium");
     let elsewhere = Enforcer::new(&limiter_of_a_tenant(), "tenant");
-    let limits = RateLimit::pick(move |incoming| match incoming.headers().get("tier").map(HeaderValue::as_bytes) {
+    let limits = RateLimit::pick(move |head| match head.headers().get("tier").map(HeaderValue::as_bytes) {
         Some(b"premium") => premium.clone(),
         Some(b"tenant") => elsewhere.clone(),
         _ => free.clone(),
@@ -66,8 +66,8 @@ fn limiter_of_a_tenant() -> Limiter {
 #[tokio::test]
 async fn a_request_costs_what_is_said_of_it() {
     let limiter = limiter(window(10));
-    let by_header = |incoming: &Incoming<'_>| {
-        incoming.headers().get("cost").and_then(|cost| cost.to_str().ok()?.parse().ok()).unwrap_or(1)
+    let by_header = |head: &RequestHead<'_>| {
+        head.headers().get("cost").and_then(|cost| cost.to_str().ok()?.parse().ok()).unwrap_or(1)
     };
     let by_request = Server::behind(RateLimit::new((&limiter, "api")).cost_of(by_header)).await;
     let fixed = Server::behind(RateLimit::new((&limiter, "api")).cost(3)).await;
@@ -81,7 +81,7 @@ async fn a_request_costs_what_is_said_of_it() {
 #[tokio::test]
 async fn a_response_of_the_program_s_own() {
     let limiter = limiter(window(1));
-    let limits = RateLimit::new((&limiter, "api")).respond(|outcome, mut response| {
+    let limits = RateLimit::new((&limiter, "api")).map_response(|outcome, mut response| {
         assert!(matches!(outcome, Outcome::Limited(_)));
         assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
         *response.status_mut() = StatusCode::IM_A_TEAPOT;

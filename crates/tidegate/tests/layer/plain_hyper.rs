@@ -10,7 +10,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
-use tidegate::http::Peer;
+use tidegate::http::PeerAddr;
 use tidegate::tower::RateLimitLayer;
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 
@@ -25,7 +25,7 @@ async fn hyper_is_told_the_peer_by_whoever_accepts_the_connection() {
             while let Ok((stream, peer)) = listener.accept().await {
                 let service = ServiceBuilder::new()
                     .map_request(move |mut request: Request<Incoming>| {
-                        request.extensions_mut().insert(Peer(peer.ip()));
+                        request.extensions_mut().insert(PeerAddr(peer.ip()));
                         request
                     })
                     .layer(layer.clone())
@@ -69,7 +69,7 @@ async fn a_body_that_can_be_made_of_text_is_enough() {
     ));
     let ask = || {
         let mut request = Request::new(());
-        request.extensions_mut().insert(Peer(ME.parse::<IpAddr>().unwrap()));
+        request.extensions_mut().insert(PeerAddr(ME.parse::<IpAddr>().unwrap()));
         service.clone().oneshot(request)
     };
     let response = ask().await.unwrap();

@@ -10,8 +10,8 @@ use std::task::{Context, Poll, Waker};
 use axum::body::Bytes;
 use axum::http::{Request, Response};
 use http_body_util::Full;
-use tidegate::http::{Peer, RateLimit};
-use tidegate::tower::{Http, RateLimitLayer, RateLimited};
+use tidegate::http::{PeerAddr, RateLimit};
+use tidegate::tower::{HttpFormat, RateLimitLayer, RateLimitService};
 use tidegate::{Limiter, MemoryStore};
 use tidegate_testkit::{Faults, FaultyStore};
 use tower::limit::ConcurrencyLimitLayer;
@@ -60,11 +60,11 @@ impl Service<Request<()>> for Strict {
 
 fn request() -> Request<()> {
     let mut request = Request::new(());
-    request.extensions_mut().insert(Peer(ME.parse().unwrap()));
+    request.extensions_mut().insert(PeerAddr(ME.parse().unwrap()));
     request
 }
 
-fn limited<S>(limiter: &Limiter, service: S) -> RateLimited<S, Http> {
+fn limited<S>(limiter: &Limiter, service: S) -> RateLimitService<S, HttpFormat> {
     RateLimitLayer::new((limiter, "api")).layer(service)
 }
 

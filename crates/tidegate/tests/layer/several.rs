@@ -112,7 +112,7 @@ async fn one_that_can_never_admit_it_makes_the_whole_not_worth_a_retry() {
 #[tokio::test]
 async fn each_limit_can_have_a_name_a_quota_and_a_key_of_its_own() {
     for limiter in two_limits(1_000) {
-        let enforcer = Enforcer::new(&limiter, "burst").policy("short").and("daily").quota(
+        let enforcer = Enforcer::new(&limiter, "burst").with_policy_name("short").and("daily").with_quota(
             // A premium user's.
             Quota::fixed_window(5, minutes(10)).unwrap(),
         );

@@ -6,8 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use tidegate::{
-    BoxFuture, Clock, Limit, Limiter, ManualClock, MemoryStore, Normalize, Quota, Reason, ShardBy, Sleeper, Timestamp,
-    days, millis, seconds,
+    BoxFuture, Clock, Limit, Limiter, ManualClock, MemoryStore, Normalize, Quota, Reason, Sleeper, Timestamp, days,
+    millis, seconds,
 };
 use tidegate_testkit::block_on;
 
@@ -328,7 +328,7 @@ fn a_queue_that_emptied_begins_anew() {
 fn a_decision_that_is_wanted_without_waiting_is_not_there() {
     let clock = clock();
     let limiter = one_a_second(&clock, 1);
-    assert!(limiter.acquire("send", "u", days(1)).now().is_none());
+    assert!(limiter.acquire("send", "u", days(1)).try_now().is_err());
     assert_eq!(left(&limiter, "send", "u"), 1);
 }
 
@@ -451,7 +451,7 @@ fn another_quota_counts_for_its_call() {
     let limiter = exhausted(&clock, 5);
     let fast = Quota::token_bucket(10, seconds(1)).unwrap().capacity(5).unwrap();
     let mut crowd = Crowd::default();
-    crowd.join(limiter.acquire("send", "u", days(1)).quota(&fast));
+    crowd.join(limiter.acquire("send", "u", days(1)).with_quota(&fast));
     crowd.advance(&clock, millis(100) - MICROSECOND);
     assert!(crowd.answered().is_empty());
     crowd.advance(&clock, MICROSECOND);
@@ -505,25 +505,6 @@ fn a_normalised_key_can_be_waited_on() {
     crowd.advance(&clock, seconds(1));
     assert_eq!(crowd.answered(), [(0, true)]);
     assert_eq!(left(&limiter, "send", "bob"), 0);
-}
-
-#[test]
-fn a_spread_limit_can_be_waited_on() {
-    let quota = Quota::token_bucket(4, seconds(1)).unwrap();
-    let limit = Limit::new(quota).shards(4).unwrap().shard_by(ShardBy::Spread);
-    for seed in 0..10 {
-        let clock = clock();
-        let limiter = builder(&clock).seed(seed).limit("send", limit.clone()).build().unwrap();
-        let mut crowd = Crowd::default();
-        for _ in 0..12 {
-            crowd.join(limiter.acquire("send", "u", days(1)));
-        }
-        for _ in 0..40 {
-            crowd.advance(&clock, millis(250));
-        }
-        let answered = crowd.answered();
-        assert_eq!(answered, (0..12).map(|number| (number, true)).collect::<Vec<_>>());
-    }
 }
 
 /// A clock that can be set, and sleeps that go on as they would.

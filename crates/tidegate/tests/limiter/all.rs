@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use tidegate::{Error, Limit, Limiter, Quota, Reason, ShardBy, StoreErrorKind, millis, seconds};
+use tidegate::{Error, Limit, Limiter, Quota, Reason, StoreErrorKind, millis, seconds};
 use tidegate_testkit::{FaultyStore, block_on};
 
 use crate::support::{all, answers, ask, bucket, builder, clock, left, memory, window};
@@ -125,7 +125,7 @@ fn no_calls_at_all_pass() {
 #[test]
 fn a_call_of_another_limiter_is_refused_and_takes_nothing() {
     let (limiter, other) = (three(), three());
-    let error = block_on(limiter.all([limiter.limit("user", "u"), other.limit("user", "u")])).unwrap_err();
+    let error = block_on(limiter.limit_all([limiter.limit("user", "u"), other.limit("user", "u")])).unwrap_err();
     assert!(matches!(&error, Error::Unsupported(why) if why.limit == "user") && error.is_misuse(), "{error:?}");
     assert_eq!((left(&limiter, "user", "u"), left(&other, "user", "u")), (3, 3));
     assert!(all(&limiter, [limiter.clone().limit("user", "u")]).allowed(), "a clone is the same limiter");
@@ -142,7 +142,7 @@ fn only_limits_are_taken_all_or_nothing() {
         limiter.acquire("user", "u", millis(1)),
     ];
     for other in others {
-        let error = block_on(limiter.all([limiter.limit("tenant", "t"), other])).unwrap_err();
+        let error = block_on(limiter.limit_all([limiter.limit("tenant", "t"), other])).unwrap_err();
         assert!(matches!(&error, Error::Unsupported(_)) && error.is_misuse(), "{error:?}");
     }
     assert_eq!(left(&limiter, "tenant", "t"), 10);
@@ -160,10 +160,10 @@ fn a_mistake_in_the_last_call_takes_nothing_from_the_first() {
         limiter.limit("nobody", "u"),
         limiter.limit("user", "u").cost(0),
         // A quota that cannot be cut into the limit's five parts.
-        limiter.limit("cut", "u").quota(&two),
+        limiter.limit("cut", "u").with_quota(&two),
     ];
     for mistake in mistakes {
-        let error = block_on(limiter.all([limiter.limit("user", "u"), mistake])).unwrap_err();
+        let error = block_on(limiter.limit_all([limiter.limit("user", "u"), mistake])).unwrap_err();
         assert!(error.is_misuse(), "{error:?}");
     }
     assert_eq!(left(&limiter, "user", "u"), 3);
@@ -173,7 +173,7 @@ fn a_mistake_in_the_last_call_takes_nothing_from_the_first() {
 fn another_quota_counts_for_its_call() {
     let limiter = three();
     let thirty = bucket(30);
-    let premium = || limiter.limit("user", "u").quota(&thirty).cost(20);
+    let premium = || limiter.limit("user", "u").with_quota(&thirty).cost(20);
     let answer = all(&limiter, [premium(), limiter.limit("tenant", "t")]);
     assert!(answer.allowed());
     assert_eq!((answer.decisions()[0].limit(), answer.decisions()[0].remaining()), (30, 10));
@@ -184,7 +184,8 @@ fn another_quota_counts_for_its_call() {
 #[test]
 fn one_key_under_two_quotas_is_refused_and_takes_nothing() {
     let limiter = three();
-    let error = block_on(limiter.all([limiter.limit("user", "u"), limiter.limit("user", "u").quota(&bucket(30))]));
+    let error =
+        block_on(limiter.limit_all([limiter.limit("user", "u"), limiter.limit("user", "u").with_quota(&bucket(30))]));
     let error = error.unwrap_err();
     assert!(matches!(&error, Error::Store(error) if error.kind() == StoreErrorKind::Unsupported), "{error:?}");
     assert!(!error.is_retryable());
@@ -248,41 +249,6 @@ fn a_limit_cut_by_key_is_one_of_the_others() {
 }
 
 #[test]
-fn a_spread_limit_is_never_taken_beyond_its_whole_and_reaches_it() {
-    let spread = Limit::new(window(10)).shards(3).unwrap().shard_by(ShardBy::Spread);
-    for seed in 0..20 {
-        let limiter = builder(&clock()).seed(seed).limit("hot", spread.clone()).limit("user", window(1_000)).build();
-        let limiter = limiter.unwrap();
-        let calls = || [limiter.limit("hot", "k"), limiter.limit("user", "u"), limiter.limit("hot", "k")];
-        let admitted = (0..100).filter(|_| all(&limiter, calls()).allowed()).count() as u64;
-        assert!(admitted <= 5, "{admitted} pairs");
-        let whole = admitted * 2 + left(&limiter, "hot", "k");
-        assert_eq!(whole, 10);
-        assert_eq!(left(&limiter, "user", "u"), 1_000 - admitted);
-        let rest = (0..100).filter(|_| all(&limiter, [limiter.limit("hot", "k")]).allowed()).count() as u64;
-        assert_eq!((admitted * 2 + rest, left(&limiter, "hot", "k")), (10, 0));
-    }
-}
-
-#[test]
-fn a_spread_limit_beside_one_that_denies_keeps_its_budget() {
-    let spread = Limit::new(window(10)).shards(3).unwrap().shard_by(ShardBy::Spread);
-    let limiter = builder(&clock())
-        .limit("hot", spread)
-        .limit("user", window(1))
-        .limit("listed", Limit::new(window(1)).deny(["mallory"]).unwrap())
-        .build()
-        .unwrap();
-    let _ = ask(limiter.limit("user", "u"));
-    for _ in 0..30 {
-        assert_eq!(answers(&all(&limiter, [limiter.limit("hot", "k"), limiter.limit("user", "u")])), [true, false]);
-        let listed = all(&limiter, [limiter.limit("hot", "k"), limiter.limit("listed", "mallory")]);
-        assert_eq!(answers(&listed), [true, false]);
-    }
-    assert_eq!(left(&limiter, "hot", "k"), 10);
-}
-
-#[test]
 fn it_is_one_question_to_the_store() {
     let store = FaultyStore::new(memory(&clock()));
     let faults = store.faults();
@@ -321,7 +287,7 @@ fn one_question_is_about_the_limits_of_one_moment() {
         });
         let same = || limiter.limit("api", "u");
         // The same key twice: under two quotas that would be a mistake.
-        let failed = (0..20_000).find_map(|_| block_on(limiter.all([same(), same()])).err());
+        let failed = (0..20_000).find_map(|_| block_on(limiter.limit_all([same(), same()])).err());
         done.store(true, Ordering::Relaxed);
         assert!(failed.is_none(), "{failed:?}");
     });

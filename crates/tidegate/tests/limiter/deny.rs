@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use tidegate::{Key, Limit, Limiter, Normalize, Reason, ShardBy, StoreError, StoreErrorKind, millis};
+use tidegate::{Key, Limit, Limiter, Normalize, Reason, StoreError, StoreErrorKind, millis};
 use tidegate_testkit::{FaultyStore, block_on};
 
 use crate::support::{all, ask, bucket, builder, clock, left, memory};
@@ -26,7 +26,7 @@ fn a_denial_by_list_has_no_retry_and_nothing_left() {
         ask(limiter.check("login", "mallory")),
         ask(limiter.reserve("login", "mallory").cost(2)),
         ask(limiter.acquire("login", "mallory", millis(60_000))),
-        limiter.limit("login", "mallory").now().unwrap().unwrap(),
+        limiter.limit("login", "mallory").try_now().unwrap(),
     ];
     for decision in decisions {
         assert!(!decision.allowed());
@@ -276,7 +276,8 @@ fn everybody_denied_asks_nothing_of_the_store() {
     let faults = store.faults();
     let limiter =
         Limiter::builder().limit("user", bucket(3)).deny_all(["mallory"]).unwrap().store(store).build().unwrap();
-    let answer = block_on(limiter.all([limiter.limit("user", "mallory"), limiter.limit("user", "mallory")])).unwrap();
+    let answer =
+        block_on(limiter.limit_all([limiter.limit("user", "mallory"), limiter.limit("user", "mallory")])).unwrap();
     assert!(answer.decisions().iter().all(|decision| decision.reason() == Some(Reason::Deny)));
     assert_eq!(faults.calls().decisions(), 0);
 }
@@ -288,7 +289,7 @@ fn a_broken_store_does_not_hide_that_a_key_is_denied() {
     let limiter = Limiter::builder()
         .limit("user", Limit::new(bucket(3)).deny(["mallory"]).unwrap())
         .limit("address", bucket(5))
-        .limit("hot", Limit::new(bucket(10)).shards(2).unwrap().shard_by(ShardBy::Spread))
+        .limit("hot", Limit::new(bucket(10)).shards(2).unwrap())
         .store(store)
         .build()
         .unwrap();
@@ -327,5 +328,5 @@ fn in_shadow_mode_a_denied_key_passes_and_says_why_and_spends_nothing() {
 #[test]
 fn a_denied_key_reports_the_capacity_it_would_have_had() {
     let limiter = denying(&["mallory"]);
-    assert_eq!(ask(limiter.limit("login", "mallory").quota(&bucket(7))).limit(), 7);
+    assert_eq!(ask(limiter.limit("login", "mallory").with_quota(&bucket(7))).limit(), 7);
 }

@@ -4,8 +4,7 @@ use std::collections::HashSet;
 use std::future::IntoFuture;
 
 use tidegate::{
-    AdmitCall, Admitted, BuildError, Call, Error, Lease, Limit, Limiter, Normalize, Quota, Reason, ShardBy, millis,
-    seconds,
+    AdmitCall, AdmitDecision, Call, Error, Lease, Limit, Limiter, Normalize, Quota, Reason, millis, seconds,
 };
 use tidegate_testkit::block_on;
 
@@ -21,7 +20,7 @@ fn working(capacity: u64) -> Limiter {
 }
 
 /// The answer, which has to be the same kind of answer with and without waiting.
-fn admit(call: AdmitCall<'_>) -> Admitted {
+fn admit(call: AdmitCall<'_>) -> AdmitDecision {
     block_on(call.into_future()).unwrap()
 }
 
@@ -63,18 +62,17 @@ fn a_lease_lives_its_time_from_when_it_was_last_renewed() {
 #[test]
 fn every_answer_is_there_without_waiting() {
     let limiter = working(1);
-    let lease = limiter.admit("work", "u").now().unwrap().unwrap().lease().unwrap();
-    assert!(limiter.admit("work", "u").now().unwrap().unwrap().lease().is_none());
-    assert!(limiter.renew("work", "u", lease).now().unwrap().unwrap().allowed());
-    assert!(limiter.release("work", "u", lease).now().unwrap().unwrap().allowed());
+    let lease = limiter.admit("work", "u").try_now().unwrap().lease().unwrap();
+    assert!(limiter.admit("work", "u").try_now().unwrap().lease().is_none());
+    assert!(limiter.renew("work", "u", lease).try_now().unwrap().allowed());
+    assert!(limiter.release("work", "u", lease).try_now().unwrap().allowed());
 }
 
 #[test]
 fn whoever_asks_again_takes_no_second_place() {
     let limiter = working(2);
     let call = limiter.admit("work", "u");
-    let leases =
-        [admit(call.clone()), admit(call.clone()), call.now().unwrap().unwrap()].map(|admitted| admitted.lease());
+    let leases = [admit(call.clone()), admit(call.clone()), call.try_now().unwrap()].map(|admitted| admitted.lease());
     assert!(leases[0].is_some() && leases.iter().all(|lease| *lease == leases[0]), "{leases:?}");
     assert_eq!(left(&limiter, "work", "u"), 1);
     // From another process, too, which knows the lease.
@@ -105,10 +103,10 @@ fn what_a_limit_does_not_count_is_refused_before_the_store_is_asked() {
         limiter.admit("rate", "u").into(),
         limiter.renew("rate", "u", lease),
         limiter.release("rate", "u", lease),
-        limiter.limit("rate", "u").quota(&one_place),
+        limiter.limit("rate", "u").with_quota(&one_place),
     ];
     // The same for a quota of one call only, which may be of another kind than the limit's.
-    for call in calls.into_iter().chain([limiter.admit("work", "u").quota(&one_unit).into()]) {
+    for call in calls.into_iter().chain([limiter.admit("work", "u").with_quota(&one_unit).into()]) {
         let error = refused(call);
         assert!(matches!(&error, Error::Unsupported(_)) && error.is_misuse(), "{error}");
     }
@@ -117,7 +115,7 @@ fn what_a_limit_does_not_count_is_refused_before_the_store_is_asked() {
         [limiter.limit("rate", "u"), limiter.limit("work", "u")],
         [limiter.limit("rate", "u"), limiter.admit("work", "u").into()],
     ] {
-        assert!(block_on(limiter.all(all)).unwrap_err().is_misuse());
+        assert!(block_on(limiter.limit_all(all)).unwrap_err().is_misuse());
     }
     assert_eq!(left(&limiter, "rate", "u"), 5, "nothing was taken");
     let text = refused(limiter.limit("work", "u")).to_string();
@@ -166,9 +164,9 @@ fn in_shadow_mode_nobody_is_denied_and_a_place_is_held_by_whoever_got_one() {
 }
 
 #[test]
-fn places_are_cut_by_key_and_cannot_be_spread() {
+fn places_are_cut_by_key() {
     let limit = Limit::new(places(7)).shards(3).unwrap();
-    let limiter = builder(&clock()).limit("work", limit.clone()).build().unwrap();
+    let limiter = builder(&clock()).limit("work", limit).build().unwrap();
     // All keys together hold the whole, and each gives back where it took.
     let keys: Vec<String> = (0..60).map(|n| format!("user-{n}")).collect();
     let leases: Vec<_> =
@@ -177,17 +175,6 @@ fn places_are_cut_by_key_and_cannot_be_spread() {
     for (key, lease) in leases {
         assert!(ask(limiter.release("work", key, lease)).allowed());
     }
-    let spread = limit.shard_by(ShardBy::Spread);
-    let error = builder(&clock()).limit("work", spread).build().unwrap_err();
-    assert!(matches!(&error, BuildError::Quota { .. }), "{error}");
-    assert!(error.to_string().contains("concurrency cannot be spread"), "{error}");
-    // Nor by a quota of one call only, or a later one.
-    let spread = Limit::new(bucket(6)).shards(2).unwrap().shard_by(ShardBy::Spread);
-    let limiter = builder(&clock()).limit("rate", spread).build().unwrap();
-    let places = places(6);
-    assert!(refused(limiter.admit("rate", "u").quota(&places).into()).is_misuse());
-    assert!(refused(limiter.check("rate", "u").quota(&places)).is_misuse());
-    assert!(limiter.set_quota("rate", places).is_err());
 }
 
 #[test]
@@ -209,8 +196,8 @@ fn a_quota_of_one_call_counts_the_same_leases() {
     let premium = places(2);
     held(&limiter, "work", "u");
     assert_eq!(admit(limiter.admit("work", "u")).lease(), None);
-    assert!(admit(limiter.admit("work", "u").quota(&premium)).lease().is_some());
-    assert_eq!(admit(limiter.admit("work", "u").quota(&premium)).lease(), None);
+    assert!(admit(limiter.admit("work", "u").with_quota(&premium)).lease().is_some());
+    assert_eq!(admit(limiter.admit("work", "u").with_quota(&premium)).lease(), None);
 }
 
 #[test]
@@ -219,7 +206,7 @@ fn several_leases_are_renewed_and_released_in_one_call() {
     let leases = [(); 3].map(|()| held(&limiter, "work", "u"));
     let calls =
         leases.iter().flat_map(|lease| [limiter.renew("work", "u", *lease), limiter.release("work", "u", *lease)]);
-    let answers = block_on(limiter.each(calls));
+    let answers = block_on(limiter.batch(calls));
     assert!(answers.into_iter().all(|answer| answer.unwrap().allowed()));
     assert_eq!(left(&limiter, "work", "u"), 3);
 }
@@ -229,7 +216,7 @@ fn a_closed_limiter_holds_no_places() {
     let limiter = working(1);
     let lease = held(&limiter, "work", "u");
     block_on(limiter.close());
-    assert!(matches!(limiter.admit("work", "u").now(), Some(Err(Error::Closed))));
+    assert!(matches!(limiter.admit("work", "u").try_now(), Err(Error::Closed)));
     assert!(matches!(refused(limiter.release("work", "u", lease)), Error::Closed));
     assert!(matches!(block_on(limiter.admit("nowhere", "u").into_future()), Err(Error::UnknownLimit(_))));
 }

@@ -29,7 +29,7 @@ fn calls_can_be_sent_to_other_threads() {
     is_shared(&limiter);
     let one = is_send(limiter.limit("login", "u"));
     drop(is_send(IntoFuture::into_future(limiter.acquire("login", "u", millis(1)))));
-    let both = is_send(limiter.all([one, limiter.limit("login", "u")]));
+    let both = is_send(limiter.limit_all([one, limiter.limit("login", "u")]));
     assert!(block_on(both).unwrap().allowed());
     block_on(is_send(limiter.close()));
 }
@@ -49,12 +49,12 @@ fn nothing_happens_until_a_call_is_awaited() {
 fn the_answer_is_the_same_with_and_without_waiting() {
     let (one, other) = (login(&clock()), login(&clock()));
     for _ in 0..5 {
-        assert_eq!(one.limit("login", 7_u64).now().unwrap().unwrap(), ask(other.limit("login", 7_u64)));
+        assert_eq!(one.limit("login", 7_u64).try_now().unwrap(), ask(other.limit("login", 7_u64)));
     }
-    assert_eq!(one.refund("login", 7_u64).now().unwrap().unwrap(), ask(other.refund("login", 7_u64)));
-    assert_eq!(one.check("login", 7_u64).now().unwrap().unwrap(), ask(other.check("login", 7_u64)));
-    assert_eq!(one.reserve("login", 7_u64).cost(3).now().unwrap().unwrap(), ask(other.reserve("login", 7_u64).cost(3)));
-    assert_eq!(one.reset("login", 7_u64).now().unwrap().unwrap(), ask(other.reset("login", 7_u64)));
+    assert_eq!(one.refund("login", 7_u64).try_now().unwrap(), ask(other.refund("login", 7_u64)));
+    assert_eq!(one.check("login", 7_u64).try_now().unwrap(), ask(other.check("login", 7_u64)));
+    assert_eq!(one.reserve("login", 7_u64).cost(3).try_now().unwrap(), ask(other.reserve("login", 7_u64).cost(3)));
+    assert_eq!(one.reset("login", 7_u64).try_now().unwrap(), ask(other.reset("login", 7_u64)));
     assert_eq!(left(&one, "login", 7_u64), 3);
 }
 
@@ -138,7 +138,7 @@ fn a_cost_of_nothing_is_an_error_before_anything_is_asked() {
         assert!(matches!(error, Error::InvalidCost(InvalidCost)) && error.is_misuse(), "{error:?}");
     }
     assert!(matches!(
-        block_on(limiter.all([limiter.limit("login", "u"), limiter.limit("login", "u").cost(0)])),
+        block_on(limiter.limit_all([limiter.limit("login", "u"), limiter.limit("login", "u").cost(0)])),
         Err(Error::InvalidCost(_))
     ));
     assert_eq!(faults.calls().decisions(), 0);
@@ -295,7 +295,7 @@ fn after_close_nothing_is_answered_and_nothing_is_asked() {
         let error = refused(call);
         assert!(matches!(error, Error::Closed) && !error.is_misuse() && !error.is_retryable());
     }
-    assert!(matches!(block_on(limiter.all([limiter.limit("login", "u")])), Err(Error::Closed)));
+    assert!(matches!(block_on(limiter.limit_all([limiter.limit("login", "u")])), Err(Error::Closed)));
     assert_eq!(faults.calls().decisions(), asked);
 }
 
@@ -312,7 +312,7 @@ fn a_broken_store_is_an_error_that_says_whether_a_retry_can_help() {
             assert!(matches!(&error, Error::Store(error) if error.kind() == kind), "{error:?}");
             assert_eq!((error.is_retryable(), error.is_misuse()), (retryable, false));
         }
-        assert!(matches!(block_on(limiter.all([limiter.limit("login", "u")])), Err(Error::Store(_))));
+        assert!(matches!(block_on(limiter.limit_all([limiter.limit("login", "u")])), Err(Error::Store(_))));
     }
     faults.pass();
     assert_eq!(ask(limiter.limit("login", "u")).remaining(), 2);

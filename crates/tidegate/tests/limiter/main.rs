@@ -13,7 +13,6 @@ mod regressions;
 mod replace_all;
 mod shadow;
 mod shards;
-mod spread;
 mod support;
 mod tiers;
 mod waiting;

@@ -4,65 +4,18 @@ use std::future::IntoFuture;
 use std::task::Poll;
 use std::time::Duration;
 
-use tidegate::{Error, Limit, Limiter, Normalize, Quota, Reason, ShardBy, days, minutes, seconds};
+use tidegate::{Error, Limit, Limiter, Normalize, Quota, days, minutes, seconds};
 use tidegate_testkit::{FaultyStore, block_on};
 
 use super::support::*;
-
-fn spread(quota: Quota, shards: u32) -> Limit {
-    Limit::new(quota).shards(shards).unwrap().shard_by(ShardBy::Spread)
-}
-
-#[test]
-fn all_reports_the_capacity_of_the_whole_for_a_spread_limit() {
-    let limiter = builder(&clock()).limit("hot", spread(window(10), 3)).build().unwrap();
-    assert_eq!(all(&limiter, [limiter.limit("hot", "k")]).decisions()[0].limit(), 10);
-}
-
-#[test]
-fn spread_check_knows_the_part_that_will_admit() {
-    // 4 over 3 is 2 + 1 + 1: a cost of 2 fits the first part only.
-    let limiter = builder(&clock()).limit("hot", spread(bucket(4), 3)).build().unwrap();
-    while left(&limiter, "hot", "k") > 0 {
-        let _ = ask(limiter.limit("hot", "k"));
-    }
-    let d = ask(limiter.check("hot", "k").cost(2));
-    assert_eq!((d.reason(), d.retry_after()), (Some(Reason::Rate), Some(seconds(60))), "{d:?}");
-}
-
-#[test]
-fn spread_does_not_say_never_and_then_admit() {
-    for seed in 0..20 {
-        let limiter = builder(&clock()).seed(seed).limit("hot", spread(bucket(4), 3)).build().unwrap();
-        let first = ask(limiter.limit("hot", "k").cost(2));
-        let mut later = false;
-        for _ in 0..50 {
-            later |= ask(limiter.limit("hot", "k").cost(2)).allowed();
-        }
-        assert!(!(first.reason() == Some(Reason::CostExceedsCapacity) && later), "seed {seed}: never, and then yes");
-    }
-}
-
-#[test]
-fn acquire_on_a_spread_limit_waits_where_waiting_helps() {
-    for seed in 0..20 {
-        let c = clock();
-        let limiter = builder(&c).seed(seed).limit("hot", spread(bucket(4), 3)).build().unwrap();
-        let mut crowd = Crowd::default();
-        crowd.join(limiter.acquire("hot", "k", days(1)).cost(2));
-        for _ in 0..100 {
-            crowd.advance(&c, seconds(60));
-        }
-        assert_eq!(crowd.answered(), [(0, true)], "seed {seed}");
-    }
-}
 
 #[test]
 fn a_mistake_in_a_shadow_call_of_all_takes_nothing_from_the_others() {
     let trial = Limit::new(bucket(10)).shards(5).unwrap().shadow(true);
     let limiter = builder(&clock()).limit("user", bucket(3)).limit("trial", trial).build().unwrap();
     let two = bucket(2);
-    block_on(limiter.all([limiter.limit("user", "u"), limiter.limit("trial", "u").quota(&two)])).unwrap_err();
+    block_on(limiter.limit_all([limiter.limit("user", "u"), limiter.limit("trial", "u").with_quota(&two)]))
+        .unwrap_err();
     assert_eq!(left(&limiter, "user", "u"), 3);
 }
 
@@ -70,7 +23,7 @@ fn a_mistake_in_a_shadow_call_of_all_takes_nothing_from_the_others() {
 fn a_closed_limiter_says_so_even_when_asked_for_nothing() {
     let limiter = builder(&clock()).limit("user", bucket(3)).build().unwrap();
     block_on(limiter.close());
-    assert!(matches!(block_on(limiter.all([])), Err(Error::Closed)));
+    assert!(matches!(block_on(limiter.limit_all([])), Err(Error::Closed)));
 }
 
 #[test]
@@ -148,7 +101,8 @@ fn a_deny_entry_is_made_alike_as_keys_are() {
 fn one_key_under_two_quotas_in_all_is_misuse() {
     let limiter = builder(&clock()).limit("user", bucket(3)).build().unwrap();
     let t = bucket(30);
-    let e = block_on(limiter.all([limiter.limit("user", "u"), limiter.limit("user", "u").quota(&t)])).unwrap_err();
+    let e = block_on(limiter.limit_all([limiter.limit("user", "u"), limiter.limit("user", "u").with_quota(&t)]))
+        .unwrap_err();
     assert!(e.is_misuse());
 }
 

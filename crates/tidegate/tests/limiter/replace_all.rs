@@ -12,7 +12,7 @@ fn what_was_used_of_a_limit_that_stays_is_kept() {
     limiter.replace_all(Limiter::builder().limit("stays", ten).limit("comes", bucket(2))).unwrap();
     assert_eq!(limiter.names(), ["comes", "stays"]);
     assert_eq!((left(&limiter, "stays", "u"), left(&limiter, "comes", "u")), (6, 2));
-    assert!(matches!(limiter.limit("goes", "u").now(), Some(Err(Error::UnknownLimit(_)))));
+    assert!(matches!(limiter.limit("goes", "u").try_now(), Err(Error::UnknownLimit(_))));
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn a_limiter_that_is_closed_stays_closed() {
     let limiter = builder(&clock()).limit("a", bucket(5)).build().unwrap();
     tidegate_testkit::block_on(limiter.close());
     limiter.replace_all(Limiter::builder().limit("a", bucket(5))).unwrap();
-    assert!(matches!(limiter.limit("a", "u").now(), Some(Err(Error::Closed))));
+    assert!(matches!(limiter.limit("a", "u").try_now(), Err(Error::Closed)));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidegate::{
-    Cost, Key, Limit, Limiter, MemoryStore, Normalize, OnStoreError, Op, Quota, Reason, Request, Scope, ShardBy, Store,
+    Cost, Key, Limit, Limiter, MemoryStore, Normalize, OnStoreError, Op, Quota, Reason, Request, Scope, Store,
     Timestamp, millis, minutes, seconds,
 };
 use tidegate_testkit::{Random, block_on};
@@ -75,8 +75,8 @@ fn ten_over_three_is_four_and_three_and_three() {
 
 #[test]
 fn a_part_that_would_get_less_than_one_is_refused() {
-    for shard_by in [ShardBy::Key, ShardBy::Spread] {
-        let limit = |quota: Quota, shards: u32| Limit::new(quota).shard_by(shard_by).shards(shards);
+    {
+        let limit = |quota: Quota, shards: u32| Limit::new(quota).shards(shards);
         assert!(limit(window(3), 3).is_ok());
         assert!(limit(window(3), 4).is_err() && limit(window(3), 0).is_err());
         // The smaller of rate and capacity decides.
@@ -172,7 +172,7 @@ fn every_operation_meets_the_same_part() {
     assert!(!ask(limiter.limit("login", "u")).allowed());
     assert_eq!(ask(limiter.refund("login", "u").cost(7)).remaining(), 5);
     assert_eq!(ask(limiter.acquire("login", "u", millis(0))).remaining(), 4);
-    assert_eq!(limiter.limit("login", "u").now().unwrap().unwrap().remaining(), 3);
+    assert_eq!(limiter.limit("login", "u").try_now().unwrap().remaining(), 3);
     assert_eq!(ask(limiter.reset("login", "u")).remaining(), 10);
     let dear = ask(limiter.limit("login", "u").cost(11));
     assert_eq!((dear.allowed(), dear.reason()), (false, Some(Reason::CostExceedsCapacity)));

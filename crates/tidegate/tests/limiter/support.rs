@@ -5,7 +5,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tidegate::{All, Call, Decision, Error, Key, Limiter, LimiterBuilder, ManualClock, MemoryStore, Quota, Timestamp};
+use tidegate::{
+    Call, Decision, Error, JointDecision, Key, Limiter, LimiterBuilder, ManualClock, MemoryStore, Quota, Timestamp,
+};
 use tidegate_testkit::block_on;
 
 /// A clock that stands at the beginning of a minute, far from the epoch.
@@ -39,14 +41,12 @@ pub(crate) fn ask(call: Call<'_>) -> Decision {
 
 /// The error a call has to end with; the same with and without waiting.
 pub(crate) fn refused(call: Call<'_>) -> Error {
-    if let Some(answer) = call.now() {
-        answer.expect_err("an answer without waiting");
-    }
+    call.try_now().expect_err("an answer without waiting");
     block_on(call.into_future()).expect_err("an answer")
 }
 
-pub(crate) fn all<'a>(limiter: &Limiter, calls: impl IntoIterator<Item = Call<'a>>) -> All {
-    block_on(limiter.all(calls)).unwrap()
+pub(crate) fn all<'a>(limiter: &Limiter, calls: impl IntoIterator<Item = Call<'a>>) -> JointDecision {
+    block_on(limiter.limit_all(calls)).unwrap()
 }
 
 /// What a key has left.
@@ -55,7 +55,7 @@ pub(crate) fn left<'a>(limiter: &'a Limiter, name: &'a str, key: impl Into<Key<'
 }
 
 /// Whether each of the decisions is a yes.
-pub(crate) fn answers(all: &All) -> Vec<bool> {
+pub(crate) fn answers(all: &JointDecision) -> Vec<bool> {
     all.decisions().iter().map(Decision::allowed).collect()
 }
 

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use tidegate::{Error, Limit, Limiter, Quota, Reason, ShardBy, millis, minutes, seconds};
+use tidegate::{Error, Limit, Limiter, Quota, Reason, millis, minutes, seconds};
 
 use crate::support::{ask, bucket, builder, clock, left, refused, window};
 
@@ -13,7 +13,7 @@ fn tiered(quota: Quota) -> Limiter {
 #[test]
 fn another_quota_counts_for_its_call_only() {
     let limiter = tiered(bucket(3));
-    let premium = ask(limiter.limit("api", "u").quota(&bucket(10)));
+    let premium = ask(limiter.limit("api", "u").with_quota(&bucket(10)));
     assert_eq!((premium.limit(), premium.remaining()), (10, 9));
     let free = ask(limiter.limit("api", "u"));
     assert_eq!((free.limit(), free.remaining()), (3, 1));
@@ -28,7 +28,7 @@ fn another_quota_is_not_mistaken_for_the_limits_own() {
         let (limiter, premium) = (tiered(bucket(3)), bucket(100));
         assert!(own == 0 || ask(limiter.limit("api", "u")).allowed());
         for used in 1..=5 {
-            assert_eq!(ask(limiter.limit("api", "u").quota(&premium)).remaining(), 100 - own - used);
+            assert_eq!(ask(limiter.limit("api", "u").with_quota(&premium)).remaining(), 100 - own - used);
         }
         assert!(!ask(limiter.limit("api", "u")).allowed());
     }
@@ -37,14 +37,14 @@ fn another_quota_is_not_mistaken_for_the_limits_own() {
 #[test]
 fn what_was_used_under_one_quota_is_used_under_another() {
     let limiter = tiered(bucket(3));
-    assert!(ask(limiter.limit("api", "u").quota(&bucket(10)).cost(8)).allowed());
+    assert!(ask(limiter.limit("api", "u").with_quota(&bucket(10)).cost(8)).allowed());
     let free = ask(limiter.limit("api", "u"));
     assert_eq!((free.allowed(), free.reason(), free.remaining()), (false, Some(Reason::Rate), 0));
-    assert_eq!(ask(limiter.check("api", "u").quota(&bucket(10))).remaining(), 2);
+    assert_eq!(ask(limiter.check("api", "u").with_quota(&bucket(10))).remaining(), 2);
     // Changing back and forth mints nothing.
     for _ in 0..20 {
         assert!(!ask(limiter.limit("api", "u")).allowed());
-        assert_eq!(ask(limiter.check("api", "u").quota(&bucket(10))).remaining(), 2);
+        assert_eq!(ask(limiter.check("api", "u").with_quota(&bucket(10))).remaining(), 2);
     }
 }
 
@@ -52,11 +52,11 @@ fn what_was_used_under_one_quota_is_used_under_another() {
 fn every_operation_takes_another_quota() {
     let limiter = tiered(bucket(3));
     let quota = bucket(10);
-    assert_eq!(ask(limiter.reserve("api", "u").quota(&quota).cost(10)).remaining(), 0);
-    assert_eq!(ask(limiter.refund("api", "u").quota(&quota).cost(4)).remaining(), 4);
-    assert_eq!(limiter.limit("api", "u").quota(&quota).now().unwrap().unwrap().remaining(), 3);
-    assert_eq!(ask(limiter.acquire("api", "u", millis(0)).quota(&quota)).remaining(), 2);
-    assert_eq!(ask(limiter.reset("api", "u").quota(&quota)).remaining(), 10);
+    assert_eq!(ask(limiter.reserve("api", "u").with_quota(&quota).cost(10)).remaining(), 0);
+    assert_eq!(ask(limiter.refund("api", "u").with_quota(&quota).cost(4)).remaining(), 4);
+    assert_eq!(limiter.limit("api", "u").with_quota(&quota).try_now().unwrap().remaining(), 3);
+    assert_eq!(ask(limiter.acquire("api", "u", millis(0)).with_quota(&quota)).remaining(), 2);
+    assert_eq!(ask(limiter.reset("api", "u").with_quota(&quota)).remaining(), 10);
     assert_eq!(left(&limiter, "api", "u"), 3);
 }
 
@@ -113,16 +113,16 @@ fn replace_keeps_what_was_used_and_nothing_else() {
 
 #[test]
 fn a_quota_that_cannot_be_cut_is_refused_and_changes_nothing() {
-    for shard_by in [ShardBy::Key, ShardBy::Spread] {
-        let limit = Limit::new(bucket(10)).shards(5).unwrap().shard_by(shard_by);
+    {
+        let limit = Limit::new(bucket(10)).shards(5).unwrap();
         let limiter = builder(&clock()).limit("api", limit.clone()).build().unwrap();
         let error = limiter.set_quota("api", bucket(4)).unwrap_err();
         assert!(matches!(&error, Error::Quota(error) if error.field() == "shards"), "{error:?}");
         assert!(error.is_misuse());
         assert_eq!(limiter.get("api").unwrap(), limit);
-        let error = refused(limiter.limit("api", "u").quota(&bucket(4)));
+        let error = refused(limiter.limit("api", "u").with_quota(&bucket(4)));
         assert!(matches!(&error, Error::Quota(error) if error.field() == "shards"), "{error:?}");
-        assert_eq!(left(&limiter, "api", "u"), if shard_by == ShardBy::Key { 2 } else { 10 });
+        assert_eq!(left(&limiter, "api", "u"), 2);
     }
 }
 
@@ -130,16 +130,9 @@ fn a_quota_that_cannot_be_cut_is_refused_and_changes_nothing() {
 fn another_quota_is_cut_like_the_limit_itself() {
     let limit = Limit::new(window(4)).shards(2).unwrap();
     let limiter = builder(&clock()).limit("api", limit).build().unwrap();
-    let premium = ask(limiter.limit("api", "u").quota(&window(20)).cost(9));
+    let premium = ask(limiter.limit("api", "u").with_quota(&window(20)).cost(9));
     assert_eq!((premium.limit(), premium.remaining()), (10, 1));
     assert!(!ask(limiter.limit("api", "u")).allowed());
-
-    let limit = Limit::new(window(4)).shards(2).unwrap().shard_by(ShardBy::Spread);
-    let limiter = builder(&clock()).limit("api", limit).build().unwrap();
-    let admitted = (0..200).filter(|_| ask(limiter.limit("api", "u").quota(&window(20))).allowed()).count();
-    assert_eq!(admitted, 20);
-    assert_eq!(ask(limiter.check("api", "u").quota(&window(21))).remaining(), 1);
-    assert_eq!(ask(limiter.check("api", "u")).remaining(), 0);
 }
 
 #[test]

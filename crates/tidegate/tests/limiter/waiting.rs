@@ -4,7 +4,7 @@ use std::future::IntoFuture;
 use std::task::Poll;
 use std::thread;
 
-use tidegate::{Error, Limit, Limiter, MemoryStore, Reason, ShardBy, StoreError, StoreErrorKind, days, millis};
+use tidegate::{Error, Lease, Limit, Limiter, MemoryStore, Reason, StoreError, StoreErrorKind, days, millis};
 use tidegate_testkit::{Faults, FaultyStore, block_on};
 
 use crate::support::{Crowd, all, ask, bucket, builder, clock, left, memory, poll, window};
@@ -14,11 +14,10 @@ fn slow() -> (Limiter, Faults) {
     let clock = clock();
     let store = FaultyStore::new(memory(&clock));
     let faults = store.faults();
-    let spread = Limit::new(window(10)).shards(3).unwrap().shard_by(ShardBy::Spread);
     let limiter = Limiter::builder()
         .limit("login", bucket(3))
         .limit("listed", Limit::new(bucket(3)).deny(["mallory"]).unwrap())
-        .limit("hot", spread)
+        .limit("hot", window(10))
         .store(store)
         .sleeper(clock)
         .build()
@@ -73,8 +72,8 @@ fn without_waiting_there_is_no_answer_and_nothing_was_done() {
     for slowly in [Faults::hang, Faults::answer_late] {
         slowly(&faults);
         for name in ["login", "hot"] {
-            assert!(limiter.limit(name, "u").now().is_none());
-            assert!(limiter.reset(name, "u").now().is_none());
+            assert!(limiter.limit(name, "u").try_now().is_err());
+            assert!(limiter.reset(name, "u").try_now().is_err());
         }
         assert_eq!(faults.held_calls(), 0);
     }
@@ -86,9 +85,9 @@ fn what_needs_no_store_is_answered_while_it_hangs() {
     let (limiter, faults) = slow();
     faults.hang();
     assert_eq!(ask(limiter.limit("listed", "mallory")).reason(), Some(Reason::Deny));
-    assert!(matches!(limiter.limit("nobody", "u").now(), Some(Err(Error::UnknownLimit(_)))));
-    assert!(matches!(limiter.limit("login", "u").cost(0).now(), Some(Err(Error::InvalidCost(_)))));
-    assert!(matches!(limiter.reserve("hot", "u").now(), Some(Err(Error::Unsupported(_)))));
+    assert!(matches!(limiter.limit("nobody", "u").try_now(), Err(Error::UnknownLimit(_))));
+    assert!(matches!(limiter.limit("login", "u").cost(0).try_now(), Err(Error::InvalidCost(_))));
+    assert!(matches!(limiter.renew("hot", "u", Lease::from_bits(1)).try_now(), Err(Error::Unsupported(_))));
     assert!(limiter.set_quota("login", bucket(4)).is_ok());
     assert_eq!(faults.held_calls(), 0);
 }
@@ -100,7 +99,7 @@ fn a_call_that_was_never_polled_takes_nothing() {
     drop(limiter.limit("login", "u"));
     drop(limiter.limit("login", "u").into_future());
     drop(limiter.acquire("login", "u", days(1)).into_future());
-    drop(limiter.all([limiter.limit("login", "u")]));
+    drop(limiter.limit_all([limiter.limit("login", "u")]));
     assert_eq!((faults.calls().decisions(), left_after(&limiter, &faults, "login")), (0, 3));
 }
 
@@ -115,7 +114,7 @@ fn a_waiting_call_can_be_dropped() {
             drop(call);
             assert_eq!(faults.held_calls(), 0);
         }
-        let mut both = Box::pin(limiter.all([limiter.limit(name, "u"), limiter.limit("login", "v")]));
+        let mut both = Box::pin(limiter.limit_all([limiter.limit(name, "u"), limiter.limit("login", "v")]));
         assert!(poll(&mut both).is_pending());
         drop(both);
     }
@@ -176,19 +175,16 @@ fn several_limits_can_be_waited_for() {
     for slowly in [Faults::hang, Faults::answer_late] {
         slowly(&faults);
         let calls = [limiter.limit("login", "u"), limiter.limit("hot", "u"), limiter.limit("listed", "u")];
-        let mut three = Box::pin(limiter.all(calls));
-        // First the two parts of the spread limit are looked at, then all are taken.
-        for _ in 0..2 {
-            assert!(poll(&mut three).is_pending());
-            faults.release();
-        }
+        let mut three = Box::pin(limiter.limit_all(calls));
+        assert!(poll(&mut three).is_pending());
+        faults.release();
         assert!(matches!(poll(&mut three), Poll::Ready(Ok(answer)) if answer.allowed()));
     }
     assert_eq!((left_after(&limiter, &faults, "login"), left_after(&limiter, &faults, "hot")), (1, 8));
 }
 
 #[test]
-fn a_spread_limit_over_a_store_that_waits_is_the_same() {
+fn a_store_that_waits_decides_the_same() {
     let (limiter, faults) = slow();
     faults.hang();
     let release = |call: tidegate::Call<'_>| {
@@ -209,15 +205,19 @@ fn a_spread_limit_over_a_store_that_waits_is_the_same() {
 
 #[test]
 fn an_error_of_the_store_comes_through_while_waiting() {
-    let (limiter, faults) = slow();
+    let failing = FaultyStore::new(memory(&clock()));
+    let failures = failing.faults();
+    let slow = FaultyStore::new(failing);
+    let faults = slow.faults();
+    let limiter = Limiter::builder().limit("hot", window(10)).store(slow).build().unwrap();
     faults.hang();
     let mut call = limiter.limit("hot", "u").into_future();
     assert!(poll(&mut call).is_pending());
-    // The look at the two parts goes through, the taking fails.
-    faults.fail(StoreError::new(StoreErrorKind::Timeout, "too slow"));
+    failures.fail(StoreError::new(StoreErrorKind::Timeout, "too slow"));
     faults.release();
     let answer = poll(&mut call);
     assert!(matches!(&answer, Poll::Ready(Err(error)) if error.is_retryable()), "{answer:?}");
+    failures.pass();
     assert_eq!(left_after(&limiter, &faults, "hot"), 10);
 }
 
@@ -267,7 +267,7 @@ fn callers_on_many_threads_are_all_answered() {
 fn a_store_in_process_answers_at_the_first_poll() {
     let limiter = builder(&clock()).limit("login", bucket(3)).build().unwrap();
     assert!(matches!(poll(&mut limiter.limit("login", "u").into_future()), Poll::Ready(Ok(_))));
-    let mut both = Box::pin(limiter.all([limiter.limit("login", "u"), limiter.limit("login", "v")]));
+    let mut both = Box::pin(limiter.limit_all([limiter.limit("login", "u"), limiter.limit("login", "v")]));
     assert!(matches!(poll(&mut both), Poll::Ready(Ok(_))));
     assert!(all(&limiter, [limiter.limit("login", "u")]).allowed());
 }

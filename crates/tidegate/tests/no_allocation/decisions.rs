@@ -20,12 +20,12 @@ fn awaited(call: Call<'_>) -> Decision {
 }
 
 fn now(call: Call<'_>) -> Decision {
-    call.now().expect("a store in process answers at once").unwrap()
+    call.try_now().unwrap()
 }
 
 /// One kind of key: takes all there is and is denied then, with both ways to ask.
 fn try_keys<'a, K: Into<Key<'a>>>(limiter: &'a Limiter, what: &str, key: impl Fn() -> K) {
-    for (way, ask) in [("now", now as fn(Call<'a>) -> Decision), ("await", awaited)] {
+    for (way, ask) in [("try_now", now as fn(Call<'a>) -> Decision), ("await", awaited)] {
         for name in ["token_bucket", "fixed_window", "sliding_window"] {
             let _ = now(limiter.reset(name, key()));
             for expected in [true, true, false, false] {
@@ -85,11 +85,11 @@ fn several_at_once_allocate_nothing_either() {
     let names = ["a", "b", "c", "d"];
     let limiter = Limiter::builder().limits(names.map(|name| (name, quota))).build().unwrap();
     // The first one ever makes room for its quotas.
-    let _ = at_once(limiter.all(names.map(|name| limiter.limit(name, "warm")))).unwrap();
+    let _ = at_once(limiter.limit_all(names.map(|name| limiter.limit(name, "warm")))).unwrap();
     // A new key, then one that has a place, and one that is denied.
     for expected in [true, true, false] {
         let (all, allocations) =
-            counted(|| at_once(limiter.all(names.map(|name| limiter.limit(name, ("tenant", 7_u64))))));
+            counted(|| at_once(limiter.limit_all(names.map(|name| limiter.limit(name, ("tenant", 7_u64))))));
         let all = all.unwrap();
         assert_eq!((all.allowed(), all.decisions().len(), allocations), (expected, 4, 0));
     }

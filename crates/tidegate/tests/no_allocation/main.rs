@@ -5,7 +5,7 @@ mod decisions;
 #[cfg(feature = "tower")]
 mod layer;
 #[cfg(feature = "tokio")]
-mod leased;
+mod two_tier;
 
 #[test]
 fn allocations_are_counted() {

@@ -29,7 +29,7 @@ fn pooled() -> PostgresStore {
 #[test]
 fn it_claims_what_it_can() {
     for store in [store(), pooled(), prepared()] {
-        assert!(store.capabilities().atomic_all && !store.answers_at_once());
+        assert!(store.capabilities().atomic_all && !store.is_immediate());
         assert_eq!(run(store.held_at(Timestamp::EPOCH)), Some(0));
     }
 }

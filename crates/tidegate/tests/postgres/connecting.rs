@@ -6,7 +6,7 @@ use std::thread;
 
 use deadpool_postgres::{Manager, Pool};
 use tidegate::postgres::PostgresStore;
-use tidegate::resilience::Timeout;
+use tidegate::resilience::TimeoutStore;
 use tidegate::{Cost, Key, OnStoreError, Op, Quota, Request, Scope, Store, StoreErrorKind, TokioSleeper, days, millis};
 use tidegate_servers::{Door, wait_until};
 use tokio_postgres::config::Host;
@@ -22,11 +22,11 @@ fn server() -> std::net::SocketAddr {
 }
 
 /// A store with so many connections behind a door, whose calls have 50 ms.
-fn behind(door: &Door, connections: usize) -> Timeout<PostgresStore> {
+fn behind(door: &Door, connections: usize) -> TimeoutStore<PostgresStore> {
     let through = url().replace(&server().to_string(), &door.address().to_string());
     assert_ne!(through, url(), "the door is on the way");
     let store = run(builder(&unique("t")).connections(connections).connect(&through)).unwrap();
-    Timeout::new(store, millis(50), TokioSleeper)
+    TimeoutStore::new(store, millis(50), TokioSleeper)
 }
 
 fn ask(store: &impl Store) -> Result<bool, StoreErrorKind> {

@@ -23,7 +23,7 @@ fn calls_over_the_same_keys_in_any_order_do_not_deadlock() {
                 for round in 0..120 {
                     let key = |place: u64| (task * 31 + round * 7 + place * (1 + task % 5)) % KEYS;
                     let calls = [limiter.limit("a", key(0)), limiter.limit("b", key(1)), limiter.limit("a", key(2))];
-                    let all = limiter.all(calls).await.unwrap();
+                    let all = limiter.limit_all(calls).await.unwrap();
                     admitted += u64::from(all.allowed()) * 3;
                     admitted += u64::from(limiter.limit("b", key(3)).await.unwrap().allowed());
                 }
@@ -49,7 +49,7 @@ fn a_denied_call_writes_nothing() {
         Limiter::builder().limit("many", quota(10)).limit("one", quota(1)).store(store_in(&table)).build().unwrap();
     let client = client();
     run(async {
-        let all = async || limiter.all([limiter.limit("many", "u"), limiter.limit("one", "u")]).await.unwrap();
+        let all = async || limiter.limit_all([limiter.limit("many", "u"), limiter.limit("one", "u")]).await.unwrap();
         assert!(all().await.allowed());
         // Every version of a row has its own transaction in xmin, and a lock leaves one in xmax.
         let rows = format!("SELECT xmin::text, xmax::text, ctid::text FROM {table} ORDER BY key");

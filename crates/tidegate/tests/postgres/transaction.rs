@@ -1,18 +1,18 @@
 //! Decisions inside the caller's own transaction.
 
 use tidegate::postgres::PostgresStore;
-use tidegate::{Error, Limit, Limiter, MAX_PERIOD, Quota, ShardBy, StoreErrorKind, millis};
+use tidegate::{Error, Limit, Limiter, MAX_PERIOD, Quota, StoreErrorKind, millis};
 use tokio_postgres::IsolationLevel;
 
 use crate::support::{builder, client, pool, run, store, store_in, unique};
 
 fn limiter(store: &PostgresStore) -> Limiter {
     let quota = |capacity| Quota::token_bucket(1, MAX_PERIOD).unwrap().capacity(capacity).unwrap();
-    let spread = Limit::new(Quota::sliding_log(8, MAX_PERIOD).unwrap()).shards(4).unwrap().shard_by(ShardBy::Spread);
+    let cut = Limit::new(Quota::sliding_log(8, MAX_PERIOD).unwrap()).shards(4).unwrap();
     Limiter::builder()
         .limit("orders", quota(3))
         .limit("mails", quota(1))
-        .limit("spread", spread)
+        .limit("cut", cut)
         .store(store.clone())
         .build()
         .unwrap()
@@ -25,18 +25,18 @@ fn what_is_taken_is_taken_with_the_commit_and_given_back_with_the_rollback() {
     run(async {
         let remaining = async || limiter.check("orders", "u").await.unwrap().remaining();
         let mut tx = client.transaction().await.unwrap();
-        let decision = store.in_transaction(&mut tx).ask(limiter.limit("orders", "u").cost(2)).await.unwrap();
+        let decision = store.in_transaction(&mut tx).apply(limiter.limit("orders", "u").cost(2)).await.unwrap();
         assert_eq!((decision.allowed(), decision.remaining()), (true, 1));
-        assert_eq!(store.in_transaction(&mut tx).ask(limiter.check("orders", "u")).await.unwrap().remaining(), 1);
+        assert_eq!(store.in_transaction(&mut tx).apply(limiter.check("orders", "u")).await.unwrap().remaining(), 1);
         assert_eq!(remaining().await, 3, "nobody else sees it yet");
         tx.rollback().await.unwrap();
         assert_eq!(remaining().await, 3);
 
         let mut tx = client.transaction().await.unwrap();
         let within = store.in_transaction(&mut tx);
-        assert!(within.ask(limiter.limit("orders", "u").cost(2)).await.unwrap().allowed());
-        assert!(!within.ask(limiter.limit("orders", "u").cost(2)).await.unwrap().allowed());
-        let _ = within.ask(limiter.refund("orders", "u")).await.unwrap();
+        assert!(within.apply(limiter.limit("orders", "u").cost(2)).await.unwrap().allowed());
+        assert!(!within.apply(limiter.limit("orders", "u").cost(2)).await.unwrap().allowed());
+        let _ = within.apply(limiter.refund("orders", "u")).await.unwrap();
         tx.commit().await.unwrap();
         assert_eq!(remaining().await, 2);
         let _ = limiter.reset("orders", "u").await.unwrap();
@@ -45,23 +45,23 @@ fn what_is_taken_is_taken_with_the_commit_and_given_back_with_the_rollback() {
 }
 
 #[test]
-fn all_or_nothing_and_spread_limits_too() {
+fn all_or_nothing_and_limits_in_shards_too() {
     let (store, mut client) = (store(), client());
     let limiter = limiter(&store);
     run(async {
         let mut tx = client.transaction().await.unwrap();
         let within = store.in_transaction(&mut tx);
         let both = || [limiter.limit("orders", "u"), limiter.limit("mails", "u")];
-        assert!(within.all(both()).await.unwrap().allowed());
-        assert!(!within.all(both()).await.unwrap().allowed());
-        assert!(within.all([]).await.unwrap().allowed());
+        assert!(within.limit_all(both()).await.unwrap().allowed());
+        assert!(!within.limit_all(both()).await.unwrap().allowed());
+        assert!(within.limit_all([]).await.unwrap().allowed());
         let mut admitted = 0;
         for _ in 0..40 {
-            admitted += u32::from(within.ask(limiter.limit("spread", "u")).await.unwrap().allowed());
+            admitted += u32::from(within.apply(limiter.limit("cut", "u")).await.unwrap().allowed());
         }
-        assert_eq!(admitted, 8);
+        assert_eq!(admitted, 2);
         tx.rollback().await.unwrap();
-        assert_eq!(limiter.check("spread", "u").await.unwrap().remaining(), 8);
+        assert_eq!(limiter.check("cut", "u").await.unwrap().remaining(), 2);
         assert_eq!(limiter.check("mails", "u").await.unwrap().remaining(), 1);
     });
 }
@@ -73,11 +73,11 @@ fn what_is_misused_is_an_error_and_breaks_nothing() {
     run(async {
         let mut tx = client.transaction().await.unwrap();
         let within = store.in_transaction(&mut tx);
-        let acquire = within.ask(limiter.acquire("orders", "u", millis(1))).await.unwrap_err();
+        let acquire = within.apply(limiter.acquire("orders", "u", millis(1))).await.unwrap_err();
         assert!(acquire.to_string().contains("transaction open while it waits"), "{acquire}");
-        assert!(matches!(within.ask(limiter.limit("nobody", "u")).await, Err(Error::UnknownLimit(_))));
-        assert!(within.ask(limiter.limit("orders", "u").cost(0)).await.is_err());
-        assert!(within.ask(limiter.limit("orders", "u")).await.unwrap().allowed());
+        assert!(matches!(within.apply(limiter.limit("nobody", "u")).await, Err(Error::UnknownLimit(_))));
+        assert!(within.apply(limiter.limit("orders", "u").cost(0)).await.is_err());
+        assert!(within.apply(limiter.limit("orders", "u")).await.unwrap().allowed());
         tx.commit().await.unwrap();
     });
 }
@@ -113,7 +113,7 @@ fn others_wait_for_the_row_and_see_what_came_of_it() {
     let limiter = limiter(&store);
     run(async {
         let mut tx = client.transaction().await.unwrap();
-        assert!(store.in_transaction(&mut tx).ask(limiter.limit("mails", "u")).await.unwrap().allowed());
+        assert!(store.in_transaction(&mut tx).apply(limiter.limit("mails", "u")).await.unwrap().allowed());
         let other = tokio::spawn({
             let limiter = limiter.clone();
             async move { limiter.limit("mails", "u").await.unwrap().allowed() }
@@ -131,7 +131,7 @@ fn a_wait_for_somebodys_long_transaction_ends() {
     run(async {
         assert!(limiter.limit("orders", "u").await.unwrap().allowed());
         let mut tx = client.transaction().await.unwrap();
-        assert!(store.in_transaction(&mut tx).ask(limiter.limit("orders", "u")).await.unwrap().allowed());
+        assert!(store.in_transaction(&mut tx).apply(limiter.limit("orders", "u")).await.unwrap().allowed());
         let error = limiter.limit("orders", "u").await.unwrap_err();
         assert!(error.is_retryable() && error.to_string().contains("lock timeout"), "{error}");
         assert!(matches!(&error, Error::Store(error) if error.kind() == StoreErrorKind::Contended), "{error:?}");
@@ -165,7 +165,7 @@ fn a_locked_row_takes_no_connection_from_the_others() {
     run(async {
         assert!(limiter.limit("orders", "u").await.unwrap().allowed());
         let mut tx = client.transaction().await.unwrap();
-        assert!(store.in_transaction(&mut tx).ask(limiter.limit("orders", "u")).await.unwrap().allowed());
+        assert!(store.in_transaction(&mut tx).apply(limiter.limit("orders", "u")).await.unwrap().allowed());
         // More than there are connections.
         for _ in 0..20 {
             let given_up = async {
@@ -197,11 +197,11 @@ fn a_batch_that_is_given_up_ends_at_the_server() {
     run(async {
         let mut tx = client.transaction().await.unwrap();
         for key in 0..32_u32 {
-            assert!(store.in_transaction(&mut tx).ask(limiter.limit("orders", key)).await.unwrap().allowed());
+            assert!(store.in_transaction(&mut tx).apply(limiter.limit("orders", key)).await.unwrap().allowed());
         }
         let batch = tokio::spawn({
             let limiter = limiter.clone();
-            async move { limiter.each((0..32_u32).map(|key| limiter.limit("orders", key))).await }
+            async move { limiter.batch((0..32_u32).map(|key| limiter.limit("orders", key))).await }
         });
         until_somebody_waits(&watcher, &table).await;
         batch.abort();
@@ -221,7 +221,7 @@ fn decisions_in_transactions_are_swept_too() {
         other.execute(&format!("UPDATE {table} SET expires_at = 1"), &[]).await.unwrap();
         for key in 0..100_u32 {
             let mut tx = client.transaction().await.unwrap();
-            let _ = store.in_transaction(&mut tx).ask(limiter.limit("orders", key)).await.unwrap();
+            let _ = store.in_transaction(&mut tx).apply(limiter.limit("orders", key)).await.unwrap();
             tx.commit().await.unwrap();
         }
         let old = format!("SELECT count(*) FROM {table} WHERE expires_at = 1");
@@ -264,7 +264,7 @@ fn a_snapshot_that_is_too_old_is_an_error_that_can_be_retried() {
                 let mut tx = client.build_transaction().isolation_level(level).start().await.unwrap();
                 tx.query("SELECT 1", &[]).await.unwrap(); // the snapshot is taken here
                 let before = limiter.limit("orders", "u").await.unwrap().remaining();
-                let error = store.in_transaction(&mut tx).ask(limiter.limit("orders", "u")).await.unwrap_err();
+                let error = store.in_transaction(&mut tx).apply(limiter.limit("orders", "u")).await.unwrap_err();
                 assert!(error.is_retryable(), "{level:?}: {error}");
                 assert!(error.to_string().contains("could not serialize"), "{level:?}: {error}");
                 tx.rollback().await.unwrap();

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use futures_util::future::{join_all, poll_immediate};
 use tidegate::redis::{RedisStore, RedisStoreBuilder};
 use tidegate::{
-    Cost, Error, Key, Limiter, MAX_PERIOD, MemoryStore, OnStoreError, Op, Quota, Request, Scope, Store, StoreErrorKind,
-    Testing, Timestamp, Together, days, millis, seconds,
+    Colocation, Cost, Error, Key, Limiter, MAX_PERIOD, MemoryStore, OnStoreError, Op, Quota, Request, Scope, Store,
+    StoreErrorKind, Testing, Timestamp, days, millis, seconds,
 };
 use tidegate_servers::{Redis, variable, wait_until};
 use tidegate_testkit::Random;
@@ -82,7 +82,7 @@ fn a_node_of_a_cluster_can_be_asked_as_if_it_were_alone() {
     assert_eq!(server.cli(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]), "OK");
     assert!(wait_until(|| server.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok")));
     let limiter = limiter(store_on(&server, RedisStore::builder()), 100);
-    let each = run(limiter.each((0..100_u32).map(|key| limiter.limit("fixed", key))));
+    let each = run(limiter.batch((0..100_u32).map(|key| limiter.limit("fixed", key))));
     assert!(each.iter().all(|answer| answer.as_ref().is_ok_and(|decision| decision.remaining() == 99)), "{each:?}");
     assert_eq!(crowd(&limiter, 100), [100; 4]);
     // Whoever asks for the same key still shares.
@@ -111,8 +111,8 @@ fn without_sharing_every_decision_is_a_call() {
 
 #[test]
 fn a_crowd_on_a_cluster_wherever_its_keys_are() {
-    for together in [Together::Nothing, Together::Key, Together::Prefix] {
-        let limiter = limiter(clustered(RedisStore::builder().together(together).coalesce_beyond(2)), 1_000);
+    for together in [Colocation::Nothing, Colocation::Key, Colocation::Prefix] {
+        let limiter = limiter(clustered(RedisStore::builder().colocation(together).coalesce_beyond(2)), 1_000);
         assert_eq!(crowd(&limiter, 1_000), [1_000; 4], "{together:?}");
     }
 }
@@ -268,7 +268,7 @@ fn a_damaged_key_fails_alone() {
     server.cli(&["RPUSH", &name, "x"]);
     let keys = ["good", "bad", "good", "bad", "good"];
     let answers = run(join_all(keys.map(|key| limiter.limit("bucket", key).into_future())));
-    let each = run(limiter.each(keys.map(|key| limiter.limit("bucket", key))));
+    let each = run(limiter.batch(keys.map(|key| limiter.limit("bucket", key))));
     for (key, answer) in keys.iter().chain(&keys).zip(answers.into_iter().chain(each)) {
         match (key, answer) {
             (&"good", Ok(decision)) => assert!(decision.allowed()),
@@ -301,14 +301,14 @@ fn what_was_used_under_another_quota_is_carried_over_once() {
     let limiter = limiter(store_on(&server, RedisStore::builder().coalesce_beyond(1)), 100);
     let wider = Quota::fixed_window(1_000, MAX_PERIOD).unwrap();
     let _ = run(async { limiter.limit("fixed", "u").cost(40).await.unwrap() });
-    let asked = (0..20).map(|_| limiter.limit("fixed", "u").quota(&wider).into_future());
+    let asked = (0..20).map(|_| limiter.limit("fixed", "u").with_quota(&wider).into_future());
     assert!(run(join_all(asked)).into_iter().all(|answer| answer.unwrap().allowed()));
-    let left = run(limiter.check("fixed", "u").quota(&wider).into_future()).unwrap().remaining();
+    let left = run(limiter.check("fixed", "u").with_quota(&wider).into_future()).unwrap().remaining();
     assert_eq!(left, 1_000 - 40 - 20);
     // And where the call about all of them is the first to find it.
     let _ = run(async { limiter.limit("fixed", "v").cost(40).await.unwrap() });
-    let asked: Vec<_> = (0..20).map(|_| limiter.limit("fixed", "v").quota(&wider)).collect();
-    let left: Vec<_> = run(limiter.each(asked)).into_iter().map(|answer| answer.unwrap().remaining()).collect();
+    let asked: Vec<_> = (0..20).map(|_| limiter.limit("fixed", "v").with_quota(&wider)).collect();
+    let left: Vec<_> = run(limiter.batch(asked)).into_iter().map(|answer| answer.unwrap().remaining()).collect();
     assert_eq!(left, (940..960).rev().collect::<Vec<_>>());
 }
 
@@ -322,7 +322,7 @@ fn a_list_is_one_call() {
             1 => limiter.check("fixed", key),
             _ => limiter.reserve("log", key / 2),
         });
-        let answers = run(limiter.each(asked.collect::<Vec<_>>()));
+        let answers = run(limiter.batch(asked.collect::<Vec<_>>()));
         assert!(answers.into_iter().all(|answer| answer.unwrap().allowed()));
     };
     ask();
@@ -389,7 +389,7 @@ fn mixed_quotas_and_operations_are_decided_as_if_one_after_the_other() {
         let redis = builder().connect(server.url()).await.unwrap();
         let valkey = builder().hash_keys("a secret").connect(variable("TIDEGATE_VALKEY_URL")).await.unwrap();
         let urls = variable("TIDEGATE_CLUSTER_URLS");
-        let cluster = builder().together(Together::Prefix).connect_cluster(urls.split(',')).await.unwrap();
+        let cluster = builder().colocation(Colocation::Prefix).connect_cluster(urls.split(',')).await.unwrap();
         for seed in 0..6 {
             agrees(&redis, seed).await;
             agrees(&valkey, seed).await;

@@ -16,7 +16,7 @@ fn it_claims_what_it_can() {
     assert!(redis().store().capabilities().atomic_all && valkey().store().capabilities().atomic_all);
     assert!(cluster().store().capabilities().atomic_all, "a prefix is in one place");
     assert!(!clustered(RedisStore::builder()).capabilities().atomic_all, "keys are not");
-    assert!(!redis().store().answers_at_once() && !cluster().store().answers_at_once());
+    assert!(!redis().store().is_immediate() && !cluster().store().is_immediate());
 }
 
 /// How many random traces; `cargo xtask deep` asks for more.

@@ -3,7 +3,7 @@
 use std::future::IntoFuture;
 
 use tidegate::redis::RedisStore;
-use tidegate::resilience::Denials;
+use tidegate::resilience::DenialCacheStore;
 use tidegate::{Decision, Limiter, Quota, Store, days, millis};
 use tidegate_servers::Redis;
 use tokio::time::sleep;
@@ -18,7 +18,7 @@ fn limiter(store: impl Store + 'static, quota: Quota) -> Limiter {
 /// Two processes, as it were: one that remembers denials, and one that asks each time.
 fn both(server: &Redis, quota: Quota) -> [Limiter; 2] {
     let [here, elsewhere] = [(); 2].map(|()| store_on(server, RedisStore::builder()));
-    [limiter(Denials::new(here), quota), limiter(elsewhere, quota)]
+    [limiter(DenialCacheStore::new(here), quota), limiter(elsewhere, quota)]
 }
 
 fn take(limiter: &Limiter, cost: u64) -> Decision {
@@ -59,7 +59,7 @@ fn at_the_time_that_was_told_it_is_admitted() {
         Quota::sliding_log(10, millis(300)).unwrap(),
     ] {
         let limits = Limiter::builder().prefix(format!("{:?}", quota.algorithm())).limit("a", quota);
-        let limiter = limits.store(Denials::new(store_on(&server, RedisStore::builder()))).build().unwrap();
+        let limiter = limits.store(DenialCacheStore::new(store_on(&server, RedisStore::builder()))).build().unwrap();
         run(async {
             // A window may end between two.
             let again = loop {

@@ -154,7 +154,7 @@ fn leases_live_under_a_name_of_their_own_until_the_last_expires() {
     covers(&url, &key, run(limiter.renew("a", "u1", first).into_future()).unwrap());
     covers(&url, &key, run(limiter.release("a", "u1", second).into_future()).unwrap());
     // Under a rate the key begins anew, and the lease is still held.
-    assert_eq!(run(limiter.limit("a", "u1").quota(&rate).into_future()).unwrap().remaining(), 1);
+    assert_eq!(run(limiter.limit("a", "u1").with_quota(&rate).into_future()).unwrap().remaining(), 1);
     assert_eq!(run(limiter.check("a", "u1").into_future()).unwrap().remaining(), 1);
     let _ = run(limiter.release("a", "u1", first).into_future()).unwrap();
     assert_eq!(ask(&url, "EXISTS", &key), 0, "as good as new: gone");

@@ -14,11 +14,11 @@ mod coalesce;
 mod conformance;
 mod denials;
 mod expiry;
-#[cfg(feature = "tokio")]
-mod leased;
 mod names;
 mod permissions;
 mod processes;
 mod rendezvous;
 mod support;
 mod together;
+#[cfg(feature = "tokio")]
+mod two_tier;

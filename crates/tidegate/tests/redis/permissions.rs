@@ -36,7 +36,7 @@ fn the_permissions_in_the_guide_are_enough_and_all_needed_words_are_there() {
                 let _ = limiter.reserve(limit, "u1").await?;
                 let _ = limiter.refund(limit, "u1").await?;
             }
-            assert!(limiter.all([limiter.limit("a", "u1"), limiter.limit("b", "u1")]).await?.allowed());
+            assert!(limiter.limit_all([limiter.limit("a", "u1"), limiter.limit("b", "u1")]).await?.allowed());
             let _ = limiter.reset("a", "u1").await?;
             for _ in 0..2 {
                 let lease = limiter.admit("c", "u1").await?.lease().expect("a place is free");

@@ -4,21 +4,21 @@ use std::sync::Arc;
 
 use tidegate::redis::RedisStore;
 use tidegate::{
-    Cost, Key, Limiter, MemoryStore, OnStoreError, Op, Quota, Rendezvous, Request, Scope, Store, StoreErrorKind,
-    Together, days,
+    Colocation, Cost, Key, Limiter, MemoryStore, OnStoreError, Op, Quota, RendezvousStore, Request, Scope, Store,
+    StoreErrorKind, days,
 };
 use tidegate_testkit::{Subject, block_on, conformance_tests};
 
 use crate::support::{prefix, run, single};
 
-fn of(names: &[&str]) -> (Rendezvous<Arc<MemoryStore>>, Vec<Arc<MemoryStore>>) {
+fn of(names: &[&str]) -> (RendezvousStore<Arc<MemoryStore>>, Vec<Arc<MemoryStore>>) {
     let stores: Vec<_> = names.iter().map(|_| Arc::new(MemoryStore::builder().max_keys(10_000).build())).collect();
-    (Rendezvous::new(names.iter().zip(stores.iter().cloned())), stores)
+    (RendezvousStore::new(names.iter().zip(stores.iter().cloned())), stores)
 }
 
-fn subject() -> Subject<Rendezvous<MemoryStore>> {
+fn subject() -> Subject<RendezvousStore<MemoryStore>> {
     let servers = ["one", "two", "three"].map(|name| (name, MemoryStore::builder().max_keys(10_000).build()));
-    Subject::new(Rendezvous::new(servers).together(Together::Prefix))
+    Subject::new(RendezvousStore::new(servers).colocation(Colocation::Prefix))
 }
 
 conformance_tests!(rendezvous, subject());
@@ -51,7 +51,7 @@ fn keys_spread_evenly_and_a_new_server_moves_only_its_share() {
     let mut named: Vec<_> = ["one", "two", "three"].into_iter().zip(stores.iter().cloned()).collect();
     named.push(("four", Arc::clone(&fourth)));
     named.reverse();
-    let four = Rendezvous::new(named);
+    let four = RendezvousStore::new(named);
     assert!(take_one_each(&four).iter().all(|taken| *taken));
     let moved = fourth.stats().keys;
     assert!((180..330).contains(&moved), "{moved}");
@@ -82,14 +82,15 @@ fn keys_on_different_servers_are_not_taken_together() {
 #[test]
 fn redis_and_valkey_side_by_side() {
     let servers = ["TIDEGATE_REDIS_URL", "TIDEGATE_VALKEY_URL"];
-    let store = Rendezvous::new(servers.map(|url| (url, single(url, RedisStore::builder())))).together(Together::Key);
+    let store =
+        RendezvousStore::new(servers.map(|url| (url, single(url, RedisStore::builder())))).colocation(Colocation::Key);
     let limits = Limiter::builder().prefix(prefix()).limit("a", quota()).limit("b", quota());
     let limiter = limits.store(store).build().unwrap();
     for user in ["u1", "u2", "u3", "u4", "u5", "u6"] {
         let taken: Vec<_> = (0..3)
             .map(|_| {
                 let calls = [limiter.limit("a", user), limiter.limit("b", user)];
-                run(async { limiter.all(calls).await }).unwrap().allowed()
+                run(async { limiter.limit_all(calls).await }).unwrap().allowed()
             })
             .collect();
         assert_eq!(taken, [true, true, false]);

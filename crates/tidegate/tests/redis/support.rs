@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use redis::cluster_async::ClusterConnection;
 use tidegate::redis::{RedisStore, RedisStoreBuilder};
-use tidegate::{Clock, SystemClock, Together, seconds};
+use tidegate::{Clock, Colocation, SystemClock, seconds};
 use tidegate_servers::variable;
 use tidegate_testkit::Subject;
 use tokio::runtime::{Builder, Runtime};
@@ -40,7 +40,7 @@ pub(crate) fn valkey() -> Subject<RedisStore> {
 
 pub(crate) fn cluster() -> Subject<RedisStore<ClusterConnection>> {
     static STORE: LazyLock<RedisStore<ClusterConnection>> =
-        LazyLock::new(|| clustered(RedisStore::builder().together(Together::Prefix)));
+        LazyLock::new(|| clustered(RedisStore::builder().colocation(Colocation::Prefix)));
     subject(STORE.clone())
 }
 

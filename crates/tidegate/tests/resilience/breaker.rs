@@ -5,10 +5,10 @@ use std::sync::Barrier;
 use std::task::Poll;
 use std::thread;
 
-use tidegate::resilience::{Breaker, BreakerState};
+use tidegate::resilience::{BreakerState, BreakerStore};
 use tidegate::{
-    All, Capabilities, Decision, ManualClock, Op, Request, Store, StoreError, StoreErrorKind, Timestamp, millis,
-    seconds,
+    Capabilities, Decision, JointDecision, ManualClock, Op, Request, Store, StoreError, StoreErrorKind, Timestamp,
+    millis, seconds,
 };
 use tidegate_testkit::{Faults, block_on};
 
@@ -16,10 +16,10 @@ use crate::support::{Asked, Faulty, clock, error, every_way, faulty, kind, poll}
 
 const UNAVAILABLE: Option<StoreErrorKind> = Some(StoreErrorKind::Unavailable);
 
-fn guarded() -> (Breaker<Faulty>, Faults, ManualClock) {
+fn guarded() -> (BreakerStore<Faulty>, Faults, ManualClock) {
     let clock = clock();
     let (store, faults) = faulty(&clock);
-    (Breaker::new(store, "faulty").failures(3).pause(seconds(2)).clock(clock.clone()), faults, clock)
+    (BreakerStore::new(store, "faulty").failures(3).pause(seconds(2)).clock(clock.clone()), faults, clock)
 }
 
 fn ask(store: &impl Store) -> Result<bool, String> {
@@ -27,7 +27,7 @@ fn ask(store: &impl Store) -> Result<bool, String> {
 }
 
 /// A breaker that has just opened.
-fn open() -> (Breaker<Faulty>, Faults, ManualClock) {
+fn open() -> (BreakerStore<Faulty>, Faults, ManualClock) {
     let (store, faults, clock) = guarded();
     faults.fail(error(StoreErrorKind::Timeout));
     while store.state() == BreakerState::Closed {
@@ -37,7 +37,7 @@ fn open() -> (Breaker<Faulty>, Faults, ManualClock) {
 }
 
 #[test]
-fn it_opens_after_that_many_failures_in_a_row() {
+fn breaker_opens_after_the_set_number_of_failures_in_a_row() {
     let (store, faults, _) = guarded();
     for kind in [StoreErrorKind::Unavailable, StoreErrorKind::Timeout, StoreErrorKind::Unavailable] {
         assert_eq!(store.state(), BreakerState::Closed);
@@ -55,15 +55,15 @@ impl Store for TooSlow {
         self.0.capabilities()
     }
 
-    fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
-        self.0.apply_now(request)
+    fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+        self.0.try_apply(request)
     }
 
     async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
         self.0.apply(request).await
     }
 
-    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
+    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
         self.0.apply_all(requests).await
     }
 
@@ -79,9 +79,9 @@ impl Store for TooSlow {
 }
 
 #[test]
-fn a_batch_whose_time_runs_out_has_failed() {
+fn batch_that_times_out_counts_as_failure() {
     let clock = clock();
-    let store = Breaker::new(TooSlow(faulty(&clock).0), "slow").failures(3).clock(clock);
+    let store = BreakerStore::new(TooSlow(faulty(&clock).0), "slow").failures(3).clock(clock);
     let asked = Asked::new(50);
     for _ in 0..3 {
         assert_eq!(store.state(), BreakerState::Closed);
@@ -91,7 +91,7 @@ fn a_batch_whose_time_runs_out_has_failed() {
 }
 
 #[test]
-fn in_a_row_means_in_a_row() {
+fn success_resets_the_failure_count() {
     let (store, faults, _) = guarded();
     for _ in 0..5 {
         faults.fail(error(StoreErrorKind::Unavailable));
@@ -103,10 +103,10 @@ fn in_a_row_means_in_a_row() {
 }
 
 #[test]
-fn the_defaults_are_five_failures_and_a_second() {
+fn defaults_are_five_failures_and_one_second() {
     let clock = clock();
     let (store, faults) = faulty(&clock);
-    let store = Breaker::new(store, "faulty").clock(clock.clone());
+    let store = BreakerStore::new(store, "faulty").clock(clock.clone());
     faults.fail(error(StoreErrorKind::Unavailable));
     for _ in 0..5 {
         assert_eq!(store.state(), BreakerState::Closed);
@@ -120,7 +120,7 @@ fn the_defaults_are_five_failures_and_a_second() {
 }
 
 #[test]
-fn open_refuses_every_way_to_ask_and_the_store_is_left_alone() {
+fn open_breaker_fails_every_call_without_the_store() {
     let (store, faults, clock) = open();
     let before = faults.calls();
     clock.advance(millis(500));
@@ -133,7 +133,7 @@ fn open_refuses_every_way_to_ask_and_the_store_is_left_alone() {
 }
 
 #[test]
-fn a_success_after_the_pause_closes_it() {
+fn successful_probe_closes_the_breaker() {
     let (store, faults, clock) = open();
     faults.pass();
     clock.advance(seconds(2));
@@ -145,7 +145,7 @@ fn a_success_after_the_pause_closes_it() {
 }
 
 #[test]
-fn a_failure_after_the_pause_opens_it_for_another() {
+fn failed_probe_opens_the_breaker_for_another_pause() {
     let (store, faults, clock) = open();
     for _ in 0..3 {
         let before = faults.calls().apply;
@@ -159,10 +159,10 @@ fn a_failure_after_the_pause_opens_it_for_another() {
 }
 
 #[test]
-fn every_way_to_ask_can_close_it_and_open_it() {
-    type Way = fn(&Breaker<Faulty>, &Asked) -> Option<StoreErrorKind>;
+fn every_kind_of_call_can_open_and_close_the_breaker() {
+    type Way = fn(&BreakerStore<Faulty>, &Asked) -> Option<StoreErrorKind>;
     let ways: [Way; 4] = [
-        |store, asked| kind(store.apply_now(&asked.limit()).unwrap()),
+        |store, asked| kind(store.try_apply(&asked.limit()).unwrap()),
         |store, asked| kind(block_on(store.apply(&asked.limit()))),
         |store, asked| kind(block_on(store.apply_all(&[asked.limit()]))),
         |store, asked| kind(block_on(store.apply_each(&[asked.limit(), asked.limit()])).remove(1)),
@@ -182,7 +182,7 @@ fn every_way_to_ask_can_close_it_and_open_it() {
 }
 
 #[test]
-fn while_one_call_tries_the_others_are_refused() {
+fn other_calls_fail_during_a_probe() {
     let (store, faults, clock) = open();
     clock.advance(seconds(2));
     faults.hang();
@@ -196,14 +196,14 @@ fn while_one_call_tries_the_others_are_refused() {
         assert_eq!(error.to_string(), "store unavailable: circuit half open, another call is trying");
         clock.advance(millis(600));
     }
-    assert_eq!(kind(store.apply_now(&request).unwrap()), UNAVAILABLE);
+    assert_eq!(kind(store.try_apply(&request).unwrap()), UNAVAILABLE);
     faults.release();
     assert!(matches!(poll(trying.as_mut()), Poll::Ready(Ok(_))));
     assert_eq!(store.state(), BreakerState::Closed);
 }
 
 #[test]
-fn a_trying_call_that_nobody_polls_keeps_the_others_out_for_a_pause() {
+fn probe_that_is_never_polled_blocks_others_for_one_pause() {
     let (store, faults, clock) = open();
     let asked = Asked::new(50);
     let request = asked.limit();
@@ -235,7 +235,7 @@ fn a_trying_call_that_nobody_polls_keeps_the_others_out_for_a_pause() {
 }
 
 #[test]
-fn exactly_one_of_many_threads_tries() {
+fn exactly_one_of_many_threads_probes() {
     let (store, faults, clock) = open();
     for _ in 0..50 {
         let before = faults.calls().apply;
@@ -254,7 +254,7 @@ fn exactly_one_of_many_threads_tries() {
 }
 
 #[test]
-fn a_trying_call_that_is_dropped_lets_the_next_one_try() {
+fn dropped_probe_lets_the_next_call_probe() {
     let (store, faults, clock) = open();
     clock.advance(seconds(2));
     faults.hang();
@@ -275,17 +275,17 @@ fn a_trying_call_that_is_dropped_lets_the_next_one_try() {
 }
 
 #[test]
-fn a_store_that_has_to_be_waited_for_is_not_tried_without_waiting() {
+fn store_that_must_wait_is_not_probed_without_waiting() {
     let (store, faults, clock) = open();
     clock.advance(seconds(2));
     faults.hang();
-    assert!(store.apply_now(&Asked::new(5).limit()).is_none());
+    assert!(store.try_apply(&Asked::new(5).limit()).is_none());
     faults.pass();
     assert_eq!((ask(&store), store.state()), (Ok(true), BreakerState::Closed));
 }
 
 #[test]
-fn what_began_before_it_opened_does_not_close_it() {
+fn call_from_before_the_outage_does_not_close_the_breaker() {
     let (store, faults, clock) = guarded();
     let asked = Asked::new(50);
     let request = asked.limit();
@@ -309,7 +309,7 @@ fn what_began_before_it_opened_does_not_close_it() {
 }
 
 #[test]
-fn misuse_says_nothing_about_the_store() {
+fn unsupported_request_does_not_affect_the_breaker() {
     let (store, faults, clock) = guarded();
     let asked = Asked::new(50);
     for _ in 0..10 {
@@ -331,11 +331,11 @@ fn misuse_says_nothing_about_the_store() {
     assert_eq!(store.state(), BreakerState::Closed);
 }
 
-/// What is about one key, and takes a store that works to be said.
+/// Errors about one key, which only a working store reports.
 const OF_ONE_KEY: [StoreErrorKind; 2] = [StoreErrorKind::Corrupt, StoreErrorKind::Contended];
 
 #[test]
-fn what_is_about_one_key_is_no_failure_in_a_row() {
+fn error_about_one_key_counts_as_success() {
     for kind in OF_ONE_KEY {
         let (store, faults, _) = guarded();
         for _ in 0..5 {
@@ -349,7 +349,7 @@ fn what_is_about_one_key_is_no_failure_in_a_row() {
 }
 
 #[test]
-fn what_is_about_one_key_closes_it() {
+fn error_about_one_key_closes_the_breaker() {
     for kind in OF_ONE_KEY {
         let (store, faults, clock) = open();
         clock.advance(seconds(2));
@@ -360,7 +360,7 @@ fn what_is_about_one_key_closes_it() {
 }
 
 #[test]
-fn a_clock_that_went_back_does_not_keep_it_open() {
+fn clock_set_back_does_not_keep_the_breaker_open() {
     let (store, faults, clock) = open();
     faults.pass();
     clock.set(Timestamp::from_millis(1_000));

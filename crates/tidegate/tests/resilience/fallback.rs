@@ -1,19 +1,19 @@
 //! The failure policy of each limit.
 
-use tidegate::resilience::Fallback;
+use tidegate::resilience::FallbackStore;
 use tidegate::{Cost, OnStoreError, Op, Reason, Store, StoreErrorKind};
 use tidegate_testkit::{Faults, block_on};
 
 use crate::support::{Asked, FAILURES, Faulty, clock, error, every_way, faulty, kind};
 
-fn falling_back() -> (Fallback<Faulty>, Faults) {
+fn falling_back() -> (FallbackStore<Faulty>, Faults) {
     let clock = clock();
     let (store, faults) = faulty(&clock);
-    (Fallback::new(store).clock(clock), faults)
+    (FallbackStore::new(store).clock(clock), faults)
 }
 
 #[test]
-fn open_admits_and_says_so() {
+fn open_admits_with_the_reason_store() {
     let (store, faults) = falling_back();
     for kind in FAILURES {
         faults.fail(error(kind));
@@ -30,7 +30,7 @@ fn open_admits_and_says_so() {
 }
 
 #[test]
-fn open_does_not_admit_what_nobody_would_ever_be_admitted() {
+fn open_denies_an_impossible_cost() {
     let (store, faults) = falling_back();
     faults.fail(error(StoreErrorKind::Unavailable));
     let asked = Asked::new(5);
@@ -41,7 +41,7 @@ fn open_does_not_admit_what_nobody_would_ever_be_admitted() {
 }
 
 #[test]
-fn closed_passes_the_error_on() {
+fn closed_returns_the_error() {
     let (store, faults) = falling_back();
     for failure in FAILURES {
         faults.fail(error(failure));
@@ -52,11 +52,11 @@ fn closed_passes_the_error_on() {
 }
 
 #[test]
-fn local_decides_by_the_quota() {
+fn local_decides_in_process_by_the_quota() {
     for failure in FAILURES {
         let (store, faults) = falling_back();
         faults.fail(error(failure));
-        // One by apply_now, one by apply, two by apply_all, two by apply_each: the last is the sixth of five.
+        // One by try_apply, one by apply, two by apply_all, two by apply_each: the last is the sixth of five.
         let results = every_way(&store, &Asked::new(5).policy(OnStoreError::Local));
         let answers: Vec<_> = results.into_iter().map(|result| result.unwrap()).collect();
         let allowed: Vec<_> = answers.iter().map(|decision| decision.allowed()).collect();
@@ -67,7 +67,7 @@ fn local_decides_by_the_quota() {
 }
 
 #[test]
-fn misuse_is_passed_on_whatever_the_policy() {
+fn unsupported_is_returned_under_every_policy() {
     for policy in OnStoreError::ALL {
         let (store, faults) = falling_back();
         let asked = Asked::new(5).policy(policy);
@@ -85,7 +85,7 @@ fn misuse_is_passed_on_whatever_the_policy() {
 }
 
 #[test]
-fn of_several_limits_the_strictest_policy_wins() {
+fn strictest_policy_of_several_limits_wins() {
     use OnStoreError::{Closed, Local, Open};
     let (store, faults) = falling_back();
     faults.fail(error(StoreErrorKind::Timeout));
@@ -110,7 +110,7 @@ fn of_several_limits_the_strictest_policy_wins() {
 }
 
 #[test]
-fn independent_requests_each_have_their_own_policy() {
+fn independent_requests_use_their_own_policies() {
     let (store, faults) = falling_back();
     faults.fail(error(StoreErrorKind::Unavailable));
     let asked =
@@ -123,16 +123,16 @@ fn independent_requests_each_have_their_own_policy() {
 }
 
 #[test]
-fn a_store_that_has_to_be_waited_for_has_not_failed() {
+fn store_that_must_wait_has_not_failed() {
     let (store, faults) = falling_back();
     faults.hang();
     for policy in OnStoreError::ALL {
-        assert!(store.apply_now(&Asked::new(5).policy(policy).limit()).is_none());
+        assert!(store.try_apply(&Asked::new(5).policy(policy).limit()).is_none());
     }
 }
 
 #[test]
-fn what_the_store_answers_is_passed_on() {
+fn answers_of_the_store_are_passed_on() {
     let (store, faults) = falling_back();
     let asked = Asked::new(3).policy(OnStoreError::Local);
     assert_eq!(asked.admitted(&store), 3);

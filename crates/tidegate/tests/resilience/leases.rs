@@ -2,7 +2,7 @@
 
 use std::future::IntoFuture;
 
-use tidegate::resilience::Fallback;
+use tidegate::resilience::FallbackStore;
 use tidegate::{Limiter, OnStoreError, Quota, Reason, StoreErrorKind, seconds};
 use tidegate_testkit::{Faults, block_on};
 
@@ -11,13 +11,13 @@ use crate::support::{clock, error, faulty};
 fn limiter(policy: OnStoreError) -> (Limiter, Faults) {
     let clock = clock();
     let (store, faults) = faulty(&clock);
-    let store = Fallback::new(store).clock(clock).expected_replicas(2);
+    let store = FallbackStore::new(store).clock(clock).expected_replicas(2);
     let limit = tidegate::Limit::new(Quota::concurrency(4, seconds(10)).unwrap()).on_store_error(policy);
     (Limiter::builder().limit("work", limit).store(store).build().unwrap(), faults)
 }
 
 #[test]
-fn open_admits_without_a_lease_and_lets_holders_go_on() {
+fn open_admits_without_a_lease_and_renews_held_ones() {
     let (limiter, faults) = limiter(OnStoreError::Open);
     let lease = block_on(limiter.admit("work", "u").into_future()).unwrap().lease().unwrap();
     faults.fail(error(StoreErrorKind::Unavailable));
@@ -35,7 +35,7 @@ fn open_admits_without_a_lease_and_lets_holders_go_on() {
 }
 
 #[test]
-fn closed_is_an_error_for_every_operation() {
+fn closed_returns_an_error_for_every_lease_operation() {
     let (limiter, faults) = limiter(OnStoreError::Closed);
     let lease = block_on(limiter.admit("work", "u").into_future()).unwrap().lease().unwrap();
     faults.fail(error(StoreErrorKind::Timeout));
@@ -45,11 +45,11 @@ fn closed_is_an_error_for_every_operation() {
 }
 
 #[test]
-fn local_holds_the_share_of_one_replica_those_included_who_had_a_lease() {
+fn local_admits_the_share_of_one_replica_including_held_leases() {
     let (limiter, faults) = limiter(OnStoreError::Local);
     let lease = block_on(limiter.admit("work", "u").into_future()).unwrap().lease().unwrap();
     faults.fail(error(StoreErrorKind::Unavailable));
-    // Two of four: whoever had a lease goes on, and one more.
+    // Two of four: the holder of a lease goes on, and one more.
     assert!(block_on(limiter.renew("work", "u", lease).into_future()).unwrap().allowed());
     let admit = || block_on(limiter.admit("work", "u").into_future()).unwrap();
     let local = admit().lease().expect("a place of the share");

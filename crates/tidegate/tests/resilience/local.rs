@@ -1,17 +1,17 @@
 //! Deciding in process while the store is broken.
 
-use tidegate::resilience::Fallback;
+use tidegate::resilience::FallbackStore;
 use tidegate::{Algorithm, Cost, ManualClock, OnStoreError, Op, Quota, Reason, Store, StoreErrorKind, millis, minutes};
 use tidegate_testkit::{Faults, block_on};
 
 use crate::support::{Asked, Faulty, clock, error, faulty};
 
 /// A store that is broken, with what can be done about it.
-fn broken() -> (Fallback<Faulty>, Faults, ManualClock) {
+fn broken() -> (FallbackStore<Faulty>, Faults, ManualClock) {
     let clock = clock();
     let (store, faults) = faulty(&clock);
     faults.fail(error(StoreErrorKind::Unavailable));
-    (Fallback::new(store).clock(clock.clone()), faults, clock)
+    (FallbackStore::new(store).clock(clock.clone()), faults, clock)
 }
 
 fn local(rate: u64) -> Asked {
@@ -19,7 +19,7 @@ fn local(rate: u64) -> Asked {
 }
 
 #[test]
-fn a_share_is_the_rate_over_the_replicas() {
+fn local_share_is_the_rate_divided_by_the_replicas() {
     for (rate, replicas, share) in [(10, 1, 10), (10, 2, 5), (10, 3, 3), (10, 10, 1), (10, 0, 10)] {
         let (store, ..) = broken();
         let store = store.expected_replicas(replicas);
@@ -38,7 +38,7 @@ fn all_replicas_together_admit_no_more_than_the_rate() {
                 .map(|_| {
                     let (store, faults) = faulty(&clock);
                     faults.fail(error(StoreErrorKind::Unavailable));
-                    Fallback::new(store).clock(clock.clone()).expected_replicas(replicas)
+                    FallbackStore::new(store).clock(clock.clone()).expected_replicas(replicas)
                 })
                 .collect();
             let asked = Asked { quota: Quota::new(algorithm, rate, minutes(1)).unwrap(), ..local(1) };
@@ -57,7 +57,7 @@ fn all_replicas_together_admit_no_more_than_the_rate() {
 }
 
 #[test]
-fn every_operation_works() {
+fn local_supports_every_operation() {
     let (store, ..) = broken();
     let asked = local(5);
     let apply = |op| block_on(store.apply(&asked.op(op))).unwrap();
@@ -79,7 +79,7 @@ fn every_operation_works() {
 }
 
 #[test]
-fn the_quota_refills_on_the_given_clock() {
+fn local_quota_is_replenished_on_the_given_clock() {
     let (store, _, clock) = broken();
     let asked = local(5);
     assert_eq!(asked.admitted(&store), 5);
@@ -91,7 +91,7 @@ fn the_quota_refills_on_the_given_clock() {
 }
 
 #[test]
-fn a_cost_above_the_share_is_denied_because_of_the_store_and_not_for_ever() {
+fn cost_above_the_share_is_denied_with_the_reason_store() {
     let (store, ..) = broken();
     let store = store.expected_replicas(5);
     let asked = local(10);
@@ -109,7 +109,7 @@ fn a_cost_above_the_share_is_denied_because_of_the_store_and_not_for_ever() {
 }
 
 #[test]
-fn keys_are_bounded() {
+fn local_keys_are_bounded() {
     let (store, ..) = broken();
     let store = store.max_keys(300);
     for key in 0..20_000_u64 {
@@ -121,7 +121,7 @@ fn keys_are_bounded() {
 }
 
 #[test]
-fn a_healthy_store_costs_nothing_here() {
+fn working_store_creates_no_local_store() {
     let (store, faults, _) = broken();
     faults.pass();
     assert!(local(5).take(&store).allowed());
@@ -134,10 +134,10 @@ fn a_healthy_store_costs_nothing_here() {
 }
 
 #[test]
-fn what_was_decided_is_dropped_when_the_store_is_back() {
-    type Way = fn(&Fallback<Faulty>, &Asked);
+fn local_state_is_dropped_when_the_store_is_back() {
+    type Way = fn(&FallbackStore<Faulty>, &Asked);
     let ways: [Way; 4] = [
-        |store, asked| assert!(store.apply_now(&asked.limit()).unwrap().is_ok()),
+        |store, asked| assert!(store.try_apply(&asked.limit()).unwrap().is_ok()),
         |store, asked| assert!(block_on(store.apply(&asked.limit())).is_ok()),
         |store, asked| assert!(block_on(store.apply_all(&[asked.limit()])).is_ok()),
         |store, asked| assert!(block_on(store.apply_each(&[asked.limit()]))[0].is_ok()),
@@ -147,14 +147,14 @@ fn what_was_decided_is_dropped_when_the_store_is_back() {
         let asked = local(5);
         assert_eq!(asked.admitted(&store), 5);
         faults.pass();
-        // Not before what was taken here has come back, or a new outage would find a new quota.
+        // Not before the local state is replenished, or a new outage would give a new quota.
         clock.advance(minutes(1) - millis(1));
         ask(&store, &asked.key("another"));
         assert!(store.local().is_some());
         clock.advance(millis(1));
         ask(&store, &asked);
         assert_eq!(store.local(), None);
-        // The store did not hear of what was admitted meanwhile.
+        // The store does not know of local admissions.
         assert_eq!(asked.left(store.inner()), 4);
         faults.fail(error(StoreErrorKind::Unavailable));
         assert_eq!(asked.admitted(&store), 5);
@@ -162,7 +162,7 @@ fn what_was_decided_is_dropped_when_the_store_is_back() {
 }
 
 #[test]
-fn misuse_does_not_mean_that_the_store_is_back() {
+fn unsupported_request_does_not_end_an_outage() {
     let (store, faults, clock) = broken();
     let _ = local(5).take(&store);
     clock.advance(minutes(1));
@@ -172,7 +172,7 @@ fn misuse_does_not_mean_that_the_store_is_back() {
 }
 
 #[test]
-fn a_store_that_fails_now_and_then_does_not_renew_the_quota() {
+fn store_that_fails_now_and_then_renews_no_local_quota() {
     for between in [999, 1_000, 1_100, 7_000] {
         let (store, faults, clock) = broken();
         let (asked, other) = (local(5), local(1_000).key("other"));
@@ -190,7 +190,7 @@ fn a_store_that_fails_now_and_then_does_not_renew_the_quota() {
 }
 
 #[test]
-fn a_debt_is_not_forgotten_before_it_is_paid() {
+fn local_debt_is_kept_until_it_is_paid() {
     let (store, faults, clock) = broken();
     let asked = local(5);
     for _ in 0..3 {
@@ -211,7 +211,7 @@ fn a_debt_is_not_forgotten_before_it_is_paid() {
 }
 
 #[test]
-fn a_table_is_not_made_for_every_failure() {
+fn local_store_is_not_recreated_for_every_failure() {
     let (store, faults, clock) = broken();
     let asked = local(5);
     // A look takes nothing, so there is nothing to keep it for.

@@ -1,18 +1,16 @@
-//! The wrappers around a store that is slow, broken or watched, promise by promise, on a clock that only moves when it
-//! is told to.
+//! The resilience wrappers, promise by promise, on a manual clock.
 
 mod breaker;
+mod combined;
 mod conformance;
-mod denials;
+mod denial_cache;
 mod fallback;
+mod forwarding;
 mod leases;
 mod local;
 #[cfg(feature = "metrics")]
 mod metrics;
-mod passed_on;
 #[cfg(feature = "tracing")]
 mod spans;
-mod spread;
 mod support;
 mod timeout;
-mod whole;

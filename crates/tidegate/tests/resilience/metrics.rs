@@ -1,10 +1,10 @@
-//! What is counted and measured, by name.
+//! The metrics of the wrappers, by name.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
-use tidegate::resilience::{Breaker, Observed, Resilience};
+use tidegate::resilience::{BreakerStore, InstrumentedStore, Resilience};
 use tidegate::{Cost, OnStoreError, Op, Scope, Store, StoreErrorKind, millis, seconds};
 use tidegate_testkit::block_on;
 
@@ -51,7 +51,7 @@ fn decisions_are_counted_by_limit_outcome_and_reason() {
         let asked = Asked::new(2);
         let send = Asked { scope: Scope::new("prefix", "send"), ..Asked::new(2) };
         // Two of three at once, one alone, one in a batch, one by reservation: the last finds nothing left.
-        assert!(store.apply_now(&asked.limit()).unwrap().unwrap().allowed());
+        assert!(store.try_apply(&asked.limit()).unwrap().unwrap().allowed());
         assert!(asked.take(&store).allowed());
         assert!(!block_on(store.apply_each(&[asked.limit()]))[0].as_ref().unwrap().allowed());
         // Denied as a whole, by one of them.
@@ -81,7 +81,7 @@ fn decisions_are_counted_by_limit_outcome_and_reason() {
 }
 
 #[test]
-fn what_the_policy_answered_is_counted_by_limit_and_policy() {
+fn fallbacks_are_counted_by_limit_and_policy() {
     let recorded = recorded(|| {
         let clock = clock();
         let (store, faults) = faulty(&clock);
@@ -105,21 +105,21 @@ fn what_the_policy_answered_is_counted_by_limit_and_policy() {
 }
 
 #[test]
-fn calls_of_the_store_are_measured_and_errors_counted_by_kind() {
+fn store_calls_are_timed_and_errors_counted_by_kind() {
     let recorded = recorded(|| {
         let clock = clock();
         let (store, faults) = faulty(&clock);
-        let store = Observed::new(store, "faulty").clock(clock.clone());
+        let store = InstrumentedStore::new(store, "faulty").clock(clock.clone());
         let asked = Asked::new(5);
         let requests = [asked.limit(), asked.limit()];
-        store.apply_now(&requests[0]);
+        store.try_apply(&requests[0]);
         let _ = block_on(store.apply_all(&requests)).unwrap();
         faults.fail(error(StoreErrorKind::Corrupt));
         block_on(store.apply_each(&requests));
         faults.fail(error(StoreErrorKind::Unavailable));
-        store.apply_now(&requests[0]);
+        store.try_apply(&requests[0]);
         faults.hang();
-        assert!(store.apply_now(&requests[0]).is_none());
+        assert!(store.try_apply(&requests[0]).is_none());
         let mut call = pin!(store.apply(&requests[0]));
         assert!(poll(call.as_mut()).is_pending());
         clock.advance(millis(7));
@@ -142,7 +142,7 @@ fn calls_of_the_store_are_measured_and_errors_counted_by_kind() {
             ("{call=apply,store=faulty}", vec![0.007]),
             ("{call=apply_all,store=faulty}", vec![0.0]),
             ("{call=apply_each,store=faulty}", vec![0.0]),
-            ("{call=apply_now,store=faulty}", vec![0.0, 0.0]),
+            ("{call=try_apply,store=faulty}", vec![0.0, 0.0]),
         ]
     );
     assert_eq!(
@@ -152,7 +152,7 @@ fn calls_of_the_store_are_measured_and_errors_counted_by_kind() {
 }
 
 #[test]
-fn a_timeout_is_an_error_of_the_store_and_a_refusal_is_not() {
+fn timeout_counts_as_store_error_and_open_breaker_does_not() {
     let recorded = recorded(|| {
         let clock = clock();
         let (store, faults) = faulty(&clock);
@@ -171,13 +171,13 @@ fn a_timeout_is_an_error_of_the_store_and_a_refusal_is_not() {
 }
 
 #[test]
-fn the_breaker_shows_its_state_and_counts_its_openings() {
+fn breaker_state_and_openings_are_recorded() {
     // After so many of these steps: it fails and opens, it tries and waits, it fails and opens, it tries and closes.
     for (steps, state, opened) in [(0, 0.0, 0), (1, 2.0, 1), (2, 1.0, 1), (3, 2.0, 2), (4, 0.0, 2)] {
         let recorded = recorded(|| {
             let clock = clock();
             let (store, faults) = faulty(&clock);
-            let store = Breaker::new(store, "faulty").failures(1).clock(clock.clone());
+            let store = BreakerStore::new(store, "faulty").failures(1).clock(clock.clone());
             let asked = Asked::new(5);
             let request = asked.limit();
             let mut trying = Box::pin(store.apply(&request));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 
-use tidegate::resilience::Observed;
+use tidegate::resilience::InstrumentedStore;
 use tidegate::{Store, StoreErrorKind};
 use tidegate_testkit::block_on;
 use tracing::field::{Field, Visit};
@@ -52,18 +52,18 @@ impl Subscriber for Spans {
 }
 
 #[test]
-fn a_call_is_a_span_that_says_everything_but_the_key() {
+fn span_of_a_call_has_every_field_but_the_key() {
     let spans = Spans::default();
     tracing::subscriber::with_default(spans.clone(), || {
         let (store, faults) = faulty(&clock());
-        let store = Observed::new(store, "faulty");
+        let store = InstrumentedStore::new(store, "faulty");
         let asked = Asked::new(2).key("alice");
         let requests = [asked.limit(), asked.limit()];
         let _ = block_on(store.apply(&requests[0])).unwrap();
         let _ = block_on(store.apply_all(&requests)).unwrap();
         faults.fail(error(StoreErrorKind::Timeout));
         block_on(store.apply_each(&requests));
-        assert!(store.apply_now(&requests[0]).unwrap().is_err());
+        assert!(store.try_apply(&requests[0]).unwrap().is_err());
     });
     let seen: Vec<String> = spans.0.lock().unwrap().iter().map(|fields| format!("{fields:?}")).collect();
     assert_eq!(

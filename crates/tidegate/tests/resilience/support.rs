@@ -74,16 +74,16 @@ impl Asked {
         (0..100).filter(|_| self.take(store).allowed()).count()
     }
 
-    /// What is left in `store`.
+    /// Returns what is left in `store`.
     pub(crate) fn left(&self, store: &impl Store) -> u64 {
         block_on(store.apply(&self.op(Op::Check(Cost::ONE)))).unwrap().remaining()
     }
 }
 
-/// What every way to ask a store ends with: `apply_now` where it answers, `apply`, `apply_all` and `apply_each`.
+/// What every way to ask a store ends with: `try_apply` where it answers, `apply`, `apply_all` and `apply_each`.
 pub(crate) fn every_way<S: Store>(store: &S, asked: &Asked) -> Vec<Result<Decision, StoreError>> {
     let request = asked.limit();
-    let mut results: Vec<_> = store.apply_now(&request).into_iter().collect();
+    let mut results: Vec<_> = store.try_apply(&request).into_iter().collect();
     results.push(block_on(store.apply(&request)));
     results.push(block_on(store.apply_all(&[request, request])).map(|all| all.decisions()[1]));
     results.extend(block_on(store.apply_each(&[request, request])));
@@ -94,7 +94,7 @@ pub(crate) fn kind<T>(result: Result<T, StoreError>) -> Option<StoreErrorKind> {
     result.err().map(|error| error.kind())
 }
 
-/// Polls once, and lets nobody know when it should be polled again.
+/// Polls once, without a waker.
 pub(crate) fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }

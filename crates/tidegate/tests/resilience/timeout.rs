@@ -4,23 +4,23 @@ use std::pin::pin;
 use std::task::Poll;
 use std::thread;
 
-use tidegate::resilience::Timeout;
+use tidegate::resilience::TimeoutStore;
 use tidegate::{
-    All, Capabilities, Decision, ManualClock, MemoryStore, Request, Sleeper, Store, StoreError, StoreErrorKind,
-    Testing, Timestamp, millis,
+    Capabilities, Decision, JointDecision, ManualClock, MemoryStore, Request, Sleeper, Store, StoreError,
+    StoreErrorKind, Testing, Timestamp, millis,
 };
 use tidegate_testkit::{Faults, block_on};
 
 use crate::support::{Asked, Faulty, clock, error, faulty, kind, poll};
 
-fn slow() -> (Timeout<Faulty>, Faults, ManualClock) {
+fn slow() -> (TimeoutStore<Faulty>, Faults, ManualClock) {
     let clock = clock();
     let (store, faults) = faulty(&clock);
-    (Timeout::new(store, millis(50), clock.clone()), faults, clock)
+    (TimeoutStore::new(store, millis(50), clock.clone()), faults, clock)
 }
 
 #[test]
-fn a_call_that_hangs_ends_when_its_time_is_up_and_not_before() {
+fn hanging_call_ends_exactly_at_its_timeout() {
     let (store, faults, clock) = slow();
     faults.hang();
     let asked = Asked::new(5);
@@ -36,7 +36,7 @@ fn a_call_that_hangs_ends_when_its_time_is_up_and_not_before() {
 }
 
 #[test]
-fn the_call_inside_is_dropped_and_not_applied_later() {
+fn timed_out_call_is_dropped_and_not_applied_later() {
     let (store, faults, clock) = slow();
     faults.hang();
     let asked = Asked::new(5);
@@ -56,7 +56,7 @@ fn the_call_inside_is_dropped_and_not_applied_later() {
 }
 
 #[test]
-fn a_waiting_caller_is_woken_by_the_timer() {
+fn timer_wakes_the_waiting_caller() {
     let (store, faults, clock) = slow();
     faults.hang();
     let caller = thread::spawn(move || kind(block_on(store.apply(&Asked::new(5).limit()))));
@@ -68,7 +68,7 @@ fn a_waiting_caller_is_woken_by_the_timer() {
 }
 
 #[test]
-fn an_answer_in_time_is_the_answer() {
+fn answer_in_time_is_passed_on() {
     let (store, faults, clock) = slow();
     let asked = Asked::new(5);
     for slowly in [Faults::hang, Faults::answer_late] {
@@ -110,7 +110,7 @@ impl Store for Steady {
         self.store.capabilities()
     }
 
-    fn apply_now(&self, _: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+    fn try_apply(&self, _: &Request<'_>) -> Option<Result<Decision, StoreError>> {
         None
     }
 
@@ -119,7 +119,7 @@ impl Store for Steady {
         self.store.apply(request).await
     }
 
-    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
+    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
         self.store.apply_all(requests).await
     }
 
@@ -135,10 +135,10 @@ impl Store for Steady {
 }
 
 #[test]
-fn a_batch_that_takes_longer_than_a_request_may_is_answered() {
+fn long_batch_is_answered_in_parts_with_a_timeout_each() {
     let clock = clock();
     let store = Steady { clock: clock.clone(), store: MemoryStore::builder().clock(clock.clone()).build() };
-    let store = Timeout::new(store, millis(50), clock.clone());
+    let store = TimeoutStore::new(store, millis(50), clock.clone());
     let asked = Asked::new(1_000);
     let requests = vec![asked.limit(); 500];
     let mut each = pin!(store.apply_each(&requests));
@@ -156,7 +156,7 @@ fn a_batch_that_takes_longer_than_a_request_may_is_answered() {
 }
 
 #[test]
-fn a_batch_to_a_store_that_hangs_waits_once() {
+fn batch_to_a_hanging_store_waits_once() {
     let (store, faults, clock) = slow();
     faults.hang();
     let asked = Asked::new(5);
@@ -170,7 +170,7 @@ fn a_batch_to_a_store_that_hangs_waits_once() {
 }
 
 #[test]
-fn the_testing_entry_has_the_timeout_too() {
+fn testing_entry_has_the_timeout() {
     let (store, faults, clock) = slow();
     faults.hang();
     let asked = Asked::new(5);
@@ -183,14 +183,14 @@ fn the_testing_entry_has_the_timeout_too() {
 }
 
 #[test]
-fn what_does_not_wait_is_passed_on() {
+fn immediate_calls_are_passed_on() {
     let (store, faults, clock) = slow();
     let asked = Asked::new(5);
-    assert!(store.apply_now(&asked.limit()).unwrap().unwrap().allowed());
+    assert!(store.try_apply(&asked.limit()).unwrap().unwrap().allowed());
     faults.hang();
-    assert!(store.apply_now(&asked.limit()).is_none());
+    assert!(store.try_apply(&asked.limit()).is_none());
     faults.fail(error(StoreErrorKind::Corrupt));
-    assert_eq!(kind(store.apply_now(&asked.limit()).unwrap()), Some(StoreErrorKind::Corrupt));
+    assert_eq!(kind(store.try_apply(&asked.limit()).unwrap()), Some(StoreErrorKind::Corrupt));
     assert_eq!(kind(block_on(store.apply(&asked.limit()))), Some(StoreErrorKind::Corrupt));
     block_on(store.close());
     assert_eq!((faults.calls().close, clock.sleepers()), (1, 0));

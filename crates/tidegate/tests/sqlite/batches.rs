@@ -25,7 +25,7 @@ fn quotas() -> [Quota; 6] {
 enum How {
     One,
     Each,
-    All,
+    JointDecision,
 }
 
 /// What both stores are asked.
@@ -36,7 +36,7 @@ struct Question {
 
 impl Question {
     fn new(random: &mut Random) -> Self {
-        let how = random.pick(&[How::One, How::One, How::Each, How::All]);
+        let how = random.pick(&[How::One, How::One, How::Each, How::JointDecision]);
         let count = if how == How::One { 1 } else { 1 + random.below(5) };
         let mut asks: Vec<_> = (0..count).map(|_| ask(random, how)).collect();
         // Looks alone are asked of the other thread, so they are not in order with the rest.
@@ -54,7 +54,7 @@ impl Question {
         let decisions = match self.how {
             How::One => vec![store.apply(&requests[0]).await],
             How::Each => store.apply_each(&requests).await,
-            How::All => match store.apply_all(&requests).await {
+            How::JointDecision => match store.apply_all(&requests).await {
                 Ok(all) => all.into_decisions().into_iter().map(Ok).collect(),
                 Err(error) => vec![Err(error)],
             },
@@ -71,7 +71,7 @@ fn ask(random: &mut Random, how: How) -> (Scope, Key<'static>, Quota, Op) {
     let cost = Cost::new(1 + random.below(4)).unwrap();
     let op = match random.below(10) {
         0..=5 => Op::Limit(cost),
-        _ if how == How::All => Op::Limit(cost),
+        _ if how == How::JointDecision => Op::Limit(cost),
         6 => Op::Check(cost),
         7 => Op::Reserve(cost),
         8 => Op::Refund(cost),

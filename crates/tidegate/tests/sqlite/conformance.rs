@@ -23,7 +23,7 @@ conformance_tests!(with_hashed_keys, subject(SqliteStore::builder().hash_keys("a
 fn it_claims_what_it_can() {
     let subject = subject(SqliteStore::builder());
     let store = subject.store();
-    assert!(store.capabilities().atomic_all && !store.answers_at_once());
+    assert!(store.capabilities().atomic_all && !store.is_immediate());
     assert_eq!(block_on(store.held_at(Timestamp::EPOCH)), Some(0));
 }
 

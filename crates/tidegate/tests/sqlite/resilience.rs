@@ -75,6 +75,6 @@ fn a_mistake_is_an_error_whatever_the_policy() {
     let folder = Folder::new();
     let (limiter, _) = service(&folder, PATIENCE);
     let two = Quota::token_bucket(2, MAX_PERIOD).unwrap();
-    let calls = [limiter.limit("open", "alice"), limiter.limit("open", "alice").quota(&two)];
-    assert!(run(limiter.all(calls)).unwrap_err().is_misuse());
+    let calls = [limiter.limit("open", "alice"), limiter.limit("open", "alice").with_quota(&two)];
+    assert!(run(limiter.limit_all(calls)).unwrap_err().is_misuse());
 }

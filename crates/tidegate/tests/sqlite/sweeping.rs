@@ -61,7 +61,7 @@ fn decisions_in_transactions_are_swept_too() {
     let (limiter, mut connection) = (limiter_of(&store, quota()), folder.connection());
     for key in 0..600_u64 {
         let mut transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
-        assert!(store.in_transaction(&mut transaction).ask(limiter.limit("a", key)).unwrap().allowed());
+        assert!(store.in_transaction(&mut transaction).apply(limiter.limit("a", key)).unwrap().allowed());
         transaction.commit().unwrap();
     }
     assert!(wait_until(|| folder.rows() <= 600 + 128), "{} rows", folder.rows());
@@ -88,13 +88,13 @@ fn a_sweep_takes_all_that_may_go_and_nothing_else() {
     // In debt for half an hour.
     let indebted = Quota::token_bucket(10, minutes(10)).unwrap().max_debt(20).unwrap();
     for _ in 0..3 {
-        assert!(ask(limiter.reserve("a", "busy").cost(10).quota(&indebted)).unwrap().allowed());
+        assert!(ask(limiter.reserve("a", "busy").cost(10).with_quota(&indebted)).unwrap().allowed());
     }
     clock.advance(LONG);
-    let before = ask(limiter.check("a", "busy").quota(&indebted)).unwrap().into_parts();
+    let before = ask(limiter.check("a", "busy").with_quota(&indebted)).unwrap().into_parts();
     assert_eq!(run(store.sweep()).unwrap(), 1_000);
     assert_eq!(folder.rows(), 1);
-    assert_eq!(ask(limiter.check("a", "busy").quota(&indebted)).unwrap().into_parts(), before);
+    assert_eq!(ask(limiter.check("a", "busy").with_quota(&indebted)).unwrap().into_parts(), before);
     // It goes when it is as good as new, and not before.
     clock.advance(minutes(27));
     assert_eq!(run(store.sweep()).unwrap(), 0);

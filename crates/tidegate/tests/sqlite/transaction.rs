@@ -3,8 +3,8 @@
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tidegate::sqlite::{SqliteStore, migration};
 use tidegate::{
-    Decision, Error, Limit, Limiter, MAX_PERIOD, ManualClock, MemoryStore, Quota, ShardBy, StoreErrorKind, Timestamp,
-    millis, seconds,
+    Decision, Error, Limit, Limiter, MAX_PERIOD, ManualClock, MemoryStore, Quota, StoreErrorKind, Timestamp, millis,
+    seconds,
 };
 use tidegate_testkit::{Random, block_on};
 
@@ -21,7 +21,7 @@ fn orders(connection: &Connection) -> u64 {
 /// Orders as long as the limit allows it, in one transaction with the order itself.
 fn order(store: &SqliteStore, limiter: &Limiter, connection: &mut Connection) -> Decision {
     let mut transaction = immediate(connection);
-    let decision = store.in_transaction(&mut transaction).ask(limiter.limit("a", "alice")).unwrap();
+    let decision = store.in_transaction(&mut transaction).apply(limiter.limit("a", "alice")).unwrap();
     if decision.allowed() {
         transaction.execute("INSERT INTO orders (who) VALUES ('alice')", []).unwrap();
         transaction.commit().unwrap();
@@ -54,20 +54,20 @@ fn what_is_taken_is_rolled_back_with_the_rest() {
         let mut transaction = immediate(&mut connection);
         for spent in 1..=CAPACITY {
             let inside = store.in_transaction(&mut transaction);
-            assert_eq!(inside.ask(limiter.limit("a", "alice")).unwrap().remaining(), CAPACITY - spent);
-            assert_eq!(inside.ask(limiter.check("a", "alice")).unwrap().remaining(), CAPACITY - spent);
+            assert_eq!(inside.apply(limiter.limit("a", "alice")).unwrap().remaining(), CAPACITY - spent);
+            assert_eq!(inside.apply(limiter.check("a", "alice")).unwrap().remaining(), CAPACITY - spent);
             // Nobody else sees it.
             assert_eq!(left(&limiter, "alice"), CAPACITY);
         }
-        assert!(!store.in_transaction(&mut transaction).ask(limiter.limit("a", "alice")).unwrap().allowed());
+        assert!(!store.in_transaction(&mut transaction).apply(limiter.limit("a", "alice")).unwrap().allowed());
         transaction.rollback().unwrap();
         assert_eq!(left(&limiter, "alice"), CAPACITY);
     }
     // A savepoint is rolled back by itself.
     let mut transaction = immediate(&mut connection);
-    let _ = store.in_transaction(&mut transaction).ask(limiter.limit("a", "alice")).unwrap();
+    let _ = store.in_transaction(&mut transaction).apply(limiter.limit("a", "alice")).unwrap();
     transaction.execute_batch("SAVEPOINT mine").unwrap();
-    let _ = store.in_transaction(&mut transaction).ask(limiter.limit("a", "alice").cost(2)).unwrap();
+    let _ = store.in_transaction(&mut transaction).apply(limiter.limit("a", "alice").cost(2)).unwrap();
     transaction.execute_batch("ROLLBACK TO mine").unwrap();
     transaction.commit().unwrap();
     assert_eq!(left(&limiter, "alice"), CAPACITY - 1);
@@ -81,9 +81,9 @@ fn all_or_nothing_inside() {
     let mut transaction = immediate(&mut connection);
     let inside = store.in_transaction(&mut transaction);
     let both = |cost| [limiter.limit("a", "alice").cost(cost), limiter.limit("a", "bob")];
-    assert!(inside.all(both(3)).unwrap().allowed());
-    assert!(!inside.all(both(3)).unwrap().allowed());
-    assert!(inside.all([]).unwrap().allowed());
+    assert!(inside.limit_all(both(3)).unwrap().allowed());
+    assert!(!inside.limit_all(both(3)).unwrap().allowed());
+    assert!(inside.limit_all([]).unwrap().allowed());
     transaction.commit().unwrap();
     assert_eq!([left(&limiter, "alice"), left(&limiter, "bob")], [CAPACITY - 3, CAPACITY - 1]);
 }
@@ -100,10 +100,10 @@ fn all_is_nothing_when_writing_fails_in_the_middle_and_the_caller_commits_all_th
     for _ in 0..20 {
         let mut transaction = immediate(&mut connection);
         let inside = store.in_transaction(&mut transaction);
-        let _ = inside.ask(limiter.limit("a", "carol")).unwrap();
-        let error = inside.all([limiter.limit("a", "alice"), limiter.limit("a", "bob")]).unwrap_err();
+        let _ = inside.apply(limiter.limit("a", "carol")).unwrap();
+        let error = inside.limit_all([limiter.limit("a", "alice"), limiter.limit("a", "bob")]).unwrap_err();
         assert!(error.to_string().contains("not him"), "{error}");
-        let _ = inside.ask(limiter.refund("a", "carol")).unwrap();
+        let _ = inside.apply(limiter.refund("a", "carol")).unwrap();
         transaction.commit().unwrap();
         assert_eq!(["alice", "bob", "carol"].map(|key| left(&limiter, key)), [CAPACITY; 3]);
     }
@@ -116,7 +116,6 @@ fn every_operation_and_setting_works_inside() {
     let quota = Quota::token_bucket(10, MAX_PERIOD).unwrap();
     let limiter = Limiter::builder()
         .limit("a", quota)
-        .limit("spread", Limit::new(quota).shards(5).unwrap().shard_by(ShardBy::Spread))
         .limit("cut", Limit::new(quota).shards(2).unwrap())
         .limit("shadow", Limit::new(quota).shadow(true))
         .deny("a", ["mallory"])
@@ -128,31 +127,21 @@ fn every_operation_and_setting_works_inside() {
     let mut transaction = immediate(&mut connection);
     let inside = store.in_transaction(&mut transaction);
 
-    // What could be admitted by all parts together is, and no more.
-    let admitted = (0..200).filter(|_| inside.ask(limiter.limit("spread", "alice")).unwrap().allowed()).count();
-    assert_eq!(admitted, 10);
-    assert_eq!(inside.ask(limiter.check("spread", "alice")).unwrap().remaining(), 0);
-    let _ = inside.ask(limiter.refund("spread", "alice").cost(2)).unwrap();
-    assert_eq!(inside.ask(limiter.check("spread", "alice")).unwrap().remaining(), 2);
-    let _ = inside.ask(limiter.reset("spread", "alice")).unwrap();
-    assert!(inside.all([limiter.limit("spread", "alice"), limiter.limit("a", "alice")]).unwrap().allowed());
-    assert_eq!(inside.ask(limiter.check("spread", "alice")).unwrap().remaining(), 9);
-
-    assert_eq!(inside.ask(limiter.limit("cut", "alice")).unwrap().remaining(), 4);
-    assert!(inside.ask(limiter.limit("shadow", "alice").cost(11)).unwrap().allowed());
-    assert!(inside.ask(limiter.reserve("a", "bob").cost(10)).unwrap().allowed());
-    assert!(inside.ask(limiter.reserve("a", "bob")).unwrap().retry_after().is_some());
-    assert!(!inside.ask(limiter.limit("a", "mallory")).unwrap().allowed());
-    assert!(!inside.all([limiter.limit("a", "carol"), limiter.limit("a", "mallory")]).unwrap().allowed());
-    assert_eq!(inside.ask(limiter.check("a", "carol")).unwrap().remaining(), 10);
+    assert_eq!(inside.apply(limiter.limit("cut", "alice")).unwrap().remaining(), 4);
+    assert!(inside.apply(limiter.limit("shadow", "alice").cost(11)).unwrap().allowed());
+    assert!(inside.apply(limiter.reserve("a", "bob").cost(10)).unwrap().allowed());
+    assert!(inside.apply(limiter.reserve("a", "bob")).unwrap().retry_after().is_some());
+    assert!(!inside.apply(limiter.limit("a", "mallory")).unwrap().allowed());
+    assert!(!inside.limit_all([limiter.limit("a", "carol"), limiter.limit("a", "mallory")]).unwrap().allowed());
+    assert_eq!(inside.apply(limiter.check("a", "carol")).unwrap().remaining(), 10);
 
     // What waits is refused, and so are mistakes.
-    assert!(inside.ask(limiter.acquire("a", "alice", millis(1))).unwrap_err().is_misuse());
-    assert!(inside.ask(limiter.limit("b", "alice")).unwrap_err().is_misuse());
-    assert!(inside.ask(limiter.limit("a", "alice").cost(0)).unwrap_err().is_misuse());
-    assert!(inside.all([limiter.check("a", "alice")]).unwrap_err().is_misuse());
+    assert!(inside.apply(limiter.acquire("a", "alice", millis(1))).unwrap_err().is_misuse());
+    assert!(inside.apply(limiter.limit("b", "alice")).unwrap_err().is_misuse());
+    assert!(inside.apply(limiter.limit("a", "alice").cost(0)).unwrap_err().is_misuse());
+    assert!(inside.limit_all([limiter.check("a", "alice")]).unwrap_err().is_misuse());
     transaction.commit().unwrap();
-    assert_eq!(ask(limiter.check("spread", "alice")).unwrap().remaining(), 9);
+    assert_eq!(ask(limiter.check("cut", "alice")).unwrap().remaining(), 4);
 }
 
 #[test]
@@ -162,11 +151,11 @@ fn a_transaction_that_read_before_somebody_wrote_has_to_be_run_again() {
     let (limiter, mut connection) = (limiter(&store), folder.connection());
     let mut transaction = connection.transaction().unwrap();
     let inside = store.in_transaction(&mut transaction);
-    assert_eq!(inside.ask(limiter.check("a", "alice")).unwrap().remaining(), CAPACITY);
+    assert_eq!(inside.apply(limiter.check("a", "alice")).unwrap().remaining(), CAPACITY);
     let _ = ask(limiter.limit("a", "alice")).unwrap();
     // After its first row the store sweeps, and is done with that when another sweep is done.
     block_on(store.sweep()).unwrap();
-    let error = inside.ask(limiter.limit("a", "alice")).unwrap_err();
+    let error = inside.apply(limiter.limit("a", "alice")).unwrap_err();
     assert!(error.is_retryable());
     let text = error.to_string();
     assert!(text.contains("run it again") && text.contains("IMMEDIATE") && text.contains("sqlite: "), "{text}");
@@ -175,7 +164,7 @@ fn a_transaction_that_read_before_somebody_wrote_has_to_be_run_again() {
     // A deferred one that nobody comes before works as well.
     let mut transaction = connection.transaction().unwrap();
     assert_eq!(
-        store.in_transaction(&mut transaction).ask(limiter.limit("a", "alice")).unwrap().remaining(),
+        store.in_transaction(&mut transaction).apply(limiter.limit("a", "alice")).unwrap().remaining(),
         CAPACITY - 2
     );
     transaction.commit().unwrap();
@@ -189,14 +178,14 @@ fn a_database_without_the_table_needs_the_migration() {
     let limiter = limiter(&store);
     let mut connection = Connection::open(folder.path().join("other.db")).unwrap();
     let mut transaction = immediate(&mut connection);
-    let Error::Store(error) = store.in_transaction(&mut transaction).ask(limiter.limit("a", "alice")).unwrap_err()
+    let Error::Store(error) = store.in_transaction(&mut transaction).apply(limiter.limit("a", "alice")).unwrap_err()
     else {
         panic!()
     };
     assert_eq!(error.kind(), StoreErrorKind::Unavailable);
     assert!(error.to_string().contains("tidegate::sqlite::migration"), "{error}");
     transaction.execute_batch(&migration("limits").unwrap()).unwrap();
-    assert!(store.in_transaction(&mut transaction).ask(limiter.limit("a", "alice")).unwrap().allowed());
+    assert!(store.in_transaction(&mut transaction).apply(limiter.limit("a", "alice")).unwrap().allowed());
     transaction.commit().unwrap();
     // It is another database.
     assert_eq!(left(&limiter, "alice"), CAPACITY);
@@ -212,8 +201,8 @@ fn a_transaction_that_has_ended_takes_nothing() {
     transaction.execute_batch("ROLLBACK").unwrap();
     let inside = store.in_transaction(&mut transaction);
     for error in [
-        inside.ask(limiter.limit("a", "alice")).unwrap_err(),
-        inside.all([limiter.limit("a", "alice"), limiter.limit("a", "bob")]).unwrap_err(),
+        inside.apply(limiter.limit("a", "alice")).unwrap_err(),
+        inside.limit_all([limiter.limit("a", "alice"), limiter.limit("a", "bob")]).unwrap_err(),
     ] {
         assert!(error.is_retryable() && error.to_string().contains("has ended"), "{error}");
     }
@@ -239,7 +228,7 @@ fn transactions_and_the_stores_own_calls_never_admit_one_too_many() {
                             return ask(limiter.limit("a", "everybody")).unwrap().allowed();
                         }
                         let mut transaction = immediate(&mut connection);
-                        let decision = store.in_transaction(&mut transaction).ask(limiter.limit("a", "everybody"));
+                        let decision = store.in_transaction(&mut transaction).apply(limiter.limit("a", "everybody"));
                         transaction.commit().unwrap();
                         decision.unwrap().allowed()
                     });
@@ -286,11 +275,11 @@ fn random_calls_inside_agree_with_the_memory_store() {
             } else {
                 let mut transaction = immediate(&mut connection);
                 let inside = store.in_transaction(&mut transaction);
-                let found = call(&limiter, &|call| inside.ask(call));
+                let found = call(&limiter, &|call| inside.apply(call));
                 transaction.commit().unwrap();
                 found
             };
-            assert_eq!(found, call(&memory, &|call| call.now().unwrap()), "{quota:?}, step {step}");
+            assert_eq!(found, call(&memory, &|call| call.try_now()), "{quota:?}, step {step}");
         }
         run(tidegate::Store::close(&store));
     }

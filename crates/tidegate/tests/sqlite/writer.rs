@@ -58,7 +58,7 @@ fn a_call_that_is_given_up_spends_nothing() {
     let limiter = limiter(&folder.store());
     let lock = folder.lock();
     // This first: the thread may be about to write for a call that it has taken alone, and all or nothing is never that.
-    let all = start(limiter.all([limiter.limit("a", "alice"), limiter.limit("a", "bob")]));
+    let all = start(limiter.limit_all([limiter.limit("a", "alice"), limiter.limit("a", "bob")]));
     let given_up: Vec<_> = (0..3).map(|_| start(limiter.limit("a", "alice").into_future())).collect();
     let waited_for = start(limiter.limit("a", "alice").into_future());
     drop(given_up);
@@ -92,7 +92,7 @@ fn the_time_is_read_when_the_lock_is_there() {
     clock.advance(seconds(1));
     let lock = folder.lock();
     // All or nothing takes a transaction, and with it the lock.
-    let first = start(limiter.all([limiter.limit("a", "bob")]));
+    let first = start(limiter.limit_all([limiter.limit("a", "bob")]));
     let others = more_than_can_wait(&limiter, 1);
     clock.advance(seconds(4));
     drop(lock);
@@ -184,11 +184,11 @@ fn a_look_a_denial_and_a_refund_of_nothing_write_nothing() {
     let _ = ask(limiter.check("a", "bob")).unwrap();
     assert!(!ask(limiter.limit("a", "alice")).unwrap().allowed());
     let other = Quota::sliding_window(CAPACITY, MAX_PERIOD).unwrap();
-    assert!(!ask(limiter.limit("a", "alice").quota(&other)).unwrap().allowed());
+    assert!(!ask(limiter.limit("a", "alice").with_quota(&other)).unwrap().allowed());
     let _ = ask(limiter.limit("a", "bob").cost(CAPACITY + 1)).unwrap();
     let _ = ask(limiter.refund("a", "bob")).unwrap();
     let _ = ask(limiter.reset("a", "bob")).unwrap();
-    assert!(!run(limiter.all([limiter.limit("a", "alice"), limiter.limit("a", "bob")])).unwrap().allowed());
+    assert!(!run(limiter.limit_all([limiter.limit("a", "alice"), limiter.limit("a", "bob")])).unwrap().allowed());
     assert_eq!(version(), before);
     let _ = ask(limiter.limit("a", "bob")).unwrap();
     assert_ne!(version(), before);

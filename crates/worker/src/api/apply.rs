@@ -1,9 +1,9 @@
 //! The store contract itself, for stores that ask this Worker.
 
 use futures_util::future::join_all;
-use tidegate::api::apply::{Answers, Call, Mode, Owned, apart};
-use tidegate::api::{MAX_KEY, Problem};
-use tidegate::{All, Error, Request, Store, StoreError, StoreErrorKind, Timestamp};
+use tidegate::api::apply::{ApplyMode, ApplyRequest, ApplyResponse, OwnedRequest, isolate_prefix};
+use tidegate::api::{MAX_KEY_BYTES, Problem};
+use tidegate::{Error, JointDecision, Request, Store, StoreError, StoreErrorKind, Timestamp};
 
 use super::{Answer, Api, problem, text};
 use crate::object::Asked;
@@ -11,24 +11,28 @@ use crate::store::Objects;
 
 impl<P: Objects> Api<P> {
     pub(super) async fn apply(&self, body: &[u8]) -> Result<Answer, Problem> {
-        let call = Call::parse(body)?;
+        let call = ApplyRequest::parse(body)?;
         let at = call.at(self.testing)?;
-        let owned = call.owned(MAX_KEY, apart)?;
-        let requests: Vec<_> = owned.iter().map(Owned::request).collect();
+        let owned = call.to_owned_requests(MAX_KEY_BYTES, isolate_prefix)?;
+        let requests: Vec<_> = owned.iter().map(OwnedRequest::request).collect();
         let answers = match call.mode() {
-            Mode::Each => match at {
+            ApplyMode::Each => match at {
                 None => self.guarded.apply_each(&requests).await,
                 at => self.store.decide_each(&requests, at).await,
             },
-            Mode::All => match self.all_or_nothing(&requests, at).await {
+            ApplyMode::All => match self.all_or_nothing(&requests, at).await {
                 Ok(all) => all.into_decisions().into_iter().map(Ok).collect(),
                 Err(error) => requests.iter().map(|_| Err(error.clone())).collect(),
             },
         };
-        Ok(text(Answers::new(&answers).to_json()))
+        Ok(text(ApplyResponse::new(&answers).to_json()))
     }
 
-    async fn all_or_nothing(&self, requests: &[Request<'_>], at: Option<Timestamp>) -> Result<All, StoreError> {
+    async fn all_or_nothing(
+        &self,
+        requests: &[Request<'_>],
+        at: Option<Timestamp>,
+    ) -> Result<JointDecision, StoreError> {
         match at {
             None => self.guarded.apply_all(requests).await,
             at => self.store.decide_all(requests, at).await,

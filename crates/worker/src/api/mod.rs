@@ -14,7 +14,7 @@ use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::Serialize;
-use tidegate::api::{self, Limits, Op, Problem, same_site};
+use tidegate::api::{self, LimitsResponse, Op, Problem, same_site};
 use tidegate::http::{ClientAddress, RateLimit};
 use tidegate::{DynStore, Error, Limit, Limiter, StoreErrorKind};
 
@@ -72,9 +72,9 @@ impl<P: Objects> Api<P> {
         }
         let (method, most) = match path {
             path if ALIVE.contains(&path) || LOOKED_AT.contains(&path) => (Method::GET, 0),
-            path if ASKED.contains(&path) => (Method::POST, api::ONE),
-            path if SEVERAL.contains(&path) => (Method::POST, api::SEVERAL),
-            SWEEP if self.testing => (Method::POST, api::ONE),
+            path if ASKED.contains(&path) => (Method::POST, api::MAX_BODY_BYTES),
+            path if SEVERAL.contains(&path) => (Method::POST, api::MAX_BATCH_BODY_BYTES),
+            SWEEP if self.testing => (Method::POST, api::MAX_BODY_BYTES),
             _ => return Err(Problem::not_found("there is nothing at this path")),
         };
         let is_asked = head.method == method || (method == Method::GET && head.method == Method::HEAD);
@@ -84,7 +84,7 @@ impl<P: Objects> Api<P> {
         if method == Method::GET {
             return match path {
                 "/v1/auth" => self.auth(head).await,
-                "/v1/limits" => Ok(json(&self.limits.iter().cloned().collect::<Limits>())),
+                "/v1/limits" => Ok(json(&self.limits.iter().cloned().collect::<LimitsResponse>())),
                 "/readyz" => Ok(plain("ready\n")),
                 _ => Ok(plain("ok\n")),
             };

@@ -2,10 +2,11 @@
 
 use std::cell::RefCell;
 
-use tidegate::api::apply::Mode;
+use tidegate::api::apply::ApplyMode;
 use tidegate::stored::{Asked, decode, encode};
 use tidegate::{
-    All, Decision, Op, Quota, Request, State, StoreError, StoreErrorKind, Timestamp, check_all, step, step_all,
+    Decision, JointDecision, Op, Quota, Request, State, StoreError, StoreErrorKind, Timestamp, check_all, step,
+    step_all,
 };
 
 use super::cache::{Cache, Held};
@@ -26,7 +27,7 @@ pub(crate) struct When {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asking {
     /// To decide, each on its own or all or nothing.
-    Apply(Mode),
+    Apply(ApplyMode),
     /// To say what all or nothing would come to, and take nothing.
     Look,
 }
@@ -60,10 +61,10 @@ impl<R: Rows> Book<R> {
     /// was written then.
     pub(crate) fn answer(&self, asking: Asking, requests: &[Request<'_>], when: When) -> Result<Answers, Unsettled> {
         let all = match asking {
-            Asking::Apply(Mode::Each) => {
+            Asking::Apply(ApplyMode::Each) => {
                 return requests.iter().map(|request| settled(self.apply(request, when))).collect();
             }
-            Asking::Apply(Mode::All) => settled(self.all(requests, when, true))?,
+            Asking::Apply(ApplyMode::All) => settled(self.all(requests, when, true))?,
             Asking::Look => settled(self.all(requests, when, false))?,
         };
         Ok(match all {
@@ -117,7 +118,7 @@ impl<R: Rows> Book<R> {
         Ok(outcome.decision)
     }
 
-    fn all(&self, requests: &[Request<'_>], when: When, take: bool) -> Result<All, Unwritten> {
+    fn all(&self, requests: &[Request<'_>], when: When, take: bool) -> Result<JointDecision, Unwritten> {
         let asked = Asked::new(requests, name).map_err(Unwritten::Failed)?;
         let (names, entries, quota) = (&asked.names, &asked.entries, |index| asked.quota(index));
         let mut states = Vec::with_capacity(names.len());

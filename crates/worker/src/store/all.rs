@@ -1,15 +1,15 @@
 //! All or nothing, in one object and over several.
 
 use futures_util::future::join_all;
-use tidegate::api::apply::Mode;
+use tidegate::api::apply::ApplyMode;
 use tidegate::stored::{Asked, Begun, not_given_back};
-use tidegate::{All, Decision, Request, StoreError, StoreErrorKind, Timestamp};
+use tidegate::{Decision, JointDecision, Request, StoreError, StoreErrorKind, Timestamp};
 
 use super::{Objects, Sharded};
 
 /// What becomes of an all-or-nothing call whose keys live in different objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Apart {
+pub enum CrossShard {
     /// It is refused, and nothing is taken. Limits on one key live in one object, and are never refused for this.
     #[default]
     Refuse,
@@ -24,19 +24,23 @@ type Group = (u16, Vec<usize>);
 
 impl<P: Objects> Sharded<P> {
     /// Takes all requests or nothing, at a time that a test may say.
-    pub(crate) async fn decide_all(&self, requests: &[Request<'_>], at: Option<Timestamp>) -> Result<All, StoreError> {
+    pub(crate) async fn decide_all(
+        &self,
+        requests: &[Request<'_>],
+        at: Option<Timestamp>,
+    ) -> Result<JointDecision, StoreError> {
         // Everything that can be wrong with the call is found before anything is asked.
         Asked::new(requests, |request| (request.scope.as_str().to_owned(), request.key.to_text().into_owned()))?;
         let groups = self.groups(requests);
-        match (&*groups, self.apart) {
-            ([], _) => Ok(All::new(Vec::new())),
-            ([group], _) => Ok(All::new(self.together("apply", group, requests, at).await?)),
-            (_, Apart::Refuse) => Err(StoreError::new(
+        match (&*groups, self.cross_shard) {
+            ([], _) => Ok(JointDecision::new(Vec::new())),
+            ([group], _) => Ok(JointDecision::new(self.together("apply", group, requests, at).await?)),
+            (_, CrossShard::Refuse) => Err(StoreError::new(
                 StoreErrorKind::Unsupported,
                 "all-or-nothing over keys that live in different objects: ask limits on one key, or allow Apart::Refund \
                  (TIDEGATE_APART=refund)",
             )),
-            (groups, Apart::Refund) => self.take_in_turn(requests, groups, at).await,
+            (groups, CrossShard::Refund) => self.take_in_turn(requests, groups, at).await,
         }
     }
 
@@ -45,11 +49,11 @@ impl<P: Objects> Sharded<P> {
         requests: &[Request<'_>],
         groups: &[Group],
         at: Option<Timestamp>,
-    ) -> Result<All, StoreError> {
+    ) -> Result<JointDecision, StoreError> {
         let begun = Begun::now(at);
         let mut decisions = self.look(requests, groups, at).await?;
         if decisions.iter().flatten().any(|decision| !decision.allowed()) {
-            return Ok(All::new(decisions.into_iter().flatten().collect()));
+            return Ok(JointDecision::new(decisions.into_iter().flatten().collect()));
         }
         let mut all_taken: Vec<(usize, Decision)> = Vec::new();
         for group in groups {
@@ -74,7 +78,7 @@ impl<P: Objects> Sharded<P> {
         for (index, decision) in all_taken {
             decisions[index] = Some(decision);
         }
-        Ok(All::new(decisions.into_iter().flatten().collect()))
+        Ok(JointDecision::new(decisions.into_iter().flatten().collect()))
     }
 
     /// What all or nothing would come to in each of these objects, for the requests that live there.
@@ -101,7 +105,7 @@ impl<P: Objects> Sharded<P> {
         at: Option<Timestamp>,
     ) -> Result<Vec<Decision>, StoreError> {
         let share: Vec<_> = group.iter().map(|index| requests[*index]).collect();
-        self.ask(*shard, what, Mode::All, &share, at).await?.into_iter().collect()
+        self.ask(*shard, what, ApplyMode::All, &share, at).await?.into_iter().collect()
     }
 
     /// Gives back what a call has taken that has begun then.

@@ -9,11 +9,11 @@ use std::fmt;
 use std::future::Future;
 
 use futures_util::future::join_all;
-use tidegate::api::apply::{Answers, Call, Mode, Sendable};
-use tidegate::{All, Capabilities, Decision, Request, Store, StoreError, StoreErrorKind, Timestamp};
+use tidegate::api::apply::{ApplyMode, ApplyRequest, ApplyResponse, SendableBatch};
+use tidegate::{Capabilities, Decision, JointDecision, Request, Store, StoreError, StoreErrorKind, Timestamp};
 use worker::Env;
 
-pub use all::Apart;
+pub use all::CrossShard;
 pub(crate) use namespace::{Namespace, detail};
 
 use crate::object::Asked;
@@ -52,8 +52,8 @@ impl DurableObjectStore {
 
     /// What becomes of an all-or-nothing call whose keys live in different objects.
     #[must_use]
-    pub fn apart(mut self, apart: Apart) -> Self {
-        self.0.apart = apart;
+    pub fn cross_shard(mut self, cross_shard: CrossShard) -> Self {
+        self.0.cross_shard = cross_shard;
         self
     }
 }
@@ -63,7 +63,7 @@ impl DurableObjectStore {
 pub(crate) struct Sharded<P> {
     pub(crate) objects: P,
     pub(crate) shards: Shards,
-    pub(crate) apart: Apart,
+    pub(crate) cross_shard: CrossShard,
 }
 
 /// The objects, as the store reaches them.
@@ -79,13 +79,13 @@ pub(crate) trait Objects: Send + Sync {
 
 impl<P: Objects> Sharded<P> {
     pub(crate) fn new(objects: P) -> Self {
-        Sharded { objects, shards: Shards::default(), apart: Apart::default() }
+        Sharded { objects, shards: Shards::default(), cross_shard: CrossShard::default() }
     }
 
     /// One request, at a time that a test may say.
     pub(crate) async fn decide(&self, request: &Request<'_>, at: Option<Timestamp>) -> Result<Decision, StoreError> {
         let shard = self.shards.of(request.key);
-        self.ask(shard, "apply", Mode::Each, &[*request], at).await?.remove(0)
+        self.ask(shard, "apply", ApplyMode::Each, &[*request], at).await?.remove(0)
     }
 
     /// Each on its own: one message to every object that has some of the keys, all at once, in order within each.
@@ -94,12 +94,12 @@ impl<P: Objects> Sharded<P> {
         requests: &[Request<'_>],
         at: Option<Timestamp>,
     ) -> Vec<Result<Decision, StoreError>> {
-        let sendable = Sendable::of(requests, LONGEST);
+        let sendable = SendableBatch::of(requests, LONGEST);
         let requests = sendable.requests();
         let groups = self.groups(requests);
         let answers = groups.iter().map(async |(shard, group)| {
             let share: Vec<_> = group.iter().map(|index| requests[*index]).collect();
-            match self.ask(*shard, "apply", Mode::Each, &share, at).await {
+            match self.ask(*shard, "apply", ApplyMode::Each, &share, at).await {
                 Ok(answers) => answers,
                 Err(error) => share.iter().map(|_| Err(error.clone())).collect(),
             }
@@ -109,7 +109,7 @@ impl<P: Objects> Sharded<P> {
         let mut answers: Vec<_> = indices.zip(answers.into_iter().flatten()).collect();
         answers.sort_by_key(|(index, _)| *index);
         let answers = answers.into_iter().map(|(_, answer)| answer).collect();
-        sendable.answers(answers)
+        sendable.results(answers)
     }
 
     /// The requests of each object, by number, the objects in the order in which they come first.
@@ -130,21 +130,21 @@ impl<P: Objects> Sharded<P> {
         &self,
         shard: u16,
         what: &'static str,
-        mode: Mode,
+        mode: ApplyMode,
         requests: &[Request<'_>],
         at: Option<Timestamp>,
     ) -> Result<Vec<Result<Decision, StoreError>>, StoreError> {
-        let body = Call::new(mode, requests, at).to_json();
+        let body = ApplyRequest::new(mode, requests, at).to_json();
         let answer = self.objects.send(Asked { shard, shards: self.shards }, what, body).await?;
-        let answers = Answers::parse(&answer).filter(|answers| answers.len() == requests.len());
+        let answers = ApplyResponse::parse(&answer).filter(|answers| answers.len() == requests.len());
         answers.ok_or_else(|| StoreError::new(StoreErrorKind::Unavailable, "an object answered something else"))
     }
 }
 
 impl<P> fmt::Debug for Sharded<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Sharded { shards, apart, .. } = self;
-        f.debug_struct("Sharded").field("shards", shards).field("apart", apart).finish_non_exhaustive()
+        let Sharded { shards, cross_shard, .. } = self;
+        f.debug_struct("Sharded").field("shards", shards).field("apart", cross_shard).finish_non_exhaustive()
     }
 }
 
@@ -153,15 +153,15 @@ impl Store for DurableObjectStore {
         self.0.capabilities()
     }
 
-    fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
-        self.0.apply_now(request)
+    fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+        self.0.try_apply(request)
     }
 
     async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
         self.0.apply(request).await
     }
 
-    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
+    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
         self.0.apply_all(requests).await
     }
 
@@ -179,7 +179,7 @@ impl<P: Objects> Store for Sharded<P> {
         Capabilities { atomic_all: self.shards.count() == 1 }
     }
 
-    fn apply_now(&self, _: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+    fn try_apply(&self, _: &Request<'_>) -> Option<Result<Decision, StoreError>> {
         None
     }
 
@@ -187,7 +187,7 @@ impl<P: Objects> Store for Sharded<P> {
         self.decide(request, None).await
     }
 
-    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
+    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
         self.decide_all(requests, None).await
     }
 

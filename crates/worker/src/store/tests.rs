@@ -67,7 +67,7 @@ impl Testing for Sharded<Arc<Here>> {
         self.decide(request, Some(at)).await
     }
 
-    async fn apply_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<All, StoreError> {
+    async fn apply_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<JointDecision, StoreError> {
         self.decide_all(requests, Some(at)).await
     }
 
@@ -84,7 +84,7 @@ impl Testing for Sharded<Arc<Here>> {
 }
 
 fn store(ends: bool) -> Sharded<Arc<Here>> {
-    Sharded { apart: Apart::Refund, ..Sharded::new(Arc::new(Here::new(ends))) }
+    Sharded { cross_shard: CrossShard::Refund, ..Sharded::new(Arc::new(Here::new(ends))) }
 }
 
 conformance_tests!(on_objects, Subject::new(store(false)));
@@ -107,8 +107,8 @@ struct Two {
 }
 
 impl Two {
-    fn new(apart: Apart) -> Self {
-        let store = Sharded { apart, ..store(false) };
+    fn new(cross_shard: CrossShard) -> Self {
+        let store = Sharded { cross_shard, ..store(false) };
         Two { store, scope: Scope::new("", "api"), quota: Quota::fixed_window(10, days(300)).unwrap() }
     }
 
@@ -116,7 +116,7 @@ impl Two {
         Request { scope: &self.scope, key, quota: &self.quota, op, on_store_error: OnStoreError::Closed }
     }
 
-    fn take(&self, costs: [u64; 2]) -> Result<All, StoreError> {
+    fn take(&self, costs: [u64; 2]) -> Result<JointDecision, StoreError> {
         let keys = self.keys();
         let requests = [0, 1].map(|n| self.request(&keys[n], Op::Limit(Cost::new(costs[n]).unwrap())));
         block_on(self.store.apply_all(&requests))
@@ -137,7 +137,7 @@ impl Two {
 
 #[test]
 fn all_or_nothing_over_objects_is_refused_unless_it_is_allowed_to_refund() {
-    let two = Two::new(Apart::Refuse);
+    let two = Two::new(CrossShard::Refuse);
     let error = two.take([1, 1]).unwrap_err();
     assert!(error.kind() == StoreErrorKind::Unsupported && error.to_string().contains("different objects"), "{error}");
     assert!(two.store.objects.sent.lock().unwrap().is_empty());
@@ -151,7 +151,7 @@ fn all_or_nothing_over_objects_is_refused_unless_it_is_allowed_to_refund() {
 
 #[test]
 fn what_is_denied_over_objects_takes_nothing_even_for_a_moment() {
-    let two = Two::new(Apart::Refund);
+    let two = Two::new(CrossShard::Refund);
     assert!(two.take([4, 9]).unwrap().allowed());
     two.store.objects.sent.lock().unwrap().clear();
     let denied = two.take([4, 2]).unwrap();
@@ -164,7 +164,7 @@ fn what_is_denied_over_objects_takes_nothing_even_for_a_moment() {
 fn what_was_taken_is_given_back_when_a_later_object_does_not_answer() {
     // Looks are the messages 0 and 1, then each object is taken from.
     for (fails, left) in [(0, [10, 10]), (1, [10, 10]), (2, [10, 10]), (3, [10, 10])] {
-        let two = Two::new(Apart::Refund);
+        let two = Two::new(CrossShard::Refund);
         two.store.objects.fails.store(fails, Ordering::SeqCst);
         assert!(two.take([4, 4]).unwrap_err().is_retryable());
         two.store.objects.fails.store(usize::MAX, Ordering::SeqCst);
@@ -174,9 +174,10 @@ fn what_was_taken_is_given_back_when_a_later_object_does_not_answer() {
 
 /// Somebody takes all of the second key after it was looked at, and before it is taken from.
 fn meddled() -> Two {
-    let two = Two::new(Apart::Refund);
+    let two = Two::new(CrossShard::Refund);
     let key = &two.keys()[1];
-    let body = Call::new(Mode::Each, &[two.request(key, Op::Limit(Cost::new(10).unwrap()))], None).to_json();
+    let body =
+        ApplyRequest::new(ApplyMode::Each, &[two.request(key, Op::Limit(Cost::new(10).unwrap()))], None).to_json();
     *two.store.objects.between.lock().unwrap() = Some((3, Shards::default().of(key), body));
     two
 }
@@ -201,7 +202,7 @@ fn a_denial_stays_one_when_nothing_can_be_given_back() {
 
 #[test]
 fn what_an_object_has_taken_whose_answer_is_lost_stays_taken() {
-    let two = Two::new(Apart::Refund);
+    let two = Two::new(CrossShard::Refund);
     two.store.objects.loses.store(3, Ordering::SeqCst);
     assert!(two.take([4, 4]).unwrap_err().is_retryable());
     assert_eq!(two.left(), [10, 6]);
@@ -209,7 +210,7 @@ fn what_an_object_has_taken_whose_answer_is_lost_stays_taken() {
 
 #[test]
 fn one_key_that_is_too_long_is_no_reason_to_refuse_the_others() {
-    let two = Two::new(Apart::Refuse);
+    let two = Two::new(CrossShard::Refuse);
     let keys = ["one".to_owned(), "x".repeat(20_000), "two".to_owned()].map(Key::from);
     let requests: Vec<_> = keys.iter().map(|key| two.request(key, Op::Limit(Cost::ONE))).collect();
     let kinds: Vec<_> = block_on(two.store.apply_each(&requests))
@@ -221,7 +222,7 @@ fn one_key_that_is_too_long_is_no_reason_to_refuse_the_others() {
 
 #[test]
 fn a_batch_is_one_message_to_each_object_and_comes_back_in_order() {
-    let two = Two::new(Apart::Refuse);
+    let two = Two::new(CrossShard::Refuse);
     let keys: Vec<_> = (0..400_u64).map(|n| Key::from(n % 200)).collect();
     let requests: Vec<_> = keys.iter().map(|key| two.request(key, Op::Limit(Cost::ONE))).collect();
     let answers = block_on(two.store.apply_each(&requests));

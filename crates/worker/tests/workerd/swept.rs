@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidegate::remote::RemoteStore;
-use tidegate::{All, Capabilities, Decision, Request, Store, StoreError, Testing, Timestamp};
+use tidegate::{Capabilities, Decision, JointDecision, Request, Store, StoreError, Testing, Timestamp};
 
 use crate::edge::Edge;
 
@@ -24,15 +24,15 @@ impl Store for Swept {
         self.store.capabilities()
     }
 
-    fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
-        self.store.apply_now(request)
+    fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+        self.store.try_apply(request)
     }
 
     async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
         self.store.apply(request).await
     }
 
-    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
+    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
         self.store.apply_all(requests).await
     }
 
@@ -50,7 +50,7 @@ impl Testing for Swept {
         self.store.apply_at(request, at).await
     }
 
-    async fn apply_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<All, StoreError> {
+    async fn apply_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<JointDecision, StoreError> {
         self.store.apply_all_at(requests, at).await
     }
 

@@ -1,200 +1,284 @@
-//! Tenants that share a limit by weight.
+//! `FairConcurrency`: one concurrency limit that tenants share by weight.
 
-mod builder;
-mod present;
+mod acquire;
+mod scheduler;
 mod share;
-mod state;
-mod tenant;
-mod waiting;
+mod tenants;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
-use tidegate_core::{Key, Timestamp};
+use tidegate_core::{Key, Timestamp, millis, seconds};
 
-pub use builder::FairBuilder;
-use state::State;
+use super::permit::{HoldTime, Source, Ticket};
+use super::{Completion, Permit, RejectReason, Rejected};
+use crate::clock::{Clock, Sleeper, SteadyClock};
+use scheduler::Scheduler;
 
-use super::held::Held;
-use super::permit::{Source, Ticket};
-use super::{Permit, Refused, Why, Work};
-use crate::clock::{Clock, Sleeper};
-
-/// How many may be in flight at once, shared by tenants with weights. Cheap to clone: clones share the same slots.
+/// A limit on how many may be in flight at once, which tenants share by weight. Cheap to clone; clones share the limit.
 ///
-/// A tenant is *present* from its first ask until it has neither asked nor held nor wanted anything for ten seconds
-/// ([`idle_after`](FairBuilder::idle_after)). Each tenant who is present is guaranteed its part of the limit,
-/// `weight * limit / weights of all who are present`, rounded down. What nobody is guaranteed can be borrowed: the parts of those
-/// who are absent, and what rounding leaves.
+/// A tenant is *present* from its first request until it has had no request, permit or waiting caller for ten seconds
+/// ([`idle_after`](FairConcurrencyBuilder::idle_after)). Each present tenant is guaranteed its part of the limit,
+/// `weight * limit / weights of all present tenants`, rounded down. The rest can be borrowed: the parts of absent tenants, and
+/// what rounding leaves.
 ///
-/// - A tenant below its guarantee is refused only while nothing at all is free. That takes others who borrowed before it
-///   came, or before its guarantee grew: they keep what they have, and get no more until it has its part.
-/// - A tenant that is present and uses less than its guarantee keeps the rest reserved. Nobody can borrow it until the
-///   tenant is gone.
-/// - Nobody is refused while there is a slot that is not reserved for another.
+/// - A tenant below its guarantee is rejected only while no slot is free. That takes tenants that borrowed before it arrived,
+///   or before its guarantee grew: they keep their slots, and get no more until it has its part.
+/// - The unused guarantee of a present tenant stays reserved. No other tenant can borrow it until the tenant is gone.
+/// - No tenant is rejected while there is a free slot that is not reserved for another.
 ///
 /// ```
-/// use tidegate::concurrency::Fair;
+/// use tidegate::concurrency::FairConcurrency;
 ///
-/// let fair = Fair::builder(10).weight("gold", 4).build(); // and 1 for everybody else
+/// let fair = FairConcurrency::builder(10).weight("gold", 4).build(); // and 1 for every other tenant
 /// let free: Vec<_> = (0..10).map_while(|_| fair.try_acquire("free").ok()).collect();
-/// assert_eq!(free.len(), 10); // alone, it may have everything
+/// assert_eq!(free.len(), 10); // alone, it may have every slot
 ///
-/// assert!(fair.try_acquire("gold").is_err()); // gold has come: 8 are its own from now on
+/// assert!(fair.try_acquire("gold").is_err()); // gold is present: 8 slots are its own from now on
 /// drop(free);
 /// let free: Vec<_> = (0..10).map_while(|_| fair.try_acquire("free").ok()).collect();
 /// assert_eq!(free.len(), 2);
 /// assert!(fair.try_acquire("gold").is_ok());
 /// ```
 ///
-/// Tenants are to be known, such as accounts: whoever can make up names is as many tenants as it likes, and everybody's
-/// part shrinks by that. The guide, `docs/fairness.md` in the repository, says what to do about it.
+/// Tenants must be known, such as accounts: a client that can invent names is as many tenants as it likes, and shrinks the
+/// part of every other tenant. The guide, `docs/fairness.md` in the repository, tells what to do about it.
 #[derive(Clone)]
-pub struct Fair {
-    shared: Arc<Shared>,
+pub struct FairConcurrency {
+    inner: Arc<Inner>,
 }
 
-struct Shared {
-    state: Mutex<State>,
-    held: Held,
+struct Inner {
+    scheduler: Mutex<Scheduler>,
+    hold_time: HoldTime,
     clock: Arc<dyn Clock>,
-    /// The same as the clock, if it can be waited on.
+    /// The clock again, if it can sleep.
     sleeper: Option<Arc<dyn Sleeper>>,
 }
 
-/// What a tenant has and can count on.
+/// What a tenant has and is guaranteed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Share {
-    /// How many it can have in flight whatever the others do.
+    /// How many it can have in flight, whatever other tenants do.
     pub guarantee: u32,
-    /// How many it has.
+    /// How many it has in flight.
     pub in_flight: u32,
-    /// How many of it wait.
+    /// How many of its callers wait.
     pub waiting: usize,
 }
 
-impl Fair {
-    /// At most `limit` at once, to be shared; 0 counts as 1.
-    pub fn builder(limit: u32) -> FairBuilder {
-        FairBuilder::new(limit)
+impl FairConcurrency {
+    /// Returns a builder for a limit; 0 counts as 1.
+    pub fn builder(limit: u32) -> FairConcurrencyBuilder {
+        let settings = Settings {
+            weights: HashMap::new(),
+            default_weight: 1,
+            max_tenants: 1_024,
+            queue: 64,
+            queue_in_all: 1_024,
+            idle_after: seconds(10),
+        };
+        FairConcurrencyBuilder { limit: limit.max(1), settings, sleeper: None }
     }
 
-    /// A permit for a tenant, if there is one for it. It overtakes nobody who waits.
-    pub fn try_acquire<'a>(&self, tenant: impl Into<Key<'a>>) -> Result<Permit, Refused> {
+    /// Returns a permit for a tenant, if there is one. It never overtakes a waiting caller.
+    pub fn try_acquire<'a>(&self, tenant: impl Into<Key<'a>>) -> Result<Permit, Rejected> {
         let tenant = tenant.into();
-        self.shared.with(|state, now| {
-            let id = state.arrive(&tenant.to_text(), now);
-            if state.enter(id) {
-                Ok(self.shared.permit(state, id, now))
+        self.inner.with(|scheduler, now| {
+            let id = scheduler.arrive(&tenant.to_text(), now);
+            if scheduler.enter(id) {
+                Ok(self.inner.permit(scheduler, id, now))
             } else {
-                Err(self.shared.refused(state, id, Why::Busy))
+                Err(self.inner.rejected(scheduler, id, RejectReason::Busy))
             }
         })
     }
 
-    /// What a tenant has, if it is present. Those who share one place see what all of them have.
+    /// Returns the share of a tenant, if it is present. For tenants that share one place, it is that of all of them.
     pub fn share<'a>(&self, tenant: impl Into<Key<'a>>) -> Option<Share> {
         let tenant = tenant.into();
-        self.shared.with(|state, _| {
-            let tenant = &state.present[state.find(&tenant.to_text())?];
+        self.inner.with(|scheduler, _| {
+            let tenant = &scheduler.tenants[scheduler.find(&tenant.to_text())?];
             let (guarantee, in_flight) = (tenant.guarantee, tenant.in_flight);
             Some(Share { guarantee, in_flight, waiting: tenant.waiting.len() })
         })
     }
 
-    /// How many tenants are present.
+    /// Returns how many tenants are present.
     pub fn tenants(&self) -> usize {
-        self.shared.with(|state, _| state.present.len())
+        self.inner.with(|scheduler, _| scheduler.tenants.len())
     }
 
-    /// How many are in flight, of all tenants.
+    /// Returns how many are in flight, of all tenants.
     pub fn in_flight(&self) -> u32 {
-        self.shared.lock().in_flight
+        self.inner.lock().in_flight
     }
 
-    /// How many wait, of all tenants.
+    /// Returns how many callers wait, of all tenants.
     pub fn waiting(&self) -> usize {
-        self.shared.lock().waiting
+        self.inner.lock().waiting
     }
 
-    /// Whether there is something to wait with.
+    /// Returns whether there is a sleeper to wait with.
     pub(crate) fn can_wait(&self) -> bool {
-        self.shared.sleeper.is_some()
+        self.inner.sleeper.is_some()
     }
 
-    /// How many may be in flight.
+    /// Returns how many may be in flight.
     pub fn limit(&self) -> u32 {
-        self.shared.lock().limit
+        self.inner.lock().limit
     }
 
-    /// Another limit, such as what a [`Controller`](super::Controller) says; 0 counts as 1. With a smaller one, those in
-    /// flight stay, and nothing new starts until there are fewer.
+    /// Changes the limit, for example to that of a [`Controller`](super::Controller); 0 counts as 1. Under a smaller limit,
+    /// permits stay valid, and no new one is handed out until fewer are in flight.
     pub fn set_limit(&self, limit: u32) {
-        self.shared.with(|state, _| state.set_limit(limit.max(1)));
+        self.inner.with(|scheduler, _| scheduler.set_limit(limit.max(1)));
     }
 }
 
-impl Shared {
-    /// Does something with the state as it is now, and then wakes whoever has got a slot by that. Wakers run whatever they
-    /// like, so nothing is locked when they do.
-    fn with<T>(&self, change: impl FnOnce(&mut State, Timestamp) -> T) -> T {
+impl Inner {
+    /// Changes the state as of now, then wakes the callers that got a slot. A waker may run any code, so nothing is locked
+    /// then.
+    fn with<T>(&self, change: impl FnOnce(&mut Scheduler, Timestamp) -> T) -> T {
         let now = self.clock.now();
         let (result, woken) = {
-            let mut state = self.lock();
-            state.look(now);
-            let result = change(&mut state, now);
-            (result, std::mem::take(&mut state.woken))
+            let mut scheduler = self.lock();
+            scheduler.remove_absent(now);
+            let result = change(&mut scheduler, now);
+            (result, std::mem::take(&mut scheduler.woken))
         };
         woken.into_iter().for_each(|waker| waker.wake());
         result
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn lock(&self) -> MutexGuard<'_, Scheduler> {
+        self.scheduler.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// The permit of a slot that a tenant has.
-    fn permit(self: &Arc<Self>, state: &State, id: usize, now: Timestamp) -> Permit {
-        let ticket = Ticket::new(now, state.in_flight);
-        Permit::new(Arc::new(OfTenant { shared: Arc::clone(self), id }), ticket)
+    /// Creates the permit for a slot that a tenant has.
+    fn permit(self: &Arc<Self>, scheduler: &Scheduler, id: usize, now: Timestamp) -> Permit {
+        let ticket = Ticket::new(now, scheduler.in_flight);
+        Permit::new(Arc::new(TenantSource { inner: Arc::clone(self), id }), ticket)
     }
 
-    /// Whoever has its part is held back by that. Whoever has not is held back by the others.
-    fn refused(&self, state: &State, id: usize, why: Why) -> Refused {
-        let tenant = &state.present[id];
+    /// Creates a rejection. A tenant that has its guarantee is rejected because of that; any other because of the others.
+    fn rejected(&self, scheduler: &Scheduler, id: usize, reason: RejectReason) -> Rejected {
+        let tenant = &scheduler.tenants[id];
         let shared = tenant.in_flight < tenant.guarantee.max(1);
-        let limit = if shared { state.limit } else { tenant.in_flight };
-        Refused { why, limit, retry_after: self.held.usual(), shared }
+        let limit = if shared { scheduler.limit } else { tenant.in_flight };
+        Rejected { reason, limit, retry_after: self.hold_time.retry_after(), shared }
     }
 }
 
-/// Where the permits of a tenant go back to. It is present, and so at its place, as long as one is out.
-struct OfTenant {
-    shared: Arc<Shared>,
+/// The source of a tenant's permits. The tenant is present, and keeps its id, while one of them is in flight.
+struct TenantSource {
+    inner: Arc<Inner>,
     id: usize,
 }
 
-impl Source for OfTenant {
-    fn take_back(&self, ticket: &Ticket, work: Work) {
-        let ended = self.shared.with(|state, now| {
-            state.leave(self.id, now);
+impl Source for TenantSource {
+    fn release(&self, ticket: &Ticket, completion: Completion) {
+        let ended = self.inner.with(|scheduler, now| {
+            scheduler.leave(self.id, now);
             now
         });
-        if work != Work::Ignore {
-            self.shared.held.learn(ticket.started, ended);
+        if completion != Completion::Ignored {
+            self.inner.hold_time.record(ticket.started, ended);
         }
     }
 }
 
-impl fmt::Debug for Fair {
+impl fmt::Debug for FairConcurrency {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.shared.lock();
-        f.debug_struct("Fair")
-            .field("limit", &state.limit)
-            .field("in_flight", &state.in_flight)
-            .field("waiting", &state.waiting)
-            .field("tenants", &state.present.len())
+        let scheduler = self.inner.lock();
+        f.debug_struct("FairConcurrency")
+            .field("limit", &scheduler.limit)
+            .field("in_flight", &scheduler.in_flight)
+            .field("waiting", &scheduler.waiting)
+            .field("tenants", &scheduler.tenants.len())
             .finish_non_exhaustive()
+    }
+}
+
+/// The settings of a [`FairConcurrency`], from [`FairConcurrency::builder`].
+#[must_use = "tenants share once `build` is called"]
+pub struct FairConcurrencyBuilder {
+    limit: u32,
+    settings: Settings,
+    sleeper: Option<Arc<dyn Sleeper>>,
+}
+
+/// The settings that never change.
+struct Settings {
+    /// By the text of the key.
+    weights: HashMap<String, u32>,
+    default_weight: u32,
+    max_tenants: usize,
+    queue: usize,
+    queue_in_all: usize,
+    idle_after: Duration,
+}
+
+impl FairConcurrencyBuilder {
+    /// Sets the weight of a tenant; 0 counts as 1. A tenant with a weight of its own always has a place of its own.
+    pub fn weight<'a>(mut self, tenant: impl Into<Key<'a>>, weight: u32) -> Self {
+        self.settings.weights.insert(tenant.into().to_text().into_owned(), weight.max(1));
+        self
+    }
+
+    /// Sets the weight of all other tenants. Defaults to 1; 0 counts as 1.
+    pub fn default_weight(mut self, weight: u32) -> Self {
+        self.settings.default_weight = weight.max(1);
+        self
+    }
+
+    /// Sets how many tenants without a weight have a place of their own. Defaults to 1,024. Further tenants share one more
+    /// place, with the default weight. So invented names cost neither unbounded memory nor the slots of other tenants.
+    pub fn max_tenants(mut self, tenants: usize) -> Self {
+        self.settings.max_tenants = tenants;
+        self
+    }
+
+    /// Sets how many callers of one tenant may wait. Defaults to 64.
+    pub fn queue(mut self, waiting: usize) -> Self {
+        self.settings.queue = waiting;
+        self
+    }
+
+    /// Sets how many callers of all tenants may wait. Defaults to 1,024. Beyond that, each tenant may have one.
+    pub fn queue_in_all(mut self, waiting: usize) -> Self {
+        self.settings.queue_in_all = waiting;
+        self
+    }
+
+    /// Sets how long an idle tenant keeps its reserve. Defaults to 10 seconds; the minimum is a millisecond.
+    pub fn idle_after(mut self, span: Duration) -> Self {
+        self.settings.idle_after = span.max(millis(1));
+        self
+    }
+
+    /// Sets the clock, and the timer that [`FairConcurrency::acquire`] waits with. Defaults to tokio's timer with the feature
+    /// `tokio`, and to none without it.
+    pub fn sleeper(mut self, sleeper: impl Sleeper + 'static) -> Self {
+        self.sleeper = Some(Arc::new(sleeper));
+        self
+    }
+
+    /// Creates the limit.
+    pub fn build(self) -> FairConcurrency {
+        #[cfg(feature = "tokio")]
+        let default_sleeper: Option<Arc<dyn Sleeper>> = Some(Arc::new(crate::clock::SteadySleeper));
+        #[cfg(not(feature = "tokio"))]
+        let default_sleeper = None;
+        let sleeper = self.sleeper.or(default_sleeper);
+        let clock: Arc<dyn Clock> = match &sleeper {
+            Some(sleeper) => Arc::clone(sleeper) as Arc<dyn Clock>,
+            None => Arc::new(SteadyClock),
+        };
+        let scheduler = Mutex::new(Scheduler::new(self.limit, self.settings));
+        FairConcurrency { inner: Arc::new(Inner { scheduler, hold_time: HoldTime::default(), clock, sleeper }) }
     }
 }

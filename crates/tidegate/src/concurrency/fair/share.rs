@@ -1,22 +1,21 @@
-//! The rule by which tenants share: pure, in whole numbers.
+//! The rule by which tenants share slots, in whole numbers.
 
 use std::cmp::Ordering;
 
-/// What a tenant can count on: its part of the limit by weight, rounded down. `weights` is the sum over everybody who is
-/// present, the tenant included.
+/// Returns the guarantee of a tenant: its part of the limit by weight, rounded down. `weights` is the sum over all present
+/// tenants, this one included.
 pub(super) fn guarantee(weight: u32, limit: u32, weights: u64) -> u32 {
     let part = u64::from(weight) * u64::from(limit) / weights;
     u32::try_from(part).expect("a part is at most the limit")
 }
 
-/// Whether one more may go to a tenant, when `free` are not in flight and `reserved` is what all who are present lack to
-/// their guarantees. Below its guarantee a tenant takes what is reserved for it. Above, it borrows, and leaves what is
-/// reserved alone.
+/// Returns whether a tenant may have one more slot. `reserved` is the sum of the unused guarantees of all present tenants. Below
+/// its guarantee a tenant uses its own reserve. Above, it borrows, and may not use any reserve.
 pub(super) fn admits(below_guarantee: bool, free: u32, reserved: u64) -> bool {
     if below_guarantee { free > 0 } else { u64::from(free) > reserved }
 }
 
-/// How much a tenant has in flight for its weight: whoever has the least is served first. Compared exactly.
+/// What a tenant has in flight for its weight. The tenant with the least is served first. Compared exactly.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Load {
     pub(super) in_flight: u32,
@@ -51,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_guarantee_is_the_part_by_weight_rounded_down() {
+    fn guarantee_is_the_part_by_weight_rounded_down() {
         assert_eq!(guarantee(1, 10, 3), 3);
         assert_eq!(guarantee(4, 10, 5), 8);
         assert_eq!(guarantee(1, 10, 11), 0, "more tenants than slots");
@@ -60,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn the_guarantees_together_are_at_most_the_limit_and_leave_less_than_one_for_each() {
+    fn guarantees_add_up_to_the_limit_less_rounding() {
         let mut random = Random::new(1);
         for _ in 0..2_000 {
             let weights: Vec<u32> = (0..random.between(1, 12)).map(|_| 1 + random.of_bits(1, 31) as u32).collect();

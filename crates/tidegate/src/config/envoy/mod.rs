@@ -1,7 +1,7 @@
-//! Config files of envoyproxy/ratelimit, unchanged, and which of their rules a request meets.
+//! Rate limit files of envoyproxy/ratelimit, unchanged, and matching of descriptors to their rules.
 //!
 //! ```
-//! use tidegate::config::envoy::{Domains, Found};
+//! use tidegate::config::envoy::{Domains, RuleMatch};
 //! use tidegate::Limiter;
 //!
 //! let text = "
@@ -16,71 +16,66 @@
 //! let limiter = Limiter::builder().limits(domains.limits()).build()?;
 //!
 //! # let asked = async {
-//! if let Found::Limited(found) = domains.find("shop", &[("remote_address", "192.0.2.1")]) {
-//!     let decision = limiter.limit(found.limit, found.key).await?;
+//! if let RuleMatch::Limited(matched) = domains.find("shop", &[("remote_address", "192.0.2.1")]) {
+//!     let decision = limiter.limit(matched.limit, matched.key).await?;
 //!     println!("{} left", decision.remaining());
 //! }
 //! # Ok::<(), tidegate::Error>(()) };
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What is read, and what differs, is in `docs/envoy-config.md` in the repository.
+//! The supported fields, and the differences to upstream, are in `docs/envoy-config.md` in the repository.
 
-mod find;
-mod merge;
-mod pattern;
-mod rate;
+mod matching;
 mod read;
-mod rules;
 #[cfg(test)]
 mod tests;
-mod unit;
-mod value;
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-pub use find::{Descriptor, Found, Limited, Override};
-pub use unit::Unit;
+pub use matching::{Descriptor, MatchedLimit, Override, RuleMatch};
 
 use super::error::{ConfigError, ConfigErrors};
-use super::{file, yaml};
+use super::{read_file, without_byte_order_mark, yaml};
 use crate::limiter::Limit;
-use read::Reading;
-use rules::{Hash, Level};
+use matching::{RuleHasher, RuleLevel};
+use read::DomainReader;
 
-/// The domains of one file or several, read whole, with nothing wrong in them.
+/// The domains of valid rate limit files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Domains {
-    domains: HashMap<Box<str>, Domain, Hash>,
+    domains: HashMap<Box<str>, Domain, RuleHasher>,
     /// In the order of the files.
     limits: Vec<(Arc<str>, Limit)>,
-    /// Those of 0 requests, and whether they are in shadow mode.
+    /// Rules of 0 requests, and whether they are in shadow mode.
     always_over: Vec<(Arc<str>, bool)>,
-    /// The names of the limits for descriptors that bring their own along, of every domain.
+    /// The names of all limits for overrides.
     overrides: HashSet<Arc<str>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Domain {
-    rules: Level,
-    /// The name of the limit for descriptors that bring their own along.
+    rules: RuleLevel,
+    /// The name of the limit for overrides.
     overrides: Arc<str>,
 }
 
 impl Domains {
-    /// The domains in these files, one in each; or everything that is wrong with them.
+    /// Reads files, of one domain each. Returns all errors of invalid files.
     pub fn from_paths<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<Self, ConfigErrors> {
         Self::read(paths.into_iter().map(|path| {
             let path = path.as_ref();
             let file: Arc<str> = path.to_string_lossy().into();
-            let text = file::read(path, &file);
+            let text = read_file(path, &file);
             (file, text)
         }))
     }
 
-    /// The domain in a text; or everything that is wrong with it. Errors call the text `file`.
+    /// Parses a text with one domain. Returns all errors; they call the text `file`.
     pub fn parse(text: &str, file: &str) -> Result<Self, ConfigErrors> {
         Self::read([(file.into(), Ok(text))])
     }
@@ -88,7 +83,7 @@ impl Domains {
     fn read<T: AsRef<str>>(
         files: impl IntoIterator<Item = (Arc<str>, Result<T, ConfigError>)>,
     ) -> Result<Self, ConfigErrors> {
-        let mut reading = Reading::default();
+        let mut reading = DomainReader::default();
         let errors = files.into_iter().map(|(file, text)| match text {
             Ok(text) => reading.file(text.as_ref(), &file),
             Err(error) => vec![error],
@@ -99,28 +94,85 @@ impl Domains {
         }
     }
 
-    /// The limits of every rule that has a rate, named as in upstream's statistics (`domain.key_value.key2`), in the order
-    /// of the files, and one more for every domain, `domain.(override)`. Of that, every question brings its own quota: see
-    /// [`Domains::find_override`]. Where two names would be the same, the later gets a number.
+    /// Returns the limits of all rules with a rate, in the order of the files. They are named as in Envoy's statistics
+    /// (`domain.key_value.key2`). Each domain has one more, `domain.(override)`; its quota comes with each request, see
+    /// [`Domains::find_override`]. A number tells duplicate names apart.
     ///
-    /// A rule of 0 requests has no limit: it is [always over](Limited::always_over).
+    /// A rule of 0 requests has no limit: it is [always over](MatchedLimit::always_over).
     pub fn limits(&self) -> impl Iterator<Item = (String, Limit)> {
         self.limits.iter().map(|(name, limit)| (name.to_string(), limit.clone()))
     }
 
-    /// The rules of 0 requests by name, and whether they are in shadow mode.
+    /// Returns the names of rules of 0 requests, and whether they are in shadow mode.
     pub fn always_over(&self) -> impl Iterator<Item = (String, bool)> {
         self.always_over.iter().map(|(name, shadow)| (name.to_string(), *shadow))
     }
 
-    /// Whether the limit of that name is one for descriptors that bring their own along.
+    /// Returns whether a limit is for overrides.
     pub fn is_override(&self, name: &str) -> bool {
         self.overrides.contains(name)
     }
 }
 
-/// Whether a text is such a file, rather than a [`Config`](super::Config): there is a `domain` in it, or there are
-/// `descriptors`, at its top. Whether anything is wrong with it is not looked at.
+/// Returns whether a text is a rate limit file rather than a [`Config`](super::Config): whether `domain` or
+/// `descriptors` is at its top level. The text may still be invalid.
 pub fn is_config(text: &str) -> bool {
-    yaml::has_field(file::without_mark(text), &["domain", "descriptors"])
+    yaml::has_field(without_byte_order_mark(text), &["domain", "descriptors"])
+}
+
+/// The time unit of a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Unit {
+    /// A second.
+    Second,
+    /// A minute.
+    Minute,
+    /// An hour.
+    Hour,
+    /// A day.
+    Day,
+    /// Seven days. Like all units, weeks begin with the epoch, a Thursday.
+    Week,
+    /// 30 days.
+    Month,
+    /// 365 days.
+    Year,
+}
+
+impl Unit {
+    /// All units, the shortest first.
+    pub const ALL: [Unit; 7] = [Unit::Second, Unit::Minute, Unit::Hour, Unit::Day, Unit::Week, Unit::Month, Unit::Year];
+
+    /// Returns the name in config files, which ignore case.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Unit::Second => "second",
+            Unit::Minute => "minute",
+            Unit::Hour => "hour",
+            Unit::Day => "day",
+            Unit::Week => "week",
+            Unit::Month => "month",
+            Unit::Year => "year",
+        }
+    }
+
+    /// Returns the length.
+    pub const fn period(self) -> Duration {
+        const DAY: u64 = 86_400;
+        Duration::from_secs(match self {
+            Unit::Second => 1,
+            Unit::Minute => 60,
+            Unit::Hour => 3_600,
+            Unit::Day => DAY,
+            Unit::Week => 7 * DAY,
+            Unit::Month => 30 * DAY,
+            Unit::Year => 365 * DAY,
+        })
+    }
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
 }

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use loom::thread;
 use tidegate_core::{Cost, Decision, Op, Quota, Timestamp, days};
 
-use super::When;
-use super::held::{HeldLines, Pair};
+use super::locks::{LockedLines, LockedPair};
 use super::slot::FINGERPRINT_BITS;
 use super::table::Table;
 
@@ -53,7 +52,7 @@ fn take(table: &Table, key: u64, quota: &Quota) -> bool {
 }
 
 fn ask(table: &Table, key: u64, quota: &Quota, op: Op) -> Decision {
-    table.apply(key, quota, None, op, When::At(NOW))
+    table.apply(key, quota, op, || NOW)
 }
 
 #[test]
@@ -101,7 +100,7 @@ fn a_key_that_moves_is_never_taken_for_a_new_one() {
         // Exhausted before, while and after it moves.
         assert!(!take(&table, key, &quota));
         assert!(mover.join().unwrap());
-        let lines = Pair::lock(&table, table.home(key));
+        let lines = LockedPair::lock(&table, table.home(key));
         assert!(lines.get(0).line().find(fingerprint).is_none() && lines.get(1).line().find(fingerprint).is_some());
     });
 }
@@ -132,7 +131,7 @@ fn a_state_in_the_other_table_is_stepped_by_one_at_a_time() {
 }
 
 #[test]
-fn a_walk_never_misses_a_key_that_moves() {
+fn a_scan_never_misses_a_key_that_moves() {
     model(|| {
         let (table, quota) = table();
         let fingerprint = fingerprint_to(1, &table);
@@ -141,11 +140,11 @@ fn a_walk_never_misses_a_key_that_moves() {
         // From the line that comes last to the one that comes first.
         let mover = meanwhile(&table, move |table| table.move_key(fingerprint, 1, 0, NOW));
         let mut shown = Vec::new();
-        let walked = table.walk(NOW, |entry| {
+        let scanned = table.scan(NOW, |entry| {
             shown.push(entry.fingerprint);
             Ok::<_, ()>(())
         });
-        assert!(walked.is_ok() && mover.join().unwrap());
+        assert!(scanned.is_ok() && mover.join().unwrap());
         assert!(!shown.is_empty() && shown.iter().all(|known| *known == fingerprint), "{shown:?}");
     });
 }

@@ -1,40 +1,41 @@
-//! The store in the process's own memory: always there, many threads, no background work.
+//! The in-memory store: a bucketed cuckoo-style table, shared by many threads, without background work.
 //!
-//! A key is a fingerprint of a keyed hash in one cache line; its text is not stored. A decision reads that line,
-//! steps, and writes it with one compare-and-swap; a denial and a check write nothing and take no lock. States that
-//! do not fit in a slot (sliding logs, leases, sliding windows of several buckets, very large numbers) live in another table
-//! behind small locks, which a denial takes there too. Nothing is ever rehashed or scanned: the table's size is decided when it is built, its pages
-//! are the system's until they are used, and keys that are as good as new are swept a line at a time by the calls
-//! that add new ones.
+//! A bucket is one cache line of three slots (`line`, `slot`), and every key has two candidate lines (`table`). A slot
+//! keeps a fingerprint of a keyed hash, never the key's text. A decision reads the line, steps, and writes it with one
+//! compare-and-swap; a denial and a check write nothing and take no lock. States that do not fit in a slot (sliding
+//! logs, leases, sliding windows of several buckets, very large numbers) live in the `overflow` table behind small
+//! locks, which a denial takes there too. New keys and whatever needs several lines at once take `locks`; a full table
+//! moves or evicts keys (`eviction`), and a snapshot visits every key (`scan`).
+//!
+//! Nothing is ever rehashed. The table's size is set when it is built, its pages belong to the operating system until
+//! they are used, and calls that add keys sweep idle ones a line at a time.
 
-mod elsewhere;
-mod held;
+mod eviction;
 mod line;
-mod locked;
+mod locks;
 #[cfg(all(test, loom))]
 mod loom_tests;
+mod overflow;
 mod registry;
-mod room;
+mod scan;
 mod slot;
 mod snapshot;
 mod sync;
 mod table;
 #[cfg(test)]
 mod tests;
-mod walk;
 
 use std::fmt;
 
-use tidegate_core::private::Few;
+use tidegate_core::private::InlineVec;
 use tidegate_core::{
-    All, Capabilities, Decision, Key, Op, Request, Scope, Store, StoreError, StoreErrorKind, Timestamp,
+    Capabilities, Decision, JointDecision, Key, Op, Request, Scope, Store, StoreError, StoreErrorKind, Timestamp,
 };
 
 use crate::clock::{Clock, Counter, SystemClock};
 use crate::keyed_hash::KeyedHash;
 use crate::random::secrets;
-use locked::Crowded;
-pub(crate) use registry::QuotaNumber;
+use locks::TooManyKeys;
 pub use snapshot::SnapshotError;
 use sync::Ordering;
 use table::Table;
@@ -47,51 +48,32 @@ use table::Table;
 /// let store = MemoryStore::builder().max_keys(10_000_000).build();
 /// assert_eq!(store.stats().keys, 0);
 /// ```
-#[repr(C)] // what every decision looks at is close together
 pub struct MemoryStore {
     /// With secrets of this store.
     hash: KeyedHash,
-    clock: Source,
+    clock: ClockSource,
     table: Table,
     /// What the hash is keyed with, for a snapshot.
     secrets: [u64; 4],
 }
 
-/// What the time is read from. The system's counter is not behind a trait, because every decision reads it.
-enum Source {
+/// The store's clock. The system's is not behind a trait, because every decision reads it.
+enum ClockSource {
     System(&'static Counter),
     Other(Box<dyn Clock>),
 }
 
-impl Source {
-    #[inline(always)]
+impl ClockSource {
+    #[inline]
     fn now(&self) -> Timestamp {
         match self {
-            Source::System(counter) => counter.now(),
-            Source::Other(clock) => clock.now(),
+            ClockSource::System(counter) => counter.now(),
+            ClockSource::Other(clock) => clock.now(),
         }
     }
 }
 
-/// The time of a decision: read in the middle of it, or a test's. No closure, because those are not sure to be inlined.
-enum When<'a> {
-    Now(&'a Source),
-    #[cfg(any(feature = "testing", all(test, loom)))]
-    At(Timestamp),
-}
-
-impl When<'_> {
-    #[inline(always)]
-    fn get(self) -> Timestamp {
-        match self {
-            When::Now(source) => source.now(),
-            #[cfg(any(feature = "testing", all(test, loom)))]
-            When::At(time) => time,
-        }
-    }
-}
-
-/// How a [`MemoryStore`] is made.
+/// Builds a [`MemoryStore`].
 pub struct MemoryStoreBuilder {
     max_keys: usize,
     max_bytes: usize,
@@ -99,53 +81,53 @@ pub struct MemoryStoreBuilder {
     seed: Option<u64>,
 }
 
-/// What a [`MemoryStore`] holds.
+/// Counts and sizes of a [`MemoryStore`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryStats {
-    /// Keys, those included that are as good as new and not swept yet.
+    /// Keys, including those that are as good as new and not swept yet.
     pub keys: usize,
     /// Bytes of the table, used or not, and of the states beside it.
     pub bytes: usize,
-    /// How many busy keys were forgotten, ever, because there was no room: each of them got its quota back.
+    /// Busy keys evicted since the store was built, because there was no room: each of them got its quota back.
     pub forgotten_busy: u64,
 }
 
 impl MemoryStoreBuilder {
-    /// How many keys there is room for: 1,000,000 unless said otherwise. Count those that can appear within the longest period;
-    /// [`MemoryStats::forgotten_busy`] moves where that was too few. The table takes about 29 bytes for each of
-    /// them, of which the system lends what is used. About a tenth more are held before a busy one is forgotten, and
-    /// hardly any is with up to a fifth more.
+    /// Sets the number of keys there is room for. Defaults to 1,000,000. Count the keys that can appear within the
+    /// longest period; [`MemoryStats::forgotten_busy`] grows where the number was too small.
+    ///
+    /// The table takes about 29 bytes a key, and only pages in use take memory. About a tenth more keys fit before a busy
+    /// one is evicted, and hardly any is with up to a fifth more.
     #[must_use]
     pub fn max_keys(mut self, max_keys: usize) -> Self {
         self.max_keys = max_keys;
         self
     }
 
-    /// How many bytes may go to states that need more than a slot of the table, such as sliding logs and leases: 256 MiB
-    /// unless said otherwise. A log takes 16 bytes for each request that its quota has it remember, twice that while it grows.
+    /// Sets the bytes for states that need more than a slot of the table, such as sliding logs and leases. Defaults to
+    /// 256 MiB. A log takes 16 bytes for each request that its quota remembers, twice that while it grows.
     #[must_use]
     pub fn max_bytes(mut self, max_bytes: usize) -> Self {
         self.max_bytes = max_bytes;
         self
     }
 
-    /// The clock: the system's unless said otherwise.
+    /// Sets the clock. Defaults to the system's.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
         self.clock = Some(Box::new(clock));
         self
     }
 
-    /// Where keys go in the table follows from this number: for simulations that have to be the same every time, even
-    /// when the table is full. Random unless said otherwise, which is what keeps strangers from choosing keys that
-    /// meet in one place.
+    /// Sets the seed of the hash that places keys in the table, so that a simulation is the same every time even when the
+    /// table is full. Defaults to random, which keeps clients from choosing keys that collide.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// The store.
+    /// Builds the store.
     pub fn build(self) -> MemoryStore {
         let secrets = self.seed.map_or_else(secrets, |seed| [0, 1, 2, 3].map(|n| seed ^ n));
         self.build_with(secrets)
@@ -156,24 +138,24 @@ impl MemoryStoreBuilder {
             table: Table::for_keys(self.max_keys, self.max_bytes),
             hash: KeyedHash::new(secrets),
             secrets,
-            // Whoever asks for the counter first waits for it to be measured: better here than in a decision.
-            clock: self.clock.map_or_else(|| Source::System(SystemClock.counter()), Source::Other),
+            // The counter is calibrated on first use: better here than in a decision.
+            clock: self.clock.map_or_else(|| ClockSource::System(SystemClock.counter()), ClockSource::Other),
         }
     }
 }
 
 impl MemoryStore {
-    /// A store with the defaults.
+    /// Creates a store with the defaults.
     pub fn new() -> Self {
         Self::builder().build()
     }
 
-    /// How a store with other settings is made.
+    /// Returns a builder, for other settings.
     pub fn builder() -> MemoryStoreBuilder {
         MemoryStoreBuilder { max_keys: 1_000_000, max_bytes: 256 << 20, clock: None, seed: None }
     }
 
-    /// What the store holds.
+    /// Returns counts and sizes.
     pub fn stats(&self) -> MemoryStats {
         MemoryStats {
             keys: self.table.keys.load(Ordering::Relaxed),
@@ -182,45 +164,33 @@ impl MemoryStore {
         }
     }
 
-    /// Forgets every key that is as good as new, now; with calls that come meanwhile, but for some that have become so within the
-    /// last second. The calls do this by themselves, a little at a time.
+    /// Removes every key that is as good as new. Calls that add keys do this by themselves, a little at a time. With
+    /// other calls running, keys that became idle within the last second may stay.
     pub fn sweep(&self) {
         self.table.sweep_all(self.clock.now());
     }
 
-    #[inline(always)]
-    fn hash(&self, scope: &Scope, key: &Key<'_>) -> u64 {
-        self.hash.of(scope, key)
+    #[inline]
+    fn request_hash(&self, request: &Request<'_>) -> u64 {
+        self.hash.of(request.scope, request.key)
     }
 
-    /// The answer. What is kept beside a quota is of that quota in this store, and nothing else's.
-    #[inline(always)]
-    pub(crate) fn decide(&self, request: &Request<'_>, kept: Option<&QuotaNumber>) -> Decision {
-        self.decide_at(request, kept, When::Now(&self.clock))
-    }
-
-    #[inline(always)]
-    fn decide_at(&self, request: &Request<'_>, kept: Option<&QuotaNumber>, at: When<'_>) -> Decision {
-        let hash = self.hash(request.scope, request.key);
-        self.table.apply(hash, request.quota, kept, request.op, at)
-    }
-
-    fn decide_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<All, StoreError> {
-        let mut targets = Few::with_capacity(requests.len());
+    fn decide_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<JointDecision, StoreError> {
+        let mut targets = InlineVec::with_capacity(requests.len());
         for request in requests {
             let Op::Limit(cost) = request.op else {
                 return Err(unsupported("all-or-nothing is for `limit` only"));
             };
-            if !request.quota.takes(request.op) {
+            if !request.quota.supports(request.op) {
                 return Err(unsupported("all-or-nothing is not for leases"));
             }
-            let home = self.table.home(self.hash(request.scope, request.key));
+            let home = self.table.home(self.request_hash(request));
             if targets.iter().any(|(known, quota, _)| *known == home && *quota != request.quota) {
                 return Err(unsupported("one key under two quotas in one all-or-nothing call"));
             }
             targets.push((home, request.quota, cost));
         }
-        self.table.apply_all(&targets, at).map_err(|Crowded| {
+        self.table.apply_all(&targets, at).map_err(|TooManyKeys| {
             unsupported("more keys in one all-or-nothing call than there is room for in the table; raise max_keys")
         })
     }
@@ -248,30 +218,35 @@ impl Store for MemoryStore {
         Capabilities { atomic_all: true }
     }
 
-    fn answers_at_once(&self) -> bool {
+    fn is_immediate(&self) -> bool {
         true
     }
 
     fn prefetch(&self, scope: &Scope, key: &Key<'_>) {
-        self.table.prefetch(self.hash(scope, key));
+        self.table.prefetch(self.hash.of(scope, key));
     }
 
     #[inline]
-    fn apply_now(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
-        Some(Ok(self.decide(request, None)))
+    fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+        Some(Ok(self.table.apply(self.request_hash(request), request.quota, request.op, || self.clock.now())))
     }
 
     async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
-        Ok(self.decide(request, None))
+        Ok(self.table.apply(self.request_hash(request), request.quota, request.op, || self.clock.now()))
     }
 
-    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
+    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
         self.decide_all_at(requests, self.clock.now())
     }
 
     async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
         requests.iter().for_each(|request| self.prefetch(request.scope, request.key));
-        requests.iter().map(|request| Ok(self.decide(request, None))).collect()
+        requests
+            .iter()
+            .map(|request| {
+                Ok(self.table.apply(self.request_hash(request), request.quota, request.op, || self.clock.now()))
+            })
+            .collect()
     }
 
     async fn close(&self) {}
@@ -280,10 +255,10 @@ impl Store for MemoryStore {
 #[cfg(feature = "testing")]
 impl tidegate_core::Testing for MemoryStore {
     async fn apply_at(&self, request: &Request<'_>, at: Timestamp) -> Result<Decision, StoreError> {
-        Ok(self.decide_at(request, None, When::At(at)))
+        Ok(self.table.apply(self.request_hash(request), request.quota, request.op, || at))
     }
 
-    async fn apply_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<All, StoreError> {
+    async fn apply_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<JointDecision, StoreError> {
         self.decide_all_at(requests, at)
     }
 

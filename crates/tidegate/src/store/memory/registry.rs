@@ -1,24 +1,15 @@
-//! The quotas that slots were written under, by number.
+//! The quotas that slots were written under, each with a number that fits in a slot.
 
 use std::sync::OnceLock;
 
 use tidegate_core::Quota;
 
-use super::slot::{ELSEWHERE, TAG_BITS};
+use super::slot::{IN_OVERFLOW, TAG_BITS};
 
 const SEGMENT: usize = 256;
 const SEGMENTS: usize = (1 << TAG_BITS) / SEGMENT;
-/// How many places a quota can have. When all are taken, its states go to the other table.
+/// How many places a quota can have. When all are taken, its states go to the overflow table.
 const PROBES: usize = 8;
-
-/// More than fits in a slot.
-const NONE: u16 = u16::MAX;
-const _: () = assert!(NONE >> TAG_BITS != 0);
-
-/// What number one store has for one quota, kept beside that by who asks under it again and again: it need not be looked
-/// up with each decision.
-#[derive(Debug, Default)]
-pub(crate) struct QuotaNumber(OnceLock<u16>);
 
 /// Every quota this store has seen in a slot. It only grows, up to its 16,383 numbers, so that a slot's number always
 /// means the same quota.
@@ -34,34 +25,20 @@ impl Registry {
     }
 
     /// The number of this quota; none when there is no room for another one.
-    #[inline(always)]
+    #[inline]
     pub(super) fn tag(&self, quota: &Quota) -> Option<u16> {
         let tag = quota.tag() as usize % (SEGMENT * SEGMENTS);
         match self.get(tag) {
-            Some(known) if known == quota && tag != usize::from(ELSEWHERE) => Some(tag as u16),
+            Some(known) if known == quota && tag != usize::from(IN_OVERFLOW) => Some(tag as u16),
             _ => self.insert(quota),
         }
-    }
-
-    /// The same, from what is kept beside the quota, if anything is; where there is no number, one that no slot has.
-    #[inline(always)]
-    pub(super) fn number(&self, quota: &Quota, kept: Option<&QuotaNumber>) -> u16 {
-        let Some(kept) = kept else { return self.tag(quota).unwrap_or(NONE) };
-        let number = kept.0.get().copied().unwrap_or_else(|| self.keep(quota, kept));
-        debug_assert_eq!(number, self.tag(quota).unwrap_or(NONE), "kept beside another quota, or of another store");
-        number
-    }
-
-    #[cold]
-    fn keep(&self, quota: &Quota, kept: &QuotaNumber) -> u16 {
-        *kept.0.get_or_init(|| self.tag(quota).unwrap_or(NONE))
     }
 
     /// The number of a quota that is new, or that had to go to another place than its first.
     #[cold]
     fn insert(&self, quota: &Quota) -> Option<u16> {
         let places = (0..PROBES).map(|probe| (quota.tag() as usize).wrapping_add(probe) % (SEGMENT * SEGMENTS));
-        let mut places = places.filter(|tag| *tag != usize::from(ELSEWHERE));
+        let mut places = places.filter(|tag| *tag != usize::from(IN_OVERFLOW));
         let place = places.find(|tag| {
             let new_segment = || Box::new([const { OnceLock::new() }; SEGMENT]);
             let segment = self.segments[tag / SEGMENT].get_or_init(new_segment);
@@ -70,7 +47,7 @@ impl Registry {
         place.map(|tag| tag as u16)
     }
 
-    #[inline(always)]
+    #[inline]
     fn get(&self, tag: usize) -> Option<&Quota> {
         self.segments[tag / SEGMENT].get()?[tag % SEGMENT].get()
     }
@@ -98,7 +75,7 @@ mod tests {
         for (quota, tag) in quotas.iter().zip(&tags) {
             assert_eq!(registry.tag(quota), *tag);
             if let Some(tag) = tag {
-                assert_ne!(*tag, ELSEWHERE);
+                assert_ne!(*tag, IN_OVERFLOW);
                 assert_eq!(registry.quota(*tag), quota);
             }
         }

@@ -13,12 +13,12 @@ pub(super) const TAG_BITS: u32 = 14;
 /// Bits of each of a sliding window's two counts.
 const COUNT_BITS: u32 = LEVEL_BITS / 2;
 
-/// Bits of a place in the other table.
+/// Bits of a place in the overflow table.
 const PLACE_BITS: u32 = 32;
 
-/// The tag of a slot whose state is in the other table: `level` says where and how much was used when it was written,
+/// The tag of a slot whose state is in the overflow table: `level` says where and how much was used when it was written,
 /// `time` when it will be as good as new.
-pub(super) const ELSEWHERE: u16 = (1 << TAG_BITS) - 1;
+pub(super) const IN_OVERFLOW: u16 = (1 << TAG_BITS) - 1;
 
 /// What a slot holds. A fingerprint of 0 is an empty slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -70,7 +70,7 @@ impl Slot {
 
     /// The own words of `new` where those of this slot, which has the same key and quota, are these. None when what all slots
     /// of a line share is another, too.
-    #[inline(always)]
+    #[inline]
     pub(super) fn own_words_of(self, new: Slot, [a, b]: [u64; 2]) -> Option<[u64; 2]> {
         let (time, level) = (self.time ^ new.time, self.level ^ new.level);
         (level >> LEVEL_IN_A == 0).then_some([a ^ level, b ^ time << TAG_IN_B])
@@ -121,19 +121,19 @@ impl Slot {
         }
     }
 
-    /// A slot that says that the state is in the other table, at `place`.
-    pub(super) fn elsewhere(fingerprint: u64, place: u64, used_share: u16, new_at: Timestamp) -> Self {
+    /// A slot that says that the state is in the overflow table, at `place`.
+    pub(super) fn overflow(fingerprint: u64, place: u64, used_share: u16, new_at: Timestamp) -> Self {
         debug_assert!(place >> PLACE_BITS == 0, "more entries than any memory holds");
         let time = new_at.as_micros().min(Self::END_OF_TIME);
-        Slot { fingerprint, tag: ELSEWHERE, time, level: u64::from(used_share) << PLACE_BITS | place }
+        Slot { fingerprint, tag: IN_OVERFLOW, time, level: u64::from(used_share) << PLACE_BITS | place }
     }
 
-    /// Where in the other table the state is, of a slot that says so.
+    /// Where in the overflow table the state is, of a slot that says so.
     pub(super) fn place(self) -> u64 {
         self.level & low(PLACE_BITS)
     }
 
-    /// How much was used when the state in the other table was written.
+    /// How much was used when the state in the overflow table was written.
     pub(super) fn written_share(self) -> u16 {
         (self.level >> PLACE_BITS) as u16
     }
@@ -147,7 +147,7 @@ mod tests {
     fn every_bit_survives_packing() {
         let slots = [
             Slot { fingerprint: 1, tag: 0, time: 0, level: 0 },
-            Slot { fingerprint: low(40), tag: ELSEWHERE, time: low(53), level: low(42) },
+            Slot { fingerprint: low(40), tag: IN_OVERFLOW, time: low(53), level: low(42) },
             Slot { fingerprint: 0xab_cdef_1234, tag: 0x1234, time: 1_700_000_000_123_456, level: 0x2aa_aa55_5533 },
         ];
         for slot in slots {

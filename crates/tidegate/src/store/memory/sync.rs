@@ -27,7 +27,7 @@ pub(super) fn zeroed_words(len: usize) -> Box<[AtomicU64]> {
 /// Asks for the cache line of a word, and does not wait for it. A load would be waited for: reading the processor's counter
 /// waits for every load before it.
 #[cfg(not(loom))]
-#[inline(always)]
+#[inline]
 pub(super) fn prefetch(words: &[AtomicU64], index: usize) {
     prefetch_index::prefetch_index(words, index);
 }

@@ -1,20 +1,21 @@
-//! The table: lines of slots, of fixed size, that never moves and never stops.
+//! The table: a fixed number of lines of slots, which never moves and never stops.
 //!
-//! A key can be in one of two lines. A new key goes where there is room; when both are full, keys in them move to
-//! their own other line, three steps deep at most; when that does not help, the one that is closest to new is
-//! forgotten. All of this touches a bounded number of lines, whatever the size, so no call ever pays for the table.
+//! A key can be in one of two lines. A new key goes where there is room. When both lines are full, keys in them move to
+//! their own other line, three steps deep at most. When that does not help, the key closest to new is evicted. Each of
+//! these touches a bounded number of lines, whatever the table's size.
+//!
+//! [`Table::apply`] has the one fast path of Tidegate: `step_in_place`, for a token bucket that is in its slot and stays
+//! there. docs/performance.md has the measurement that pays for it.
 
 use tidegate_core::{Decision, Op, Quota, State, Timestamp, step};
 
-use super::When;
-use super::elsewhere::Elsewhere;
-use super::held::{HeldLines, Pair};
 use super::line::{Line, SLOTS, WORDS};
-use super::locked::{Found, Target};
-use super::registry::{QuotaNumber, Registry};
-use super::slot::{ELSEWHERE, FINGERPRINT_BITS, Slot};
+use super::locks::{LockedLines, LockedPair, SlotRef, Target};
+use super::overflow::Overflow;
+use super::registry::Registry;
+use super::scan::Scan;
+use super::slot::{FINGERPRINT_BITS, IN_OVERFLOW, Slot};
 use super::sync::{AtomicU64, AtomicUsize, Ordering, back_off, prefetch, zeroed_words};
-use super::walk::Walk;
 
 /// How full the table may be before a busy key is forgotten, in percent of its slots: two lines to choose from and
 /// three steps of moving fill it beyond that without fail.
@@ -30,7 +31,6 @@ thread_local! {
     pub(super) static LINES_TOUCHED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-#[repr(C)] // what every decision looks at first
 pub(super) struct Table {
     words: Box<[AtomicU64]>,
     /// Words before the first that begins a cache line.
@@ -38,18 +38,18 @@ pub(super) struct Table {
     pub(super) lines: usize,
     pub(super) registry: Registry,
     pub(super) max_bytes: usize,
-    _apart: Apart,
-    pub(super) elsewhere: Elsewhere,
+    // Fields above are only read. Those below are written by new keys, in another cache line.
+    _padding: CacheLine,
+    pub(super) overflow: Overflow,
     pub(super) keys: AtomicUsize,
     pub(super) forgotten_busy: AtomicU64,
-    /// The line that is swept next.
-    hand: AtomicUsize,
-    pub(super) walk: Walk,
+    /// The next line to sweep.
+    sweep_cursor: AtomicUsize,
+    pub(super) scan: Scan,
 }
 
-/// Before it, what is only read, and after it, in another line of the processor's cache, what new keys write to.
 #[repr(align(64))]
-struct Apart;
+struct CacheLine;
 
 /// Where a key can be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub(super) struct Home {
 }
 
 /// A line and the version it had when it was first looked at.
-type Looked<'a> = (Line<'a>, u64);
+type VersionedLine<'a> = (Line<'a>, u64);
 
 /// What an attempt without locks came to.
 enum Attempt {
@@ -89,12 +89,13 @@ impl Table {
             lines,
             registry: Registry::new(),
             max_bytes,
-            _apart: Apart,
-            elsewhere: Elsewhere::new(),
+            // Fields above are only read. Those below are written by new keys, in another cache line.
+            _padding: CacheLine,
+            overflow: Overflow::new(),
             keys: AtomicUsize::new(0),
             forgotten_busy: AtomicU64::new(0),
-            hand: AtomicUsize::new(0),
-            walk: Walk::new(),
+            sweep_cursor: AtomicUsize::new(0),
+            scan: Scan::new(),
         }
     }
 
@@ -110,7 +111,7 @@ impl Table {
     }
 
     /// The first line where the key with this hash can be, and its fingerprint.
-    #[inline(always)]
+    #[inline]
     fn first(&self, hash: u64) -> (usize, u64) {
         let fingerprint = (hash >> (64 - FINGERPRINT_BITS)).max(1);
         // The bits that are not in the fingerprint come first.
@@ -126,77 +127,71 @@ impl Table {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        size_of_val(&*self.words) + self.elsewhere.bytes()
+        size_of_val(&*self.words) + self.overflow.bytes()
     }
 
-    /// Asks for the lines where the key with this hash can be, and does not wait for them.
+    /// Prefetches both candidate lines of the key with this hash.
     pub(super) fn prefetch(&self, hash: u64) {
         let (index, fingerprint) = self.first(hash);
         self.prefetch_lines(index, fingerprint);
     }
 
-    /// The same of the line of that number and the other one of this fingerprint. One key in six is in the other, and who finds
-    /// that out first has to wait twice.
-    #[inline(always)]
+    /// Both lines, because one key in six is in the second: without, a decision about it would wait twice.
+    #[inline]
     fn prefetch_lines(&self, index: usize, fingerprint: u64) {
-        self.prefetch_line(index);
-        self.prefetch_line(self.other(index, fingerprint));
+        for line in [index, self.other(index, fingerprint)] {
+            prefetch(&self.words, self.offset + line * WORDS);
+        }
     }
 
-    #[inline(always)]
-    fn prefetch_line(&self, index: usize) {
-        prefetch(&self.words, self.offset + index * WORDS);
-    }
-
-    /// Applies one operation. The clock is read once, after the lines where the key can be were asked for, so that
-    /// the waits overlap. What has nothing to do with the time comes before: reading the counter waits for it anyway,
-    /// and what comes after waits for the counter.
-    #[inline(always)] // a decision is five words: copying it from call to call costs more than making it
-    pub(super) fn apply(
-        &self,
-        hash: u64,
-        quota: &Quota,
-        kept: Option<&QuotaNumber>,
-        op: Op,
-        when: When<'_>,
-    ) -> Decision {
+    /// Applies one operation. The clock is read once, after the lines were prefetched, so that the two waits overlap.
+    #[inline(always)] // record 0032 has the measurement
+    pub(super) fn apply(&self, hash: u64, quota: &Quota, op: Op, now: impl FnOnce() -> Timestamp) -> Decision {
         let (index, fingerprint) = self.first(hash);
         self.prefetch_lines(index, fingerprint);
-        let tag = self.registry.number(quota, kept);
-        let now = when.get();
-        if let Some((line, slot)) = self.glance_at_slot(index, fingerprint)
-            && let Some(decision) = step_in_place(line, slot, tag, quota, op, now)
-        {
-            return decision;
+        let tag = self.registry.tag(quota);
+        let now = now();
+        let home = Home { first: index, second: self.other(index, fingerprint), fingerprint };
+        if let Some(tag) = tag {
+            if let Some((line, slot)) = self.peek_slot(index, fingerprint)
+                && let Some(decision) = step_in_place(line, slot, tag, quota, op, now)
+            {
+                return decision;
+            }
+            // Attempts without a lock, until other threads were quicker every time.
+            for attempt in 0..ATTEMPTS {
+                match self.attempt(home, tag, quota, op, now) {
+                    Attempt::Done(decision) => return decision,
+                    Attempt::Again => back_off(attempt),
+                    Attempt::Lock => break,
+                }
+            }
         }
-        // To a place of its own: were it returned, the usual answer would have to be copied to where that goes.
-        let mut answer = None;
-        self.apply_slowly(self.home(hash), quota, op, now, &mut answer);
-        answer.expect("it was answered")
+        self.apply_locked(Target { home, quota, now }, op)
     }
 
     /// The slot with this fingerprint, in the line of that number or its other one, and the line it is in.
-    #[inline(always)]
-    fn glance_at_slot(&self, index: usize, fingerprint: u64) -> Option<(Looked<'_>, usize)> {
-        let first = self.glance(index);
+    #[inline(always)] // record 0032 has the measurement
+    fn peek_slot(&self, index: usize, fingerprint: u64) -> Option<(VersionedLine<'_>, usize)> {
+        let first = self.peek(index);
         if let Some(slot) = first.0.find(fingerprint) {
             return Some((first, slot));
         }
-        let second = self.glance(self.other(index, fingerprint));
+        let second = self.peek(self.other(index, fingerprint));
         Some((second, second.0.find(fingerprint)?))
     }
 
     /// Forgets what is as good as new in the next few lines.
     pub(super) fn sweep(&self, lines: usize, now: Timestamp) {
         for _ in 0..lines {
-            let index = self.hand.fetch_add(1, Ordering::Relaxed) % self.lines;
+            let index = self.sweep_cursor.fetch_add(1, Ordering::Relaxed) % self.lines;
             let is_idle = |slot: Slot| slot.fingerprint != 0 && self.is_new(slot, now);
             if self.line(index).slots().into_iter().any(is_idle) {
-                let lines = Pair::lock(self, Home { first: index, second: index, fingerprint: 0 });
+                let lines = LockedPair::lock(self, Home { first: index, second: index, fingerprint: 0 });
                 for slot in 0..SLOTS {
-                    let found = Found { line: index, index: slot, slot: lines.get(index).line().slot(slot) };
+                    let found = SlotRef { line: index, index: slot, slot: lines.get(index).line().slot(slot) };
                     if is_idle(found.slot) {
-                        self.forget(&lines, found);
+                        self.remove_slot(&lines, found);
                     }
                 }
             }
@@ -208,7 +203,7 @@ impl Table {
         self.sweep(self.lines, now);
     }
 
-    #[inline(always)]
+    #[inline]
     pub(super) fn line(&self, index: usize) -> Line<'_> {
         #[cfg(test)]
         LINES_TOUCHED.set(LINES_TOUCHED.get() + 1);
@@ -223,41 +218,22 @@ impl Table {
     }
 
     /// A line and its version, which is odd when somebody writes.
-    #[inline(always)]
-    fn glance(&self, index: usize) -> Looked<'_> {
+    #[inline]
+    fn peek(&self, index: usize) -> VersionedLine<'_> {
         let line = self.line(index);
         (line, line.version_now())
     }
 
     /// A line, and its version once nobody writes.
-    fn look_at(&self, index: usize) -> Looked<'_> {
+    fn look_at(&self, index: usize) -> VersionedLine<'_> {
         let line = self.line(index);
         (line, line.version())
-    }
-
-    /// Any case: attempts without a lock until one succeeds or it turns out to take one, as it does when others were
-    /// quicker every time.
-    #[inline(never)]
-    fn apply_slowly(&self, home: Home, quota: &Quota, op: Op, now: Timestamp, answer: &mut Option<Decision>) {
-        if let Some(tag) = self.registry.tag(quota) {
-            for attempt in 0..ATTEMPTS {
-                match self.attempt(home, tag, quota, op, now) {
-                    Attempt::Done(decision) => {
-                        *answer = Some(decision);
-                        return;
-                    }
-                    Attempt::Again => back_off(attempt),
-                    Attempt::Lock => break,
-                }
-            }
-        }
-        *answer = Some(self.apply_locked(Target { home, quota, now }, op));
     }
 
     /// One attempt without a lock before the write itself.
     fn attempt(&self, home: Home, tag: u16, quota: &Quota, op: Op, now: Timestamp) -> Attempt {
         let fingerprint = home.fingerprint;
-        let found = |(line, _): Looked<'_>| line.find(fingerprint);
+        let found = |(line, _): VersionedLine<'_>| line.find(fingerprint);
         let first = self.look_at(home.first);
         let ((line, version), index) = match found(first) {
             Some(index) => (first, index),
@@ -273,7 +249,7 @@ impl Table {
         if !line.is_still(version) {
             return Attempt::Again;
         }
-        if slot.tag == ELSEWHERE {
+        if slot.tag == IN_OVERFLOW {
             return Attempt::Lock;
         }
         let written_under = self.registry.quota(slot.tag);
@@ -282,7 +258,7 @@ impl Table {
         if outcome.changed {
             let Some(new) = Slot::encode(fingerprint, tag, &state) else { return Attempt::Lock };
             match line.try_lock(version) {
-                Some(held) => held.write(index, new),
+                Some(guard) => guard.write(index, new),
                 None => return Attempt::Again,
             }
         }
@@ -291,7 +267,7 @@ impl Table {
 }
 
 /// An attempt about a key that is in neither of its lines.
-fn attempt_new(lines: [Looked<'_>; 2], quota: &Quota, op: Op, now: Timestamp) -> Attempt {
+fn attempt_new(lines: [VersionedLine<'_>; 2], quota: &Quota, op: Op, now: Timestamp) -> Attempt {
     let outcome = step(quota, &mut State::New, op, now);
     match outcome.changed {
         true => Attempt::Lock,
@@ -303,9 +279,9 @@ fn attempt_new(lines: [Looked<'_>; 2], quota: &Quota, op: Op, now: Timestamp) ->
 
 /// The usual case: a known key whose token bucket is in its slot and stays there. None, and nothing done, when it is
 /// anything else or somebody else writes at the same time.
-#[inline(always)]
+#[inline(always)] // record 0032 has the measurement
 fn step_in_place(
-    (line, version): Looked<'_>,
+    (line, version): VersionedLine<'_>,
     index: usize,
     tag: u16,
     quota: &Quota,

@@ -37,7 +37,7 @@ impl Bench {
         bench
     }
 
-    fn all(&self, keys: impl IntoIterator<Item = u64>, quota: &Quota) -> Result<All, StoreError> {
+    fn all(&self, keys: impl IntoIterator<Item = u64>, quota: &Quota) -> Result<JointDecision, StoreError> {
         let keys: Vec<_> = keys.into_iter().map(Key::from).collect();
         let op = Op::Limit(Cost::ONE);
         let request = |key| Request { scope: &self.scope, key, quota, op, on_store_error: OnStoreError::Open };
@@ -47,7 +47,7 @@ impl Bench {
     fn ask(&self, key: u64, quota: &Quota, op: Op) -> Decision {
         let key = Key::from(key);
         let request = Request { scope: &self.scope, key: &key, quota, op, on_store_error: OnStoreError::Open };
-        self.store.apply_now(&request).unwrap().unwrap()
+        self.store.try_apply(&request).unwrap().unwrap()
     }
 
     fn take(&self, key: u64, quota: &Quota, units: u64) -> bool {
@@ -138,7 +138,7 @@ fn nobody_is_forgotten_while_a_free_slot_is_one_move_away() {
     assert!((0..2_800).all(|key| bench.take(key, &quota, 1)));
     let mut nearly_full = 0;
     for key in 2_800..4_000 {
-        let near = is_near(table.home(bench.store.hash(&bench.scope, &Key::from(key))));
+        let near = is_near(table.home(bench.store.hash.of(&bench.scope, &Key::from(key))));
         let (before, keys) = (forgotten(), bench.store.stats().keys);
         assert!(bench.take(key, &quota, 1));
         assert!(!near || forgotten() == before, "with {keys} keys");
@@ -378,7 +378,7 @@ fn the_clock_is_read_once_for_a_decision_and_never_built_for_a_denial() {
         for op in [Op::Limit(Cost::ONE), Op::Limit(Cost::ONE), Op::Check(Cost::ONE), Op::Refund(Cost::ONE), Op::Reset] {
             let before = reads.load(Ordering::Relaxed);
             let request = Request { scope: &scope, key: &key, quota: &quota, op, on_store_error: OnStoreError::Open };
-            let _ = store.apply_now(&request).unwrap().unwrap();
+            let _ = store.try_apply(&request).unwrap().unwrap();
             assert_eq!(reads.load(Ordering::Relaxed) - before, 1, "{op:?} under {quota:?}");
         }
     }
@@ -426,7 +426,7 @@ fn what_takes_nothing_forgets_nobody() {
 fn random_traces_agree_in_a_table_of_two_lines() {
     use tidegate_testkit::{Subject, block_on, oracle};
 
-    // Six slots for a handful of keys: they move about and share the other table all the time.
+    // Six slots for a handful of keys: they move about and share the overflow table all the time.
     let mut agreed = 0;
     for seed in 0..60 {
         let subject = Subject::new(Bench::of_lines(2, seed).store);

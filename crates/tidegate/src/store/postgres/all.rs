@@ -1,6 +1,6 @@
 //! All or nothing: one call of the function that takes several.
 
-use tidegate_core::{All, Request, State, StoreError, Timestamp, step_all};
+use tidegate_core::{JointDecision, Request, State, StoreError, Timestamp, step_all};
 use tokio_postgres::types::Type;
 
 use super::Asks;
@@ -15,7 +15,7 @@ impl Asks {
         client: Client<'_>,
         requests: &[Request<'_>],
         at: Option<Timestamp>,
-    ) -> Result<All, StoreError> {
+    ) -> Result<JointDecision, StoreError> {
         let asked = Asked::new(requests, |request| self.rows.name(request))?;
         // Everybody locks rows in the same order, so nobody waits for somebody who waits for him.
         let mut order: Vec<usize> = (0..asked.names.len()).collect();

@@ -53,18 +53,18 @@ impl Arguments {
         let most = u128::from(quota.unit()) * u128::from(units + room.unwrap_or(0));
         // How much times a length can still be compared.
         let weighed = (1 << 62) / length;
-        let at_once = |how: i64, fits: bool| if fits && !gives && room.is_some() { how as u64 } else { 0 };
+        let shortcut = |how: i64, fits: bool| if fits && !gives && room.is_some() { how as u64 } else { 0 };
         let numbers = match parts.algorithm {
             Algorithm::TokenBucket => {
-                [quota.unit(), quota.refill(), grants(quota.refill()), 0, at_once(BUCKET, most < NARROW)]
+                [quota.unit(), quota.refill(), grants(quota.refill()), 0, shortcut(BUCKET, most < NARROW)]
             }
             Algorithm::FixedWindow => {
                 let rate = parts.rate.into();
-                [grants(rate), rate, period, shift(period), at_once(FIXED, true)]
+                [grants(rate), rate, period, shift(period), shortcut(FIXED, true)]
             }
             Algorithm::SlidingWindow => {
                 let fits = parts.buckets == 1 && room <= Some(weighed);
-                [length, shift(length), parts.buckets.into(), weighed, at_once(SLIDING, fits)]
+                [length, shift(length), parts.buckets.into(), weighed, shortcut(SLIDING, fits)]
             }
             _ => [period, parts.rate.into(), how, 0, 0],
         };

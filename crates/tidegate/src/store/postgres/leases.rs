@@ -7,7 +7,7 @@ use super::Asks;
 use super::arguments::signed;
 use super::client::Client;
 use super::found::{Answer, read, timestamp};
-use crate::store::stored::{Asking, LeaseOp, corrupt, halves, quota_bytes};
+use crate::store::stored::{LeaseOp, PendingRequest, corrupt, halves, quota_bytes};
 
 impl Asks {
     pub(super) async fn decide_leases(
@@ -17,7 +17,7 @@ impl Asks {
         request: &Request<'_>,
         at: Option<Timestamp>,
     ) -> Result<Decision, StoreError> {
-        let asking = Asking::new(request.quota, request.op);
+        let asking = PendingRequest::new(request.quota, request.op);
         let (lease, what) = match asking.op {
             LeaseOp::Look => (Lease::from_bits(0), 0_i64),
             LeaseOp::Admit(lease) => (lease, 1),

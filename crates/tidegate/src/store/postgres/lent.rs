@@ -1,6 +1,7 @@
 //! A connection of the pool for one call.
 
 use std::ops::Deref;
+use std::time::Duration;
 
 use deadpool_postgres::Object;
 use tidegate_core::StoreError;
@@ -16,11 +17,16 @@ pub(super) struct Lent {
     connection: Option<Object>,
     /// Whether the server can be told that a call was given up: it is known how to connect to it.
     can_cancel: bool,
+    /// Whether several statements are sent at once.
+    pub(super) is_batch: bool,
 }
+
+/// When the statements of a batch that was given up are cancelled once more.
+const CANCEL_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 impl Lent {
     pub(super) fn new(connection: Object, can_cancel: bool) -> Self {
-        Lent { connection: Some(connection), can_cancel }
+        Lent { connection: Some(connection), can_cancel, is_batch: false }
     }
 
     /// Gives it back, once the answers have come; not one to a server that takes no writes any more: only a new one, made to
@@ -50,10 +56,17 @@ impl Drop for Lent {
         if self.can_cancel
             && let Ok(runtime) = Handle::try_current()
         {
-            let token = connection.cancel_token();
-            // Once, for a batch, too: the connection ends, which the server notices when it tells how the first statement
-            // did. Whether it could be told: if not, it gives up by itself.
-            runtime.spawn(async move { drop(token.cancel_query(NoTls).await) });
+            let (token, is_batch) = (connection.cancel_token(), self.is_batch);
+            // Errors are ignored: a server that cannot be told gives up by itself.
+            runtime.spawn(async move {
+                let _ = token.cancel_query(NoTls).await;
+                // The server reports the first statement in two writes, and the second one fails because the connection has
+                // ended. On a busy machine it may come too early for that, and the next statement of the batch begins.
+                if is_batch {
+                    tokio::time::sleep(CANCEL_AGAIN_AFTER).await;
+                    let _ = token.cancel_query(NoTls).await;
+                }
+            });
         }
         drop(Object::take(connection));
     }

@@ -23,7 +23,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use deadpool_postgres::Object;
-use tidegate_core::{Algorithm, All, Capabilities, Decision, Op, Request, State, Store, StoreError, Timestamp, step};
+use tidegate_core::{
+    Algorithm, Capabilities, Decision, JointDecision, Op, Request, State, Store, StoreError, Timestamp, step,
+};
 use tokio_postgres::types::Type;
 
 use crate::store::stored::{ATTEMPTS, agreed, changing, each};
@@ -178,7 +180,7 @@ impl Store for PostgresStore {
         Capabilities { atomic_all: true }
     }
 
-    fn apply_now(&self, _: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+    fn try_apply(&self, _: &Request<'_>) -> Option<Result<Decision, StoreError>> {
         None
     }
 
@@ -190,9 +192,9 @@ impl Store for PostgresStore {
         decision
     }
 
-    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
+    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
         if requests.is_empty() {
-            return Ok(All::new(Vec::new()));
+            return Ok(JointDecision::new(Vec::new()));
         }
         let connection = self.connection().await?;
         let all = self.asks.decide_all(self.client(&connection), requests, None).await;
@@ -202,10 +204,11 @@ impl Store for PostgresStore {
     }
 
     async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
-        let connection = match self.connection().await {
+        let mut connection = match self.connection().await {
             Ok(connection) => connection,
             Err(error) => return vec![Err(error); requests.len()],
         };
+        connection.is_batch = true;
         // On one connection, where what is asked at once is sent at once.
         let decisions =
             each(requests, |index| self.asks.decide(self.client(&connection), &requests[index], None)).await;
@@ -231,9 +234,9 @@ impl tidegate_core::Testing for PostgresStore {
         decision
     }
 
-    async fn apply_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<All, StoreError> {
+    async fn apply_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<JointDecision, StoreError> {
         if requests.is_empty() {
-            return Ok(All::new(Vec::new()));
+            return Ok(JointDecision::new(Vec::new()));
         }
         let connection = self.connection().await?;
         let all = self.asks.decide_all(self.client(&connection), requests, Some(at)).await;

@@ -47,7 +47,7 @@ impl Statements {
     /// Makes what is missing, unless somebody has made a table of that name for something else.
     pub(super) async fn prepare(&self, connection: &Object) -> Result<(), StoreError> {
         let missing = match self.found(connection).await? {
-            Found::All => return Ok(()),
+            Found::JointDecision => return Ok(()),
             // To look at the table waits for everybody who uses it, and has everybody wait.
             Found::Table => functions(&self.table),
             Found::Nothing => text(&self.table),
@@ -58,7 +58,7 @@ impl Statements {
         let migration = format!("{lock}; SET LOCAL lock_timeout = '2s'; {missing}");
         let made = connection.batch_execute(&migration).await;
         made.map_err(|error| not_made(&self.table, store_error(error)))?;
-        if let Found::All = self.found(connection).await? {
+        if let Found::JointDecision = self.found(connection).await? {
             return Ok(());
         }
         Err(not_made(&self.table, StoreError::new(StoreErrorKind::Unavailable, "it was made and is not found")))
@@ -83,7 +83,7 @@ impl Statements {
             Some(found) if found != COLUMNS => Err(another_shape(&self.table, &found)),
             Some(_) if !is_unique => Err(another_shape(&self.table, "the same columns, but no primary key on `key`")),
             Some(_) if !has_index => Ok(Found::Nothing),
-            Some(_) => Ok(if has_functions { Found::All } else { Found::Table }),
+            Some(_) => Ok(if has_functions { Found::JointDecision } else { Found::Table }),
         }
     }
 }
@@ -94,7 +94,7 @@ enum Found {
     Nothing,
     /// Those, and not all functions of this release.
     Table,
-    All,
+    JointDecision,
 }
 
 /// The migration: what makes the table, its index and the functions, for those who run migrations by hand. It can be run

@@ -1,13 +1,12 @@
 //! Decisions inside the caller's own transaction.
 
-use tidegate_core::{All, Decision, Request, StoreError};
+use tidegate_core::{Decision, JointDecision, Request, StoreError};
 use tokio_postgres::Transaction;
 
 use super::PostgresStore;
 use super::client::Client;
-use crate::limiter::{Decides, ask_all};
+use crate::store::Decider;
 use crate::store::stored::each;
-use crate::{Call, Error};
 
 /// Decisions inside a transaction of the caller's: rolled back with it. See [`PostgresStore::in_transaction`].
 pub struct InTransaction<'t> {
@@ -25,7 +24,7 @@ impl PostgresStore {
     /// #     limiter: Limiter, store: PostgresStore, mut client: tokio_postgres::Client,
     /// # ) -> Result<(), Box<dyn std::error::Error>> {
     /// let mut tx = client.transaction().await?;
-    /// let decision = store.in_transaction(&mut tx).ask(limiter.limit("orders", "alice")).await?;
+    /// let decision = store.in_transaction(&mut tx).apply(limiter.limit("orders", "alice")).await?;
     /// if decision.allowed() {
     ///     tx.execute("INSERT INTO orders (owner) VALUES ('alice')", &[]).await?;
     ///     tx.commit().await?; // both, or neither
@@ -40,28 +39,14 @@ impl PostgresStore {
     }
 }
 
-impl InTransaction<'_> {
-    /// The answer to a call of any limiter, from this transaction. An [`acquire`](crate::Limiter::acquire) is refused: it
-    /// would keep the transaction open while it waits.
-    pub async fn ask(&self, call: Call<'_>) -> Result<Decision, Error> {
-        call.ask(self).await
-    }
-
-    /// Takes from several limits all or nothing, as [`Limiter::all`](crate::Limiter::all) does.
-    pub async fn all<'a>(&self, calls: impl IntoIterator<Item = Call<'a>>) -> Result<All, Error> {
-        let calls: Vec<_> = calls.into_iter().collect();
-        ask_all(&calls, self).await
-    }
-}
-
-impl Decides for InTransaction<'_> {
+impl Decider for InTransaction<'_> {
     async fn decide(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
         let decision = self.store.asks.decide(Client::Transaction(self.transaction), request, None).await;
         self.store.sweep_sometimes(1);
         decision
     }
 
-    async fn decide_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
+    async fn decide_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
         let all = self.store.asks.decide_all(Client::Transaction(self.transaction), requests, None).await;
         self.store.sweep_sometimes(requests.len());
         all

@@ -1,6 +1,6 @@
 //! All or nothing over keys that live together: one script call.
 
-use tidegate_core::{All, StoreError, Timestamp, step_all};
+use tidegate_core::{JointDecision, StoreError, Timestamp, step_all};
 
 use super::answer::{self, Answers, Done};
 use super::arguments::Arguments;
@@ -13,7 +13,7 @@ impl<C: Connection> RedisStore<C> {
         &self,
         asked: &Asked<'_, String>,
         at: Option<Timestamp>,
-    ) -> Result<All, StoreError> {
+    ) -> Result<JointDecision, StoreError> {
         let names: Vec<&str> = asked.names.iter().map(|name| &**name).collect();
         let arguments: Vec<Arguments> =
             asked.sums().map(|(quota, cost)| Arguments::among(quota, cost, self.min_ttl)).collect();

@@ -15,11 +15,11 @@ use super::demoted::Demoted;
 use super::error::store_error;
 use super::keys::Names;
 use super::lanes::Lanes;
-use super::{Apart, Connection, RedisStore};
-use crate::resilience::telemetry;
+use super::{Connection, CrossSlot, RedisStore};
+use crate::store::colocation::Colocation;
 use crate::store::secret::Secret;
 use crate::store::stored::micros;
-use crate::store::together::Together;
+use crate::telemetry;
 
 /// How long a lost connection is waited for before the next attempt to make another, at most.
 const RECONNECT: Duration = Duration::from_millis(500);
@@ -39,7 +39,7 @@ const AT_ONCE: usize = 8;
 pub struct RedisStoreBuilder {
     names: Names,
     min_ttl: Duration,
-    apart: Apart,
+    cross_slot: CrossSlot,
     label: Option<String>,
     coalesce_beyond: Option<usize>,
 }
@@ -55,15 +55,15 @@ impl RedisStoreBuilder {
 
     /// Which keys live together in a cluster, by a hash tag in their names.
     #[must_use]
-    pub fn together(mut self, together: Together) -> Self {
-        self.names.together = together;
+    pub fn colocation(mut self, colocation: Colocation) -> Self {
+        self.names.colocation = colocation;
         self
     }
 
     /// What becomes of an all-or-nothing call whose keys do not live together.
     #[must_use]
-    pub fn apart(mut self, apart: Apart) -> Self {
-        self.apart = apart;
+    pub fn cross_slot(mut self, cross_slot: CrossSlot) -> Self {
+        self.cross_slot = cross_slot;
         self
     }
 
@@ -101,7 +101,7 @@ impl RedisStoreBuilder {
             lanes: (calls < usize::MAX).then(|| Arc::new(Lanes::new(calls))),
             names: self.names,
             min_ttl: micros(self.min_ttl),
-            apart: self.apart,
+            cross_slot: self.cross_slot,
             label: self.label.as_deref().unwrap_or("redis").into(),
             has_slots: Arc::default(),
             demoted: Demoted::default(),

@@ -3,8 +3,8 @@
 use sha2::{Digest, Sha256};
 use tidegate_core::{Key, Scope};
 
+use crate::store::colocation::{Colocation, prefix};
 use crate::store::secret::{Secret, hex};
-use crate::store::together::{Together, prefix};
 
 /// The longest text of a key that is stored as it is: what a client sends should not decide how much is.
 const LONGEST: usize = 512;
@@ -12,7 +12,7 @@ const LONGEST: usize = 512;
 /// How names are made.
 #[derive(Clone, Default)]
 pub(super) struct Names {
-    pub(super) together: Together,
+    pub(super) colocation: Colocation,
     /// Keys are hashed with this secret, so that nobody who reads the database learns who they are.
     pub(super) secret: Option<Secret>,
     /// The names are for a cluster, where braces decide which node a key is on.
@@ -44,10 +44,10 @@ impl Names {
 
     /// The text that decides where a key lives.
     fn tag(&self, scope: &Scope, key: &str) -> Option<String> {
-        let text = match self.together {
-            Together::Nothing => return None,
-            Together::Key => key,
-            Together::Prefix => prefix(scope),
+        let text = match self.colocation {
+            Colocation::Nothing => return None,
+            Colocation::Key => key,
+            Colocation::Prefix => prefix(scope),
         };
         // A brace would end it early, and an empty one is none.
         let is_plain = !text.is_empty() && !text.contains(['{', '}']);
@@ -118,15 +118,15 @@ mod tests {
 
     #[test]
     fn what_lives_together_shares_a_tag() {
-        let name = |together, limit, key: Key<'_>| {
-            let names = Names { together, for_cluster: true, ..Names::default() };
+        let name = |colocation, limit, key: Key<'_>| {
+            let names = Names { colocation, for_cluster: true, ..Names::default() };
             names.name(&Scope::new("shop", limit), &key)
         };
-        assert_eq!(name(Together::Key, "login", "u1".into()), "{u1}shop|login|u1");
-        assert_eq!(name(Together::Prefix, "login", "u1".into()), "{shop}shop|login|u1");
-        assert_eq!(name(Together::Nothing, "login", "{x}".into()), "{}shop|login|{x}");
+        assert_eq!(name(Colocation::Key, "login", "u1".into()), "{u1}shop|login|u1");
+        assert_eq!(name(Colocation::Prefix, "login", "u1".into()), "{shop}shop|login|u1");
+        assert_eq!(name(Colocation::Nothing, "login", "{x}".into()), "{}shop|login|{x}");
         for odd in [Key::from("}x"), Key::GLOBAL, Key::from("u1}x"), Key::from("{u1}")] {
-            let [login, send] = ["login", "send"].map(|limit| name(Together::Key, limit, odd.clone()));
+            let [login, send] = ["login", "send"].map(|limit| name(Colocation::Key, limit, odd.clone()));
             let tag = |name: &str| name[1..].split('}').next().unwrap().to_owned();
             assert_eq!((tag(&login), tag(&login).len()), (tag(&send), 16), "{login} {send}");
         }

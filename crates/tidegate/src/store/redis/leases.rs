@@ -5,7 +5,7 @@ use tidegate_core::{Decision, Request, StoreError, Timestamp};
 use super::answer::{self, Done};
 use super::codec::doubles;
 use super::{Connection, RedisStore, given, script};
-use crate::store::stored::{Asking, LeaseOp, corrupt};
+use crate::store::stored::{LeaseOp, PendingRequest, corrupt};
 
 impl<C: Connection> RedisStore<C> {
     /// One operation on the leases of one key, whose name is `name`.
@@ -15,7 +15,7 @@ impl<C: Connection> RedisStore<C> {
         request: &Request<'_>,
         at: Option<Timestamp>,
     ) -> Result<Decision, StoreError> {
-        let asking = Asking::new(request.quota, request.op);
+        let asking = PendingRequest::new(request.quota, request.op);
         let (lease, what) = match asking.op {
             LeaseOp::Look => (String::new(), 0),
             LeaseOp::Admit(lease) => (lease.to_string(), 1),

@@ -8,13 +8,13 @@
 
 mod all;
 mod answer;
-mod apart;
 mod arguments;
 mod ask;
 mod builder;
 mod coalesce;
 mod codec;
 mod connection;
+mod cross_slot;
 mod demoted;
 mod each;
 mod error;
@@ -30,19 +30,19 @@ use std::sync::atomic::AtomicBool;
 use redis::Value;
 use redis::aio::ConnectionManager;
 use tidegate_core::{
-    Algorithm, All, Capabilities, Decision, Op, Quota, Request, State, Store, StoreError, Timestamp, step,
+    Algorithm, Capabilities, Decision, JointDecision, Op, Quota, Request, State, Store, StoreError, Timestamp, step,
 };
 
-use crate::resilience::telemetry;
+use crate::store::colocation::Colocation;
 use crate::store::stored::{ATTEMPTS, agreed, changing};
-use crate::store::together::Together;
+use crate::telemetry;
 use answer::{Answer, Done};
-pub use apart::Apart;
 #[cfg(feature = "testing")]
 use arguments::Arguments;
 use ask::Ask;
 pub use builder::RedisStoreBuilder;
 pub use connection::Connection;
+pub use cross_slot::CrossSlot;
 use demoted::Demoted;
 use error::store_error;
 use keys::Names;
@@ -69,7 +69,7 @@ pub struct RedisStore<C = ConnectionManager> {
     connection: C,
     names: Names,
     min_ttl: u64,
-    apart: Apart,
+    cross_slot: CrossSlot,
     label: Arc<str>,
     /// None when decisions share no calls.
     lanes: Option<Arc<Lanes>>,
@@ -167,10 +167,10 @@ impl<C> fmt::Debug for RedisStore<C> {
 
 impl<C: Connection> Store for RedisStore<C> {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { atomic_all: !C::CLUSTER || self.names.together == Together::Prefix }
+        Capabilities { atomic_all: !C::CLUSTER || self.names.colocation == Colocation::Prefix }
     }
 
-    fn apply_now(&self, _: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+    fn try_apply(&self, _: &Request<'_>) -> Option<Result<Decision, StoreError>> {
         None
     }
 
@@ -178,7 +178,7 @@ impl<C: Connection> Store for RedisStore<C> {
         self.decide(request, None).await
     }
 
-    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
+    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
         self.decide_all(requests, None).await
     }
 
@@ -206,7 +206,7 @@ impl<C: Connection> tidegate_core::Testing for RedisStore<C> {
         self.decide(request, Some(at)).await
     }
 
-    async fn apply_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<All, StoreError> {
+    async fn apply_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<JointDecision, StoreError> {
         self.decide_all(requests, Some(at)).await
     }
 

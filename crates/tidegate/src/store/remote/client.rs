@@ -14,8 +14,8 @@ use super::connector::Connector;
 use super::error::{broken, not_ours, refused, unreachable};
 use super::kept::Kept;
 use super::unsupported;
-use crate::api::SEVERAL;
-use crate::api::apply::Answers;
+use crate::api::MAX_BATCH_BODY_BYTES;
+use crate::api::apply::ApplyResponse;
 
 /// More than any answer to a call that the server takes.
 const LARGEST: usize = 4 << 20;
@@ -46,9 +46,11 @@ impl Client {
         call: Vec<u8>,
         asked: usize,
     ) -> Result<Vec<Result<Decision, StoreError>>, StoreError> {
-        if call.len() > SEVERAL {
+        if call.len() > MAX_BATCH_BODY_BYTES {
             let found = call.len();
-            return Err(unsupported(format!("one call of {found} bytes, of which the server takes {SEVERAL}")));
+            return Err(unsupported(format!(
+                "one call of {found} bytes, of which the server takes {MAX_BATCH_BODY_BYTES}"
+            )));
         }
         let mut request = Request::new(Full::new(Bytes::from(call)));
         *request.method_mut() = Method::POST;
@@ -64,7 +66,7 @@ impl Client {
         if !status.is_success() {
             return Err(refused(status, &body));
         }
-        let answers = Answers::parse(&body).ok_or_else(|| not_ours("it is not what /v1/apply answers"))?;
+        let answers = ApplyResponse::parse(&body).ok_or_else(|| not_ours("it is not what /v1/apply answers"))?;
         if answers.len() != asked {
             return Err(not_ours("it has another number of decisions than were asked for"));
         }

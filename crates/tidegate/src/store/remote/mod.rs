@@ -11,10 +11,10 @@ mod kept;
 
 use std::fmt;
 
-use tidegate_core::{All, Capabilities, Decision, Request, Store, StoreError, StoreErrorKind, Timestamp};
+use tidegate_core::{Capabilities, Decision, JointDecision, Request, Store, StoreError, StoreErrorKind, Timestamp};
 
-use crate::api::apply::{Call, Mode, Sendable};
-use crate::api::{MAX_KEY, MOST, SEVERAL};
+use crate::api::apply::{ApplyMode, ApplyRequest, SendableBatch};
+use crate::api::{MAX_BATCH_BODY_BYTES, MAX_BATCH_LEN, MAX_KEY_BYTES};
 pub use builder::RemoteStoreBuilder;
 use client::Client;
 
@@ -53,30 +53,30 @@ impl RemoteStore {
 
     async fn one(&self, request: &Request<'_>, at: Option<Timestamp>) -> Result<Decision, StoreError> {
         let requests = [*request];
-        let call = Call::new(Mode::Each, &requests, at).to_json();
+        let call = ApplyRequest::new(ApplyMode::Each, &requests, at).to_json();
         self.client.ask(call, 1).await.and_then(|mut answers| answers.remove(0))
     }
 
-    async fn all(&self, requests: &[Request<'_>], at: Option<Timestamp>) -> Result<All, StoreError> {
+    async fn all(&self, requests: &[Request<'_>], at: Option<Timestamp>) -> Result<JointDecision, StoreError> {
         if requests.is_empty() {
-            return Ok(All::new(Vec::new()));
+            return Ok(JointDecision::new(Vec::new()));
         }
-        let call = Call::new(Mode::All, requests, at).to_json();
+        let call = ApplyRequest::new(ApplyMode::All, requests, at).to_json();
         let decisions = self.client.ask(call, requests.len()).await?.into_iter().collect::<Result<_, _>>()?;
-        Ok(All::new(decisions))
+        Ok(JointDecision::new(decisions))
     }
 
     /// As few calls as the server takes, one after the other, because each of them is applied in order.
     async fn each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
-        let sendable = Sendable::of(requests, MAX_KEY);
+        let sendable = SendableBatch::of(requests, MAX_KEY_BYTES);
         let (mut answers, mut rest) = (Vec::with_capacity(requests.len()), sendable.requests());
         while !rest.is_empty() {
             let (mut now, mut call);
-            let mut most = rest.len().min(MOST);
+            let mut most = rest.len().min(MAX_BATCH_LEN);
             loop {
                 now = &rest[..most];
-                call = Call::new(Mode::Each, now, None).to_json();
-                if call.len() <= SEVERAL || most == 1 {
+                call = ApplyRequest::new(ApplyMode::Each, now, None).to_json();
+                if call.len() <= MAX_BATCH_BODY_BYTES || most == 1 {
                     break;
                 }
                 most = most.div_ceil(2);
@@ -87,7 +87,7 @@ impl RemoteStore {
             }
             rest = &rest[most..];
         }
-        sendable.answers(answers)
+        sendable.results(answers)
     }
 }
 
@@ -102,7 +102,7 @@ impl Store for RemoteStore {
         Capabilities { atomic_all: self.atomic_all }
     }
 
-    fn apply_now(&self, _: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+    fn try_apply(&self, _: &Request<'_>) -> Option<Result<Decision, StoreError>> {
         None
     }
 
@@ -110,7 +110,7 @@ impl Store for RemoteStore {
         self.one(request, None).await
     }
 
-    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
+    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
         self.all(requests, None).await
     }
 
@@ -127,7 +127,7 @@ impl tidegate_core::Testing for RemoteStore {
         self.one(request, Some(at)).await
     }
 
-    async fn apply_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<All, StoreError> {
+    async fn apply_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<JointDecision, StoreError> {
         self.all(requests, Some(at)).await
     }
 

@@ -52,10 +52,10 @@ fn write(connection: &Connection, table: &Table, name: &[u8], change: Change) ->
     let (written, added) = match change {
         Change::Nothing => return Some(0),
         Change::Value(value) => (prepare(&table.write_value)?.execute(params![name, value]).ok()?, 0),
-        Change::All { value, until: at, is_new: false } => {
+        Change::JointDecision { value, until: at, is_new: false } => {
             (prepare(&table.write)?.execute(params![name, value, until(at)]).ok()?, 0)
         }
-        Change::All { value, until: at, is_new: true } => {
+        Change::JointDecision { value, until: at, is_new: true } => {
             (prepare(&table.write_if_new)?.execute(params![name, value, until(at)]).ok()?, 1)
         }
         Change::Delete => return None,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry as Place;
 
 use rusqlite::{Connection, Error, OptionalExtension, params};
-use tidegate_core::{All, Decision, Entry, Op, Quota, State, StoreError, step_all};
+use tidegate_core::{Decision, Entry, JointDecision, Op, Quota, State, StoreError, step_all};
 
 use super::row::{Change, Row, Stored, When};
 use super::schema::Table;
@@ -36,7 +36,7 @@ impl<'a> Batch<'a> {
     }
 
     /// All entries or nothing: those about state 0 are about the row that is named first, and so on.
-    pub(super) fn all(&mut self, names: &'a [Vec<u8>], entries: &[Entry<'_>], when: When) -> Decided<All> {
+    pub(super) fn all(&mut self, names: &'a [Vec<u8>], entries: &[Entry<'_>], when: When) -> Decided<JointDecision> {
         let quota = |state| entries.iter().find(|entry| entry.state == state).expect("a row was asked about").quota;
         let mut states: Vec<State> = Vec::with_capacity(names.len());
         for (index, name) in names.iter().enumerate() {
@@ -73,7 +73,7 @@ impl<'a> Batch<'a> {
                 Change::Value(value) => {
                     self.connection.prepare_cached(&self.table.write_value)?.execute(params![name, value])?;
                 }
-                Change::All { value, until, is_new } => {
+                Change::JointDecision { value, until, is_new } => {
                     let until = until.map(|until| until as i64);
                     self.connection.prepare_cached(&self.table.write)?.execute(params![name, value, until])?;
                     added += usize::from(is_new);

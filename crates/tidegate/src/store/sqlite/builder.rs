@@ -69,7 +69,7 @@ impl SqliteStoreBuilder {
     }
 
     /// How long is waited for a lock that another process holds, or a transaction of this one: 5 seconds unless said
-    /// otherwise. Nobody who asks has to wait that long: a [timeout](crate::resilience::Timeout) around the store says
+    /// otherwise. Nobody who asks has to wait that long: a [timeout](crate::resilience::TimeoutStore) around the store says
     /// how long a call may take, and what is given up while it waits spends nothing.
     #[must_use]
     pub fn busy_timeout(mut self, busy_timeout: Duration) -> Self {

@@ -1,6 +1,6 @@
 //! What a caller wants of a thread, and the answer.
 
-use tidegate_core::{All, Cost, Decision, Entry, Op, Quota, StoreError, Timestamp};
+use tidegate_core::{Cost, Decision, Entry, JointDecision, Op, Quota, StoreError, Timestamp};
 use tokio::sync::oneshot;
 
 use super::batch::{Batch, Decided};
@@ -21,7 +21,7 @@ pub(super) enum Work {
     /// Some operations, each on its own, in order.
     Each(Vec<Step>),
     /// All or nothing.
-    All(Together),
+    All(JointWork),
     /// Rows that may go are deleted, as many as go at a time.
     Sweep,
     /// So many rows were added by somebody else, who waits for nothing.
@@ -35,7 +35,7 @@ pub(super) enum Work {
 pub(super) enum Answer {
     One(Decision),
     Each(Vec<Result<Decision, StoreError>>),
-    All(All),
+    All(JointDecision),
     Count(usize),
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Step {
 }
 
 /// Operations that are taken all or nothing.
-pub(super) struct Together {
+pub(super) struct JointWork {
     pub(super) names: Vec<Vec<u8>>,
     /// Quota, cost, and which of the names.
     pub(super) entries: Vec<(Quota, Cost, usize)>,
@@ -80,7 +80,7 @@ impl Work {
         match self {
             Work::One(_) => 1,
             Work::Each(steps) => steps.len(),
-            Work::All(together) => together.entries.len(),
+            Work::All(work) => work.entries.len(),
             _ => 0,
         }
     }
@@ -93,7 +93,7 @@ impl Work {
                 let decisions: Result<_, _> = steps.iter().map(|step| step.decide(batch, now)).collect();
                 Ok(Answer::Each(decisions?))
             }
-            Work::All(Together { names, entries, at }) => {
+            Work::All(JointWork { names, entries, at }) => {
                 let entry =
                     |(quota, cost, state): &'a (Quota, Cost, usize)| Entry { quota, cost: *cost, state: *state };
                 let entries: Vec<_> = entries.iter().map(entry).collect();
@@ -129,7 +129,7 @@ impl Answer {
         }
     }
 
-    pub(super) fn all(self) -> All {
+    pub(super) fn all(self) -> JointDecision {
         match self {
             Answer::All(all) => all,
             _ => unreachable!("all or nothing was asked for"),

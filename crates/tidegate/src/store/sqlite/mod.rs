@@ -26,14 +26,14 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tidegate_core::{All, Capabilities, Decision, Op, Request, Store, StoreError, Timestamp};
+use tidegate_core::{Capabilities, Decision, JointDecision, Op, Request, Store, StoreError, Timestamp};
 use tokio::sync::{oneshot, watch};
 
 use crate::clock::Clock;
 use crate::store::stored::Asked;
 use crate::store::table::Rows;
 pub use builder::{SqliteStoreBuilder, Synchronous};
-use job::{Answer, Job, Reply, Step, Together, Work};
+use job::{Answer, Job, JointWork, Reply, Step, Work};
 use queue::{MOST_TOGETHER, Queue};
 use schema::Table;
 pub use schema::migration;
@@ -110,14 +110,14 @@ impl SqliteStore {
         Ok(self.ask(queue, Work::One(self.step(request, at))).await?.one())
     }
 
-    async fn decide_all(&self, requests: &[Request<'_>], at: Option<Timestamp>) -> Result<All, StoreError> {
+    async fn decide_all(&self, requests: &[Request<'_>], at: Option<Timestamp>) -> Result<JointDecision, StoreError> {
         let Asked { names, entries } = Asked::new(requests, |request| self.inner.rows.name(request))?;
         if names.is_empty() {
-            return Ok(All::new(Vec::new()));
+            return Ok(JointDecision::new(Vec::new()));
         }
         let entries = entries.iter().map(|entry| (*entry.quota, entry.cost, entry.state)).collect();
-        let together = Together { names, entries, at };
-        Ok(self.ask(&self.inner.writer, Work::All(together)).await?.all())
+        let work = JointWork { names, entries, at };
+        Ok(self.ask(&self.inner.writer, Work::All(work)).await?.all())
     }
 
     fn step(&self, request: &Request<'_>, at: Option<Timestamp>) -> Step {
@@ -149,7 +149,7 @@ impl Store for SqliteStore {
         Capabilities { atomic_all: true }
     }
 
-    fn apply_now(&self, _: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+    fn try_apply(&self, _: &Request<'_>) -> Option<Result<Decision, StoreError>> {
         None
     }
 
@@ -157,7 +157,7 @@ impl Store for SqliteStore {
         self.decide(request, None).await
     }
 
-    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
+    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
         self.decide_all(requests, None).await
     }
 
@@ -189,7 +189,7 @@ impl tidegate_core::Testing for SqliteStore {
         self.decide(request, Some(at)).await
     }
 
-    async fn apply_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<All, StoreError> {
+    async fn apply_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<JointDecision, StoreError> {
         self.decide_all(requests, Some(at)).await
     }
 

@@ -1,6 +1,6 @@
 //! A key's row: what it has used, the quota it was written under, and until when it is kept.
 
-use tidegate_core::{Op, Outcome, Quota, State, StoreError, Timestamp, step};
+use tidegate_core::{Op, Quota, State, StepResult, StoreError, Timestamp, step};
 
 use crate::store::stored::{decode, encode};
 use crate::store::table::expires_at;
@@ -46,7 +46,7 @@ pub(super) enum Change {
     Delete,
     /// The row is kept as long as before.
     Value(Vec<u8>),
-    All {
+    JointDecision {
         value: Vec<u8>,
         until: Option<u64>,
         /// There was no row before.
@@ -68,7 +68,7 @@ impl Row {
     }
 
     /// Steps the row.
-    pub(super) fn step(&mut self, quota: &Quota, op: Op, when: When) -> Result<Outcome, StoreError> {
+    pub(super) fn step(&mut self, quota: &Quota, op: Op, when: When) -> Result<StepResult, StoreError> {
         if op == Op::Reset && self.damage.take().is_some() {
             // Whatever it was, it is forgotten.
             self.changed = true;
@@ -118,9 +118,11 @@ impl Row {
             (State::New, None) => Change::Nothing,
             (State::New, Some(_)) => Change::Delete,
             (state, Some(until)) if until == self.until => Change::Value(encode(&state, &self.quota)),
-            (state, stored) => {
-                Change::All { value: encode(&state, &self.quota), until: self.until, is_new: stored.is_none() }
-            }
+            (state, stored) => Change::JointDecision {
+                value: encode(&state, &self.quota),
+                until: self.until,
+                is_new: stored.is_none(),
+            },
         }
     }
 }
@@ -200,7 +202,7 @@ mod tests {
             let mut row = Row::read(None, &quota);
             row.step(&quota, Op::Limit(Cost::ONE), When { at: NOW, given }).unwrap();
             match row.into_change() {
-                Change::All { until, is_new: true, .. } => until,
+                Change::JointDecision { until, is_new: true, .. } => until,
                 _ => panic!("a row is added"),
             }
         };

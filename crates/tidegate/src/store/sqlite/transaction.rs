@@ -1,14 +1,13 @@
 //! Decisions inside a transaction of the caller's.
 
 use rusqlite::{Connection, Transaction};
-use tidegate_core::private::at_once;
-use tidegate_core::{All, Decision, Request, StoreError, StoreErrorKind};
+use tidegate_core::{Decision, JointDecision, Request, StoreError, StoreErrorKind};
 
 use super::SqliteStore;
 use super::batch::Batch;
 use super::error::{file, transaction_error};
 use super::row::When;
-use crate::limiter::{Call, Decides, Error, ask_all};
+use crate::store::Decider;
 use crate::store::stored::Asked;
 
 impl SqliteStore {
@@ -26,7 +25,7 @@ impl SqliteStore {
     ///
     /// let mut connection = Connection::open(path)?;
     /// let mut transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    /// let decision = store.in_transaction(&mut transaction).ask(limiter.limit("order", "alice"))?;
+    /// let decision = store.in_transaction(&mut transaction).apply(limiter.limit("order", "alice"))?;
     /// if decision.allowed() {
     ///     transaction.execute("INSERT INTO orders (who) VALUES ('alice')", [])?;
     ///     transaction.commit()?; // both, or neither
@@ -54,17 +53,6 @@ pub struct InTransaction<'a> {
 }
 
 impl InTransaction<'_> {
-    /// The answer to one call. An `acquire` is refused, because it waits.
-    pub fn ask(&self, call: Call<'_>) -> Result<Decision, Error> {
-        at_once(call.ask(self))
-    }
-
-    /// Takes all of the calls or nothing, as [`Limiter::all`](crate::Limiter::all) does.
-    pub fn all<'c>(&self, calls: impl IntoIterator<Item = Call<'c>>) -> Result<All, Error> {
-        let calls: Vec<_> = calls.into_iter().collect();
-        at_once(ask_all(&calls, self))
-    }
-
     /// The time, in a transaction that is still going on.
     fn now(&self) -> Result<When, StoreError> {
         if self.connection.is_autocommit() {
@@ -94,7 +82,7 @@ impl InTransaction<'_> {
     }
 }
 
-impl Decides for InTransaction<'_> {
+impl Decider for InTransaction<'_> {
     async fn decide(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
         let (when, name) = (self.now()?, self.store.inner.rows.name(request));
         let mut batch = self.batch();
@@ -103,7 +91,7 @@ impl Decides for InTransaction<'_> {
         decided
     }
 
-    async fn decide_all(&self, requests: &[Request<'_>]) -> Result<All, StoreError> {
+    async fn decide_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
         let (when, asked) = (self.now()?, Asked::new(requests, |request| self.store.inner.rows.name(request))?);
         let mut batch = self.batch();
         let decided = batch.all(&asked.names, &asked.entries, when).map_err(|error| self.in_words(error))?;

@@ -20,7 +20,7 @@ impl<'a, N: PartialEq> Asked<'a, N> {
             let Op::Limit(cost) = request.op else {
                 return Err(unsupported("all-or-nothing is for `limit` only"));
             };
-            if !request.quota.takes(request.op) {
+            if !request.quota.supports(request.op) {
                 return Err(unsupported("all-or-nothing is not for leases"));
             }
             let name = name(request);

@@ -1,11 +1,11 @@
 //! What a server that keeps leases itself is asked, and what its answer means.
 
-use tidegate_core::{Decision, InFlight, Lease, Op, Quota, Timestamp};
+use tidegate_core::{Decision, InFlightCount, Lease, Op, Quota, Timestamp};
 
 use super::micros;
 
 /// An operation on the leases of a key, as a server takes it.
-pub(crate) struct Asking<'a> {
+pub(crate) struct PendingRequest<'a> {
     quota: &'a Quota,
     asked: Op,
     pub(crate) op: LeaseOp,
@@ -25,7 +25,7 @@ pub(crate) enum LeaseOp {
     Release(Lease),
 }
 
-impl<'a> Asking<'a> {
+impl<'a> PendingRequest<'a> {
     pub(crate) fn new(quota: &'a Quota, asked: Op) -> Self {
         let capacity = u64::from(quota.parts().capacity);
         let (op, need) = match asked {
@@ -37,7 +37,7 @@ impl<'a> Asking<'a> {
             // Not for leases, so it is denied, and says what there is.
             Op::Limit(_) | Op::Reserve(_) | Op::Refund(_) | Op::Reset => (LeaseOp::Look, 0),
         };
-        Asking { quota, asked, op, capacity, ttl: micros(quota.parts().period), need }
+        PendingRequest { quota, asked, op, capacity, ttl: micros(quota.parts().period), need }
     }
 
     /// The decision, once the server has said whether it is allowed, how many are in flight then, and when so many will
@@ -49,7 +49,7 @@ impl<'a> Asking<'a> {
         [retry_at, next_at, new_at]: [Option<Timestamp>; 3],
         now: Timestamp,
     ) -> Decision {
-        let allowed = allowed && self.quota.takes(self.asked);
-        InFlight { count, retry_at, next_at, new_at }.decision(self.quota, self.asked, allowed, now)
+        let allowed = allowed && self.quota.supports(self.asked);
+        InFlightCount { count, retry_at, next_at, new_at }.decision(self.quota, self.asked, allowed, now)
     }
 }

@@ -24,7 +24,7 @@ pub use asked::Asked;
 #[cfg(any(feature = "redis", feature = "postgres"))]
 pub(super) use each::each;
 #[cfg(any(feature = "redis", feature = "postgres"))]
-pub(super) use leases::{Asking, LeaseOp};
+pub(super) use leases::{LeaseOp, PendingRequest};
 #[cfg(any(feature = "redis", feature = "sqlite", feature = "stored"))]
 pub(super) use quota::split;
 pub(super) use quota::{quota_bytes, read_quota};

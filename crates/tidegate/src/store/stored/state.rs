@@ -48,8 +48,8 @@ pub(crate) fn numbers(state: &State) -> Vec<u64> {
         }
         State::Leases(leases) => {
             let last = state.last().unwrap_or(Timestamp::EPOCH).as_micros();
-            let expiries = leases.held().map(|(expires, _)| expires.as_micros());
-            let half = |which: usize| leases.held().map(move |(_, lease)| halves(lease)[which]);
+            let expiries = leases.entries().map(|(expires, _)| expires.as_micros());
+            let half = |which: usize| leases.entries().map(move |(_, lease)| halves(lease)[which]);
             [last].into_iter().chain(expiries).chain(half(0)).chain(half(1)).collect()
         }
     }
@@ -78,7 +78,7 @@ pub(crate) fn state(quota: &Quota, numbers: &[u64]) -> Result<State, StoreError>
         }
         (Algorithm::Concurrency, [last, leases @ ..]) if leases.len().is_multiple_of(3) && !leases.is_empty() => {
             let held = leases_held(leases).ok_or_else(|| corrupt("its leases are not in order"))?;
-            State::Leases(Leases::from_held(held, time(*last)))
+            State::Leases(Leases::from_entries(held, time(*last)))
         }
         _ => return Err(corrupt("it has another number of numbers than its quota needs")),
     };

@@ -1,7 +1,7 @@
 //! From what a config says.
 
 use tidegate::Key;
-use tidegate::config::{Config, ConfigErrors, Http, Syntax};
+use tidegate::config::{Config, ConfigErrors, HttpConfig, Syntax};
 use tidegate::http::ClientAddress;
 
 use super::{headers, ip, reading};
@@ -42,7 +42,7 @@ fn whatever_name_a_config_takes_is_a_headers_name() {
 
 #[test]
 fn a_name_that_no_header_has_is_not_read() {
-    let mut http = Http::default();
+    let mut http = HttpConfig::default();
     http.trust_proxy = tidegate::config::TrustProxy::hops(1);
     http.client_header = "no name".to_owned();
     assert!(!ClientAddress::from(&http).trusts(ip("10.0.0.1")));

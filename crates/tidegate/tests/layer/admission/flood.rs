@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::http::Response;
 use axum::routing::get;
 use tidegate::concurrency::PerKey;
-use tidegate::enforce::Guards;
+use tidegate::enforce::ConcurrencyGuards;
 use tidegate::http::{RateLimit, keys};
 use tidegate::tower::AdmissionLayer;
 use tidegate_testkit::Random;
@@ -110,7 +110,7 @@ async fn a_thousand_clients_that_leave_at_random_points_leave_nothing_in_flight(
     let (watched, per_user) = (Watched::new(LIMIT), PerKey::new(100));
     let inside = Arc::default();
     let user = keys::header(tidegate::http::HeaderName::from_static("x-user"));
-    let layer = AdmissionLayer::new(Guards::new().and(watched.pool.clone()).and(per_user.clone()))
+    let layer = AdmissionLayer::new(ConcurrencyGuards::new().and(watched.pool.clone()).and(per_user.clone()))
         .limits(RateLimit::unlimited().key(user));
     let server = Server::router(router(Arc::clone(&inside)).layer(layer)).await;
     let mut visits = JoinSet::new();

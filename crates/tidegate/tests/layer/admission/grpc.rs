@@ -1,8 +1,8 @@
 //! The same under tonic: a call is in flight until its trailers.
 
 use tidegate::concurrency::PerKey;
-use tidegate::enforce::Guards;
-use tidegate::grpc::Grpc;
+use tidegate::enforce::ConcurrencyGuards;
+use tidegate::grpc::GrpcFormat;
 use tidegate::tower::AdmissionLayer;
 use tonic::Code;
 use tonic::transport::Server as TonicServer;
@@ -13,8 +13,8 @@ use super::{DONE, DROPPED, Watched};
 use crate::grpc::{Client, is_serving};
 use crate::support::{ME, Server};
 
-async fn serve(guards: impl Into<Guards>) -> Server {
-    let layer = AdmissionLayer::new(guards).answered_by(Grpc);
+async fn serve(guards: impl Into<ConcurrencyGuards>) -> Server {
+    let layer = AdmissionLayer::new(guards).with_format(GrpcFormat);
     let (_, health) = tonic_health::server::health_reporter();
     let router = TonicServer::builder().layer(layer).add_service(health);
     Server::start(|listener| async move {
@@ -45,7 +45,7 @@ async fn a_unary_call_ends_with_its_trailers_and_a_stream_when_it_is_given_up() 
 #[tokio::test]
 async fn too_many_calls_of_everybody_are_unavailable_and_of_one_client_exhausted() {
     let (watched, keys) = (Watched::new(1), PerKey::new(1));
-    let server = serve(Guards::new().and(watched.pool.clone()).and(keys.clone())).await;
+    let server = serve(ConcurrencyGuards::new().and(watched.pool.clone()).and(keys.clone())).await;
     let mut client = Client::connect(&server).await;
 
     let held = watched.pool.try_acquire().unwrap();

@@ -7,8 +7,8 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, Response};
 use axum::routing::get;
-use tidegate::concurrency::{Fair, PerKey, Priority, Shared};
-use tidegate::enforce::{Guard, Guards};
+use tidegate::concurrency::{DistributedConcurrency, FairConcurrency, PerKey, Priority};
+use tidegate::enforce::{ConcurrencyGuard, ConcurrencyGuards};
 use tidegate::http::{HeaderStyle, LimitHeaders, RateLimit};
 use tidegate::tower::AdmissionLayer;
 use tidegate::{Limit, Quota, millis, seconds};
@@ -125,7 +125,7 @@ async fn who_does_not_get_in_spends_nothing_of_its_limits() {
 async fn critical_requests_get_in_where_others_do_not_and_some_are_left_alone() {
     let watched = Watched::new(2);
     let pool = tidegate::concurrency::Concurrency::fixed(2).reserve(50);
-    let layer = AdmissionLayer::new(Guards::new().and(pool.clone()).and(watched.pool.clone()))
+    let layer = AdmissionLayer::new(ConcurrencyGuards::new().and(pool.clone()).and(watched.pool.clone()))
         .limits(RateLimit::unlimited().skip(|incoming| incoming.uri().path() == "/health"))
         .priority(|incoming| match incoming.uri().path() {
             "/login" => Priority::Critical,
@@ -161,8 +161,8 @@ async fn how_much_a_request_matters_may_be_by_its_client() {
 #[tokio::test]
 async fn a_handler_whose_attribute_turns_away_teaches_nothing() {
     struct Own;
-    impl From<tidegate::attribute::Refusal> for Own {
-        fn from(_: tidegate::attribute::Refusal) -> Self {
+    impl From<tidegate::attribute::LimitError> for Own {
+        fn from(_: tidegate::attribute::LimitError) -> Self {
             Own
         }
     }
@@ -172,7 +172,7 @@ async fn a_handler_whose_attribute_turns_away_teaches_nothing() {
         }
     }
     #[tidegate::limit("own", key = "all")]
-    async fn limited() -> Result<&'static str, tidegate::attribute::Refusal> {
+    async fn limited() -> Result<&'static str, tidegate::attribute::LimitError> {
         Ok("ok")
     }
     #[tidegate::limit("own", key = "own")]
@@ -195,12 +195,12 @@ async fn a_handler_whose_attribute_turns_away_teaches_nothing() {
 #[tokio::test]
 async fn a_handler_that_goes_on_after_a_refusal_is_in_flight_until_its_end() {
     #[tidegate::limit("own", key = "all")]
-    async fn extra() -> Result<(), tidegate::attribute::Refusal> {
+    async fn extra() -> Result<(), tidegate::attribute::LimitError> {
         Ok(())
     }
     for hangs_up in [false, true] {
         let limiter = builder(&clock()).limit("api", bucket(100)).limit("own", bucket(1)).build().unwrap();
-        assert!(limiter.limit("own", "all").now().unwrap().unwrap().allowed());
+        assert!(limiter.limit("own", "all").try_now().unwrap().allowed());
         let (writer, body) = super::written();
         let body = Arc::new(std::sync::Mutex::new(Some(body)));
         let handler = move || async move {
@@ -244,8 +244,8 @@ async fn cloned_services_share_their_permits() {
 /// One slot: whoever finds it taken waits for it, for as long as the layer says.
 #[tokio::test]
 async fn tenants_wait_for_their_turn_and_no_longer_than_they_may() {
-    let fair = Fair::builder(1).build();
-    let within = |within| AdmissionLayer::new(Guard::from((fair.clone(), within)));
+    let fair = FairConcurrency::builder(1).build();
+    let within = |within| AdmissionLayer::new(ConcurrencyGuard::from((fair.clone(), within)));
     let (hasty, server) = (serve(within(millis(20))).await, serve(within(seconds(30))).await);
     let held = fair.try_acquire("other").unwrap();
     let reply = get_from(hasty.address).await;
@@ -312,8 +312,8 @@ async fn a_request_is_looked_at_once() {
     assert_eq!(get_from(server.address).await.status, 200);
     assert_eq!(asked.swap(0, Ordering::Relaxed), 1);
     // One that waits for its turn, too.
-    let fair = Fair::builder(1).build();
-    let server = serve(AdmissionLayer::new(Guard::from((fair.clone(), seconds(30)))).limits(settings)).await;
+    let fair = FairConcurrency::builder(1).build();
+    let server = serve(AdmissionLayer::new(ConcurrencyGuard::from((fair.clone(), seconds(30)))).limits(settings)).await;
     let held = fair.try_acquire("other").unwrap();
     let waiting = tokio::spawn(get_from(server.address));
     until(|| fair.waiting() == 1).await;
@@ -326,7 +326,7 @@ async fn a_request_is_looked_at_once() {
 #[tokio::test]
 async fn places_that_processes_share_are_given_back_with_the_body() {
     let limiter = builder(&clock()).limit("work", Quota::concurrency(1, seconds(30)).unwrap()).build().unwrap();
-    let shared = Shared::new(&limiter, "work");
+    let shared = DistributedConcurrency::new(&limiter, "work");
     let server = serve(AdmissionLayer::new(shared.clone())).await;
     let held = shared.try_acquire(ME).await.unwrap();
     let reply = get_from(server.address).await;
@@ -335,6 +335,6 @@ async fn places_that_processes_share_are_given_back_with_the_body() {
     shared.settled().await;
     for _ in 0..3 {
         assert_eq!(get_from(server.address).await.status, 200);
-        until(|| limiter.check("work", ME).now().unwrap().unwrap().remaining() == 1).await;
+        until(|| limiter.check("work", ME).try_now().unwrap().remaining() == 1).await;
     }
 }

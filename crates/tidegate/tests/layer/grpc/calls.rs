@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate::concurrency::Concurrency;
 use tidegate::enforce::Enforcer;
-use tidegate::grpc::Grpc;
+use tidegate::grpc::GrpcFormat;
 use tidegate::http::{HeaderMap, RateLimit, keys};
 use tidegate::tower::{AdmissionLayer, RateLimitLayer};
 use tidegate::{Key, Limiter, Quota, days, millis};
@@ -108,8 +108,8 @@ async fn every_method_can_have_a_budget_of_its_own() {
 async fn a_layer_can_be_in_front_of_one_service() {
     let limiter = limiter(window(2));
     let limits = RateLimit::new((&limiter, "api"));
-    let layer = RateLimitLayer::new(limits.clone()).answered_by(Grpc);
-    let guarded = AdmissionLayer::new(Concurrency::fixed(9)).limits(limits).answered_by(Grpc);
+    let layer = RateLimitLayer::new(limits.clone()).with_format(GrpcFormat);
+    let guarded = AdmissionLayer::new(Concurrency::fixed(9)).limits(limits).with_format(GrpcFormat);
     let health = || tonic_health::server::health_reporter().1;
     for router in [
         TonicServer::builder().add_service(layer.layer(health())),
@@ -179,7 +179,7 @@ async fn several_limits_are_all_or_nothing_and_all_that_deny_are_named() {
     let daily = Quota::fixed_window(2, days(1)).unwrap();
     let limiter =
         builder(&clock()).limit("burst", window(2)).limit("daily", daily).limit("big", window(9)).build().unwrap();
-    let server = serve(Enforcer::new(&limiter, "burst").and("big").and("daily").policy("per day")).await;
+    let server = serve(Enforcer::new(&limiter, "burst").and("big").and("daily").with_policy_name("per day")).await;
     let mut client = Client::connect(&server).await;
     for _ in 0..2 {
         client.check().await.unwrap();
@@ -194,7 +194,7 @@ async fn several_limits_are_all_or_nothing_and_all_that_deny_are_named() {
 async fn a_name_of_any_kind_reaches_the_client_whole() {
     for name in ["quo\"te", "line\r\nbreak", "tide 🌊", "100%", ""] {
         let limiter = limiter(window(1));
-        let server = serve(Enforcer::new(&limiter, "api").policy(name)).await;
+        let server = serve(Enforcer::new(&limiter, "api").with_policy_name(name)).await;
         let mut client = Client::connect(&server).await;
         client.check().await.unwrap();
         assert_eq!(details(&client.turned_away().await).2, [violation(name, "at most 1 at once")]);

@@ -4,7 +4,7 @@ mod calls;
 mod statuses;
 mod trailers;
 
-use tidegate::grpc::Grpc;
+use tidegate::grpc::GrpcFormat;
 use tidegate::http::RateLimit;
 use tidegate::tower::RateLimitLayer;
 use tonic::transport::server::TcpIncoming;
@@ -21,7 +21,7 @@ pub(crate) const WATCH: &str = "/grpc.health.v1.Health/Watch";
 
 /// The health service behind limits.
 pub(crate) async fn serve(limits: impl Into<RateLimit>) -> Server {
-    let layer = RateLimitLayer::new(limits).answered_by(Grpc);
+    let layer = RateLimitLayer::new(limits).with_format(GrpcFormat);
     let (_, health) = tonic_health::server::health_reporter();
     let router = TonicServer::builder().layer(layer).add_service(health);
     Server::start(|listener| async move {

@@ -4,8 +4,8 @@ use std::convert::Infallible;
 
 use http::{Method, Request, Response};
 use tidegate::enforce::Enforcer;
-use tidegate::grpc::Grpc;
-use tidegate::http::{Peer, RateLimit};
+use tidegate::grpc::GrpcFormat;
+use tidegate::http::{PeerAddr, RateLimit};
 use tidegate::tower::RateLimitLayer;
 use tidegate::{ManualClock, OnStoreError};
 use tidegate_testkit::Faults;
@@ -55,12 +55,12 @@ async fn a_deny_list_is_permission_denied() {
 /// A balancer that looks at `/healthz` beside the services must not take a refusal for health.
 #[tokio::test]
 async fn what_is_no_call_gets_the_status_of_http() {
-    let layer = RateLimitLayer::new((&limiter(window(1)), "api")).answered_by(Grpc);
+    let layer = RateLimitLayer::new((&limiter(window(1)), "api")).with_format(GrpcFormat);
     let service = tower::service_fn(async |_| Ok::<_, Infallible>(Response::new(String::new())));
     let mut statuses = Vec::new();
     for method in [Method::GET, Method::GET, Method::POST] {
         let mut request = Request::builder().method(method).body(()).unwrap();
-        request.extensions_mut().insert(Peer(ME.parse().unwrap()));
+        request.extensions_mut().insert(PeerAddr(ME.parse().unwrap()));
         statuses.push(layer.layer(service).oneshot(request).await.unwrap().status().as_u16());
     }
     assert_eq!(statuses, [200, 429, 200]);

@@ -23,7 +23,7 @@ fn quotas() -> [Quota; 4] {
 fn ask(book: &Book<MemoryRows>, quota: &Quota, key: &str, op: Op, when: When) -> Result<Decision, StoreError> {
     let (scope, key, on_store_error) = (Scope::new("", "api"), Key::from(key), OnStoreError::Closed);
     let request = Request { scope: &scope, key: &key, quota, op, on_store_error };
-    book.answer(Asking::Apply(Mode::Each), &[request], when).unwrap().remove(0)
+    book.answer(Asking::Apply(ApplyMode::Each), &[request], when).unwrap().remove(0)
 }
 
 fn calls(book: &Book<MemoryRows>) -> (usize, usize) {
@@ -92,13 +92,17 @@ fn all_or_nothing_is_one_write_of_everything() {
     assert_eq!(all(Asking::Look, &requests).unwrap(), [true; 50]);
     assert_eq!(calls(&book).1, 0, "a look writes nothing");
     book.rows().is_full.set(true);
-    assert!(all(Asking::Apply(Mode::All), &requests).is_err());
+    assert!(all(Asking::Apply(ApplyMode::All), &requests).is_err());
     book.rows().is_full.set(false);
-    assert_eq!(all(Asking::Apply(Mode::All), &requests[..49]).unwrap(), [true; 49], "what failed took nothing");
+    assert_eq!(all(Asking::Apply(ApplyMode::All), &requests[..49]).unwrap(), [true; 49], "what failed took nothing");
     assert_eq!(calls(&book).1, 1);
-    assert!(all(Asking::Apply(Mode::All), &requests).unwrap().contains(&false));
+    assert!(all(Asking::Apply(ApplyMode::All), &requests).unwrap().contains(&false));
     assert_eq!(calls(&book).1, 0, "a denial writes nothing");
-    assert_eq!(all(Asking::Apply(Mode::All), &requests[49..]).unwrap(), [true], "the last one was not taken before");
+    assert_eq!(
+        all(Asking::Apply(ApplyMode::All), &requests[49..]).unwrap(),
+        [true],
+        "the last one was not taken before"
+    );
 }
 
 #[test]
@@ -108,12 +112,12 @@ fn nothing_is_written_before_it_is_settled_how_many_objects_there_are() {
     book.rows().is_unsettled.set(true);
     let request = |op| Request { scope: &scope, key: &key, quota: &quota, op, on_store_error: OnStoreError::Closed };
     let (check, limit) = (request(Op::Check(Cost::ONE)), request(Op::Limit(Cost::ONE)));
-    assert!(book.answer(Asking::Apply(Mode::Each), &[check], later(seconds(1))).is_ok());
-    for mode in [Mode::Each, Mode::All] {
+    assert!(book.answer(Asking::Apply(ApplyMode::Each), &[check], later(seconds(1))).is_ok());
+    for mode in [ApplyMode::Each, ApplyMode::All] {
         assert!(book.answer(Asking::Apply(mode), &[limit, limit], later(seconds(1))).is_err());
     }
     book.rows().is_unsettled.set(false);
-    let answers = book.answer(Asking::Apply(Mode::Each), &[limit, limit, limit], later(seconds(1))).unwrap();
+    let answers = book.answer(Asking::Apply(ApplyMode::Each), &[limit, limit, limit], later(seconds(1))).unwrap();
     let allowed: Vec<_> = answers.into_iter().map(|answer| answer.unwrap().allowed()).collect();
     assert_eq!(allowed, [true, true, false], "the calls that had to wait took nothing");
 }

@@ -10,7 +10,7 @@ use std::io::{self, Read, Write};
 
 use tidegate_core::{Key, Quota, Scope};
 
-use super::elsewhere::Entry;
+use super::overflow::Entry;
 use super::slot::FINGERPRINT_BITS;
 use super::table::Table;
 use super::{MemoryStore, MemoryStoreBuilder};
@@ -105,7 +105,7 @@ impl MemoryStore {
         }
         let mut quotas = HashMap::new();
         let mut keys = 0;
-        self.table.walk(self.clock.now(), |entry| {
+        self.table.scan(self.clock.now(), |entry| {
             if entry.state.last().is_some_and(|last| u128::from(last.as_micros()) < NARROW) {
                 keys += 1;
                 write_key(&mut out, &mut quotas, &entry)?;
@@ -127,7 +127,7 @@ impl MemoryStore {
         let parts = (0..=text.len()).map(|length| Key::from(&text[..length]));
         let keys = parts.chain([Key::GLOBAL, Key::from(7_u64), Key::from(("a", "b"))]);
         let mut sum = Sum::default();
-        keys.for_each(|key| sum.add(&self.hash(&scope, &key).to_le_bytes()));
+        keys.for_each(|key| sum.add(&self.hash.of(&scope, &key).to_le_bytes()));
         sum.get()
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidegate_core::{State, days};
 
-use super::super::super::elsewhere::Entry;
+use super::super::super::overflow::Entry;
 use super::*;
 
 #[test]
@@ -30,7 +30,7 @@ fn a_key_that_moves_behind_a_walk_is_not_missed() {
             }
             Ok::<_, ()>(())
         };
-        table.walk(START, show).unwrap();
+        table.scan(START, show).unwrap();
         shown.into_iter().filter(|fingerprint| *fingerprint == mover).count()
     };
     // Forth, from a line that has had its turn: shown again. Back, from one that has not: shown all the same.
@@ -54,7 +54,7 @@ fn of_a_key_that_is_in_a_file_twice_the_later_one_counts() {
             states.push((look(&store, 1, &quota), entry));
             Ok::<_, ()>(())
         };
-        store.table.walk(START, show).unwrap();
+        store.table.scan(START, show).unwrap();
         let _ = ask(&store, 1, &quota, Op::Reset);
     }
     for (expected, entry) in &states {

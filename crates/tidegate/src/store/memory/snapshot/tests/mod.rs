@@ -27,7 +27,7 @@ fn small(clock: &ManualClock) -> MemoryStoreBuilder {
 fn ask(store: &MemoryStore, key: u64, quota: &Quota, op: Op) -> Decision {
     let (scope, key) = (Scope::new("", "test"), Key::from(key));
     let request = Request { scope: &scope, key: &key, quota, op, on_store_error: OnStoreError::Open };
-    store.apply_now(&request).unwrap().unwrap()
+    store.try_apply(&request).unwrap().unwrap()
 }
 
 fn take(store: &MemoryStore, key: u64, quota: &Quota, units: u64) -> bool {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tidegate_core::{Algorithm, Lease, State, days};
 use tidegate_testkit::Random;
 
-use super::super::super::elsewhere::Entry;
+use super::super::super::overflow::Entry;
 use super::*;
 
 fn random_op(random: &mut Random, quota: &Quota) -> Op {
@@ -96,7 +96,7 @@ fn words(store: &MemoryStore) -> Vec<(usize, u64, State)> {
         words.push((line, fingerprint, state));
         Ok::<_, ()>(())
     };
-    store.table.walk(Timestamp::EPOCH, word).unwrap();
+    store.table.scan(Timestamp::EPOCH, word).unwrap();
     words
 }
 

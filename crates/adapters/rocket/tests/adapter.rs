@@ -1,0 +1,153 @@
+//! The adapter suite in rocket, and several guards on one route.
+
+use std::net::SocketAddr;
+use std::sync::Mutex;
+
+use rocket::fairing::AdHoc;
+use rocket::http::{Header, Status};
+use rocket::response::Responder;
+use rocket::response::stream::ByteStream;
+use rocket::{Build, Config, State, get, routes};
+use tidegate_rocket::{GateFairing, GateGuard};
+use tidegate_testkit::adapter_tests;
+use tidegate_testkit::adapters::{self, Adapter, App, Listening, gate};
+
+struct Rocket;
+
+/// The name of the gate.
+struct Api;
+
+#[get("/")]
+fn page(_guard: GateGuard<Api>, app: &State<App>) -> &'static str {
+    app.page()
+}
+
+#[get("/users/<_id>")]
+fn user(_guard: GateGuard<Api>, app: &State<App>, _id: &str) -> &'static str {
+    app.page()
+}
+
+#[derive(Responder)]
+struct Failure {
+    body: (Status, &'static str),
+    header: Header<'static>,
+}
+
+#[get("/fails")]
+fn fails(_guard: GateGuard<Api>, app: &State<App>) -> Failure {
+    Failure { body: (Status::Unauthorized, app.failure()), header: Header::new("x-app", "mine") }
+}
+
+#[get("/told")]
+fn told(guard: GateGuard<Api>, app: &State<App>) -> String {
+    app.told(guard.outcome())
+}
+
+#[get("/stream")]
+fn stream(_guard: GateGuard<Api>, app: &State<App>) -> ByteStream<impl futures_util::Stream<Item = Vec<u8>> + use<>> {
+    use futures_util::StreamExt;
+    ByteStream(app.stream().map(|piece| piece.unwrap().to_vec()))
+}
+
+impl Adapter for Rocket {
+    fn serve(app: App, listening: Listening) {
+        let rocket = quiet()
+            .attach(GateFairing::new().gate::<Api>(app.gate()))
+            .manage(app)
+            .mount("/", routes![page, user, fails, told, stream]);
+        launch(rocket, move |address| listening.at(address));
+    }
+}
+
+fn quiet() -> rocket::Rocket<Build> {
+    let mut config = Config { port: 0, workers: 1, log_level: rocket::config::LogLevel::Off, ..Config::default() };
+    config.shutdown.ctrlc = false;
+    rocket::custom(config)
+}
+
+fn launch(rocket: rocket::Rocket<Build>, listening: impl FnOnce(SocketAddr) + Send + 'static) {
+    let listening = Mutex::new(Some(listening));
+    let rocket = rocket.attach(AdHoc::on_liftoff("where", move |rocket| {
+        Box::pin(async move {
+            let Config { address, port, .. } = *rocket.config();
+            let listening = listening.lock().unwrap().take().unwrap();
+            listening((address, port).into());
+        })
+    }));
+    let runtime = rocket::tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(rocket.launch()).unwrap();
+}
+
+adapter_tests!(suite, Rocket);
+
+struct Login;
+
+#[get("/login")]
+fn login(_api: GateGuard<Api>, _login: GateGuard<Login>) -> &'static str {
+    "welcome"
+}
+
+#[get("/once/<_number>")]
+fn number(_guard: GateGuard<Api>, _number: u64) -> &'static str {
+    "a number"
+}
+
+#[get("/once/<_text>", rank = 2)]
+fn text(_guard: GateGuard<Api>, _text: &str) -> &'static str {
+    "a text"
+}
+
+/// A handler with an optional guard.
+#[get("/either")]
+fn either(guard: Option<GateGuard<Api>>) -> &'static str {
+    if guard.is_some() { "fresh" } else { "cached" }
+}
+
+/// The status, the header `ratelimit` and the body.
+fn ask(address: SocketAddr, path: &str) -> (u16, String, String) {
+    let reply = adapters::get(address, path, &[]);
+    (reply.status, reply.header("ratelimit").unwrap_or_default(), reply.body)
+}
+
+/// Serves with a gate for `Api` and, optionally, one for `Login`.
+fn serve(with_login: bool) -> SocketAddr {
+    Listening::open(move |listening| {
+        let mut gates = GateFairing::new().gate::<Api>(gate("api", 3));
+        if with_login {
+            gates = gates.gate::<Login>(gate("login", 1));
+        }
+        let rocket = quiet().attach(gates).mount("/", routes![login, number, text, either]);
+        launch(rocket, move |address| listening.at(address));
+    })
+}
+
+#[test]
+fn a_route_can_have_two_gates() {
+    let address = serve(true);
+    let (status, told, body) = ask(address, "/login");
+    assert_eq!((status, &*body), (200, "welcome"));
+    assert!(told.contains(r#""login";r=0"#) && told.contains(r#""api";r=2"#), "{told}");
+    let (status, told, body) = ask(address, "/login");
+    assert_eq!(status, 429);
+    assert!(told.contains(r#""login";r=0"#) && body.contains(r#""violated-policies":["login"]"#), "{told} {body}");
+}
+
+#[test]
+fn forwarded_request_is_counted_once() {
+    let (status, told, body) = ask(serve(true), "/once/text");
+    assert_eq!((status, &*told, &*body), (200, r#""api";r=2;t=60"#, "a text"));
+}
+
+#[test]
+fn unknown_gate_fails_closed() {
+    assert_eq!(ask(serve(false), "/login").0, 500);
+}
+
+#[test]
+fn handler_with_an_optional_guard_answers_itself() {
+    let address = serve(true);
+    for expected in ["fresh", "fresh", "fresh", "cached"] {
+        let (status, _, body) = ask(address, "/either");
+        assert_eq!((status, &*body), (200, expected));
+    }
+}

@@ -1,0 +1,101 @@
+//! A client connection, in one of the three protocols.
+
+mod grpc;
+mod http;
+mod resp;
+
+use tokio::time::{Instant, timeout};
+
+use crate::run::RequestTemplate;
+use crate::target::{CONNECT_TIMEOUT, Connector, IoStream, Protocol};
+
+/// The response to one request.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Allowed,
+    Denied,
+    /// Allowed because no rule matches: Envoy's protocol responses so for an unknown domain or descriptor.
+    Unmatched,
+    Failed(Box<RequestError>),
+}
+
+/// Why a request got no decision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RequestError {
+    /// The kind of error, of which there are few: each is counted apart.
+    pub(crate) kind: String,
+    /// The server's own excerpt.
+    pub(crate) message: String,
+    /// Whether a retry may help: the request itself is not wrong.
+    pub(crate) is_transient: bool,
+}
+
+/// Responses in the order of the requests, and when each arrived.
+pub(crate) type Responses = Vec<(Verdict, Instant)>;
+
+/// Why a connection cannot be used any more.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ConnectionLost(pub(crate) String);
+
+/// A connection in one of the protocols.
+pub(crate) enum Client {
+    Http(http::Http),
+    Grpc(Box<grpc::Grpc>),
+    Resp(resp::Resp),
+}
+
+impl Client {
+    /// Opens a connection; the error says what is wrong and what to do next.
+    pub(crate) async fn open(
+        connector: &Connector,
+        protocol: Protocol,
+        template: &RequestTemplate,
+    ) -> Result<Self, String> {
+        let stream = connector.open().await?;
+        match timeout(CONNECT_TIMEOUT, Client::over(stream, protocol, template)).await {
+            Ok(opened) => opened.map_err(|ConnectionLost(why)| why),
+            Err(_) => Err(format!("connected, and then nothing for {CONNECT_TIMEOUT:?}: is that the right port?")),
+        }
+    }
+
+    /// Speaks the protocol over an open stream.
+    pub(crate) async fn over(
+        stream: IoStream,
+        protocol: Protocol,
+        template: &RequestTemplate,
+    ) -> Result<Self, ConnectionLost> {
+        Ok(match protocol {
+            Protocol::Http => Client::Http(http::Http::over(stream, template).await?),
+            Protocol::Grpc => Client::Grpc(Box::new(grpc::Grpc::over(stream, template).await?)),
+            Protocol::Resp => Client::Resp(resp::Resp::over(stream, template).await?),
+        })
+    }
+
+    /// Requests a decision for each key, and appends the responses. A connection that is lost keeps those that had arrived.
+    ///
+    /// Only the Redis protocol pipelines several keys.
+    pub(crate) async fn send(&mut self, keys: &[u64], responses: &mut Responses) -> Result<(), ConnectionLost> {
+        match self {
+            Client::Resp(resp) => return resp.send(keys, responses).await,
+            Client::Http(http) => {
+                for key in keys {
+                    let verdict = http.send(*key).await?;
+                    responses.push((verdict, Instant::now()));
+                }
+            }
+            Client::Grpc(grpc) => {
+                for key in keys {
+                    let verdict = grpc.send(*key).await?;
+                    responses.push((verdict, Instant::now()));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns a readable excerpt of a server's message.
+fn excerpt(text: &str) -> String {
+    let text: String = text.chars().filter(|character| !character.is_control()).take(300).collect();
+    if text.trim().is_empty() { "without a word".to_owned() } else { text }
+}

@@ -1,0 +1,249 @@
+//! One HTTP connection of either version, bounded in size and time.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::body::ResponseBody;
+use super::header_timeout::HeaderTimeout;
+use super::inline_executor::InlineExecutor;
+use super::shutdown::Shutdown;
+use super::stall_guard::note_head;
+use super::timeout_stream::TimeoutStream;
+
+/// How long a client may take to send the headers of a request or to read a write, and how long an HTTP/1 connection may be
+/// idle. An HTTP/2 connection gets a keep-alive ping as often.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(30);
+/// The most bytes of request headers.
+const MAX_HEADER_BYTES: usize = 64 << 10;
+/// The most requests of one connection in flight.
+const MAX_STREAMS: u32 = 200;
+/// The HTTP/2 flow control windows: how much of a request, and of all requests of a connection, may be in flight.
+const STREAM_WINDOW: u32 = 64 << 10;
+const CONNECTION_WINDOW: u32 = 1 << 20;
+
+/// How many rounds of up to [`MAX_STREAMS`] requests a connection is served before others have their turn.
+const MAX_ROUNDS: u32 = 4;
+
+/// Serves a connection until the client or the server ends it, and finishes requests in flight then.
+pub(crate) async fn serve<S, V>(
+    stream: S,
+    service: V,
+    shutdown: &mut Shutdown,
+) -> Result<(), Box<dyn Error + Send + Sync>>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    V: Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible, Future: Send + 'static>,
+{
+    let (mut header_timeout, responses) = (HeaderTimeout::new(CLIENT_TIMEOUT), InlineExecutor::default());
+    let builder = builder(&header_timeout, &responses);
+    let service = service_fn(move |request: Request<Incoming>| note_head(service.call(request)));
+    let mut connection =
+        pin!(builder.serve_connection(TokioIo::new(TimeoutStream::new(stream, CLIENT_TIMEOUT)), service));
+    let mut shutdown = pin!(shutdown.begun());
+    let mut ending = false;
+    poll_fn(|context| {
+        for _ in 0..MAX_ROUNDS {
+            let ended = connection.as_mut().poll(context);
+            // Also if the connection has ended: its requests are decided.
+            let answered = responses.run_pending(context);
+            if ended.is_ready() {
+                return ended;
+            }
+            if !ending && shutdown.as_mut().poll(context).is_ready() {
+                connection.as_mut().graceful_shutdown();
+                ending = true;
+            } else if !answered && !header_timeout.has_fired(context) {
+                return Poll::Pending;
+            }
+        }
+        // A client that sends without a pause must not starve others.
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await
+}
+
+fn builder(header_timeout: &HeaderTimeout, responses: &InlineExecutor) -> auto::Builder<InlineExecutor> {
+    let mut builder = auto::Builder::new(responses.clone());
+    // Head and body are short: joining them costs less than a vectored write.
+    builder
+        .http1()
+        .timer(header_timeout.timer())
+        .header_read_timeout(CLIENT_TIMEOUT)
+        .max_buf_size(MAX_HEADER_BYTES)
+        .writev(false);
+    let mut http2 = builder.http2();
+    http2.timer(TokioTimer::new()).keep_alive_interval(CLIENT_TIMEOUT).max_concurrent_streams(MAX_STREAMS);
+    http2.max_header_list_size(MAX_HEADER_BYTES as u32).max_send_buf_size(STREAM_WINDOW as usize);
+    http2.initial_stream_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW);
+    builder
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use futures_util::stream;
+    use http_body_util::BodyExt;
+    use hyper::client::conn::http2;
+    use hyper_util::rt::TokioExecutor;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+    use crate::net::shutdown::ShutdownTrigger;
+    use crate::net::stall_guard::STALL_TIMEOUT;
+
+    const WHOLE: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
+
+    /// A client of a server that answers every request.
+    fn connected() -> (DuplexStream, ShutdownTrigger) {
+        let (client, server) = duplex(1 << 16);
+        let (ending, mut shutdown) = ShutdownTrigger::new();
+        let service = service_fn(async |_| Ok(Response::new(ResponseBody::whole("well"))));
+        tokio::spawn(async move { serve(server, service, &mut shutdown).await.map_err(|error| error.to_string()) });
+        (client, ending)
+    }
+
+    async fn answer(client: &mut DuplexStream) {
+        let mut heard = Vec::new();
+        while !heard.ends_with(b"well") {
+            assert_ne!(client.read_buf(&mut heard).await.expect("heard"), 0, "{}", String::from_utf8_lossy(&heard));
+        }
+    }
+
+    /// The time from now until the server closes the connection.
+    async fn closed_after(client: &mut DuplexStream) -> Duration {
+        let began = Instant::now();
+        client.read_to_end(&mut Vec::new()).await.expect("left");
+        began.elapsed()
+    }
+
+    fn is_about(time: Duration, expected: Duration) -> bool {
+        (expected..expected + Duration::from_millis(5)).contains(&time)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn incomplete_headers_time_out() {
+        let (mut client, _ending) = connected();
+        client.write_all(&WHOLE[..25]).await.expect("room");
+        let left = closed_after(&mut client).await;
+        assert!(is_about(left, CLIENT_TIMEOUT), "{left:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn trickling_headers_get_no_more_time() {
+        let (mut client, _ending) = connected();
+        let began = Instant::now();
+        client.write_all(WHOLE).await.expect("room");
+        answer(&mut client).await;
+        let mut sent = 0;
+        while sent < 8 && client.write_all(&WHOLE[sent..=sent]).await.is_ok() {
+            sleep(CLIENT_TIMEOUT / 5).await;
+            sent += 1;
+        }
+        let left = began.elapsed();
+        assert!(left < CLIENT_TIMEOUT * 7 / 5, "{left:?}, {sent} sent");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_request_has_its_own_header_timeout_and_so_has_an_idle_connection() {
+        let (mut client, _ending) = connected();
+        for _ in 0..7 {
+            client.write_all(WHOLE).await.expect("room");
+            answer(&mut client).await;
+            sleep(CLIENT_TIMEOUT * 9 / 10).await;
+        }
+        client.write_all(WHOLE).await.expect("it is still there");
+        answer(&mut client).await;
+        let left = closed_after(&mut client).await;
+        assert!(is_about(left, CLIENT_TIMEOUT), "{left:?}");
+    }
+
+    /// An HTTP/2 client with a window of so many bytes for each response.
+    async fn with_window(bytes: u32) -> impl AsyncFnMut(&str) -> Incoming {
+        let (client, server) = duplex(1 << 16);
+        let service = service_fn(async |request: Request<Incoming>| {
+            Ok(Response::new(match request.uri().path() {
+                "/large" => ResponseBody::whole(vec![b'x'; 1 << 17]),
+                "/large/routed" => ResponseBody::routed(vec![b'x'; 1 << 17].into()),
+                "/late" => {
+                    sleep(STALL_TIMEOUT * 10).await;
+                    ResponseBody::whole("x")
+                }
+                _ => ResponseBody::routed(Body::from_stream(stream::once(async {
+                    sleep(STALL_TIMEOUT * 10).await;
+                    Ok::<_, Infallible>("x")
+                }))),
+            }))
+        });
+        tokio::spawn(async move {
+            let (_ending, mut shutdown) = ShutdownTrigger::new();
+            serve(server, service, &mut shutdown).await.map_err(|error| error.to_string())
+        });
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        let handshake = builder.initial_stream_window_size(bytes).handshake(TokioIo::new(client));
+        let (mut client, connection) = handshake.await.expect("HTTP/2");
+        tokio::spawn(connection);
+        async move |path: &str| {
+            let request = Request::get(format!("http://x{path}")).body(String::new()).expect("a request");
+            client.send_request(request).await.expect("a head").into_body()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_response_that_the_client_does_not_read_is_dropped() {
+        for room in [0, 1] {
+            let mut ask = with_window(room).await;
+            for path in ["/large", "/large/routed"] {
+                let answer = ask(path).await;
+                // Reading would extend the window.
+                sleep(STALL_TIMEOUT + Duration::from_millis(5)).await;
+                assert!(answer.collect().await.is_err());
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_response_is_not_a_stalled_client() {
+        let mut ask = with_window(1).await;
+        for path in ["/late", "/late/routed"] {
+            let answer = ask(path).await.collect().await.expect("all of it");
+            assert_eq!(answer.to_bytes(), "x");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_reader_gets_the_whole_response() {
+        let mut ask = with_window(16 << 10).await;
+        for path in ["/large", "/large/routed"] {
+            let (mut answer, mut received, began) = (ask(path).await, 0, Instant::now());
+            while let Some(frame) = answer.frame().await {
+                received += frame.expect("a piece").data_ref().expect("bytes").len();
+                sleep(STALL_TIMEOUT / 2).await;
+            }
+            assert_eq!(received, 1 << 17);
+            assert!(began.elapsed() > STALL_TIMEOUT * 3);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_idle_connection_closes_at_once_on_shutdown() {
+        let (mut client, ending) = connected();
+        client.write_all(WHOLE).await.expect("room");
+        answer(&mut client).await;
+        ending.trigger();
+        let left = closed_after(&mut client).await;
+        assert!(is_about(left, Duration::ZERO), "{left:?}");
+    }
+}

@@ -1,0 +1,37 @@
+//! `tidegate bench` against servers of known behaviour: its report matches what they received.
+
+mod bad_input;
+mod counts;
+mod endings;
+mod server;
+
+use serde_json::Value;
+
+use crate::cli::{Ran, run};
+use server::Server;
+
+/// Runs a short test by default, with JSON figures and without a picture.
+fn bench(arguments: &[&str]) -> Ran {
+    let mut all = vec!["bench", "--json", "--picture", "off"];
+    all.extend_from_slice(arguments);
+    for (name, value) in [("--duration", "300ms"), ("--connections", "4")] {
+        if !arguments.contains(&name) {
+            all.extend([name, value]);
+        }
+    }
+    run(&all)
+}
+
+/// The figures of a run that went well.
+fn figures(ran: &Ran) -> Value {
+    assert_eq!((ran.code, ran.stdout.lines().count()), (0, 1), "{}{}", ran.stdout, ran.stderr);
+    serde_json::from_str(&ran.stdout).expect("one JSON object")
+}
+
+/// Allowed, denied and errors of some figures, which are all requests there are.
+fn counts(figures: &Value) -> [u64; 3] {
+    let number = |name: &str| figures[name].as_u64().expect(name);
+    let counts = ["allowed", "denied", "errors"].map(number);
+    assert_eq!(number("requests"), counts.iter().sum::<u64>(), "{figures}");
+    counts
+}

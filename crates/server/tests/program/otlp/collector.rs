@@ -1,0 +1,58 @@
+//! A collector that is not there, or no good.
+
+use std::net::TcpListener;
+use std::process::Command;
+
+use tidegate_servers::free_port;
+
+use crate::otlp::receiver::Receiver;
+use crate::otlp::{Program, config, take};
+
+#[test]
+fn a_lost_collector_is_logged_once_and_its_return_too() {
+    let port = free_port().expect("a port");
+    let nobody = TcpListener::bind(("127.0.0.1", port)).expect("bound");
+    let address = nobody.local_addr().expect("bound");
+    let arguments = ["--config", &config("gone.toml"), "--otlp", &format!("http://{address}")];
+    let variables = [("OTEL_METRIC_EXPORT_INTERVAL", "20"), ("OTEL_BSP_SCHEDULE_DELAY", "600000")];
+    let program = Program::start_with(&arguments, &variables);
+    assert_eq!(take(&program, "api", "u1")["allowed"], true);
+    // An export is tried four times: these are three that fail at least.
+    (0..12).for_each(|_| drop(nobody.accept().expect("somebody calls")));
+    assert_eq!(take(&program, "api", "u1")["allowed"], true);
+    drop(nobody);
+    let receiver = Receiver::at(address);
+    assert_eq!(program.logged("the collector takes"), "the collector takes no metrics for now");
+    assert_eq!(program.logged("the collector takes"), "the collector takes metrics again");
+    let (status, log) = program.stop();
+    assert!(status.success());
+    assert!(!log.iter().any(|line| line.contains("the collector takes")), "{log:?}");
+    let allowed = ("limit=api outcome=allowed".to_owned(), 2);
+    assert!(receiver.points("tidegate.decisions").contains(&allowed), "nothing was lost meanwhile");
+}
+
+#[test]
+fn a_silent_collector_costs_at_most_the_grace_period() {
+    // Accepts connections and never answers.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let collector = format!("http://{}", silent.local_addr().expect("bound"));
+    let arguments = ["--config", &config("silent.toml"), "--otlp", &collector, "--grace", "1s"];
+    // An answer is waited for far longer than this test may take.
+    let program = Program::start_with(&arguments, &[("OTEL_EXPORTER_OTLP_TIMEOUT", "600000")]);
+    assert_eq!(take(&program, "api", "u1")["allowed"], true);
+    let (status, log) = program.stop();
+    assert!(status.success());
+    let told = |words: &str| log.iter().filter(|line| line.contains(words)).count();
+    assert_eq!(told("the last traces and metrics did not reach the collector"), 1, "{log:?}");
+}
+
+#[test]
+fn a_malformed_collector_address_is_refused() {
+    for wrong in ["127.0.0.1:4317", "https://127.0.0.1:4317", "http://", "collector"] {
+        let ran = Command::new(env!("CARGO_BIN_EXE_tidegate")).args(["serve", "--otlp", wrong]).output();
+        let ran = ran.expect("the program");
+        assert_eq!(ran.status.code(), Some(2), "{wrong}");
+        let said = String::from_utf8(ran.stderr).expect("text");
+        assert!(said.contains("expected a URL such as http://127.0.0.1:4317"), "{said}");
+    }
+}

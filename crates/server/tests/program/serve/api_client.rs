@@ -1,0 +1,34 @@
+//! Requests to the HTTP API, and configs with limits for them.
+
+use serde_json::{Value, json};
+
+use crate::serve::program::Program;
+
+/// Two limits: `api` with 5 a day, and `login` with 2 a day and a deny list.
+pub(crate) const LIMITS: &str = r#"
+[limits.api]
+algorithm = "sliding_log"
+rate = 5
+period = "1d"
+
+[limits.login]
+algorithm = "sliding_log"
+rate = 2
+period = "1d"
+deny = ["mallory"]
+on_store_error = "closed"
+"#;
+
+/// Goes before [`LIMITS`] where a test counts answers of a store: a working store meets this timeout even on a busy machine.
+pub(crate) const PATIENT: &str = "[defaults]\nstore_timeout = \"10s\"\n";
+
+pub(crate) fn url(program: &Program, path: &str) -> String {
+    format!("http://{}{path}", program.http.expect("it listens for HTTP"))
+}
+
+/// Takes one, and gives the decision.
+pub(crate) fn take(program: &Program, limit: &str, key: &str) -> Value {
+    let client = reqwest::blocking::Client::new();
+    let request = client.post(url(program, "/v1/limit")).json(&json!({ "limit": limit, "key": key }));
+    request.send().expect("sent").json().expect("a decision")
+}

@@ -1,0 +1,4 @@
+//! Clients of envoyproxy/ratelimit: its JSON API, and a real Envoy.
+
+mod json;
+mod proxy;

@@ -1,0 +1,36 @@
+//! `tidegate serve` as its clients meet it, on real sockets.
+
+pub(crate) mod api_client;
+mod authority;
+mod dashboard;
+mod denials;
+mod envoy;
+mod faults;
+mod grpc;
+mod http;
+mod metrics;
+mod parity;
+pub(crate) mod program;
+mod remote;
+mod resp;
+mod start;
+
+use std::fs;
+use std::path::PathBuf;
+
+use api_client::{LIMITS, PATIENT, take, url};
+use program::Program;
+
+/// Writes a file of this test run.
+fn file(name: &str, text: impl AsRef<[u8]>) -> String {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    // Renamed into place, because a server may be reading the file.
+    let made = path.with_extension("made");
+    fs::write(&made, text).expect("written");
+    fs::rename(&made, &path).expect("renamed");
+    path.to_str().expect("text").to_owned()
+}
+
+fn get(program: &Program, path: &str) -> String {
+    reqwest::blocking::get(url(program, path)).expect("asked").text().expect("a text")
+}

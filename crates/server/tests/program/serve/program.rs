@@ -1,0 +1,122 @@
+//! The program, serving on ports of its own.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use tidegate_servers::signal;
+
+/// How long a line of the log is waited for, or the end.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A `tidegate serve` that runs. Dropping it kills it.
+pub(crate) struct Program {
+    child: Child,
+    /// Its log lines from the start of serving to its end.
+    log: Mutex<Receiver<String>>,
+    pub(crate) http: Option<SocketAddr>,
+    pub(crate) grpc: Option<SocketAddr>,
+    pub(crate) resp: Option<SocketAddr>,
+}
+
+impl Program {
+    /// Starts it with these arguments, and comes back when it serves. It chooses free ports by itself where the arguments say
+    /// none.
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        Program::start_with(arguments, &[])
+    }
+
+    /// Starts it with variables in its environment.
+    pub(crate) fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        command.args(["serve", "--log", "json"]).args(arguments);
+        for port in ["--http", "--grpc", "--resp"] {
+            if !arguments.contains(&port) {
+                command.args([port, "127.0.0.1:0"]);
+            }
+        }
+        command.env_remove("TIDEGATE_TOKEN").env_remove("RUST_LOG").envs(variables.iter().copied());
+        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program starts");
+        let lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+        // The pipe must be read, or the program would block.
+        let (sender, log) = channel();
+        std::thread::spawn(move || lines.map_while(Result::ok).all(|line| sender.send(line).is_ok()));
+        let serving = serving(&log).unwrap_or_else(|said| {
+            let _ = child.kill();
+            panic!("{arguments:?}: it does not serve:\n{said}")
+        });
+        let address = |port: &str| serving[port].as_str().and_then(|address| address.parse().ok());
+        Program { child, log: Mutex::new(log), http: address("http"), grpc: address("grpc"), resp: address("resp") }
+    }
+
+    /// Which process it is.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends it a signal, such as `TERM`.
+    pub(crate) fn signal(&self, name: &str) {
+        self.signals(&[name]);
+    }
+
+    /// All of them at once, as far as that can be.
+    pub(crate) fn signals(&self, names: &[&str]) {
+        assert!(signal(names.iter().map(|name| (*name, self.id()))), "it is gone");
+    }
+
+    /// Waits until it logs a message that begins so, and returns that.
+    pub(crate) fn logged(&self, beginning: &str) -> String {
+        loop {
+            let line = self.log.lock().expect("nobody has failed").recv_timeout(PATIENCE);
+            let line = line.unwrap_or_else(|_| panic!("it never logs {beginning:?}"));
+            if let Ok(line) = serde_json::from_str::<serde_json::Value>(&line)
+                && let Some(message) = line["message"].as_str()
+                && message.starts_with(beginning)
+            {
+                return message.to_owned();
+            }
+        }
+    }
+
+    /// Waits for its end, and returns the status and the rest of the log.
+    pub(crate) fn ended(mut self) -> (ExitStatus, Vec<String>) {
+        let (lines, mut log) = (self.log.get_mut().expect("nobody has failed"), Vec::new());
+        loop {
+            match lines.recv_timeout(PATIENCE) {
+                Ok(line) => log.push(line),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => panic!("it does not end: {log:?}"),
+            }
+        }
+        (self.child.wait().expect("a child"), log)
+    }
+
+    /// Ends it as an operator would.
+    pub(crate) fn stop(self) -> (ExitStatus, Vec<String>) {
+        self.signal("TERM");
+        self.ended()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // A process that has ended cannot be killed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Returns the log line of a server that is ready; the error has all lines of one that ends or takes too long.
+fn serving(lines: &Receiver<String>) -> Result<serde_json::Value, String> {
+    let mut said = String::new();
+    while let Ok(line) = lines.recv_timeout(PATIENCE) {
+        match serde_json::from_str::<serde_json::Value>(&line) {
+            Ok(line) if line["message"] == "serving" => return Ok(line),
+            _ => said += &(line + "\n"),
+        }
+    }
+    Err(said)
+}

@@ -1,4 +1,0 @@
-//! What was written for envoyproxy/ratelimit: its JSON, and a real Envoy.
-
-mod json;
-mod proxy;

@@ -1,0 +1,125 @@
+//! Fixtures of the cases: limits on a clock that stands still, and permits that are observed.
+
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use tidegate::concurrency::{Concurrency, Controller, Sample};
+use tidegate::http::Gate;
+use tidegate::{Limiter, LimiterBuilder, ManualClock, MemoryStore, Quota, Timestamp, minutes};
+
+/// A quota of `rate` a minute.
+pub(super) fn window(rate: u64) -> Quota {
+    Quota::fixed_window(rate, minutes(1)).expect("a quota")
+}
+
+/// A store on a clock that stands still at the beginning of a minute.
+pub(super) fn memory() -> MemoryStore {
+    let clock = ManualClock::new(Timestamp::from_millis(1_800_000_000_000));
+    MemoryStore::builder().max_keys(256).clock(clock).build()
+}
+
+/// A limiter builder with such a store.
+pub(super) fn builder() -> LimiterBuilder {
+    Limiter::builder().store(memory())
+}
+
+/// Makes a limiter with one limit, of `rate` a minute, on a clock that stands still.
+pub fn limiter(name: &str, rate: u64) -> Limiter {
+    builder().limit(name, window(rate)).build().expect("a limiter")
+}
+
+/// Makes a gate with one limit, of `rate` a minute for each client, on a clock that stands still.
+pub fn gate(name: &str, rate: u64) -> Gate {
+    Gate::new((&limiter(name, rate), name))
+}
+
+/// A limiter with the one limit `api`.
+pub(super) fn api_limiter(rate: u64) -> Limiter {
+    limiter("api", rate)
+}
+
+/// A pool of permits that records how each request ended.
+pub(super) struct Watched {
+    pub(super) pool: Concurrency,
+    ended: Receiver<bool>,
+}
+
+pub(super) const DONE: bool = false;
+pub(super) const DROPPED: bool = true;
+
+struct Recorder(u32, Sender<bool>);
+
+impl Controller for Recorder {
+    fn limit(&self) -> u32 {
+        self.0
+    }
+
+    fn observe(&mut self, sample: &Sample) {
+        // The receiver is gone when the case is over.
+        let _ = self.1.send(sample.dropped);
+    }
+}
+
+impl Watched {
+    pub(super) fn new(limit: u32) -> Self {
+        let (told, ended) = mpsc::channel();
+        Watched { pool: Concurrency::adaptive(Recorder(limit, told)), ended }
+    }
+
+    /// Waits for the next request to end, and returns how it did. Calls `meanwhile` repeatedly.
+    pub(super) fn next_end(&self, meanwhile: impl Fn()) -> bool {
+        for _ in 0..3_000 {
+            meanwhile();
+            match self.ended.recv_timeout(Duration::from_millis(10)) {
+                Ok(dropped) => {
+                    // The sample arrives before the permit is back.
+                    until(|| self.pool.in_flight() == 0);
+                    return dropped;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => unreachable!("the pool is here"),
+            }
+        }
+        panic!("a permit does not come back: {} in flight", self.pool.in_flight());
+    }
+
+    /// Asserts that no other request has ended.
+    pub(super) fn assert_no_other_end(&self) {
+        assert_eq!(self.ended.try_iter().count(), 0, "a permit came back twice");
+    }
+}
+
+/// Waits until `condition` holds.
+pub(super) fn until(condition: impl Fn() -> bool) {
+    let (done, waited) = mpsc::channel::<()>();
+    for _ in 0..3_000 {
+        if condition() {
+            return;
+        }
+        // Nothing is ever sent. This is a sleep.
+        let _ = waited.recv_timeout(Duration::from_millis(10));
+    }
+    drop(done);
+    panic!("the condition does not become true");
+}
+
+/// Runs `work` on a new thread.
+pub(super) fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> thread::JoinHandle<T> {
+    thread::spawn(work)
+}
+
+/// Notes taken by hooks, in order.
+#[derive(Clone, Default)]
+pub(super) struct Notes(Arc<Mutex<Vec<String>>>);
+
+impl Notes {
+    pub(super) fn add(&self, note: String) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(note);
+    }
+
+    pub(super) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

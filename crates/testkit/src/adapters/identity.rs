@@ -1,0 +1,106 @@
+//! Keys: which client a request is counted under.
+
+use tidegate::Limit;
+use tidegate::http::{ClientAddress, Gate, HeaderName, RateLimit, RequestHead, TrustProxy, keys};
+
+use super::fixtures::{Notes, api_limiter, builder, window};
+use super::http_client::get;
+use super::{Adapter, App};
+use crate::Applicability;
+
+const FORWARDED: &str = "x-forwarded-for";
+
+/// Method, path, query, headers and peer are those of the request.
+pub fn gate_sees_the_whole_head<A: Adapter>() -> Applicability {
+    let notes = Notes::default();
+    let seen = notes.clone();
+    let limits = RateLimit::new((&api_limiter(2), "api")).skip(move |head: &RequestHead<'_>| {
+        let values = head.headers().get_all("x-several").iter().map(|value| value.to_str().unwrap_or_default());
+        let values: Vec<_> = values.flat_map(|value| value.split(", ")).collect();
+        seen.add(format!(
+            "{} {} {values:?} {:?}",
+            head.method(),
+            head.uri().path_and_query().map_or("", |uri| uri.as_str()),
+            head.peer()
+        ));
+        false
+    });
+    let address = App::new(limits.into()).start::<A>();
+    assert_eq!(get(address, "/?a=b", &[("X-Several", "one"), ("x-several", "two")]).status, 200);
+    let notes = notes.take();
+    let [note] = &*notes else { panic!("asked once: {notes:?}") };
+    assert_eq!(note, r#"GET /?a=b ["one", "two"] Some(127.0.0.1)"#);
+    Applicability::Ran
+}
+
+/// A client cannot choose its own address.
+pub fn a_forged_address_is_not_believed<A: Adapter>() -> Applicability {
+    let address = App::new(Gate::new((&api_limiter(2), "api"))).start::<A>();
+    for (client, status) in [("192.0.2.1", 200), ("192.0.2.2", 200), ("192.0.2.3", 429)] {
+        let forged = [(FORWARDED, client), ("forwarded", &*format!("for={client}")), ("x-real-ip", client)];
+        assert_eq!(get(address, "/", &forged).status, status, "{client}");
+    }
+    Applicability::Ran
+}
+
+/// A proxy that is trusted says who the client is, and the client before it says nothing.
+pub fn a_trusted_proxy_is_believed<A: Adapter>() -> Applicability {
+    let trust = TrustProxy::networks(["127.0.0.0/8"]).expect("a network");
+    let limits = RateLimit::new((&api_limiter(1), "api")).client_address(ClientAddress::new().trust(trust));
+    let address = App::new(limits.into()).start::<A>();
+    for (client, status) in [("192.0.2.1", 200), ("192.0.2.2", 200), ("192.0.2.1", 429), ("192.0.2.3, 192.0.2.2", 429)]
+    {
+        assert_eq!(get(address, "/", &[(FORWARDED, client)]).status, status, "{client}");
+    }
+    Applicability::Ran
+}
+
+/// A header that says who it is; who sends none is its address.
+pub fn a_header_can_be_the_key<A: Adapter>() -> Applicability {
+    let limits = RateLimit::new((&api_limiter(1), "api")).key(keys::header(HeaderName::from_static("x-user")));
+    let address = App::new(limits.into()).start::<A>();
+    for (user, status) in [("alice", 200), ("bob", 200), ("alice", 429)] {
+        assert_eq!(get(address, "/", &[("x-user", user)]).status, status, "{user}");
+    }
+    for status in [200, 429] {
+        assert_eq!(get(address, "/", &[]).status, status);
+    }
+    Applicability::Ran
+}
+
+/// All paths of one route are one key, and those of another are not.
+pub fn a_route_can_be_the_key<A: Adapter>() -> Applicability {
+    if !A::ROUTES {
+        return Applicability::NotApplicable("it knows no templates of routes");
+    }
+    let limits = RateLimit::new((&api_limiter(1), "api")).key(keys::route());
+    let address = App::new(limits.into()).start::<A>();
+    for (path, status) in [("/users/1", 200), ("/users/2", 429), ("/", 200), ("/", 429)] {
+        assert_eq!(get(address, path, &[]).status, status, "{path}");
+    }
+    Applicability::Ran
+}
+
+/// A request that is skipped is served, told nothing and counted nowhere.
+pub fn skipped_request_is_not_counted<A: Adapter>() -> Applicability {
+    let limits = RateLimit::new((&api_limiter(1), "api")).skip(|head| head.headers().contains_key("x-health"));
+    let address = App::new(limits.into()).start::<A>();
+    for _ in 0..3 {
+        let reply = get(address, "/", &[("x-health", "1")]);
+        assert_eq!((reply.status, &*reply.body, reply.told()), (200, "ok", vec![]));
+    }
+    assert_eq!(get(address, "/", &[]).status, 200);
+    assert_eq!(get(address, "/", &[]).status, 429);
+    Applicability::Ran
+}
+
+/// A deny list is 403, without a word about when to come back.
+pub fn denied_client_is_forbidden<A: Adapter>() -> Applicability {
+    let limit = Limit::new(window(5)).deny(["127.0.0.0/8"]).expect("a network");
+    let limiter = builder().limit("api", limit).build().expect("a limiter");
+    let app = App::new(Gate::new((&limiter, "api")));
+    let reply = get(app.start::<A>(), "/", &[]);
+    assert_eq!((reply.status, reply.told(), app.served()), (403, vec![], 0));
+    assert_eq!(reply.problem()["retryable"], false);
+    Applicability::Ran
+}

@@ -1,0 +1,164 @@
+//! What clients and handlers receive.
+
+use tidegate::http::{Gate, HeaderStyle, LimitHeaders, RateLimit};
+
+use super::fixtures::api_limiter;
+use super::http_client::{Client, get};
+use super::{Adapter, App};
+use crate::Applicability;
+
+/// A request within its limit is served, and told what is left.
+pub fn an_allowed_request_is_served<A: Adapter>() -> Applicability {
+    let app = App::new(Gate::new((&api_limiter(2), "api")));
+    let mut client = Client::connect(app.start::<A>());
+    for left in [1, 0] {
+        let reply = client.get("/", &[]);
+        assert_eq!((reply.status, &*reply.body), (200, "ok"), "{reply:?}");
+        assert_eq!(reply.header("ratelimit"), Some(format!(r#""api";r={left};t=60"#)));
+        assert_eq!(reply.header("retry-after"), None);
+    }
+    assert_eq!(app.served(), 2);
+    Applicability::Ran
+}
+
+/// A request beyond its limit is answered with 429, when to retry, and a problem; no handler hears of it.
+pub fn denied_requests_do_not_reach_the_handler<A: Adapter>() -> Applicability {
+    let app = App::new(Gate::new((&api_limiter(1), "api")));
+    let mut client = Client::connect(app.start::<A>());
+    assert_eq!(client.get("/", &[]).status, 200);
+    // The connection is still good for more.
+    for _ in 0..2 {
+        let reply = client.get("/", &[]);
+        assert_eq!(reply.status, 429);
+        assert_eq!(
+            (reply.header("retry-after").as_deref(), reply.header("ratelimit").as_deref()),
+            (Some("60"), Some(r#""api";r=0;t=60"#))
+        );
+        let problem = reply.problem();
+        assert_eq!(problem["status"], 429);
+        assert_eq!(problem["violated-policies"], serde_json::json!(["api"]));
+        assert_eq!((&problem["retry_after_ms"], &problem["retryable"]), (&60_000.into(), &true.into()));
+    }
+    assert_eq!(app.served(), 1);
+    Applicability::Ran
+}
+
+/// A HEAD beyond its limit is told what a GET is, and the length of the body that it does not get.
+pub fn a_denied_head_has_no_body<A: Adapter>() -> Applicability {
+    let mut client = Client::connect(App::new(Gate::new((&api_limiter(1), "api"))).start::<A>());
+    assert_eq!(client.get("/", &[]).status, 200);
+    let get = client.get("/", &[]);
+    let head = client.head("/");
+    assert_eq!((get.status, head.status), (429, 429));
+    assert_eq!(head.told(), get.told());
+    assert_eq!(head.header("content-length"), get.header("content-length"));
+    // A body would be taken for the next reply.
+    assert_eq!(client.get("/", &[]).status, 429);
+    Applicability::Ran
+}
+
+/// A denied `HEAD` over HTTP/2 has no body either. hyper would send one, and clients do not take it.
+pub fn a_denied_head_has_no_body_over_http2<A: Adapter>() -> Applicability {
+    if !A::HTTP2 {
+        return Applicability::NotApplicable("its server does not take HTTP/2 as it is");
+    }
+    let url = format!("http://{}/", App::new(Gate::new((&api_limiter(1), "api"))).start::<A>());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let client = reqwest::Client::builder().no_proxy().http2_prior_knowledge().build().expect("a client");
+        assert_eq!(client.get(&url).send().await.expect("a page").status(), 200);
+        let denied = client.get(&url).send().await.expect("a denial");
+        let head = client.head(&url).send().await.expect("a denial");
+        assert_eq!((denied.status().as_u16(), head.status().as_u16()), (429, 429));
+        for name in ["content-length", "ratelimit"] {
+            assert!(denied.headers().contains_key(name), "{denied:?}");
+            assert_eq!(head.headers().get(name), denied.headers().get(name));
+        }
+        assert_eq!(head.text().await.expect("no body"), "");
+    });
+    Applicability::Ran
+}
+
+const IETF: [(&str, &str); 2] = [("ratelimit", r#""api";r=0;t=60"#), ("ratelimit-policy", r#""api";q=1;w=60"#)];
+const DRAFT03: [(&str, &str); 3] = [("ratelimit-limit", "1"), ("ratelimit-remaining", "0"), ("ratelimit-reset", "60")];
+const LEGACY: [(&str, &str); 3] =
+    [("x-ratelimit-limit", "1"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "60")];
+
+/// What is told of a limit of one, to the request that is admitted and to the one that is not.
+fn tells<A: Adapter>(styles: impl IntoIterator<Item = HeaderStyle>, expected: &[(&str, &str)]) -> Applicability {
+    let limits = RateLimit::new((&api_limiter(1), "api")).headers(LimitHeaders::new(styles));
+    let address = App::new(limits.into()).start::<A>();
+    let reply = get(address, "/", &[]);
+    let mut expected = expected.to_vec();
+    expected.sort_unstable();
+    assert_eq!((reply.status, reply.told()), (200, expected.clone()));
+    let reply = get(address, "/", &[]);
+    expected.push(("retry-after", "60"));
+    expected.sort_unstable();
+    assert_eq!((reply.status, reply.told()), (429, expected));
+    Applicability::Ran
+}
+
+/// The fields of the current draft.
+pub fn headers_of_ietf<A: Adapter>() -> Applicability {
+    tells::<A>([HeaderStyle::Ietf], &IETF)
+}
+
+/// The fields of the third draft.
+pub fn headers_of_draft03<A: Adapter>() -> Applicability {
+    tells::<A>([HeaderStyle::Draft03], &DRAFT03)
+}
+
+/// `X-RateLimit-*`.
+pub fn headers_of_legacy<A: Adapter>() -> Applicability {
+    tells::<A>([HeaderStyle::Legacy], &LEGACY)
+}
+
+/// All of them at once.
+pub fn headers_of_all_families<A: Adapter>() -> Applicability {
+    let all = [HeaderStyle::Ietf, HeaderStyle::Draft03, HeaderStyle::Legacy];
+    tells::<A>(all, &[&IETF[..], &DRAFT03, &LEGACY].concat())
+}
+
+/// None of them; but a denial says when to retry.
+pub fn headers_of_no_family<A: Adapter>() -> Applicability {
+    tells::<A>([], &[])
+}
+
+/// What is answered to whom is turned away can be changed, even into what looks like a success; no handler hears of it.
+pub fn denial_can_be_customized<A: Adapter>() -> Applicability {
+    for status in [503, 200] {
+        let limits = RateLimit::new((&api_limiter(1), "api")).map_response(move |outcome, mut response| {
+            *response.status_mut() = u16::try_into(status).expect("a status");
+            response.headers_mut().insert("x-busy", "yes".parse().expect("a value"));
+            response.headers_mut().insert("content-type", "text/plain".parse().expect("a value"));
+            *response.body_mut() = format!("come back in {:?}", outcome.retry_after());
+            response
+        });
+        let app = App::new(limits.into());
+        let address = app.start::<A>();
+        assert_eq!(get(address, "/", &[]).status, 200);
+        let reply = get(address, "/", &[]);
+        assert_eq!((reply.status, &*reply.body, app.served()), (status, "come back in Some(60s)", 1));
+        let headers = ["x-busy", "content-type", "retry-after"].map(|name| reply.header(name));
+        assert_eq!(headers.each_ref().map(Option::as_deref), [Some("yes"), Some("text/plain"), Some("60")]);
+    }
+    Applicability::Ran
+}
+
+/// What a handler answers keeps its status, its headers and its body.
+pub fn handler_response_is_unchanged<A: Adapter>() -> Applicability {
+    let reply = get(App::new(Gate::new((&api_limiter(2), "api"))).start::<A>(), "/fails", &[]);
+    assert_eq!((reply.status, &*reply.body, reply.header("x-app").as_deref()), (401, "no", Some("mine")));
+    assert_eq!(reply.header("ratelimit").as_deref(), Some(r#""api";r=1;t=60"#));
+    Applicability::Ran
+}
+
+/// A handler learns what was decided, where that is wanted, and only there.
+pub fn handler_receives_the_outcome<A: Adapter>() -> Applicability {
+    let limits = RateLimit::new((&api_limiter(5), "api"));
+    for (limits, expected) in [(limits.clone().extension(), "Some(Some(4))"), (limits, "None")] {
+        assert_eq!(get(App::new(limits.into()).start::<A>(), "/told", &[]).body, expected);
+    }
+    Applicability::Ran
+}

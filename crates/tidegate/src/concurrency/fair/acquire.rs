@@ -1,0 +1,115 @@
+//! `FairConcurrency::acquire`: waiting for a slot in the queue of a tenant.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tidegate_core::Key;
+
+use super::{FairConcurrency, Inner};
+use crate::clock::before;
+use crate::concurrency::{Permit, RejectReason, Rejected};
+
+impl FairConcurrency {
+    /// Waits for a permit for a tenant, for `within` at most.
+    ///
+    /// Callers of one tenant are served in order. Between tenants, a free slot goes to one below its guarantee, or else, if
+    /// it may be borrowed, to any; each time to the one with the least in flight for its weight, and equals take turns. When a
+    /// queue is full, the call is rejected at once with [`RejectReason::QueueFull`]; when the time is over, with
+    /// [`RejectReason::TooLong`].
+    ///
+    /// A call that is dropped leaves the queue, and passes on a slot that it got and did not take.
+    ///
+    /// # Panics
+    ///
+    /// Without a [sleeper](super::FairConcurrencyBuilder::sleeper), which only happens without the feature `tokio`.
+    pub async fn acquire<'a>(&self, tenant: impl Into<Key<'a>>, within: Duration) -> Result<Permit, Rejected> {
+        let tenant = tenant.into();
+        let sleeper =
+            self.inner.sleeper.as_ref().expect("a sleeper to wait with: the feature `tokio`, or the builder's");
+        let deadline = sleeper.now().saturating_add(within);
+        let place = match self.inner.enter_or_queue(&tenant)? {
+            Entry::Permit(permit) => return Ok(permit),
+            Entry::Place(place) => place,
+        };
+        let mut left = within;
+        loop {
+            // A tenant that goes leaves its reserve, and there may be no other call to notice it.
+            let span = left.min(self.inner.lock().until_next_absent(sleeper.now()));
+            let in_time = before(sleeper.sleep(span), place.turn()).await.is_some();
+            if in_time || self.inner.has_turn(&place) {
+                return Ok(place.into_permit());
+            }
+            // The time that was slept counts, too: a clock that is set back prolongs no wait.
+            left = (left - span).min(deadline.since(sleeper.now()));
+            if left.is_zero() {
+                let rejected = |inner: &Inner| {
+                    inner.with(|scheduler, _| inner.rejected(scheduler, place.id, RejectReason::TooLong))
+                };
+                return Err(rejected(&self.inner));
+            }
+        }
+    }
+}
+
+enum Entry {
+    Permit(Permit),
+    Place(Place),
+}
+
+/// A place in the queue of a tenant, left when dropped.
+struct Place {
+    inner: Arc<Inner>,
+    id: usize,
+    number: u64,
+    /// Whether the slot has become a permit, which releases it itself.
+    taken: bool,
+}
+
+impl Inner {
+    fn enter_or_queue(self: &Arc<Self>, tenant: &Key<'_>) -> Result<Entry, Rejected> {
+        self.with(|scheduler, now| {
+            let id = scheduler.arrive(&tenant.to_text(), now);
+            if scheduler.enter(id) {
+                return Ok(Entry::Permit(self.permit(scheduler, id, now)));
+            }
+            let number = scheduler.queue(id).ok_or_else(|| self.rejected(scheduler, id, RejectReason::QueueFull))?;
+            Ok(Entry::Place(Place { inner: Arc::clone(self), id, number, taken: false }))
+        })
+    }
+
+    /// Returns whether the place got its slot, after removing absent tenants.
+    fn has_turn(&self, place: &Place) -> bool {
+        self.with(|scheduler, _| !scheduler.is_waiting(place.id, place.number))
+    }
+}
+
+impl Place {
+    /// Ends when the place gets its slot.
+    async fn turn(&self) {
+        poll_fn(|context| {
+            let waker = context.waker().clone();
+            let (waits, _before) = {
+                let mut scheduler = self.inner.lock();
+                let before = scheduler.set_waker(self.id, self.number, waker);
+                (scheduler.is_waiting(self.id, self.number), before)
+            };
+            if waits { Poll::Pending } else { Poll::Ready(()) }
+        })
+        .await;
+    }
+
+    fn into_permit(mut self) -> Permit {
+        self.taken = true;
+        self.inner.with(|scheduler, now| self.inner.permit(scheduler, self.id, now))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if !self.taken {
+            drop(self.inner.with(|scheduler, now| scheduler.leave_queue(self.id, self.number, now)));
+        }
+    }
+}

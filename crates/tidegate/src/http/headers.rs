@@ -1,0 +1,228 @@
+//! The headers that tell clients about their limits.
+
+use std::borrow::Cow;
+use std::fmt::{self, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use sfv::{Integer, KeyRef, ListSerializer, StringRef, key_ref};
+use tidegate_core::{Decision, Reason, ceil_seconds};
+
+use crate::clock::{Clock, SystemClock};
+#[cfg(feature = "config")]
+use crate::config::HttpConfig;
+use crate::enforce::{LimitDecision, LimitDecisions, Outcome};
+use crate::http_settings::{HeaderStyle, LegacyReset};
+
+const IETF_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const IETF_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const DRAFT03: [HeaderName; 3] = [
+    HeaderName::from_static("ratelimit-limit"),
+    HeaderName::from_static("ratelimit-remaining"),
+    HeaderName::from_static("ratelimit-reset"),
+];
+const LEGACY: [HeaderName; 3] = [
+    HeaderName::from_static("x-ratelimit-limit"),
+    HeaderName::from_static("x-ratelimit-remaining"),
+    HeaderName::from_static("x-ratelimit-reset"),
+];
+
+const PRINTABLE: &str = "a structured field is printable";
+
+const Q: &KeyRef = key_ref("q");
+const W: &KeyRef = key_ref("w");
+const R: &KeyRef = key_ref("r");
+const T: &KeyRef = key_ref("t");
+
+/// The families of headers that tell clients about their limits. Defaults to [`HeaderStyle::Ietf`].
+///
+/// A denial that can be retried has a `Retry-After` in any case: [`RateLimit::response`](super::RateLimit::response)
+/// writes it.
+#[derive(Clone)]
+pub struct LimitHeaders {
+    styles: Vec<HeaderStyle>,
+    legacy_reset: LegacyReset,
+    clock: Arc<dyn Clock>,
+}
+
+impl Default for LimitHeaders {
+    fn default() -> Self {
+        LimitHeaders::new([HeaderStyle::Ietf])
+    }
+}
+
+impl LimitHeaders {
+    /// Writes headers of these families; with none, only `Retry-After`.
+    pub fn new(styles: impl IntoIterator<Item = HeaderStyle>) -> Self {
+        let styles = styles.into_iter().collect();
+        LimitHeaders { styles, legacy_reset: LegacyReset::default(), clock: Arc::new(SystemClock) }
+    }
+
+    /// Sets the meaning of `X-RateLimit-Reset`. Defaults to seconds from now.
+    #[must_use]
+    pub fn legacy_reset(mut self, reset: LegacyReset) -> Self {
+        self.legacy_reset = reset;
+        self
+    }
+
+    /// Sets the clock of [`LegacyReset::Epoch`]. Defaults to the system's.
+    #[must_use]
+    pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Writes the headers of an outcome. Headers of a layer further in stay: where headers are lists, both are listed; where
+    /// they are not, the inner ones stay if they are of a denial that says when to retry, or if less is left there.
+    pub fn write(&self, outcome: &Outcome, headers: &mut HeaderMap) {
+        let (Outcome::Allowed(limit_decisions) | Outcome::Limited(limit_decisions)) = outcome else { return };
+        if limit_decisions.iter().any(|limit| is_made_up(limit.decision())) {
+            self.write_all(&limit_decisions.only(|limit| !is_made_up(limit.decision())), headers);
+        } else {
+            self.write_all(limit_decisions, headers);
+        }
+    }
+
+    fn write_all(&self, limit_decisions: &LimitDecisions, headers: &mut HeaderMap) {
+        self.styles.iter().for_each(|style| self.write_style(*style, limit_decisions, headers));
+    }
+
+    fn write_style(&self, style: HeaderStyle, limit_decisions: &LimitDecisions, headers: &mut HeaderMap) {
+        let Some(binding) = limit_decisions.binding() else { return };
+        match style {
+            HeaderStyle::Ietf => {
+                headers.append(IETF_POLICY, ietf_policy(limit_decisions));
+                headers.append(IETF_LIMIT, ietf_limit(limit_decisions));
+            }
+            HeaderStyle::Draft03 => write_three(DRAFT03, binding, ceil_seconds, headers),
+            HeaderStyle::Legacy => write_three(LEGACY, binding, |reset| self.legacy_reset_of(reset), headers),
+        }
+    }
+
+    fn legacy_reset_of(&self, reset_after: Duration) -> u64 {
+        match self.legacy_reset {
+            LegacyReset::Delta => ceil_seconds(reset_after),
+            LegacyReset::Epoch => {
+                let reset = self.clock.now().saturating_add(reset_after);
+                reset.as_micros().div_ceil(1_000_000)
+            }
+        }
+    }
+}
+
+/// Whether a decision is not a limit's own. It is not listed then: a deny list has no quota to report, also in shadow mode,
+/// and for a broken store the quota is unknown.
+fn is_made_up(decision: &Decision) -> bool {
+    match decision.reason() {
+        Some(Reason::Deny) => true,
+        Some(Reason::Store) => decision.allowed(),
+        _ => false,
+    }
+}
+
+/// Writes `Retry-After`, for a denial that can be retried.
+pub(super) fn write_retry_after(wait: Duration, headers: &mut HeaderMap) {
+    // 0 would mean an immediate retry.
+    headers.insert(RETRY_AFTER, ceil_seconds(wait).max(1).into());
+}
+
+fn write_three(
+    names: [HeaderName; 3],
+    limit: &LimitDecision,
+    reset: impl Fn(Duration) -> u64,
+    headers: &mut HeaderMap,
+) {
+    let (remaining, reset_after) = (limit.decision().remaining(), limit.decision().reset_after());
+    let said = headers.get(&names[1]).and_then(|remaining| remaining.to_str().ok()?.parse().ok());
+    // The layer that denies reports its limit; otherwise the one with less left.
+    if said.is_some_and(|said: u64| said <= remaining || headers.contains_key(RETRY_AFTER)) {
+        return;
+    }
+    for (name, value) in names.into_iter().zip([limit.decision().limit(), remaining, reset(reset_after)]) {
+        headers.insert(name, value.into());
+    }
+}
+
+impl fmt::Debug for LimitHeaders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LimitHeaders { styles, legacy_reset, .. } = self;
+        f.debug_struct("LimitHeaders")
+            .field("styles", styles)
+            .field("legacy_reset", legacy_reset)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(feature = "config")]
+impl From<&HttpConfig> for LimitHeaders {
+    fn from(http: &HttpConfig) -> Self {
+        LimitHeaders::new(http.headers.iter().copied()).legacy_reset(http.legacy_reset)
+    }
+}
+
+/// The value of `RateLimit-Policy` of draft-ietf-httpapi-ratelimit-headers-10.
+fn ietf_policy(limit_decisions: &LimitDecisions) -> HeaderValue {
+    ietf_list(limit_decisions, |limit| {
+        // Whole seconds, or no window at all.
+        let window = limit.window().filter(|window| window.subsec_nanos() == 0).map(|window| window.as_secs());
+        [(Q, Some(limit.decision().limit())), (W, window)]
+    })
+}
+
+/// The value of `RateLimit` of draft-ietf-httpapi-ratelimit-headers-10.
+fn ietf_limit(limit_decisions: &LimitDecisions) -> HeaderValue {
+    ietf_list(limit_decisions, |limit| {
+        let decision = limit.decision();
+        [(R, Some(decision.remaining())), (T, decision.next_after().map(ceil_seconds))]
+    })
+}
+
+/// A list of the limits' names, each with two parameters.
+fn ietf_list(
+    limit_decisions: &LimitDecisions,
+    parameters: impl Fn(&LimitDecision) -> [(&'static KeyRef, Option<u64>); 2],
+) -> HeaderValue {
+    // Room for two limits, so that the usual list does not grow.
+    let mut text = String::with_capacity(64);
+    let mut list = ListSerializer::with_buffer(&mut text);
+    for limit in limit_decisions.iter() {
+        let mut item = list.bare_item(StringRef::from_str(&printable(limit.policy())).expect(PRINTABLE));
+        for (key, value) in parameters(limit) {
+            // A number beyond 15 digits has no form in a structured field.
+            if let Some(value) = value.and_then(|value| Integer::try_from(value).ok()) {
+                item = item.parameter(key, value);
+            }
+        }
+    }
+    HeaderValue::from_str(&text).expect(PRINTABLE)
+}
+
+/// A name as a structured field can carry it: printable ASCII as it is, anything else percent-encoded.
+fn printable(name: &str) -> Cow<'_, str> {
+    let is_printable = |byte: u8| (b' '..=b'~').contains(&byte);
+    if name.bytes().all(is_printable) {
+        return Cow::Borrowed(name);
+    }
+    let mut encoded = String::with_capacity(name.len() * 3);
+    for byte in name.bytes() {
+        // A percent sign as well, or it could not be told from the others.
+        match byte {
+            byte if is_printable(byte) && byte != b'%' => encoded.push(char::from(byte)),
+            byte => write!(encoded, "%{byte:02X}").expect("a string takes everything"),
+        }
+    }
+    Cow::Owned(encoded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_not_printable_are_percent_encoded() {
+        assert_eq!(printable("100% \"quoted\""), "100% \"quoted\"");
+        assert_eq!(printable("a\nb%"), "a%0Ab%25");
+        assert_eq!(printable("🌊"), "%F0%9F%8C%8A");
+    }
+}

@@ -1,0 +1,331 @@
+//! The life of a request: pending, admitted, in flight until the last piece of its response's body, done.
+
+use std::fmt;
+#[cfg(all(feature = "macros", feature = "tower"))]
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::header::CONTENT_LENGTH;
+use http::{Extensions, HeaderMap, Method, StatusCode};
+#[cfg(all(feature = "macros", feature = "tower"))]
+use tidegate_core::Timestamp;
+
+use super::RateLimit;
+#[cfg(all(feature = "macros", feature = "tower"))]
+use crate::clock::{Clock, SystemClock};
+use crate::concurrency::{Completion, Priority};
+#[cfg(all(feature = "macros", feature = "tower"))]
+use crate::enforce::LimitDecision;
+use crate::enforce::{Action, Caller, ConcurrencyGuards, Enforcer, Outcome, Permits};
+
+/// A request whose limits are still to be asked, or whose response is still to be charged.
+///
+/// ```text
+/// rate_limit.begin -> pending.decide -> turned away: rate_limit.response
+///                                                  -> admitted: the service -> pending.charge -> rate_limit.write_headers
+/// ```
+#[derive(Debug)]
+pub struct PendingRequest {
+    pub(super) rate_limit: RateLimit,
+    /// The limits that were picked for this request.
+    pub(super) picked: Option<Enforcer>,
+    /// None when the client is not known.
+    pub(super) caller: Option<Caller<'static>>,
+    pub(super) cost: u64,
+    /// When the request began, for giving back.
+    #[cfg(all(feature = "macros", feature = "tower"))]
+    pub(super) begun: Timestamp,
+}
+
+impl PendingRequest {
+    /// The policy of the service.
+    pub fn rate_limit(&self) -> &RateLimit {
+        &self.rate_limit
+    }
+
+    /// Passes the concurrency guards, without waiting. None when the request has to wait; nothing was done then.
+    pub fn try_admit(&self, guards: &ConcurrencyGuards, priority: Priority) -> Option<Result<Permits, Outcome>> {
+        self.enforcer().try_admit(guards, self.caller.as_ref(), priority)
+    }
+
+    /// Passes the concurrency guards.
+    pub async fn admit(&self, guards: &ConcurrencyGuards, priority: Priority) -> Result<Permits, Outcome> {
+        self.enforcer().admit(guards, self.caller.as_ref(), priority).await
+    }
+
+    /// Whether a deny list denies the request, so that nothing should be spent on it.
+    pub fn is_denied(&self) -> bool {
+        self.caller.as_ref().is_some_and(|caller| self.enforcer().denies(caller))
+    }
+
+    /// Whether the request may go on, without waiting. None when the store has to be waited for; nothing was done then.
+    pub fn try_decide(&self) -> Option<Outcome> {
+        self.try_apply(self.rate_limit.first_step())
+    }
+
+    /// Whether the request may go on.
+    pub async fn decide(&self) -> Outcome {
+        self.apply(self.rate_limit.first_step()).await
+    }
+
+    /// Puts the outcome of an admitted request into its extensions, if the policy says so.
+    #[inline]
+    pub fn insert_outcome(&self, outcome: &Outcome, extensions: &mut Extensions) {
+        self.rate_limit.insert_outcome(outcome, extensions);
+    }
+
+    /// Whether a response like this must be charged: [`charge`](Self::charge) is next then.
+    #[inline]
+    pub fn should_charge(&self, status: StatusCode, headers: &HeaderMap) -> bool {
+        self.rate_limit.charges(status, headers)
+    }
+
+    /// Charges for a request whose response is known, without waiting. None when the store has to be waited for; nothing
+    /// was done then.
+    pub fn try_charge(&self) -> Option<Outcome> {
+        self.try_apply(Action::Charge)
+    }
+
+    /// Charges for a request whose response is known.
+    pub async fn charge(&self) -> Outcome {
+        self.apply(Action::Charge).await
+    }
+
+    /// Refunds the units that `outcome` took, because a handler's attribute decides instead. Not when units have been
+    /// replenished since then: together that could be more than the quota.
+    #[cfg(all(feature = "macros", feature = "tower"))]
+    pub(crate) async fn give_back(&self, outcome: &Outcome) {
+        let elapsed = SystemClock.now().since(self.begun);
+        let is_all_out = |limit: &LimitDecision| limit.decision().next_after().is_some_and(|next| elapsed < next);
+        if self.rate_limit.first_step() == Action::Limit
+            && outcome.is_unconditional()
+            && outcome.limit_decisions().iter().all(is_all_out)
+        {
+            let _ = self.apply(Action::Refund).await;
+        }
+    }
+
+    /// The address of its client, if it is known.
+    #[cfg(all(feature = "macros", feature = "tower"))]
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        self.caller.as_ref()?.address().copied()
+    }
+
+    /// The limits that it meets.
+    pub(crate) fn enforcer(&self) -> &Enforcer {
+        let enforcer = self.rate_limit.enforcer().or(self.picked.as_ref());
+        enforcer.expect("limits that are not common to all requests were picked for this one")
+    }
+
+    fn try_apply(&self, action: Action) -> Option<Outcome> {
+        match &self.caller {
+            Some(caller) => self.enforcer().try_apply(caller, self.cost, action),
+            None => Some(self.enforcer().missing_key()),
+        }
+    }
+
+    async fn apply(&self, action: Action) -> Outcome {
+        match &self.caller {
+            Some(caller) => self.enforcer().apply(caller, self.cost, action).await,
+            None => self.enforcer().missing_key(),
+        }
+    }
+}
+
+/// A request that a [`Gate`](super::Gate) has admitted, while its service works on it. Dropping it means that the request
+/// was given up, as by a client that hung up.
+#[derive(Debug)]
+#[must_use = "a request that is dropped is no longer in flight"]
+pub struct AdmittedRequest {
+    /// None for a request that is not limited.
+    asked: Option<(PendingRequest, Outcome)>,
+    /// None without guards.
+    held: Option<HeldPermits>,
+}
+
+impl AdmittedRequest {
+    pub(super) fn unasked() -> Self {
+        AdmittedRequest { asked: None, held: None }
+    }
+
+    pub(super) fn new(pending: PendingRequest, outcome: Outcome, held: Option<HeldPermits>) -> Self {
+        AdmittedRequest { asked: Some((pending, outcome)), held }
+    }
+
+    /// The outcome, if handlers [want to know](super::RateLimit::extension).
+    pub fn outcome(&self) -> Option<&Outcome> {
+        self.asked.as_ref().filter(|(pending, _)| pending.rate_limit().wants_extension()).map(|(_, outcome)| outcome)
+    }
+
+    /// Puts the outcome into extensions, where the handlers of most frameworks find it.
+    pub fn insert_outcome(&self, extensions: &mut Extensions) {
+        if let Some(outcome) = self.outcome() {
+            extensions.insert(outcome.clone());
+        }
+    }
+
+    /// Charges for a request whose charge waited for the response, and writes the headers of its limits. `length` is the
+    /// length of the body, where that is known and no header has it. The result must be kept with the body.
+    pub async fn finish(mut self, status: StatusCode, headers: &mut HeaderMap, length: Option<u64>) -> InFlight {
+        if let Some((pending, mut outcome)) = self.asked.take() {
+            if pending.should_charge(status, headers) {
+                outcome = pending.charge().await;
+            }
+            pending.rate_limit().write_headers(&outcome, headers);
+        }
+        InFlight::begin(self.held.take(), status, headers, length)
+    }
+}
+
+/// The permits of a request while its service works on it. Dropping it means that the end was never seen: a client that
+/// hung up, a handler that panicked.
+#[derive(Debug)]
+pub(crate) struct HeldPermits {
+    /// None once they were given back.
+    permits: Option<Permits>,
+    ends: EndRules,
+}
+
+/// When a request has ended, and how.
+#[derive(Clone)]
+pub(crate) struct EndRules {
+    /// Its response has no body, whatever its head says.
+    is_head: bool,
+    /// It may become another protocol.
+    is_connect: bool,
+    /// A limit has turned it away, so that how long it took says nothing about work.
+    is_ignored: bool,
+    dropped_if: Option<DroppedIf>,
+}
+
+pub(crate) type DroppedIf = Arc<dyn Fn(StatusCode) -> bool + Send + Sync>;
+
+impl EndRules {
+    pub(super) fn new(method: &Method, dropped_if: Option<DroppedIf>) -> Self {
+        let (is_head, is_connect) = (*method == Method::HEAD, *method == Method::CONNECT);
+        EndRules { is_head, is_connect, is_ignored: false, dropped_if }
+    }
+
+    /// Whether nothing of a response with that status comes after its head that is still this request: a server does not
+    /// even look at a body then.
+    fn at_head(&self, status: StatusCode) -> bool {
+        let bodiless = status.is_informational() || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        self.is_head || bodiless || (self.is_connect && status.is_success())
+    }
+
+    /// What the work was when it ends with that status.
+    fn work(&self, status: StatusCode) -> Completion {
+        match &self.dropped_if {
+            _ if self.is_ignored => Completion::Ignored,
+            Some(dropped_if) if dropped_if(status) => Completion::Dropped,
+            _ => Completion::Success,
+        }
+    }
+}
+
+impl HeldPermits {
+    pub(crate) fn new(permits: Permits, ends: EndRules) -> Self {
+        HeldPermits { permits: Some(permits), ends }
+    }
+
+    /// The same for a request that a limit has turned away. Whatever is answered to it is in flight all the same.
+    #[cfg(feature = "tower")]
+    pub(crate) fn ignored(mut self) -> Self {
+        self.ends.is_ignored = true;
+        self
+    }
+
+    /// It has ended.
+    pub(crate) fn end(mut self, work: Completion) {
+        if let Some(permits) = self.permits.take() {
+            permits.release(work);
+        }
+    }
+}
+
+impl Drop for HeldPermits {
+    fn drop(&mut self) {
+        if let Some(permits) = self.permits.take() {
+            if self.ends.is_ignored {
+                permits.release(Completion::Ignored);
+            } else {
+                permits.abandon();
+            }
+        }
+    }
+}
+
+/// A request whose response is under way, kept with the body: its permits come back exactly once. Dropped before its end,
+/// by a client that hung up or a body that failed, the work was [wasted](Completion::Dropped); unless that was sooner than
+/// work usually takes, which says nothing, as nothing does that becomes of a request which a limit has turned away.
+#[derive(Debug, Default)]
+#[must_use = "a request that is dropped is no longer in flight"]
+pub struct InFlight(Option<ResponseInFlight>);
+
+#[derive(Debug)]
+struct ResponseInFlight {
+    held: HeldPermits,
+    /// What the work was if the body comes to its end.
+    work: Completion,
+    /// How much of the body is to come, where that is known: a server stops there and does not ask for more.
+    left: Option<u64>,
+}
+
+impl InFlight {
+    /// From here on it is the body that holds it.
+    pub(crate) fn begin(
+        held: Option<HeldPermits>,
+        status: StatusCode,
+        headers: &HeaderMap,
+        length: Option<u64>,
+    ) -> Self {
+        let Some(held) = held else { return InFlight(None) };
+        let work = held.ends.work(status);
+        // Told in the head, or by the server to itself.
+        let left = content_length(headers).or(length);
+        let is_over = held.ends.at_head(status) || left == Some(0);
+        let mut in_flight = InFlight(Some(ResponseInFlight { held, work, left }));
+        if is_over {
+            in_flight.end();
+        }
+        in_flight
+    }
+
+    /// Whether there is nothing to be kept with the body: its permits are back, or there were none.
+    pub fn is_over(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// A piece of the body, so long, was handed to the server. The last that was promised ends it.
+    pub fn record_chunk(&mut self, length: u64) {
+        if let Some(ResponseInFlight { left: Some(left), .. }) = &mut self.0 {
+            *left = left.saturating_sub(length);
+            if *left == 0 {
+                self.end();
+            }
+        }
+    }
+
+    /// The body has come to its end.
+    pub fn end(&mut self) {
+        if let Some(ResponseInFlight { held, work, .. }) = self.0.take() {
+            held.end(work);
+        }
+    }
+
+    /// The body has failed.
+    pub fn fail(&mut self) {
+        self.0 = None;
+    }
+}
+
+fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+impl fmt::Debug for EndRules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let EndRules { is_head, is_connect, .. } = self;
+        f.debug_struct("EndRules").field("is_head", is_head).field("is_connect", is_connect).finish_non_exhaustive()
+    }
+}

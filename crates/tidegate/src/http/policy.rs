@@ -1,0 +1,284 @@
+//! The policy of a service: keys, costs, exemptions, charges and responses of its limits.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::{Extensions, HeaderMap, Response, StatusCode};
+use tidegate_core::Key;
+
+use super::{Client, ClientAddress, ForwardingWarning, LimitHeaders, PendingRequest, RequestHead, problem};
+#[cfg(all(feature = "macros", feature = "tower"))]
+use crate::clock::{Clock, SystemClock};
+use crate::enforce::{Action, Caller, Enforcer, Outcome};
+
+type Of<T> = Arc<dyn Fn(&RequestHead<'_>) -> T + Send + Sync>;
+type Charge = Arc<dyn Fn(StatusCode, &HeaderMap) -> bool + Send + Sync>;
+type MapResponse = Arc<dyn Fn(&Outcome, Response<String>) -> Response<String> + Send + Sync>;
+
+/// The policy of a service: the key and the cost of a request, the requests that are skipped, and the response to a denied
+/// one. Shared by every transport that speaks HTTP. Cheap to clone.
+///
+/// ```
+/// use tidegate::enforce::Enforcer;
+/// use tidegate::http::{HeaderStyle, LimitHeaders, RateLimit, keys};
+/// use tidegate::{Limiter, Quota, minutes};
+///
+/// let limiter = Limiter::builder().limit("login", Quota::fixed_window(5, minutes(1))?).build()?;
+/// let login = RateLimit::new(Enforcer::new(&limiter, "login"))
+///     .headers(LimitHeaders::new([HeaderStyle::Ietf, HeaderStyle::Legacy]))
+///     .skip(|head| head.is_preflight())
+///     .charge_when(|status, _| status == 401); // only failed logins count
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct RateLimit {
+    inner: Arc<Inner>,
+}
+
+#[derive(Clone)]
+struct Inner {
+    keys: Keys,
+    cost: Option<Of<u64>>,
+    skip: Option<Of<bool>>,
+    charge_when: Option<Charge>,
+    extension: bool,
+    enforcer: EnforcerChoice,
+    warning: Arc<ForwardingWarning>,
+    client_address: ClientAddress,
+    headers: LimitHeaders,
+    map_response: Option<MapResponse>,
+}
+
+/// The limits of a request.
+#[derive(Clone)]
+enum EnforcerChoice {
+    One(Enforcer),
+    Picked(Of<Enforcer>),
+}
+
+/// The keys of a request.
+#[derive(Clone)]
+enum Keys {
+    /// By its address, as [`keys::client`](super::keys::client) has it.
+    Client,
+    Same(Of<Option<Key<'static>>>),
+    Each(Of<Option<Vec<Key<'static>>>>),
+}
+
+impl<L: Into<Enforcer>> From<L> for RateLimit {
+    fn from(limits: L) -> Self {
+        RateLimit::new(limits)
+    }
+}
+
+impl RateLimit {
+    /// Enforces a limit of a limiter (`(&limiter, "api")`), a bare quota, or whatever an [`Enforcer`] does; for each
+    /// client on its own.
+    pub fn new(limits: impl Into<Enforcer>) -> Self {
+        Self::of(EnforcerChoice::One(limits.into()))
+    }
+
+    /// Enforces on each request the limits that `pick` returns: other limits for premium users, another limiter for each
+    /// tenant. Build the enforcers beforehand and return clones. Where a plan's numbers come from a database, set the quota
+    /// on the clone ([`Enforcer::with_quota`]), at the price of an allocation; an outer layer must have loaded them, because
+    /// `pick` cannot wait.
+    pub fn pick(pick: impl Fn(&RequestHead<'_>) -> Enforcer + Send + Sync + 'static) -> Self {
+        Self::of(EnforcerChoice::Picked(Arc::new(pick)))
+    }
+
+    /// Enforces no limit: for an admission that only bounds how many requests are in flight.
+    pub fn unlimited() -> Self {
+        Self::new(Enforcer::unlimited())
+    }
+
+    fn of(enforcer: EnforcerChoice) -> Self {
+        let inner = Inner {
+            keys: Keys::Client,
+            cost: None,
+            skip: None,
+            charge_when: None,
+            extension: false,
+            enforcer,
+            warning: Arc::default(),
+            client_address: ClientAddress::new(),
+            headers: LimitHeaders::default(),
+            map_response: None,
+        };
+        RateLimit { inner: Arc::new(inner) }
+    }
+
+    /// Sets the key that a request is counted under: [`keys`](super::keys) has functions for it. Defaults to the client's
+    /// address, which is also used where there is no key.
+    #[must_use]
+    pub fn key(self, key: impl Fn(&RequestHead<'_>) -> Option<Key<'static>> + Send + Sync + 'static) -> Self {
+        self.with(|inner| inner.keys = Keys::Same(Arc::new(key)))
+    }
+
+    /// Sets one key for each of several limits, in the order in which the enforcer has them. Defaults to the client's
+    /// address for all of them.
+    ///
+    /// On `None`, every limit falls back to the client address, including global ones ([`Key::GLOBAL`]). Where only one key
+    /// is missing, return another in its place.
+    #[must_use]
+    pub fn key_each(
+        self,
+        keys: impl Fn(&RequestHead<'_>) -> Option<Vec<Key<'static>>> + Send + Sync + 'static,
+    ) -> Self {
+        self.with(|inner| inner.keys = Keys::Each(Arc::new(keys)))
+    }
+
+    /// Sets the cost of every request. Defaults to 1.
+    #[must_use]
+    pub fn cost(self, cost: u64) -> Self {
+        self.cost_of(move |_| cost)
+    }
+
+    /// Computes the cost of a request. A cost of 0 is a mistake in the program and answered with 500: where clients
+    /// influence it, use `max(1)`.
+    #[must_use]
+    pub fn cost_of(self, cost: impl Fn(&RequestHead<'_>) -> u64 + Send + Sync + 'static) -> Self {
+        self.with(|inner| inner.cost = Some(Arc::new(cost)))
+    }
+
+    /// Skips requests, such as health checks, or [preflights](RequestHead::is_preflight).
+    #[must_use]
+    pub fn skip(self, skip: impl Fn(&RequestHead<'_>) -> bool + Send + Sync + 'static) -> Self {
+        self.with(|inner| inner.skip = Some(Arc::new(skip)))
+    }
+
+    /// Only checks the quota first, and charges once the response is known, if `charge` says so: for failed logins, for
+    /// instance. Requests admitted at the same time are all charged, which may make debt. Nothing is charged without a
+    /// response, because the client hung up or the service failed with an error.
+    #[must_use]
+    pub fn charge_when(self, charge: impl Fn(StatusCode, &HeaderMap) -> bool + Send + Sync + 'static) -> Self {
+        self.with(|inner| inner.charge_when = Some(Arc::new(charge)))
+    }
+
+    /// Sets how the address of a client is found. Defaults to the connection's peer.
+    #[must_use]
+    pub fn client_address(self, client_address: ClientAddress) -> Self {
+        self.with(|inner| inner.client_address = client_address)
+    }
+
+    /// Sets the headers that tell clients about their limits.
+    #[must_use]
+    pub fn headers(self, headers: LimitHeaders) -> Self {
+        self.with(|inner| inner.headers = headers)
+    }
+
+    /// Changes the response to a denied request, which has its status, headers and body by then. A transport with responses
+    /// of its own, such as gRPC, does not call it.
+    #[must_use]
+    pub fn map_response(
+        self,
+        map_response: impl Fn(&Outcome, Response<String>) -> Response<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.with(|inner| inner.map_response = Some(Arc::new(map_response)))
+    }
+
+    /// Puts the [`Outcome`] of an admitted request into its extensions, for the handler. It costs an allocation.
+    #[must_use]
+    pub fn extension(self) -> Self {
+        self.with(|inner| inner.extension = true)
+    }
+
+    /// Begins with a request. None for one that is skipped.
+    pub fn begin(&self, head: &RequestHead<'_>) -> Option<PendingRequest> {
+        let inner = &*self.inner;
+        let client = self.client(head);
+        let head = head.with_client(client.as_ref());
+        if inner.skip.as_ref().is_some_and(|skip| skip(&head)) {
+            return None;
+        }
+        let picked = match &inner.enforcer {
+            EnforcerChoice::One(_) => None,
+            EnforcerChoice::Picked(pick) => Some(pick(&head)),
+        };
+        let address = client.map(|client| client.address());
+        let one = |key| Caller::of(key, address);
+        let fallback = || client.map(|client| one(client.key().to_fallback()));
+        let caller = match &inner.keys {
+            Keys::Client => client.map(|client| one(client.key())),
+            Keys::Same(key) => key(&head).map(one).or_else(fallback),
+            Keys::Each(keys) => keys(&head).map(|keys| Caller::of_each(keys, address)).or_else(fallback),
+        };
+        let cost = inner.cost.as_ref().map_or(1, |cost| cost(&head));
+        Some(PendingRequest {
+            rate_limit: self.clone(),
+            picked,
+            caller,
+            cost,
+            #[cfg(all(feature = "macros", feature = "tower"))]
+            begun: SystemClock.now(),
+        })
+    }
+
+    /// Returns the response to a denied request.
+    pub fn response(&self, outcome: &Outcome) -> Response<String> {
+        let response = problem::response(outcome, &self.inner.headers);
+        match &self.inner.map_response {
+            Some(map_response) => map_response(outcome, response),
+            None => response,
+        }
+    }
+
+    /// Writes the headers of an outcome into a response.
+    pub fn write_headers(&self, outcome: &Outcome, headers: &mut HeaderMap) {
+        self.inner.headers.write(outcome, headers);
+    }
+
+    /// The limits that every request meets; none when they are picked for each.
+    pub(crate) fn enforcer(&self) -> Option<&Enforcer> {
+        match &self.inner.enforcer {
+            EnforcerChoice::One(enforcer) => Some(enforcer),
+            EnforcerChoice::Picked(_) => None,
+        }
+    }
+
+    /// The first question to the limits, before a request goes on.
+    pub(super) fn first_step(&self) -> Action {
+        if self.charges_later() { Action::Check } else { Action::Limit }
+    }
+
+    /// Puts the outcome of an admitted request into its extensions, if that is wanted.
+    #[inline]
+    pub(crate) fn insert_outcome(&self, outcome: &Outcome, extensions: &mut Extensions) {
+        if self.wants_extension() {
+            extensions.insert(outcome.clone());
+        }
+    }
+
+    /// Whether the handler wants to know the outcome.
+    pub(super) fn wants_extension(&self) -> bool {
+        self.inner.extension
+    }
+
+    /// Whether the charge waits for the response.
+    pub(crate) fn charges_later(&self) -> bool {
+        self.inner.charge_when.is_some()
+    }
+
+    /// Whether a response is one of those that are charged for.
+    pub(super) fn charges(&self, status: StatusCode, headers: &HeaderMap) -> bool {
+        self.inner.charge_when.as_ref().is_some_and(|charge| charge(status, headers))
+    }
+
+    /// The client that sent a request, as far as it is known.
+    pub(crate) fn client(&self, head: &RequestHead<'_>) -> Option<Client> {
+        let Inner { client_address, warning, .. } = &*self.inner;
+        Some(client_address.find_and_warn(warning, head.peer()?, head.headers()))
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Inner)) -> Self {
+        change(Arc::make_mut(&mut self.inner));
+        self
+    }
+}
+
+impl fmt::Debug for RateLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { client_address, headers, .. } = &*self.inner;
+        let mut debug = f.debug_struct("RateLimit");
+        debug.field("client_address", client_address).field("headers", headers).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,185 @@
+//! Several calls at once: all or nothing, or each on its own.
+
+use tidegate_core::private::{InlineVec, poll_once};
+use tidegate_core::{Cost, Decision, JointDecision, Op, Request, Store};
+
+use super::call::Call;
+use super::dispatch::Dispatch;
+use super::registry::Limits;
+use super::{Error, Limiter};
+use crate::store::Decider;
+
+impl Limiter {
+    /// Takes from several limits all or nothing: a request that one limit denies consumes nothing of the others.
+    ///
+    /// ```
+    /// # use tidegate::{Limiter, Quota, minutes, seconds};
+    /// # async fn example(limiter: &Limiter, user: &str, address: &str) -> Result<(), tidegate::Error> {
+    /// let all = limiter.limit_all([limiter.limit("user", user), limiter.limit("address", address).cost(2)]).await?;
+    /// if !all.allowed() {
+    ///     println!("all of them would pass in {:?}", all.retry_after()); // none: never
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// The answer has one decision for each call, in order. When the whole is denied, limits that would have allowed it
+    /// report what they have. The same limit and key twice is applied in order. A limit in shadow mode counts but never
+    /// denies the others. A key on a deny list is denied whatever state the store is in.
+    ///
+    /// It is one call of the store, and one more afterwards for each limit in shadow mode. A store that does not answer
+    /// can time out once in each of them.
+    pub async fn limit_all<'a>(&self, calls: impl IntoIterator<Item = Call<'a>>) -> Result<JointDecision, Error> {
+        let calls: InlineVec<_> = calls.into_iter().collect();
+        // The future is large: it is polled in place where that is enough, and on the heap where it has to wait.
+        match self.is_immediate() {
+            true => poll_once(self.all_of(&calls)),
+            false => Box::pin(self.all_of(&calls)).await,
+        }
+    }
+
+    /// [`Limiter::limit_all`] of borrowed calls, with a large future.
+    pub(crate) async fn all_of(&self, calls: &[Call<'_>]) -> Result<JointDecision, Error> {
+        self.all_on(calls, &*self.inner.store).await
+    }
+
+    async fn all_on<D: Decider + ?Sized>(&self, calls: &[Call<'_>], decider: &D) -> Result<JointDecision, Error> {
+        if self.inner.is_closed() {
+            return Err(Error::Closed);
+        }
+        // Once: were limits replaced in between, some calls would meet the old ones and some the new.
+        let limits = self.inner.limits.load_full();
+        let mut dispatches: InlineVec<Dispatch<'_>> = InlineVec::with_capacity(calls.len());
+        // A mistake in any call is found before anything is taken.
+        for call in calls {
+            dispatches.push(self.checked(call, &limits)?.ok_or_else(|| not_a_limit(call))?);
+        }
+        if let Some(index) = dispatches.iter().position(|dispatch| !matches!(dispatch.op, Op::Limit(_))) {
+            return Err(not_a_limit(&calls[index]));
+        }
+        let enforced: InlineVec<&Dispatch<'_>> = dispatches.iter().filter(|dispatch| !dispatch.is_shadow()).collect();
+        let enforced = take_all(&enforced, decider).await?;
+        // Shadow limits come afterwards: they count a request that passes, and only look at one that does not.
+        let passes = enforced.allowed();
+        let mut enforced = enforced.decisions().iter();
+        let mut decisions = InlineVec::<Decision>::with_capacity(dispatches.len());
+        for dispatch in &dispatches {
+            decisions.push(match dispatch.is_shadow() {
+                true => shadow_decision(dispatch, passes, decider).await,
+                false => *enforced.next().expect("one decision for each enforced limit"),
+            });
+        }
+        Ok(decisions.into_iter().collect())
+    }
+
+    /// Answers several calls, each on its own and in order, as if each were awaited before the next, with as few calls of
+    /// the store as possible.
+    ///
+    /// ```
+    /// # use tidegate::{Limiter, Quota, seconds};
+    /// # async fn example(limiter: &Limiter) {
+    /// for answer in limiter.batch([limiter.limit("api", "ann"), limiter.check("api", "bob")]).await {
+    ///     println!("{answer:?}");
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// A call that fails fails alone. An `acquire` is refused: the calls behind it would wait, too.
+    pub async fn batch<'a>(&self, calls: impl IntoIterator<Item = Call<'a>>) -> Vec<Result<Decision, Error>> {
+        let calls: Vec<_> = calls.into_iter().collect();
+        // Once, so that every call meets the same limits.
+        let limits = self.inner.limits.load_full();
+        let dispatches: Vec<Result<Dispatch<'_>, Error>> = calls
+            .iter()
+            .map(|call| {
+                let why = "an `acquire` would keep the calls behind it waiting";
+                self.checked(call, &limits)?.ok_or_else(|| Error::unsupported(call.name, why))
+            })
+            .collect();
+        let asked = dispatches.iter().flatten().filter(|dispatch| !dispatch.is_denied);
+        let requests: Vec<Request<'_>> = asked.map(Dispatch::request).collect();
+        let mut decided = match requests.is_empty() {
+            true => Vec::new(),
+            false => self.inner.store.apply_each(&requests).await,
+        }
+        .into_iter();
+        let answers = dispatches.iter().map(|dispatch| match dispatch {
+            Ok(dispatch) if dispatch.is_denied => Ok(dispatch.finish(dispatch.denial())),
+            Ok(dispatch) => {
+                let answer = decided.next().expect("one answer for each request");
+                answer.map(|decision| dispatch.finish(decision)).map_err(Error::Store)
+            }
+            Err(error) => Err(error.clone()),
+        });
+        answers.collect()
+    }
+
+    /// A call of this limiter on its way to the store; none for an `acquire`.
+    fn checked<'c>(&self, call: &'c Call<'_>, limits: &'c Limits) -> Result<Option<Dispatch<'c>>, Error> {
+        if !std::sync::Arc::ptr_eq(&call.limiter.inner, &self.inner) {
+            return Err(Error::unsupported(call.name, "the call belongs to another limiter"));
+        }
+        call.dispatch(limits)
+    }
+}
+
+/// Takes from all limits of calls of one limiter or from none, decided by `decider` in place of the limiter's store.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) async fn all_on<D: Decider + ?Sized>(calls: &[Call<'_>], decider: &D) -> Result<JointDecision, Error> {
+    match calls.first() {
+        Some(call) => call.limiter.all_on(calls, decider).await,
+        None => Ok(JointDecision::new(Vec::new())),
+    }
+}
+
+fn not_a_limit(call: &Call<'_>) -> Error {
+    Error::unsupported(call.name, "all-or-nothing is for `limit` only")
+}
+
+async fn take_all<D: Decider + ?Sized>(dispatches: &[&Dispatch<'_>], decider: &D) -> Result<JointDecision, Error> {
+    if dispatches.is_empty() {
+        return Ok(JointDecision::new(Vec::new()));
+    }
+    // Before the store is asked: a denial by a list is sure, whatever state the store is in.
+    if dispatches.iter().any(|dispatch| dispatch.is_denied) {
+        return Ok(check_beside_denied(dispatches, decider).await);
+    }
+    let requests: InlineVec<Request<'_>> = dispatches.iter().map(|dispatch| dispatch.request()).collect();
+    Ok(decider.decide_all(&requests).await?)
+}
+
+/// The decisions of several limits of which at least one is denied by a list. Nothing is taken; the others report what
+/// they have. A check that fails does not make it an error, because the whole is denied in any case.
+async fn check_beside_denied<D: Decider + ?Sized>(dispatches: &[&Dispatch<'_>], decider: &D) -> JointDecision {
+    let asked = dispatches.iter().filter(|dispatch| !dispatch.is_denied);
+    let requests: Vec<Request<'_>> = asked.map(|dispatch| dispatch.request_for(Op::Check(cost_of(dispatch)))).collect();
+    let mut checks = match requests.is_empty() {
+        true => Vec::new(),
+        false => decider.decide_each(&requests).await,
+    }
+    .into_iter();
+    let in_order = dispatches.iter().map(|dispatch| match dispatch.is_denied {
+        true => dispatch.denial(),
+        false => {
+            let check = checks.next().expect("one answer for each request");
+            check.unwrap_or_else(|_| Decision::admitted_without_store(dispatch.capacity()))
+        }
+    });
+    in_order.collect()
+}
+
+/// The decision of a limit in shadow mode. A broken store behind it must not deny the other limits, which have decided.
+async fn shadow_decision<D: Decider + ?Sized>(dispatch: &Dispatch<'_>, passes: bool, decider: &D) -> Decision {
+    if dispatch.is_denied {
+        return dispatch.finish(dispatch.denial());
+    }
+    let op = if passes { dispatch.op } else { Op::Check(cost_of(dispatch)) };
+    match decider.decide(&dispatch.request_for(op)).await {
+        Ok(decision) => dispatch.finish(decision),
+        Err(_) => Decision::admitted_without_store(dispatch.capacity()),
+    }
+}
+
+fn cost_of(dispatch: &Dispatch<'_>) -> Cost {
+    let Op::Limit(cost) = dispatch.op else { unreachable!("only a `limit` is taken all or nothing") };
+    cost
+}

@@ -1,0 +1,301 @@
+//! The named limits of a limiter, read by every decision and replaced as a whole.
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+use std::net::IpAddr;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ahash::AHasher;
+use arc_swap::{ArcSwap, Guard};
+use tidegate_core::{Key, OnStoreError, Quota, Scope};
+
+use super::call::CallOptions;
+use super::{BuildError, DenyList, Error, Limit, Limiter, UnknownLimit};
+
+/// How many known names an [`UnknownLimit`] lists.
+const MAX_LISTED_NAMES: usize = 50;
+
+/// A limit with everything that is worked out from its settings once.
+#[derive(Debug)]
+pub(super) struct NamedLimit {
+    pub(super) scope: Scope,
+    pub(super) limit: Limit,
+    /// [`Quota::window`] of the limit's quota.
+    pub(super) window: Option<Duration>,
+    /// The quotas of its shards; empty when there is one.
+    pub(super) shards: Box<[Quota]>,
+    /// The limit's own entries, as they are and normalized, and the common ones normalized.
+    deny: DenyList,
+    /// The entries of all limits.
+    common_deny: Arc<DenyList>,
+    /// Whether there is any entry.
+    has_deny_list: bool,
+}
+
+impl NamedLimit {
+    fn new(limits: &Limits, name: &str, limit: Limit) -> Result<Self, BuildError> {
+        let shards = match limit.shards {
+            1 => Vec::new(),
+            shards => limit.quota.split(shards).map_err(|error| BuildError::Quota { name: name.to_owned(), error })?,
+        };
+        let (mut deny, common_deny) = (limit.deny.clone(), Arc::clone(&limits.deny));
+        if let Some(normalize) = limit.normalize {
+            deny.add_normalized(&limit.deny, normalize);
+            deny.add_normalized(&common_deny, normalize);
+        }
+        let (scope, window) = (Scope::new(&limits.prefix, name), limit.quota.window());
+        let has_deny_list = !deny.is_empty() || !common_deny.is_empty();
+        Ok(NamedLimit { scope, limit, window, shards: shards.into(), deny, common_deny, has_deny_list })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.scope.limit()
+    }
+
+    /// The key as the limit counts it.
+    #[inline]
+    pub(super) fn normalized<'k>(&self, key: &'k Key<'_>) -> Key<'k> {
+        self.limit.normalize.map_or_else(|| key.borrow(), |normalize| normalize.apply(key))
+    }
+
+    /// Whether a deny list has the key, the normalized key, the address or the full key of a call.
+    #[inline]
+    pub(super) fn denies(&self, key: &Key<'_>, normalized: &Key<'_>, options: &CallOptions<'_>) -> bool {
+        self.has_deny_list && self.is_listed(key, normalized, options)
+    }
+
+    fn is_listed(&self, key: &Key<'_>, normalized: &Key<'_>, options: &CallOptions<'_>) -> bool {
+        let is_normalized = self.limit.normalize.is_some();
+        [&self.deny, &*self.common_deny].into_iter().any(|list| {
+            list.contains(key)
+                || (is_normalized && list.contains(normalized))
+                || options.address.is_some_and(|address| list.contains_address(*address))
+                || options.whole_key.is_some_and(|whole| {
+                    list.contains(whole) || (is_normalized && list.contains(&self.normalized(whole)))
+                })
+        })
+    }
+
+    /// The shard of a common budget that a key falls into: always the same one.
+    pub(super) fn shard_of(&self, key: &Key<'_>) -> usize {
+        (key.stable_hash(self.scope.stable_hash()) % self.shards.len() as u64) as usize
+    }
+}
+
+/// The limits by name.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Limits {
+    prefix: String,
+    deny: Arc<DenyList>,
+    // Names are the operator's, so the hash needs no secret.
+    by_name: HashMap<Box<str>, Arc<NamedLimit>, BuildHasherDefault<AHasher>>,
+}
+
+impl Limits {
+    /// No limits yet, with the prefix and the deny list that all of them share.
+    pub(super) fn new(prefix: String, deny: DenyList) -> Self {
+        Limits { prefix, deny: Arc::new(deny), by_name: HashMap::default() }
+    }
+
+    pub(super) fn add(&mut self, name: String, limit: Limit) -> Result<(), BuildError> {
+        if self.by_name.contains_key(&*name) {
+            return Err(BuildError::DuplicateLimit(name));
+        }
+        self.put(NamedLimit::new(self, &name, limit)?);
+        Ok(())
+    }
+
+    pub(super) fn deny(&mut self, name: &str, list: DenyList) -> Result<(), BuildError> {
+        let Some(named) = self.by_name.get(name) else {
+            return Err(BuildError::UnknownLimit { name: name.to_owned(), what: "deny keys of" });
+        };
+        let mut limit = named.limit.clone();
+        limit.deny.merge(list);
+        self.put(NamedLimit::new(self, name, limit)?);
+        Ok(())
+    }
+
+    /// These limits with one of them replaced by the result of `change`.
+    pub(super) fn with(&self, name: &str, change: impl FnOnce(&Limit) -> Result<Limit, Error>) -> Result<Self, Error> {
+        let limit = change(&self.get(name)?.limit)?;
+        let named = NamedLimit::new(self, name, limit).map_err(|error| match error {
+            BuildError::Quota { error, .. } => Error::from(error),
+            error => unreachable!("a limit that exists cannot be {error}"),
+        })?;
+        let mut limits = self.clone();
+        limits.put(named);
+        Ok(limits)
+    }
+
+    #[inline]
+    pub(super) fn get(&self, name: &str) -> Result<&Arc<NamedLimit>, Error> {
+        self.by_name.get(name).ok_or_else(|| self.unknown(name))
+    }
+
+    pub(super) fn names(&self) -> Vec<String> {
+        let mut names: Vec<_> = self.by_name.keys().map(|name| name.to_string()).collect();
+        names.sort();
+        names
+    }
+
+    fn put(&mut self, named: NamedLimit) {
+        self.by_name.insert(named.name().into(), Arc::new(named));
+    }
+
+    #[cold]
+    fn unknown(&self, name: &str) -> Error {
+        // A client that asks for wrong names must not make the limiter copy thousands of right ones each time.
+        let mut known: Vec<_> = self.by_name.keys().take(MAX_LISTED_NAMES).map(|name| name.to_string()).collect();
+        known.sort();
+        let more = self.by_name.len() - known.len();
+        Error::UnknownLimit(Box::new(UnknownLimit { name: name.to_owned(), known, more }))
+    }
+}
+
+/// The limits of a limiter as they are now. Until the first of them is replaced, reading them writes no shared memory.
+/// An `ArcSwap` costs two locked instructions for each read; see record 0032.
+pub(super) struct CurrentLimits {
+    /// The limits that the limiter was built with.
+    built: Limits,
+    is_replaced: AtomicBool,
+    latest: ArcSwap<Limits>,
+}
+
+/// A view of the limits for one decision.
+pub(super) enum LimitsRef<'a> {
+    Built(&'a Limits),
+    Latest(Guard<Arc<Limits>>),
+}
+
+impl CurrentLimits {
+    pub(super) fn new(limits: Limits) -> Self {
+        let latest = ArcSwap::from_pointee(limits.clone());
+        CurrentLimits { built: limits, is_replaced: AtomicBool::new(false), latest }
+    }
+
+    #[inline]
+    pub(super) fn load(&self) -> LimitsRef<'_> {
+        match self.is_replaced.load(Ordering::Acquire) {
+            false => LimitsRef::Built(&self.built),
+            true => LimitsRef::Latest(self.latest.load()),
+        }
+    }
+
+    /// The limits for work that waits.
+    pub(super) fn load_full(&self) -> Arc<Limits> {
+        self.latest.load_full()
+    }
+
+    /// Replaces the limits by the result of `change`.
+    pub(super) fn update<E>(&self, mut change: impl FnMut(&Limits) -> Result<Limits, E>) -> Result<(), E> {
+        loop {
+            let before = self.latest.load_full();
+            let found = self.latest.compare_and_swap(&before, Arc::new(change(&before)?));
+            if Arc::ptr_eq(&found, &before) {
+                // After the limits: a reader that sees this finds them.
+                self.is_replaced.store(true, Ordering::Release);
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Deref for LimitsRef<'_> {
+    type Target = Limits;
+
+    #[inline]
+    fn deref(&self) -> &Limits {
+        match self {
+            LimitsRef::Built(limits) => limits,
+            LimitsRef::Latest(limits) => limits,
+        }
+    }
+}
+
+/// The settings of a limit that other modules report or act on.
+#[derive(Clone, Copy)]
+pub(crate) struct LimitSummary {
+    pub(crate) capacity: u32,
+    /// The capacity of its smallest shard.
+    pub(crate) shard_capacity: u32,
+    pub(crate) window: Option<Duration>,
+    pub(crate) on_store_error: OnStoreError,
+    /// Whether several keys share one budget that is cut into shards.
+    #[cfg(feature = "ws")]
+    pub(crate) is_common: bool,
+    pub(crate) shadow: bool,
+}
+
+impl Limiter {
+    /// The settings of a limit as it is now.
+    pub(crate) fn summary(&self, name: &str) -> Result<LimitSummary, Error> {
+        let limits = self.inner.limits.load();
+        let named = limits.get(name)?;
+        let limit = &named.limit;
+        let capacity = limit.quota.parts().capacity;
+        Ok(LimitSummary {
+            capacity,
+            shard_capacity: capacity / limit.shards,
+            window: named.window,
+            on_store_error: limit.on_store_error,
+            #[cfg(feature = "ws")]
+            is_common: limit.shards > 1,
+            shadow: limit.shadow,
+        })
+    }
+
+    /// Whether the deny lists of a limit have this key or address. Never in shadow mode.
+    pub(crate) fn denies(&self, name: &str, key: &Key<'_>, address: Option<&IpAddr>) -> bool {
+        let limits = self.inner.limits.load();
+        limits.get(name).is_ok_and(|named| {
+            let options = CallOptions { address, ..CallOptions::default() };
+            !named.limit.shadow && named.denies(key, &named.normalized(key), &options)
+        })
+    }
+
+    /// The key as a limit counts it, where the limit normalizes keys.
+    pub(crate) fn normalized(&self, name: &str, key: &Key<'_>) -> Option<Key<'static>> {
+        let limits = self.inner.limits.load();
+        let normalize = limits.get(name).ok()?.limit.normalize?;
+        Some(normalize.apply(key).into_owned())
+    }
+
+    /// Whether a limit admits a request when its store cannot be asked.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn admits_without_store(&self, name: &str) -> bool {
+        self.summary(name).is_ok_and(|limit| limit.shadow || limit.on_store_error == OnStoreError::Open)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::seconds;
+
+    use super::*;
+
+    #[test]
+    fn every_name_is_found_and_no_other() {
+        let mut limits = Limits::default();
+        assert!(limits.get("a").is_err());
+        let quota = Quota::token_bucket(1, seconds(1)).unwrap();
+        let names: Vec<_> = (0..300)
+            .map(|n| match n % 3 {
+                0 => format!("{n}"),
+                1 => "x".repeat(n),
+                _ => format!("ü{n}"),
+            })
+            .collect();
+        for name in &names {
+            limits.add(name.clone(), Limit::new(quota)).unwrap();
+        }
+        for name in &names {
+            assert_eq!(limits.get(name).unwrap().name(), name);
+            assert!(limits.get(&format!("{name}?")).is_err());
+            assert_eq!(limits.add(name.clone(), Limit::new(quota)), Err(BuildError::DuplicateLimit(name.clone())));
+        }
+        assert_eq!(limits.names().len(), names.len());
+    }
+}

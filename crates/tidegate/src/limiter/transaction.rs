@@ -1,0 +1,39 @@
+//! Calls of a limiter inside a transaction of the caller's.
+
+use tidegate_core::{Decision, JointDecision};
+
+use super::{Call, Error, batch};
+#[cfg(feature = "postgres")]
+use crate::postgres;
+#[cfg(feature = "sqlite")]
+use crate::sqlite;
+
+#[cfg(feature = "postgres")]
+impl postgres::InTransaction<'_> {
+    /// The answer to a call of any limiter, from this transaction. An [`acquire`](crate::Limiter::acquire) is refused: it
+    /// would keep the transaction open while it waits.
+    pub async fn apply(&self, call: Call<'_>) -> Result<Decision, Error> {
+        Ok(call.decide_on(self).await?.decision)
+    }
+
+    /// Takes from several limits all or nothing, as [`Limiter::limit_all`](crate::Limiter::limit_all) does.
+    pub async fn limit_all<'a>(&self, calls: impl IntoIterator<Item = Call<'a>>) -> Result<JointDecision, Error> {
+        let calls: Vec<_> = calls.into_iter().collect();
+        batch::all_on(&calls, self).await
+    }
+}
+
+#[cfg(feature = "sqlite")]
+impl sqlite::InTransaction<'_> {
+    /// The answer to a call of any limiter, from this transaction. An [`acquire`](crate::Limiter::acquire) is refused: it
+    /// would keep the transaction open while it waits.
+    pub fn apply(&self, call: Call<'_>) -> Result<Decision, Error> {
+        Ok(tidegate_core::private::poll_once(call.decide_on(self))?.decision)
+    }
+
+    /// Takes from several limits all or nothing, as [`Limiter::limit_all`](crate::Limiter::limit_all) does.
+    pub fn limit_all<'c>(&self, calls: impl IntoIterator<Item = Call<'c>>) -> Result<JointDecision, Error> {
+        let calls: Vec<_> = calls.into_iter().collect();
+        tidegate_core::private::poll_once(batch::all_on(&calls, self))
+    }
+}

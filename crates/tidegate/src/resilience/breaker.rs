@@ -1,0 +1,338 @@
+//! `BreakerStore`: a circuit breaker around a store.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tidegate_core::{
+    Capabilities, Decision, JointDecision, Key, Request, Scope, Store, StoreError, StoreErrorKind, Timestamp,
+};
+
+use crate::clock::{Clock, SystemClock};
+use crate::telemetry;
+
+/// A circuit breaker around a store: after several failures in a row, calls fail at once until a pause has passed.
+///
+/// | state | calls |
+/// | --- | --- |
+/// | closed | pass; [`BreakerStore::failures`] failures in a row open the circuit |
+/// | open | fail at once with [`StoreErrorKind::Unavailable`], until [`BreakerStore::pause`] has passed |
+/// | half open | exactly one passes as a probe: its success closes the circuit, its failure opens it again |
+///
+/// A probe that is dropped before it ends decides nothing, and the next call probes. The same holds for a probe that has not
+/// ended after another pause, because the store hangs or the caller stopped polling. Put a
+/// [`TimeoutStore`](super::TimeoutStore) inside, so that probes end earlier.
+///
+/// A failure is an error that is worth a retry. [`StoreErrorKind::Corrupt`] and [`StoreErrorKind::Contended`] count as
+/// successes: they concern one key, and only a working store reports them. [`StoreErrorKind::Unsupported`] counts as
+/// neither: a store may return it without calling its server. A batch fails when none of its requests was answered, or when
+/// its last request timed out.
+pub struct BreakerStore<S> {
+    store: S,
+    circuit: Circuit,
+}
+
+/// The state of a [`BreakerStore`]. The variants are in the order of their numbers in metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BreakerState {
+    /// Calls pass.
+    Closed,
+    /// One call probes whether the store works again. All others fail.
+    HalfOpen,
+    /// Calls fail. The first one after the pause will probe.
+    Open,
+}
+
+impl<S> BreakerStore<S> {
+    /// Wraps `store`, which metrics call `name`. The circuit is closed and has the default settings.
+    pub fn new(store: S, name: &str) -> Self {
+        BreakerStore { store, circuit: Circuit::new(name, 5, Duration::from_secs(1), Arc::new(SystemClock)) }
+    }
+
+    /// Sets how many failures in a row open the circuit. Defaults to 5; 0 counts as 1.
+    #[must_use]
+    pub fn failures(mut self, failures: u32) -> Self {
+        self.circuit.failures = failures;
+        self
+    }
+
+    /// Sets how long the circuit stays open before a call may probe. Defaults to 1 second.
+    #[must_use]
+    pub fn pause(mut self, pause: Duration) -> Self {
+        self.circuit.pause = pause;
+        self
+    }
+
+    /// Sets the clock that measures the pause. Defaults to the system's clock.
+    #[must_use]
+    pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
+        self.circuit.clock = Arc::new(clock);
+        self
+    }
+
+    /// Returns whether calls pass.
+    pub fn state(&self) -> BreakerState {
+        self.circuit.state()
+    }
+
+    /// Returns the wrapped store.
+    pub fn inner(&self) -> &S {
+        &self.store
+    }
+
+    async fn call<T>(&self, call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+        let pass = self.circuit.enter()?;
+        Self::report(pass, call.await)
+    }
+
+    fn report<T>(pass: Pass<'_>, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        pass.report(Health::of(&result), result.as_ref().err());
+        result
+    }
+}
+
+/// The state machine of a breaker, without a store.
+struct Circuit {
+    name: Box<str>,
+    /// How many failures in a row open it.
+    failures: u32,
+    /// How long it stays open before a call may probe.
+    pause: Duration,
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+    /// Numbers the probes.
+    probes: AtomicU64,
+}
+
+enum State {
+    /// Calls pass; the last `failed` of them failed, in a row.
+    Closed { failed: u32 },
+    /// Calls fail until then.
+    Open { until: Timestamp },
+    /// One call probes. The others fail until then: the probe may never be polled again.
+    HalfOpen { until: Timestamp, probe: u64 },
+}
+
+/// The evidence that one call gives about the store.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Health {
+    Good,
+    Bad,
+    /// None: as if the call had not been made.
+    Unknown,
+}
+
+impl Health {
+    fn of<T>(result: &Result<T, StoreError>) -> Self {
+        match result {
+            Err(error) if error.kind() == StoreErrorKind::Contended => Health::Good,
+            Err(error) if error.is_retryable() => Health::Bad,
+            Err(error) if error.kind() == StoreErrorKind::Unsupported => Health::Unknown,
+            _ => Health::Good,
+        }
+    }
+
+    /// The evidence of a batch. One answer shows that the store is reachable, but not that it is fast enough: a batch that
+    /// times out is abandoned at that point.
+    fn of_each<T>(results: &[Result<T, StoreError>]) -> Self {
+        if results.last().is_some_and(|last| matches!(last, Err(error) if error.kind() == StoreErrorKind::Timeout)) {
+            return Health::Bad;
+        }
+        let any = |health| results.iter().any(|result| Health::of(result) == health);
+        [Health::Good, Health::Bad].into_iter().find(|health| any(*health)).unwrap_or(Health::Unknown)
+    }
+}
+
+/// Permission for one call. Dropped without a report, it leaves the circuit as if the call had not been made.
+struct Pass<'a> {
+    circuit: &'a Circuit,
+    /// The number of the probe, if this call is one.
+    probe: Option<u64>,
+}
+
+impl Circuit {
+    fn new(name: &str, failures: u32, pause: Duration, clock: Arc<dyn Clock>) -> Self {
+        telemetry::describe();
+        telemetry::breaker_state(name, BreakerState::Closed as u8);
+        let state = Mutex::new(State::Closed { failed: 0 });
+        Circuit { name: name.into(), failures, pause, clock, state, probes: AtomicU64::new(0) }
+    }
+
+    fn state(&self) -> BreakerState {
+        self.lock().name()
+    }
+
+    /// Returns permission for a call, or the error to fail it with.
+    fn enter(&self) -> Result<Pass<'_>, StoreError> {
+        let mut state = self.lock();
+        match &mut *state {
+            State::Closed { .. } => Ok(Pass { circuit: self, probe: None }),
+            State::Open { until } => match self.left(until) {
+                Duration::ZERO => Ok(self.probe(&mut state)),
+                left => Err(unavailable(format!("circuit open, next try in {left:?}"))),
+            },
+            State::HalfOpen { until, .. } => match self.left(until) {
+                Duration::ZERO => Ok(self.probe(&mut state)),
+                _ => Err(unavailable("circuit half open, another call is trying".to_owned())),
+            },
+        }
+    }
+
+    /// Returns the time left until then, at most one pause: when the clock was set back, the pause restarts instead of
+    /// lasting until the clock has caught up.
+    fn left(&self, until: &mut Timestamp) -> Duration {
+        let now = self.clock.now();
+        *until = now.saturating_add(self.pause).min(*until);
+        until.since(now)
+    }
+
+    fn probe(&self, state: &mut State) -> Pass<'_> {
+        let probe = self.probes.fetch_add(1, Ordering::Relaxed);
+        self.turn(state, State::HalfOpen { until: self.clock.now().saturating_add(self.pause), probe });
+        Pass { circuit: self, probe: Some(probe) }
+    }
+
+    /// Changes the state, under the lock, so that metrics end with the latest one.
+    fn turn(&self, state: &mut State, to: State) {
+        *state = to;
+        telemetry::breaker_state(&self.name, state.name() as u8);
+    }
+
+    fn open(&self, state: &mut State) {
+        self.turn(state, State::Open { until: self.clock.now().saturating_add(self.pause) });
+        telemetry::breaker_opened(&self.name);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn name(&self) -> BreakerState {
+        match self {
+            State::Closed { .. } => BreakerState::Closed,
+            State::Open { .. } => BreakerState::Open,
+            State::HalfOpen { .. } => BreakerState::HalfOpen,
+        }
+    }
+}
+
+impl Pass<'_> {
+    /// Ends the call. `error` is its error, for the log.
+    fn report(mut self, health: Health, error: Option<&StoreError>) {
+        let good = match health {
+            Health::Good => true,
+            Health::Bad => false,
+            Health::Unknown => return,
+        };
+        let reported = self.probe.take();
+        let circuit = self.circuit;
+        let mut state = circuit.lock();
+        match &mut *state {
+            State::Closed { failed } if good => *failed = 0,
+            State::Closed { failed } => {
+                *failed += 1;
+                if *failed >= circuit.failures {
+                    circuit.open(&mut state);
+                    telemetry::log_outage_begin(&circuit.name, error);
+                }
+            }
+            State::HalfOpen { probe, .. } if reported == Some(*probe) => match good {
+                true => {
+                    circuit.turn(&mut state, State::Closed { failed: 0 });
+                    telemetry::log_outage_end(&circuit.name);
+                }
+                false => circuit.open(&mut state),
+            },
+            // A call that began before the circuit opened, or before the current probe, is no news.
+            State::Open { .. } | State::HalfOpen { .. } => {}
+        }
+    }
+}
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        let Some(dropped) = self.probe else { return };
+        let mut state = self.circuit.lock();
+        if matches!(*state, State::HalfOpen { probe, .. } if probe == dropped) {
+            // The next call probes.
+            self.circuit.turn(&mut state, State::Open { until: Timestamp::EPOCH });
+        }
+    }
+}
+
+fn unavailable(message: String) -> StoreError {
+    StoreError::new(StoreErrorKind::Unavailable, message)
+}
+
+impl<S: fmt::Debug> fmt::Debug for BreakerStore<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BreakerStore").field("store", &self.store).field("state", &self.state()).finish_non_exhaustive()
+    }
+}
+
+impl<S: Store> Store for BreakerStore<S> {
+    fn capabilities(&self) -> Capabilities {
+        self.store.capabilities()
+    }
+
+    fn is_immediate(&self) -> bool {
+        self.store.is_immediate()
+    }
+
+    fn prefetch(&self, scope: &Scope, key: &Key<'_>) {
+        self.store.prefetch(scope, key);
+    }
+
+    fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+        let pass = match self.circuit.enter() {
+            Ok(pass) => pass,
+            Err(error) => return Some(Err(error)),
+        };
+        // None drops the pass: the call was not made.
+        let result = self.store.try_apply(request)?;
+        Some(Self::report(pass, result))
+    }
+
+    async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
+        self.call(self.store.apply(request)).await
+    }
+
+    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
+        self.call(self.store.apply_all(requests)).await
+    }
+
+    async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
+        match self.circuit.enter() {
+            Ok(pass) => {
+                let results = self.store.apply_each(requests).await;
+                let error = results.iter().rev().find_map(|result| result.as_ref().err());
+                pass.report(Health::of_each(&results), error);
+                results
+            }
+            Err(error) => requests.iter().map(|_| Err(error.clone())).collect(),
+        }
+    }
+
+    async fn close(&self) {
+        self.store.close().await;
+    }
+}
+
+#[cfg(feature = "testing")]
+impl<S: tidegate_core::Testing> tidegate_core::Testing for BreakerStore<S> {
+    async fn apply_at(&self, request: &Request<'_>, at: Timestamp) -> Result<Decision, StoreError> {
+        self.call(self.store.apply_at(request, at)).await
+    }
+
+    async fn apply_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<JointDecision, StoreError> {
+        self.call(self.store.apply_all_at(requests, at)).await
+    }
+
+    async fn held_at(&self, at: Timestamp) -> Option<usize> {
+        self.store.held_at(at).await
+    }
+}

@@ -1,0 +1,410 @@
+//! `DenialCacheStore`: denials are answered from a cache until a retry can succeed.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tidegate_core::{
+    Algorithm, Capabilities, Cost, Decision, DecisionParts, JointDecision, Key, Op, Quota, Reason, Request, Scope,
+    Store, StoreError, Timestamp,
+};
+
+use crate::clock::{Clock, SteadyClock};
+use crate::keyed_hash::KeyedHash;
+use crate::random::secrets;
+
+/// A store that caches each denial until its `retry_after`. Meanwhile it denies the same key under the same quota, at the
+/// same cost or more, without calling the store, and with the time that is left.
+///
+/// So a client that retries in a loop costs the store one call each time its quota is replenished, and no more.
+///
+/// - **Only `limit`** is answered, and only denials by the quota's rate are cached. `check`, `reserve`, leases and
+///   [`Store::apply_all`] always reach the store.
+/// - **Early replenishment is seen late.** A `refund` or `reset` through this store takes effect at once. One in another
+///   process, or through another store, takes effect when the cached denial expires.
+/// - **Times are measured here.** A denial expires `retry_after` after the request was sent, and its `retry_after` counts
+///   from the answer. So it never lasts longer than the store said, and a client that waits as told is never too early. For
+///   a larger cost, `retry_after` is the latest possible time. `remaining` does not change.
+/// - **Do not combine it with [`TwoTierStore`](crate::TwoTierStore)**, outside or inside: that answers denials itself, some
+///   of them with a later `retry_after` than needed, and requests whole batches, whose denial says nothing about less.
+/// - **Memory** is for about [`DenialCacheStore::max_keys`] keys, about 200 bytes each, allocated at once. When the cache is
+///   full, a denial is evicted, and the store is called again for its key.
+///
+/// ```
+/// use tidegate::resilience::DenialCacheStore;
+/// use tidegate::{Limiter, MemoryStore, Quota, minutes};
+///
+/// let store = DenialCacheStore::new(MemoryStore::new()); // or a remote store
+/// let limiter = Limiter::builder().limit("login", Quota::fixed_window(5, minutes(1))?).store(store).build()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct DenialCacheStore<S> {
+    store: S,
+    cache: Cache,
+    clock: Arc<dyn Clock>,
+}
+
+impl<S> DenialCacheStore<S> {
+    /// Wraps `store`, with the default settings.
+    pub fn new(store: S) -> Self {
+        DenialCacheStore { store, cache: Cache::new(10_000), clock: Arc::new(SteadyClock) }
+    }
+
+    /// Sets for how many keys a denial is cached. Defaults to 10,000; 0 turns the cache off.
+    #[must_use]
+    pub fn max_keys(mut self, keys: usize) -> Self {
+        self.cache = Cache::new(keys);
+        self
+    }
+
+    /// Sets the clock of the cache. Defaults to one that cannot be set. When a clock is set back, denials last longer by as
+    /// much.
+    #[must_use]
+    pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Returns how many denials are cached, including expired ones that are not replaced yet.
+    pub fn cached(&self) -> usize {
+        self.cache.len()
+    }
+
+    /// Returns the wrapped store.
+    pub fn inner(&self) -> &S {
+        &self.store
+    }
+
+    /// Answers from the cache, or prepares a call to the store.
+    fn begin<'a>(&'a self, request: &'a Request<'a>) -> Result<Decision, Pending<'a>> {
+        let miss = match request.op {
+            Op::Limit(cost) if !self.cache.is_off() => {
+                let now = self.clock.now();
+                match self.cache.answer(request, cost, now) {
+                    Ok(decision) => return Ok(decision),
+                    Err(entry) => Some((entry, now)),
+                }
+            }
+            _ => None,
+        };
+        Err(Pending { cache: &self.cache, clock: &*self.clock, request, miss })
+    }
+}
+
+/// A request that is on its way to the store.
+struct Pending<'a> {
+    cache: &'a Cache,
+    clock: &'a dyn Clock,
+    request: &'a Request<'a>,
+    /// The entry for a denial, and when the request was sent.
+    miss: Option<(EntryId, Timestamp)>,
+}
+
+impl Pending<'_> {
+    /// Caches the answer if it is a denial.
+    fn end(self, result: &Result<Decision, StoreError>) {
+        let Ok(decision) = result else { return };
+        if decision.allowed() {
+            note_admitted(self.cache, self.request);
+            return;
+        }
+        let (Some((entry, sent)), Op::Limit(cost)) = (self.miss, self.request.op) else { return };
+        let now = self.clock.now();
+        if let Some(denial) = Denial::of(self.request.quota, cost, decision, sent, now) {
+            self.cache.insert(entry, denial, now);
+        }
+    }
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        // Whatever the result: after an error or a dropped call, the store may have applied it.
+        if is_refund(self.request) {
+            self.cache.remove(self.request);
+        }
+    }
+}
+
+fn note_admitted(cache: &Cache, request: &Request<'_>) {
+    if matches!(request.op, Op::Limit(_) | Op::Reserve(_)) {
+        cache.remove_other_quota(request);
+    }
+}
+
+/// Returns whether a key may have more quota after this request.
+fn is_refund(request: &Request<'_>) -> bool {
+    matches!(request.op, Op::Refund(_) | Op::Reset)
+}
+
+/// A cached denial.
+#[derive(Clone, Copy)]
+struct Denial {
+    quota: Quota,
+    cost: u64,
+    parts: DecisionParts,
+    /// Its `retry_after`, in microseconds.
+    retry: u64,
+    /// When the answer arrived.
+    known: Timestamp,
+    expires: Timestamp,
+}
+
+impl Denial {
+    /// Returns the denial to cache for a decision, if any. The request was sent at `sent`, the answer arrived at `known`.
+    fn of(quota: &Quota, cost: Cost, decision: &Decision, sent: Timestamp, known: Timestamp) -> Option<Self> {
+        let parts = decision.into_parts();
+        let retry = parts.retry_after.filter(|_| !parts.allowed && parts.reason == Some(Reason::Rate))?;
+        // The store decided between these two times, and `retry_after` counts from then. With expiry measured from the
+        // earlier and answers from the later one, the cache neither denies what the store would admit nor promises a time
+        // that is too early.
+        let expires = Timestamp::from_micros(sent.as_micros().saturating_add(retry));
+        (known < expires).then_some(Denial { quota: *quota, cost: cost.get(), parts, retry, known, expires })
+    }
+
+    /// Returns the answer for `cost` under `quota` at `now`, or `None` when the store must decide.
+    fn answer(&self, quota: &Quota, cost: Cost, now: Timestamp) -> Option<Decision> {
+        let cost = cost.get();
+        let holds = self.quota == *quota
+            && (self.cost..=u64::from(self.parts.limit)).contains(&cost)
+            // After a clock was set back, spans say nothing.
+            && (self.known..self.expires).contains(&now);
+        if !holds {
+            return None;
+        }
+        let passed = now.as_micros() - self.known.as_micros();
+        let (retry, reset) = (self.retry - passed, self.parts.reset_after.saturating_sub(passed));
+        let longer = self.replenished_after(cost - self.cost).and_then(|longer| retry.checked_add(longer));
+        let parts = DecisionParts {
+            // For a larger cost, the latest possible time. It is never later than the full quota.
+            retry_after: Some(longer.unwrap_or(reset).min(reset).max(retry)),
+            // A unit may have been replenished since. The next answer of the store tells.
+            next_after: Some(self.parts.next_after.and_then(|next| next.checked_sub(passed)).unwrap_or(retry)),
+            reset_after: reset,
+            ..self.parts
+        };
+        Some(parts.into())
+    }
+
+    /// Returns in how many microseconds that many units are replenished at the latest, where the quota alone tells.
+    fn replenished_after(&self, units: u64) -> Option<u64> {
+        let parts = self.quota.parts();
+        let (rate, period) = (u128::from(parts.rate), parts.period.as_micros());
+        let span = match parts.algorithm {
+            _ if units == 0 => 0,
+            Algorithm::TokenBucket => (u128::from(units) * period).div_ceil(rate),
+            Algorithm::FixedWindow => u128::from(units).div_ceil(rate) * period,
+            _ => return None,
+        };
+        u64::try_from(span).ok()
+    }
+
+    /// Returns whether the other denial answers every request that this one does.
+    fn is_within(&self, other: &Denial) -> bool {
+        self.quota == other.quota && self.cost >= other.cost && self.expires <= other.expires
+    }
+}
+
+/// How many keys share a set of the cache.
+const WAYS: usize = 4;
+
+/// A set-associative cache of denials: its size is fixed, however many keys there are.
+struct Cache {
+    sets: Box<[Mutex<Set>]>,
+    hash: KeyedHash,
+}
+
+#[derive(Default)]
+struct Set {
+    entries: [Option<(u64, Denial)>; WAYS],
+    /// How many refunds and resets there were for keys of this set.
+    refunds: u64,
+}
+
+/// A key's hash, and the refund count of its set when the store was called.
+#[derive(Clone, Copy)]
+struct EntryId {
+    hash: u64,
+    refunds: u64,
+}
+
+impl Cache {
+    fn new(keys: usize) -> Self {
+        let sets = (0..keys.div_ceil(WAYS)).map(|_| Mutex::default()).collect();
+        Cache { sets, hash: KeyedHash::new(secrets()) }
+    }
+
+    fn is_off(&self) -> bool {
+        self.sets.is_empty()
+    }
+
+    /// Answers a request for `cost`, or returns the key's entry when the store must decide.
+    fn answer(&self, request: &Request<'_>, cost: Cost, now: Timestamp) -> Result<Decision, EntryId> {
+        let hash = self.hash.of(request.scope, request.key);
+        let set = self.set(hash);
+        let denial = set.entries.iter().flatten().find(|(known, _)| *known == hash);
+        let answer = denial.and_then(|(_, denial)| denial.answer(request.quota, cost, now));
+        answer.ok_or(EntryId { hash, refunds: set.refunds })
+    }
+
+    /// Caches a denial, unless there was a refund since the store was called: which of the two came first is unknown. In a
+    /// full set, the entry that expires first is evicted.
+    fn insert(&self, EntryId { hash, refunds }: EntryId, denial: Denial, now: Timestamp) {
+        let mut set = self.set(hash);
+        if set.refunds != refunds {
+            return;
+        }
+        let rank = |entry: &Option<(u64, Denial)>| match entry {
+            Some((known, _)) if *known == hash => Timestamp::EPOCH,
+            Some((_, known)) if known.expires > now => known.expires,
+            _ => Timestamp::from_micros(1),
+        };
+        let Some(entry) = set.entries.iter_mut().min_by_key(|entry| rank(entry)) else { return };
+        let stays = match entry {
+            Some((known_hash, known)) if *known_hash == hash => known.expires > now && denial.is_within(known),
+            Some((_, known)) => known.expires > now && known.expires > denial.expires,
+            None => false,
+        };
+        if !stays {
+            *entry = Some((hash, denial));
+        }
+    }
+
+    /// Removes the denial of a key that got a refund or was reset.
+    fn remove(&self, request: &Request<'_>) {
+        if self.is_off() {
+            return;
+        }
+        let hash = self.hash.of(request.scope, request.key);
+        let mut set = self.set(hash);
+        set.refunds += 1;
+        for entry in &mut set.entries {
+            entry.take_if(|(known, _)| *known == hash);
+        }
+    }
+
+    /// Removes the denial of a key that was admitted under another quota. From now on the key's usage counts under the new
+    /// quota, and may have been replenished under the old one when that is used next.
+    fn remove_other_quota(&self, request: &Request<'_>) {
+        if self.is_off() {
+            return;
+        }
+        let hash = self.hash.of(request.scope, request.key);
+        for entry in &mut self.set(hash).entries {
+            entry.take_if(|(known, denial)| *known == hash && denial.quota != *request.quota);
+        }
+    }
+
+    /// Returns the number of entries, expired ones included.
+    fn len(&self) -> usize {
+        self.sets.iter().map(|set| lock(set).entries.iter().flatten().count()).sum()
+    }
+
+    fn set(&self, hash: u64) -> MutexGuard<'_, Set> {
+        lock(&self.sets[(hash % self.sets.len() as u64) as usize])
+    }
+}
+
+fn lock(set: &Mutex<Set>) -> MutexGuard<'_, Set> {
+    set.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<S: fmt::Debug> fmt::Debug for DenialCacheStore<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let max_keys = WAYS * self.cache.sets.len();
+        f.debug_struct("DenialCacheStore")
+            .field("store", &self.store)
+            .field("max_keys", &max_keys)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S: Store> Store for DenialCacheStore<S> {
+    fn capabilities(&self) -> Capabilities {
+        self.store.capabilities()
+    }
+
+    fn is_immediate(&self) -> bool {
+        self.store.is_immediate()
+    }
+
+    fn prefetch(&self, scope: &Scope, key: &Key<'_>) {
+        self.store.prefetch(scope, key);
+    }
+
+    fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+        match self.begin(request) {
+            Ok(decision) => Some(Ok(decision)),
+            Err(pending) => {
+                let result = self.store.try_apply(request)?;
+                pending.end(&result);
+                Some(result)
+            }
+        }
+    }
+
+    async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
+        match self.begin(request) {
+            Ok(decision) => Ok(decision),
+            Err(pending) => {
+                let result = self.store.apply(request).await;
+                pending.end(&result);
+                result
+            }
+        }
+    }
+
+    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
+        let result = self.store.apply_all(requests).await;
+        if result.as_ref().is_ok_and(JointDecision::allowed) {
+            requests.iter().for_each(|request| note_admitted(&self.cache, request));
+        }
+        result
+    }
+
+    async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
+        if requests.iter().any(is_refund) {
+            // The store applies them in order: a later request may be admitted because of the refund.
+            let _refunds: Vec<_> =
+                requests.iter().filter(|request| is_refund(request)).map(|request| self.begin(request)).collect();
+            let results = self.store.apply_each(requests).await;
+            let decided = requests.iter().zip(&results);
+            let allowed = decided.filter(|(_, result)| result.as_ref().is_ok_and(Decision::allowed));
+            allowed.for_each(|(request, _)| note_admitted(&self.cache, request));
+            return results;
+        }
+        let begun: Vec<_> = requests.iter().map(|request| self.begin(request)).collect();
+        let misses = requests.iter().zip(&begun).filter(|(_, begun)| begun.is_err());
+        let misses: Vec<_> = misses.map(|(request, _)| *request).collect();
+        // Without a miss there is no call.
+        let results = if misses.is_empty() { Vec::new() } else { self.store.apply_each(&misses).await };
+        let mut results = results.into_iter();
+        let answer = |begun: Result<Decision, Pending<'_>>| match begun {
+            Ok(decision) => Ok(decision),
+            Err(pending) => {
+                let result = results.next().expect("a result for each request");
+                pending.end(&result);
+                result
+            }
+        };
+        begun.into_iter().map(answer).collect()
+    }
+
+    async fn close(&self) {
+        self.store.close().await;
+    }
+}
+
+/// Bypasses the cache: a test's time is not this store's.
+#[cfg(feature = "testing")]
+impl<S: tidegate_core::Testing> tidegate_core::Testing for DenialCacheStore<S> {
+    async fn apply_at(&self, request: &Request<'_>, at: Timestamp) -> Result<Decision, StoreError> {
+        self.store.apply_at(request, at).await
+    }
+
+    async fn apply_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<JointDecision, StoreError> {
+        self.store.apply_all_at(requests, at).await
+    }
+
+    async fn held_at(&self, at: Timestamp) -> Option<usize> {
+        self.store.held_at(at).await
+    }
+}

@@ -1,0 +1,277 @@
+//! `InstrumentedStore` and `MeteredStore`: a store's latency, errors and decisions as metrics and spans.
+
+use std::fmt;
+use std::future::Future;
+use std::slice;
+use std::sync::Arc;
+
+use tidegate_core::{Capabilities, Decision, JointDecision, Key, Op, Request, Scope, Store, StoreError};
+
+use crate::clock::{Clock, SteadyClock};
+use crate::telemetry::{self, CallSpan};
+
+/// A store that records the latency and errors of its calls, and a span around each call that may wait.
+///
+/// The [module](super#metrics) lists the metrics. Without the features `metrics` and `tracing` nothing is recorded.
+///
+/// A call that its caller drops is not recorded. So wrap this around a [`TimeoutStore`](super::TimeoutStore), not the other
+/// way round.
+pub struct InstrumentedStore<S> {
+    store: S,
+    name: Box<str>,
+    clock: Arc<dyn Clock>,
+}
+
+impl<S> InstrumentedStore<S> {
+    /// Wraps `store`, which metrics and spans call `name`.
+    pub fn new(store: S, name: &str) -> Self {
+        telemetry::describe();
+        InstrumentedStore { store, name: name.into(), clock: Arc::new(SteadyClock) }
+    }
+
+    /// Sets the clock that measures latency. Defaults to one that cannot be set.
+    #[must_use]
+    pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Returns the wrapped store.
+    pub fn inner(&self) -> &S {
+        &self.store
+    }
+
+    async fn record<T: Recorded>(
+        &self,
+        call: &'static str,
+        requests: &[Request<'_>],
+        answer: impl Future<Output = T>,
+    ) -> T {
+        let span = CallSpan::new(&self.name, call, requests);
+        let start = telemetry::start(&*self.clock);
+        let answer = span.around(answer).await;
+        telemetry::end(start, &*self.clock, &self.name, call);
+        answer.errors().for_each(|error| telemetry::failed(&self.name, error));
+        span.record(answer.outcome());
+        answer
+    }
+}
+
+/// An answer of a store whose errors and outcome are recorded.
+trait Recorded {
+    fn errors(&self) -> impl Iterator<Item = &StoreError>;
+
+    fn outcome(&self) -> &'static str;
+}
+
+impl Recorded for Result<Decision, StoreError> {
+    fn errors(&self) -> impl Iterator<Item = &StoreError> {
+        self.as_ref().err().into_iter()
+    }
+
+    fn outcome(&self) -> &'static str {
+        outcome(self.as_ref().map(Decision::allowed))
+    }
+}
+
+impl Recorded for Result<JointDecision, StoreError> {
+    fn errors(&self) -> impl Iterator<Item = &StoreError> {
+        self.as_ref().err().into_iter()
+    }
+
+    fn outcome(&self) -> &'static str {
+        outcome(self.as_ref().map(JointDecision::allowed))
+    }
+}
+
+impl Recorded for Vec<Result<Decision, StoreError>> {
+    fn errors(&self) -> impl Iterator<Item = &StoreError> {
+        self.iter().filter_map(|result| result.as_ref().err())
+    }
+
+    /// Returns the worst outcome.
+    fn outcome(&self) -> &'static str {
+        let allowed = self.iter().map(|result| result.as_ref().map(Decision::allowed));
+        outcome(allowed.reduce(|one, other| Ok(one? & other?)).unwrap_or(Ok(true)))
+    }
+}
+
+/// Returns the label of a request's outcome.
+fn outcome(allowed: Result<bool, &StoreError>) -> &'static str {
+    match allowed {
+        Ok(true) => "allowed",
+        Ok(false) => "denied",
+        Err(_) => "failed",
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for InstrumentedStore<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InstrumentedStore")
+            .field("store", &self.store)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S: Store> Store for InstrumentedStore<S> {
+    fn capabilities(&self) -> Capabilities {
+        self.store.capabilities()
+    }
+
+    fn is_immediate(&self) -> bool {
+        self.store.is_immediate()
+    }
+
+    fn prefetch(&self, scope: &Scope, key: &Key<'_>) {
+        self.store.prefetch(scope, key);
+    }
+
+    fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+        let start = telemetry::start(&*self.clock);
+        let answer = self.store.try_apply(request)?;
+        telemetry::end(start, &*self.clock, &self.name, "try_apply");
+        answer.errors().for_each(|error| telemetry::failed(&self.name, error));
+        Some(answer)
+    }
+
+    async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
+        self.record("apply", slice::from_ref(request), self.store.apply(request)).await
+    }
+
+    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
+        self.record("apply_all", requests, self.store.apply_all(requests)).await
+    }
+
+    async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
+        self.record("apply_each", requests, self.store.apply_each(requests)).await
+    }
+
+    async fn close(&self) {
+        self.store.close().await;
+    }
+}
+
+#[cfg(feature = "testing")]
+impl<S: tidegate_core::Testing> tidegate_core::Testing for InstrumentedStore<S> {
+    async fn apply_at(&self, request: &Request<'_>, at: tidegate_core::Timestamp) -> Result<Decision, StoreError> {
+        self.record("apply", slice::from_ref(request), self.store.apply_at(request, at)).await
+    }
+
+    async fn apply_all_at(
+        &self,
+        requests: &[Request<'_>],
+        at: tidegate_core::Timestamp,
+    ) -> Result<JointDecision, StoreError> {
+        self.record("apply_all", requests, self.store.apply_all_at(requests, at)).await
+    }
+
+    async fn held_at(&self, at: tidegate_core::Timestamp) -> Option<usize> {
+        self.store.held_at(at).await
+    }
+}
+
+/// A store that counts its decisions by limit and outcome, as [`tidegate_decisions_total`](super#metrics). Without the
+/// feature `metrics` nothing is counted.
+///
+/// It counts the requests that take: `limit`, `reserve` and `admit`. Of several requests that were denied all or nothing, it
+/// counts those that caused the denial; the others took nothing. A denial of a limit in shadow mode is counted.
+///
+/// Not counted are decisions that never reach the store, such as those of a deny list.
+#[derive(Debug)]
+pub struct MeteredStore<S> {
+    store: S,
+}
+
+impl<S> MeteredStore<S> {
+    /// Wraps `store`.
+    pub fn new(store: S) -> Self {
+        telemetry::describe();
+        MeteredStore { store }
+    }
+
+    /// Returns the wrapped store.
+    pub fn inner(&self) -> &S {
+        &self.store
+    }
+}
+
+fn count(request: &Request<'_>, result: Result<&Decision, &StoreError>) {
+    if matches!(request.op, Op::Limit(_) | Op::Reserve(_) | Op::Admit(_)) {
+        let reason = result.ok().and_then(Decision::reason);
+        telemetry::decided(request.scope.limit(), outcome(result.map(Decision::allowed)), reason);
+    }
+}
+
+fn count_one(request: &Request<'_>, result: Result<Decision, StoreError>) -> Result<Decision, StoreError> {
+    count(request, result.as_ref());
+    result
+}
+
+fn count_all(requests: &[Request<'_>], result: Result<JointDecision, StoreError>) -> Result<JointDecision, StoreError> {
+    match &result {
+        Ok(all) => {
+            let allowed = all.allowed();
+            let decided = requests.iter().zip(all.decisions());
+            let causes = decided.filter(|(_, decision)| allowed || !decision.allowed());
+            causes.for_each(|(request, decision)| count(request, Ok(decision)));
+        }
+        Err(error) => requests.iter().for_each(|request| count(request, Err(error))),
+    }
+    result
+}
+
+impl<S: Store> Store for MeteredStore<S> {
+    fn capabilities(&self) -> Capabilities {
+        self.store.capabilities()
+    }
+
+    fn is_immediate(&self) -> bool {
+        self.store.is_immediate()
+    }
+
+    fn prefetch(&self, scope: &Scope, key: &Key<'_>) {
+        self.store.prefetch(scope, key);
+    }
+
+    fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+        self.store.try_apply(request).map(|result| count_one(request, result))
+    }
+
+    async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
+        count_one(request, self.store.apply(request).await)
+    }
+
+    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
+        count_all(requests, self.store.apply_all(requests).await)
+    }
+
+    async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
+        let results = self.store.apply_each(requests).await;
+        requests.iter().zip(&results).for_each(|(request, result)| count(request, result.as_ref()));
+        results
+    }
+
+    async fn close(&self) {
+        self.store.close().await;
+    }
+}
+
+#[cfg(feature = "testing")]
+impl<S: tidegate_core::Testing> tidegate_core::Testing for MeteredStore<S> {
+    async fn apply_at(&self, request: &Request<'_>, at: tidegate_core::Timestamp) -> Result<Decision, StoreError> {
+        count_one(request, self.store.apply_at(request, at).await)
+    }
+
+    async fn apply_all_at(
+        &self,
+        requests: &[Request<'_>],
+        at: tidegate_core::Timestamp,
+    ) -> Result<JointDecision, StoreError> {
+        count_all(requests, self.store.apply_all_at(requests, at).await)
+    }
+
+    async fn held_at(&self, at: tidegate_core::Timestamp) -> Option<usize> {
+        self.store.held_at(at).await
+    }
+}

@@ -1,0 +1,178 @@
+//! Metrics with the feature `metrics` and spans with the feature `tracing`; without them these functions do nothing.
+
+pub(crate) use recorded::*;
+pub(crate) use spans::CallSpan;
+
+#[cfg(feature = "metrics")]
+mod recorded {
+    use metrics::{
+        Label, SharedString, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+    };
+    use tidegate_core::{OnStoreError, Reason, StoreError, Timestamp};
+
+    use crate::clock::Clock;
+
+    const DECISIONS: &str = "tidegate_decisions_total";
+    const FALLBACK: &str = "tidegate_fallback_total";
+    const SECONDS: &str = "tidegate_store_seconds";
+    const ERRORS: &str = "tidegate_store_errors_total";
+    const BREAKER: &str = "tidegate_breaker_state";
+    const OPENED: &str = "tidegate_breaker_opened_total";
+    #[cfg(feature = "redis")]
+    const RELOADS: &str = "tidegate_script_reloads_total";
+
+    /// Registers the help texts. Each store that records a metric calls this when it is created.
+    pub(crate) fn describe() {
+        describe_counter!(DECISIONS, "Requests that take from a limit, by limit and outcome.");
+        describe_counter!(FALLBACK, "Requests that the store failed, by limit and failure policy.");
+        describe_histogram!(SECONDS, Unit::Seconds, "Duration of store calls, failed ones included.");
+        describe_counter!(ERRORS, "Requests that the store failed, by store and kind of error.");
+        describe_gauge!(BREAKER, "State of the circuit breaker: 0 is closed, 1 half open, 2 open.");
+        describe_counter!(OPENED, "Times the circuit breaker opened.");
+        #[cfg(feature = "redis")]
+        describe_counter!(RELOADS, "Times a server had lost a script and got it again.");
+    }
+
+    pub(crate) fn decided(limit: &str, outcome: &'static str, reason: Option<Reason>) {
+        let mut labels = vec![label("limit", limit), Label::from_static_parts("outcome", outcome)];
+        labels.extend(reason.map(|reason| Label::from_static_parts("reason", reason.as_str())));
+        counter!(DECISIONS, labels).increment(1);
+    }
+
+    pub(crate) fn fell_back(limit: &str, policy: OnStoreError) {
+        counter!(FALLBACK, "limit" => limit.to_owned(), "policy" => policy.as_str()).increment(1);
+    }
+
+    /// The start of a call.
+    pub(crate) struct Start(Timestamp);
+
+    pub(crate) fn start(clock: &dyn Clock) -> Start {
+        Start(clock.now())
+    }
+
+    pub(crate) fn end(start: Start, clock: &dyn Clock, store: &str, call: &'static str) {
+        let took = clock.now().since(start.0);
+        histogram!(SECONDS, "store" => store.to_owned(), "call" => call).record(took);
+    }
+
+    pub(crate) fn failed(store: &str, error: &StoreError) {
+        counter!(ERRORS, "store" => store.to_owned(), "kind" => error.kind().as_str()).increment(1);
+    }
+
+    pub(crate) fn breaker_state(store: &str, state: u8) {
+        gauge!(BREAKER, "store" => store.to_owned()).set(f64::from(state));
+    }
+
+    pub(crate) fn breaker_opened(store: &str) {
+        counter!(OPENED, "store" => store.to_owned()).increment(1);
+    }
+
+    #[cfg(feature = "redis")]
+    pub(crate) fn script_reloaded(store: &str) {
+        counter!(RELOADS, "store" => store.to_owned()).increment(1);
+    }
+
+    fn label(name: &'static str, value: &str) -> Label {
+        Label::new(name, SharedString::from(value.to_owned()))
+    }
+}
+
+#[cfg(not(feature = "metrics"))]
+mod recorded {
+    use tidegate_core::{OnStoreError, Reason, StoreError};
+
+    use crate::clock::Clock;
+
+    pub(crate) struct Start;
+
+    pub(crate) fn describe() {}
+    pub(crate) fn decided(_limit: &str, _outcome: &'static str, _reason: Option<Reason>) {}
+    pub(crate) fn fell_back(_limit: &str, _policy: OnStoreError) {}
+    pub(crate) fn start(_clock: &dyn Clock) -> Start {
+        Start
+    }
+    pub(crate) fn end(_start: Start, _clock: &dyn Clock, _store: &str, _call: &'static str) {}
+    pub(crate) fn failed(_store: &str, _error: &StoreError) {}
+    pub(crate) fn breaker_state(_store: &str, _state: u8) {}
+    pub(crate) fn breaker_opened(_store: &str) {}
+    #[cfg(feature = "redis")]
+    pub(crate) fn script_reloaded(_store: &str) {}
+}
+
+/// Logs the first error of an outage. The errors between this and [`log_outage_end`] are not logged: a breaker probes every
+/// second.
+pub(crate) fn log_outage_begin(_store: &str, _error: Option<&tidegate_core::StoreError>) {
+    #[cfg(feature = "tracing")]
+    tracing::warn!(
+        store = _store,
+        error = _error.map(tracing::field::display),
+        "the store is left alone, and limits go by their failure policies"
+    );
+}
+
+pub(crate) fn log_outage_end(_store: &str) {
+    #[cfg(feature = "tracing")]
+    tracing::info!(store = _store, "the store answers again");
+}
+
+#[cfg(feature = "tracing")]
+mod spans {
+    use tidegate_core::{Op, Request};
+    use tracing::field::Empty;
+    use tracing::{Instrument, Span, debug_span};
+
+    /// A span around one call of a store.
+    pub(crate) struct CallSpan(Span);
+
+    impl CallSpan {
+        pub(crate) fn new(store: &str, call: &'static str, requests: &[Request<'_>]) -> Self {
+            let requested = requests.len();
+            let span =
+                debug_span!("store", store, call, limit = Empty, op = Empty, requests = requested, outcome = Empty);
+            if let [request] = requests {
+                span.record("limit", request.scope.limit()).record("op", name(request.op));
+            }
+            CallSpan(span)
+        }
+
+        pub(crate) async fn around<T>(&self, work: impl Future<Output = T>) -> T {
+            work.instrument(self.0.clone()).await
+        }
+
+        pub(crate) fn record(&self, outcome: &'static str) {
+            self.0.record("outcome", outcome);
+        }
+    }
+
+    fn name(op: Op) -> &'static str {
+        match op {
+            Op::Limit(_) => "limit",
+            Op::Check(_) => "check",
+            Op::Reserve(_) => "reserve",
+            Op::Refund(_) => "refund",
+            Op::Reset => "reset",
+            Op::Admit(_) => "admit",
+            Op::Renew(_) => "renew",
+            Op::Release(_) => "release",
+        }
+    }
+}
+
+#[cfg(not(feature = "tracing"))]
+mod spans {
+    use tidegate_core::Request;
+
+    pub(crate) struct CallSpan;
+
+    impl CallSpan {
+        pub(crate) fn new(_store: &str, _call: &'static str, _requests: &[Request<'_>]) -> Self {
+            CallSpan
+        }
+
+        pub(crate) async fn around<T>(&self, work: impl Future<Output = T>) -> T {
+            work.await
+        }
+
+        pub(crate) fn record(&self, _outcome: &'static str) {}
+    }
+}

@@ -1,0 +1,124 @@
+//! The layer for `tower`, answering as gRPC does: for tonic's servers, unary and streaming alike.
+//!
+//! ```
+//! use tidegate::grpc::GrpcFormat;
+//! use tidegate::http::{RateLimit, keys};
+//! use tidegate::tower::RateLimitLayer;
+//! use tidegate::{Quota, seconds};
+//!
+//! // Ten calls a second of each method for each client.
+//! let per_method = RateLimit::new(Quota::token_bucket(10, seconds(1))?).key(keys::both(keys::client(), keys::path()));
+//! let layer = RateLimitLayer::new(per_method).with_format(GrpcFormat);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The layer goes in front of all services of a server (`Server::builder().layer(layer)`), or of one:
+//! `add_service(layer.layer(GreeterServer::new(greeter)))`, which other calls never come to.
+//!
+//! A call that is turned away gets its status without a message (trailers only): `RESOURCE_EXHAUSTED` with `RetryInfo`,
+//! `QuotaFailure` and `grpc-retry-pushback-ms`; `FAILED_PRECONDITION` for a cost above the capacity, which no retry
+//! mends; `PERMISSION_DENIED` by a deny list; `UNAVAILABLE` when the store is broken and the limit is closed, and with
+//! `RetryInfo` when too many calls are in flight;
+//! `INVALID_ARGUMENT` for a cost that is none, and `INTERNAL` for any other mistake in the program. What is no call, because its method
+//! is not `POST`, gets the status of HTTP as well.
+
+use http::{HeaderMap, Method, Response};
+use tidegate_core::ceil_millis;
+use tonic::metadata::AsciiMetadataValue;
+use tonic::server::NamedService;
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, QuotaViolation, StatusExt};
+
+use crate::Error;
+use crate::concurrency::{RejectReason, Rejected};
+use crate::enforce::{LimitDecisions, Outcome};
+use crate::http::RateLimit;
+use crate::tower::admission::AdmissionService;
+use crate::tower::{RateLimitService, ResponseFormat};
+
+const PUSHBACK: &str = "grpc-retry-pushback-ms";
+
+/// The format of gRPC: a status in the trailers. Admitted calls get no headers of limits.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct GrpcFormat;
+
+impl<B: Default> ResponseFormat<B> for GrpcFormat {
+    fn denial(&self, rate_limit: &RateLimit, outcome: &Outcome, method: &Method) -> Response<B> {
+        let mut response = status(outcome).into_http();
+        // What is no call, such as a look at `/healthz` beside the services, does not know of a status in the trailers.
+        if *method != Method::POST {
+            *response.status_mut() = rate_limit.response(outcome).status();
+        }
+        response
+    }
+
+    fn write_headers(&self, _: &RateLimit, _: &Outcome, _: &mut HeaderMap) {}
+}
+
+/// A service behind limits has the name that it has, so that a server can be given one of several with a layer of its own.
+impl<S: NamedService, F> NamedService for RateLimitService<S, F> {
+    const NAME: &'static str = S::NAME;
+}
+
+/// The same, where calls in flight are guarded, too.
+impl<S: NamedService, F> NamedService for AdmissionService<S, F> {
+    const NAME: &'static str = S::NAME;
+}
+
+/// The status of an outcome that is not an admission, with its details.
+pub fn status(outcome: &Outcome) -> Status {
+    match outcome {
+        Outcome::Allowed(_) => Status::ok(""),
+        Outcome::Limited(limit_decisions) => limited(limit_decisions),
+        Outcome::Overloaded(refused) => overloaded(refused),
+        Outcome::Denied(_) => Status::permission_denied("this client is not admitted"),
+        Outcome::Unavailable(_) => Status::unavailable("the limit of this call cannot be asked at the moment"),
+        Outcome::Invalid(Error::InvalidCost(error)) => Status::invalid_argument(error.to_string()),
+        Outcome::Invalid(_) => Status::internal("a limit could not be applied to this call"),
+    }
+}
+
+/// For functions with `#[limit]` that answer with a status.
+#[cfg(feature = "macros")]
+impl From<crate::attribute::LimitError> for Status {
+    fn from(refusal: crate::attribute::LimitError) -> Self {
+        status(refusal.outcome())
+    }
+}
+
+fn overloaded(refused: &Rejected) -> Status {
+    let details = ErrorDetails::with_retry_info(Some(refused.retry_after()));
+    let message = match refused.reason() {
+        RejectReason::Busy => "as many calls are worked on as can be",
+        RejectReason::QueueFull => "as many calls are worked on as can be, and as many wait as may",
+        RejectReason::TooLong => "as many calls are worked on as can be, and the turn of this one did not come in time",
+    };
+    let mut status = Status::with_error_details(Code::Unavailable, message, details);
+    status.metadata_mut().insert(PUSHBACK, ceil_millis(refused.retry_after()).into());
+    status
+}
+
+fn limited(limit_decisions: &LimitDecisions) -> Status {
+    let never = limit_decisions.never_pass();
+    let violations = limit_decisions
+        .violated()
+        .map(|limit| QuotaViolation::new(limit.policy(), format!("at most {} at once", limit.decision().limit())));
+    let mut details = ErrorDetails::with_quota_failure(violations.collect::<Vec<_>>());
+    if let Some(wait) = limit_decisions.retry_after() {
+        details.set_retry_info(Some(wait));
+    }
+    let (code, message) = match never {
+        true => (Code::FailedPrecondition, "the call costs more than its whole quota"),
+        false => (Code::ResourceExhausted, "quota exceeded"),
+    };
+    let mut status = Status::with_error_details(code, message, details);
+    let pushback = match limit_decisions.retry_after() {
+        Some(wait) => Some(ceil_millis(wait).into()),
+        // A negative one tells clients that retry by themselves not to.
+        None if never => Some(AsciiMetadataValue::from_static("-1")),
+        // More than is admitted without the store, and nobody knows when that is back.
+        None => None,
+    };
+    pushback.and_then(|pushback| status.metadata_mut().insert(PUSHBACK, pushback));
+    status
+}

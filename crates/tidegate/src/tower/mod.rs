@@ -1,0 +1,38 @@
+//! Layers for `tower`: axum, hyper, tonic, lambda_http and every other framework that takes layers.
+//!
+//! ```
+//! use tidegate::tower::RateLimitLayer;
+//! use tidegate::{Limiter, Quota, seconds};
+//!
+//! // Ten requests a second for each client, in this process's memory.
+//! let layer = RateLimitLayer::new(Quota::token_bucket(10, seconds(1))?);
+//!
+//! // A limit of a limiter, wherever its store is.
+//! let limiter = Limiter::builder().limit("api", Quota::token_bucket(10, seconds(1))?).build()?;
+//! let layer = RateLimitLayer::new((&limiter, "api"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! All other settings are those of a [`RateLimit`](crate::http::RateLimit), which a layer takes as well. `docs/http.md` in
+//! the repository says where to put the layer.
+//!
+//! The quota lives in the limiter, outside of the service: cloning a service does not multiply it. A request that is
+//! admitted is handed to the very service that was ready for it. One that is given up while the limits are asked may
+//! have been counted.
+//!
+//! With the feature `macros`, a handler's own `#[limit]` decides in the place of the layer; see `tidegate::attribute`.
+
+pub mod admission;
+#[cfg(feature = "axum")]
+mod axum;
+#[cfg(feature = "grpc")]
+pub mod grpc;
+mod rate_limit;
+mod request_state;
+mod response_format;
+#[cfg(feature = "macros")]
+pub(crate) mod scope;
+
+pub use admission::AdmissionLayer;
+pub use rate_limit::{RateLimitFuture, RateLimitLayer, RateLimitService};
+pub use response_format::{HttpFormat, ResponseFormat};

@@ -1,0 +1,8 @@
+//! `TwoTierStore`, promise by promise, on a manual clock.
+
+mod denials;
+mod errors;
+mod refills;
+mod returns;
+mod support;
+mod unbatched;
