@@ -12,7 +12,7 @@ use axum::http::{HeaderValue, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::Response;
 use axum::{Router, routing::get};
-use tidegate::enforce::{Enforcer, Outcome};
+use tidegate::enforce::Outcome;
 use tidegate::http::{RateLimit, keys};
 use tidegate::redis::RedisStore;
 use tidegate::resilience::Resilience;
@@ -43,21 +43,20 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let redis = redis.ok_or("which Redis? give an address as the second argument, such as redis://127.0.0.1/")?;
 
     // While Redis is away, every process limits on its own, by its share of the whole.
-    let store = Resilience::default().expected_replicas(4);
-    // Ten times as patient as it comes, for a machine that is busy with more than this.
-    let store = store.timeout(millis(500)).build(RedisStore::connect(redis).await?);
     let limit = |quota| Limit::new(quota).on_store_error(OnStoreError::Local);
     let limiter = Limiter::builder()
         .prefix(format!("example-{}", std::process::id())) // so that every run starts anew
         .limit("burst", limit(Quota::token_bucket(2, seconds(10))?))
         .limit("daily", limit(Quota::fixed_window(1_000, days(1))?))
-        .store(store)
+        .store(RedisStore::connect(redis).await?)
+        // Ten times the default timeout, for a machine that is busy with more than this.
+        .resilience(Resilience::default().timeout(millis(500)).expected_replicas(4))
         .build()?;
 
     // Both limits are taken, or none of them. Premium users have the same limits with other numbers.
-    let free = Enforcer::new(&limiter, "burst").and("daily");
-    let premium = Enforcer::new(&limiter, "burst").with_quota(Quota::token_bucket(4, seconds(10))?);
-    let premium = premium.and("daily").with_quota(Quota::fixed_window(100_000, days(1))?);
+    let free = limiter.enforcer("burst")?.and("daily")?;
+    let premium = limiter.enforcer("burst")?.with_quota(Quota::token_bucket(4, seconds(10))?);
+    let premium = premium.and("daily")?.with_quota(Quota::fixed_window(100_000, days(1))?);
 
     let limits = RateLimit::pick(move |incoming| match incoming.extensions().get::<User>() {
         Some(user) if user.premium => premium.clone(),

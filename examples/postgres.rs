@@ -6,7 +6,6 @@
 use std::error::Error;
 
 use tidegate::postgres::PostgresStore;
-use tidegate::resilience::Resilience;
 use tidegate::{Clock, Limiter, Quota, SystemClock, hours};
 use tokio_postgres::NoTls;
 
@@ -21,7 +20,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .prefix(format!("example-{}", SystemClock.now().as_micros())) // so that every run starts anew
         .limit("orders", Quota::fixed_window(2, hours(1))?)
         // No call takes longer than 50 ms, and each limit's policy answers when the database is away.
-        .store(Resilience::default().name("postgres").build(postgres.clone()))
+        .store(postgres.clone())
         .build()?;
 
     // Your own connection, and a transaction of yours.

@@ -14,8 +14,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let server = std::env::args().nth(1).or_else(|| std::env::var("TIDEGATE_REDIS_URL").ok());
     let server = server.ok_or("which server? give an address, such as redis://127.0.0.1/")?;
     let redis = RedisStore::builder().hash_keys("from your secrets").connect(server).await?;
-    // No call takes longer than 50 ms; after five failures in a row the server is left alone for a second.
-    let store = Resilience::default().name("redis").expected_replicas(4).build(redis);
 
     let limiter = Limiter::builder()
         .prefix(format!("example-{}", SystemClock.now().as_micros())) // so that every run starts anew
@@ -23,7 +21,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .limit("login", Limit::new(Quota::fixed_window(2, minutes(1))?).on_store_error(OnStoreError::Closed))
         // A quarter of it in each of four processes.
         .limit("api", Limit::new(Quota::token_bucket(100, seconds(1))?).on_store_error(OnStoreError::Local))
-        .store(store)
+        // No call takes longer than 50 ms; after five failures in a row the server is left alone for a second.
+        .store(redis)
+        .resilience(Resilience::default().name("redis").expected_replicas(4))
         .build()?;
 
     for attempt in 1..=3 {

@@ -7,7 +7,6 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, TransactionBehavior};
-use tidegate::resilience::Resilience;
 use tidegate::sqlite::SqliteStore;
 use tidegate::{Clock, Limiter, Quota, SystemClock, hours};
 
@@ -65,8 +64,7 @@ fn open(path: &Path, prefix: &str) -> Result<(Limiter, SqliteStore), Box<dyn Err
     // Makes the file and the table `tidegate` when they are missing.
     let sqlite = SqliteStore::open(path)?;
     // No call takes longer than 50 ms, and each limit's policy answers when the file is locked or the disk is full.
-    let store = Resilience::default().name("sqlite").build(sqlite.clone());
-    let limiter =
-        Limiter::builder().prefix(prefix).limit("orders", Quota::fixed_window(3, hours(1))?).store(store).build()?;
+    let limiter = Limiter::builder().prefix(prefix).store(sqlite.clone());
+    let limiter = limiter.limit("orders", Quota::fixed_window(3, hours(1))?).build()?;
     Ok((limiter, sqlite))
 }

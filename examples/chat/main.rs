@@ -16,7 +16,6 @@ use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_O
 use axum::routing::get;
 use messages::{Came, Gone, Join, Joined, Left, Remaining, Said, Say, has_length};
 use serde::Deserialize;
-use tidegate::enforce::Enforcer;
 use tidegate::websocket::{
     self, CloseEvent, Connection, ConnectionData, Context, ErrorCode, Handshake, MessageError, MessageRateLimit,
     Router, RpcContext, keys,
@@ -115,7 +114,7 @@ async fn main() -> Result<(), Box<dyn StdError>> {
         .limit("address", Quota::token_bucket(5, seconds(1))?.capacity(40)?)
         .build()?;
     // Who is in no room yet is counted under its address instead.
-    let limits = MessageRateLimit::new(Enforcer::new(&limiter, "user").and("room").and("address")).key_each([
+    let limits = MessageRateLimit::new(limiter.enforcer("user")?.and("room")?.and("address")?).key_each([
         keys::user(),
         keys::room(Person::room_key),
         keys::address(),

@@ -9,7 +9,6 @@ use http::header::{FORWARDED, HeaderMap, HeaderName};
 use http::{Request, Response};
 use tidegate::Quota;
 use tidegate::concurrency::Concurrency;
-use tidegate::enforce::Enforcer;
 use tidegate::http::{ClientAddress, HeaderStyle, LimitHeaders, PeerAddr, RateLimit, RequestHead, TrustProxy};
 use tidegate::tower::{AdmissionLayer, RateLimitLayer};
 use tower_layer::Layer;
@@ -52,7 +51,7 @@ fn trusted() -> TrustProxy {
 }
 
 fn limits(quota: Quota) -> RateLimit {
-    RateLimit::new((&limiter(&[("api", quota)]), "api"))
+    RateLimit::new(limiter(&[("api", quota)]).enforcer("api").expect("the limit is there"))
 }
 
 /// Finds who a client is, and makes a key of it.
@@ -71,7 +70,7 @@ fn client(clients: ClientAddress, header: Option<(HeaderName, &'static str)>) ->
 
 /// Writes what an admitted request is told.
 fn headers(style: HeaderStyle) -> Path {
-    let enforcer = Enforcer::new(&limiter(&[("api", plenty())]), "api");
+    let enforcer = limiter(&[("api", plenty())]).enforcer("api").unwrap();
     let outcomes: Vec<_> = keys().into_iter().map(|key| poll_once(enforcer.enforce(key, 1))).collect();
     let headers = LimitHeaders::new([style]);
     Box::new(move |key| {

@@ -1,6 +1,6 @@
 //! The limiter and the enforcer, on the memory store.
 
-use tidegate::enforce::{Action, Caller, Enforcer};
+use tidegate::enforce::{Action, Caller};
 use tidegate::{Quota, minutes};
 
 use crate::setting::{keys, limiter, one, plenty, poll_once, texts};
@@ -57,7 +57,7 @@ fn admit_and_release() -> Path {
 }
 
 fn enforced(quota: Quota, allowed: bool) -> Path {
-    let enforcer = Enforcer::new(&limiter(&[("api", quota)]), "api");
+    let enforcer = limiter(&[("api", quota)]).enforcer("api").unwrap();
     let callers: Vec<Caller<'static>> = keys().into_iter().map(Caller::new).collect();
     Box::new(move |key| {
         let outcome = counted_call(|| enforcer.try_apply(&callers[key], 1, Action::Limit));

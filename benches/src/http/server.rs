@@ -200,7 +200,7 @@ fn users() -> RateLimit {
     for user in 0..KEYS {
         let _ = limiter.limit("api", &*text(user)).try_now().expect("the limit is there");
     }
-    RateLimit::new((&limiter, "api")).key(keys::header(USER))
+    RateLimit::new(limiter.enforcer("api").unwrap()).key(keys::header(USER))
 }
 
 /// The same of the peer.

@@ -44,7 +44,7 @@ pub(crate) fn serve() {
         let quiet = Enforcer::from_quota(Quota::token_bucket(1_000_000, seconds(1)).expect("a quota"));
         let few = Quota::token_bucket(10, seconds(1)).expect("a quota");
         let flood = Limiter::builder().prefix("bench-ws-").limit("flood", few).store(redis).build().expect("a limit");
-        let flood = Enforcer::new(&flood, "flood");
+        let flood = flood.enforcer("flood").unwrap();
         let pick = move |head: &MessageHead<'_, User>| {
             if head.data().0 == "/quiet" { quiet.clone() } else { flood.clone() }
         };

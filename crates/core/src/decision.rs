@@ -46,7 +46,19 @@ impl fmt::Display for Reason {
 /// The answer of one limit to one operation. A denial is an answer too, not an error.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[must_use = "a denial is an answer, not an error: nothing is limited until the decision is read"]
-pub struct Decision(DecisionParts);
+pub struct Decision {
+    // `NO_SPAN` stands for none: a decision is copied on its way through every layer, and an `Option` doubles a span.
+    retry_after: u64,
+    next_after: u64,
+    reset_after: u64,
+    limit: u32,
+    remaining: u32,
+    allowed: bool,
+    reason: Option<Reason>,
+}
+
+/// One more than the longest span.
+const NO_SPAN: u64 = u64::MAX;
 
 /// The fields of a [`Decision`], for stores that get them from elsewhere. Spans are in microseconds; one
 /// longer than [`DecisionParts::LONGEST`] is reported as that.
@@ -70,20 +82,29 @@ pub struct DecisionParts {
 
 impl DecisionParts {
     /// The longest span: longer than any [`Timestamp`](crate::Timestamp) can express, 584,000 years.
-    pub const LONGEST: u64 = u64::MAX - 1;
+    pub const LONGEST: u64 = NO_SPAN - 1;
 }
 
 impl From<DecisionParts> for Decision {
     #[inline]
     fn from(parts: DecisionParts) -> Self {
         let bounded = |span: u64| span.min(DecisionParts::LONGEST);
-        Decision(DecisionParts {
-            retry_after: parts.retry_after.map(bounded),
-            next_after: parts.next_after.map(bounded),
+        Decision {
+            retry_after: parts.retry_after.map_or(NO_SPAN, bounded),
+            next_after: parts.next_after.map_or(NO_SPAN, bounded),
             reset_after: bounded(parts.reset_after),
-            ..parts
-        })
+            limit: parts.limit,
+            remaining: parts.remaining,
+            allowed: parts.allowed,
+            reason: parts.reason,
+        }
     }
+}
+
+/// The span, unless it stands for none.
+#[inline]
+const fn span(micros: u64) -> Option<u64> {
+    if micros == NO_SPAN { None } else { Some(micros) }
 }
 
 impl Decision {
@@ -119,17 +140,17 @@ impl Decision {
     /// Whether the request may go on.
     #[inline]
     pub const fn allowed(&self) -> bool {
-        self.0.allowed
+        self.allowed
     }
 
     /// The capacity: the most that can be had at once.
     pub const fn limit(&self) -> u64 {
-        self.0.limit as u64
+        self.limit as u64
     }
 
     /// Whole units left after this operation.
     pub const fn remaining(&self) -> u64 {
-        self.0.remaining as u64
+        self.remaining as u64
     }
 
     /// How long to wait before a retry, exactly: if no other request takes anything, a retry that late is allowed and
@@ -140,28 +161,28 @@ impl Decision {
     ///
     /// None when the request was allowed without debt, and when waiting cannot help (see [`Decision::reason`]).
     pub fn retry_after(&self) -> Option<Duration> {
-        self.0.retry_after.map(Duration::from_micros)
+        span(self.retry_after).map(Duration::from_micros)
     }
 
     /// How long until [`Decision::remaining`] grows; none when it is the whole capacity.
     pub fn next_after(&self) -> Option<Duration> {
-        self.0.next_after.map(Duration::from_micros)
+        span(self.next_after).map(Duration::from_micros)
     }
 
     /// How long until the key is as good as new.
     pub const fn reset_after(&self) -> Duration {
-        Duration::from_micros(self.0.reset_after)
+        Duration::from_micros(self.reset_after)
     }
 
     /// Why it was denied; for an allowed decision, why the permission is not an unconditional one.
     pub const fn reason(&self) -> Option<Reason> {
-        self.0.reason
+        self.reason
     }
 
     /// Whether it is allowed without a [reason](Self::reason): neither shadow mode nor a broken store has made it so.
     #[inline]
     pub const fn is_unconditional(&self) -> bool {
-        self.0.allowed && self.0.reason.is_none()
+        self.allowed && self.reason.is_none()
     }
 
     /// This decision as an error when it is a denial, for use with `?`.
@@ -171,14 +192,22 @@ impl Decision {
 
     /// The fields, for writing the decision down.
     pub const fn into_parts(self) -> DecisionParts {
-        self.0
+        DecisionParts {
+            allowed: self.allowed,
+            limit: self.limit,
+            remaining: self.remaining,
+            retry_after: span(self.retry_after),
+            next_after: span(self.next_after),
+            reset_after: self.reset_after,
+            reason: self.reason,
+        }
     }
 
     /// The decision of a limit in shadow mode: a denial becomes a permission that keeps its reason.
     pub const fn shadowed(mut self) -> Self {
-        if !self.0.allowed {
-            self.0.allowed = true;
-            self.0.retry_after = None;
+        if !self.allowed {
+            self.allowed = true;
+            self.retry_after = NO_SPAN;
         }
         self
     }

@@ -25,6 +25,7 @@
 mod algorithm;
 mod cost;
 mod decision;
+mod divisor;
 mod hash;
 mod inline_vec;
 mod key;
@@ -35,7 +36,8 @@ mod store;
 mod time;
 
 pub use algorithm::{
-    Counts, Entry, InFlightCount, Leases, Log, NarrowBucket, Op, State, StepResult, check_all, step, step_all,
+    Counts, Entry, InFlightCount, Leases, Log, NarrowBucket, NarrowStep, Op, State, StepResult, check_all, step,
+    step_all,
 };
 pub use cost::{Cost, InvalidCost};
 pub use decision::{Decision, DecisionParts, Denied, JointDecision, Reason};

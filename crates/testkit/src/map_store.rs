@@ -114,7 +114,7 @@ fn write(keys: &mut HashMap<String, Written>, name: String, quota: &Quota, state
 
 impl Store for MapStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { atomic_all: true }
+        Capabilities::default().with_atomic_all(true)
     }
 
     fn is_immediate(&self) -> bool {

@@ -5,8 +5,9 @@ use std::sync::OnceLock;
 
 use http::Response;
 use tidegate::http::Gate;
-use tidegate::{Limiter, Quota, minutes};
-use tidegate_worker::{Answered, DurableObjectStore, limited};
+use tidegate::resilience::Resilience;
+use tidegate::{Limiter, Quota, minutes, seconds};
+use tidegate_worker::{Answered, DurableObjectStore, Edge, limited};
 use worker::{Context, Env, HttpRequest, event};
 
 // The class of the objects, which the configuration binds.
@@ -25,8 +26,12 @@ fn gate(env: &Env) -> Result<Gate, Box<dyn std::error::Error>> {
     if let Some(gate) = GATE.get() {
         return Ok(gate.clone());
     }
-    let store = DurableObjectStore::new(env)?;
-    let limiter = Limiter::builder().limit("greeting", Quota::fixed_window(5, minutes(1))?).store(store).build()?;
-    let made = Gate::new((&limiter, "greeting"));
+    let limiter = Limiter::builder()
+        .limit("greeting", Quota::fixed_window(5, minutes(1))?)
+        .store(DurableObjectStore::new(env)?)
+        // An object may be asleep or on another continent.
+        .resilience(Resilience::new(Edge).timeout(seconds(2)))
+        .build()?;
+    let made = Gate::new(limiter.enforcer("greeting")?);
     Ok(GATE.get_or_init(|| made).clone())
 }

@@ -104,7 +104,7 @@ fn router(said: &Arc<Mutex<Vec<String>>>) -> Router<()> {
     let said = Arc::clone(said);
     Router::builder()
         .clock(clock)
-        .rate_limit(MessageRateLimit::new((&limiter, "send")).key(keys::global()))
+        .rate_limit(MessageRateLimit::new(limiter.enforcer("send").unwrap()).key(keys::global()))
         .max_message_bytes(LONGEST)
         .on_payload_exceeded(OnExceeded::Send)
         .close_timeout(Duration::from_millis(1))

@@ -84,7 +84,7 @@ struct User(String);
 
 #[test]
 fn user_from_an_outer_middleware_can_be_the_key() {
-    let limits = RateLimit::new((&limiter("api", 1), "api"))
+    let limits = RateLimit::new(limiter("api", 1).enforcer("api").unwrap())
         .key(keys::extension(|User(user)| Key::from_parts([user]).into_owned()));
     let address = serve!({
         Actix::new()
@@ -104,7 +104,7 @@ fn user_from_an_outer_middleware_can_be_the_key() {
 
 #[test]
 fn failing_inner_middleware_is_charged_by_its_status() {
-    let limits = RateLimit::new((&limiter("api", 1), "api")).charge_when(|status, _| status == 401);
+    let limits = RateLimit::new(limiter("api", 1).enforcer("api").unwrap()).charge_when(|status, _| status == 401);
     let address = serve!({
         Actix::new()
             .wrap_fn(|_, _| async { Err::<ServiceResponse, _>(ErrorUnauthorized("who are you?")) })

@@ -32,7 +32,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .limit("search", Quota::token_bucket(1, seconds(10))?)
         .build()?;
     let schema = Schema::build(Query, EmptyMutation, EmptySubscription)
-        .extension(ComplexityLimit::new((&limiter, "complexity")))
+        .extension(ComplexityLimit::new(limiter.enforcer("complexity")?))
         .data(limiter)
         .finish();
 

@@ -14,7 +14,7 @@ use tidegate::{Error, Limiter};
 pub struct ComplexityLimit(Enforcer);
 
 impl ComplexityLimit {
-    /// Takes from a limit of a limiter (`(&limiter, "complexity")`), a bare quota, or the limits of an [`Enforcer`].
+    /// Takes from the limits of an [`Enforcer`] (`limiter.enforcer("complexity")?`) or from a bare quota.
     pub fn new(limits: impl Into<Enforcer>) -> Self {
         ComplexityLimit(limits.into())
     }
@@ -85,7 +85,7 @@ impl Guard for FieldLimit {
         let outcome = match &self.limits {
             Limits::Enforced(enforcer) => take(enforcer, caller, self.cost).await,
             Limits::Named(limit) => match context.data_opt::<Limiter>() {
-                Some(limiter) => take(&Enforcer::new(limiter, *limit), caller, self.cost).await,
+                Some(limiter) => take(&limiter.enforcer(*limit)?, caller, self.cost).await,
                 None => Outcome::invalid(Error::NoLimiter),
             },
         };

@@ -102,7 +102,7 @@ async fn aliases_are_counted_each() {
 #[tokio::test]
 async fn complexity_is_charged_before_fields_are_resolved() {
     let limiter = limiter();
-    let schema = costed(Enforcer::new(&limiter, "complexity"));
+    let schema = costed(limiter.enforcer("complexity").unwrap());
     // Five, and then two.
     assert_eq!(ask(&schema, "alice", "{ search }").await["data"]["search"], "found");
     assert_eq!(ask(&schema, "alice", "{ a: version b: version }").await["data"]["a"], "1");
@@ -118,7 +118,7 @@ async fn complexity_is_charged_before_fields_are_resolved() {
 #[tokio::test]
 async fn an_invalid_query_costs_nothing() {
     let limiter = limiter();
-    let schema = costed(Enforcer::new(&limiter, "complexity"));
+    let schema = costed(limiter.enforcer("complexity").unwrap());
     assert!(ask(&schema, "alice", "{ nothing }").await["errors"][0]["extensions"].is_null());
     assert_eq!(limiter.check("complexity", "alice").await.unwrap().remaining(), 8);
 }
@@ -126,7 +126,7 @@ async fn an_invalid_query_costs_nothing() {
 #[tokio::test]
 async fn shadow_mode_denies_nobody() {
     let limiter = limiter();
-    let schema = costed(Enforcer::new(&limiter, "complexity").shadow(true));
+    let schema = costed(limiter.enforcer("complexity").unwrap().shadow(true));
     for _ in 0..2 {
         assert_eq!(ask(&schema, "alice", "{ a: search version }").await["data"]["version"], "1");
     }
@@ -139,7 +139,7 @@ async fn request_without_a_caller_is_an_error_and_not_a_shared_budget() {
         let answer = json_of(schema(limiter()).execute(Request::new(query)).await);
         assert_eq!(answer["errors"][0]["extensions"]["code"], "INTERNAL");
     }
-    let costed = costed(Enforcer::new(&limiter(), "complexity"));
+    let costed = costed(limiter().enforcer("complexity").unwrap());
     let answer = json_of(costed.execute(Request::new("{ version }")).await);
     assert_eq!(answer["errors"][0]["extensions"]["code"], "INTERNAL");
 }

@@ -19,8 +19,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .limit("search", Quota::token_bucket(1, seconds(10))?.capacity(2)?)
         .build()?;
     // All clients share one key here. A server takes its users from the extensions, where an HTTP middleware puts them.
-    let limits =
-        RpcLimitLayer::new((&limiter, "api")).method("search", (&limiter, "search")).key(|_| Some(Key::GLOBAL));
+    let limits = RpcLimitLayer::new(limiter.enforcer("api")?)
+        .method("search", limiter.enforcer("search")?)
+        .key(|_| Some(Key::GLOBAL));
 
     let middleware = RpcServiceBuilder::new().layer(limits);
     let server = Server::builder().set_rpc_middleware(middleware).build("127.0.0.1:0").await?;

@@ -59,7 +59,7 @@ impl<'a> RpcCall<'a> {
 }
 
 impl RpcLimitLayer {
-    /// Limits all methods without limits of their own together: `(&limiter, "api")`, a bare quota, an [`Enforcer`].
+    /// Limits all methods without limits of their own together: an [`Enforcer`] (`limiter.enforcer("api")?`) or a bare quota.
     pub fn new(limits: impl Into<Enforcer>) -> Self {
         RpcLimitLayer::from_admission(Admission::new(ConcurrencyGuards::new(), limits.into()))
     }

@@ -84,8 +84,8 @@ fn limiter() -> Limiter {
 
 fn limits() -> RpcLimitLayer {
     let limiter = limiter();
-    RpcLimitLayer::new((&limiter, "api"))
-        .method("search", (&limiter, "search"))
+    RpcLimitLayer::new(limiter.enforcer("api").unwrap())
+        .method("search", limiter.enforcer("search").unwrap())
         .key(|call| call.extensions().get().map(|User(user)| Key::from_parts([user])))
 }
 
@@ -142,7 +142,7 @@ async fn call_without_a_key_is_an_error_and_not_a_shared_budget() {
 #[tokio::test]
 async fn key_defaults_to_the_peer_and_cost_can_depend_on_parameters() {
     let cost = |call: &RpcCall<'_>| call.params().map_or(1, |params| params.len() as u64);
-    let app = App::start(RpcLimitLayer::new((&limiter(), "api")).cost_of(cost)).await;
+    let app = App::start(RpcLimitLayer::new(limiter().enforcer("api").unwrap()).cost_of(cost)).await;
     let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "version", "params": [7] }); // three bytes
     // A client has one budget, whichever address of its network it calls from, and however that is written.
     let peers = [("192.0.2.1", true), ("192.0.2.1", false), ("::ffff:192.0.2.1", false), ("192.0.2.2", true)];

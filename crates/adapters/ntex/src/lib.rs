@@ -18,7 +18,7 @@ use tidegate::http::{Extensions, Gate, HeaderMap, InFlight, RequestHead};
 pub struct GateMiddleware(Gate);
 
 impl GateMiddleware {
-    /// Puts a gate, or whatever becomes one, in front of a service: `(&limiter, "api")`, a bare quota, a
+    /// Puts a gate, or whatever becomes one, in front of a service: `limiter.enforcer("api")?`, a bare quota, a
     /// [`RateLimit`](tidegate::http::RateLimit).
     ///
     /// Make it outside of the app's factory, which runs once for each worker, and clone it there.

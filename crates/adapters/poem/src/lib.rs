@@ -13,7 +13,7 @@ use tidegate::tower::admission::ResponseBody;
 pub struct GateMiddleware(Gate);
 
 impl GateMiddleware {
-    /// Puts a gate, or whatever becomes one, in front of an endpoint: `(&limiter, "api")`, a bare quota, a
+    /// Puts a gate, or whatever becomes one, in front of an endpoint: `limiter.enforcer("api")?`, a bare quota, a
     /// [`RateLimit`](tidegate::http::RateLimit).
     pub fn new(gate: impl Into<Gate>) -> Self {
         GateMiddleware(gate.into())

@@ -31,7 +31,7 @@ impl GateFairing {
         GateFairing::default()
     }
 
-    /// Adds the gate that [`GateGuard<N>`] enters: a [`Gate`], or whatever becomes one, such as `(&limiter, "api")`.
+    /// Adds the gate that [`GateGuard<N>`] enters: a [`Gate`], or whatever becomes one, such as `limiter.enforcer("api")?`.
     #[must_use]
     pub fn gate<N: 'static>(mut self, gate: impl Into<Gate>) -> Self {
         Arc::make_mut(&mut self.0).insert(TypeId::of::<N>(), gate.into());

@@ -13,7 +13,7 @@ use tidegate::tower::admission::ResponseBody;
 pub struct GateHoop(Gate);
 
 impl GateHoop {
-    /// Puts a gate, or whatever becomes one, in front of handlers: `(&limiter, "api")`, a bare quota, a
+    /// Puts a gate, or whatever becomes one, in front of handlers: `limiter.enforcer("api")?`, a bare quota, a
     /// [`RateLimit`](tidegate::http::RateLimit).
     pub fn new(gate: impl Into<Gate>) -> Self {
         GateHoop(gate.into())

@@ -70,8 +70,8 @@ async fn unauthorized(_: Rejection) -> Result<Response, Rejection> {
 
 #[test]
 fn rejection_recovered_within_the_gate_is_charged() {
-    let limits =
-        RateLimit::new((&limiter("api", 2), "api")).charge_when(|status, _| status == StatusCode::UNAUTHORIZED);
+    let limits = RateLimit::new(limiter("api", 2).enforcer("api").unwrap())
+        .charge_when(|status, _| status == StatusCode::UNAUTHORIZED);
     let login = wrap(&Gate::new(limits), warp::any().and_then(login).recover(unauthorized).unify());
     let address = serve(login);
     for status in [401, 401, 429] {

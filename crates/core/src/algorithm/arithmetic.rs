@@ -1,16 +1,16 @@
 //! Exact arithmetic: 64 bits where every product fits, as it nearly always does, and 128 where it might not.
 
-use std::ops::{Add, Div, Mul};
+use std::ops::{Add, Mul};
 
 use super::Time;
+use crate::divisor::Divisor;
 
 /// An unsigned integer that is wide enough for the numbers at hand.
-pub(super) trait Num:
-    Copy + Ord + From<u64> + Into<u128> + Add<Output = Self> + Mul<Output = Self> + Div<Output = Self>
-{
+pub(super) trait Num: Copy + Ord + From<u64> + Into<u128> + Add<Output = Self> + Mul<Output = Self> {
     fn saturating_sub(self, other: Self) -> Self;
     fn saturating_mul(self, other: Self) -> Self;
-    fn div_ceil(self, other: Self) -> Self;
+    fn div_floor(self, divisor: Divisor) -> Self;
+    fn div_ceil(self, divisor: Divisor) -> Self;
     /// As 64 bits, all ones when it does not fit.
     fn saturate(self) -> u64;
 }
@@ -27,9 +27,14 @@ impl Num for u64 {
     }
 
     #[inline]
-    fn div_ceil(self, other: Self) -> Self {
-        // Most buckets refill one sub-unit a microsecond, and a division costs more than the rest of a step.
-        if other == 1 { self } else { self.div_ceil(other) }
+    fn div_floor(self, divisor: Divisor) -> Self {
+        divisor.divide(self).0
+    }
+
+    #[inline]
+    fn div_ceil(self, divisor: Divisor) -> Self {
+        let (quotient, rest) = divisor.divide(self);
+        quotient + u64::from(rest > 0)
     }
 
     #[inline]
@@ -47,8 +52,12 @@ impl Num for u128 {
         self.saturating_mul(other)
     }
 
-    fn div_ceil(self, other: Self) -> Self {
-        self.div_ceil(other)
+    fn div_floor(self, divisor: Divisor) -> Self {
+        self / u128::from(divisor.get())
+    }
+
+    fn div_ceil(self, divisor: Divisor) -> Self {
+        self.div_ceil(divisor.get().into())
     }
 
     fn saturate(self) -> u64 {

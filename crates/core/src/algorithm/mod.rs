@@ -106,9 +106,11 @@ pub fn step(quota: &Quota, state: &mut State, op: Op, now: Timestamp) -> StepRes
                 _ => 0,
             };
             match u64::try_from(deficit).ok().and_then(|deficit| NarrowBucket { deficit, last }.step(quota, op, now)) {
-                Some((outcome, NarrowBucket { deficit, last })) => {
-                    *state = token_bucket::state(deficit.into(), last);
-                    outcome
+                Some(step) => {
+                    if let Some(NarrowBucket { deficit, last }) = step.changed() {
+                        *state = token_bucket::state(deficit.into(), last);
+                    }
+                    StepResult { decision: step.decision(), changed: step.verdict.changed }
                 }
                 None => apply(quota, TokenBucket::<u128>::new(quota, deficit, time), state, op),
             }
@@ -132,17 +134,38 @@ pub struct NarrowBucket {
 }
 
 impl NarrowBucket {
-    /// [`step`] for this state, and the state after it; none when the numbers of this step do not fit, when the quota is
-    /// not a token bucket, or when the clock has gone back.
-    #[inline]
-    pub fn step(self, quota: &Quota, op: Op, now: Timestamp) -> Option<(StepResult, NarrowBucket)> {
+    /// Begins [`step`] for this state; none when the numbers of this step do not fit, when the quota is not a token
+    /// bucket, or when the clock has gone back.
+    #[inline(always)] // record 0032 has the measurement
+    pub fn step(self, quota: &Quota, op: Op, now: Timestamp) -> Option<NarrowStep<'_>> {
         if !TokenBucket::is_narrow(quota, self.deficit, op) || now < self.last {
             return None;
         }
         let mut view = TokenBucket::<u64>::new(quota, self.deficit, Time::new(self.last, now));
-        let (decision, changed) = act(quota, &mut view, op);
-        let after = if changed { view.narrow() } else { self };
-        Some((StepResult { decision, changed }, after))
+        let verdict = act(quota, &mut view, op);
+        Some(NarrowStep { quota, view, verdict })
+    }
+}
+
+/// A [`step`] of a [`NarrowBucket`]. The state after it is there before the decision, so that a store can write the one
+/// before the other is worked out.
+pub struct NarrowStep<'a> {
+    quota: &'a Quota,
+    view: TokenBucket<u64>,
+    verdict: Verdict,
+}
+
+impl NarrowStep<'_> {
+    /// Returns the state to write; none when it has not changed.
+    #[inline]
+    pub fn changed(&self) -> Option<NarrowBucket> {
+        self.verdict.changed.then(|| self.view.narrow())
+    }
+
+    /// Returns the answer.
+    #[inline(always)] // record 0032 has the measurement
+    pub fn decision(&self) -> Decision {
+        decide(self.quota, &self.view, self.verdict)
     }
 }
 
@@ -298,74 +321,91 @@ trait View: Sized {
 
 /// Does `op` to a view, and writes it back when that changed it.
 fn apply(quota: &Quota, mut view: impl View, state: &mut State, op: Op) -> StepResult {
-    let (decision, changed) = act(quota, &mut view, op);
-    if changed {
+    let verdict = act(quota, &mut view, op);
+    let decision = decide(quota, &view, verdict);
+    if verdict.changed {
         view.write(state);
     } else {
         view.put_back(state);
     }
-    StepResult { decision, changed }
+    StepResult { decision, changed: verdict.changed }
 }
 
-/// What each operation means, for every algorithm. Says whether the view is another one now.
+/// What an operation came to, before the numbers of its decision are worked out.
+#[derive(Clone, Copy)]
+struct Verdict {
+    /// Why it was denied.
+    reason: Option<Reason>,
+    /// Until a retry succeeds, or until a reservation's debt has cleared.
+    retry: Option<u64>,
+    /// Whether the view is another one now.
+    changed: bool,
+}
+
+impl Verdict {
+    const CHANGED: Verdict = Verdict { reason: None, retry: None, changed: true };
+
+    fn denied(reason: Reason, retry: Option<u64>) -> Self {
+        Verdict { reason: Some(reason), retry, changed: false }
+    }
+}
+
+/// What each operation means, for every algorithm.
 #[inline(always)] // record 0032 has the measurement
-fn act(quota: &Quota, view: &mut impl View, op: Op) -> (Decision, bool) {
+fn act(quota: &Quota, view: &mut impl View, op: Op) -> Verdict {
     match op {
         Op::Limit(cost) => take(quota, view, cost.get(), 0, true),
         Op::Check(cost) => take(quota, view, cost.get(), 0, false),
         Op::Reserve(cost) => take(quota, view, cost.get(), quota.slack(), true),
         Op::Refund(cost) => {
             view.refund(cost.get());
-            (decide(quota, view, None, None), true)
+            Verdict::CHANGED
         }
         Op::Reset => {
             view.refund(u64::MAX);
-            (decide(quota, view, None, None), true)
+            Verdict::CHANGED
         }
-        Op::Admit(_) | Op::Renew(_) | Op::Release(_) => {
-            (decide(quota, view, None, Some(Reason::CostExceedsCapacity)), false)
-        }
+        Op::Admit(_) | Op::Renew(_) | Op::Release(_) => Verdict::denied(Reason::CostExceedsCapacity, None),
     }
 }
 
-/// Takes `cost`, or only looks, when `used + cost` is at most the capacity and `slack`. Says whether it took.
+/// Takes `cost`, or only looks, when `used + cost` is at most the capacity and `slack`.
 #[inline(always)] // record 0032 has the measurement
-fn take(quota: &Quota, view: &mut impl View, cost: u64, slack: u64, take: bool) -> (Decision, bool) {
+fn take(quota: &Quota, view: &mut impl View, cost: u64, slack: u64, take: bool) -> Verdict {
     if cost > u64::from(quota.capacity_u32()) {
-        return (decide(quota, view, None, Some(Reason::CostExceedsCapacity)), false);
+        return Verdict::denied(Reason::CostExceedsCapacity, None);
     }
     if !view.admits(cost, slack) {
-        let retry = view.wait(cost, slack);
-        return (decide(quota, view, Some(retry), Some(Reason::Rate)), false);
+        return Verdict::denied(Reason::Rate, Some(view.wait(cost, slack)));
     }
     if take {
         view.record(cost);
     }
     // A reservation may have gone into debt: the work may start when that has cleared.
     let cleared = (slack > 0 && !view.admits(0, 0)).then(|| view.wait(0, 0));
-    (decide(quota, view, cleared, None), take)
+    Verdict { reason: None, retry: cleared, changed: take }
 }
 
-/// The decision about a view as it is: a denial when there is a reason.
+/// The decision about a view as it is.
 #[inline(always)] // record 0032 has the measurement
-fn decide(quota: &Quota, view: &impl View, retry: Option<u64>, reason: Option<Reason>) -> Decision {
+fn decide(quota: &Quota, view: &impl View, verdict: Verdict) -> Decision {
     let (capacity, remaining, behind) = (quota.capacity_u32(), view.remaining(), view.time().behind);
     let next_after = (remaining < capacity).then(|| from_caller(view.wait(u64::from(remaining) + 1, 0), behind));
     Decision::from(DecisionParts {
-        allowed: reason.is_none(),
+        allowed: verdict.reason.is_none(),
         limit: capacity,
         remaining,
-        retry_after: retry.map(|wait| from_caller(wait, behind)),
+        retry_after: verdict.retry.map(|wait| from_caller(wait, behind)),
         next_after,
         reset_after: from_caller(view.wait(capacity.into(), 0), behind),
-        reason,
+        reason: verdict.reason,
     })
 }
 
 /// A span from the caller's time, which may be earlier than the view's.
 #[inline]
 fn from_caller(wait: u64, behind: u64) -> u64 {
-    if wait == 0 { 0 } else { wait.saturating_add(behind).min(DecisionParts::LONGEST) }
+    if wait == 0 { 0 } else { wait.saturating_add(behind) }
 }
 
 #[cfg(test)]

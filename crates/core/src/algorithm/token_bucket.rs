@@ -5,6 +5,7 @@
 
 use super::arithmetic::Num;
 use super::{NarrowBucket, Op, State, Time, View};
+use crate::divisor::Divisor;
 use crate::{Quota, Timestamp};
 
 /// Below this, the sum of two counts of sub-units fits in 64 bits.
@@ -13,8 +14,8 @@ const NARROW: u64 = 1 << 63;
 /// A bucket at one time, in numbers that are wide enough for it.
 pub(super) struct TokenBucket<N> {
     capacity: u64,
-    unit: N,
-    refill: N,
+    unit: Divisor,
+    refill: Divisor,
     deficit: N,
     time: Time,
 }
@@ -27,7 +28,7 @@ impl TokenBucket<u64> {
     }
 
     #[inline]
-    pub(super) fn narrow(self) -> NarrowBucket {
+    pub(super) fn narrow(&self) -> NarrowBucket {
         NarrowBucket { deficit: self.deficit, last: self.time.at }
     }
 }
@@ -44,13 +45,12 @@ impl<N: Num> TokenBucket<N> {
     /// The bucket, whose deficit was `deficit` when it was written.
     #[inline]
     pub(super) fn new(quota: &Quota, deficit: N, time: Time) -> Self {
-        let refill = N::from(quota.refill());
         // Saturating, because a long idle time brings more than any bucket holds.
-        let refilled = N::from(time.at.as_micros() - time.last.as_micros()).saturating_mul(refill);
+        let refilled = N::from(time.at.as_micros() - time.last.as_micros()).saturating_mul(quota.refill().into());
         TokenBucket {
             capacity: u64::from(quota.capacity_u32()),
-            unit: N::from(quota.unit()),
-            refill,
+            unit: quota.unit_divisor(),
+            refill: quota.refill_divisor(),
             deficit: deficit.saturating_sub(refilled),
             time,
         }
@@ -59,7 +59,7 @@ impl<N: Num> TokenBucket<N> {
     /// The largest deficit that leaves room for `need`.
     #[inline]
     fn room(&self, need: u64, slack: u64) -> N {
-        N::from(self.capacity + slack - need) * self.unit
+        N::from(self.capacity + slack - need) * N::from(self.unit.get())
     }
 }
 
@@ -71,7 +71,7 @@ impl<N: Num> View for TokenBucket<N> {
 
     #[inline]
     fn remaining(&self) -> u32 {
-        (self.room(0, 0).saturating_sub(self.deficit) / self.unit).saturate() as u32
+        self.room(0, 0).saturating_sub(self.deficit).div_floor(self.unit).saturate() as u32
     }
 
     #[inline]
@@ -86,12 +86,12 @@ impl<N: Num> View for TokenBucket<N> {
 
     #[inline]
     fn record(&mut self, cost: u64) {
-        self.deficit = self.deficit + N::from(cost) * self.unit;
+        self.deficit = self.deficit + N::from(cost) * N::from(self.unit.get());
     }
 
     #[inline]
     fn refund(&mut self, cost: u64) {
-        self.deficit = self.deficit.saturating_sub(N::from(cost).saturating_mul(self.unit));
+        self.deficit = self.deficit.saturating_sub(N::from(cost).saturating_mul(self.unit.get().into()));
     }
 
     #[inline]

@@ -122,7 +122,7 @@ impl Key<'static> {
         Key::in_place(digits(number, negative))
     }
 
-    #[inline(always)]
+    #[inline]
     fn in_place((len, bytes): (u8, [u8; INLINE])) -> Self {
         Key { shape: Shape::One, bytes: Bytes::Inline { len, bytes } }
     }
@@ -149,7 +149,7 @@ impl<'a> Key<'a> {
     }
 
     /// Bytes and a number that together are different for different keys: what a store hashes that keeps no text.
-    #[inline(always)]
+    #[inline]
     pub fn as_raw(&self) -> (u8, &[u8]) {
         (self.shape as u8, self.as_bytes())
     }
@@ -287,7 +287,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn as_bytes(&self) -> &[u8] {
         match &self.bytes {
             Bytes::Borrowed(bytes) => bytes,

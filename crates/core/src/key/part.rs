@@ -88,7 +88,7 @@ numbers! { u8, i8; u16, i16; u32, i32; u64, i64; }
 
 /// An IPv4 address in place, for the same reason: most clients have one. It is put together in a register, because
 /// bytes that were written one by one cannot be copied at once for a while.
-#[inline(always)] // where it is needed, so that it need not be copied there
+#[inline]
 pub(super) fn dotted(address: Ipv4Addr) -> (u8, [u8; INLINE]) {
     // Two octets with their dots are eight bytes at most.
     let two = |first: u8, second: u8| {

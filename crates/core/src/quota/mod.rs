@@ -9,6 +9,7 @@ use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use crate::Op;
+use crate::divisor::Divisor;
 use crate::hash::mix;
 pub use algorithm::Algorithm;
 pub use error::QuotaError;
@@ -42,9 +43,9 @@ pub struct Quota {
     period: u64,
     start: u64,
     /// Sub-units in one unit of a token bucket.
-    unit: u64,
+    unit: Divisor,
     /// Sub-units a microsecond brings.
-    refill: u32,
+    refill: Divisor,
     rate: u32,
     capacity: u32,
     max_debt: Option<u32>,
@@ -106,8 +107,8 @@ impl Quota {
             start: 0,
             buckets: 1,
             max_debt: None,
-            unit: 0,
-            refill: 0,
+            unit: Divisor::new(1),
+            refill: Divisor::new(1),
             narrow: false,
             tag: 0,
         };
@@ -212,9 +213,9 @@ impl Quota {
     /// The same numbers with all that follows from them.
     fn completed(mut self) -> Self {
         let divisor = gcd(self.rate.into(), self.period);
-        self.unit = self.period / divisor;
-        self.refill = (u64::from(self.rate) / divisor) as u32;
-        let whole = u128::from(self.capacity) * u128::from(self.unit);
+        self.unit = Divisor::new(self.period / divisor);
+        self.refill = Divisor::new(u64::from(self.rate) / divisor);
+        let whole = u128::from(self.capacity) * u128::from(self.unit());
         self.narrow = self.algorithm == Algorithm::TokenBucket && whole < 1 << 63;
         let numbers = [self.period, self.start, self.rate.into(), self.capacity.into(), self.rest()];
         self.tag = numbers.iter().fold(0, |tag, number| mix(tag ^ number));
@@ -250,6 +251,10 @@ impl Quota {
 
     /// Sub-units in one unit of a token bucket: what a store needs that does the arithmetic itself.
     pub const fn unit(&self) -> u64 {
+        self.unit.get()
+    }
+
+    pub(crate) const fn unit_divisor(&self) -> Divisor {
         self.unit
     }
 
@@ -259,7 +264,11 @@ impl Quota {
 
     /// Sub-units that a microsecond brings to a token bucket.
     pub const fn refill(&self) -> u64 {
-        self.refill as u64
+        self.refill.get()
+    }
+
+    pub(crate) const fn refill_divisor(&self) -> Divisor {
+        self.refill
     }
 
     /// How much may be taken beyond the capacity by a reservation.

@@ -58,10 +58,30 @@ pub struct Request<'a> {
 
 /// What a store can do beyond the contract's core. A case of the conformance suite that needs one of these runs, or
 /// is listed as not applicable by name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Capabilities {
     /// [`Store::apply_all`] is atomic for any keys: nobody ever sees a part of it.
     pub atomic_all: bool,
+    /// A request that the store fails is answered by its [`Request::on_store_error`]. A limiter puts a timeout, a breaker and
+    /// that policy around a store that does I/O and has none.
+    pub failure_policy: bool,
+}
+
+impl Capabilities {
+    /// Sets whether [`Store::apply_all`] is atomic for any keys.
+    #[must_use]
+    pub const fn with_atomic_all(mut self, atomic_all: bool) -> Self {
+        self.atomic_all = atomic_all;
+        self
+    }
+
+    /// Sets whether a request that the store fails is answered by its [`Request::on_store_error`].
+    #[must_use]
+    pub const fn with_failure_policy(mut self, failure_policy: bool) -> Self {
+        self.failure_policy = failure_policy;
+        self
+    }
 }
 
 /// A place where the state of keys lives: applies one operation to one key under one quota, atomically.

@@ -47,7 +47,7 @@ impl ReplayStore {
     pub(super) fn attach_to(&self, limiter: LimiterBuilder) -> LimiterBuilder {
         match &self.store {
             StoreKind::Memory(store) => limiter.store(Arc::clone(store)),
-            StoreKind::Outside(outside) => limiter.store(Arc::clone(&outside.store)),
+            StoreKind::Outside(outside) => limiter.bare_store(Arc::clone(&outside.store)),
         }
     }
 

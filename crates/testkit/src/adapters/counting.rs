@@ -1,6 +1,5 @@
 //! Costs, charging, joint limits, shadow mode and hooks.
 
-use tidegate::enforce::Enforcer;
 use tidegate::http::{RateLimit, RequestHead, keys};
 
 use super::fixtures::{Notes, api_limiter, builder, window};
@@ -15,7 +14,7 @@ fn cost(head: &RequestHead<'_>) -> u64 {
 
 /// A request takes what it costs.
 pub fn each_request_costs_what_it_says<A: Adapter>() -> Applicability {
-    let address = App::new(RateLimit::new((&api_limiter(10), "api")).cost_of(cost).into()).start::<A>();
+    let address = App::new(RateLimit::new(api_limiter(10).enforcer("api").unwrap()).cost_of(cost).into()).start::<A>();
     for (cost, status, left) in [("4", 200, 6), ("7", 429, 6), ("6", 200, 0)] {
         let reply = get(address, "/", &[("x-cost", cost)]);
         assert_eq!(
@@ -29,7 +28,7 @@ pub fn each_request_costs_what_it_says<A: Adapter>() -> Applicability {
 
 /// What costs more than there ever is need not come back.
 pub fn a_cost_above_the_capacity_cannot_be_retried<A: Adapter>() -> Applicability {
-    let address = App::new(RateLimit::new((&api_limiter(10), "api")).cost_of(cost).into()).start::<A>();
+    let address = App::new(RateLimit::new(api_limiter(10).enforcer("api").unwrap()).cost_of(cost).into()).start::<A>();
     let reply = get(address, "/", &[("x-cost", "11")]);
     assert_eq!((reply.status, reply.header("retry-after")), (429, None));
     assert_eq!(reply.problem()["retryable"], false);
@@ -38,7 +37,7 @@ pub fn a_cost_above_the_capacity_cannot_be_retried<A: Adapter>() -> Applicabilit
 
 /// Only some responses count, by their status and their headers.
 pub fn a_response_is_charged_for_when_it_is_one_of_those<A: Adapter>() -> Applicability {
-    let limits = RateLimit::new((&api_limiter(2), "api"))
+    let limits = RateLimit::new(api_limiter(2).enforcer("api").unwrap())
         .charge_when(|status, headers| status == 401 && headers.get("x-app").is_some_and(|value| value == "mine"));
     let address = App::new(limits.into()).start::<A>();
     for (path, status, left) in
@@ -54,7 +53,7 @@ pub fn a_response_is_charged_for_when_it_is_one_of_those<A: Adapter>() -> Applic
 /// What one limit denies is not taken from the other.
 pub fn two_limits_are_taken_together_or_not<A: Adapter>() -> Applicability {
     let limiter = builder().limit("burst", window(1)).limit("daily", window(5)).build().expect("a limiter");
-    let limits = RateLimit::new(Enforcer::new(&limiter, "burst").and("daily"));
+    let limits = RateLimit::new(limiter.enforcer("burst").unwrap().and("daily").unwrap());
     let user = keys::header(tidegate::http::HeaderName::from_static("x-user"));
     // The bursts are each user's, the day is everybody's.
     let limits = limits.key_each(move |head| Some(vec![user(head)?, tidegate::Key::GLOBAL]));
@@ -70,7 +69,7 @@ pub fn two_limits_are_taken_together_or_not<A: Adapter>() -> Applicability {
 
 /// In shadow mode everything is decided and nobody is denied.
 pub fn shadow_mode_denies_nobody<A: Adapter>() -> Applicability {
-    let app = App::new(RateLimit::new(Enforcer::new(&api_limiter(1), "api").shadow(true)).into());
+    let app = App::new(RateLimit::new(api_limiter(1).enforcer("api").unwrap().shadow(true)).into());
     let address = app.start::<A>();
     for _ in 0..3 {
         let reply = get(address, "/", &[]);
@@ -85,7 +84,9 @@ pub fn shadow_mode_denies_nobody<A: Adapter>() -> Applicability {
 pub fn hooks_see_limited_requests<A: Adapter>() -> Applicability {
     let (limited, failed) = (Notes::default(), Notes::default());
     let (on_limited, on_error) = (limited.clone(), failed.clone());
-    let enforcer = Enforcer::new(&api_limiter(1), "api")
+    let enforcer = api_limiter(1)
+        .enforcer("api")
+        .unwrap()
         .on_limited(move |caller, outcome| {
             on_limited.add(format!(
                 "{:?} {:?}",

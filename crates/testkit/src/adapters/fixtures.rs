@@ -32,7 +32,7 @@ pub fn limiter(name: &str, rate: u64) -> Limiter {
 
 /// Makes a gate with one limit, of `rate` a minute for each client, on a clock that stands still.
 pub fn gate(name: &str, rate: u64) -> Gate {
-    Gate::new((&limiter(name, rate), name))
+    Gate::new(limiter(name, rate).enforcer(name).unwrap())
 }
 
 /// A limiter with the one limit `api`.

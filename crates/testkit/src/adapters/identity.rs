@@ -14,7 +14,7 @@ const FORWARDED: &str = "x-forwarded-for";
 pub fn gate_sees_the_whole_head<A: Adapter>() -> Applicability {
     let notes = Notes::default();
     let seen = notes.clone();
-    let limits = RateLimit::new((&api_limiter(2), "api")).skip(move |head: &RequestHead<'_>| {
+    let limits = RateLimit::new(api_limiter(2).enforcer("api").unwrap()).skip(move |head: &RequestHead<'_>| {
         let values = head.headers().get_all("x-several").iter().map(|value| value.to_str().unwrap_or_default());
         let values: Vec<_> = values.flat_map(|value| value.split(", ")).collect();
         seen.add(format!(
@@ -35,7 +35,7 @@ pub fn gate_sees_the_whole_head<A: Adapter>() -> Applicability {
 
 /// A client cannot choose its own address.
 pub fn a_forged_address_is_not_believed<A: Adapter>() -> Applicability {
-    let address = App::new(Gate::new((&api_limiter(2), "api"))).start::<A>();
+    let address = App::new(Gate::new(api_limiter(2).enforcer("api").unwrap())).start::<A>();
     for (client, status) in [("192.0.2.1", 200), ("192.0.2.2", 200), ("192.0.2.3", 429)] {
         let forged = [(FORWARDED, client), ("forwarded", &*format!("for={client}")), ("x-real-ip", client)];
         assert_eq!(get(address, "/", &forged).status, status, "{client}");
@@ -46,7 +46,8 @@ pub fn a_forged_address_is_not_believed<A: Adapter>() -> Applicability {
 /// A proxy that is trusted says who the client is, and the client before it says nothing.
 pub fn a_trusted_proxy_is_believed<A: Adapter>() -> Applicability {
     let trust = TrustProxy::networks(["127.0.0.0/8"]).expect("a network");
-    let limits = RateLimit::new((&api_limiter(1), "api")).client_address(ClientAddress::new().trust(trust));
+    let limits =
+        RateLimit::new(api_limiter(1).enforcer("api").unwrap()).client_address(ClientAddress::new().trust(trust));
     let address = App::new(limits.into()).start::<A>();
     for (client, status) in [("192.0.2.1", 200), ("192.0.2.2", 200), ("192.0.2.1", 429), ("192.0.2.3, 192.0.2.2", 429)]
     {
@@ -57,7 +58,8 @@ pub fn a_trusted_proxy_is_believed<A: Adapter>() -> Applicability {
 
 /// A header that says who it is; who sends none is its address.
 pub fn a_header_can_be_the_key<A: Adapter>() -> Applicability {
-    let limits = RateLimit::new((&api_limiter(1), "api")).key(keys::header(HeaderName::from_static("x-user")));
+    let limits =
+        RateLimit::new(api_limiter(1).enforcer("api").unwrap()).key(keys::header(HeaderName::from_static("x-user")));
     let address = App::new(limits.into()).start::<A>();
     for (user, status) in [("alice", 200), ("bob", 200), ("alice", 429)] {
         assert_eq!(get(address, "/", &[("x-user", user)]).status, status, "{user}");
@@ -73,7 +75,7 @@ pub fn a_route_can_be_the_key<A: Adapter>() -> Applicability {
     if !A::ROUTES {
         return Applicability::NotApplicable("it knows no templates of routes");
     }
-    let limits = RateLimit::new((&api_limiter(1), "api")).key(keys::route());
+    let limits = RateLimit::new(api_limiter(1).enforcer("api").unwrap()).key(keys::route());
     let address = App::new(limits.into()).start::<A>();
     for (path, status) in [("/users/1", 200), ("/users/2", 429), ("/", 200), ("/", 429)] {
         assert_eq!(get(address, path, &[]).status, status, "{path}");
@@ -83,7 +85,8 @@ pub fn a_route_can_be_the_key<A: Adapter>() -> Applicability {
 
 /// A request that is skipped is served, told nothing and counted nowhere.
 pub fn skipped_request_is_not_counted<A: Adapter>() -> Applicability {
-    let limits = RateLimit::new((&api_limiter(1), "api")).skip(|head| head.headers().contains_key("x-health"));
+    let limits =
+        RateLimit::new(api_limiter(1).enforcer("api").unwrap()).skip(|head| head.headers().contains_key("x-health"));
     let address = App::new(limits.into()).start::<A>();
     for _ in 0..3 {
         let reply = get(address, "/", &[("x-health", "1")]);
@@ -98,7 +101,7 @@ pub fn skipped_request_is_not_counted<A: Adapter>() -> Applicability {
 pub fn denied_client_is_forbidden<A: Adapter>() -> Applicability {
     let limit = Limit::new(window(5)).deny(["127.0.0.0/8"]).expect("a network");
     let limiter = builder().limit("api", limit).build().expect("a limiter");
-    let app = App::new(Gate::new((&limiter, "api")));
+    let app = App::new(Gate::new(limiter.enforcer("api").unwrap()));
     let reply = get(app.start::<A>(), "/", &[]);
     assert_eq!((reply.status, reply.told(), app.served()), (403, vec![], 0));
     assert_eq!(reply.problem()["retryable"], false);

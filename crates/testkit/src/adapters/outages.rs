@@ -1,6 +1,5 @@
 //! Broken and slow stores.
 
-use tidegate::enforce::Enforcer;
 use tidegate::http::{Gate, RateLimit};
 use tidegate::{Limit, Limiter, OnStoreError, StoreError, StoreErrorKind};
 
@@ -26,7 +25,9 @@ pub fn a_dead_store_admits_when_open<A: Adapter>() -> Applicability {
     let (limiter, faults) = breaking(OnStoreError::Open);
     let notes = Notes::default();
     let on_error = notes.clone();
-    let enforcer = Enforcer::new(&limiter, "api")
+    let enforcer = limiter
+        .enforcer("api")
+        .unwrap()
         .on_error(move |_, outcome| on_error.add(format!("{}", outcome.is_without_store())));
     let address = App::new(RateLimit::new(enforcer).into()).start::<A>();
     faults.fail(unplugged());
@@ -43,7 +44,7 @@ pub fn a_dead_store_admits_when_open<A: Adapter>() -> Applicability {
 /// With a dead store and the policy `closed`, nobody is served.
 pub fn a_dead_store_refuses_when_closed<A: Adapter>() -> Applicability {
     let (limiter, faults) = breaking(OnStoreError::Closed);
-    let app = App::new(Gate::new((&limiter, "api")));
+    let app = App::new(Gate::new(limiter.enforcer("api").unwrap()));
     let address = app.start::<A>();
     faults.fail(unplugged());
     let reply = get(address, "/", &[]);
@@ -57,8 +58,8 @@ pub fn a_dead_store_refuses_when_closed<A: Adapter>() -> Applicability {
 /// A store that does not answer at once is waited for, before the handler and, where the charge is late, after it.
 pub fn a_slow_store_is_waited_for<A: Adapter>() -> Applicability {
     let (limiter, faults) = breaking(OnStoreError::Closed);
-    let late = RateLimit::new((&limiter, "api")).charge_when(|_, _| true);
-    for (limits, is_late) in [(RateLimit::new((&limiter, "api")), false), (late, true)] {
+    let late = RateLimit::new(limiter.enforcer("api").unwrap()).charge_when(|_, _| true);
+    for (limits, is_late) in [(RateLimit::new(limiter.enforcer("api").unwrap()), false), (late, true)] {
         let app = App::new(limits.into());
         let address = app.start::<A>();
         faults.hang();
@@ -77,7 +78,7 @@ pub fn a_slow_store_is_waited_for<A: Adapter>() -> Applicability {
         assert_eq!(reply.header("ratelimit").as_deref(), Some(left));
     }
     // One of each: the limit is used up.
-    let app = App::new(Gate::new((&limiter, "api")));
+    let app = App::new(Gate::new(limiter.enforcer("api").unwrap()));
     assert_eq!(get(app.start::<A>(), "/", &[]).status, 429);
     Applicability::Ran
 }

@@ -124,7 +124,8 @@ pub fn a_key_has_permits_of_its_own<A: Adapter>() -> Applicability {
 /// Whom a limit turns away was let in for nothing: its permit is back, and a controller learns nothing from it.
 pub fn limited_request_is_no_sample<A: Adapter>() -> Applicability {
     let watched = Watched::new(1);
-    let address = App::new(Gate::new((&api_limiter(1), "api")).guards(watched.pool.clone())).start::<A>();
+    let address =
+        App::new(Gate::new(api_limiter(1).enforcer("api").unwrap()).guards(watched.pool.clone())).start::<A>();
     assert_eq!(get(address, "/", &[]).status, 200);
     assert_eq!(watched.next_end(|| {}), DONE);
     for _ in 0..3 {
@@ -139,7 +140,7 @@ pub fn denied_client_takes_no_permit<A: Adapter>() -> Applicability {
     let pool = Concurrency::fixed(1);
     let limit = Limit::new(window(5)).deny(["127.0.0.0/8"]).expect("a network");
     let limiter = builder().limit("api", limit).build().expect("a limiter");
-    let address = App::new(Gate::new((&limiter, "api")).guards(pool.clone())).start::<A>();
+    let address = App::new(Gate::new(limiter.enforcer("api").unwrap()).guards(pool.clone())).start::<A>();
     let _taken = pool.try_acquire().expect("room");
     assert_eq!(get(address, "/", &[]).status, 403);
     Applicability::Ran

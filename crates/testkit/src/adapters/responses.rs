@@ -9,7 +9,7 @@ use crate::Applicability;
 
 /// A request within its limit is served, and told what is left.
 pub fn an_allowed_request_is_served<A: Adapter>() -> Applicability {
-    let app = App::new(Gate::new((&api_limiter(2), "api")));
+    let app = App::new(Gate::new(api_limiter(2).enforcer("api").unwrap()));
     let mut client = Client::connect(app.start::<A>());
     for left in [1, 0] {
         let reply = client.get("/", &[]);
@@ -23,7 +23,7 @@ pub fn an_allowed_request_is_served<A: Adapter>() -> Applicability {
 
 /// A request beyond its limit is answered with 429, when to retry, and a problem; no handler hears of it.
 pub fn denied_requests_do_not_reach_the_handler<A: Adapter>() -> Applicability {
-    let app = App::new(Gate::new((&api_limiter(1), "api")));
+    let app = App::new(Gate::new(api_limiter(1).enforcer("api").unwrap()));
     let mut client = Client::connect(app.start::<A>());
     assert_eq!(client.get("/", &[]).status, 200);
     // The connection is still good for more.
@@ -45,7 +45,7 @@ pub fn denied_requests_do_not_reach_the_handler<A: Adapter>() -> Applicability {
 
 /// A HEAD beyond its limit is told what a GET is, and the length of the body that it does not get.
 pub fn a_denied_head_has_no_body<A: Adapter>() -> Applicability {
-    let mut client = Client::connect(App::new(Gate::new((&api_limiter(1), "api"))).start::<A>());
+    let mut client = Client::connect(App::new(Gate::new(api_limiter(1).enforcer("api").unwrap())).start::<A>());
     assert_eq!(client.get("/", &[]).status, 200);
     let get = client.get("/", &[]);
     let head = client.head("/");
@@ -62,7 +62,7 @@ pub fn a_denied_head_has_no_body_over_http2<A: Adapter>() -> Applicability {
     if !A::HTTP2 {
         return Applicability::NotApplicable("its server does not take HTTP/2 as it is");
     }
-    let url = format!("http://{}/", App::new(Gate::new((&api_limiter(1), "api"))).start::<A>());
+    let url = format!("http://{}/", App::new(Gate::new(api_limiter(1).enforcer("api").unwrap())).start::<A>());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let client = reqwest::Client::builder().no_proxy().http2_prior_knowledge().build().expect("a client");
@@ -86,7 +86,7 @@ const LEGACY: [(&str, &str); 3] =
 
 /// What is told of a limit of one, to the request that is admitted and to the one that is not.
 fn tells<A: Adapter>(styles: impl IntoIterator<Item = HeaderStyle>, expected: &[(&str, &str)]) -> Applicability {
-    let limits = RateLimit::new((&api_limiter(1), "api")).headers(LimitHeaders::new(styles));
+    let limits = RateLimit::new(api_limiter(1).enforcer("api").unwrap()).headers(LimitHeaders::new(styles));
     let address = App::new(limits.into()).start::<A>();
     let reply = get(address, "/", &[]);
     let mut expected = expected.to_vec();
@@ -128,13 +128,14 @@ pub fn headers_of_no_family<A: Adapter>() -> Applicability {
 /// What is answered to whom is turned away can be changed, even into what looks like a success; no handler hears of it.
 pub fn denial_can_be_customized<A: Adapter>() -> Applicability {
     for status in [503, 200] {
-        let limits = RateLimit::new((&api_limiter(1), "api")).map_response(move |outcome, mut response| {
-            *response.status_mut() = u16::try_into(status).expect("a status");
-            response.headers_mut().insert("x-busy", "yes".parse().expect("a value"));
-            response.headers_mut().insert("content-type", "text/plain".parse().expect("a value"));
-            *response.body_mut() = format!("come back in {:?}", outcome.retry_after());
-            response
-        });
+        let limits =
+            RateLimit::new(api_limiter(1).enforcer("api").unwrap()).map_response(move |outcome, mut response| {
+                *response.status_mut() = u16::try_into(status).expect("a status");
+                response.headers_mut().insert("x-busy", "yes".parse().expect("a value"));
+                response.headers_mut().insert("content-type", "text/plain".parse().expect("a value"));
+                *response.body_mut() = format!("come back in {:?}", outcome.retry_after());
+                response
+            });
         let app = App::new(limits.into());
         let address = app.start::<A>();
         assert_eq!(get(address, "/", &[]).status, 200);
@@ -148,7 +149,7 @@ pub fn denial_can_be_customized<A: Adapter>() -> Applicability {
 
 /// What a handler answers keeps its status, its headers and its body.
 pub fn handler_response_is_unchanged<A: Adapter>() -> Applicability {
-    let reply = get(App::new(Gate::new((&api_limiter(2), "api"))).start::<A>(), "/fails", &[]);
+    let reply = get(App::new(Gate::new(api_limiter(2).enforcer("api").unwrap())).start::<A>(), "/fails", &[]);
     assert_eq!((reply.status, &*reply.body, reply.header("x-app").as_deref()), (401, "no", Some("mine")));
     assert_eq!(reply.header("ratelimit").as_deref(), Some(r#""api";r=1;t=60"#));
     Applicability::Ran
@@ -156,7 +157,7 @@ pub fn handler_response_is_unchanged<A: Adapter>() -> Applicability {
 
 /// A handler learns what was decided, where that is wanted, and only there.
 pub fn handler_receives_the_outcome<A: Adapter>() -> Applicability {
-    let limits = RateLimit::new((&api_limiter(5), "api"));
+    let limits = RateLimit::new(api_limiter(5).enforcer("api").unwrap());
     for (limits, expected) in [(limits.clone().extension(), "Some(Some(4))"), (limits, "None")] {
         assert_eq!(get(App::new(limits.into()).start::<A>(), "/told", &[]).body, expected);
     }

@@ -9,7 +9,7 @@ use tidegate_core::{Algorithm, Quota};
 #[error("{admitted} admitted from {from} to {to}, where at most {bound} may be, under {quota:?}")]
 pub struct Overrun {
     /// The quota whose bound was passed.
-    pub quota: Quota,
+    pub quota: Box<Quota>,
     /// The time of the first admission in the stretch.
     pub from: u64,
     /// The time of the last.
@@ -42,7 +42,7 @@ pub fn admitted_within(quota: &Quota, admitted: &[(u64, u64)]) -> Result<(), Ove
             sum += cost;
             let Some(bound) = bound(quota, from, to) else { break };
             if sum > bound {
-                return Err(Overrun { quota: *quota, from, to, admitted: sum, bound });
+                return Err(Overrun { quota: Box::new(*quota), from, to, admitted: sum, bound });
             }
         }
     }

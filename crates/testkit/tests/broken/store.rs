@@ -234,7 +234,7 @@ fn at(state: State, now: Timestamp) -> State {
 
 impl Store for BrokenStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { atomic_all: self.flaw != Flaw::TakesBatchesOneByOne }
+        Capabilities::default().with_atomic_all(self.flaw != Flaw::TakesBatchesOneByOne)
     }
 
     fn is_immediate(&self) -> bool {

@@ -79,7 +79,7 @@ impl LimitedCall {
         let Some(limiter) = self.limiter.as_ref().or(layers).or_else(|| default_limiter()) else {
             return Outcome::invalid(Error::NoLimiter);
         };
-        let mut enforcer = Enforcer::new(limiter, self.limit);
+        let mut enforcer = Enforcer::unchecked(limiter, self.limit);
         if let Some(above) = above {
             enforcer = enforcer.with_hooks_of(above);
         }

@@ -97,7 +97,7 @@ impl OutgoingLayer {
                 result
             }
         };
-        let result = admitted(limiter, limit, result)?;
+        let result = admitted(result)?;
         // The host may have asked to back off while this request was queued.
         let waited = self.wait_for_host(host, deadline, timeout).await;
         // An unsent request does not count. Refunding units that were replenished meanwhile would credit them twice.
@@ -130,17 +130,10 @@ impl OutgoingLayer {
 }
 
 /// Returns the decision that took units; `None` when the limit fails open.
-fn admitted<E>(
-    limiter: &Limiter,
-    limit: &str,
-    result: Result<Decision, Error>,
-) -> Result<Option<Decision>, OutgoingError<E>> {
+fn admitted<E>(result: Result<Decision, Error>) -> Result<Option<Decision>, OutgoingError<E>> {
     match result {
         Ok(decision) if !decision.allowed() => Err(OutgoingError::Limited(decision)),
         Ok(decision) => Ok(Some(decision).filter(Decision::is_unconditional)),
-        Err(error) if error.is_misuse() => Err(OutgoingError::Limiter(error)),
-        // A store within `Resilience` has applied the policy already. A bare one leaves it to the caller.
-        Err(Error::Store(_)) if limiter.admits_without_store(limit) => Ok(None),
         Err(error) => Err(OutgoingError::Limiter(error)),
     }
 }

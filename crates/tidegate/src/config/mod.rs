@@ -43,6 +43,8 @@ pub use settings::{Defaults, EnvoyConfig, HttpConfig};
 pub use crate::http_settings::{HeaderStyle, LegacyReset, TrustProxy};
 
 use crate::limiter::{Limit, Limiter, LimiterBuilder};
+#[cfg(feature = "tokio")]
+use crate::resilience::Resilience;
 use limits::InheritedSettings;
 use reader::{ErrorCollector, Fields};
 use tree::{Node, Position};
@@ -140,9 +142,16 @@ impl Config {
         &self.http
     }
 
-    /// Returns a limiter builder with these limits, deny list and prefix. It has no store yet.
+    /// Returns a limiter builder with these limits, deny list and prefix. It has no store yet. With the feature `tokio` it has the
+    /// timeout and the number of replicas, too.
     pub fn limiter(&self) -> LimiterBuilder {
         let builder = Limiter::builder().limits(self.limits.iter().cloned()).prefix(&self.defaults.prefix);
+        #[cfg(feature = "tokio")]
+        let builder = builder.resilience(
+            Resilience::default()
+                .timeout(self.defaults.store_timeout)
+                .expected_replicas(self.defaults.expected_replicas),
+        );
         builder.deny_all(&self.defaults.deny).expect("every entry was looked at when the config was read")
     }
 }

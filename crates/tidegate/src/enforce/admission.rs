@@ -18,7 +18,7 @@ use crate::concurrency::{Completion, Priority};
 ///     .build()?;
 /// let admission = Admission::new(
 ///     ConcurrencyGuards::new().and(Concurrency::fixed(100).reserve(10)).and(PerKey::new(4)),
-///     Enforcer::new(&limiter, "requests").and_budget("tokens"),
+///     limiter.enforcer("requests")?.and_budget("tokens")?,
 /// );
 ///
 /// match admission.admit(&Caller::new("alice"), 1_200, Priority::Critical).await {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::sync::Arc;
+#[cfg(feature = "tracing")]
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use smallvec::SmallVec;
 use tidegate_core::private::{InlineVec, poll_once};
@@ -11,7 +13,7 @@ use super::hooks::Hooks;
 use super::rule::{Rule, failed};
 use super::{Caller, ConcurrencyGuards, LimitDecisions, LimitKind, Outcome, Permits};
 use crate::concurrency::Priority;
-use crate::{Call, Error, Limiter, MemoryStore};
+use crate::{Call, Error, Limiter, MemoryStore, UnknownLimit};
 
 /// What an enforcer does with its limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,11 +43,33 @@ struct Inner {
     has_budget: bool,
     shadow: bool,
     hooks: Hooks,
+    /// Whether the log says already that requests have no key.
+    #[cfg(feature = "tracing")]
+    has_logged_missing_key: Arc<AtomicBool>,
+}
+
+impl Limiter {
+    /// Returns an enforcer of a limit, for a layer or other transport. A name that the limiter does not have is an error, with
+    /// the names that it has.
+    ///
+    /// ```
+    /// # use tidegate::{Limiter, Quota, seconds};
+    /// let limiter = Limiter::builder().limit("burst", Quota::token_bucket(10, seconds(1))?).build()?;
+    /// let enforcer = limiter.enforcer("burst")?;
+    /// let error = limiter.enforcer("brust").unwrap_err();
+    /// assert_eq!(error.to_string(), "there is no limit named \"brust\": expected one of burst");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn enforcer(&self, limit: impl Into<Arc<str>>) -> Result<Enforcer, UnknownLimit> {
+        let limit = limit.into();
+        self.check_name(&limit)?;
+        Ok(Enforcer::unchecked(self, limit))
+    }
 }
 
 impl Enforcer {
-    /// Enforces a limit. One that the limiter does not know makes every outcome [`Outcome::Invalid`].
-    pub fn new(limiter: &Limiter, limit: impl Into<Arc<str>>) -> Self {
+    /// Enforces a limit that the limiter may not have. Every outcome is [`Outcome::Invalid`] then.
+    pub(crate) fn unchecked(limiter: &Limiter, limit: impl Into<Arc<str>>) -> Self {
         Self::with_rules(limiter.clone(), vec![Rule::new(limit, LimitKind::Rate)])
     }
 
@@ -58,7 +82,15 @@ impl Enforcer {
     }
 
     fn with_rules(limiter: Limiter, rules: Vec<Rule>) -> Self {
-        let inner = Inner { limiter, rules, has_budget: false, shadow: false, hooks: Hooks::default() };
+        let inner = Inner {
+            limiter,
+            rules,
+            has_budget: false,
+            shadow: false,
+            hooks: Hooks::default(),
+            #[cfg(feature = "tracing")]
+            has_logged_missing_key: Arc::default(),
+        };
         Enforcer { inner: Arc::new(inner) }
     }
 
@@ -66,24 +98,25 @@ impl Enforcer {
     pub fn from_quota(quota: Quota) -> Self {
         const NAME: &str = "default";
         let limiter = Limiter::builder().limit(NAME, quota).build().expect("one limit with no settings");
-        Enforcer::new(&limiter, NAME)
+        Enforcer::unchecked(&limiter, NAME)
     }
 
     /// Enforces a further limit of the same limiter: all of them are taken, or none.
-    #[must_use]
-    pub fn and(mut self, limit: impl Into<Arc<str>>) -> Self {
-        self.change().rules.push(Rule::new(limit, LimitKind::Rate));
-        self
+    pub fn and(self, limit: impl Into<Arc<str>>) -> Result<Self, UnknownLimit> {
+        self.with_rule(limit.into(), LimitKind::Rate)
     }
 
     /// Enforces a further limit of the same limiter, on what requests cost: bytes, tokens, units of work. The limits that
     /// are no budgets count requests then, each as 1, whatever it costs. A cost of 0 is a mistake in the program.
-    #[must_use]
-    pub fn and_budget(mut self, limit: impl Into<Arc<str>>) -> Self {
-        let inner = self.change();
-        inner.rules.push(Rule::new(limit, LimitKind::Cost));
-        inner.has_budget = true;
-        self
+    pub fn and_budget(mut self, limit: impl Into<Arc<str>>) -> Result<Self, UnknownLimit> {
+        self.change().has_budget = true;
+        self.with_rule(limit.into(), LimitKind::Cost)
+    }
+
+    fn with_rule(mut self, limit: Arc<str>, kind: LimitKind) -> Result<Self, UnknownLimit> {
+        self.inner.limiter.check_name(&limit)?;
+        self.change().rules.push(Rule::new(limit, kind));
+        Ok(self)
     }
 
     /// The name of the limit that was given last towards clients, such as in headers: the limit's own unless said
@@ -105,8 +138,7 @@ impl Enforcer {
     /// What to do when the store is broken, for all limits that are there by now: what each of them says unless said
     /// otherwise.
     ///
-    /// [`Local`](OnStoreError::Local) takes a store within [`Resilience`](crate::resilience::Resilience); without it
-    /// requests are refused as unavailable.
+    /// It has no effect on a [bare store](crate::LimiterBuilder::bare_store).
     #[must_use]
     pub fn on_store_error(mut self, policy: OnStoreError) -> Self {
         self.change().rules.iter_mut().for_each(|rule| rule.on_store_error = Some(policy));
@@ -150,12 +182,6 @@ impl Enforcer {
         self.inner.rules.len()
     }
 
-    /// Returns an error for the first limit that the limiter does not have.
-    #[cfg(feature = "ws")]
-    pub(crate) fn check_names(&self) -> Result<(), Error> {
-        self.inner.rules.iter().try_for_each(|rule| rule.check_name(&self.inner.limiter))
-    }
-
     /// What tells enforcers apart, while they are there.
     #[cfg(feature = "ws")]
     pub(crate) fn identity(&self) -> usize {
@@ -191,7 +217,7 @@ impl Enforcer {
                 None => Box::pin(self.ask_several(caller, cost, action)).await,
             },
         };
-        self.finish(caller, cost, action, answer)
+        self.finish(caller, action, answer)
     }
 
     /// The outcome of a request, without waiting. None when it has to be waited for, because the store does I/O. Nothing
@@ -205,7 +231,7 @@ impl Enforcer {
             },
             _ => return self.ask_several_now(caller, cost, action),
         };
-        Some(self.finish(caller, cost, action, answer))
+        Some(self.finish(caller, action, answer))
     }
 
     /// The outcome of a request that has no key, so that no limit could be asked. Where there is none, there is nothing to ask.
@@ -213,7 +239,26 @@ impl Enforcer {
         if !self.has_limits() {
             return Outcome::Allowed(LimitDecisions::default());
         }
-        self.finish(&Caller::each([]), 1, Action::Limit, Err(Error::NoKey))
+        #[cfg(feature = "tracing")]
+        self.log_missing_key();
+        let outcome = Outcome::Invalid(Error::NoKey);
+        self.inner.hooks.tell(&Caller::each([]), &outcome);
+        outcome
+    }
+
+    /// Logs once what to do about requests without a key: such a mistake meets every request.
+    #[cfg(feature = "tracing")]
+    fn log_missing_key(&self) {
+        if self.inner.has_logged_missing_key.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let limits: Vec<&str> = self.inner.rules.iter().map(|rule| &*rule.policy).collect();
+        tracing::error!(
+            "requests to the limit {} have no key and no client address, and are answered with an error. Expose peer \
+             addresses: serve an axum router with `into_make_service_with_connect_info::<SocketAddr>()`, and insert a \
+             `PeerAddr` into the request's extensions elsewhere. Or give the limit another key",
+            limits.join(", ")
+        );
     }
 
     /// Whether a deny list turns the caller away, so that nothing should be spent on it.
@@ -291,7 +336,7 @@ impl Enforcer {
         if !caller.fits(1) {
             return Err(Error::NoKey);
         }
-        rule.call(&self.inner.limiter, caller, 0, self.cost_to(rule, cost), self.action(action))
+        rule.call(&self.inner.limiter, caller, 0, self.cost_to(rule, cost), self.action(action), self.inner.shadow)
     }
 
     async fn ask_one(
@@ -315,16 +360,17 @@ impl Enforcer {
         if !self.inner.limiter.is_immediate() {
             return None;
         }
-        Some(self.finish(caller, cost, action, poll_once(self.ask_several(caller, cost, action))))
+        Some(self.finish(caller, action, poll_once(self.ask_several(caller, cost, action))))
     }
 
     async fn ask_several(&self, caller: &Caller<'_>, cost: u64, action: Action) -> Result<LimitDecisions, Error> {
-        let Inner { limiter, rules, .. } = &*self.inner;
+        let Inner { limiter, rules, shadow, .. } = &*self.inner;
         if !caller.fits(rules.len()) {
             return Err(Error::NoKey);
         }
-        let call =
-            |(index, rule)| Rule::call(rule, limiter, caller, index, self.cost_to(rule, cost), self.action(action));
+        let call = |(index, rule)| {
+            Rule::call(rule, limiter, caller, index, self.cost_to(rule, cost), self.action(action), *shadow)
+        };
         let calls = rules.iter().enumerate().map(call).collect::<Result<InlineVec<_>, Error>>()?;
         let mut limit_decisions = LimitDecisions(SmallVec::with_capacity(rules.len()));
         if action == Action::Limit {
@@ -349,15 +395,14 @@ impl Enforcer {
     }
 
     /// The outcome of an answer, after the hooks were called.
-    fn finish(&self, caller: &Caller<'_>, cost: u64, action: Action, answer: Result<LimitDecisions, Error>) -> Outcome {
-        let Inner { limiter, rules, shadow, hooks, .. } = &*self.inner;
+    fn finish(&self, caller: &Caller<'_>, action: Action, answer: Result<LimitDecisions, Error>) -> Outcome {
+        let Inner { shadow, hooks, .. } = &*self.inner;
         // A charge or a refund denies no request.
         let is_asked = matches!(action, Action::Limit | Action::Check);
-        let cost = |rule: &Rule| if is_asked { self.cost_to(rule, cost) } else { 0 };
         let outcome = match answer {
             Ok(limit_decisions) if *shadow => Outcome::of(limit_decisions.shadowed()),
             Ok(limit_decisions) => Outcome::of(limit_decisions),
-            Err(error) => failed(limiter, rules, cost, *shadow, error),
+            Err(error) => failed(error),
         };
         if is_asked || outcome.error().is_some() || outcome.is_without_store() {
             hooks.tell(caller, &outcome);
@@ -380,12 +425,6 @@ impl From<Quota> for Enforcer {
     }
 }
 
-impl From<(&Limiter, &str)> for Enforcer {
-    fn from((limiter, limit): (&Limiter, &str)) -> Self {
-        Enforcer::new(limiter, limit)
-    }
-}
-
 impl fmt::Debug for Enforcer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { limiter, rules, shadow, .. } = &*self.inner;
@@ -398,6 +437,19 @@ impl fmt::Debug for Enforcer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn unknown_limit_is_an_error_that_lists_the_limits() {
+        let enforcer = Enforcer::from_quota(Quota::token_bucket(1, std::time::Duration::from_secs(1)).unwrap());
+        let errors = [
+            enforcer.limiter().enforcer("defualt").unwrap_err(),
+            enforcer.clone().and("defualt").unwrap_err(),
+            enforcer.and_budget("defualt").unwrap_err(),
+        ];
+        for error in errors {
+            assert_eq!(error.to_string(), "there is no limit named \"defualt\": expected one of default");
+        }
+    }
 
     #[test]
     fn what_waits_is_small_however_many_limits_there_are() {

@@ -13,7 +13,7 @@
 //!     .limit("burst", Quota::token_bucket(10, minutes(1))?)
 //!     .limit("daily", Quota::fixed_window(1_000, minutes(24 * 60))?)
 //!     .build()?;
-//! let enforcer = Enforcer::new(&limiter, "burst").and("daily"); // all or nothing
+//! let enforcer = limiter.enforcer("burst")?.and("daily")?; // all or nothing
 //!
 //! match enforcer.enforce("alice", 1).await {
 //!     Outcome::Allowed(limit_decisions) => println!("{:?}", limit_decisions.binding().map(|limit| limit.decision().remaining())),

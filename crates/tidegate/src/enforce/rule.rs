@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{Decision, DecisionParts, Key, OnStoreError, Quota, Reason};
+use tidegate_core::{Decision, Key, OnStoreError, Quota};
 
-use super::{Action, Caller, LimitDecision, LimitDecisions, LimitKind, Outcome};
+use super::{Action, Caller, LimitDecision, LimitKind, Outcome};
 use crate::limiter::{Call, CallKind, CallOptions, LimitSummary, WindowedDecision};
 use crate::{Error, Limiter};
 
@@ -44,11 +44,6 @@ impl Rule {
         limiter.normalized(&self.limit, caller.key(0)?)
     }
 
-    #[cfg(feature = "ws")]
-    pub(super) fn check_name(&self, limiter: &Limiter) -> Result<(), Error> {
-        limiter.summary(&self.limit).map(drop)
-    }
-
     /// Resets a key, unless it shares its budget with other keys.
     #[cfg(feature = "ws")]
     pub(super) async fn forget(&self, limiter: &Limiter, key: &Key<'_>) {
@@ -71,6 +66,7 @@ impl Rule {
         index: usize,
         cost: u64,
         action: Action,
+        shadow: bool,
     ) -> Result<Call<'a>, Error> {
         let Some(key) = caller.key(index) else { return Err(Error::NoKey) };
         let kind = match action {
@@ -83,8 +79,9 @@ impl Rule {
             Action::Refund => CallKind::Refund,
         };
         let quota = self.quota.as_ref().map(|tier| &tier.quota);
-        let options =
-            CallOptions { quota, on_store_error: self.on_store_error, address: caller.address(), whole_key: None };
+        // Shadow mode never denies, whatever state the store is in.
+        let on_store_error = if shadow { Some(OnStoreError::Open) } else { self.on_store_error };
+        let options = CallOptions { quota, on_store_error, address: caller.address(), whole_key: None };
         Ok(limiter.call(&self.limit, key.borrow(), kind).cost(cost).with_options(options))
     }
 
@@ -101,54 +98,15 @@ impl Rule {
         Ok(self.limit_decision(WindowedDecision { decision, window }))
     }
 
-    /// The limit decision of a request of that cost when the store is broken. None when the request must be refused, which a limit in
-    /// shadow mode never does.
-    fn without_store(&self, limiter: &Limiter, cost: u64, shadow: bool) -> Result<Option<LimitDecision>, Error> {
-        let LimitSummary { capacity, on_store_error, shadow: is_shadow, .. } = self.summary(limiter)?;
-        let shadow = shadow || is_shadow;
-        // A store within `Resilience` has applied the policy already, and returns only errors of closed limits. Without
-        // `Resilience` there is nothing to limit with in process, so only an open limit admits.
-        if on_store_error != OnStoreError::Open && !shadow {
-            return Ok(None);
-        }
-        let decision = match cost > u64::from(capacity) && !shadow {
-            // A request that can never be admitted is not admitted now either.
-            true => never_admitted(capacity),
-            false => Decision::admitted_without_store(capacity),
-        };
-        self.limit_decision_of(limiter, decision).map(Some)
-    }
-
     fn summary(&self, limiter: &Limiter) -> Result<LimitSummary, Error> {
         let mut limit = limiter.summary(&self.limit)?;
         limit.capacity = self.quota.as_ref().map_or(limit.capacity, |tier| tier.quota.parts().capacity);
-        limit.on_store_error = self.on_store_error.unwrap_or(limit.on_store_error);
         Ok(limit)
     }
 }
 
-/// The outcome of a request that the limiter failed to decide, and that costs each limit so much.
+/// The outcome of a request that the limiter failed to decide. The store has applied each limit's `on_store_error` before.
 #[cold]
-pub(super) fn failed(
-    limiter: &Limiter,
-    rules: &[Rule],
-    cost: impl Fn(&Rule) -> u64,
-    shadow: bool,
-    error: Error,
-) -> Outcome {
-    match error {
-        error if error.is_misuse() => Outcome::invalid(error),
-        Error::Store(_) => match rules.iter().map(|rule| rule.without_store(limiter, cost(rule), shadow)).collect() {
-            Ok(Some(limit_decisions)) => Outcome::of(LimitDecisions(limit_decisions)),
-            Ok(None) => Outcome::Unavailable(error),
-            Err(error) => Outcome::invalid(error),
-        },
-        error => Outcome::Unavailable(error),
-    }
-}
-
-/// The denial of a cost above the whole capacity, when the store cannot tell what is left.
-fn never_admitted(capacity: u32) -> Decision {
-    let parts = Decision::admitted_without_store(capacity).into_parts();
-    DecisionParts { allowed: false, reason: Some(Reason::CostExceedsCapacity), ..parts }.into()
+pub(super) fn failed(error: Error) -> Outcome {
+    if error.is_misuse() { Outcome::invalid(error) } else { Outcome::Unavailable(error) }
 }

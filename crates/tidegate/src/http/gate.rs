@@ -23,7 +23,7 @@ type PriorityOf = Arc<dyn Fn(&RequestHead<'_>) -> Priority + Send + Sync>;
 /// use tidegate::{Limiter, Quota, seconds};
 ///
 /// let limiter = Limiter::builder().limit("api", Quota::token_bucket(10, seconds(1))?).build()?;
-/// let gate = Gate::new((&limiter, "api")).guards(Concurrency::fixed(100));
+/// let gate = Gate::new(limiter.enforcer("api")?).guards(Concurrency::fixed(100));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -46,7 +46,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Enforces a limit of a limiter (`(&limiter, "api")`), a bare quota, an [`Enforcer`](crate::enforce::Enforcer), or
+    /// Enforces an [`Enforcer`](crate::enforce::Enforcer) (`limiter.enforcer("api")?`), a bare quota, or
     /// whatever a [`RateLimit`] says.
     pub fn new(limits: impl Into<RateLimit>) -> Self {
         Gate { guards: ConcurrencyGuards::new(), rate_limit: limits.into(), priority: None, dropped_if: None }

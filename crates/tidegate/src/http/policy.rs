@@ -24,7 +24,7 @@ type MapResponse = Arc<dyn Fn(&Outcome, Response<String>) -> Response<String> + 
 /// use tidegate::{Limiter, Quota, minutes};
 ///
 /// let limiter = Limiter::builder().limit("login", Quota::fixed_window(5, minutes(1))?).build()?;
-/// let login = RateLimit::new(Enforcer::new(&limiter, "login"))
+/// let login = RateLimit::new(limiter.enforcer("login")?)
 ///     .headers(LimitHeaders::new([HeaderStyle::Ietf, HeaderStyle::Legacy]))
 ///     .skip(|head| head.is_preflight())
 ///     .charge_when(|status, _| status == 401); // only failed logins count
@@ -72,7 +72,7 @@ impl<L: Into<Enforcer>> From<L> for RateLimit {
 }
 
 impl RateLimit {
-    /// Enforces a limit of a limiter (`(&limiter, "api")`), a bare quota, or whatever an [`Enforcer`] does; for each
+    /// Enforces an [`Enforcer`] (`limiter.enforcer("api")?`) or a bare quota; for each
     /// client on its own.
     pub fn new(limits: impl Into<Enforcer>) -> Self {
         Self::of(EnforcerChoice::One(limits.into()))

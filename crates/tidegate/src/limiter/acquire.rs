@@ -29,7 +29,7 @@ impl Call<'_> {
         let limits = inner.limits.load_full();
         let dispatch = self.attempt(&limits, Op::Limit(cost))?;
         // Waiting cannot help: the answer will be the same however long the caller waits.
-        if cost.get() > u64::from(dispatch.capacity()) || dispatch.is_denied {
+        if cost.get() > u64::from(dispatch.capacity()) || dispatch.is_denied() {
             return self.try_once(Op::Limit(cost)).await;
         }
         drop(dispatch);

@@ -95,7 +95,7 @@ impl Limiter {
                 self.checked(call, &limits)?.ok_or_else(|| Error::unsupported(call.name, why))
             })
             .collect();
-        let asked = dispatches.iter().flatten().filter(|dispatch| !dispatch.is_denied);
+        let asked = dispatches.iter().flatten().filter(|dispatch| !dispatch.is_denied());
         let requests: Vec<Request<'_>> = asked.map(Dispatch::request).collect();
         let mut decided = match requests.is_empty() {
             true => Vec::new(),
@@ -103,7 +103,7 @@ impl Limiter {
         }
         .into_iter();
         let answers = dispatches.iter().map(|dispatch| match dispatch {
-            Ok(dispatch) if dispatch.is_denied => Ok(dispatch.finish(dispatch.denial())),
+            Ok(dispatch) if dispatch.is_denied() => Ok(dispatch.finish(dispatch.denial())),
             Ok(dispatch) => {
                 let answer = decided.next().expect("one answer for each request");
                 answer.map(|decision| dispatch.finish(decision)).map_err(Error::Store)
@@ -140,7 +140,7 @@ async fn take_all<D: Decider + ?Sized>(dispatches: &[&Dispatch<'_>], decider: &D
         return Ok(JointDecision::new(Vec::new()));
     }
     // Before the store is asked: a denial by a list is sure, whatever state the store is in.
-    if dispatches.iter().any(|dispatch| dispatch.is_denied) {
+    if dispatches.iter().any(|dispatch| dispatch.is_denied()) {
         return Ok(check_beside_denied(dispatches, decider).await);
     }
     let requests: InlineVec<Request<'_>> = dispatches.iter().map(|dispatch| dispatch.request()).collect();
@@ -150,14 +150,14 @@ async fn take_all<D: Decider + ?Sized>(dispatches: &[&Dispatch<'_>], decider: &D
 /// The decisions of several limits of which at least one is denied by a list. Nothing is taken; the others report what
 /// they have. A check that fails does not make it an error, because the whole is denied in any case.
 async fn check_beside_denied<D: Decider + ?Sized>(dispatches: &[&Dispatch<'_>], decider: &D) -> JointDecision {
-    let asked = dispatches.iter().filter(|dispatch| !dispatch.is_denied);
+    let asked = dispatches.iter().filter(|dispatch| !dispatch.is_denied());
     let requests: Vec<Request<'_>> = asked.map(|dispatch| dispatch.request_for(Op::Check(cost_of(dispatch)))).collect();
     let mut checks = match requests.is_empty() {
         true => Vec::new(),
         false => decider.decide_each(&requests).await,
     }
     .into_iter();
-    let in_order = dispatches.iter().map(|dispatch| match dispatch.is_denied {
+    let in_order = dispatches.iter().map(|dispatch| match dispatch.is_denied() {
         true => dispatch.denial(),
         false => {
             let check = checks.next().expect("one answer for each request");
@@ -169,7 +169,7 @@ async fn check_beside_denied<D: Decider + ?Sized>(dispatches: &[&Dispatch<'_>], 
 
 /// The decision of a limit in shadow mode. A broken store behind it must not deny the other limits, which have decided.
 async fn shadow_decision<D: Decider + ?Sized>(dispatch: &Dispatch<'_>, passes: bool, decider: &D) -> Decision {
-    if dispatch.is_denied {
+    if dispatch.is_denied() {
         return dispatch.finish(dispatch.denial());
     }
     let op = if passes { dispatch.op } else { Op::Check(cost_of(dispatch)) };

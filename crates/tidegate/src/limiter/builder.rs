@@ -9,6 +9,7 @@ use super::registry::Limits;
 use super::{BuildError, DenyList, Limit, Limiter};
 use crate::clock::Sleeper;
 use crate::net::NetworkError;
+use crate::resilience::Resilience;
 use crate::store::memory::MemoryStore;
 
 /// Builds a [`Limiter`]; see [`Limiter::builder`].
@@ -20,6 +21,8 @@ pub struct LimiterBuilder {
     deny_all: DenyList,
     prefix: String,
     store: Option<Arc<dyn DynStore>>,
+    is_bare: bool,
+    resilience: Option<Resilience>,
     sleeper: Option<Arc<dyn Sleeper>>,
 }
 
@@ -63,13 +66,33 @@ impl LimiterBuilder {
 
     /// Sets the store. Defaults to a [`MemoryStore`] with its defaults. An `Arc` of a store can be shared by several
     /// limiters.
+    ///
+    /// A store that does I/O gets a timeout of 50 milliseconds, a circuit breaker, and the
+    /// [`on_store_error`](Limit::on_store_error) of each limit, unless it has a
+    /// [failure policy](tidegate_core::Capabilities::failure_policy) already. See [`Self::resilience`].
     pub fn store(mut self, store: impl Store + 'static) -> Self {
         self.store = Some(Arc::new(store));
+        self.is_bare = false;
         self
     }
 
-    /// Sets the timer that `acquire` waits with. Defaults to tokio's timer with the feature `tokio`, and to none
-    /// without.
+    /// Sets the store, and puts nothing around it: calls wait as long as the store does, its errors are returned, and
+    /// `on_store_error` has no effect.
+    pub fn bare_store(mut self, store: impl Store + 'static) -> Self {
+        self.store = Some(Arc::new(store));
+        self.is_bare = true;
+        self
+    }
+
+    /// Sets the timeout, the breaker and the rest of what is put around a [store](Self::store) that does I/O. Defaults to
+    /// [`Resilience`] with its defaults.
+    pub fn resilience(mut self, resilience: Resilience) -> Self {
+        self.resilience = Some(resilience);
+        self
+    }
+
+    /// Sets the timer for `acquire` and for the timeout around a store. Defaults to tokio's timer with the feature `tokio`,
+    /// and to none without.
     pub fn sleeper(mut self, sleeper: impl Sleeper + 'static) -> Self {
         self.sleeper = Some(Arc::new(sleeper));
         self
@@ -78,12 +101,32 @@ impl LimiterBuilder {
     /// Builds the limiter.
     pub fn build(mut self) -> Result<Limiter, BuildError> {
         let limits = self.take_limits()?;
+        let store = match self.store.take() {
+            Some(store) if self.is_bare => store,
+            Some(store) => self.resilient(store)?,
+            None => Arc::new(MemoryStore::new()),
+        };
         #[cfg(feature = "tokio")]
         let default_sleeper: Option<Arc<dyn Sleeper>> = Some(Arc::new(crate::clock::SteadySleeper));
         #[cfg(not(feature = "tokio"))]
         let default_sleeper = None;
-        let store = self.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
         Ok(Limiter::from_parts(limits, store, self.sleeper.or(default_sleeper)))
+    }
+
+    /// Puts a timeout, a breaker and the failure policies around a store that needs them.
+    fn resilient(&mut self, store: Arc<dyn DynStore>) -> Result<Arc<dyn DynStore>, BuildError> {
+        if store.is_immediate() || store.capabilities().failure_policy {
+            return Ok(store);
+        }
+        let resilience = match (self.resilience.take(), &self.sleeper) {
+            (Some(resilience), _) => resilience,
+            (None, Some(sleeper)) => Resilience::new(Arc::clone(sleeper)),
+            #[cfg(feature = "tokio")]
+            (None, None) => Resilience::default(),
+            #[cfg(not(feature = "tokio"))]
+            (None, None) => return Err(BuildError::NoTimer),
+        };
+        Ok(Arc::new(resilience.build(store)))
     }
 
     /// The limits, ready for decisions.

@@ -14,65 +14,45 @@ use super::call::Call;
 use super::registry::NamedLimit;
 use crate::store::Decider;
 
-/// One operation of a call on its limit, ready for the store. It is small, because it is moved; what few calls need is boxed.
+/// One operation of a call on its limit, ready for the store. It is small plain fields, so that a compiler keeps it in
+/// registers.
 pub(super) struct Dispatch<'a> {
     limit: &'a NamedLimit,
     key: &'a Key<'a>,
-    /// The key in the store where it is not the call's own: normalized, or the one of a shard.
-    store_key: Option<Box<Key<'a>>>,
-    /// The quota to judge by: the limit's, the call's, or that of one of the limit's shards.
+    /// The quota to judge by: the limit's or the call's.
     quota: &'a Quota,
-    /// The shard's part of the call's own quota.
-    shard_quota: Option<Box<Quota>>,
     pub(super) op: Op,
     on_store_error: OnStoreError,
     /// Whether a deny list has answered. The store is not asked then.
-    pub(super) is_denied: bool,
-    capacity: u32,
+    is_denied: bool,
+    detour: Option<Box<Detour<'a>>>,
+}
+
+/// What normalization and shards make of a call.
+struct Detour<'a> {
+    /// The key in the store: normalized, or the one of a shard.
+    store_key: Key<'a>,
+    /// The quota of the key's shard.
+    shard_quota: Option<Quota>,
 }
 
 impl<'a> Dispatch<'a> {
     #[inline(always)] // record 0032 has the measurement
     pub(super) fn new(call: &'a Call<'_>, limit: &'a NamedLimit, op: Op) -> Result<Self, Error> {
-        let settings = &limit.limit;
-        let quota = call.options.quota.unwrap_or(&settings.quota);
+        let quota = call.options.quota.unwrap_or(&limit.limit.quota);
         if !quota.supports(op) {
             return Err(Error::unsupported(limit.name(), unsupported_op(quota)));
         }
-        let store_key = settings.normalize.map(|normalize| Box::new(normalize.apply(&call.key)));
-        let asks_to_pass = matches!(op, Op::Limit(_) | Op::Check(_) | Op::Reserve(_) | Op::Admit(_));
-        let normalized = store_key.as_deref().unwrap_or(&call.key);
-        let mut dispatch = Dispatch {
-            limit,
-            is_denied: asks_to_pass && limit.denies(&call.key, normalized, &call.options),
-            key: &call.key,
-            store_key,
-            quota,
-            shard_quota: None,
-            op,
-            on_store_error: call.options.on_store_error.unwrap_or(settings.on_store_error),
-            capacity: quota.parts().capacity,
+        let (is_denied, detour) = match limit.is_plain {
+            true => (false, None),
+            false => denial_and_detour(call, limit, op)?,
         };
-        if settings.shards > 1 {
-            dispatch.send_to_shard(call.options.quota)?;
-        }
-        Ok(dispatch)
-    }
-
-    /// Cuts the budget, and replaces the key by that of its shard.
-    fn send_to_shard(&mut self, own_quota: Option<&Quota>) -> Result<(), Error> {
-        let shard = self.limit.shard_of(self.store_key());
-        match own_quota {
-            None => self.quota = &self.limit.shards[shard],
-            Some(quota) => self.shard_quota = Some(Box::new(quota.split(self.limit.limit.shards)?[shard])),
-        }
-        self.store_key = Some(Box::new(Key::shard(shard as u32)));
-        Ok(())
-    }
-
-    #[inline]
-    fn store_key(&self) -> &Key<'a> {
-        self.store_key.as_deref().unwrap_or(self.key)
+        // Shadow mode never denies, whatever state the store is in.
+        let on_store_error = match limit.limit.shadow {
+            true => OnStoreError::Open,
+            false => call.options.on_store_error.unwrap_or(limit.limit.on_store_error),
+        };
+        Ok(Dispatch { limit, key: &call.key, quota, op, on_store_error, is_denied, detour })
     }
 
     /// The request to the store.
@@ -84,14 +64,18 @@ impl<'a> Dispatch<'a> {
     /// The request for another operation than the call's.
     #[inline(always)] // record 0032 has the measurement
     pub(super) fn request_for(&self, op: Op) -> Request<'_> {
-        let quota = self.shard_quota.as_deref().unwrap_or(self.quota);
-        Request { scope: &self.limit.scope, key: self.store_key(), quota, op, on_store_error: self.on_store_error }
+        let (mut key, mut quota) = (self.key, self.quota);
+        if let Some(detour) = &self.detour {
+            key = &detour.store_key;
+            quota = detour.shard_quota.as_ref().unwrap_or(quota);
+        }
+        Request { scope: &self.limit.scope, key, quota, op, on_store_error: self.on_store_error }
     }
 
     /// The store's answer without waiting. None when it has to be waited for; nothing was done then.
     #[inline(always)] // record 0032 has the measurement
     pub(super) fn try_decide(&self, store: &dyn DynStore) -> Option<Result<Decision, Error>> {
-        if self.is_denied {
+        if self.is_denied() {
             return Some(Ok(self.finish(self.denial())));
         }
         match store.dyn_try_apply(&self.request())? {
@@ -102,15 +86,21 @@ impl<'a> Dispatch<'a> {
 
     /// The answer of `decider`.
     pub(super) async fn decide<D: Decider + ?Sized>(&self, decider: &D) -> Result<Decision, Error> {
-        if self.is_denied {
+        if self.is_denied() {
             return Ok(self.finish(self.denial()));
         }
         Ok(self.finish(decider.decide(&self.request()).await?))
     }
 
+    /// Whether a deny list has answered. The store is not asked then.
+    #[inline]
+    pub(super) fn is_denied(&self) -> bool {
+        self.is_denied
+    }
+
     /// The answer of the deny list.
     pub(super) fn denial(&self) -> Decision {
-        Decision::denied_by_list(self.capacity)
+        Decision::denied_by_list(self.capacity())
     }
 
     /// The answer to the caller: in shadow mode a denial becomes a permission that keeps its reason.
@@ -125,13 +115,36 @@ impl<'a> Dispatch<'a> {
 
     /// The capacity of the whole quota, however many shards it has.
     pub(super) fn capacity(&self) -> u32 {
-        self.capacity
+        self.quota.parts().capacity
     }
 
     /// The time in which the limit's own quota fills.
     pub(super) fn window(&self) -> Option<Duration> {
         self.limit.window
     }
+}
+
+/// Whether a deny list denies a call, and the call's detour, for a limit that is not [plain](NamedLimit::is_plain).
+fn denial_and_detour<'a>(
+    call: &'a Call<'_>,
+    limit: &'a NamedLimit,
+    op: Op,
+) -> Result<(bool, Option<Box<Detour<'a>>>), Error> {
+    let normalized = limit.normalized(&call.key);
+    let asks_to_pass = matches!(op, Op::Limit(_) | Op::Check(_) | Op::Reserve(_) | Op::Admit(_));
+    let is_denied = asks_to_pass && limit.denies(&call.key, &normalized, &call.options);
+    let detour = match limit.shards.is_empty() {
+        true => limit.limit.normalize.map(|_| Detour { store_key: normalized, shard_quota: None }),
+        false => {
+            let shard = limit.shard_of(&normalized);
+            let shard_quota = match call.options.quota {
+                None => limit.shards[shard],
+                Some(quota) => quota.split(limit.limit.shards)?[shard],
+            };
+            Some(Detour { store_key: Key::shard(shard as u32), shard_quota: Some(shard_quota) })
+        }
+    };
+    Ok((is_denied, detour.map(Box::new)))
 }
 
 /// Why a limit refuses an operation that its quota does not support.

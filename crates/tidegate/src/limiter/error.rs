@@ -65,6 +65,12 @@ pub struct Unsupported {
     pub why: &'static str,
 }
 
+impl From<UnknownLimit> for Error {
+    fn from(error: UnknownLimit) -> Self {
+        Error::UnknownLimit(Box::new(error))
+    }
+}
+
 impl From<QuotaError> for Error {
     fn from(error: QuotaError) -> Self {
         Error::Quota(Box::new(error))
@@ -109,6 +115,12 @@ pub enum BuildError {
     /// A deny list has an entry that is neither a key nor a network.
     #[error(transparent)]
     Deny(#[from] NetworkError),
+    /// A store that does I/O has no timeout, because there is no timer to measure it.
+    #[error(
+        "the store does I/O, and there is no timer for its timeout: set `sleeper`, enable the feature `tokio`, or use \
+         `bare_store`"
+    )]
+    NoTimer,
     /// A quota and its settings do not go together.
     #[error("limit {name:?}: {error}")]
     Quota {

@@ -41,8 +41,8 @@ impl Limit {
 
     /// Sets the policy for a broken store. Defaults to [`OnStoreError::Open`]. The memory store cannot break.
     ///
-    /// [`Resilience`](crate::resilience::Resilience) and [`Fallback`](crate::resilience::FallbackStore) act on it, and so does an
-    /// [`Enforcer`](crate::enforce::Enforcer). The error of a bare store is returned to the caller of the limiter.
+    /// The limiter applies it to every store but a [bare one](super::LimiterBuilder::bare_store). A limit in
+    /// [shadow mode](Self::shadow) always fails open.
     #[must_use]
     pub fn on_store_error(mut self, policy: OnStoreError) -> Self {
         self.on_store_error = policy;

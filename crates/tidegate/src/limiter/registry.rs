@@ -1,16 +1,15 @@
 //! The named limits of a limiter, read by every decision and replaced as a whole.
 
 use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
 use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ahash::AHasher;
 use arc_swap::{ArcSwap, Guard};
-use tidegate_core::{Key, OnStoreError, Quota, Scope};
+use foldhash::fast::FixedState;
+use tidegate_core::{Key, Quota, Scope};
 
 use super::call::CallOptions;
 use super::{BuildError, DenyList, Error, Limit, Limiter, UnknownLimit};
@@ -31,8 +30,8 @@ pub(super) struct NamedLimit {
     deny: DenyList,
     /// The entries of all limits.
     common_deny: Arc<DenyList>,
-    /// Whether there is any entry.
-    has_deny_list: bool,
+    /// Whether it has no deny list, no shards and does not normalize keys, as most limits.
+    pub(super) is_plain: bool,
 }
 
 impl NamedLimit {
@@ -47,8 +46,8 @@ impl NamedLimit {
             deny.add_normalized(&common_deny, normalize);
         }
         let (scope, window) = (Scope::new(&limits.prefix, name), limit.quota.window());
-        let has_deny_list = !deny.is_empty() || !common_deny.is_empty();
-        Ok(NamedLimit { scope, limit, window, shards: shards.into(), deny, common_deny, has_deny_list })
+        let is_plain = deny.is_empty() && common_deny.is_empty() && shards.is_empty() && limit.normalize.is_none();
+        Ok(NamedLimit { scope, limit, window, shards: shards.into(), deny, common_deny, is_plain })
     }
 
     pub(super) fn name(&self) -> &str {
@@ -62,12 +61,7 @@ impl NamedLimit {
     }
 
     /// Whether a deny list has the key, the normalized key, the address or the full key of a call.
-    #[inline]
     pub(super) fn denies(&self, key: &Key<'_>, normalized: &Key<'_>, options: &CallOptions<'_>) -> bool {
-        self.has_deny_list && self.is_listed(key, normalized, options)
-    }
-
-    fn is_listed(&self, key: &Key<'_>, normalized: &Key<'_>, options: &CallOptions<'_>) -> bool {
         let is_normalized = self.limit.normalize.is_some();
         [&self.deny, &*self.common_deny].into_iter().any(|list| {
             list.contains(key)
@@ -91,7 +85,7 @@ pub(super) struct Limits {
     prefix: String,
     deny: Arc<DenyList>,
     // Names are the operator's, so the hash needs no secret.
-    by_name: HashMap<Box<str>, Arc<NamedLimit>, BuildHasherDefault<AHasher>>,
+    by_name: HashMap<Box<str>, Arc<NamedLimit>, FixedState>,
 }
 
 impl Limits {
@@ -132,7 +126,7 @@ impl Limits {
 
     #[inline]
     pub(super) fn get(&self, name: &str) -> Result<&Arc<NamedLimit>, Error> {
-        self.by_name.get(name).ok_or_else(|| self.unknown(name))
+        self.by_name.get(name).ok_or_else(|| self.unknown(name).into())
     }
 
     pub(super) fn names(&self) -> Vec<String> {
@@ -146,12 +140,12 @@ impl Limits {
     }
 
     #[cold]
-    fn unknown(&self, name: &str) -> Error {
+    fn unknown(&self, name: &str) -> UnknownLimit {
         // A client that asks for wrong names must not make the limiter copy thousands of right ones each time.
         let mut known: Vec<_> = self.by_name.keys().take(MAX_LISTED_NAMES).map(|name| name.to_string()).collect();
         known.sort();
         let more = self.by_name.len() - known.len();
-        Error::UnknownLimit(Box::new(UnknownLimit { name: name.to_owned(), known, more }))
+        UnknownLimit { name: name.to_owned(), known, more }
     }
 }
 
@@ -222,7 +216,6 @@ pub(crate) struct LimitSummary {
     /// The capacity of its smallest shard.
     pub(crate) shard_capacity: u32,
     pub(crate) window: Option<Duration>,
-    pub(crate) on_store_error: OnStoreError,
     /// Whether several keys share one budget that is cut into shards.
     #[cfg(feature = "ws")]
     pub(crate) is_common: bool,
@@ -230,6 +223,12 @@ pub(crate) struct LimitSummary {
 }
 
 impl Limiter {
+    /// Returns an error for a name that no limit has.
+    pub(crate) fn check_name(&self, name: &str) -> Result<(), UnknownLimit> {
+        let limits = self.inner.limits.load();
+        if limits.by_name.contains_key(name) { Ok(()) } else { Err(limits.unknown(name)) }
+    }
+
     /// The settings of a limit as it is now.
     pub(crate) fn summary(&self, name: &str) -> Result<LimitSummary, Error> {
         let limits = self.inner.limits.load();
@@ -240,7 +239,6 @@ impl Limiter {
             capacity,
             shard_capacity: capacity / limit.shards,
             window: named.window,
-            on_store_error: limit.on_store_error,
             #[cfg(feature = "ws")]
             is_common: limit.shards > 1,
             shadow: limit.shadow,
@@ -261,12 +259,6 @@ impl Limiter {
         let limits = self.inner.limits.load();
         let normalize = limits.get(name).ok()?.limit.normalize?;
         Some(normalize.apply(key).into_owned())
-    }
-
-    /// Whether a limit admits a request when its store cannot be asked.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn admits_without_store(&self, name: &str) -> bool {
-        self.summary(name).is_ok_and(|limit| limit.shadow || limit.on_store_error == OnStoreError::Open)
     }
 }
 

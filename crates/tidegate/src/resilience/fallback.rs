@@ -270,7 +270,7 @@ impl<S: fmt::Debug> fmt::Debug for FallbackStore<S> {
 
 impl<S: Store> Store for FallbackStore<S> {
     fn capabilities(&self) -> Capabilities {
-        self.store.capabilities()
+        self.store.capabilities().with_failure_policy(true)
     }
 
     fn is_immediate(&self) -> bool {

@@ -87,9 +87,10 @@ impl<S: Store> RendezvousStore<S> {
 impl<S: Store> Store for RendezvousStore<S> {
     fn capabilities(&self) -> Capabilities {
         let one_place = self.servers.len() == 1 || self.colocation == Colocation::Prefix;
-        Capabilities {
-            atomic_all: one_place && self.servers.iter().all(|server| server.store.capabilities().atomic_all),
-        }
+        let all = |has: fn(Capabilities) -> bool| self.servers.iter().all(|server| has(server.store.capabilities()));
+        Capabilities::default()
+            .with_atomic_all(one_place && all(|server| server.atomic_all))
+            .with_failure_policy(all(|server| server.failure_policy))
     }
 
     /// No: what is asked of several servers is put together.

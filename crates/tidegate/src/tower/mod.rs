@@ -9,7 +9,7 @@
 //!
 //! // A limit of a limiter, wherever its store is.
 //! let limiter = Limiter::builder().limit("api", Quota::token_bucket(10, seconds(1))?).build()?;
-//! let layer = RateLimitLayer::new((&limiter, "api"));
+//! let layer = RateLimitLayer::new(limiter.enforcer("api")?);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

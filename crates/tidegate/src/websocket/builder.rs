@@ -42,9 +42,6 @@ pub enum RouterBuildError {
     /// A message type has two handlers.
     #[error("the message type {0:?} has two handlers: expected one")]
     DuplicateHandler(&'static str),
-    /// A limit does not exist.
-    #[error(transparent)]
-    Limit(#[from] crate::Error),
 }
 
 impl<D: ConnectionData> RouterBuilder<D> {
@@ -295,7 +292,7 @@ impl<D: ConnectionData> RouterBuilder<D> {
     /// Builds the router. `authenticate` identifies the client from its handshake before any message is read; an error
     /// rejects the client.
     ///
-    /// Returns an error for a message type that is reserved or has two handlers, and for a limit that does not exist.
+    /// Returns an error for a message type that is reserved or has two handlers.
     pub fn authenticate<F, Fut>(self, authenticate: F) -> Result<Router<D>, RouterBuildError>
     where
         F: Fn(Handshake) -> Fut + Send + Sync + 'static,
@@ -307,9 +304,6 @@ impl<D: ConnectionData> RouterBuilder<D> {
     fn finish(mut self, authenticate: Authenticate<D>) -> Result<Router<D>, RouterBuildError> {
         if let Some(error) = self.error {
             return Err(error);
-        }
-        if let Some(rate_limit) = &self.rate_limit {
-            rate_limit.check_names()?;
         }
         self.handlers.values_mut().for_each(|handler| handler.wrap(&self.middleware));
         Ok(Router::new(RouterState {
@@ -330,7 +324,7 @@ impl<D: ConnectionData> RouterBuilder<D> {
 impl<D: ConnectionData + Default> RouterBuilder<D> {
     /// Builds a router that admits every client, with default [`ConnectionData`].
     ///
-    /// Returns an error for a message type that is reserved or has two handlers, and for a limit that does not exist.
+    /// Returns an error for a message type that is reserved or has two handlers.
     pub fn build(self) -> Result<Router<D>, RouterBuildError> {
         self.finish(Arc::new(|_| Box::pin(async { Ok(D::default()) })))
     }

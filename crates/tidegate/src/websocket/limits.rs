@@ -61,7 +61,6 @@ type MessageFn<D, T> = Arc<dyn Fn(&MessageHead<'_, D>) -> T + Send + Sync>;
 /// The rate limits of messages: an enforcer, the keys that messages count under, and their cost.
 ///
 /// ```
-/// use tidegate::enforce::Enforcer;
 /// use tidegate::websocket::{MessageRateLimit, keys};
 /// use tidegate::{Limiter, Quota, seconds};
 ///
@@ -69,7 +68,7 @@ type MessageFn<D, T> = Arc<dyn Fn(&MessageHead<'_, D>) -> T + Send + Sync>;
 ///     .limit("user", Quota::token_bucket(5, seconds(1))?.capacity(20)?)
 ///     .limit("address", Quota::token_bucket(50, seconds(1))?)
 ///     .build()?;
-/// let limits: MessageRateLimit<()> = MessageRateLimit::new(Enforcer::new(&limiter, "user").and("address")) // all or nothing
+/// let limits: MessageRateLimit<()> = MessageRateLimit::new(limiter.enforcer("user")?.and("address")?) // all or nothing
 ///     .key_each([keys::user_and_type(), keys::address()])
 ///     .cost_of(|head| if head.message_type() == Some("SEARCH") { 5 } else { 1 });
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -94,7 +93,7 @@ impl<D: ConnectionData, L: Into<Enforcer>> From<L> for MessageRateLimit<D> {
 }
 
 impl<D: ConnectionData> MessageRateLimit<D> {
-    /// Limits messages by a limit of a limiter (`(&limiter, "send")`), a bare quota or an [`Enforcer`]. Counts each
+    /// Limits messages by an [`Enforcer`] (`limiter.enforcer("send")?`) or a bare quota. Counts each
     /// user and message type separately.
     pub fn new(limits: impl Into<Enforcer>) -> Self {
         Self::of(EnforcerSource::Fixed(limits.into()))
@@ -136,14 +135,6 @@ impl<D: ConnectionData> MessageRateLimit<D> {
     pub fn skip(mut self, skip: impl Fn(&MessageHead<'_, D>) -> bool + Send + Sync + 'static) -> Self {
         self.skip = Some(Arc::new(skip));
         self
-    }
-
-    /// Returns an error for a limit that does not exist. Picked enforcers are not known beforehand.
-    pub(super) fn check_names(&self) -> Result<(), crate::Error> {
-        match &self.enforcer {
-            EnforcerSource::Fixed(enforcer) => enforcer.check_names(),
-            EnforcerSource::Picked(_) => Ok(()),
-        }
     }
 
     /// Returns the outcome and the cost; `None` for an exempt message.

@@ -31,7 +31,7 @@
 //!
 //! let limiter = Limiter::builder().limit("send", Quota::token_bucket(5, seconds(1))?.capacity(20)?).build()?;
 //! let router: Router<()> = Router::builder()
-//!     .rate_limit(MessageRateLimit::new((&limiter, "send")).key(keys::address()))
+//!     .rate_limit(MessageRateLimit::new(limiter.enforcer("send")?).key(keys::address()))
 //!     .on(|context: Context<()>, say: Say| async move {
 //!         context.subscribe("all")?;
 //!         context.publish("all", &say)?;

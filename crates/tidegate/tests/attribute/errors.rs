@@ -5,7 +5,7 @@ use std::error::Error;
 use tidegate::attribute::LimitError;
 use tidegate::enforce::Outcome;
 use tidegate::resilience::FallbackStore;
-use tidegate::{Limit, Limiter, OnStoreError, StoreError, StoreErrorKind, limit};
+use tidegate::{Limit, Limiter, ManualClock, OnStoreError, StoreError, StoreErrorKind, limit};
 use tidegate_testkit::{FaultyStore, MapStore, block_on};
 
 use crate::support::{builder, limiter, quota};
@@ -76,7 +76,8 @@ fn shadow_mode_admits_every_call() {
 fn broken_store_follows_the_failure_policy() {
     for (policy, allowed) in [(OnStoreError::Open, true), (OnStoreError::Closed, false)] {
         let limit = Limit::new(quota(1)).on_store_error(policy);
-        let limiter = Limiter::builder().store(dead()).limit("send", limit).build().unwrap();
+        let limiter =
+            Limiter::builder().store(dead()).sleeper(ManualClock::default()).limit("send", limit).build().unwrap();
         let result = block_on(send(&limiter, 1));
         assert_eq!(result.is_ok(), allowed);
         if let Err(error) = result {

@@ -11,7 +11,6 @@ use axum::http::Request;
 use axum::response::Response;
 use axum::routing::get as on_get;
 use tidegate::attribute::LimitError;
-use tidegate::enforce::Enforcer;
 use tidegate::http::{HeaderStyle, LimitHeaders, PeerAddr, RateLimit};
 use tidegate::tower::RateLimitLayer;
 use tidegate::{Clock, Limit, Limiter, Quota, SystemClock, limit, millis, minutes};
@@ -25,7 +24,7 @@ const CLIENT: &str = "192.0.2.1";
 
 /// Puts a router under a layer with this limit.
 pub(crate) fn under(limiter: &Limiter, limit: &str, router: Router) -> Router {
-    router.layer(RateLimitLayer::new((limiter, limit)))
+    router.layer(RateLimitLayer::new(limiter.enforcer(limit).unwrap()))
 }
 
 pub(crate) fn get(app: &Router, path: &str) -> Response {
@@ -114,7 +113,7 @@ fn handler_attribute_replaces_the_layer() {
 #[test]
 fn all_limits_of_the_layer_are_refunded() {
     let limiter = limiter(&[("api", 5), ("daily", 9), ("login", 1)]);
-    let both = Enforcer::new(&limiter, "api").and("daily");
+    let both = limiter.enforcer("api").unwrap().and("daily").unwrap();
     let app = routes().layer(RateLimitLayer::new(RateLimit::new(both).cost(2)));
     assert_eq!(get(&app, "/login/alice").status(), 200);
     assert_eq!([left(&limiter, "api", CLIENT), left(&limiter, "daily", CLIENT)], [5, 9]);
@@ -134,7 +133,7 @@ fn shadow_mode_layer_is_not_refunded() {
 
     // The same with only the layer in shadow mode.
     let limiter = self::limiter(&[("api", 1), ("daily", 9), ("login", 9)]);
-    let both = Enforcer::new(&limiter, "daily").and("api").shadow(true);
+    let both = limiter.enforcer("daily").unwrap().and("api").unwrap().shadow(true);
     let app = routes().layer(RateLimitLayer::new(both));
     assert_eq!(get(&app, "/plain").status(), 200);
     assert_eq!(get(&app, "/login/alice").status(), 200);
@@ -144,7 +143,7 @@ fn shadow_mode_layer_is_not_refunded() {
 #[test]
 fn replaced_layer_charges_nothing_by_outcome() {
     let limiter = limiter(&[("api", 5), ("login", 9)]);
-    let rate_limit = RateLimit::new((&limiter, "api")).charge_when(|_, _| true);
+    let rate_limit = RateLimit::new(limiter.enforcer("api").unwrap()).charge_when(|_, _| true);
     let app = routes().layer(RateLimitLayer::new(rate_limit));
     assert_eq!(get(&app, "/plain").status(), 200);
     assert_eq!(left(&limiter, "api", CLIENT), 4);
@@ -168,7 +167,7 @@ fn attribute_and_layer_can_share_limit_and_key() {
 #[test]
 fn skipped_handler_uses_the_layers_limiter_and_settings() {
     let limiter = limiter(&[("api", 1), ("login", 2)]);
-    let rate_limit = RateLimit::new((&limiter, "api"))
+    let rate_limit = RateLimit::new(limiter.enforcer("api").unwrap())
         .headers(LimitHeaders::new([HeaderStyle::Draft03]))
         .skip(|incoming| incoming.uri().path().starts_with("/login"));
     let app = routes().layer(RateLimitLayer::new(rate_limit));
@@ -187,7 +186,8 @@ fn skipped_handler_uses_the_layers_limiter_and_settings() {
 fn skipped_handlers_deny_list_sees_the_client_address() {
     let limiter = builder().limit("api", quota(9)).limit("login", quota(9)).deny("login", [CLIENT]).unwrap();
     let limiter = limiter.build().unwrap();
-    let rate_limit = RateLimit::new((&limiter, "api")).skip(|incoming| incoming.uri().path().starts_with("/login"));
+    let rate_limit =
+        RateLimit::new(limiter.enforcer("api").unwrap()).skip(|incoming| incoming.uri().path().starts_with("/login"));
     let app = routes().layer(RateLimitLayer::new(rate_limit));
     assert_eq!(get(&app, "/login/alice").status(), 403);
 }
@@ -232,7 +232,7 @@ fn denial_uses_the_layers_response_and_hooks() {
     limiter.replace("login", Limit::new(quota(9)).deny([CLIENT]).unwrap()).unwrap();
     let told = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&told);
-    let enforcer = Enforcer::new(&limiter, "api").on_limited(move |_, _| {
+    let enforcer = limiter.enforcer("api").unwrap().on_limited(move |_, _| {
         count.fetch_add(1, Ordering::SeqCst);
     });
     let rate_limit = RateLimit::new(enforcer).map_response(|_, mut response| {

@@ -14,7 +14,7 @@ pub(crate) fn limiter(limits: &[(&str, u64)]) -> Limiter {
 /// The same on a store that is not immediate.
 #[cfg(feature = "axum")]
 pub(crate) fn waiting_limiter(limits: &[(&str, u64)]) -> Limiter {
-    with_limits(Limiter::builder().store(Elsewhere::new(memory())), limits)
+    with_limits(Limiter::builder().bare_store(Elsewhere::new(memory())), limits)
 }
 
 fn with_limits(builder: LimiterBuilder, limits: &[(&str, u64)]) -> Limiter {

@@ -1,4 +1,4 @@
-//! What this thread has warned of through `tracing`.
+//! The warnings and errors that this thread has logged through `tracing`.
 
 use std::fmt::Debug;
 use std::sync::{Mutex, OnceLock};
@@ -37,7 +37,7 @@ impl Visit for Message<'_> {
 
 impl Subscriber for Warnings {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() == Level::WARN && metadata.target().starts_with("tidegate")
+        *metadata.level() <= Level::WARN && metadata.target().starts_with("tidegate")
     }
 
     fn event(&self, event: &Event<'_>) {

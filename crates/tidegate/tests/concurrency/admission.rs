@@ -29,7 +29,7 @@ fn ask(admission: &Admission, cost: u64) -> Result<AdmissionPermit, Outcome> {
 #[test]
 fn denied_request_consumes_nothing_of_concurrency_rate_and_cost() {
     let (limiter, pool, keys) = (limiter(), Concurrency::fixed(2), PerKey::new(1));
-    let enforcer = Enforcer::new(&limiter, "requests").and_budget("tokens");
+    let enforcer = limiter.enforcer("requests").unwrap().and_budget("tokens").unwrap();
     let admission = Admission::new(ConcurrencyGuards::new().and(pool.clone()).and(keys.clone()), enforcer);
     let in_flight = || (pool.in_flight(), keys.in_flight("alice"));
 
@@ -117,7 +117,8 @@ fn denying(denied: &[&str]) -> Limiter {
 
 #[test]
 fn guards_use_the_deny_list_of_the_limiter() {
-    let admission = |limiter: &Limiter, pool: &Concurrency| Admission::new(pool.clone(), Enforcer::new(limiter, "api"));
+    let admission =
+        |limiter: &Limiter, pool: &Concurrency| Admission::new(pool.clone(), limiter.enforcer("api").unwrap());
     // All of it in one thread, which remembers limits.
     for denied_first in [true, false] {
         let (denying, others) = (denying(&["alice"]), denying(&[]));
@@ -144,7 +145,7 @@ fn guards_use_the_deny_list_of_the_limiter() {
 fn guards_use_keys_as_the_first_limit_normalizes_them() {
     let limit = Limit::new(Quota::token_bucket(100, minutes(1)).unwrap()).normalize(Normalize::Lowercase);
     let limiter = Limiter::builder().limit("api", limit).build().unwrap();
-    let admission = Admission::new(PerKey::new(1), Enforcer::new(&limiter, "api"));
+    let admission = Admission::new(PerKey::new(1), limiter.enforcer("api").unwrap());
     let ask = |key: &'static str| block_on(admission.admit(&Caller::new(key), 1, Priority::Default));
     let held = ask("alice").unwrap();
     assert_eq!(ask("ALICE").unwrap_err().kind(), Some(LimitKind::Concurrency));

@@ -203,7 +203,7 @@ async fn late_answer_leaves_no_hold_behind() {
     let store = FaultyStore::new(MemoryStore::builder().max_keys(1_024).clock(clock.clone()).build());
     let faults = store.faults();
     let limiter = Limiter::builder()
-        .store(TimeoutStore::new(store, millis(50), TokioSleeper))
+        .bare_store(TimeoutStore::new(store, millis(50), TokioSleeper))
         .limit("tokens", tokens())
         .limit("holds", Quota::concurrency(5, seconds(30)).unwrap())
         .build()

@@ -39,7 +39,7 @@ fn slow(capacity: u64, takes: Duration) -> (Limiter, ManualClock) {
     let clock = ManualClock::new(Timestamp::from_millis(1_800_000_000_000));
     let limit = Quota::concurrency(capacity, TTL).unwrap();
     let store = Slow { store: memory(&clock), clock: clock.clone(), takes: Some(takes) };
-    (Limiter::builder().limit("work", limit).store(store).build().unwrap(), clock)
+    (Limiter::builder().limit("work", limit).bare_store(store).build().unwrap(), clock)
 }
 
 async fn free_in(limiter: &Limiter) -> u64 {

@@ -48,9 +48,9 @@ type Limits = fn(&Limiter) -> RateLimit;
 #[tokio::test]
 async fn it_answers_as_a_layer_of_the_router() {
     let limits: [(Limits, &str); 3] = [
-        (|limiter| RateLimit::new((limiter, "api")), "ok"),
-        (|limiter| RateLimit::new((limiter, "api")).skip(|_| false), "ok"),
-        (|limiter| RateLimit::new((limiter, "api")).extension(), "1"),
+        (|limiter| RateLimit::new(limiter.enforcer("api").unwrap()), "ok"),
+        (|limiter| RateLimit::new(limiter.enforcer("api").unwrap()).skip(|_| false), "ok"),
+        (|limiter| RateLimit::new(limiter.enforcer("api").unwrap()).extension(), "1"),
     ];
     for (limits, body) in limits {
         for new in [limiter, waiting_limiter] {
@@ -72,7 +72,7 @@ async fn it_answers_as_a_layer_of_the_router() {
 #[tokio::test]
 async fn it_does_not_know_the_route() {
     let limiter = limiter(window(2));
-    let layer = RateLimitLayer::new(RateLimit::new((&limiter, "api")).key(keys::route()));
+    let layer = RateLimitLayer::new(RateLimit::new(limiter.enforcer("api").unwrap()).key(keys::route()));
     let replies = replies(&Server::service(layer.layer(router())).await).await;
     // So it is the client that is counted, on every route together.
     assert_eq!(statuses(&replies), [200, 404, 429]);
@@ -82,7 +82,7 @@ async fn it_does_not_know_the_route() {
 async fn a_denial_of_head_is_all_but_the_body() {
     for new in [limiter, waiting_limiter] {
         let limiter = new(window(1));
-        let server = Server::service(RateLimitLayer::new((&limiter, "api")).layer(router())).await;
+        let server = Server::service(RateLimitLayer::new(limiter.enforcer("api").unwrap()).layer(router())).await;
         let admitted = send(http1().get(server.url("/"))).await;
         assert_eq!(admitted.status, 200);
         for client in [http1(), http2()] {
@@ -107,7 +107,7 @@ async fn a_service_that_panics_takes_nothing_with_it() {
         assert!(request.uri().path() != "/panic", "as asked");
         ready(Ok(Response::new(Body::empty())))
     });
-    let service = RateLimitLayer::new((&limiter, "api")).layer(panics);
+    let service = RateLimitLayer::new(limiter.enforcer("api").unwrap()).layer(panics);
     let ask = |path: &str| {
         let request = Request::builder().uri(path).extension(PeerAddr(ME.parse().unwrap()));
         service.clone().oneshot(request.body(Body::empty()).unwrap())

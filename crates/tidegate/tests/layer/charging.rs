@@ -38,7 +38,7 @@ async fn wrong(server: &Server) -> Reply {
 #[tokio::test]
 async fn only_failed_logins_count() {
     for limiter in [limiter(window(2)), waiting_limiter(window(2))] {
-        let server = login(Enforcer::new(&limiter, "api")).await;
+        let server = login(limiter.enforcer("api").unwrap()).await;
         for _ in 0..5 {
             let reply = right(&server).await;
             assert_eq!((reply.status, reply.told()[1]), (200, r#"ratelimit: "api";r=2"#));
@@ -66,7 +66,7 @@ async fn whoever_was_let_through_at_the_same_time_is_charged_and_makes_debt() {
         };
         assert_eq!(at_once(&limiter, 5).await, [401; 5]);
         // Five of two are gone. The next minute brings two and the one after it two more.
-        let server = login(Enforcer::new(&limiter, "api")).await;
+        let server = login(limiter.enforcer("api").unwrap()).await;
         assert_eq!(wrong(&server).await.status, 429);
         clock.advance(minutes(1));
         assert_eq!(wrong(&server).await.status, 429);
@@ -82,7 +82,7 @@ async fn in_shadow_mode_who_would_have_been_denied_makes_no_debt() {
         let clock = clock();
         let limit = Limit::new(window(2)).shadow(by_limit);
         let limiter = builder(&clock).limit("api", limit).build().unwrap();
-        let tried = login(Enforcer::new(&limiter, "api").shadow(!by_limit)).await;
+        let tried = login(limiter.enforcer("api").unwrap().shadow(!by_limit)).await;
         for _ in 0..12 {
             assert_eq!(wrong(&tried).await.status, 401);
         }
@@ -100,7 +100,7 @@ async fn at_once(limiter: &Limiter, many: usize) -> Vec<u16> {
         everybody.wait().await;
         StatusCode::UNAUTHORIZED
     });
-    let layer = RateLimitLayer::new(failed_logins(Enforcer::new(limiter, "api")));
+    let layer = RateLimitLayer::new(failed_logins(limiter.enforcer("api").unwrap()));
     let server = Server::router(router.layer(layer)).await;
     let mut tasks = JoinSet::new();
     for _ in 0..many {
@@ -114,7 +114,7 @@ async fn at_once(limiter: &Limiter, many: usize) -> Vec<u16> {
 #[tokio::test]
 async fn every_one_of_several_limits_is_charged() {
     let limiter = builder(&clock()).limit("minute", window(3)).limit("other", window(9)).build().unwrap();
-    let server = login(Enforcer::new(&limiter, "minute").and("other")).await;
+    let server = login(limiter.enforcer("minute").unwrap().and("other").unwrap()).await;
     assert_eq!(right(&server).await.header("ratelimit"), Some(r#""minute";r=3, "other";r=9"#));
     assert_eq!(wrong(&server).await.header("ratelimit"), Some(r#""minute";r=2;t=60, "other";r=8;t=60"#));
     for _ in 0..2 {
@@ -127,7 +127,9 @@ async fn every_one_of_several_limits_is_charged() {
 #[tokio::test]
 async fn headers_can_say_what_is_charged() {
     let limiter = limiter(window(2));
-    let limits = RateLimit::new((&limiter, "api")).charge_when(|_, headers| headers.contains_key("x-charge")).cost(2);
+    let limits = RateLimit::new(limiter.enforcer("api").unwrap())
+        .charge_when(|_, headers| headers.contains_key("x-charge"))
+        .cost(2);
     let handler = |headers: HeaderMap| async move {
         let mut answer = HeaderMap::new();
         if let Some(charge) = headers.get("charge") {
@@ -145,7 +147,10 @@ async fn headers_can_say_what_is_charged() {
 async fn a_deny_list_is_looked_at_although_the_store_of_another_limit_is_dead() {
     let limiter = Limiter::builder().limit("open", window(9)).limit("listed", window(9)).deny("listed", [ME]).unwrap();
     let limiter = limiter.store(dead()).build().unwrap();
-    for enforcer in [Enforcer::new(&limiter, "open").and("listed"), Enforcer::new(&limiter, "listed").and("open")] {
+    for enforcer in [
+        limiter.enforcer("open").unwrap().and("listed").unwrap(),
+        limiter.enforcer("listed").unwrap().and("open").unwrap(),
+    ] {
         assert_eq!(right(&login(enforcer).await).await.status, 403);
     }
 }
@@ -158,7 +163,7 @@ async fn a_charge_that_is_refused_says_nothing_about_coming_back() {
         barrier.wait().await;
         StatusCode::UNAUTHORIZED
     };
-    let layer = RateLimitLayer::new(failed_logins(Enforcer::new(&limiter, "api")));
+    let layer = RateLimitLayer::new(failed_logins(limiter.enforcer("api").unwrap()));
     let server = Server::router(Router::new().fallback(handler).layer(layer)).await;
     let (first, second) = tokio::join!(wrong(&server), wrong(&server));
     for reply in [first, second] {

@@ -14,7 +14,7 @@ const PREFLIGHT: [&str; 2] = ["origin: https://app.example", "access-control-req
 #[tokio::test]
 async fn a_request_that_is_skipped_is_neither_counted_nor_told_anything() {
     let limiter = limiter(window(1));
-    let limits = RateLimit::new((&limiter, "api")).skip(|incoming| incoming.uri().path() == "/healthz");
+    let limits = RateLimit::new(limiter.enforcer("api").unwrap()).skip(|incoming| incoming.uri().path() == "/healthz");
     let server = Server::behind(limits).await;
     let mut client = Raw::connect(server.address).await;
     for _ in 0..5 {
@@ -30,7 +30,8 @@ async fn a_request_that_is_skipped_is_neither_counted_nor_told_anything() {
 #[tokio::test]
 async fn preflights_are_easy_to_leave_alone() {
     let limiter = limiter(window(1));
-    let server = Server::behind(RateLimit::new((&limiter, "api")).skip(|incoming| incoming.is_preflight())).await;
+    let server =
+        Server::behind(RateLimit::new(limiter.enforcer("api").unwrap()).skip(|incoming| incoming.is_preflight())).await;
     let mut client = Raw::connect(server.address).await;
     for _ in 0..5 {
         assert_eq!(client.send("OPTIONS / HTTP/1.1", &PREFLIGHT).await.status, 200);
@@ -49,7 +50,7 @@ async fn a_denial_keeps_the_cors_headers_of_an_outer_layer() {
     let limiter = limiter(window(1));
     let cors = CorsLayer::new().allow_origin(Any).allow_methods([Method::GET]);
     let exposed = ["ratelimit", "ratelimit-policy", "retry-after"].map(HeaderName::from_static);
-    let router = Router::new().fallback(|| async { "ok" }).layer(RateLimitLayer::new((&limiter, "api")));
+    let router = Router::new().fallback(|| async { "ok" }).layer(RateLimitLayer::new(limiter.enforcer("api").unwrap()));
     let server = Server::router(router.layer(cors.expose_headers(exposed))).await;
     for status in [200, 429] {
         let reply = clients::get_with(server.address, &PREFLIGHT[..1]).await;

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use axum::Router;
 use serde_json::{Value, json};
-use tidegate::enforce::Enforcer;
 use tidegate::http::{ClientAddress, RateLimit, TrustProxy};
 use tidegate::tower::RateLimitLayer;
 use tidegate::{Limit, Limiter, OnStoreError, StoreError, StoreErrorKind};
 use tidegate_testkit::FaultyStore;
 
 use crate::clients::{self, get_with};
-use crate::support::{ME, Server, bucket, builder, clock, left, limiter, memory, waiting_limiter, window};
+use crate::support::{
+    ME, Server, bucket, builder, clock, left, limiter, memory, removed_limit, waiting_limiter, window,
+};
 
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 const REDUCED_CAPACITY: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
@@ -34,7 +35,7 @@ fn without_prose(mut problem: Value) -> Value {
 #[tokio::test]
 async fn over_its_quota_is_429() {
     for limiter in [limiter(window(1)), waiting_limiter(window(1))] {
-        let server = Server::behind((&limiter, "api")).await;
+        let server = Server::behind(limiter.enforcer("api").unwrap()).await;
         assert_eq!(clients::get(server.address).await.status, 200);
         let expected = json!({
             "type": QUOTA_EXCEEDED, "status": 429, "violated-policies": ["api"], "retry_after_ms": 60_000, "retryable": true,
@@ -48,7 +49,7 @@ async fn over_its_quota_is_429() {
 #[tokio::test]
 async fn a_cost_above_the_capacity_is_429_and_cannot_be_retried() {
     let limiter = limiter(window(2));
-    let server = Server::behind(RateLimit::new((&limiter, "api")).cost(3)).await;
+    let server = Server::behind(RateLimit::new(limiter.enforcer("api").unwrap()).cost(3)).await;
     let reply = clients::get(server.address).await;
     assert_eq!((reply.status, reply.header("retry-after")), (429, None));
     let expected = json!({
@@ -62,7 +63,7 @@ async fn a_cost_above_the_capacity_is_429_and_cannot_be_retried() {
 #[tokio::test]
 async fn on_the_deny_list_is_403_without_a_word_about_quotas() {
     let limiter = builder(&clock()).limit("api", window(2)).deny("api", [ME]).unwrap().build().unwrap();
-    let server = Server::behind((&limiter, "api")).await;
+    let server = Server::behind(limiter.enforcer("api").unwrap()).await;
     let reply = clients::get(server.address).await;
     assert_eq!((reply.status, reply.told()), (403, vec![]));
     let expected = json!({ "type": "about:blank", "status": 403, "retry_after_ms": null, "retryable": false });
@@ -72,7 +73,7 @@ async fn on_the_deny_list_is_403_without_a_word_about_quotas() {
 #[tokio::test]
 async fn in_shadow_mode_too_a_deny_list_says_no_word_about_quotas() {
     let limiter = builder(&clock()).limit("api", window(2)).deny("api", [ME]).unwrap().build().unwrap();
-    let server = Server::behind(Enforcer::new(&limiter, "api").shadow(true)).await;
+    let server = Server::behind(limiter.enforcer("api").unwrap().shadow(true)).await;
     let reply = clients::get(server.address).await;
     assert_eq!((reply.status, reply.told()), (200, vec![]));
 }
@@ -82,7 +83,7 @@ async fn in_shadow_mode_too_a_deny_list_says_no_word_about_quotas() {
 async fn beside_one_in_shadow_mode_that_denies_by_a_list_the_others_are_told() {
     let trial = Limit::new(window(5)).shadow(true).deny([ME]).unwrap();
     let limiter = builder(&clock()).limit("api", window(2)).limit("trial", trial).build().unwrap();
-    let server = Server::behind(Enforcer::new(&limiter, "trial").and("api")).await;
+    let server = Server::behind(limiter.enforcer("trial").unwrap().and("api").unwrap()).await;
     let reply = clients::get(server.address).await;
     assert_eq!((reply.status, reply.header("ratelimit")), (200, Some(r#""api";r=1;t=60"#)));
     assert_eq!(reply.header("ratelimit-policy"), Some(r#""api";q=2;w=60"#));
@@ -92,7 +93,7 @@ async fn beside_one_in_shadow_mode_that_denies_by_a_list_the_others_are_told() {
 async fn a_deny_list_sees_the_whole_address_of_a_client_that_is_counted_by_its_network() {
     let limiter = builder(&clock()).limit("api", window(2)).deny_all(["2001:db8::bad"]).unwrap().build().unwrap();
     let clients = ClientAddress::new().trust(TrustProxy::hops(1));
-    let server = Server::behind(RateLimit::new((&limiter, "api")).client_address(clients)).await;
+    let server = Server::behind(RateLimit::new(limiter.enforcer("api").unwrap()).client_address(clients)).await;
     let from = |address: &'static str| async move {
         let reply = get_with(server.address, &[&format!("x-forwarded-for: {address}")]).await;
         (reply.status, reply.header("ratelimit").map(str::to_owned))
@@ -112,7 +113,7 @@ async fn a_store_that_is_dead_is_503_where_the_limit_is_closed() {
     store.faults().fail(StoreError::new(StoreErrorKind::Unavailable, "the password is hunter2"));
     let limit = Limit::new(window(2)).on_store_error(OnStoreError::Closed);
     let limiter = Limiter::builder().limit("api", limit).store(store).build().unwrap();
-    let server = Server::behind((&limiter, "api")).await;
+    let server = Server::behind(limiter.enforcer("api").unwrap()).await;
     let reply = clients::get(server.address).await;
     assert_eq!((reply.status, reply.told()), (503, vec![]));
     assert!(!reply.body.contains("hunter2"));
@@ -123,11 +124,13 @@ async fn a_store_that_is_dead_is_503_where_the_limit_is_closed() {
 #[tokio::test]
 async fn mistakes_in_the_program_are_500_and_nothing_leaks() {
     let limiter = limiter(bucket(2));
-    let of = |limit: &str| RateLimit::new((&limiter, limit));
     let mistakes = [
-        ("an unknown limit", of("secret-name")),
-        ("a cost that is none", of("api").cost(0)),
-        ("too few keys", RateLimit::new(Enforcer::new(&limiter, "api").and("api")).key_each(|_| Some(vec![]))),
+        ("a limit that was removed", RateLimit::new(removed_limit("secret-name"))),
+        ("a cost that is none", RateLimit::new(limiter.enforcer("api").unwrap()).cost(0)),
+        (
+            "too few keys",
+            RateLimit::new(limiter.enforcer("api").unwrap().and("api").unwrap()).key_each(|_| Some(vec![])),
+        ),
     ];
     for (what, limits) in mistakes {
         let server = Server::behind(limits).await;
@@ -143,7 +146,7 @@ async fn mistakes_in_the_program_are_500_and_nothing_leaks() {
 #[tokio::test]
 async fn a_limiter_that_was_closed_is_503() {
     let limiter = limiter(bucket(2));
-    let server = Server::behind((&limiter, "api")).await;
+    let server = Server::behind(limiter.enforcer("api").unwrap()).await;
     limiter.close().await;
     let expected = json!({ "type": REDUCED_CAPACITY, "status": 503, "retry_after_ms": null, "retryable": true });
     assert_eq!(problem(&server, 503).await, expected);
@@ -152,7 +155,7 @@ async fn a_limiter_that_was_closed_is_503() {
 #[tokio::test]
 async fn a_client_whose_address_nobody_knows_is_500() {
     let limiter = limiter(bucket(2));
-    let limits = || RateLimit::new((&limiter, "api"));
+    let limits = || RateLimit::new(limiter.enforcer("api").unwrap());
     for rate_limit in [limits(), limits().key(|_| None)] {
         let router = Router::new().fallback(|| async { "ok" });
         let router = router.layer(RateLimitLayer::new(rate_limit));

@@ -27,7 +27,7 @@ async fn counting(limiter: &Limiter) -> (Server, Arc<AtomicU64>) {
         counted.fetch_add(1, Ordering::SeqCst);
         async { "ok" }
     });
-    (Server::router(router.layer(RateLimitLayer::new((limiter, "api")))).await, served)
+    (Server::router(router.layer(RateLimitLayer::new(limiter.enforcer("api").unwrap()))).await, served)
 }
 
 /// How many of the requests that the tasks have sent were admitted, and how many denied.

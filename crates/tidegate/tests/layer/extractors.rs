@@ -19,7 +19,7 @@ async fn remaining(outcome: Outcome) -> String {
 #[tokio::test]
 async fn a_handler_gets_what_was_decided() {
     for limiter in [limiter(window(3)), waiting_limiter(window(3))] {
-        let layer = RateLimitLayer::new(RateLimit::new((&limiter, "api")).extension());
+        let layer = RateLimitLayer::new(RateLimit::new(limiter.enforcer("api").unwrap()).extension());
         let server = Server::router(Router::new().route("/", get(remaining)).layer(layer)).await;
         for body in ["api 2 of 3", "api 1 of 3"] {
             assert_eq!(clients::get(server.address).await.body, body);
@@ -32,7 +32,7 @@ async fn a_handler_to_which_nothing_was_handed_over_says_so() {
     let limiter = limiter(window(3));
     for router in [
         Router::new().route("/", get(remaining)),
-        Router::new().route("/", get(remaining)).layer(RateLimitLayer::new((&limiter, "api"))),
+        Router::new().route("/", get(remaining)).layer(RateLimitLayer::new(limiter.enforcer("api").unwrap())),
     ] {
         let server = Server::router(router).await;
         let reply = clients::get(server.address).await;
@@ -50,7 +50,8 @@ async fn a_handler_of_requests_that_are_skipped_takes_an_option() {
     let from_me = |head: &RequestHead<'_>| head.client().is_some_and(|client| client.address().is_loopback());
     let limiter = limiter(window(3));
     for (skips, body) in [(false, "2"), (true, "skipped")] {
-        let limits = RateLimit::new((&limiter, "api")).extension().skip(move |head| skips && from_me(head));
+        let limits =
+            RateLimit::new(limiter.enforcer("api").unwrap()).extension().skip(move |head| skips && from_me(head));
         let router = Router::new().route("/", get(remaining)).layer(RateLimitLayer::new(limits));
         let server = Server::router(router).await;
         assert_eq!(clients::get(server.address).await.body, body);

@@ -15,7 +15,7 @@ use crate::support::{Server, bucket, builder, clock, window};
 /// are admitted, and nothing of what is told is a whole second.
 async fn three_requests(headers: LimitHeaders, clock: ManualClock, client: Option<reqwest::Client>) -> [Reply; 3] {
     let limiter = builder(&clock).limit("api", bucket(2)).build().unwrap();
-    let server = Server::behind(RateLimit::new((&limiter, "api")).headers(headers)).await;
+    let server = Server::behind(RateLimit::new(limiter.enforcer("api").unwrap()).headers(headers)).await;
     let ask = || async {
         match &client {
             Some(client) => send(client.get(server.url("/"))).await,
@@ -55,7 +55,7 @@ async fn the_ietf_family_is_the_default() {
 async fn a_window_is_told_where_it_is_whole_seconds() {
     for (period, policy) in [(500, r#""api";q=5"#), (1_500, r#""api";q=5"#), (2_000, r#""api";q=5;w=2"#)] {
         let limiter = builder(&clock()).limit("api", Quota::fixed_window(5, millis(period)).unwrap()).build().unwrap();
-        let server = Server::behind(RateLimit::new((&limiter, "api"))).await;
+        let server = Server::behind(RateLimit::new(limiter.enforcer("api").unwrap())).await;
         assert_eq!(clients::get(server.address).await.header("ratelimit-policy"), Some(policy));
     }
 }
@@ -162,7 +162,7 @@ async fn the_whole_of_both_responses() {
 #[tokio::test]
 async fn the_clients_speak_the_version_they_are_there_for() {
     let limiter = builder(&clock()).limit("api", bucket(2)).build().unwrap();
-    let server = Server::behind((&limiter, "api")).await;
+    let server = Server::behind(limiter.enforcer("api").unwrap()).await;
     for (client, version) in [(http1(), Version::HTTP_11), (http2(), Version::HTTP_2)] {
         assert_eq!(client.get(server.url("/")).send().await.unwrap().version(), version);
     }
@@ -172,7 +172,7 @@ async fn the_clients_speak_the_version_they_are_there_for() {
 async fn waits_are_rounded_up_and_never_none() {
     let clock = clock();
     let limiter = builder(&clock).limit("api", window(1)).build().unwrap();
-    let server = Server::behind((&limiter, "api")).await;
+    let server = Server::behind(limiter.enforcer("api").unwrap()).await;
     let mut client = Raw::connect(server.address).await;
     assert_eq!(client.get("/", &[]).await.status, 200);
     let began = clock.now();
@@ -200,7 +200,7 @@ async fn waits_are_rounded_up_and_never_none() {
 async fn what_the_service_says_of_limits_of_its_own_stays() {
     let service = || async { ([("ratelimit", "\"mine\";r=7"), ("x-ratelimit-limit", "9"), ("server", "mine")], "ok") };
     let limiter = builder(&clock()).limit("api", bucket(2)).build().unwrap();
-    let layer = RateLimitLayer::new((&limiter, "api"));
+    let layer = RateLimitLayer::new(limiter.enforcer("api").unwrap());
     let server = Server::router(Router::new().fallback(service).layer(layer)).await;
     let reply = clients::get(server.address).await;
     assert_eq!(reply.headers("ratelimit"), [r#""mine";r=7"#, r#""api";r=1;t=30"#]);

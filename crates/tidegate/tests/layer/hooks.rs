@@ -10,7 +10,7 @@ use tidegate::tower::RateLimitLayer;
 use tidegate::{Limit, Limiter, OnStoreError, Reason};
 
 use crate::clients::{self, Reply};
-use crate::support::{ME, Server, builder, clock, dead, left, limiter, waiting_limiter, window};
+use crate::support::{ME, Server, builder, clock, dead, left, limiter, removed_limit, waiting_limiter, window};
 
 /// What the hooks were told, in order.
 #[derive(Clone, Default)]
@@ -55,7 +55,7 @@ fn limit(policy: OnStoreError) -> Limit {
 async fn each_request_that_is_limited_is_told_once() {
     for limiter in [limiter(window(1)), waiting_limiter(window(1))] {
         let told = Told::default();
-        let server = Server::behind(told.listen(Enforcer::new(&limiter, "api"))).await;
+        let server = Server::behind(told.listen(limiter.enforcer("api").unwrap())).await;
         assert_eq!((clients::get(server.address).await.status, told.take()), (200, vec![]));
         for _ in 0..3 {
             assert_eq!(clients::get(server.address).await.status, 429);
@@ -68,22 +68,21 @@ async fn each_request_that_is_limited_is_told_once() {
 async fn each_request_that_is_denied_by_a_list_is_told_once() {
     let limiter = builder(&clock()).limit("api", window(1)).deny("api", [ME]).unwrap().build().unwrap();
     let told = Told::default();
-    let server = Server::behind(told.listen(Enforcer::new(&limiter, "api"))).await;
+    let server = Server::behind(told.listen(limiter.enforcer("api").unwrap())).await;
     assert_eq!(clients::get(server.address).await.status, 403);
     assert_eq!(told.take(), ["limited: 127.0.0.1 denied"]);
 }
 
 #[tokio::test]
 async fn each_error_is_told_once_and_so_is_an_admission_without_a_store() {
-    let healthy = limiter(window(1));
     let [open, closed] = [OnStoreError::Open, OnStoreError::Closed].map(limit).map(on_a_dead_store);
     let cases = [
-        (Enforcer::new(&healthy, "nobody"), 500, "invalid"),
-        (Enforcer::new(&open, "api"), 200, "allowed"),
-        (Enforcer::new(&open, "api").and("api"), 200, "allowed"),
-        (Enforcer::new(&closed, "api"), 503, "unavailable"),
-        (Enforcer::new(&closed, "api").on_store_error(OnStoreError::Open), 200, "allowed"),
-        (Enforcer::new(&open, "api").on_store_error(OnStoreError::Closed), 503, "unavailable"),
+        (removed_limit("gone"), 500, "invalid"),
+        (open.enforcer("api").unwrap(), 200, "allowed"),
+        (open.enforcer("api").unwrap().and("api").unwrap(), 200, "allowed"),
+        (closed.enforcer("api").unwrap(), 503, "unavailable"),
+        (closed.enforcer("api").unwrap().on_store_error(OnStoreError::Open), 200, "allowed"),
+        (open.enforcer("api").unwrap().on_store_error(OnStoreError::Closed), 503, "unavailable"),
     ];
     for (enforcer, status, what) in cases {
         let told = Told::default();
@@ -97,7 +96,7 @@ async fn each_error_is_told_once_and_so_is_an_admission_without_a_store() {
 async fn a_request_without_a_key_is_told_once() {
     let told = Told::default();
     let limiter = limiter(window(1));
-    let layer = RateLimitLayer::new(told.listen(Enforcer::new(&limiter, "api")));
+    let layer = RateLimitLayer::new(told.listen(limiter.enforcer("api").unwrap()));
     let router = Router::new().fallback(|| async { "ok" }).layer(layer);
     let server = Server::start(|listener| async move { axum::serve(listener, router).await.unwrap() }).await;
     assert_eq!(clients::get(server.address).await.status, 500);
@@ -108,7 +107,7 @@ async fn a_request_without_a_key_is_told_once() {
 async fn a_charge_is_not_told_as_a_denial() {
     let told = Told::default();
     let limiter = limiter(window(1));
-    let limits = RateLimit::new(told.listen(Enforcer::new(&limiter, "api"))).charge_when(|_, _| true);
+    let limits = RateLimit::new(told.listen(limiter.enforcer("api").unwrap())).charge_when(|_, _| true);
     let server = Server::behind(limits).await;
     assert_eq!((clients::get(server.address).await.status, told.take()), (200, vec![]));
     assert_eq!(clients::get(server.address).await.status, 429);
@@ -120,10 +119,10 @@ async fn a_hook_that_panics_changes_nothing_of_the_response() {
     let replies = |panics: bool| async move {
         let limiter = limiter(window(1));
         let hook = move |_: &Caller<'_>, _: &Outcome| assert!(!panics, "on purpose");
-        let enforcer = |limit: &str| Enforcer::new(&limiter, limit).on_limited(hook).on_error(hook);
         let mut replies: Vec<Reply> = Vec::new();
-        for limit in ["api", "api", "nobody"] {
-            let server = Server::behind(enforcer(limit)).await;
+        let api = limiter.enforcer("api").unwrap();
+        for enforcer in [api.clone(), api, removed_limit("gone")] {
+            let server = Server::behind(enforcer.on_limited(hook).on_error(hook)).await;
             // The second request is there to find the connection and the service alive.
             let mut client = clients::Raw::connect(server.address).await;
             replies.push(client.get("/", &[]).await);
@@ -143,7 +142,7 @@ async fn shadow_mode_counts_and_never_denies() {
     }
     let by_limit = builder(&clock()).limit("api", Limit::new(window(1)).shadow(true)).build().unwrap();
     let by_enforcer = limiter(window(1));
-    for enforcer in [Enforcer::new(&by_limit, "api"), Enforcer::new(&by_enforcer, "api").shadow(true)] {
+    for enforcer in [by_limit.enforcer("api").unwrap(), by_enforcer.enforcer("api").unwrap().shadow(true)] {
         let told = Told::default();
         let limiter = enforcer.limiter().clone();
         let layer = RateLimitLayer::new(RateLimit::new(told.listen(enforcer)).extension());
@@ -164,10 +163,10 @@ async fn shadow_mode_admits_when_the_store_is_dead_and_the_limit_closed() {
     let by_enforcer = on_a_dead_store(limit(OnStoreError::Closed));
     let by_limit = on_a_dead_store(limit(OnStoreError::Closed).shadow(true));
     for enforcer in [
-        Enforcer::new(&by_enforcer, "api").shadow(true),
-        Enforcer::new(&by_enforcer, "api").and("api").shadow(true),
-        Enforcer::new(&by_limit, "api"),
-        Enforcer::new(&by_limit, "api").and("api"),
+        by_enforcer.enforcer("api").unwrap().shadow(true),
+        by_enforcer.enforcer("api").unwrap().and("api").unwrap().shadow(true),
+        by_limit.enforcer("api").unwrap(),
+        by_limit.enforcer("api").unwrap().and("api").unwrap(),
     ] {
         let told = Told::default();
         let server = Server::behind(told.listen(enforcer)).await;
@@ -175,6 +174,6 @@ async fn shadow_mode_admits_when_the_store_is_dead_and_the_limit_closed() {
         assert_eq!(told.take(), ["error: 127.0.0.1 allowed"]);
     }
     // A mistake in the program is none the less one.
-    let server = Server::behind(Enforcer::new(&by_enforcer, "nobody").shadow(true)).await;
+    let server = Server::behind(removed_limit("gone").shadow(true)).await;
     assert_eq!(clients::get(server.address).await.status, 500);
 }

@@ -18,7 +18,7 @@ async fn counted_by(
     key: impl Fn(&RequestHead<'_>) -> Option<Key<'static>> + Send + Sync + 'static,
 ) -> (Raw, Server, Limiter) {
     let limiter = limiter(window(9));
-    let server = Server::behind(RateLimit::new((&limiter, "api")).key(key)).await;
+    let server = Server::behind(RateLimit::new(limiter.enforcer("api").unwrap()).key(key)).await;
     (Raw::connect(server.address).await, server, limiter)
 }
 
@@ -35,7 +35,7 @@ fn stand_in() -> Key<'static> {
 #[tokio::test]
 async fn the_client_s_address_unless_said_otherwise() {
     let limiter = limiter(window(9));
-    let server = Server::behind((&limiter, "api")).await;
+    let server = Server::behind(limiter.enforcer("api").unwrap()).await;
     clients::get_with(server.address, &["x-forwarded-for: 192.0.2.1", "forwarded: for=192.0.2.1"]).await;
     assert_eq!((counted(&limiter, ME).await, counted(&limiter, "192.0.2.1").await), (1, 0));
     let (mut client, _server, limiter) = counted_by(keys::client()).await;
@@ -61,7 +61,7 @@ async fn the_first_value_of_a_header() {
 
 #[tokio::test]
 async fn nobody_can_name_itself_like_the_address_that_stands_in() {
-    let limits = || RateLimit::new((&limiter(window(1)), "api"));
+    let limits = || RateLimit::new(limiter(window(1)).enforcer("api").unwrap());
     let other = HeaderName::from_static("other");
     // The last: who is known by neither of two names.
     let neither = keys::either(keys::header(other), keys::header(USER));
@@ -121,7 +121,7 @@ async fn an_address_that_stands_in_stays_set_apart_beside_another_part() {
     let limiter = limiter(window(1));
     let user = keys::extension(|User(tenant, name): &User| Key::from((tenant, name)).into_owned());
     let key = keys::both(keys::either(user, keys::client()), keys::path());
-    let layer = RateLimitLayer::new(RateLimit::new((&limiter, "api")).key(key));
+    let layer = RateLimitLayer::new(RateLimit::new(limiter.enforcer("api").unwrap()).key(key));
     let router = Router::new().fallback(|| async { "ok" }).layer(layer).layer(map_request(sign_in));
     let server = Server::router(router).await;
     for tenant in ["%a", "%25a", "a"] {
@@ -137,7 +137,7 @@ async fn an_address_that_stands_in_stays_set_apart_beside_another_part() {
 async fn the_template_of_the_route_and_never_the_path() {
     for by_route in [false, true] {
         let limiter = limiter(window(9));
-        let layer = RateLimitLayer::new(RateLimit::new((&limiter, "api")).key(keys::route()));
+        let layer = RateLimitLayer::new(RateLimit::new(limiter.enforcer("api").unwrap()).key(keys::route()));
         let router = Router::new().route("/users/{id}", get(|| async { "ok" })).route("/posts/{id}", get(|| async {}));
         let router = if by_route { router.route_layer(layer) } else { router.layer(layer) };
         let server = Server::router(router).await;
@@ -159,7 +159,8 @@ async fn what_an_outer_layer_has_put_there() {
     struct UserId(u64);
 
     let limiter = limiter(window(9));
-    let by_user = RateLimit::new((&limiter, "api")).key(keys::extension(|user: &UserId| Key::from(user.0)));
+    let by_user =
+        RateLimit::new(limiter.enforcer("api").unwrap()).key(keys::extension(|user: &UserId| Key::from(user.0)));
     let router = Router::new().fallback(|| async { "ok" }).layer(RateLimitLayer::new(by_user));
     let known = Server::router(router.clone().layer(Extension(UserId(42)))).await;
     let unknown = Server::router(router).await;

@@ -1,7 +1,6 @@
 //! Names of policies that would break a header.
 
 use sfv::{BareItem, List, ListEntry, Parser};
-use tidegate::enforce::Enforcer;
 use tidegate::http::RateLimit;
 
 use crate::clients;
@@ -31,7 +30,7 @@ async fn no_name_can_break_a_header() {
     ];
     for (policy, told, written) in names {
         let limiter = limiter(bucket(1));
-        let server = Server::behind(RateLimit::new(Enforcer::new(&limiter, "api").with_policy_name(policy))).await;
+        let server = Server::behind(RateLimit::new(limiter.enforcer("api").unwrap().with_policy_name(policy))).await;
         for status in [200, 429] {
             let reply = clients::get(server.address).await;
             assert_eq!(reply.status, status);

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use tidegate::enforce::Enforcer;
 use tidegate::http::RateLimit;
 use tidegate::{Limiter, ManualClock, OnStoreError};
 use tidegate_testkit::Faults;
@@ -22,7 +21,7 @@ struct Outage {
 impl Outage {
     async fn new(policy: OnStoreError) -> Self {
         let (limiter, faults, clock) = breaking_limiter(policy);
-        Outage { server: Server::behind((&limiter, "api")).await, faults, clock }
+        Outage { server: Server::behind(limiter.enforcer("api").unwrap()).await, faults, clock }
     }
 
     async fn get(&self) -> Reply {
@@ -106,7 +105,7 @@ async fn local_keeps_limiting_to_this_replica_s_share() {
 #[tokio::test]
 async fn local_does_not_say_never_to_what_is_only_more_than_the_share() {
     let (limiter, faults, _clock) = breaking_limiter(OnStoreError::Local);
-    let server = Server::behind(RateLimit::new((&limiter, "api")).cost(4)).await;
+    let server = Server::behind(RateLimit::new(limiter.enforcer("api").unwrap()).cost(4)).await;
     faults.fail(unplugged());
     let reply = clients::get(server.address).await;
     let problem = reply.problem();
@@ -125,14 +124,14 @@ async fn open_does_not_admit_what_nobody_ever_would() {
     let bare = Limiter::builder().limit("api", window(6)).store(dead()).build().unwrap();
     for limiter in [resilient, bare] {
         for (cost, status) in [(6, 200), (7, 429)] {
-            let server = Server::behind(RateLimit::new((&limiter, "api")).cost(cost)).await;
+            let server = Server::behind(RateLimit::new(limiter.enforcer("api").unwrap()).cost(cost)).await;
             let reply = clients::get(server.address).await;
             assert_eq!(reply.status, status, "{cost}");
             if status == 429 {
                 assert_eq!(reply.problem()["retryable"], false);
             }
         }
-        let shadow = RateLimit::new(Enforcer::new(&limiter, "api").shadow(true)).cost(7);
+        let shadow = RateLimit::new(limiter.enforcer("api").unwrap().shadow(true)).cost(7);
         assert_eq!(clients::get(Server::behind(shadow).await.address).await.status, 200);
     }
 }

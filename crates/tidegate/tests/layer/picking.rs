@@ -3,7 +3,7 @@
 use axum::Router;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::IntoResponse;
-use tidegate::enforce::{Enforcer, Outcome};
+use tidegate::enforce::Outcome;
 use tidegate::http::{RateLimit, RequestHead};
 use tidegate::tower::RateLimitLayer;
 use tidegate::{Limiter, Quota, minutes};
@@ -25,7 +25,10 @@ async fn a_bare_quota_is_the_simplest_use() {
 #[tokio::test]
 async fn a_limit_of_a_limiter_is_shared_with_all_who_ask_it() {
     let limiter = limiter(bucket(3));
-    let servers = [Server::behind((&limiter, "api")).await, Server::behind(Enforcer::new(&limiter, "api")).await];
+    let servers = [
+        Server::behind(limiter.enforcer("api").unwrap()).await,
+        Server::behind(limiter.enforcer("api").unwrap()).await,
+    ];
     let _ = limiter.limit("api", ME).await.unwrap();
     for (server, status) in [(0, 200), (1, 200), (0, 429), (1, 429)] {
         assert_eq!(clients::get(servers[server].address).await.status, status);
@@ -35,9 +38,9 @@ async fn a_limit_of_a_limiter_is_shared_with_all_who_ask_it() {
 #[tokio::test]
 async fn other_limits_for_each_request() {
     let limiter = limiter(window(1));
-    let free = Enforcer::new(&limiter, "api");
-    let premium = Enforcer::new(&limiter, "api").with_quota(window(3)).with_policy_name("premium");
-    let elsewhere = Enforcer::new(&limiter_of_a_tenant(), "tenant");
+    let free = limiter.enforcer("api").unwrap();
+    let premium = limiter.enforcer("api").unwrap().with_quota(window(3)).with_policy_name("premium");
+    let elsewhere = limiter_of_a_tenant().enforcer("tenant").unwrap();
     let limits = RateLimit::pick(move |head| match head.headers().get("tier").map(HeaderValue::as_bytes) {
         Some(b"premium") => premium.clone(),
         Some(b"tenant") => elsewhere.clone(),
@@ -69,8 +72,8 @@ async fn a_request_costs_what_is_said_of_it() {
     let by_header = |head: &RequestHead<'_>| {
         head.headers().get("cost").and_then(|cost| cost.to_str().ok()?.parse().ok()).unwrap_or(1)
     };
-    let by_request = Server::behind(RateLimit::new((&limiter, "api")).cost_of(by_header)).await;
-    let fixed = Server::behind(RateLimit::new((&limiter, "api")).cost(3)).await;
+    let by_request = Server::behind(RateLimit::new(limiter.enforcer("api").unwrap()).cost_of(by_header)).await;
+    let fixed = Server::behind(RateLimit::new(limiter.enforcer("api").unwrap()).cost(3)).await;
     assert_eq!(get_with(by_request.address, &["cost: 4"]).await.header("ratelimit"), Some(r#""api";r=6;t=60"#));
     assert_eq!(clients::get(by_request.address).await.header("ratelimit"), Some(r#""api";r=5;t=60"#));
     assert_eq!(clients::get(fixed.address).await.header("ratelimit"), Some(r#""api";r=2;t=60"#));
@@ -81,7 +84,7 @@ async fn a_request_costs_what_is_said_of_it() {
 #[tokio::test]
 async fn a_response_of_the_program_s_own() {
     let limiter = limiter(window(1));
-    let limits = RateLimit::new((&limiter, "api")).map_response(|outcome, mut response| {
+    let limits = RateLimit::new(limiter.enforcer("api").unwrap()).map_response(|outcome, mut response| {
         assert!(matches!(outcome, Outcome::Limited(_)));
         assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
         *response.status_mut() = StatusCode::IM_A_TEAPOT;
@@ -101,7 +104,7 @@ async fn a_response_of_the_program_s_own() {
 async fn an_error_of_the_service_is_told_of_its_limits_as_well() {
     let limiter = limiter(window(2));
     let failing = || async { StatusCode::INTERNAL_SERVER_ERROR.into_response() };
-    let layer = RateLimitLayer::new((&limiter, "api"));
+    let layer = RateLimitLayer::new(limiter.enforcer("api").unwrap());
     let server = Server::router(Router::new().fallback(failing).layer(layer)).await;
     let reply = clients::get(server.address).await;
     assert_eq!((reply.status, reply.header("ratelimit")), (500, Some(r#""api";r=1;t=60"#)));

@@ -20,7 +20,7 @@ use crate::support::{ME, Server, limiter, waiting_limiter, window};
 #[tokio::test]
 async fn hyper_is_told_the_peer_by_whoever_accepts_the_connection() {
     for limiter in [limiter(window(2)), waiting_limiter(window(2))] {
-        let layer = RateLimitLayer::new((&limiter, "api"));
+        let layer = RateLimitLayer::new(limiter.enforcer("api").unwrap());
         let server = Server::start(|listener| async move {
             while let Ok((stream, peer)) = listener.accept().await {
                 let service = ServiceBuilder::new()
@@ -64,9 +64,9 @@ impl From<String> for LambdaBody {
 #[tokio::test]
 async fn a_body_that_can_be_made_of_text_is_enough() {
     let limiter = limiter(window(1));
-    let service = ServiceBuilder::new().layer(RateLimitLayer::new((&limiter, "api"))).service(service_fn(
-        async |_: Request<()>| Ok::<_, Infallible>(Response::new(LambdaBody::Text("ok".to_owned()))),
-    ));
+    let service = ServiceBuilder::new().layer(RateLimitLayer::new(limiter.enforcer("api").unwrap())).service(
+        service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(LambdaBody::Text("ok".to_owned())))),
+    );
     let ask = || {
         let mut request = Request::new(());
         request.extensions_mut().insert(PeerAddr(ME.parse::<IpAddr>().unwrap()));

@@ -65,7 +65,7 @@ fn request() -> Request<()> {
 }
 
 fn limited<S>(limiter: &Limiter, service: S) -> RateLimitService<S, HttpFormat> {
-    RateLimitLayer::new((limiter, "api")).layer(service)
+    RateLimitLayer::new(limiter.enforcer("api").unwrap()).layer(service)
 }
 
 /// A limiter on a store that hangs on command.
@@ -93,7 +93,7 @@ async fn the_service_that_is_called_is_the_one_that_was_ready() {
 async fn a_request_that_is_left_alone_meets_a_service_that_was_ready() {
     let limiter = waiting_limiter(window(1));
     let (strict, calls) = Strict::new();
-    let limits = RateLimit::new((&limiter, "api")).skip(|_| true);
+    let limits = RateLimit::new(limiter.enforcer("api").unwrap()).skip(|_| true);
     let mut service = RateLimitLayer::new(limits).layer(strict);
     for _ in 0..3 {
         service.ready().await.unwrap().call(request()).await.unwrap();

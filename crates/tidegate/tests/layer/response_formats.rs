@@ -77,7 +77,7 @@ where
 {
     for make in [limiter as fn(_) -> Limiter, waiting_limiter] {
         for (with_headers, afterwards) in [(true, false), (false, false), (true, true), (false, true)] {
-            let rate_limit = RateLimit::new((&make(window(2)), "api"));
+            let rate_limit = RateLimit::new(make(window(2)).enforcer("api").unwrap());
             let rate_limit = if with_headers { rate_limit } else { rate_limit.headers(LimitHeaders::new([])) };
             let rate_limit = if afterwards { rate_limit.charge_when(|_, _| true) } else { rate_limit };
             let usual = replies(&rate_limit, HttpFormat, 1).await;

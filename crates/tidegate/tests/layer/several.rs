@@ -23,7 +23,7 @@ fn two_limits(daily: u64) -> [Limiter; 2] {
 }
 
 fn both(limiter: &Limiter) -> Enforcer {
-    Enforcer::new(limiter, "burst").and("daily")
+    limiter.enforcer("burst").unwrap().and("daily").unwrap()
 }
 
 fn with_all_families(enforcer: Enforcer) -> RateLimit {
@@ -57,7 +57,7 @@ async fn every_limit_is_listed_and_the_binding_one_reported() {
 #[tokio::test]
 async fn the_one_with_the_least_left_binds_wherever_it_stands() {
     for limiter in two_limits(1) {
-        for enforcer in [both(&limiter), Enforcer::new(&limiter, "daily").and("burst")] {
+        for enforcer in [both(&limiter), limiter.enforcer("daily").unwrap().and("burst").unwrap()] {
             let _ = limiter.reset("daily", ME).await.unwrap();
             let _ = limiter.reset("burst", ME).await.unwrap();
             let server = Server::behind(with_all_families(enforcer)).await;
@@ -75,7 +75,7 @@ async fn the_one_with_the_least_left_binds_wherever_it_stands() {
 async fn a_denied_request_burns_nothing_of_the_other_limits() {
     let orders = [["burst", "daily"], ["daily", "burst"]];
     for (limiter, order) in orders.iter().flat_map(|order| two_limits(1_000).map(|limiter| (limiter, order))) {
-        let server = Server::behind(Enforcer::new(&limiter, order[0]).and(order[1])).await;
+        let server = Server::behind(limiter.enforcer(order[0]).unwrap().and(order[1]).unwrap()).await;
         for status in [200, 200, 429, 429, 429] {
             assert_eq!(clients::get(server.address).await.status, status);
         }
@@ -112,7 +112,7 @@ async fn one_that_can_never_admit_it_makes_the_whole_not_worth_a_retry() {
 #[tokio::test]
 async fn each_limit_can_have_a_name_a_quota_and_a_key_of_its_own() {
     for limiter in two_limits(1_000) {
-        let enforcer = Enforcer::new(&limiter, "burst").with_policy_name("short").and("daily").with_quota(
+        let enforcer = limiter.enforcer("burst").unwrap().with_policy_name("short").and("daily").unwrap().with_quota(
             // A premium user's.
             Quota::fixed_window(5, minutes(10)).unwrap(),
         );
@@ -135,7 +135,7 @@ async fn one_layer_above_another_hides_nothing_of_it() {
     for (inside, outside) in [("inner", "outer"), ("outer", "inner")] {
         let _ = limiter.reset("inner", ME).await.unwrap();
         let _ = limiter.reset("outer", ME).await.unwrap();
-        let layer = |limit| RateLimitLayer::new(with_all_families(Enforcer::new(&limiter, limit)));
+        let layer = |limit| RateLimitLayer::new(with_all_families(limiter.enforcer(limit).unwrap()));
         let router = Router::new().fallback(|| async { "ok" }).layer(layer(inside)).layer(layer(outside));
         let server = Server::router(router).await;
         let reply = clients::get(server.address).await;
@@ -155,7 +155,7 @@ async fn one_layer_above_another_hides_nothing_of_it() {
 #[tokio::test]
 async fn one_layer_above_another_leaves_its_denial_as_it_is() {
     let limiter = builder(&clock()).limit("inner", bucket(5)).limit("outer", bucket(3)).build().unwrap();
-    let layer = |limit, cost| RateLimitLayer::new(with_all_families(Enforcer::new(&limiter, limit)).cost(cost));
+    let layer = |limit, cost| RateLimitLayer::new(with_all_families(limiter.enforcer(limit).unwrap()).cost(cost));
     let router = Router::new().fallback(|| async { "ok" }).layer(layer("inner", 3)).layer(layer("outer", 1));
     let server = Server::router(router).await;
     assert_eq!(clients::get(server.address).await.status, 200);

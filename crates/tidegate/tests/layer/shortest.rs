@@ -37,7 +37,7 @@ const WAYS: [fn(Enforcer) -> RateLimit; 4] = [
 async fn a_limit_that_is_replaced_is_met_as_it_is_now() {
     for way in WAYS {
         let limiter = limiter(window(1));
-        let rate_limit = way(Enforcer::new(&limiter, "api"));
+        let rate_limit = way(limiter.enforcer("api").unwrap());
         assert_eq!(statuses(rate_limit.clone(), 2).await, [200, 429]);
         limiter.set_quota("api", window(4)).unwrap();
         assert_eq!(statuses(rate_limit.clone(), 4).await, [200, 200, 200, 429]);
@@ -51,7 +51,7 @@ async fn an_enforcers_own_quota_counts_in_place_of_the_limits() {
     let limiter = limiter(window(1));
     for way in WAYS {
         let _ = limiter.reset("api", ME).await.unwrap();
-        let rate_limit = way(Enforcer::new(&limiter, "api").with_quota(window(3)));
+        let rate_limit = way(limiter.enforcer("api").unwrap().with_quota(window(3)));
         assert_eq!(statuses(rate_limit, 4).await, [200, 200, 200, 429]);
     }
 }
@@ -61,7 +61,7 @@ async fn a_limiter_that_is_closed_admits_nobody() {
     let limiter = limiter(window(5));
     limiter.close().await;
     for way in WAYS {
-        assert_eq!(statuses(way(Enforcer::new(&limiter, "api")), 1).await, [503]);
+        assert_eq!(statuses(way(limiter.enforcer("api").unwrap()), 1).await, [503]);
     }
 }
 
@@ -70,7 +70,7 @@ async fn what_would_have_been_denied_is_counted_in_shadow_mode() {
     let limiter = limiter(window(2));
     for way in WAYS {
         let _ = limiter.reset("api", ME).await.unwrap();
-        assert_eq!(statuses(way(Enforcer::new(&limiter, "api").shadow(true)), 3).await, [200, 200, 200]);
+        assert_eq!(statuses(way(limiter.enforcer("api").unwrap().shadow(true)), 3).await, [200, 200, 200]);
         assert_eq!(left(&limiter, "api", ME).await, 0);
     }
 }
@@ -99,7 +99,7 @@ async fn hooks_and_deny_lists_know_the_address_beside_a_key() {
         let limits = Limiter::builder().limit("api", window(1));
         let limits = if listed { limits.deny("api", [ME]).unwrap() } else { limits };
         let (told, hook) = listening();
-        let enforcer = Enforcer::new(&limits.build().unwrap(), "api").on_limited(hook);
+        let enforcer = limits.build().unwrap().enforcer("api").unwrap().on_limited(hook);
         let by_name = RateLimit::new(enforcer).key(|_| Some(Key::from_parts(["alice"])));
         assert_eq!(statuses(by_name, 2).await, if listed { [403, 403] } else { [200, 429] });
         let times = if listed { 2 } else { 1 };
@@ -114,7 +114,7 @@ async fn who_is_told_of_a_broken_store_is_told_by_whom() {
         let closed = Limit::new(window(1)).on_store_error(OnStoreError::Closed);
         let limiter = Limiter::builder().limit("api", closed).store(dead()).build().unwrap();
         let (told, hook) = listening();
-        assert_eq!(statuses(way(Enforcer::new(&limiter, "api").on_error(hook)), 1).await, [503]);
+        assert_eq!(statuses(way(limiter.enforcer("api").unwrap().on_error(hook)), 1).await, [503]);
         assert_eq!(*told.lock().unwrap(), [(ME.to_owned(), Some(ME.parse().unwrap()))]);
     }
 }
@@ -127,7 +127,7 @@ async fn a_store_that_has_to_be_waited_for_is_not_asked_again_and_again() {
     for way in WAYS {
         let _ = limiter.reset("api", ME).await.unwrap();
         asked.store(0, Ordering::Relaxed);
-        assert_eq!(statuses(way(Enforcer::new(&limiter, "api")), 2).await, [200, 429]);
+        assert_eq!(statuses(way(limiter.enforcer("api").unwrap()), 2).await, [200, 429]);
         // Once for each request: by the layer, which then waits.
         assert_eq!(asked.load(Ordering::Relaxed), 2);
     }
@@ -139,7 +139,7 @@ async fn a_peer_is_counted_under_its_address_however_that_is_found() {
     let limiter = limiter(window(6));
     for headers in [LimitHeaders::default(), LimitHeaders::new([])] {
         let _ = limiter.reset("api", ME).await.unwrap();
-        let server = Server::behind(RateLimit::new((&limiter, "api")).headers(headers)).await;
+        let server = Server::behind(RateLimit::new(limiter.enforcer("api").unwrap()).headers(headers)).await;
         // The first is looked at, and uses up all looks.
         for (asked, forged) in ["198.51.100.1", "198.51.100.2", "198.51.100.3"].into_iter().enumerate() {
             let header = format!("x-forwarded-for: {forged}");
@@ -156,7 +156,7 @@ async fn a_peer_is_counted_under_its_address_however_that_is_found() {
 async fn who_is_told_again_is_told_the_same() {
     let clock = clock();
     let limiter = Limiter::builder().limit("api", bucket(4)).store(memory(&clock)).build().unwrap();
-    let server = Server::behind((&limiter, "api")).await;
+    let server = Server::behind(limiter.enforcer("api").unwrap()).await;
     let mut connection = Raw::connect(server.address).await;
     // The first makes what the later ones find.
     for (remaining, next) in [(3, 15), (2, 15), (1, 15), (0, 15)] {
@@ -177,19 +177,19 @@ async fn a_denial_is_the_same_by_whichever_way() {
     let limits = || builder(&clock).limit("api", bucket(1)).limit("\"quoted\"", window(1)).limit("100 %", window(2));
     let limiter = limits().build().unwrap();
     let listed = limits().deny("api", [ME]).unwrap().build().unwrap();
-    let api = || RateLimit::new((&limiter, "api"));
-    let enforcer = || Enforcer::new(&limiter, "api");
+    let api = || RateLimit::new(limiter.enforcer("api").unwrap());
+    let enforcer = || limiter.enforcer("api").unwrap();
     let cases = [
         ("as it comes", api()),
         ("a name of its own", RateLimit::new(enforcer().with_policy_name("a \"b\" \u{1f30a}"))),
-        ("a name that is quoted", RateLimit::new((&limiter, "\"quoted\""))),
-        ("a window", RateLimit::new((&limiter, "100 %"))),
-        ("two limits", RateLimit::new(enforcer().and("100 %"))),
+        ("a name that is quoted", RateLimit::new(limiter.enforcer("\"quoted\"").unwrap())),
+        ("a window", RateLimit::new(limiter.enforcer("100 %").unwrap())),
+        ("two limits", RateLimit::new(enforcer().and("100 %").unwrap())),
         ("two families", api().headers(LimitHeaders::new([HeaderStyle::Ietf, HeaderStyle::Legacy]))),
         ("no headers", api().headers(LimitHeaders::new([]))),
         ("a key of its own", api().key(keys::global())),
         ("in shadow mode", RateLimit::new(enforcer().shadow(true))),
-        ("on a deny list", RateLimit::new((&listed, "api"))),
+        ("on a deny list", RateLimit::new(listed.enforcer("api").unwrap())),
     ];
     for (case, rate_limit) in cases {
         let router = || Router::new().fallback(|| async { "ok" });
@@ -218,7 +218,7 @@ async fn a_denial_is_the_same_by_whichever_way() {
 async fn who_is_turned_away_later_is_told_to_wait_for_less() {
     let clock = clock();
     let limiter = builder(&clock).limit("api", bucket(1)).build().unwrap();
-    let server = Server::behind((&limiter, "api")).await;
+    let server = Server::behind(limiter.enforcer("api").unwrap()).await;
     assert_eq!(clients::get(server.address).await.status, 200);
     for (span, seconds, wait) in [(0, 60, 60_000), (0, 60, 60_000), (20_500, 40, 39_500)] {
         clock.advance(millis(span));
@@ -233,7 +233,7 @@ async fn who_is_turned_away_later_is_told_to_wait_for_less() {
 #[tokio::test]
 async fn who_is_turned_away_again_is_answered_as_the_service_wants() {
     let limiter = limiter(window(1));
-    let rate_limit = RateLimit::new((&limiter, "api")).map_response(|outcome, mut response| {
+    let rate_limit = RateLimit::new(limiter.enforcer("api").unwrap()).map_response(|outcome, mut response| {
         *response.body_mut() = format!("wait {:?}", outcome.retry_after().unwrap());
         response
     });
@@ -253,7 +253,7 @@ async fn limits_that_share_their_headers_are_told_apart() {
     let mut servers = Vec::new();
     for (name, rate) in limits {
         let limiter = builder(&clock()).limit(name, window(rate)).build().unwrap();
-        servers.push(Server::behind(RateLimit::new((&limiter, name)).headers(headers.clone())).await);
+        servers.push(Server::behind(RateLimit::new(limiter.enforcer(name).unwrap()).headers(headers.clone())).await);
     }
     for asked in 1..4 {
         for (server, (name, rate)) in servers.iter().zip(limits) {
@@ -270,7 +270,7 @@ async fn limits_that_share_their_headers_are_told_apart() {
 async fn what_a_layer_further_in_has_said_stays() {
     let layer = |name: &'static str, rate| {
         let limiter = builder(&clock()).limit(name, window(rate)).build().unwrap();
-        RateLimitLayer::new((&limiter, name))
+        RateLimitLayer::new(limiter.enforcer(name).unwrap())
     };
     let router = Router::new().fallback(|| async { "ok" }).layer(layer("inner", 5)).layer(layer("outer", 9));
     let server = Server::router(router).await;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use axum::response::Response;
 use axum::{Router, ServiceExt, extract};
+use tidegate::enforce::Enforcer;
 use tidegate::http::RateLimit;
 use tidegate::resilience::Resilience;
 use tidegate::tower::RateLimitLayer;
@@ -65,6 +66,14 @@ pub(crate) fn breaking_limiter(policy: OnStoreError) -> (Limiter, Faults, Manual
 pub(crate) const TIMEOUT: Duration = millis(20);
 
 /// A store that is dead.
+/// An enforcer of a limit that the limiter had when the enforcer was built, and has no longer.
+pub(crate) fn removed_limit(name: &str) -> Enforcer {
+    let limiter = builder(&clock()).limit(name, bucket(1)).build().unwrap();
+    let enforcer = limiter.enforcer(name).unwrap();
+    limiter.replace_all(Limiter::builder().limit("api", bucket(1))).unwrap();
+    enforcer
+}
+
 pub(crate) fn dead() -> FaultyStore<MemoryStore> {
     let store = FaultyStore::new(memory(&clock()));
     store.faults().fail(unplugged());

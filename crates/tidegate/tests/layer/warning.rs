@@ -1,6 +1,12 @@
-//! The operator is told, once, of a proxy that nobody trusts.
+//! The operator is told, once, of a proxy that nobody trusts, and of peer addresses that are missing.
 
+use std::convert::Infallible;
+
+use axum::body::Body;
+use http::{Request, Response};
 use tidegate::http::{ClientAddress, RateLimit, TrustProxy};
+use tidegate::tower::RateLimitLayer;
+use tower::{Layer, ServiceExt, service_fn};
 
 use crate::clients;
 use crate::support::{Server, limiter, window};
@@ -8,7 +14,7 @@ use crate::warnings::warnings;
 
 #[tokio::test]
 async fn a_layer_warns_of_a_forgotten_proxy_once() {
-    let rate_limit = RateLimit::new((&limiter(window(9)), "api"));
+    let rate_limit = RateLimit::new(limiter(window(9)).enforcer("api").unwrap());
     let server = Server::behind(rate_limit.clone()).await;
     assert_eq!(warnings(), [""; 0]);
     clients::get(server.address).await;
@@ -27,7 +33,23 @@ async fn a_layer_warns_of_a_forgotten_proxy_once() {
 async fn a_proxy_that_is_trusted_is_no_reason_to_warn() {
     assert_eq!(warnings(), [""; 0]);
     let trusting = ClientAddress::new().trust(TrustProxy::networks(["127.0.0.0/8"]).unwrap());
-    let server = Server::behind(RateLimit::new((&limiter(window(9)), "api")).client_address(trusting)).await;
+    let server =
+        Server::behind(RateLimit::new(limiter(window(9)).enforcer("api").unwrap()).client_address(trusting)).await;
     clients::get_with(server.address, &["x-forwarded-for: 192.0.2.1"]).await;
     assert_eq!(warnings(), [""; 0]);
+}
+
+#[tokio::test]
+async fn missing_peer_addresses_are_logged_once_with_advice() {
+    assert_eq!(warnings(), [""; 0]);
+    let layer = RateLimitLayer::new(limiter(window(9)).enforcer("api").unwrap());
+    let service = layer.layer(service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Body::empty()))));
+    for _ in 0..3 {
+        let response = service.clone().oneshot(Request::new(Body::empty())).await.unwrap();
+        assert_eq!(response.status(), 500);
+    }
+    let logged = warnings();
+    assert_eq!(logged.len(), 1, "{logged:?}");
+    assert!(logged[0].contains("the limit api"), "{logged:?}");
+    assert!(logged[0].contains("into_make_service_with_connect_info::<SocketAddr>()"), "{logged:?}");
 }

@@ -252,7 +252,7 @@ fn a_limit_cut_by_key_is_one_of_the_others() {
 fn it_is_one_question_to_the_store() {
     let store = FaultyStore::new(memory(&clock()));
     let faults = store.faults();
-    let limiter = Limiter::builder().limit("a", bucket(3)).limit("b", bucket(3)).store(store).build().unwrap();
+    let limiter = Limiter::builder().limit("a", bucket(3)).limit("b", bucket(3)).bare_store(store).build().unwrap();
     assert!(all(&limiter, [limiter.limit("a", "u"), limiter.limit("b", "u")]).allowed());
     assert_eq!((faults.calls().apply_all, faults.calls().decisions()), (1, 1));
 }

@@ -56,7 +56,7 @@ fn a_denied_key_asks_and_spends_nothing() {
     let store = FaultyStore::new(memory(&clock()));
     let faults = store.faults();
     let limit = Limit::new(bucket(3)).deny(["mallory"]).unwrap();
-    let limiter = Limiter::builder().limit("login", limit).store(store).sleeper(clock()).build().unwrap();
+    let limiter = Limiter::builder().limit("login", limit).bare_store(store).sleeper(clock()).build().unwrap();
     for _ in 0..10 {
         assert!(is_denied(&limiter, "mallory"));
         assert!(!ask(limiter.reserve("login", "mallory")).allowed());
@@ -236,7 +236,7 @@ fn a_denied_key_burns_nothing_of_the_others_in_all() {
     let limiter = Limiter::builder()
         .limit("user", Limit::new(bucket(3)).deny(["mallory"]).unwrap())
         .limit("address", bucket(5))
-        .store(store)
+        .bare_store(store)
         .build()
         .unwrap();
     let calls =
@@ -275,7 +275,7 @@ fn everybody_denied_asks_nothing_of_the_store() {
     let store = FaultyStore::new(memory(&clock()));
     let faults = store.faults();
     let limiter =
-        Limiter::builder().limit("user", bucket(3)).deny_all(["mallory"]).unwrap().store(store).build().unwrap();
+        Limiter::builder().limit("user", bucket(3)).deny_all(["mallory"]).unwrap().bare_store(store).build().unwrap();
     let answer =
         block_on(limiter.limit_all([limiter.limit("user", "mallory"), limiter.limit("user", "mallory")])).unwrap();
     assert!(answer.decisions().iter().all(|decision| decision.reason() == Some(Reason::Deny)));
@@ -290,7 +290,7 @@ fn a_broken_store_does_not_hide_that_a_key_is_denied() {
         .limit("user", Limit::new(bucket(3)).deny(["mallory"]).unwrap())
         .limit("address", bucket(5))
         .limit("hot", Limit::new(bucket(10)).shards(2).unwrap())
-        .store(store)
+        .bare_store(store)
         .build()
         .unwrap();
     faults.fail(StoreError::new(StoreErrorKind::Unavailable, "on command"));

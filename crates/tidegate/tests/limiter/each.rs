@@ -52,7 +52,7 @@ fn those_that_go_to_the_store_go_together() {
     let clock = clock();
     let store = FaultyStore::new(memory(&clock));
     let faults = store.faults();
-    let limiter = Limiter::builder().limit("a", bucket(3)).limit("b", bucket(1)).store(store).build().unwrap();
+    let limiter = Limiter::builder().limit("a", bucket(3)).limit("b", bucket(1)).bare_store(store).build().unwrap();
     let calls = [limiter.limit("a", "u"), limiter.limit("b", "u"), limiter.limit("b", "u"), limiter.check("a", "u")];
     let answers = block_on(limiter.batch(calls));
     let allowed: Vec<_> = answers.iter().map(|answer| answer.as_ref().unwrap().allowed()).collect();

@@ -125,7 +125,7 @@ fn names_that_resemble_each_other_are_told_apart() {
 fn a_cost_of_nothing_is_an_error_before_anything_is_asked() {
     let store = FaultyStore::new(memory(&clock()));
     let faults = store.faults();
-    let limiter = Limiter::builder().limit("login", bucket(3)).store(store).sleeper(clock()).build().unwrap();
+    let limiter = Limiter::builder().limit("login", bucket(3)).bare_store(store).sleeper(clock()).build().unwrap();
     let calls = [
         limiter.limit("login", "u"),
         limiter.check("login", "u"),
@@ -276,7 +276,8 @@ fn after_close_nothing_is_answered_and_nothing_is_asked() {
     let clock = clock();
     let store = FaultyStore::new(memory(&clock));
     let faults = store.faults();
-    let limiter = Limiter::builder().limit("login", bucket(3)).store(store).sleeper(clock.clone()).build().unwrap();
+    let limiter =
+        Limiter::builder().limit("login", bucket(3)).bare_store(store).sleeper(clock.clone()).build().unwrap();
     let _ = ask(limiter.limit("login", "u"));
     let asked = faults.calls().decisions();
     for _ in 0..3 {
@@ -304,7 +305,8 @@ fn a_broken_store_is_an_error_that_says_whether_a_retry_can_help() {
     let clock = clock();
     let store = FaultyStore::new(memory(&clock));
     let faults = store.faults();
-    let limiter = Limiter::builder().limit("login", bucket(3)).store(store).sleeper(clock.clone()).build().unwrap();
+    let limiter =
+        Limiter::builder().limit("login", bucket(3)).bare_store(store).sleeper(clock.clone()).build().unwrap();
     for (kind, retryable) in [(StoreErrorKind::Unavailable, true), (StoreErrorKind::Corrupt, false)] {
         faults.fail(StoreError::new(kind, "unplugged"));
         for call in [limiter.limit("login", "u"), limiter.acquire("login", "u", millis(1))] {

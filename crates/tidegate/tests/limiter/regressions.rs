@@ -76,7 +76,7 @@ fn acquire_in_shadow_mode_never_denies() {
     let faults = store.faults();
     let limiter = Limiter::builder()
         .limit("trial", Limit::new(bucket(3)).shadow(true))
-        .store(store)
+        .bare_store(store)
         .sleeper(c.clone())
         .build()
         .unwrap();
@@ -111,7 +111,7 @@ fn a_denied_key_does_not_stand_in_line() {
     let c = clock();
     let store = FaultyStore::new(memory(&c));
     let faults = store.faults();
-    let limiter = Limiter::builder().limit("a", bucket(3)).store(store).sleeper(c.clone()).build().unwrap();
+    let limiter = Limiter::builder().limit("a", bucket(3)).bare_store(store).sleeper(c.clone()).build().unwrap();
     faults.hang();
     let mut first = limiter.acquire("a", "u", days(1)).into_future();
     assert!(poll(&mut first).is_pending());
@@ -150,7 +150,7 @@ fn a_call_that_has_to_wait_can_be_polled_again() {
     let c = clock();
     let store = FaultyStore::new(memory(&c));
     let faults = store.faults();
-    let limiter = Limiter::builder().limit("a", bucket(3)).store(store).build().unwrap();
+    let limiter = Limiter::builder().limit("a", bucket(3)).bare_store(store).build().unwrap();
     faults.hang();
     let mut call = limiter.limit("a", "u").into_future();
     assert!(poll(&mut call).is_pending() && poll(&mut call).is_pending());

@@ -18,7 +18,7 @@ fn slow() -> (Limiter, Faults) {
         .limit("login", bucket(3))
         .limit("listed", Limit::new(bucket(3)).deny(["mallory"]).unwrap())
         .limit("hot", window(10))
-        .store(store)
+        .bare_store(store)
         .sleeper(clock)
         .build()
         .unwrap();
@@ -209,7 +209,7 @@ fn an_error_of_the_store_comes_through_while_waiting() {
     let failures = failing.faults();
     let slow = FaultyStore::new(failing);
     let faults = slow.faults();
-    let limiter = Limiter::builder().limit("hot", window(10)).store(slow).build().unwrap();
+    let limiter = Limiter::builder().limit("hot", window(10)).bare_store(slow).build().unwrap();
     faults.hang();
     let mut call = limiter.limit("hot", "u").into_future();
     assert!(poll(&mut call).is_pending());
@@ -235,7 +235,7 @@ fn callers_on_many_threads_are_all_answered() {
     let clock = clock();
     let store = FaultyStore::new(MemoryStore::builder().max_keys(100).clock(clock.clone()).build());
     let faults = store.faults();
-    let limiter = Limiter::builder().limit("login", bucket(20)).store(store).sleeper(clock).build().unwrap();
+    let limiter = Limiter::builder().limit("login", bucket(20)).bare_store(store).sleeper(clock).build().unwrap();
     faults.hang();
     thread::scope(|scope| {
         let callers: Vec<_> = (0..4)

@@ -120,16 +120,16 @@ fn four() -> Limiter {
 #[test]
 fn a_request_of_several_limits_allocates_one_list() {
     let limiter = four();
-    let two = || Enforcer::new(&limiter, "second").and("day");
+    let two = || limiter.enforcer("second").unwrap().and("day").unwrap();
     let silent = |enforcer| RateLimit::new(enforcer).headers(LimitHeaders::new([]));
     for (name, rate_limit) in [
         ("two", silent(two())),
-        ("three", silent(two().and("hour"))),
-        ("one of them in shadow mode", silent(two().and("hour").and("few"))),
-        ("all in shadow mode", silent(two().and("few").shadow(true))),
-        ("with a budget", silent(Enforcer::new(&limiter, "second").and_budget("day")).cost(7)),
+        ("three", silent(two().and("hour").unwrap())),
+        ("one of them in shadow mode", silent(two().and("hour").unwrap().and("few").unwrap())),
+        ("all in shadow mode", silent(two().and("few").unwrap().shadow(true))),
+        ("with a budget", silent(limiter.enforcer("second").unwrap().and_budget("day").unwrap()).cost(7)),
         ("a tier", silent(two().with_quota(Quota::token_bucket(50, seconds(1)).unwrap()))),
-        ("the same twice", silent(two().and("second"))),
+        ("the same twice", silent(two().and("second").unwrap())),
         ("by a header", silent(two()).key(keys::header(http::HeaderName::from_static("x-api-key")))),
     ] {
         // The list of their decisions.
@@ -137,7 +137,7 @@ fn a_request_of_several_limits_allocates_one_list() {
     }
     // One list for the check, and one for the charge.
     assert_eq!(allocations(&silent(two()).charge_when(|status, _| status == 200)).0, 2);
-    let (allocations, headers) = allocations(&RateLimit::new(two().and("hour")));
+    let (allocations, headers) = allocations(&RateLimit::new(two().and("hour").unwrap()));
     assert_eq!(headers["ratelimit"].to_str().unwrap().split(", ").count(), 3);
     // The list of decisions, the map, which is two, and for each of two headers its text, which grows, and its value.
     assert!(allocations <= 9 && headers.len() == 2, "{allocations}");

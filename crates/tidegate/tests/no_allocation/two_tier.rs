@@ -11,7 +11,7 @@ fn decision_from_the_balance_allocates_nothing() {
     let shared = MemoryStore::builder().max_keys(1_000).clock(clock.clone()).build();
     let limiter = Limiter::builder()
         .limit("api", Quota::fixed_window(16_000, hours(1)).unwrap())
-        .store(TwoTierStore::builder().sleeper(clock).build(shared))
+        .bare_store(TwoTierStore::builder().sleeper(clock).build(shared))
         .build()
         .unwrap();
     let runtime = Builder::new_current_thread().build().unwrap();

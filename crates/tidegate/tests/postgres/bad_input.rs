@@ -12,7 +12,7 @@ fn keys_of_any_kind_are_just_keys() {
     let table = unique("keys");
     let limiter = Limiter::builder()
         .limit("a'; DROP", Quota::fixed_window(2, days(300)).unwrap())
-        .store(store_in(&table))
+        .bare_store(store_in(&table))
         .build();
     let limiter = limiter.unwrap();
     let (long, longer) = ("x".repeat(10_240), "x".repeat(10_241));

@@ -40,7 +40,7 @@ fn fill(disk: &Path) {
     let url = format!("{}?options=-c%20default_tablespace%3Dsmall", server.url());
     let store = run(builder("tidegate").connect(&url)).unwrap();
     let quota = Quota::token_bucket(1, MAX_PERIOD).unwrap().capacity(CAPACITY).unwrap();
-    let limiter = Limiter::builder().limit("a", quota).store(store).build().unwrap();
+    let limiter = Limiter::builder().limit("a", quota).bare_store(store).build().unwrap();
     let name = |key: u64| format!("{key:0>400}");
 
     let mut admitted = 0;

@@ -20,7 +20,7 @@ const CHILD: &str = "TIDEGATE_TEST_TABLE";
 fn eight_processes_never_admit_one_too_many() {
     // The same test runs as each of the eight: there it only asks. All of them make the table at once.
     if let Ok(table) = std::env::var(CHILD) {
-        return run(FLEET.ask(&FLEET.limits().store(store_in(&table)).build().unwrap()));
+        return run(FLEET.ask(&FLEET.limits().bare_store(store_in(&table)).build().unwrap()));
     }
     let table = unique("processes");
     FLEET.run(|| myself("processes::eight_processes_never_admit_one_too_many", CHILD, &table));
@@ -34,19 +34,19 @@ fn durable(table: &str) -> PostgresStore {
 #[test]
 fn a_killed_process_gives_nothing_back() {
     if let Ok(table) = std::env::var(CHILD) {
-        return run(take_for_ever(&limits().store(durable(&table)).build().unwrap()));
+        return run(take_for_ever(&limits().bare_store(durable(&table)).build().unwrap()));
     }
     let table = unique("killed");
     let child = || myself("processes::a_killed_process_gives_nothing_back", CHILD, &table);
     gives_nothing_back(5, child, |limit| {
-        let limiter = limits().store(durable(&table)).build().unwrap();
+        let limiter = limits().bare_store(durable(&table)).build().unwrap();
         run(limiter.check(limit, KEY).into_future()).unwrap().remaining()
     });
 }
 
 #[test]
 fn the_place_of_a_killed_holder_comes_back_when_its_lease_expires() {
-    let limiter = |table: &str| crashed::limits().store(durable(table)).build().unwrap();
+    let limiter = |table: &str| crashed::limits().bare_store(durable(table)).build().unwrap();
     if let Ok(table) = std::env::var(CHILD) {
         return run(hold_for_ever(&limiter(&table)));
     }

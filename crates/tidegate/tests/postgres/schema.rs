@@ -6,7 +6,7 @@ use tidegate::{Limiter, Quota, StoreErrorKind, days};
 use crate::support::{builder, client, run, store_in, unique, url};
 
 fn limiter(store: PostgresStore) -> Limiter {
-    Limiter::builder().limit("login", Quota::fixed_window(5, days(300)).unwrap()).store(store).build().unwrap()
+    Limiter::builder().limit("login", Quota::fixed_window(5, days(300)).unwrap()).bare_store(store).build().unwrap()
 }
 
 /// What is in the database beside what Postgres brings, tables and functions, whose name has this in it.

@@ -11,7 +11,7 @@ fn limiter(store: &PostgresStore) -> Limiter {
         .limit("short", Quota::token_bucket(1, millis(1)).unwrap())
         .limit("many", Quota::token_bucket(1_000, hours(1)).unwrap())
         .limit("long", Quota::token_bucket(1, hours(1)).unwrap())
-        .store(store.clone())
+        .bare_store(store.clone())
         .build()
         .unwrap()
 }
@@ -71,7 +71,7 @@ fn a_row_is_kept_until_its_key_is_as_good_as_new() {
     ];
     for (quota, place) in quotas {
         let table = unique("kept");
-        let limiter = Limiter::builder().limit("l", quota).store(store_in(&table)).build().unwrap();
+        let limiter = Limiter::builder().limit("l", quota).bare_store(store_in(&table)).build().unwrap();
         let take = || assert!(run(limiter.limit("l", "u").into_future()).unwrap().allowed());
         take();
         // A whole period behind.

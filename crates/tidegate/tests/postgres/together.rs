@@ -13,7 +13,7 @@ const CAPACITY: u64 = 400;
 #[test]
 fn calls_over_the_same_keys_in_any_order_do_not_deadlock() {
     let quota = Quota::token_bucket(1, MAX_PERIOD).unwrap().capacity(CAPACITY).unwrap();
-    let limiter = Limiter::builder().limit("a", quota).limit("b", quota).store(store()).build().unwrap();
+    let limiter = Limiter::builder().limit("a", quota).limit("b", quota).bare_store(store()).build().unwrap();
     let admitted = run(async {
         let mut tasks = JoinSet::new();
         for task in 0..8 {
@@ -45,8 +45,12 @@ fn calls_over_the_same_keys_in_any_order_do_not_deadlock() {
 fn a_denied_call_writes_nothing() {
     let table = unique("nothing");
     let quota = |capacity| Quota::token_bucket(1, MAX_PERIOD).unwrap().capacity(capacity).unwrap();
-    let limiter =
-        Limiter::builder().limit("many", quota(10)).limit("one", quota(1)).store(store_in(&table)).build().unwrap();
+    let limiter = Limiter::builder()
+        .limit("many", quota(10))
+        .limit("one", quota(1))
+        .bare_store(store_in(&table))
+        .build()
+        .unwrap();
     let client = client();
     run(async {
         let all = async || limiter.limit_all([limiter.limit("many", "u"), limiter.limit("one", "u")]).await.unwrap();

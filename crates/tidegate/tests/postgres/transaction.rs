@@ -13,7 +13,7 @@ fn limiter(store: &PostgresStore) -> Limiter {
         .limit("orders", quota(3))
         .limit("mails", quota(1))
         .limit("cut", cut)
-        .store(store.clone())
+        .bare_store(store.clone())
         .build()
         .unwrap()
 }

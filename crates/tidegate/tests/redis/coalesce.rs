@@ -48,7 +48,7 @@ fn limits(capacity: u64) -> [(&'static str, Quota); 4] {
 }
 
 fn limiter(store: impl Store + 'static, capacity: u64) -> Limiter {
-    Limiter::builder().prefix(prefix()).limits(limits(capacity)).store(store).build().unwrap()
+    Limiter::builder().prefix(prefix()).limits(limits(capacity)).bare_store(store).build().unwrap()
 }
 
 /// What 512 tasks are admitted that each ask 40 times, under one limit each.
@@ -286,7 +286,8 @@ fn keys_that_the_user_may_not_touch_are_refused_alone() {
     assert_eq!(server.cli(&rights), "OK");
     let url = server.url().replace("redis://", "redis://half:secret@");
     let store = run(RedisStore::builder().coalesce_beyond(1).connect(url)).unwrap();
-    let of = |prefix: &str| Limiter::builder().prefix(prefix).limits(limits(100)).store(store.clone()).build().unwrap();
+    let of =
+        |prefix: &str| Limiter::builder().prefix(prefix).limits(limits(100)).bare_store(store.clone()).build().unwrap();
     let (ours, theirs) = (of("ours"), of("theirs"));
     let callers = [&ours, &ours, &theirs, &ours, &theirs];
     let answers = run(join_all(callers.map(|limiter| limiter.limit("bucket", "u").into_future())));

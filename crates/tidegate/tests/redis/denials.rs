@@ -12,7 +12,7 @@ use crate::coalesce::{calls, server, store_on};
 use crate::support::run;
 
 fn limiter(store: impl Store + 'static, quota: Quota) -> Limiter {
-    Limiter::builder().prefix("denials").limit("a", quota).store(store).build().unwrap()
+    Limiter::builder().prefix("denials").limit("a", quota).bare_store(store).build().unwrap()
 }
 
 /// Two processes, as it were: one that remembers denials, and one that asks each time.
@@ -59,7 +59,8 @@ fn at_the_time_that_was_told_it_is_admitted() {
         Quota::sliding_log(10, millis(300)).unwrap(),
     ] {
         let limits = Limiter::builder().prefix(format!("{:?}", quota.algorithm())).limit("a", quota);
-        let limiter = limits.store(DenialCacheStore::new(store_on(&server, RedisStore::builder()))).build().unwrap();
+        let limiter =
+            limits.bare_store(DenialCacheStore::new(store_on(&server, RedisStore::builder()))).build().unwrap();
         run(async {
             // A window may end between two.
             let again = loop {

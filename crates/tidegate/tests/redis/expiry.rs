@@ -29,7 +29,7 @@ fn value(url: &str, key: &str) -> Vec<u8> {
 
 fn limiter(prefix: &str, quota: Quota, min_ttl: Duration) -> Limiter {
     let store = single("TIDEGATE_REDIS_URL", RedisStore::builder().min_ttl(min_ttl));
-    Limiter::builder().prefix(prefix).limit("a", quota).store(store).build().unwrap()
+    Limiter::builder().prefix(prefix).limit("a", quota).bare_store(store).build().unwrap()
 }
 
 fn quotas() -> [Quota; 5] {

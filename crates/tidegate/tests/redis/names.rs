@@ -19,7 +19,7 @@ fn keys_are_named_after_prefix_limit_and_key_and_can_be_hashed() {
         let builder = RedisStore::builder();
         let builder = secret.map_or(builder.clone(), |secret| builder.hash_keys(secret));
         let store = single("TIDEGATE_REDIS_URL", builder);
-        let limiter = Limiter::builder().prefix(&prefix).limit("login", quota).store(store).build().unwrap();
+        let limiter = Limiter::builder().prefix(&prefix).limit("login", quota).bare_store(store).build().unwrap();
         for remaining in [2, 1, 0] {
             let decision = run(limiter.limit("login", "alice@example.org").into_future()).unwrap();
             assert_eq!(decision.remaining(), remaining);

@@ -27,7 +27,7 @@ fn the_permissions_in_the_guide_are_enough_and_all_needed_words_are_there() {
         let limits = Limiter::builder().prefix(&prefix).limit("a", Quota::token_bucket(5, minutes(1)).unwrap());
         let limits = limits.limit("b", Quota::sliding_log(5, seconds(60)).unwrap());
         let limits = limits.limit("c", Quota::concurrency(2, seconds(60)).unwrap());
-        let limiter = limits.store(store).build().unwrap();
+        let limiter = limits.bare_store(store).build().unwrap();
         run(async {
             for limit in ["a", "b"] {
                 assert!(limiter.limit(limit, "u1").await?.allowed());

@@ -18,7 +18,7 @@ fn sixteen_processes_never_admit_one_too_many() {
     // The same test runs as each of the sixteen: there it only asks.
     if let Ok(prefix) = std::env::var(CHILD) {
         let store = single("TIDEGATE_REDIS_URL", RedisStore::builder());
-        return run(FLEET.ask(&FLEET.limits().prefix(prefix).store(store).build().unwrap()));
+        return run(FLEET.ask(&FLEET.limits().prefix(prefix).bare_store(store).build().unwrap()));
     }
     let prefix = prefix();
     FLEET.run(|| myself("processes::sixteen_processes_never_admit_one_too_many", CHILD, &prefix));
@@ -28,7 +28,7 @@ fn sixteen_processes_never_admit_one_too_many() {
 fn the_place_of_a_killed_holder_comes_back_when_its_lease_expires() {
     let limiter = |prefix: &str| {
         let store = single("TIDEGATE_REDIS_URL", RedisStore::builder());
-        limits().prefix(prefix).store(store).build().unwrap()
+        limits().prefix(prefix).bare_store(store).build().unwrap()
     };
     if let Ok(prefix) = std::env::var(CHILD) {
         return run(hold_for_ever(&limiter(&prefix)));

@@ -85,7 +85,7 @@ fn redis_and_valkey_side_by_side() {
     let store =
         RendezvousStore::new(servers.map(|url| (url, single(url, RedisStore::builder())))).colocation(Colocation::Key);
     let limits = Limiter::builder().prefix(prefix()).limit("a", quota()).limit("b", quota());
-    let limiter = limits.store(store).build().unwrap();
+    let limiter = limits.bare_store(store).build().unwrap();
     for user in ["u1", "u2", "u3", "u4", "u5", "u6"] {
         let taken: Vec<_> = (0..3)
             .map(|_| {

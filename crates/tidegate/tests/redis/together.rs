@@ -14,7 +14,7 @@ fn limiter(builder: RedisStoreBuilder) -> Limiter {
 fn limiter_under(prefix: &str, builder: RedisStoreBuilder) -> Limiter {
     let quota = |rate| Quota::sliding_log(rate, days(1)).unwrap();
     let limits = Limiter::builder().prefix(prefix).limit("five", quota(5)).limit("two", quota(2));
-    limits.store(clustered(builder)).build().unwrap()
+    limits.bare_store(clustered(builder)).build().unwrap()
 }
 
 fn left(limiter: &Limiter, limit: &str, key: &str) -> u64 {

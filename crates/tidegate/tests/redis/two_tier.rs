@@ -37,7 +37,7 @@ fn sixteen_processes_keep_the_bound_and_give_back_the_rest() {
         let store = TwoTierStore::builder()
             .expected_replicas(PROCESSES as u32)
             .build(single("TIDEGATE_REDIS_URL", RedisStore::builder()));
-        return run(ask(&limits().prefix(prefix).store(store).build().unwrap()));
+        return run(ask(&limits().prefix(prefix).bare_store(store).build().unwrap()));
     }
     let prefix = prefix();
     let test = "two_tier::sixteen_processes_keep_the_bound_and_give_back_the_rest";
@@ -67,7 +67,8 @@ fn sixteen_processes_keep_the_bound_and_give_back_the_rest() {
     assert!(bucket <= CAPACITY + brought + PROCESSES * (CAPACITY / PROCESSES), "{bucket} in {took:?}");
     assert!(bucket > CAPACITY, "{bucket}");
     // By the server's own account: it has what nobody has spent, to the unit.
-    let strict = limits().prefix(prefix).store(single("TIDEGATE_REDIS_URL", RedisStore::builder())).build().unwrap();
+    let strict =
+        limits().prefix(prefix).bare_store(single("TIDEGATE_REDIS_URL", RedisStore::builder())).build().unwrap();
     let left = run(async { strict.check("lasting", "u").await }).unwrap().remaining();
     assert_eq!(left, LASTING - lasting);
     assert!(lasting > 0);

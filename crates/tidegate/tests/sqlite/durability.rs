@@ -53,7 +53,7 @@ fn a_killed_process_gives_nothing_back_under_full() {
 fn killed(synchronous: Synchronous, test: &str) {
     let open = |path: &Path| {
         let store = SqliteStore::builder().synchronous(synchronous).open(path).unwrap();
-        limits().store(store).build().unwrap()
+        limits().bare_store(store).build().unwrap()
     };
     if let Some(path) = std::env::var_os(CHILD) {
         return run(take_for_ever(&open(Path::new(&path))));

@@ -19,7 +19,7 @@ const CHILD: &str = "TIDEGATE_TEST_FILE";
 fn eight_processes_never_admit_one_too_many() {
     // The same test runs as each of the eight: there it only asks.
     if let Ok(path) = std::env::var(CHILD) {
-        return run(FLEET.ask(&FLEET.limits().store(SqliteStore::open(path).unwrap()).build().unwrap()));
+        return run(FLEET.ask(&FLEET.limits().bare_store(SqliteStore::open(path).unwrap()).build().unwrap()));
     }
     // They make the file and the table themselves, all at once.
     let folder = Folder::new();
@@ -29,7 +29,7 @@ fn eight_processes_never_admit_one_too_many() {
 
 #[test]
 fn the_place_of_a_killed_holder_comes_back_when_its_lease_expires() {
-    let limiter = |path: &Path| limits().store(SqliteStore::open(path).unwrap()).build().unwrap();
+    let limiter = |path: &Path| limits().bare_store(SqliteStore::open(path).unwrap()).build().unwrap();
     if let Some(path) = std::env::var_os(CHILD) {
         return run(hold_for_ever(&limiter(Path::new(&path))));
     }

@@ -27,7 +27,7 @@ fn service(folder: &Folder, timeout: Duration) -> (Limiter, Arc<Resilient<Sqlite
     let store = Arc::new(resilience.build(folder.store()));
     let quota = Quota::token_bucket(1, MAX_PERIOD).unwrap().capacity(CAPACITY).unwrap();
     let limits = OnStoreError::ALL.map(|policy| (policy.as_str(), Limit::new(quota).on_store_error(policy)));
-    let limiter = Limiter::builder().limits(limits).store(Arc::clone(&store)).build().unwrap();
+    let limiter = Limiter::builder().limits(limits).bare_store(Arc::clone(&store)).build().unwrap();
     (limiter, store)
 }
 

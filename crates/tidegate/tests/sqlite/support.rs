@@ -122,7 +122,7 @@ pub(crate) fn limiter(store: &SqliteStore) -> Limiter {
 
 /// A limiter with one limit, `a`.
 pub(crate) fn limiter_of(store: &SqliteStore, quota: Quota) -> Limiter {
-    Limiter::builder().prefix("shop").limit("a", quota).store(store.clone()).build().unwrap()
+    Limiter::builder().prefix("shop").limit("a", quota).bare_store(store.clone()).build().unwrap()
 }
 
 /// What a key of the limit `a` has left.

@@ -120,7 +120,7 @@ fn every_operation_and_setting_works_inside() {
         .limit("shadow", Limit::new(quota).shadow(true))
         .deny("a", ["mallory"])
         .unwrap()
-        .store(store.clone())
+        .bare_store(store.clone())
         .build()
         .unwrap();
     let mut connection = folder.connection();
@@ -254,8 +254,8 @@ fn random_calls_inside_agree_with_the_memory_store() {
         let folder = Folder::new();
         let store = folder.store_with(SqliteStore::builder().clock(clock.clone()));
         let build = |builder: tidegate::LimiterBuilder| builder.limit("a", quota).build().unwrap();
-        let limiter = build(Limiter::builder().store(store.clone()));
-        let memory = build(Limiter::builder().store(MemoryStore::builder().clock(clock.clone()).build()));
+        let limiter = build(Limiter::builder().bare_store(store.clone()));
+        let memory = build(Limiter::builder().bare_store(MemoryStore::builder().clock(clock.clone()).build()));
         let (mut connection, mut random) = (folder.connection(), Random::new(seed as u64));
         for step in 0..150 {
             clock.advance(std::time::Duration::from_micros(random.below(3_000_000)));

@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::json;
 use tidegate::websocket::{Context, ErrorCode, Message, MessageError, Next, Router, RouterBuildError};
-use tidegate::{Limiter, Quota, seconds};
 
 use crate::support::{Client, Counter, Over, Say, over_both, say, serve, until};
 
@@ -207,12 +206,4 @@ fn reserved_types_and_duplicate_handlers_are_build_errors() {
     assert!(matches!(router, Err(RouterBuildError::ReservedType("$ws:mine"))), "{router:?}");
     let twice = Router::<()>::builder().on(|_: Context<()>, _: Say| async {}).on(|_: Context<()>, _: Say| async {});
     assert!(matches!(twice.build(), Err(RouterBuildError::DuplicateHandler("SAY"))));
-}
-
-#[test]
-fn unknown_limit_is_a_build_error_that_lists_the_limits() {
-    let quota = Quota::token_bucket(1, seconds(1)).unwrap();
-    let limiter = Limiter::builder().limit("send", quota).build().unwrap();
-    let error = Router::<()>::builder().rate_limit((&limiter, "sned")).build().unwrap_err();
-    assert_eq!(error.to_string(), "there is no limit named \"sned\": expected one of send");
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::json;
-use tidegate::enforce::Enforcer;
 use tidegate::websocket::{
     Context, ExceededKind, KeyExtractor, LimitExceeded, Message, MessageRateLimit, OnExceeded, Router, RouterBuilder,
     keys,
@@ -63,7 +62,7 @@ fn builder(limits: MessageRateLimit<User>) -> RouterBuilder<User> {
 }
 
 fn keyed(rate: u64, key: KeyExtractor<User>) -> Router<User> {
-    builder(MessageRateLimit::new((&limiter(rate), "send")).key(key)).authenticate(by_name).unwrap()
+    builder(MessageRateLimit::new(limiter(rate).enforcer("send").unwrap()).key(key)).authenticate(by_name).unwrap()
 }
 
 fn shout() -> serde_json::Value {
@@ -84,7 +83,7 @@ impl Client {
 }
 
 async fn default_key_is_user_and_type(over: Over) {
-    let router = builder(MessageRateLimit::new((&limiter(1), "send"))).authenticate(by_name).unwrap();
+    let router = builder(MessageRateLimit::new(limiter(1).enforcer("send").unwrap())).authenticate(by_name).unwrap();
     let address = serve(over, &router).await;
     let mut alice = Client::connect_as(address, "alice").await;
     let mut also_alice = Client::connect_as(address, "alice").await;
@@ -122,7 +121,8 @@ async fn connection_key_is_reset_when_the_connection_closes(over: Over) {
         .store(Arc::clone(&store))
         .build()
         .unwrap();
-    let limits = MessageRateLimit::new(Enforcer::new(&limiter, "user").and("connection").and("cut"));
+    let limits =
+        MessageRateLimit::new(limiter.enforcer("user").unwrap().and("connection").unwrap().and("cut").unwrap());
     let by_type = keys::both(keys::connection(), keys::message_type());
     let router = builder(limits.key_each([keys::user(), by_type, keys::connection()])).authenticate(by_name).unwrap();
     let address = serve(over, &router).await;
@@ -194,7 +194,7 @@ async fn closed_connection_resets_only_its_own_keys(over: Over) {
 
 async fn several_limits_all_or_nothing(over: Over) {
     let limiter = Limiter::builder().limit("user", quota(2)).limit("everybody", quota(3)).build().unwrap();
-    let limits = MessageRateLimit::new(Enforcer::new(&limiter, "user").and("everybody"));
+    let limits = MessageRateLimit::new(limiter.enforcer("user").unwrap().and("everybody").unwrap());
     let router = builder(limits.key_each([keys::user(), keys::global()])).authenticate(by_name).unwrap();
     let address = serve(over, &router).await;
     let (mut alice, mut bob) = (Client::connect_as(address, "alice").await, Client::connect_as(address, "bob").await);
@@ -208,7 +208,7 @@ async fn several_limits_all_or_nothing(over: Over) {
 }
 
 async fn expensive_messages_cost_more(over: Over) {
-    let limits = MessageRateLimit::new((&limiter(5), "send")).key(keys::user());
+    let limits = MessageRateLimit::new(limiter(5).enforcer("send").unwrap()).key(keys::user());
     let limits = limits.cost_of(|head| if head.message_type() == Some("SHOUT") { 4 } else { 1 });
     let router = builder(limits).authenticate(by_name).unwrap();
     let mut alice = Client::connect_as(serve(over, &router).await, "alice").await;
@@ -220,7 +220,7 @@ async fn expensive_messages_cost_more(over: Over) {
 
 async fn cost_of_zero_is_rejected(over: Over) {
     let limiter = limiter(5);
-    let limits = MessageRateLimit::new((&limiter, "send")).key(keys::global()).cost_of(|_| 0);
+    let limits = MessageRateLimit::new(limiter.enforcer("send").unwrap()).key(keys::global()).cost_of(|_| 0);
     let router = builder(limits).authenticate(by_name).unwrap();
     let mut client = Client::connect(serve(over, &router).await).await;
     client.send(say("")).await;
@@ -231,7 +231,7 @@ async fn cost_of_zero_is_rejected(over: Over) {
 async fn cost_above_the_capacity_is_not_retryable(over: Over) {
     let seen = Arc::new(Mutex::new(Vec::<LimitExceeded>::new()));
     let noted = Arc::clone(&seen);
-    let limits = MessageRateLimit::new((&limiter(5), "send")).cost_of(|_| 6);
+    let limits = MessageRateLimit::new(limiter(5).enforcer("send").unwrap()).cost_of(|_| 6);
     let router = builder(limits)
         .on_limit_exceeded(move |exceeded| noted.lock().unwrap().push(exceeded.clone()))
         .authenticate(by_name)
@@ -252,7 +252,7 @@ async fn cost_above_the_capacity_is_not_retryable(over: Over) {
 
 async fn limits_are_picked_by_user(over: Over) {
     let limiter = limiter(1);
-    let (free, paid) = (Enforcer::new(&limiter, "send"), Enforcer::new(&limiter, "send").with_quota(quota(3)));
+    let (free, paid) = (limiter.enforcer("send").unwrap(), limiter.enforcer("send").unwrap().with_quota(quota(3)));
     let limits = MessageRateLimit::pick(
         move |head: &tidegate::websocket::MessageHead<'_, User>| {
             if head.data().name == "alice" { paid.clone() } else { free.clone() }
@@ -269,7 +269,8 @@ async fn limits_are_picked_by_user(over: Over) {
 }
 
 async fn skipped_messages_are_not_limited(over: Over) {
-    let limits = MessageRateLimit::new((&limiter(1), "send")).skip(|head| head.message_type() == Some("SHOUT"));
+    let limits =
+        MessageRateLimit::new(limiter(1).enforcer("send").unwrap()).skip(|head| head.message_type() == Some("SHOUT"));
     let router = builder(limits).authenticate(by_name).unwrap();
     let mut client = Client::connect(serve(over, &router).await).await;
     for _ in 0..5 {
@@ -281,7 +282,7 @@ async fn skipped_messages_are_not_limited(over: Over) {
 
 async fn close_action_closes_the_connection(over: Over) {
     for code in [tidegate::websocket::close_code::TRY_AGAIN_LATER, 4_000] {
-        let limits = MessageRateLimit::new((&limiter(1), "send"));
+        let limits = MessageRateLimit::new(limiter(1).enforcer("send").unwrap());
         let router = builder(limits).on_rate_exceeded(OnExceeded::Close(code)).authenticate(by_name).unwrap();
         let mut client = Client::connect(serve(over, &router).await).await;
         assert!(client.passes(say("")).await);
@@ -294,7 +295,7 @@ async fn close_action_closes_the_connection(over: Over) {
 async fn custom_action_sends_nothing(over: Over) {
     let told = Counter::default();
     let counts = told.clone();
-    let limits = MessageRateLimit::new((&limiter(1), "send")).key(keys::message_type());
+    let limits = MessageRateLimit::new(limiter(1).enforcer("send").unwrap()).key(keys::message_type());
     let router = builder(limits)
         .on_rate_exceeded(OnExceeded::Custom)
         .on_limit_exceeded(move |_| counts.count())
@@ -317,7 +318,7 @@ async fn panicking_hook_is_caught_and_called_once(over: Over) {
         counts.count();
         panic!("{exceeded:?}");
     };
-    let limits = MessageRateLimit::new((&limiter(1), "send"));
+    let limits = MessageRateLimit::new(limiter(1).enforcer("send").unwrap());
     let router = builder(limits)
         .max_message_bytes(100)
         .on_payload_exceeded(OnExceeded::Send)
@@ -355,7 +356,9 @@ async fn messages_per_connection_are_bounded(over: Over) {
 async fn denied_user_gets_no_retry_hint(over: Over) {
     let limiter =
         Limiter::builder().limit("send", Limit::new(quota(5)).deny(["127.0.0.0/8"]).unwrap()).build().unwrap();
-    let router = builder(MessageRateLimit::new((&limiter, "send")).key(keys::user())).authenticate(by_name).unwrap();
+    let router = builder(MessageRateLimit::new(limiter.enforcer("send").unwrap()).key(keys::user()))
+        .authenticate(by_name)
+        .unwrap();
     let mut client = Client::connect_as(serve(over, &router).await, "alice").await;
     client.send(say("")).await;
     let payload = client.next().await["payload"].take();
@@ -369,15 +372,17 @@ async fn broken_store_follows_the_failure_policy(over: Over) {
         store.faults().fail(StoreError::new(StoreErrorKind::Unavailable, "it is down"));
         let limit = Limit::new(quota(5)).on_store_error(policy);
         let limiter = Limiter::builder().limit("send", limit).store(store).build().unwrap();
-        let router = builder(MessageRateLimit::new((&limiter, "send"))).authenticate(by_name).unwrap();
+        let router = builder(MessageRateLimit::new(limiter.enforcer("send").unwrap())).authenticate(by_name).unwrap();
         let mut client = Client::connect(serve(over, &router).await).await;
         client.send(say("")).await;
         assert_eq!(client.next().await["payload"]["code"].as_str(), code, "{policy:?}");
     }
     let told = Counter::default();
     let tells = told.clone();
-    let unknown = Enforcer::new(&limiter(5), "no such limit");
-    let router = builder(MessageRateLimit::pick(move |_| unknown.clone()));
+    let limiter = limiter(5);
+    let removed = limiter.enforcer("send").unwrap();
+    limiter.replace_all(Limiter::builder().limit("other", quota(5))).unwrap();
+    let router = builder(MessageRateLimit::new(removed));
     let router = router.on_error(move |_, _| tells.count()).authenticate(by_name).unwrap();
     let mut client = Client::connect(serve(over, &router).await).await;
     client.send(say("")).await;
@@ -405,7 +410,7 @@ async fn retry_hint_is_rounded_up(over: Over) {
     let limiter = Limiter::builder().limit("send", quota).store(store).build().unwrap();
     let seen = Arc::new(Mutex::new(Vec::<LimitExceeded>::new()));
     let noted = Arc::clone(&seen);
-    let router = builder(MessageRateLimit::new((&limiter, "send")))
+    let router = builder(MessageRateLimit::new(limiter.enforcer("send").unwrap()))
         .on_limit_exceeded(move |exceeded| noted.lock().unwrap().push(exceeded.clone()))
         .authenticate(by_name)
         .unwrap();
@@ -431,7 +436,7 @@ async fn handler_sees_the_remaining_quota(over: Over) {
     let limiter = Limiter::builder().limit("send", Quota::fixed_window(3, minutes(60 * 24 * 300)).unwrap());
     let limiter = limiter.build().unwrap();
     let router = Router::<User>::builder()
-        .rate_limit(MessageRateLimit::new((&limiter, "send")))
+        .rate_limit(MessageRateLimit::new(limiter.enforcer("send").unwrap()))
         .on(|context: Context<User>, _: Say| async move {
             let left = context.outcome().unwrap().limit_decisions()[0].decision().remaining();
             context.send(&Say { text: left.to_string() })

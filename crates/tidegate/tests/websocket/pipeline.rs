@@ -30,7 +30,7 @@ fn limiter(rate: u64) -> Limiter {
 }
 
 fn limited(limiter: &Limiter) -> RouterBuilder<()> {
-    Router::builder().rate_limit(MessageRateLimit::new((limiter, "send")).key(keys::global()))
+    Router::builder().rate_limit(MessageRateLimit::new(limiter.enforcer("send").unwrap()).key(keys::global()))
 }
 
 async fn left(limiter: &Limiter) -> u64 {

@@ -15,11 +15,11 @@ const QUOTA: u64 = 1_234;
 async fn two_hundred_connections_get_exactly_the_quota() {
     let store = RedisStore::builder().connect(variable("TIDEGATE_REDIS_URL")).await.unwrap();
     let prefix = format!("ws-{}-{}-", SystemClock.now().as_micros(), std::process::id());
-    let limiter = Limiter::builder().prefix(prefix).limit("send", quota(QUOTA)).store(store).build().unwrap();
+    let limiter = Limiter::builder().prefix(prefix).limit("send", quota(QUOTA)).bare_store(store).build().unwrap();
     let handled = Counter::default();
     let counts = handled.clone();
     let router: Router<()> = Router::builder()
-        .rate_limit(MessageRateLimit::new((&limiter, "send")).key(keys::global()))
+        .rate_limit(MessageRateLimit::new(limiter.enforcer("send").unwrap()).key(keys::global()))
         .on(move |context: Context<()>, say: Say| {
             counts.count();
             async move { context.send(&say) }

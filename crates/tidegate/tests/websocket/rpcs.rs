@@ -265,7 +265,7 @@ async fn id_freed_during_the_rate_limit_is_answered(over: Over) {
     let (gate, store) = (Gate::new(), FaultyStore::new(MemoryStore::new()));
     let faults = store.faults();
     let limiter = Limiter::builder().limit("call", quota(2)).store(store).build().unwrap();
-    let router = gate.router().rate_limit(MessageRateLimit::new((&limiter, "call"))).build().unwrap();
+    let router = gate.router().rate_limit(MessageRateLimit::new(limiter.enforcer("call").unwrap())).build().unwrap();
     let mut client = Client::connect(serve(over, &router).await).await;
     client.call("1", "ADD", json!([1, 1])).await;
     until(|| gate.begun.get() == 1).await;

@@ -115,7 +115,7 @@ fn router() -> Router<()> {
     let quota = Quota::token_bucket(1, seconds(2)).unwrap().capacity(2).unwrap();
     let limiter =
         Limiter::builder().limit("send", quota).store(MemoryStore::builder().clock(clock).build()).build().unwrap();
-    let limits = MessageRateLimit::new((&limiter, "send"))
+    let limits = MessageRateLimit::new(limiter.enforcer("send").unwrap())
         .key(keys::both(keys::connection(), keys::message_type()))
         .cost_of(|head| if head.message_type() == Some(Big::TYPE) { 3 } else { 1 })
         .skip(|head| !matches!(head.message_type(), Some(Say::TYPE | Add::TYPE | Big::TYPE)));

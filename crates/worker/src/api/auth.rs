@@ -3,7 +3,7 @@
 use http::request::Parts;
 use tidegate::Key;
 use tidegate::api::{AuthRequest, Problem, same_site_or_proxy};
-use tidegate::enforce::{Action, Caller, Enforcer, Outcome};
+use tidegate::enforce::{Action, Caller, Outcome};
 
 use super::{Answer, Api, no_content, problem};
 use crate::adapter::client;
@@ -28,7 +28,8 @@ impl<P: Objects> Api<P> {
             Some(client) => caller.with_address(client.address()),
             None => caller,
         };
-        let outcome = Enforcer::new(&self.limiter, asked.limit).apply(&caller, asked.cost.get(), Action::Limit).await;
+        let enforcer = self.limiter.enforcer(asked.limit).map_err(|error| problem(&error.into()))?;
+        let outcome = enforcer.apply(&caller, asked.cost.get(), Action::Limit).await;
         match &outcome {
             Outcome::Invalid(error) => Err(problem(error)),
             Outcome::Allowed(_) => {

@@ -24,13 +24,16 @@ use crate::shards::Shards;
 /// The store that a Worker asks: every key lives in one of its objects. Clones ask the same ones.
 ///
 /// ```no_run
-/// use tidegate::{Limiter, Quota, minutes};
-/// use tidegate_worker::DurableObjectStore;
+/// use tidegate::resilience::Resilience;
+/// use tidegate::{Limiter, Quota, minutes, seconds};
+/// use tidegate_worker::{DurableObjectStore, Edge};
 ///
 /// # fn example(env: &worker::Env) -> Result<(), Box<dyn std::error::Error>> {
-/// let store = DurableObjectStore::new(env)?;
-/// let limiter =
-///     Limiter::builder().limit("login", Quota::fixed_window(5, minutes(1))?).store(store).build()?;
+/// let limiter = Limiter::builder()
+///     .limit("login", Quota::fixed_window(5, minutes(1))?)
+///     .store(DurableObjectStore::new(env)?)
+///     .resilience(Resilience::new(Edge).timeout(seconds(2)))
+///     .build()?;
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone)]
@@ -176,7 +179,7 @@ impl Store for DurableObjectStore {
 
 impl<P: Objects> Store for Sharded<P> {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { atomic_all: self.shards.count() == 1 }
+        Capabilities::default().with_atomic_all(self.shards.count() == 1)
     }
 
     fn try_apply(&self, _: &Request<'_>) -> Option<Result<Decision, StoreError>> {

@@ -158,7 +158,8 @@ mod tests {
         let clock = ManualClock::default();
         let store = InstrumentedStore::new(SlowStore(MemoryStore::new(), clock.clone()), "slow").clock(clock);
         let quota = Quota::token_bucket(9, seconds(1)).expect("a quota");
-        let limiter = Limiter::builder().limit("api", quota).limit("login", quota).store(store).build().expect("built");
+        let limiter =
+            Limiter::builder().limit("api", quota).limit("login", quota).bare_store(store).build().expect("built");
         let _ = limiter.limit("api", "u1").await.expect("decided");
         calls.tick();
         limiter.limit_all([limiter.limit("api", "u1"), limiter.limit("login", "u1")]).await.expect_err("broken");

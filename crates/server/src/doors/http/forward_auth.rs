@@ -9,7 +9,7 @@ use axum::response::Response;
 use http::{HeaderMap, StatusCode, Uri};
 use serde_json::json;
 use tidegate::api::{AuthRequest, Op, Problem};
-use tidegate::enforce::{Action, Caller, Enforcer, Outcome};
+use tidegate::enforce::{Action, Caller, Outcome};
 use tidegate::http::Client;
 use tidegate::{Error, Key};
 
@@ -45,7 +45,10 @@ pub(super) async fn auth(
 /// Answers 204 with the headers of the limit, or the denial.
 async fn enforce(app: &App, request: &DecisionRequest<'_>, client: &Client) -> Result<Response, Problem> {
     let caller = Caller::new(request.key.borrow()).with_address(client.address());
-    let outcome = Enforcer::new(&app.limiter, request.limit).apply(&caller, request.cost, Action::Limit).await;
+    let outcome = match app.limiter.enforcer(request.limit) {
+        Ok(enforcer) => enforcer.apply(&caller, request.cost, Action::Limit).await,
+        Err(error) => Outcome::Invalid(error.into()),
+    };
     let result = match (&outcome, outcome.limit_decisions()) {
         (Outcome::Unavailable(error) | Outcome::Invalid(error), _) => Err(error.clone()),
         (_, [limit, ..]) => Ok(*limit.decision()),

@@ -119,10 +119,6 @@ impl DistributedConcurrency {
                 lease.forget();
                 Err(error.into())
             }
-            // A store in `Resilience` has applied the policy already. For a bare store, it is applied here.
-            Err(Error::Store(_)) if limiter.admits_without_store(limit) => {
-                Ok(Permit::new(Arc::new(lease), Ticket::new(sleeper.now(), 0)))
-            }
             Err(error) => Err(error.into()),
         }
     }

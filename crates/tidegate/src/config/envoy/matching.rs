@@ -29,6 +29,7 @@ pub struct Override {
 }
 
 /// The result of matching a descriptor.
+#[allow(clippy::large_enum_variant, reason = "boxing the usual variant would allocate for every descriptor")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RuleMatch<'a> {
     /// No rule matches, or its rule was replaced. Admitted and not counted.

@@ -67,23 +67,10 @@ impl<'a> Line<'a> {
     }
 
     /// What a slot holds.
-    #[inline]
-    pub(super) fn slot(self, index: usize) -> Slot {
-        let [a, b] = self.own_words(index);
-        self.slot_of(index, a, b)
-    }
-
-    /// The two words that are a slot's own.
-    #[inline]
-    pub(super) fn own_words(self, index: usize) -> [u64; 2] {
-        [self.load(1 + 2 * index), self.load(2 + 2 * index)]
-    }
-
-    /// What a slot holds whose own words are these.
     #[inline(always)] // record 0032 has the measurement
-    pub(super) fn slot_of(self, index: usize, a: u64, b: u64) -> Slot {
+    pub(super) fn slot(self, index: usize) -> Slot {
         let shared = self.load(SHARED) >> (C_BITS * index as u32) & ((1 << C_BITS) - 1);
-        Slot::unpack(a, b, shared)
+        Slot::unpack(self.load(1 + 2 * index), self.load(2 + 2 * index), shared)
     }
 
     /// Every slot, as one read.
@@ -137,7 +124,7 @@ impl<'a> LineGuard<'a> {
     }
 
     /// Writes a slot.
-    #[inline]
+    #[inline(always)] // record 0032 has the measurement
     pub(super) fn write(&self, index: usize, slot: Slot) {
         let (a, b, c) = slot.pack();
         let shift = C_BITS * index as u32;
@@ -148,15 +135,6 @@ impl<'a> LineGuard<'a> {
         if new != shared {
             self.store(SHARED, new);
         }
-    }
-
-    /// Writes a slot whose own words were these, and whose key and quota stay the same. What all slots share mostly stays the
-    /// same too.
-    #[inline(always)] // record 0032 has the measurement
-    pub(super) fn rewrite(&self, index: usize, words: [u64; 2], old: Slot, new: Slot) {
-        let Some([a, b]) = old.own_words_of(new, words) else { return self.write(index, new) };
-        self.store(1 + 2 * index, a);
-        self.store(2 + 2 * index, b);
     }
 
     /// Empties a slot.

@@ -215,7 +215,7 @@ impl fmt::Debug for MemoryStore {
 
 impl Store for MemoryStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { atomic_all: true }
+        Capabilities::default().with_atomic_all(true)
     }
 
     fn is_immediate(&self) -> bool {

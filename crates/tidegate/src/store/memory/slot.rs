@@ -68,14 +68,6 @@ impl Slot {
         (a, b, c)
     }
 
-    /// The own words of `new` where those of this slot, which has the same key and quota, are these. None when what all slots
-    /// of a line share is another, too.
-    #[inline]
-    pub(super) fn own_words_of(self, new: Slot, [a, b]: [u64; 2]) -> Option<[u64; 2]> {
-        let (time, level) = (self.time ^ new.time, self.level ^ new.level);
-        (level >> LEVEL_IN_A == 0).then_some([a ^ level, b ^ time << TAG_IN_B])
-    }
-
     /// The token bucket in a slot that holds one.
     #[inline]
     pub(super) fn narrow(self) -> NarrowBucket {
@@ -154,13 +146,6 @@ mod tests {
             let (a, b, c) = slot.pack();
             assert_eq!(c >> C_BITS, 0);
             assert_eq!(Slot::unpack(a, b, c), slot);
-            for (time, level) in
-                [(slot.time, slot.level), (slot.time ^ low(53), slot.level ^ low(24)), (7, slot.level ^ low(42))]
-            {
-                let new = Slot { time, level, ..slot };
-                let (new_a, new_b, new_c) = new.pack();
-                assert_eq!(slot.own_words_of(new, [a, b]), (new_c == c).then_some([new_a, new_b]));
-            }
         }
     }
 }

@@ -151,14 +151,20 @@ impl Table {
         self.prefetch_lines(index, fingerprint);
         let tag = self.registry.tag(quota);
         let now = now();
-        let home = Home { first: index, second: self.other(index, fingerprint), fingerprint };
+        if let Some(tag) = tag
+            && let Some((line, slot)) = self.peek_slot(index, fingerprint)
+            && let Some(decision) = step_in_place(line, slot, tag, quota, op, now)
+        {
+            return decision;
+        }
+        self.apply_slowly(hash, tag, quota, op, now)
+    }
+
+    /// Attempts without a lock, until other threads were quicker every time, and then with one.
+    #[inline(never)]
+    fn apply_slowly(&self, hash: u64, tag: Option<u16>, quota: &Quota, op: Op, now: Timestamp) -> Decision {
+        let home = self.home(hash);
         if let Some(tag) = tag {
-            if let Some((line, slot)) = self.peek_slot(index, fingerprint)
-                && let Some(decision) = step_in_place(line, slot, tag, quota, op, now)
-            {
-                return decision;
-            }
-            // Attempts without a lock, until other threads were quicker every time.
             for attempt in 0..ATTEMPTS {
                 match self.attempt(home, tag, quota, op, now) {
                     Attempt::Done(decision) => return decision,
@@ -288,17 +294,17 @@ fn step_in_place(
     op: Op,
     now: Timestamp,
 ) -> Option<Decision> {
-    let words @ [a, b] = line.own_words(index);
-    let slot = line.slot_of(index, a, b);
+    let slot = line.slot(index);
     if slot.tag != tag || version & 1 != 0 || !line.is_still(version) {
         return None;
     }
-    let (outcome, bucket) = slot.narrow().step(quota, op, now)?;
-    if outcome.changed {
+    let step = slot.narrow().step(quota, op, now)?;
+    if let Some(bucket) = step.changed() {
         let new = Slot::of_narrow(slot.fingerprint, tag, bucket)?;
-        line.try_lock(version)?.rewrite(index, words, slot, new);
+        line.try_lock(version)?.write(index, new);
     }
-    Some(outcome.decision)
+    // After the write: the processor works it out while the next decision waits for memory.
+    Some(step.decision())
 }
 
 /// A number below `range`, by the high bits of `bits`.

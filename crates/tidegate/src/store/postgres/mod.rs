@@ -46,11 +46,9 @@ pub use transaction::InTransaction;
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// use tidegate::postgres::PostgresStore;
-/// use tidegate::resilience::Resilience;
 /// use tidegate::{Limiter, Quota, minutes};
 ///
-/// // Within 50 ms or not at all, and then as the limit's failure policy says: by itself the store waits for ever.
-/// let store = Resilience::default().build(PostgresStore::connect("postgres://app@127.0.0.1/app").await?);
+/// let store = PostgresStore::connect("postgres://app@127.0.0.1/app").await?;
 /// let limiter =
 ///     Limiter::builder().limit("login", Quota::fixed_window(5, minutes(1))?).store(store).build()?;
 /// let decision = limiter.limit("login", "alice").await?;
@@ -177,7 +175,7 @@ impl fmt::Debug for PostgresStore {
 
 impl Store for PostgresStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { atomic_all: true }
+        Capabilities::default().with_atomic_all(true)
     }
 
     fn try_apply(&self, _: &Request<'_>) -> Option<Result<Decision, StoreError>> {

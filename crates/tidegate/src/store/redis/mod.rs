@@ -54,11 +54,9 @@ use script::Script;
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// use tidegate::redis::RedisStore;
-/// use tidegate::resilience::Resilience;
 /// use tidegate::{Limiter, Quota, minutes};
 ///
-/// // Within 50 ms or not at all, and then as the limit's failure policy says: by itself the store waits for ever.
-/// let store = Resilience::default().build(RedisStore::connect("redis://127.0.0.1/").await?);
+/// let store = RedisStore::connect("redis://127.0.0.1/").await?;
 /// let limiter =
 ///     Limiter::builder().limit("login", Quota::fixed_window(5, minutes(1))?).store(store).build()?;
 /// let decision = limiter.limit("login", "alice").await?;
@@ -167,7 +165,7 @@ impl<C> fmt::Debug for RedisStore<C> {
 
 impl<C: Connection> Store for RedisStore<C> {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { atomic_all: !C::CLUSTER || self.names.colocation == Colocation::Prefix }
+        Capabilities::default().with_atomic_all(!C::CLUSTER || self.names.colocation == Colocation::Prefix)
     }
 
     fn try_apply(&self, _: &Request<'_>) -> Option<Result<Decision, StoreError>> {

@@ -32,8 +32,7 @@ use client::Client;
 /// # Ok(()) }
 /// ```
 ///
-/// It has no timeout but for connecting: put it into [`Resilience`](crate::resilience::Resilience), which has. It wants a
-/// tokio runtime to connect on.
+/// It needs a tokio runtime to connect on. It has no timeout but for connecting; a limiter adds one for answers.
 #[derive(Clone)]
 pub struct RemoteStore {
     client: Client,
@@ -99,7 +98,7 @@ impl fmt::Debug for RemoteStore {
 
 impl Store for RemoteStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { atomic_all: self.atomic_all }
+        Capabilities::default().with_atomic_all(self.atomic_all)
     }
 
     fn try_apply(&self, _: &Request<'_>) -> Option<Result<Decision, StoreError>> {

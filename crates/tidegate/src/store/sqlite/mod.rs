@@ -146,7 +146,7 @@ impl fmt::Debug for SqliteStore {
 
 impl Store for SqliteStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { atomic_all: true }
+        Capabilities::default().with_atomic_all(true)
     }
 
     fn try_apply(&self, _: &Request<'_>) -> Option<Result<Decision, StoreError>> {

@@ -13,7 +13,7 @@
 //!
 //! // And ten a second for each client.
 //! let limiter = Limiter::builder().limit("api", Quota::token_bucket(10, seconds(1))?).build()?;
-//! let layer = layer.limits((&limiter, "api"));
+//! let layer = layer.limits(limiter.enforcer("api")?);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use axum::Router;
 use reqwest::Client;
 use tidegate::Limiter;
-use tidegate::enforce::Enforcer;
 use tidegate::http::RateLimit;
 use tidegate::tower::RateLimitLayer;
 use tokio::net::TcpListener;
@@ -18,7 +17,7 @@ use crate::support::{CAPACITY, SHARE, keys, run, spawn};
 /// A server whose paths are the names of the limits, on loopback.
 fn serve(limiter: &Limiter) -> SocketAddr {
     let limiter = limiter.clone();
-    let limits = RateLimit::pick(move |incoming| Enforcer::new(&limiter, &incoming.uri().path()[1..]));
+    let limits = RateLimit::pick(move |incoming| limiter.enforcer(&incoming.uri().path()[1..]).unwrap());
     let router = Router::new().fallback(|| async { "ok" }).layer(RateLimitLayer::new(limits));
     let listener = run(TcpListener::bind("127.0.0.1:0")).unwrap();
     let address = listener.local_addr().unwrap();

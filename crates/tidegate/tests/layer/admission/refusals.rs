@@ -51,7 +51,10 @@ async fn whoever_it_is_may_come_in_where_nobody_is_counted() {
     // But not where each is to have permits of its own, or a limit.
     assert_eq!(from_nobody(AdmissionLayer::new(PerKey::new(1))).await, 500);
     let limits = limiter(bucket(9));
-    assert_eq!(from_nobody(AdmissionLayer::new(watched.pool.clone()).limits((&limits, "api"))).await, 500);
+    assert_eq!(
+        from_nobody(AdmissionLayer::new(watched.pool.clone()).limits(limits.enforcer("api").unwrap())).await,
+        500
+    );
 }
 
 #[tokio::test]
@@ -99,7 +102,7 @@ async fn too_many_of_one_client_is_429_with_a_hint() {
 async fn a_limit_that_turns_away_gives_the_permit_back_and_teaches_nothing() {
     for limiter in [limiter(bucket(1)), waiting_limiter(bucket(1))] {
         let watched = Watched::new(5);
-        let layer = AdmissionLayer::new(watched.pool.clone()).limits((&limiter, "api"));
+        let layer = AdmissionLayer::new(watched.pool.clone()).limits(limiter.enforcer("api").unwrap());
         let server = serve(layer).await;
         assert_eq!(get_from(server.address).await.status, 200);
         let denied = get_from(server.address).await;
@@ -112,7 +115,7 @@ async fn a_limit_that_turns_away_gives_the_permit_back_and_teaches_nothing() {
 #[tokio::test]
 async fn who_does_not_get_in_spends_nothing_of_its_limits() {
     let (watched, limiter) = (Watched::new(1), limiter(bucket(3)));
-    let server = serve(AdmissionLayer::new(watched.pool.clone()).limits((&limiter, "api"))).await;
+    let server = serve(AdmissionLayer::new(watched.pool.clone()).limits(limiter.enforcer("api").unwrap())).await;
     let held = watched.pool.try_acquire().unwrap();
     assert_eq!(get_from(server.address).await.status, 503);
     assert_eq!(left(&limiter, "api", ME).await, 3);
@@ -182,7 +185,7 @@ async fn a_handler_whose_attribute_turns_away_teaches_nothing() {
     for (handler, refused) in [(get(limited), 429), (get(with_own_error), 418)] {
         let limiter = builder(&clock()).limit("api", bucket(100)).limit("own", bucket(1)).build().unwrap();
         let watched = Watched::new(5);
-        let layer = AdmissionLayer::new(watched.pool.clone()).limits((&limiter, "api"));
+        let layer = AdmissionLayer::new(watched.pool.clone()).limits(limiter.enforcer("api").unwrap());
         let server = Server::router(Router::new().route("/", handler).layer(layer)).await;
         assert_eq!(get_from(server.address).await.status, 200);
         assert_eq!(get_from(server.address).await.status, refused);
@@ -209,7 +212,7 @@ async fn a_handler_that_goes_on_after_a_refusal_is_in_flight_until_its_end() {
             body.expect("asked once")
         };
         let watched = Watched::new(1);
-        let layer = AdmissionLayer::new(watched.pool.clone()).limits((&limiter, "api"));
+        let layer = AdmissionLayer::new(watched.pool.clone()).limits(limiter.enforcer("api").unwrap());
         let server = Server::router(Router::new().route("/", get(handler)).layer(layer)).await;
         let mut response = http1().get(server.url("/")).send().await.unwrap();
         writer.send("some").unwrap();
@@ -266,7 +269,7 @@ async fn who_is_on_a_deny_list_does_not_get_as_far_as_the_guards() {
     let limit = Limit::new(bucket(3)).deny([ME]).unwrap();
     let limiter = builder(&clock()).limit("api", limit).build().unwrap();
     let watched = Watched::new(1);
-    let server = serve(AdmissionLayer::new(watched.pool.clone()).limits((&limiter, "api"))).await;
+    let server = serve(AdmissionLayer::new(watched.pool.clone()).limits(limiter.enforcer("api").unwrap())).await;
     let held = watched.pool.try_acquire().unwrap();
     assert_eq!(get_from(server.address).await.status, 403);
     drop(held);
@@ -293,7 +296,7 @@ async fn a_request_is_looked_at_once() {
     let asked = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&asked);
     let limiter = limiter(bucket(5));
-    let settings = RateLimit::new((&limiter, "api")).key(move |_| {
+    let settings = RateLimit::new(limiter.enforcer("api").unwrap()).key(move |_| {
         counted.fetch_add(1, Ordering::Relaxed);
         Some("somebody".into())
     });

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use tidegate::concurrency::Concurrency;
-use tidegate::enforce::Enforcer;
 use tidegate::grpc::GrpcFormat;
 use tidegate::http::{HeaderMap, RateLimit, keys};
 use tidegate::tower::{AdmissionLayer, RateLimitLayer};
@@ -42,7 +41,7 @@ async fn unary_calls_are_admitted_and_then_exhausted() {
             false => builder(&clock).limit("api", bucket(2)).build().unwrap(),
             true => Limiter::builder().limit("api", bucket(2)).store(Elsewhere::new(memory(&clock))).build().unwrap(),
         };
-        let server = serve((&limiter, "api")).await;
+        let server = serve(limiter.enforcer("api").unwrap()).await;
         let mut client = Client::connect(&server).await;
         for _ in 0..2 {
             assert!(is_serving(client.check().await.unwrap().get_ref()));
@@ -59,7 +58,7 @@ async fn unary_calls_are_admitted_and_then_exhausted() {
 async fn a_client_that_waits_as_long_as_it_is_told_is_admitted() {
     let clock = clock();
     let limiter = builder(&clock).limit("api", bucket(2)).build().unwrap();
-    let server = serve(RateLimit::new((&limiter, "api")).cost(2)).await;
+    let server = serve(RateLimit::new(limiter.enforcer("api").unwrap()).cost(2)).await;
     let mut client = Client::connect(&server).await;
     client.check().await.unwrap();
     clock.advance(Duration::from_micros(1));
@@ -77,7 +76,7 @@ async fn a_client_that_waits_as_long_as_it_is_told_is_admitted() {
 #[tokio::test]
 async fn streaming_calls_are_admitted_and_then_exhausted() {
     for limiter in [limiter(window(1)), waiting_limiter(window(1))] {
-        let server = serve((&limiter, "api")).await;
+        let server = serve(limiter.enforcer("api").unwrap()).await;
         let mut client = Client::connect(&server).await;
         let mut stream = client.watch().await.unwrap().into_inner();
         assert!(is_serving(&stream.message().await.unwrap().unwrap()));
@@ -91,7 +90,7 @@ async fn streaming_calls_are_admitted_and_then_exhausted() {
 #[tokio::test]
 async fn every_method_can_have_a_budget_of_its_own() {
     let limiter = limiter(window(1));
-    let per_method = RateLimit::new((&limiter, "api")).key(keys::both(keys::client(), keys::path()));
+    let per_method = RateLimit::new(limiter.enforcer("api").unwrap()).key(keys::both(keys::client(), keys::path()));
     let server = serve(per_method).await;
     let mut client = Client::connect(&server).await;
     client.check().await.unwrap();
@@ -107,7 +106,7 @@ async fn every_method_can_have_a_budget_of_its_own() {
 #[tokio::test]
 async fn a_layer_can_be_in_front_of_one_service() {
     let limiter = limiter(window(2));
-    let limits = RateLimit::new((&limiter, "api"));
+    let limits = RateLimit::new(limiter.enforcer("api").unwrap());
     let layer = RateLimitLayer::new(limits.clone()).with_format(GrpcFormat);
     let guarded = AdmissionLayer::new(Concurrency::fixed(9)).limits(limits).with_format(GrpcFormat);
     let health = || tonic_health::server::health_reporter().1;
@@ -132,7 +131,7 @@ async fn a_layer_can_be_in_front_of_one_service() {
 #[tokio::test]
 async fn the_peer_is_the_client_and_not_what_it_says() {
     let limiter = limiter(window(9));
-    let server = serve((&limiter, "api")).await;
+    let server = serve(limiter.enforcer("api").unwrap()).await;
     let mut client = Client::connect(&server).await;
     let mut request = tonic::Request::new(Default::default());
     request.metadata_mut().insert("x-forwarded-for", "192.0.2.1".parse().unwrap());
@@ -148,7 +147,7 @@ async fn only_calls_that_fail_can_be_charged_for() {
         headers.contains_key("grpc-status")
     };
     for limiter in [limiter(window(1)), waiting_limiter(window(1))] {
-        let server = serve(RateLimit::new((&limiter, "api")).charge_when(failed)).await;
+        let server = serve(RateLimit::new(limiter.enforcer("api").unwrap()).charge_when(failed)).await;
         let mut client = Client::connect(&server).await;
         for _ in 0..3 {
             client.check().await.unwrap();
@@ -164,7 +163,7 @@ async fn only_calls_that_fail_can_be_charged_for() {
 async fn metadata_can_be_a_key() {
     let limiter = limiter(window(1));
     let user = keys::header(tidegate::http::HeaderName::from_static("user"));
-    let server = serve(RateLimit::new((&limiter, "api")).key(user)).await;
+    let server = serve(RateLimit::new(limiter.enforcer("api").unwrap()).key(user)).await;
     let mut client = Client::connect(&server).await;
     for (user, admitted) in [("alice", true), ("bob", true), ("alice", false)] {
         let mut request = tonic::Request::new(Default::default());
@@ -179,7 +178,9 @@ async fn several_limits_are_all_or_nothing_and_all_that_deny_are_named() {
     let daily = Quota::fixed_window(2, days(1)).unwrap();
     let limiter =
         builder(&clock()).limit("burst", window(2)).limit("daily", daily).limit("big", window(9)).build().unwrap();
-    let server = serve(Enforcer::new(&limiter, "burst").and("big").and("daily").with_policy_name("per day")).await;
+    let server =
+        serve(limiter.enforcer("burst").unwrap().and("big").unwrap().and("daily").unwrap().with_policy_name("per day"))
+            .await;
     let mut client = Client::connect(&server).await;
     for _ in 0..2 {
         client.check().await.unwrap();
@@ -194,7 +195,7 @@ async fn several_limits_are_all_or_nothing_and_all_that_deny_are_named() {
 async fn a_name_of_any_kind_reaches_the_client_whole() {
     for name in ["quo\"te", "line\r\nbreak", "tide 🌊", "100%", ""] {
         let limiter = limiter(window(1));
-        let server = serve(Enforcer::new(&limiter, "api").with_policy_name(name)).await;
+        let server = serve(limiter.enforcer("api").unwrap().with_policy_name(name)).await;
         let mut client = Client::connect(&server).await;
         client.check().await.unwrap();
         assert_eq!(details(&client.turned_away().await).2, [violation(name, "at most 1 at once")]);
@@ -204,7 +205,7 @@ async fn a_name_of_any_kind_reaches_the_client_whole() {
 #[tokio::test]
 async fn admitted_calls_are_told_nothing() {
     let limiter = limiter(window(1));
-    let server = serve((&limiter, "api")).await;
+    let server = serve(limiter.enforcer("api").unwrap()).await;
     let response = Client::connect(&server).await.check().await.unwrap();
     assert!(response.metadata().keys().all(|key| !format!("{key:?}").contains("ratelimit")));
 }

@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 
 use http::{Method, Request, Response};
-use tidegate::enforce::Enforcer;
 use tidegate::grpc::GrpcFormat;
 use tidegate::http::{PeerAddr, RateLimit};
 use tidegate::tower::RateLimitLayer;
@@ -14,7 +13,9 @@ use tonic_types::StatusExt;
 use tower::{Layer, ServiceExt};
 
 use super::{Client, is_serving, serve};
-use crate::support::{ME, Server, TIMEOUT, breaking_limiter, builder, clock, left, limiter, unplugged, until, window};
+use crate::support::{
+    ME, Server, TIMEOUT, breaking_limiter, builder, clock, left, limiter, removed_limit, unplugged, until, window,
+};
 
 /// The status of a call that says nothing about when to retry.
 async fn status(limits: impl Into<RateLimit>) -> Status {
@@ -26,7 +27,7 @@ async fn status(limits: impl Into<RateLimit>) -> Status {
 #[tokio::test]
 async fn a_cost_above_the_capacity_cannot_be_retried() {
     let limiter = limiter(window(2));
-    let status = status(RateLimit::new((&limiter, "api")).cost(3)).await;
+    let status = status(RateLimit::new(limiter.enforcer("api").unwrap()).cost(3)).await;
     assert_eq!(status.code(), Code::FailedPrecondition);
     assert_eq!(status.message(), "the call costs more than its whole quota");
     // Clients that retry by themselves are told not to.
@@ -39,7 +40,7 @@ async fn a_cost_above_the_capacity_cannot_be_retried() {
 async fn a_cost_above_the_share_of_this_replica_may_be_retried_when_the_store_is_back() {
     let (limiter, faults, _clock) = breaking_limiter(OnStoreError::Local);
     faults.fail(unplugged());
-    let status = status(RateLimit::new((&limiter, "api")).cost(4)).await;
+    let status = status(RateLimit::new(limiter.enforcer("api").unwrap()).cost(4)).await;
     assert_eq!(status.code(), Code::ResourceExhausted);
     assert!(status.metadata().get("grpc-retry-pushback-ms").is_none());
 }
@@ -47,7 +48,7 @@ async fn a_cost_above_the_share_of_this_replica_may_be_retried_when_the_store_is
 #[tokio::test]
 async fn a_deny_list_is_permission_denied() {
     let limiter = builder(&clock()).limit("api", window(2)).deny("api", [ME]).unwrap().build().unwrap();
-    let status = status((&limiter, "api")).await;
+    let status = status(limiter.enforcer("api").unwrap()).await;
     assert_eq!((status.code(), status.message()), (Code::PermissionDenied, "this client is not admitted"));
     assert!(status.metadata().get("grpc-retry-pushback-ms").is_none());
 }
@@ -55,7 +56,7 @@ async fn a_deny_list_is_permission_denied() {
 /// A balancer that looks at `/healthz` beside the services must not take a refusal for health.
 #[tokio::test]
 async fn what_is_no_call_gets_the_status_of_http() {
-    let layer = RateLimitLayer::new((&limiter(window(1)), "api")).with_format(GrpcFormat);
+    let layer = RateLimitLayer::new(limiter(window(1)).enforcer("api").unwrap()).with_format(GrpcFormat);
     let service = tower::service_fn(async |_| Ok::<_, Infallible>(Response::new(String::new())));
     let mut statuses = Vec::new();
     for method in [Method::GET, Method::GET, Method::POST] {
@@ -69,22 +70,21 @@ async fn what_is_no_call_gets_the_status_of_http() {
 #[tokio::test]
 async fn a_bad_cost_is_an_invalid_argument() {
     let limiter = limiter(window(2));
-    let status = status(RateLimit::new((&limiter, "api")).cost(0)).await;
+    let status = status(RateLimit::new(limiter.enforcer("api").unwrap()).cost(0)).await;
     assert_eq!(status.code(), Code::InvalidArgument);
     assert!(!status.message().is_empty());
 }
 
 #[tokio::test]
-async fn an_unknown_limit_is_internal_and_nothing_leaks() {
-    let limiter = limiter(window(2));
-    let status = status((&limiter, "secret-name")).await;
+async fn a_removed_limit_is_internal_and_nothing_leaks() {
+    let status = status(removed_limit("secret-name")).await;
     assert_eq!((status.code(), status.message()), (Code::Internal, "a limit could not be applied to this call"));
 }
 
 /// The health service over a store that breaks on command.
 async fn breaking(policy: OnStoreError) -> (Server, Faults, ManualClock) {
     let (limiter, faults, clock) = breaking_limiter(policy);
-    (serve(Enforcer::new(&limiter, "api")).await, faults, clock)
+    (serve(limiter.enforcer("api").unwrap()).await, faults, clock)
 }
 
 #[tokio::test]

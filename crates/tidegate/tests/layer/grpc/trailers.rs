@@ -63,7 +63,7 @@ async fn frames_of_a_call(server: &Server, path: &str) -> Vec<(u8, u8)> {
 async fn a_denial_is_one_frame() {
     for path in [CHECK, WATCH] {
         let limiter = limiter(window(1));
-        let server = serve((&limiter, "api")).await;
+        let server = serve(limiter.enforcer("api").unwrap()).await;
         // So that one frame means something: a call that is admitted has a message and trailers.
         let admitted = frames_of_a_call(&server, CHECK).await;
         assert!(admitted.len() > 1, "{admitted:?}");
@@ -74,7 +74,7 @@ async fn a_denial_is_one_frame() {
 #[tokio::test]
 async fn a_denial_is_status_200_with_everything_in_its_headers() {
     let limiter = limiter(window(1));
-    let server = serve((&limiter, "api")).await;
+    let server = serve(limiter.enforcer("api").unwrap()).await;
     let call = || http2().post(server.url(CHECK)).header("content-type", "application/grpc").body(MESSAGE.to_vec());
     assert_eq!(call().send().await.unwrap().headers().get("grpc-status"), None);
     let denied = call().send().await.unwrap();

@@ -26,7 +26,7 @@ fn asked(url: &str, roots: Option<&Authority>) -> Result<u64, Error> {
     };
     let store = builder.build().expect("a store");
     let quota = Quota::fixed_window(5, days(300)).expect("a quota");
-    let limiter = Limiter::builder().limit("api", quota).store(store).build().expect("a limiter");
+    let limiter = Limiter::builder().limit("api", quota).bare_store(store).build().expect("a limiter");
     run(async { limiter.limit("api", "u1").await.map(|decision| decision.remaining()) })
 }
 
@@ -68,7 +68,7 @@ fn connections_are_established_after_their_calls_time_out() {
     let store = TimeoutStore::new(store.build().expect("a store"), millis(50), TokioSleeper);
     let quota = Quota::fixed_window(1_000, days(300)).expect("a quota");
     let limit = Limit::new(quota).on_store_error(OnStoreError::Closed);
-    let limiter = Limiter::builder().limit("api", limit).store(store).build().expect("a limiter");
+    let limiter = Limiter::builder().limit("api", limit).bare_store(store).build().expect("a limiter");
     let asked = || run(async { limiter.limit("api", "u1").await.is_ok() });
 
     door.close();

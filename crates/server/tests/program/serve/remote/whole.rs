@@ -14,7 +14,7 @@ use crate::serve::program::Program;
 
 fn limiter(store: impl Store + 'static) -> Limiter {
     let quota = Quota::fixed_window(50, days(30)).expect("a quota");
-    Limiter::builder().limit("api", quota).store(store).build().expect("a limiter")
+    Limiter::builder().limit("api", quota).bare_store(store).build().expect("a limiter")
 }
 
 #[test]
