@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use rusqlite::Connection;
 use tidegate::sqlite::{SqliteStore, Synchronous};
-use tidegate::{Cost, Key, MAX_COUNT, MAX_PERIOD, OnStoreError, Op, Quota, Request, Scope, Store, seconds};
+use tidegate::store::{Op, Request, Scope};
+use tidegate::{Cost, Key, MAX_COUNT, MAX_PERIOD, OnStoreError, Quota, Store, seconds};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 

@@ -1,6 +1,7 @@
 //! The memory store: each algorithm, allowed and denied, and leases.
 
-use tidegate::{Cost, Decision, Lease, MemoryStore, OnStoreError, Op, Quota, QuotaError, Request, Scope, Store};
+use tidegate::store::{Op, Request, Scope};
+use tidegate::{Cost, Decision, Lease, MemoryStore, OnStoreError, Quota, QuotaError, Store};
 use tidegate::{hours, millis, minutes};
 
 use crate::setting::{keys, one, plenty, store};

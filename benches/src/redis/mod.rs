@@ -11,7 +11,8 @@ mod two_tier;
 
 use redis::{Arg, Client, Cmd};
 use tidegate::redis::RedisStore;
-use tidegate::{Cost, Key, OnStoreError, Op, Quota, Request, Scope, Store};
+use tidegate::store::{Op, Request, Scope};
+use tidegate::{Cost, Key, OnStoreError, Quota, Store};
 use tidegate_servers::variable;
 use tokio::runtime::{Builder, Runtime};
 pub(crate) use two_tier::process;

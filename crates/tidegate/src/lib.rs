@@ -73,7 +73,7 @@ mod limiter;
 mod net;
 mod random;
 pub mod resilience;
-mod store;
+pub mod store;
 #[cfg(feature = "stored")]
 pub mod stored;
 mod telemetry;
@@ -101,7 +101,11 @@ pub use store::sqlite;
 pub use store::two_tier::{TwoTierStore, TwoTierStoreBuilder};
 #[cfg(feature = "redis")]
 pub use store::{colocation::Colocation, redis, rendezvous::RendezvousStore};
-pub use tidegate_core::*;
+pub use tidegate_core::{
+    Algorithm, Cost, Decision, Denied, InvalidCost, InvalidLease, JointDecision, Key, Lease, MAX_COUNT, MAX_PERIOD,
+    MAX_SHARDS, MIN_PERIOD, OnStoreError, Quota, QuotaError, QuotaParts, Reason, Store, StoreError, StoreErrorKind,
+    Timestamp, ceil_millis, ceil_seconds, days, hours, millis, minutes, seconds,
+};
 #[cfg(feature = "macros")]
 pub use tidegate_macros::limit;
 #[cfg(feature = "grpc")]

@@ -1,6 +1,7 @@
 //! The memory store against the conformance suite and the oracle.
 
-use tidegate::{MemoryStore, Store, Testing, Timestamp};
+use tidegate::store::Testing;
+use tidegate::{MemoryStore, Store, Timestamp};
 use tidegate_testkit::{Subject, block_on, conformance_tests, oracle};
 
 fn subject() -> Subject<MemoryStore> {

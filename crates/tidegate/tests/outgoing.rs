@@ -10,9 +10,10 @@ use std::time::Duration;
 use axum::Router;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use tidegate::client::{OutgoingError, OutgoingLayer, OutgoingService};
+use tidegate::store::BoxFuture;
 use tidegate::{
-    BoxFuture, Clock, Error, Limit, Limiter, ManualClock, MemoryStore, OnStoreError, Quota, Sleeper, StoreError,
-    StoreErrorKind, Timestamp, hours, minutes, seconds,
+    Clock, Error, Limit, Limiter, ManualClock, MemoryStore, OnStoreError, Quota, Sleeper, StoreError, StoreErrorKind,
+    Timestamp, hours, minutes, seconds,
 };
 use tidegate_testkit::FaultyStore;
 use tokio::net::TcpListener;

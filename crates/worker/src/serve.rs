@@ -9,7 +9,8 @@ use http_body_util::Full;
 use tidegate::api::Problem;
 use tidegate::http::{ClientAddress, LimitHeaders, RateLimit};
 use tidegate::resilience::{Resilience, Resilient};
-use tidegate::{BoxFuture, Clock, DynStore, Quota, Sleeper, SystemClock, Timestamp, seconds};
+use tidegate::store::{BoxFuture, DynStore};
+use tidegate::{Clock, Quota, Sleeper, SystemClock, Timestamp, seconds};
 use worker::send::SendFuture;
 use worker::{Delay, Env, HttpRequest};
 

@@ -6,6 +6,7 @@ mod text;
 use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 use crate::hash::stable_hash;
 use part::digits;
@@ -17,7 +18,8 @@ const INLINE: usize = 62;
 /// Who is limited: one or more parts, or everybody ([`Key::GLOBAL`]).
 ///
 /// Parts never run together: `("a|b", "c")` and `("a", "b|c")` differ, and no text a client sends can look like two
-/// parts. Numbers and addresses are the same key as their text: `42` and `"42"` meet.
+/// parts. Numbers and addresses are the same key as their text: `42` and `"42"` meet. An array of bytes, such as a UUID's, is its
+/// lowercase hexadecimal digits.
 ///
 /// ```
 /// use tidegate_core::Key;
@@ -329,6 +331,34 @@ impl<'a> From<&'a String> for Key<'a> {
     #[inline]
     fn from(part: &'a String) -> Self {
         Key::from(part.as_str())
+    }
+}
+
+impl<'a> From<&'a Arc<str>> for Key<'a> {
+    #[inline]
+    fn from(part: &'a Arc<str>) -> Self {
+        Key::from(&**part)
+    }
+}
+
+impl<'k> From<Arc<str>> for Key<'k> {
+    fn from(part: Arc<str>) -> Self {
+        Key::one(&part)
+    }
+}
+
+impl<'k> From<Box<str>> for Key<'k> {
+    fn from(part: Box<str>) -> Self {
+        Key::from(String::from(part))
+    }
+}
+
+impl<'a> From<Cow<'a, str>> for Key<'a> {
+    fn from(part: Cow<'a, str>) -> Self {
+        match part {
+            Cow::Borrowed(part) => Key::from(part),
+            Cow::Owned(part) => Key::from(part),
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! What a key can be made of.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use super::text::Text;
 use super::{INLINE, Key, Shape};
@@ -23,10 +25,28 @@ impl Part for str {
     }
 }
 
-impl Part for String {
+macro_rules! texts {
+    ($($part:ty),*) => { $(
+        impl Part for $part {
+            fn with_text(&self, write: &mut dyn FnMut(&str)) {
+                write(self);
+            }
+        }
+    )* };
+}
+
+texts! { String, Arc<str>, Box<str>, Cow<'_, str> }
+
+/// Bytes that are no text, such as those of a UUID or a hash, as lowercase hexadecimal digits.
+impl<const N: usize> Part for [u8; N] {
     fn with_text(&self, write: &mut dyn FnMut(&str)) {
-        write(self);
+        write(&hexadecimal(self));
     }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    let digit = |value: u8| char::from_digit(value.into(), 16).expect("four bits");
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 /// A number's decimal digits in place, without the formatting machinery, which would cost more than the decision. They are
@@ -170,6 +190,18 @@ single! { IpAddr => |address: &IpAddr| match address {
     IpAddr::V6(address) => Key::from(address),
 } }
 
+impl<'k, const N: usize> From<[u8; N]> for Key<'k> {
+    fn from(bytes: [u8; N]) -> Self {
+        Key::from(hexadecimal(&bytes))
+    }
+}
+
+impl<'k, const N: usize> From<&[u8; N]> for Key<'k> {
+    fn from(bytes: &[u8; N]) -> Self {
+        Key::from(hexadecimal(bytes))
+    }
+}
+
 macro_rules! tuples {
     ($(($($name:ident $index:tt),+);)*) => { $(
         impl<'k, $($name: Part),+> From<($($name,)+)> for Key<'k> {
@@ -192,6 +224,25 @@ tuples! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shared_text_is_its_text() {
+        let shared: Arc<str> = Arc::from("ann|b");
+        assert_eq!(Key::from(&shared), Key::from("ann|b"));
+        assert_eq!(Key::from(Arc::clone(&shared)), Key::from("ann|b"));
+        assert_eq!(Key::from(Box::<str>::from("ann|b")), Key::from("ann|b"));
+        assert_eq!(Key::from(Cow::Borrowed("ann|b")), Key::from("ann|b"));
+        assert_eq!(Key::from((shared, 7_u64)), Key::from(("ann|b", 7_u64)));
+    }
+
+    #[test]
+    fn bytes_are_hexadecimal_digits() {
+        let uuid = 0x67e5_5044_10b1_426f_9247_bb68_0e5f_e0c8_u128.to_be_bytes();
+        assert_eq!(Key::from(uuid), Key::from("67e5504410b1426f9247bb680e5fe0c8"));
+        assert_eq!(Key::from(&uuid), Key::from(uuid));
+        assert_eq!(Key::from(("user", uuid)), Key::from(("user", "67e5504410b1426f9247bb680e5fe0c8")));
+        assert_eq!(Key::from([0_u8; 0]), Key::from(""));
+    }
 
     #[test]
     fn numbers_and_addresses_are_their_text() {

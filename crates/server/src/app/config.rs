@@ -8,7 +8,8 @@ pub(crate) use tidegate::api::apply::isolate_prefix;
 use tidegate::config::envoy::Domains;
 use tidegate::config::{Config, ConfigErrors, Syntax};
 use tidegate::http::{ClientAddress, LimitHeaders, RateLimit};
-use tidegate::{Limit, Limiter, LimiterBuilder, Quota, Scope, seconds};
+use tidegate::store::Scope;
+use tidegate::{Limit, Limiter, LimiterBuilder, Quota, seconds};
 
 use crate::check::is_envoy_config;
 

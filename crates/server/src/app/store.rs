@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use tidegate::config::Defaults;
 use tidegate::resilience::{BreakerState, BreakerStore, FallbackStore, InstrumentedStore, TimeoutStore};
+use tidegate::store::{DynStore, Request, Testing};
 use tidegate::{
-    Decision, DynStore, JointDecision, LimiterBuilder, MemoryStats, MemoryStore, Request, Store, StoreError,
-    StoreErrorKind, Testing, Timestamp, TokioSleeper,
+    Decision, JointDecision, LimiterBuilder, MemoryStats, MemoryStore, Store, StoreError, StoreErrorKind, Timestamp,
+    TokioSleeper,
 };
 
 use super::config::metric_label;

@@ -5,9 +5,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::{
-    Clock, DynStore, Key, OnStoreError, Op, Quota, Request, Scope, Store, StoreError, StoreErrorKind, SystemClock,
-};
+use tidegate::store::{DynStore, Op, Request, Scope};
+use tidegate::{Clock, Key, OnStoreError, Quota, Store, StoreError, StoreErrorKind, SystemClock};
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, MutexGuard};
 

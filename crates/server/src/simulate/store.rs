@@ -3,10 +3,8 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use tidegate::{
-    Capabilities, Clock, Decision, DynStore, JointDecision, LimiterBuilder, ManualClock, MemoryStore, Request, Store,
-    StoreError, Testing,
-};
+use tidegate::store::{Capabilities, DynStore, Request, Testing};
+use tidegate::{Clock, Decision, JointDecision, LimiterBuilder, ManualClock, MemoryStore, Store, StoreError};
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use super::cleanup::{self, WrittenKeys, with_store_timeout};

@@ -8,7 +8,7 @@ use crate::concurrency::{Completion, Priority};
 ///
 /// ```
 /// use tidegate::concurrency::{Concurrency, PerKey, Priority, Completion};
-/// use tidegate::enforce::{Admission, LimitKind, Caller, Enforcer, ConcurrencyGuards};
+/// use tidegate::enforce::{Admission, Caller, ConcurrencyGuards, LimitKind};
 /// use tidegate::{Limiter, Quota, minutes, seconds};
 ///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {

@@ -5,7 +5,7 @@
 //! onto what it speaks, and that is all it does.
 //!
 //! ```
-//! use tidegate::enforce::{Enforcer, Outcome};
+//! use tidegate::enforce::Outcome;
 //! use tidegate::{Limiter, Quota, minutes};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {

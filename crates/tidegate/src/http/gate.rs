@@ -46,7 +46,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Enforces an [`Enforcer`](crate::enforce::Enforcer) (`limiter.enforcer("api")?`), a bare quota, or
+    /// Enforces the limits of an [`Enforcer`](crate::enforce::Enforcer) (`limiter.enforcer("api")?`), a bare quota, or
     /// whatever a [`RateLimit`] says.
     pub fn new(limits: impl Into<RateLimit>) -> Self {
         Gate { guards: ConcurrencyGuards::new(), rate_limit: limits.into(), priority: None, dropped_if: None }

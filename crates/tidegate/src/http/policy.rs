@@ -19,7 +19,6 @@ type MapResponse = Arc<dyn Fn(&Outcome, Response<String>) -> Response<String> + 
 /// one. Shared by every transport that speaks HTTP. Cheap to clone.
 ///
 /// ```
-/// use tidegate::enforce::Enforcer;
 /// use tidegate::http::{HeaderStyle, LimitHeaders, RateLimit, keys};
 /// use tidegate::{Limiter, Quota, minutes};
 ///
@@ -72,7 +71,7 @@ impl<L: Into<Enforcer>> From<L> for RateLimit {
 }
 
 impl RateLimit {
-    /// Enforces an [`Enforcer`] (`limiter.enforcer("api")?`) or a bare quota; for each
+    /// Enforces the limits of an [`Enforcer`] (`limiter.enforcer("api")?`) or a bare quota; for each
     /// client on its own.
     pub fn new(limits: impl Into<Enforcer>) -> Self {
         Self::of(EnforcerChoice::One(limits.into()))

@@ -1,6 +1,14 @@
-//! The stores: where the state of keys lives.
+//! What a store of your own implements and calls. The stores that come with the library are at its root.
+//!
+//! A store keeps the state of keys. It implements [`Store`], and makes every decision by [`step`], which takes a quota, a
+//! state, an operation and the time. The conformance suite of `tidegate-testkit` shows whether it keeps the contract.
 
-use tidegate_core::{Decision, DynStore, JointDecision, Request, Store, StoreError};
+pub use tidegate_core::{
+    BoxFuture, Capabilities, Counts, DecisionParts, DynStore, Entry, InFlightCount, Leases, Log, NarrowBucket,
+    NarrowStep, Op, Request, Scope, State, StepResult, Store, StoreError, StoreErrorKind, Testing, check_all, step,
+    step_all,
+};
+use tidegate_core::{Decision, JointDecision};
 
 #[cfg(feature = "redis")]
 pub(crate) mod colocation;

@@ -23,7 +23,7 @@ pub struct RateLimitLayer<F = HttpFormat> {
 }
 
 impl RateLimitLayer {
-    /// Enforces an [`Enforcer`](crate::enforce::Enforcer) (`limiter.enforcer("api")?`), a bare quota, or a
+    /// Enforces the limits of an [`Enforcer`](crate::enforce::Enforcer) (`limiter.enforcer("api")?`), a bare quota, or a
     /// [`RateLimit`].
     ///
     /// The response to a denied request has a body of the service's type, which must be convertible from text: axum's,

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tidegate::{Capabilities, Decision, JointDecision, Request, Store, StoreError};
+use tidegate::store::{Capabilities, Request};
+use tidegate::{Decision, JointDecision, Store, StoreError};
 use tokio::task::yield_now;
 
 /// A store that has to be waited for, as those are that do I/O.

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use tidegate::concurrency::{AcquireError, Completion, DistributedConcurrency, Permit};
 use tidegate::resilience::{Resilience, TimeoutStore};
+use tidegate::store::{Capabilities, Request};
 use tidegate::{
-    Capabilities, Clock, Decision, JointDecision, Key, Limit, Limiter, ManualClock, MemoryStore, OnStoreError, Quota,
-    Request, Store, StoreError, StoreErrorKind, Timestamp, TokioSleeper, millis, seconds,
+    Clock, Decision, JointDecision, Key, Limit, Limiter, ManualClock, MemoryStore, OnStoreError, Quota, Store,
+    StoreError, StoreErrorKind, Timestamp, TokioSleeper, millis, seconds,
 };
 use tidegate_testkit::FaultyStore;
 use tokio::task::yield_now;

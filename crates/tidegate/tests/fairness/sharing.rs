@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::concurrency::{Completion, FairConcurrency, RejectReason};
-use tidegate::{BoxFuture, Clock, ManualClock, Sleeper, Timestamp, millis, seconds};
+use tidegate::store::BoxFuture;
+use tidegate::{Clock, ManualClock, Sleeper, Timestamp, millis, seconds};
 
 use crate::crowd::{all_of, clock, fair};
 

@@ -7,7 +7,8 @@ use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use tidegate::concurrency::{FairConcurrency, Permit, RejectReason};
-use tidegate::{BoxFuture, Clock, Sleeper, Timestamp, days, millis, seconds};
+use tidegate::store::BoxFuture;
+use tidegate::{Clock, Sleeper, Timestamp, days, millis, seconds};
 use tidegate_testkit::block_on;
 
 use crate::crowd::{Acquire, Crowd, all_of, clock, fair};

@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use tidegate::store::BoxFuture;
 use tidegate::{
-    BoxFuture, Clock, Limit, Limiter, ManualClock, MemoryStore, Normalize, Quota, Reason, Sleeper, Timestamp, days,
-    millis, seconds,
+    Clock, Limit, Limiter, ManualClock, MemoryStore, Normalize, Quota, Reason, Sleeper, Timestamp, days, millis,
+    seconds,
 };
 use tidegate_testkit::block_on;
 

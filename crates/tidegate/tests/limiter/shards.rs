@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use tidegate::store::{Op, Request, Scope};
 use tidegate::{
-    Cost, Key, Limit, Limiter, MemoryStore, Normalize, OnStoreError, Op, Quota, Reason, Request, Scope, Store,
-    Timestamp, millis, minutes, seconds,
+    Cost, Key, Limit, Limiter, MemoryStore, Normalize, OnStoreError, Quota, Reason, Store, Timestamp, millis, minutes,
+    seconds,
 };
 use tidegate_testkit::{Random, block_on};
 

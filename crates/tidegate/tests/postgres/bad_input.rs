@@ -1,7 +1,8 @@
 //! Keys, addresses and rows that somebody has thought hard about.
 
 use tidegate::postgres::PostgresStore;
-use tidegate::{Cost, Key, Limiter, OnStoreError, Op, Quota, Request, Scope, Store, StoreErrorKind, days};
+use tidegate::store::{Op, Request, Scope};
+use tidegate::{Cost, Key, Limiter, OnStoreError, Quota, Store, StoreErrorKind, days};
 use tidegate_testkit::Random;
 
 use crate::support::{client, run, store_in, unique, url};

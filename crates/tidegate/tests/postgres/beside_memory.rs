@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use tidegate::{
-    Cost, Key, MAX_COUNT, MemoryStore, OnStoreError, Op, Quota, Request, Scope, Testing, Timestamp, days, hours,
-    millis, seconds,
-};
+use tidegate::store::{Op, Request, Scope, Testing};
+use tidegate::{Cost, Key, MAX_COUNT, MemoryStore, OnStoreError, Quota, Timestamp, days, hours, millis, seconds};
 use tidegate_testkit::{Random, oracle};
 
 use crate::support::{client, run, store_in, subject, unique};

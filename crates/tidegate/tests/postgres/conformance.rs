@@ -3,7 +3,8 @@
 use std::sync::LazyLock;
 
 use tidegate::postgres::PostgresStore;
-use tidegate::{Store, Testing, Timestamp};
+use tidegate::store::Testing;
+use tidegate::{Store, Timestamp};
 use tidegate_testkit::{conformance_tests, oracle};
 
 use crate::support::{builder, pool, run, store, subject, unique};

@@ -1,6 +1,7 @@
 //! Step by step beside the memory store, where the scripts have something special to do.
 
-use tidegate::{MemoryStore, Quota, Scope, days, seconds};
+use tidegate::store::Scope;
+use tidegate::{MemoryStore, Quota, days, seconds};
 use tidegate_testkit::oracle;
 
 use crate::support::{redis, run};

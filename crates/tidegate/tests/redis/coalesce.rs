@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 use futures_util::future::{join_all, poll_immediate};
 use tidegate::redis::{RedisStore, RedisStoreBuilder};
+use tidegate::store::{Op, Request, Scope, Testing};
 use tidegate::{
-    Colocation, Cost, Error, Key, Limiter, MAX_PERIOD, MemoryStore, OnStoreError, Op, Quota, Request, Scope, Store,
-    StoreErrorKind, Testing, Timestamp, days, millis, seconds,
+    Colocation, Cost, Error, Key, Limiter, MAX_PERIOD, MemoryStore, OnStoreError, Quota, Store, StoreErrorKind,
+    Timestamp, days, millis, seconds,
 };
 use tidegate_servers::{Redis, variable, wait_until};
 use tidegate_testkit::Random;

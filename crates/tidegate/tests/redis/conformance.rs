@@ -1,7 +1,8 @@
 //! The whole suite and the oracle, on each of them.
 
+use tidegate::Store;
 use tidegate::redis::RedisStore;
-use tidegate::{Store, Testing};
+use tidegate::store::Testing;
 use tidegate_testkit::{Subject, conformance_tests, oracle};
 
 use crate::support::{cluster, clustered, redis, run, valkey};

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use tidegate::redis::RedisStore;
+use tidegate::store::{Op, Request, Scope};
 use tidegate::{
-    Colocation, Cost, Key, Limiter, MemoryStore, OnStoreError, Op, Quota, RendezvousStore, Request, Scope, Store,
-    StoreErrorKind, days,
+    Colocation, Cost, Key, Limiter, MemoryStore, OnStoreError, Quota, RendezvousStore, Store, StoreErrorKind, days,
 };
 use tidegate_testkit::{Subject, block_on, conformance_tests};
 

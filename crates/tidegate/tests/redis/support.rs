@@ -53,6 +53,6 @@ pub(crate) fn clustered(builder: RedisStoreBuilder) -> RedisStore<ClusterConnect
     run(builder.connect_cluster(urls.split(','))).unwrap()
 }
 
-fn subject<S: tidegate::Testing + 'static>(store: S) -> Subject<S> {
+fn subject<S: tidegate::store::Testing + 'static>(store: S) -> Subject<S> {
     Subject::new(store).prefixed(prefix()).run_with(run)
 }

@@ -6,10 +6,8 @@ use std::task::Poll;
 use std::thread;
 
 use tidegate::resilience::{BreakerState, BreakerStore};
-use tidegate::{
-    Capabilities, Decision, JointDecision, ManualClock, Op, Request, Store, StoreError, StoreErrorKind, Timestamp,
-    millis, seconds,
-};
+use tidegate::store::{Capabilities, Op, Request};
+use tidegate::{Decision, JointDecision, ManualClock, Store, StoreError, StoreErrorKind, Timestamp, millis, seconds};
 use tidegate_testkit::{Faults, block_on};
 
 use crate::support::{Asked, Faulty, clock, error, every_way, faulty, kind, poll};

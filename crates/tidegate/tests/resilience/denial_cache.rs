@@ -4,9 +4,9 @@ use std::pin::pin;
 use std::time::Duration;
 
 use tidegate::resilience::{DenialCacheStore, Resilience};
+use tidegate::store::{Op, Request};
 use tidegate::{
-    Cost, Decision, Key, ManualClock, MemoryStore, Op, Quota, Reason, Request, Store, StoreErrorKind, millis, minutes,
-    seconds,
+    Cost, Decision, Key, ManualClock, MemoryStore, Quota, Reason, Store, StoreErrorKind, millis, minutes, seconds,
 };
 use tidegate_testkit::{Faults, block_on};
 
@@ -119,7 +119,8 @@ fn other_operations_quotas_and_keys_go_to_the_store() {
     let (asked, _) = exhausted(&store, quotas()[0], 1);
     faults.fail(error(StoreErrorKind::Unavailable));
     let other = Asked { quota: quotas()[0].capacity(11).unwrap(), ..asked.clone() };
-    let (key, limit) = (asked.key("another"), Asked { scope: tidegate::Scope::new("", "send"), ..asked.clone() });
+    let (key, limit) =
+        (asked.key("another"), Asked { scope: tidegate::store::Scope::new("", "send"), ..asked.clone() });
     let requests =
         [asked.op(Op::Check(Cost::ONE)), asked.op(Op::Reserve(Cost::ONE)), other.limit(), key.limit(), limit.limit()];
     for request in &requests {

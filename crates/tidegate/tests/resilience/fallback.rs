@@ -1,7 +1,8 @@
 //! The failure policy of each limit.
 
 use tidegate::resilience::FallbackStore;
-use tidegate::{Cost, OnStoreError, Op, Reason, Store, StoreErrorKind};
+use tidegate::store::Op;
+use tidegate::{Cost, OnStoreError, Reason, Store, StoreErrorKind};
 use tidegate_testkit::{Faults, block_on};
 
 use crate::support::{Asked, FAILURES, Faulty, clock, error, every_way, faulty, kind};

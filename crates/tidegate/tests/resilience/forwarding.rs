@@ -6,9 +6,9 @@ use std::time::Duration;
 use tidegate::resilience::{
     BreakerStore, DenialCacheStore, FallbackStore, InstrumentedStore, MeteredStore, Resilience, TimeoutStore,
 };
+use tidegate::store::{Capabilities, Request, Scope, Testing};
 use tidegate::{
-    Capabilities, Decision, JointDecision, Key, Limiter, MemoryStore, Quota, Request, Scope, Store, StoreError,
-    Testing, Timestamp, TwoTierStore, minutes,
+    Decision, JointDecision, Key, Limiter, MemoryStore, Quota, Store, StoreError, Timestamp, TwoTierStore, minutes,
 };
 
 use tidegate_testkit::block_on;

@@ -1,7 +1,8 @@
 //! Deciding in process while the store is broken.
 
 use tidegate::resilience::FallbackStore;
-use tidegate::{Algorithm, Cost, ManualClock, OnStoreError, Op, Quota, Reason, Store, StoreErrorKind, millis, minutes};
+use tidegate::store::Op;
+use tidegate::{Algorithm, Cost, ManualClock, OnStoreError, Quota, Reason, Store, StoreErrorKind, millis, minutes};
 use tidegate_testkit::{Faults, block_on};
 
 use crate::support::{Asked, Faulty, clock, error, faulty};

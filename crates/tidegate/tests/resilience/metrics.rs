@@ -5,7 +5,8 @@ use std::pin::pin;
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use tidegate::resilience::{BreakerStore, InstrumentedStore, Resilience};
-use tidegate::{Cost, OnStoreError, Op, Scope, Store, StoreErrorKind, millis, seconds};
+use tidegate::store::{Op, Scope};
+use tidegate::{Cost, OnStoreError, Store, StoreErrorKind, millis, seconds};
 use tidegate_testkit::block_on;
 
 use crate::support::{Asked, clock, error, faulty, poll};

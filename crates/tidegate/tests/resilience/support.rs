@@ -4,9 +4,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
+use tidegate::store::{Op, Request, Scope};
 use tidegate::{
-    Cost, Decision, Key, ManualClock, MemoryStore, OnStoreError, Op, Quota, Request, Scope, Store, StoreError,
-    StoreErrorKind, Timestamp, minutes,
+    Cost, Decision, Key, ManualClock, MemoryStore, OnStoreError, Quota, Store, StoreError, StoreErrorKind, Timestamp,
+    minutes,
 };
 use tidegate_testkit::{Faults, FaultyStore, block_on};
 

@@ -5,9 +5,9 @@ use std::task::Poll;
 use std::thread;
 
 use tidegate::resilience::TimeoutStore;
+use tidegate::store::{Capabilities, Request, Testing};
 use tidegate::{
-    Capabilities, Decision, JointDecision, ManualClock, MemoryStore, Request, Sleeper, Store, StoreError,
-    StoreErrorKind, Testing, Timestamp, millis,
+    Decision, JointDecision, ManualClock, MemoryStore, Sleeper, Store, StoreError, StoreErrorKind, Timestamp, millis,
 };
 use tidegate_testkit::{Faults, block_on};
 

@@ -1,10 +1,8 @@
 //! Calls that share a transaction are decided as if each had one.
 
 use tidegate::sqlite::SqliteStore;
-use tidegate::{
-    Cost, DecisionParts, Key, ManualClock, MemoryStore, OnStoreError, Op, Quota, Request, Scope, Store, StoreErrorKind,
-    Timestamp, seconds,
-};
+use tidegate::store::{DecisionParts, Op, Request, Scope};
+use tidegate::{Cost, Key, ManualClock, MemoryStore, OnStoreError, Quota, Store, StoreErrorKind, Timestamp, seconds};
 use tidegate_testkit::{Random, block_on};
 
 use crate::support::{Folder, try_start};

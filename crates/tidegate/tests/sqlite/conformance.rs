@@ -1,7 +1,8 @@
 //! The whole suite and the oracle.
 
 use tidegate::sqlite::{SqliteStore, SqliteStoreBuilder};
-use tidegate::{Store, Testing, Timestamp};
+use tidegate::store::Testing;
+use tidegate::{Store, Timestamp};
 use tidegate_testkit::{Subject, block_on, conformance_tests, oracle};
 
 use crate::support::Folder;

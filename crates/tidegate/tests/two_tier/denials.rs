@@ -1,6 +1,7 @@
 //! Denials: in process, and honest.
 
-use tidegate::{Cost, Op, Quota, Store, millis, seconds};
+use tidegate::store::Op;
+use tidegate::{Cost, Quota, Store, millis, seconds};
 
 use crate::support::{TestKey, clock, two_tier};
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use tidegate::resilience::Resilience;
-use tidegate::{Cost, OnStoreError, Op, Quota, Reason, Store, StoreError, StoreErrorKind, hours, seconds};
+use tidegate::store::Op;
+use tidegate::{Cost, OnStoreError, Quota, Reason, Store, StoreError, StoreErrorKind, hours, seconds};
 use tokio::task::JoinSet;
 
 use crate::support::{TestKey, builder, clock, faulty, settle, two_tier};

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use tidegate::{Cost, Limiter, MemoryStore, Op, Quota, Store, TwoTierStore, days, hours, millis, seconds};
+use tidegate::store::Op;
+use tidegate::{Cost, Limiter, MemoryStore, Quota, Store, TwoTierStore, days, hours, millis, seconds};
 use tokio::task::JoinHandle;
 
 use crate::support::{Faulty, RATE, TestKey, builder, clock, faulty, settle, two_tier};

@@ -2,9 +2,10 @@
 
 use std::future::Future;
 
+use tidegate::store::{Op, Request, Scope};
 use tidegate::{
-    Cost, Decision, Key, ManualClock, MemoryStore, OnStoreError, Op, Quota, Request, Scope, Store, StoreError,
-    Timestamp, TwoTierStore, TwoTierStoreBuilder, hours,
+    Cost, Decision, Key, ManualClock, MemoryStore, OnStoreError, Quota, Store, StoreError, Timestamp, TwoTierStore,
+    TwoTierStoreBuilder, hours,
 };
 use tidegate_testkit::{Faults, FaultyStore};
 use tokio::task::yield_now;

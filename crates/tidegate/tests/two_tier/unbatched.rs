@@ -1,6 +1,7 @@
 //! Requests that are not served in batches go to the store unchanged.
 
-use tidegate::{Cost, MemoryStore, Op, Quota, Reason, Store, TwoTierStore, hours, seconds};
+use tidegate::store::Op;
+use tidegate::{Cost, MemoryStore, Quota, Reason, Store, TwoTierStore, hours, seconds};
 use tidegate_testkit::{Subject, conformance_tests};
 
 use crate::support::{RATE, TestKey, clock, two_tier};

@@ -3,7 +3,8 @@
 use futures_util::future::join_all;
 use tidegate::api::apply::{ApplyMode, ApplyRequest, ApplyResponse, OwnedRequest, isolate_prefix};
 use tidegate::api::{MAX_KEY_BYTES, Problem};
-use tidegate::{Error, JointDecision, Request, Store, StoreError, StoreErrorKind, Timestamp};
+use tidegate::store::Request;
+use tidegate::{Error, JointDecision, Store, StoreError, StoreErrorKind, Timestamp};
 
 use super::{Answer, Api, problem, text};
 use crate::object::Asked;

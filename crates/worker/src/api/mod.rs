@@ -16,7 +16,8 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::Serialize;
 use tidegate::api::{self, LimitsResponse, Op, Problem, same_site};
 use tidegate::http::{ClientAddress, RateLimit};
-use tidegate::{DynStore, Error, Limit, Limiter, StoreErrorKind};
+use tidegate::store::DynStore;
+use tidegate::{Error, Limit, Limiter, StoreErrorKind};
 
 use crate::object::DIFFERENT;
 use crate::settings::Access;

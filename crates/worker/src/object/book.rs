@@ -3,11 +3,9 @@
 use std::cell::RefCell;
 
 use tidegate::api::apply::ApplyMode;
+use tidegate::store::{Op, Request, State, check_all, step, step_all};
 use tidegate::stored::{Asked, decode, encode};
-use tidegate::{
-    Decision, JointDecision, Op, Quota, Request, State, StoreError, StoreErrorKind, Timestamp, check_all, step,
-    step_all,
-};
+use tidegate::{Decision, JointDecision, Quota, StoreError, StoreErrorKind, Timestamp};
 
 use super::cache::{Cache, Held};
 use super::rows::{Row, Rows, Unwritten};

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use tidegate::{Quota, State};
+use tidegate::Quota;
+use tidegate::store::State;
 
 /// How much is kept, in bytes, roughly: all objects may share the 128 MB of one isolate.
 const MOST: usize = 256 << 10;

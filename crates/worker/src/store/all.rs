@@ -2,8 +2,9 @@
 
 use futures_util::future::join_all;
 use tidegate::api::apply::ApplyMode;
+use tidegate::store::Request;
 use tidegate::stored::{Asked, Begun, not_given_back};
-use tidegate::{Decision, JointDecision, Request, StoreError, StoreErrorKind, Timestamp};
+use tidegate::{Decision, JointDecision, StoreError, StoreErrorKind, Timestamp};
 
 use super::{Objects, Sharded};
 

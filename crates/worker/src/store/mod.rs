@@ -10,7 +10,8 @@ use std::future::Future;
 
 use futures_util::future::join_all;
 use tidegate::api::apply::{ApplyMode, ApplyRequest, ApplyResponse, SendableBatch};
-use tidegate::{Capabilities, Decision, JointDecision, Request, Store, StoreError, StoreErrorKind, Timestamp};
+use tidegate::store::{Capabilities, Request};
+use tidegate::{Decision, JointDecision, Store, StoreError, StoreErrorKind, Timestamp};
 use worker::Env;
 
 pub use all::CrossShard;

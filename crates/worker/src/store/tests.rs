@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tidegate::{Clock, Cost, Key, OnStoreError, Op, Quota, Scope, SystemClock, Testing, days};
+use tidegate::store::{Op, Scope, Testing};
+use tidegate::{Clock, Cost, Key, OnStoreError, Quota, SystemClock, days};
 use tidegate_testkit::{Random, Subject, block_on, conformance_tests, oracle};
 
 use super::*;

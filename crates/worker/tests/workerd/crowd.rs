@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use serde_json::json;
 use tidegate::remote::RemoteStore;
-use tidegate::{Cost, Key, OnStoreError, Op, Quota, Request, Scope, Store, days};
+use tidegate::store::{Op, Request, Scope};
+use tidegate::{Cost, Key, OnStoreError, Quota, Store, days};
 use tidegate_testkit::{Applicability, Subject, suite};
 
 use crate::edge::Edge;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use tidegate::remote::RemoteStore;
-use tidegate::{Capabilities, Decision, JointDecision, Request, Store, StoreError, Testing, Timestamp};
+use tidegate::store::{Capabilities, Request, Testing};
+use tidegate::{Decision, JointDecision, Store, StoreError, Timestamp};
 
 use crate::edge::Edge;
 

@@ -139,7 +139,7 @@ impl DecisionCounts {
 mod tests {
     use std::sync::Arc;
 
-    use tidegate::DecisionParts;
+    use tidegate::store::DecisionParts;
 
     use super::*;
 

@@ -111,9 +111,9 @@ impl HistogramFn for LatencyHistogram {
 mod tests {
     use metrics::NoopRecorder;
     use tidegate::resilience::InstrumentedStore;
+    use tidegate::store::{Capabilities, Request};
     use tidegate::{
-        Capabilities, Decision, JointDecision, Limiter, ManualClock, MemoryStore, Quota, Request, Store, StoreError,
-        StoreErrorKind, seconds,
+        Decision, JointDecision, Limiter, ManualClock, MemoryStore, Quota, Store, StoreError, StoreErrorKind, seconds,
     };
 
     use super::*;

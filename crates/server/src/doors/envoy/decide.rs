@@ -5,7 +5,8 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 use tidegate::api::{MAX_KEY_BYTES, Op};
 use tidegate::config::envoy::{Descriptor, Domains, MatchedLimit, RuleMatch, Unit};
-use tidegate::{Decision, DecisionParts, Error, Key, Reason};
+use tidegate::store::DecisionParts;
+use tidegate::{Decision, Error, Key, Reason};
 
 use super::{DescriptorRequest, Hits, Limits};
 use crate::request::DecisionRequest;

@@ -47,7 +47,7 @@ fn recorded(op: Op, cost: u64) -> DecisionRequest<'static> {
 
 async fn apply_each(
     app: &App,
-    requests: &[tidegate::Request<'_>],
+    requests: &[tidegate::store::Request<'_>],
     at: Option<Timestamp>,
 ) -> Vec<Result<Decision, StoreError>> {
     let Some(at) = at else { return app.store.as_dyn().apply_each(requests).await };
@@ -60,7 +60,7 @@ async fn apply_each(
 
 async fn apply_all(
     app: &App,
-    requests: &[tidegate::Request<'_>],
+    requests: &[tidegate::store::Request<'_>],
     at: Option<Timestamp>,
 ) -> Result<JointDecision, StoreError> {
     match at {

@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use tidegate::redis::RedisStore;
-use tidegate::{
-    Cost, Decision, Key, OnStoreError, Op, Quota, Request, Scope, Store, Testing, Timestamp, hours, millis, minutes,
-    seconds,
-};
+use tidegate::store::{Op, Request, Scope, Testing};
+use tidegate::{Cost, Decision, Key, OnStoreError, Quota, Store, Timestamp, hours, millis, minutes, seconds};
 use tokio::time::Instant;
 
 use super::server::{self, Redis, wait_until};

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidegate::redis::RedisStore;
 use tidegate::resilience::BreakerState;
-use tidegate::{Cost, Key, OnStoreError, Op, Quota, Request, Scope, Store, hours, millis};
+use tidegate::store::{Op, Request, Scope};
+use tidegate::{Cost, Key, OnStoreError, Quota, Store, hours, millis};
 use tokio::time::Instant;
 
 use super::server::{self, Redis};

@@ -5,9 +5,8 @@ use std::future::IntoFuture;
 use redis::aio::MultiplexedConnection;
 use tidegate::redis::RedisStore;
 use tidegate::resilience::BreakerState;
-use tidegate::{
-    Cost, Decision, Error, Key, OnStoreError, Op, Quota, Reason, Request, Scope, Store, StoreError, StoreErrorKind,
-};
+use tidegate::store::{Op, Request, Scope};
+use tidegate::{Cost, Decision, Error, Key, OnStoreError, Quota, Reason, Store, StoreError, StoreErrorKind};
 use tidegate_testkit::Random;
 use tokio::time::Instant;
 

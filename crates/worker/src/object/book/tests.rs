@@ -1,6 +1,7 @@
 //! How often the storage is asked, what is written, and what is swept.
 
-use tidegate::{Cost, Key, Lease, OnStoreError, Scope, days, hours, seconds};
+use tidegate::store::Scope;
+use tidegate::{Cost, Key, Lease, OnStoreError, days, hours, seconds};
 
 use super::*;
 use crate::object::memory::MemoryRows;

@@ -4,7 +4,8 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 
 use tidegate::remote::RemoteStore;
-use tidegate::{Cost, Key, OnStoreError, Op, Quota, Request, Scope, Store, StoreError, Testing, Timestamp, seconds};
+use tidegate::store::{Op, Request, Scope, Testing};
+use tidegate::{Cost, Key, OnStoreError, Quota, Store, StoreError, Timestamp, seconds};
 
 use super::{run, store};
 use crate::serve::program::Program;

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tidegate::remote::RemoteStore;
 use tidegate::resilience::Resilience;
-use tidegate::{Cost, Key, Limiter, OnStoreError, Op, Quota, Request, Scope, Store, TokioSleeper, days, millis};
+use tidegate::store::{Op, Request, Scope};
+use tidegate::{Cost, Key, Limiter, OnStoreError, Quota, Store, TokioSleeper, days, millis};
 
 use super::{run, store};
 use crate::serve::program::Program;
