@@ -58,13 +58,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let premium = limiter.enforcer("burst")?.with_quota(Quota::token_bucket(4, seconds(10))?);
     let premium = premium.and("daily")?.with_quota(Quota::fixed_window(100_000, days(1))?);
 
-    let limits = RateLimit::pick(move |incoming| match incoming.extensions().get::<User>() {
+    let limits = RateLimit::pick(move |head| match head.extensions().get::<User>() {
         Some(user) if user.premium => premium.clone(),
         _ => free.clone(),
     })
     // The user, or else the client's address: nobody shares a budget with all who are not logged in.
     .key(keys::either(keys::extension(|user: &User| Key::from(user.name)), keys::client()))
-    .skip(|incoming| incoming.is_preflight())
+    .skip(|head| head.is_preflight())
     .map_response(|outcome, mut response| {
         if let Outcome::Limited(limit_decisions) = outcome
             && let Some(wait) = limit_decisions.retry_after()

@@ -1,4 +1,4 @@
-//! Limits from a TOML file, and what is said about one that is wrong.
+//! Limits from a TOML file, and the errors of an invalid one.
 //!
 //! `cargo run -p tidegate-examples --example config`
 

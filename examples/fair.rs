@@ -13,7 +13,7 @@ fn main() {
     let clock = ManualClock::new(Timestamp::from_millis(0));
     let fair = FairConcurrency::builder(10).weight("gold", 4).sleeper(clock.clone()).build(); // everybody else: 1
 
-    let mut free = as_many_as_possible(&fair, "free");
+    let mut free = acquire_all(&fair, "free");
     show(&fair, "free is alone and takes all it can");
 
     let refused = fair.try_acquire("gold").unwrap_err();
@@ -21,7 +21,7 @@ fn main() {
     show(&fair, "but now it is present, and its part is set apart");
 
     free.truncate(6);
-    let gold = as_many_as_possible(&fair, "gold");
+    let gold = acquire_all(&fair, "gold");
     show(&fair, "free ends 4: gold gets them, and free no more than it has");
 
     // Free waits; when its work ends, what comes back is gold's until gold has its 8.
@@ -42,7 +42,7 @@ fn main() {
     show(&fair, "ten seconds later gold is gone, and whoever waited is served");
 }
 
-fn as_many_as_possible(fair: &FairConcurrency, tenant: &str) -> Vec<Permit> {
+fn acquire_all(fair: &FairConcurrency, tenant: &str) -> Vec<Permit> {
     std::iter::from_fn(|| fair.try_acquire(tenant).ok()).collect()
 }
 

@@ -3,8 +3,8 @@
 use std::process::Command;
 use std::time::Duration;
 
-use crate::peers::{ByHand, Governor, Limit, Peer, Tidegate};
-use crate::workload::text;
+use crate::peers::{Governor, HandwrittenLimiter, Limit, Peer, Tidegate};
+use crate::workload::key_text;
 
 const PEERS: [&str; 3] = ["tidegate", "governor", "DashMap+Mutex"];
 
@@ -30,15 +30,15 @@ pub(crate) fn measure(peer: &str, keys: &str) {
     let filled: Box<dyn Peer<String>> = match peer {
         "tidegate" => Box::new(Tidegate::new(limit, keys as usize)),
         "governor" => Box::new(Governor::new(limit)),
-        _ => Box::new(ByHand::new(limit)),
+        _ => Box::new(HandwrittenLimiter::new(limit)),
     };
     for number in 0..keys {
-        assert!(filled.decide(&text(number)));
+        assert!(filled.decide(&key_text(number)));
     }
     println!("{:.1}", (resident() - before) as f64 / keys as f64);
     // Every one of them is still known.
     for number in (0..keys).step_by(97) {
-        assert!((0..9).all(|_| filled.decide(&text(number))) && !filled.decide(&text(number)), "{number}");
+        assert!((0..9).all(|_| filled.decide(&key_text(number))) && !filled.decide(&key_text(number)), "{number}");
     }
 }
 

@@ -19,16 +19,16 @@ pub(crate) fn allow_many_files() {
 
 /// Seconds of CPU time that a process has used by now, its own and the kernel's for it.
 pub(crate) fn cpu_seconds(process: u32) -> f64 {
-    used(&process.to_string(), 2)
+    cpu_seconds_of(&process.to_string(), 2)
 }
 
 /// The same of this process and of all that it has started and seen the end of.
-pub(crate) fn cpu_seconds_of_ours() -> f64 {
-    used("self", 4)
+pub(crate) fn own_cpu_seconds() -> f64 {
+    cpu_seconds_of("self", 4)
 }
 
 /// The sum of the first `count` of what a process has used: its own, the kernel's for it, and both of children that have ended.
-fn used(process: &str, count: usize) -> f64 {
+fn cpu_seconds_of(process: &str, count: usize) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).expect("a process that runs");
     // After the name, which is in parentheses and may be anything: from the 12th field on.
     let fields = stat.rsplit(") ").next().expect("fields").split(' ').skip(11).take(count);
@@ -37,23 +37,23 @@ fn used(process: &str, count: usize) -> f64 {
 }
 
 /// What all cores have done so far.
-pub(crate) struct Cores {
+pub(crate) struct CoreTimes {
     all: u64,
     stolen: u64,
 }
 
-impl Cores {
+impl CoreTimes {
     pub(crate) fn now() -> Self {
         let stat = fs::read_to_string("/proc/stat").expect("Linux");
         let fields = stat.lines().next().expect("all cores").split_whitespace().skip(1);
         // user, nice, system, idle, iowait, irq, softirq, steal; what follows is in these already.
         let ticks: Vec<u64> = fields.take(8).map(|ticks| ticks.parse().expect("a number")).collect();
-        Cores { all: ticks.iter().sum(), stolen: ticks[7] }
+        CoreTimes { all: ticks.iter().sum(), stolen: ticks[7] }
     }
 
     /// The part of the time since then that the host gave to others, in percent.
     pub(crate) fn stolen_since(&self) -> f64 {
-        let now = Cores::now();
+        let now = CoreTimes::now();
         100.0 * (now.stolen - self.stolen) as f64 / (now.all - self.all).max(1) as f64
     }
 }

@@ -4,7 +4,6 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::disallowed_methods)] // a bench prints, and measures time
 
-mod benchmark;
 mod footprint;
 mod http;
 mod machine;
@@ -14,9 +13,10 @@ mod permits;
 mod picture;
 mod postgres;
 mod redis;
+mod redis_benchmark;
 mod scale;
 mod serve;
-mod servers;
+mod server_load;
 mod soak;
 mod speed;
 mod sqlite;

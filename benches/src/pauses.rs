@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::peers::{ByHand, Governor, Limit, Peer, Tidegate};
-use crate::workload::text;
+use crate::peers::{Governor, HandwrittenLimiter, Limit, Peer, Tidegate};
+use crate::workload::key_text;
 
 const PEERS: [&str; 3] = ["tidegate", "governor", "DashMap+Mutex"];
 const KEYS: u64 = 10_000_000;
@@ -27,11 +27,11 @@ pub(crate) fn measure(peer: &str) {
     let filled: Box<dyn Peer<String>> = match peer {
         "tidegate" => Box::new(Tidegate::new(limit, KEYS as usize)),
         "governor" => Box::new(Governor::new(limit)),
-        _ => Box::new(ByHand::new(limit)),
+        _ => Box::new(HandwrittenLimiter::new(limit)),
     };
     let mut spent = Vec::with_capacity(KEYS as usize);
     for number in 0..KEYS {
-        let key = text(number);
+        let key = key_text(number);
         let before = cpu_nanos();
         filled.decide(&key);
         spent.push((cpu_nanos() - before) as u32);

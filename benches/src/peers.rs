@@ -151,9 +151,9 @@ impl Peer<u64> for Yardstick {
 
 /// The same for whoever has one key's line under way at a time, as a service does that goes on with a request once it is decided:
 /// each swap is about a place that is known when the one before it is done.
-pub(crate) struct InTurn(pub(crate) Yardstick);
+pub(crate) struct SequentialYardstick(pub(crate) Yardstick);
 
-impl Peer<u64> for InTurn {
+impl Peer<u64> for SequentialYardstick {
     fn decide(&self, place: &u64) -> bool {
         self.0.decide(place)
     }
@@ -161,16 +161,16 @@ impl Peer<u64> for InTurn {
     #[inline]
     fn decide_each<'a>(&self, places: impl Iterator<Item = &'a u64>) -> usize {
         let mut before = 0;
-        // Nobody counts that far: it is added to have the one wait for the other.
+        // The sum is always 0: it makes each swap wait for the one before it.
         places.map(|place| before = self.0.add(place + (before >> 63), 1)).count()
     }
 }
 
 /// The limit of whoever reads a clock: the same swap, with the time read while the line is under way. Reading the processor's
 /// counter waits for every load before it, so fewer keys' lines are under way.
-pub(crate) struct WithClock(pub(crate) Yardstick);
+pub(crate) struct ClockedYardstick(pub(crate) Yardstick);
 
-impl Peer<u64> for WithClock {
+impl Peer<u64> for ClockedYardstick {
     #[inline]
     fn decide(&self, place: &u64) -> bool {
         prefetch_index::prefetch_index(&self.0.words, (place * WORDS) as usize);
@@ -180,7 +180,7 @@ impl Peer<u64> for WithClock {
 }
 
 /// What people write by hand: a concurrent map of buckets behind locks.
-pub(crate) struct ByHand<K: BenchKey> {
+pub(crate) struct HandwrittenLimiter<K: BenchKey> {
     buckets: DashMap<K, Mutex<Bucket>>,
     limit: Limit,
 }
@@ -190,9 +190,9 @@ struct Bucket {
     last: Instant,
 }
 
-impl<K: BenchKey> ByHand<K> {
+impl<K: BenchKey> HandwrittenLimiter<K> {
     pub(crate) fn new(limit: Limit) -> Self {
-        ByHand { buckets: DashMap::new(), limit }
+        HandwrittenLimiter { buckets: DashMap::new(), limit }
     }
 
     fn take(&self, bucket: &Mutex<Bucket>) -> bool {
@@ -209,7 +209,7 @@ impl<K: BenchKey> ByHand<K> {
     }
 }
 
-impl<K: BenchKey + Borrow<K>> Peer<K> for ByHand<K> {
+impl<K: BenchKey + Borrow<K>> Peer<K> for HandwrittenLimiter<K> {
     fn decide(&self, key: &K) -> bool {
         if let Some(bucket) = self.buckets.get(key) {
             return self.take(&bucket);

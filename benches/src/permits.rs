@@ -12,7 +12,7 @@ const TIMES: u32 = 1_000_000;
 /// Rounds; the best counts, because what others do on the machine only ever adds.
 const ROUNDS: usize = 9;
 /// More than anybody takes at once.
-const PLENTY: u32 = 1_000;
+const LARGE_LIMIT: u32 = 1_000;
 
 pub(crate) fn run() {
     println!(
@@ -20,7 +20,7 @@ pub(crate) fn run() {
          tokio's semaphore takes, owned as a permit has to be that goes into a response. Expected: below 100 in one thread."
     );
     println!("\n{:<48} {:>10} {:>8} {:>12} {:>8}", "", "one thread", "of it", "two threads", "of it");
-    let semaphore = Arc::new(Semaphore::new(PLENTY as usize));
+    let semaphore = Arc::new(Semaphore::new(LARGE_LIMIT as usize));
     let yardstick =
         [1, 2].map(|threads| best(threads, || black_box(Arc::clone(&semaphore).try_acquire_owned().is_ok())));
     let row = |name: &str, times: [f64; 2]| {
@@ -34,7 +34,7 @@ pub(crate) fn run() {
     };
     row("tokio's semaphore, owned", yardstick);
     row("tokio's semaphore, borrowed", times(|| semaphore.try_acquire().is_ok()));
-    let fixed = Concurrency::fixed(PLENTY);
+    let fixed = Concurrency::fixed(LARGE_LIMIT);
     row("tidegate, fixed, dropped", times(|| fixed.try_acquire().is_ok()));
     row(
         "tidegate, fixed, released",
@@ -48,10 +48,10 @@ pub(crate) fn run() {
     for (name, pool) in &adaptive {
         row(name, times(|| pool.try_acquire().map(|permit| permit.release(Completion::Success)).is_ok()));
     }
-    let keys = PerKey::new(PLENTY);
+    let keys = PerKey::new(LARGE_LIMIT);
     let _held = keys.try_acquire("alice");
     row("tidegate, per key", times(|| keys.try_acquire("alice").is_ok()));
-    let fair = FairConcurrency::builder(PLENTY).build();
+    let fair = FairConcurrency::builder(LARGE_LIMIT).build();
     row("tidegate, fair", times(|| fair.try_acquire("alice").is_ok()));
 }
 

@@ -3,13 +3,13 @@
 use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod};
 use tidegate::postgres::PostgresStore;
 use tidegate::{Limiter, MAX_PERIOD, Quota, hours};
-use tidegate_servers::variable;
+use tidegate_servers::required_env;
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::types::Type;
 use tokio_postgres::{Config, NoTls};
 
-use crate::servers::{Ask, KEYS, rate, text};
-use crate::workload::{beside, median};
+use crate::server_load::{KEYS, LoadClient, key_text, measure_rate};
+use crate::workload::{median, median_ratio};
 
 /// Rounds: short ones, and many.
 const ROUNDS: usize = 15;
@@ -37,7 +37,7 @@ pub(crate) fn run() {
 }
 
 fn measure(runtime: &Runtime, commit: &str) {
-    let url = format!("{}?options=-c%20synchronous_commit%3D{commit}", variable("TIDEGATE_POSTGRES_URL"));
+    let url = format!("{}?options=-c%20synchronous_commit%3D{commit}", required_env("TIDEGATE_POSTGRES_URL"));
     for prepared in [false, true] {
         let server = runtime.block_on(Server::new(&url, prepared));
         println!("\nsynchronous_commit = {commit}, {}", if prepared { "prepared" } else { "in one piece" });
@@ -46,23 +46,23 @@ fn measure(runtime: &Runtime, commit: &str) {
         for (concurrency, requests) in [(1, 1_000), (8, 4_000), (64, 4_000)] {
             let (mut bare, mut decided) = (Vec::new(), vec![Vec::new(); server.decide.len()]);
             for _ in 0..ROUNDS {
-                bare.push(runtime.block_on(rate(&server.bare, concurrency, requests)));
+                bare.push(runtime.block_on(measure_rate(&server.bare, concurrency, requests)));
                 for (decide, rates) in server.decide.iter().zip(&mut decided) {
-                    rates.push(runtime.block_on(rate(decide, concurrency, requests)));
+                    rates.push(runtime.block_on(measure_rate(decide, concurrency, requests)));
                 }
             }
             let part =
-                |rates: &Vec<f64>| format!("{:.0} ({:.2}x)", median(rates.iter().copied()), beside(rates, &bare));
+                |rates: &Vec<f64>| format!("{:.0} ({:.2}x)", median(rates.iter().copied()), median_ratio(rates, &bare));
             let parts = decided.iter().map(|rates| format!("{:>16}", part(rates)));
             println!("{concurrency:<11} {:>8.0}{}", median(bare.iter().copied()), parts.collect::<String>());
         }
     }
 }
 
-/// Everything that is asked, in tables of this run's own.
+/// The clients under test, in tables of this run's own.
 struct Server {
-    decide: Vec<Decide>,
-    bare: Bare,
+    decide: Vec<LimiterClient>,
+    bare: UpdateClient,
 }
 
 impl Server {
@@ -76,7 +76,7 @@ impl Server {
         client.batch_execute(&make).await.expect("a table");
         for number in 0..KEYS {
             let insert = format!("INSERT INTO {table}_bare VALUES ($1, 0)");
-            client.execute(&insert, &[&text(number).into_bytes()]).await.expect("a row");
+            client.execute(&insert, &[&key_text(number).into_bytes()]).await.expect("a row");
         }
         let store = PostgresStore::builder().table(&table).expect("a name").connections(CONNECTIONS);
         let store = if prepared { store.prepared() } else { store };
@@ -88,18 +88,18 @@ impl Server {
             ("sliding window", Quota::sliding_window(1_000_000, hours(1)), true),
             ("denied", Quota::token_bucket(1, MAX_PERIOD), false),
         ];
-        let decide: Vec<Decide> = quotas
+        let decide: Vec<LimiterClient> = quotas
             .into_iter()
-            .map(|(name, quota, allowed)| Decide::new(&store, name, quota.expect("a valid quota"), allowed))
+            .map(|(name, quota, allowed)| LimiterClient::new(&store, name, quota.expect("a valid quota"), allowed))
             .collect();
         for number in 0..KEYS {
             // Rows are there before anything is measured, and nothing is left of the ones that deny.
             for decide in &decide {
-                let _ = decide.limiter.limit(LIMIT, text(number)).await.expect("the server answers");
+                let _ = decide.limiter.limit(LIMIT, key_text(number)).await.expect("the server answers");
             }
         }
         let statement = format!("UPDATE {table}_bare SET n = n + 1 WHERE key = $1 RETURNING n");
-        Server { decide, bare: Bare { pool, statement, prepared } }
+        Server { decide, bare: UpdateClient { pool, statement, prepared } }
     }
 }
 
@@ -111,21 +111,21 @@ fn pool(url: &str) -> Pool {
 
 /// A decision, as a service asks for it.
 #[derive(Clone)]
-struct Decide {
+struct LimiterClient {
     name: &'static str,
     limiter: Limiter,
     allowed: bool,
 }
 
-impl Decide {
+impl LimiterClient {
     fn new(store: &PostgresStore, name: &'static str, quota: Quota, allowed: bool) -> Self {
         let limiter = Limiter::builder().prefix(name).limit(LIMIT, quota).store(store.clone());
-        Decide { name, limiter: limiter.build().expect("a valid limiter"), allowed }
+        LimiterClient { name, limiter: limiter.build().expect("a valid limiter"), allowed }
     }
 }
 
-impl Ask for Decide {
-    async fn ask(&self, key: String) {
+impl LoadClient for LimiterClient {
+    async fn send(&self, key: String) {
         let decision = self.limiter.limit(LIMIT, key).await.expect("the server answers");
         assert_eq!(decision.allowed(), self.allowed);
     }
@@ -133,14 +133,14 @@ impl Ask for Decide {
 
 /// A bare statement on one row.
 #[derive(Clone)]
-struct Bare {
+struct UpdateClient {
     pool: Pool,
     statement: String,
     prepared: bool,
 }
 
-impl Ask for Bare {
-    async fn ask(&self, key: String) {
+impl LoadClient for UpdateClient {
+    async fn send(&self, key: String) {
         let client = self.pool.get().await.expect("a connection");
         let key = key.into_bytes();
         let row = if self.prepared {

@@ -1,11 +1,11 @@
-//! What a decision costs as keys and limits grow.
+//! The cost of a decision as keys and limits grow.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use tidegate::{Limiter, MemoryStore, Quota, seconds};
 
-use crate::peers::{Limit, Peer, Tidegate, WithClock, Yardstick};
+use crate::peers::{ClockedYardstick, Limit, Peer, Tidegate, Yardstick};
 use crate::picture::{self, Line};
 use crate::workload::Random;
 
@@ -66,9 +66,9 @@ fn of_keys(keys: u64) -> [f64; 3] {
     let stream: Vec<u64> = (0..DECISIONS).map(|_| random.next() % keys).collect();
     let tidegate = best(|| stream.iter().filter(|key| filled.decide(*key)).count());
     drop(filled);
-    let with_clock = WithClock(Yardstick::new(keys));
+    let with_clock = ClockedYardstick(Yardstick::new(keys));
     let clock = best(|| stream.iter().filter(|key| with_clock.decide(key)).count());
-    let WithClock(alone) = with_clock;
+    let ClockedYardstick(alone) = with_clock;
     [tidegate, clock, best(|| stream.iter().filter(|key| alone.decide(key)).count())]
 }
 

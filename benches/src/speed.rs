@@ -3,9 +3,12 @@
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use crate::peers::{BenchKey, ByHand, FastGovernor, Governor, InTurn, Limit, Peer, Tidegate, WithClock, Yardstick};
+use crate::peers::{
+    BenchKey, ClockedYardstick, FastGovernor, Governor, HandwrittenLimiter, Limit, Peer, SequentialYardstick, Tidegate,
+    Yardstick,
+};
 use crate::picture::{self, Bars};
-use crate::workload::{Draw, KEYS, numbers, text};
+use crate::workload::{KEYS, KeyDraw, key_numbers, key_text};
 
 /// Decisions a thread makes in one round.
 const DECISIONS: usize = 1_000_000;
@@ -16,8 +19,8 @@ const HOT: usize = 5;
 
 /// Every draw, or only those whose name begins like that.
 pub(crate) fn run(only: &str) {
-    let draws = [Draw::Hot, Draw::Uniform, Draw::Zipf];
-    crate::is_one_of(only, &draws.map(Draw::name));
+    let draws = [KeyDraw::Hot, KeyDraw::Uniform, KeyDraw::Zipf];
+    crate::is_one_of(only, &draws.map(KeyDraw::name));
     println!(
         "\nNanoseconds for a decision in one thread, the best of {ROUNDS} rounds of {DECISIONS} ({HOT} times as\nmany that much shorter for a hot key in one thread), and how many times"
     );
@@ -42,7 +45,7 @@ pub(crate) fn run(only: &str) {
     for draw in draws.into_iter().filter(|draw| draw.name().starts_with(only)) {
         for denied in [false, true] {
             for threads in [1, 2] {
-                bars.push(row("String", draw, denied, threads, text));
+                bars.push(row("String", draw, denied, threads, key_text));
                 bars.push(row("u64", draw, denied, threads, |number| number));
             }
         }
@@ -64,26 +67,26 @@ const PEERS: [&str; 7] = [
     "the clock, compare-and-swap",
 ];
 
-fn row<K: BenchKey>(kind: &str, draw: Draw, denied: bool, threads: usize, key: impl Fn(u64) -> K) -> Bars {
+fn row<K: BenchKey>(kind: &str, draw: KeyDraw, denied: bool, threads: usize, key: impl Fn(u64) -> K) -> Bars {
     let limit = match (denied, draw) {
         (true, _) => Limit { burst: 1, every: Duration::from_secs(3_600) },
         // Slow enough that keys stay busy between two requests, large enough that nobody is denied.
-        (false, Draw::Hot) => Limit { burst: 4_000_000_000, every: Duration::from_micros(1) },
+        (false, KeyDraw::Hot) => Limit { burst: 4_000_000_000, every: Duration::from_micros(1) },
         (false, _) => Limit { burst: 1_000_000, every: Duration::from_secs(10) },
     };
     // A hot key is one key, asked about again and again.
-    let len = if draw == Draw::Hot { 1 } else { DECISIONS };
-    let places: Vec<Vec<u64>> = (0..threads).map(|thread| numbers(draw, len, 1 + thread as u64)).collect();
+    let len = if draw == KeyDraw::Hot { 1 } else { DECISIONS };
+    let places: Vec<Vec<u64>> = (0..threads).map(|thread| key_numbers(draw, len, 1 + thread as u64)).collect();
     let streams: Vec<Vec<K>> = places.iter().map(|places| places.iter().copied().map(&key).collect()).collect();
-    let shorter = if draw == Draw::Hot && threads == 1 { HOT } else { 1 };
+    let shorter = if draw == KeyDraw::Hot && threads == 1 { HOT } else { 1 };
     let decisions = DECISIONS / shorter;
     let tidegate = Contender::new(Tidegate::new(limit, KEYS as usize), draw, &key);
     let governor = Contender::new(Governor::new(limit), draw, &key);
     let fast_governor = Contender::new(FastGovernor::new(limit), draw, &key);
-    let by_hand = Contender::new(ByHand::new(limit), draw, &key);
+    let by_hand = Contender::new(HandwrittenLimiter::new(limit), draw, &key);
     let yardstick = Contender(Yardstick::new(KEYS));
-    let in_turn = Contender(InTurn(Yardstick::new(KEYS)));
-    let with_clock = Contender(WithClock(Yardstick::new(KEYS)));
+    let in_turn = Contender(SequentialYardstick(Yardstick::new(KEYS)));
+    let with_clock = Contender(ClockedYardstick(Yardstick::new(KEYS)));
     let mut best = [f64::MAX; PEERS.len()];
     for _ in 0..ROUNDS * shorter {
         // Each its own copy of the loop, as in a service: none is called through a pointer.
@@ -122,11 +125,11 @@ fn row<K: BenchKey>(kind: &str, draw: Draw, denied: bool, threads: usize, key: i
 struct Contender<P>(P);
 
 impl<P> Contender<P> {
-    fn new<K: BenchKey>(peer: P, draw: Draw, key: impl Fn(u64) -> K) -> Self
+    fn new<K: BenchKey>(peer: P, draw: KeyDraw, key: impl Fn(u64) -> K) -> Self
     where
         P: Peer<K>,
     {
-        (0..KEYS).filter(|number| draw != Draw::Hot || *number == 7).for_each(|number| {
+        (0..KEYS).filter(|number| draw != KeyDraw::Hot || *number == 7).for_each(|number| {
             peer.decide(&key(number));
         });
         Contender(peer)

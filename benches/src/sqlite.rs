@@ -11,7 +11,7 @@ use tidegate::{Cost, Key, MAX_COUNT, MAX_PERIOD, OnStoreError, Quota, Store, sec
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
-use crate::workload::{Random, beside, median, seed, text};
+use crate::workload::{Random, key_text, median, median_ratio, next_seed};
 
 /// How many keys are asked about, each as often as the others, but for the hot one.
 const KEYS: u64 = 10_000;
@@ -31,7 +31,7 @@ pub(crate) fn run() {
     }
 }
 
-/// What is asked, of whom, by how many at once.
+/// One measurement: its calls, its store and its concurrency.
 struct Case {
     name: &'static str,
     hot: bool,
@@ -40,9 +40,9 @@ struct Case {
 }
 
 fn measure(synchronous: Synchronous) {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let runtime = Builder::new_multi_thread().worker_threads(THREADS).build().expect("a runtime");
-    let bare = Arc::new(Mutex::new(Bare::new(&folder, synchronous)));
+    let bare = Arc::new(Mutex::new(UpsertClient::new(&folder, synchronous)));
     let store = SqliteStore::builder().synchronous(synchronous).open(folder.0.join("tidegate.db")).expect("a file");
     let store = Arc::new(store);
     let draws = [("10,000 keys", false), ("one hot key", true)];
@@ -53,42 +53,47 @@ fn measure(synchronous: Synchronous) {
         .collect();
     // Waiting for the disk takes its time.
     let calls = if synchronous == Synchronous::Full { 1_000 } else { 10_000 };
-    runtime.block_on(spend(&store));
+    runtime.block_on(exhaust(&store));
     let (mut upserts, mut hopped, mut decided) = (Vec::new(), Vec::new(), vec![Vec::new(); cases.len()]);
     for _ in 0..ROUNDS {
-        upserts.push(rate(|| bare.lock().expect("no panic").upserts(calls)));
-        hopped.push(rate(|| runtime.block_on(hops(&bare, calls))));
+        upserts.push(measure_rate(|| bare.lock().expect("no panic").upserts(calls)));
+        hopped.push(measure_rate(|| runtime.block_on(upserts_on_a_thread(&bare, calls))));
         for (case, rates) in cases.iter().zip(&mut decided) {
             let calls = if case.concurrency == 1 { calls } else { 5 * calls };
-            rates.push(rate(|| decisions(&runtime, &store, case, calls)));
+            rates.push(measure_rate(|| decisions(&runtime, &store, case, calls)));
         }
     }
     println!("\nsynchronous = {synchronous:?}");
     let line = |name: &str, rates: &[f64]| format!("{name:<44} {:>9.0}", median(rates.iter().copied()));
     println!("{}", line("bare upsert", &upserts));
-    println!("{} {:>7.2}x", line("through a thread", &hopped), beside(&hopped, &upserts));
+    println!("{} {:>7.2}x", line("through a thread", &hopped), median_ratio(&hopped, &upserts));
     for (case, rates) in cases.iter().zip(&decided) {
         let outcome = if case.allowed { "allowed" } else { "denied" };
         let name = format!("tidegate, {}, {outcome}, {} at once", case.name, case.concurrency);
-        println!("{} {:>7.2}x {:>7.2}x", line(&name, rates), beside(rates, &upserts), beside(rates, &hopped));
+        println!(
+            "{} {:>7.2}x {:>7.2}x",
+            line(&name, rates),
+            median_ratio(rates, &upserts),
+            median_ratio(rates, &hopped)
+        );
     }
 }
 
 /// Calls a second, of as many as there were.
-fn rate(work: impl FnOnce() -> u64) -> f64 {
+fn measure_rate(work: impl FnOnce() -> u64) -> f64 {
     let start = Instant::now();
     let calls = work();
     calls as f64 / start.elapsed().as_secs_f64()
 }
 
 /// SQLite alone, with a table of the same shape but for the index.
-struct Bare {
+struct UpsertClient {
     connection: Connection,
     random: Random,
 }
 
-impl Bare {
-    fn new(folder: &Folder, synchronous: Synchronous) -> Self {
+impl UpsertClient {
+    fn new(folder: &TempFolder, synchronous: Synchronous) -> Self {
         let connection = Connection::open(folder.0.join("bare.db")).expect("a file");
         let level = if synchronous == Synchronous::Full { "FULL" } else { "NORMAL" };
         let set_up = format!(
@@ -96,7 +101,7 @@ impl Bare {
              CREATE TABLE bare (key BLOB PRIMARY KEY NOT NULL, value BLOB NOT NULL) STRICT, WITHOUT ROWID"
         );
         connection.execute_batch(&set_up).expect("a table");
-        Bare { connection, random: Random(1) }
+        UpsertClient { connection, random: Random(1) }
     }
 
     fn upserts(&mut self, calls: u64) -> u64 {
@@ -112,7 +117,7 @@ impl Bare {
 }
 
 /// The same, one after the other, through the runtime's threads for what blocks.
-async fn hops(bare: &Arc<Mutex<Bare>>, calls: u64) -> u64 {
+async fn upserts_on_a_thread(bare: &Arc<Mutex<UpsertClient>>, calls: u64) -> u64 {
     for _ in 0..calls {
         let bare = Arc::clone(bare);
         let done = tokio::task::spawn_blocking(move || bare.lock().expect("no panic").upserts(1));
@@ -122,18 +127,18 @@ async fn hops(bare: &Arc<Mutex<Bare>>, calls: u64) -> u64 {
 }
 
 /// One for each key, of which nothing comes back.
-fn spent() -> (Scope, Quota) {
+fn exhausted_limit() -> (Scope, Quota) {
     (Scope::new("bench", "denied"), Quota::token_bucket(1, MAX_PERIOD).expect("a valid quota"))
 }
 
 /// Takes what there is of every key that is to be denied.
-async fn spend(store: &Arc<SqliteStore>) {
+async fn exhaust(store: &Arc<SqliteStore>) {
     let mut tasks = JoinSet::new();
     for number in 0..KEYS {
         let store = Arc::clone(store);
         tasks.spawn(async move {
-            let (scope, quota) = spent();
-            assert!(ask(&store, &scope, &quota, &text(number)).await);
+            let (scope, quota) = exhausted_limit();
+            assert!(limit(&store, &scope, &quota, &key_text(number)).await);
         });
     }
     while let Some(done) = tasks.join_next().await {
@@ -142,7 +147,7 @@ async fn spend(store: &Arc<SqliteStore>) {
 }
 
 /// Whether it is allowed.
-async fn ask(store: &SqliteStore, scope: &Scope, quota: &Quota, key: &str) -> bool {
+async fn limit(store: &SqliteStore, scope: &Scope, quota: &Quota, key: &str) -> bool {
     let (op, on_store_error) = (Op::Limit(Cost::ONE), OnStoreError::default());
     let request = Request { scope, key: &Key::from(key), quota, op, on_store_error };
     store.apply(&request).await.expect("the store decides").allowed()
@@ -155,16 +160,16 @@ fn decisions(runtime: &Runtime, store: &Arc<SqliteStore>, case: &Case, calls: u6
             let quota = Quota::token_bucket(MAX_COUNT, seconds(1_000));
             (Scope::new("bench", "allowed"), quota.expect("a valid quota"))
         }
-        false => spent(),
+        false => exhausted_limit(),
     };
     let (allowed, hot, share) = (case.allowed, case.hot, calls.div_ceil(case.concurrency));
     runtime.block_on(async {
         let mut tasks = JoinSet::new();
         for _ in 0..case.concurrency {
-            let (store, scope, mut random) = (Arc::clone(store), scope.clone(), Random(seed()));
+            let (store, scope, mut random) = (Arc::clone(store), scope.clone(), Random(next_seed()));
             tasks.spawn(async move {
                 for _ in 0..share {
-                    assert_eq!(ask(&store, &scope, &quota, &key(&mut random, hot)).await, allowed);
+                    assert_eq!(limit(&store, &scope, &quota, &key(&mut random, hot)).await, allowed);
                 }
             });
         }
@@ -176,21 +181,21 @@ fn decisions(runtime: &Runtime, store: &Arc<SqliteStore>, case: &Case, calls: u6
 }
 
 fn key(random: &mut Random, hot: bool) -> String {
-    text(if hot { 7 } else { random.next() % KEYS })
+    key_text(if hot { 7 } else { random.next() % KEYS })
 }
 
 /// A folder that is removed at the end.
-struct Folder(PathBuf);
+struct TempFolder(PathBuf);
 
-impl Folder {
+impl TempFolder {
     fn new() -> Self {
         let path = std::env::temp_dir().join(format!("tidegate-bench-{}", std::process::id()));
         std::fs::create_dir_all(&path).expect("a folder");
-        Folder(path)
+        TempFolder(path)
     }
 }
 
-impl Drop for Folder {
+impl Drop for TempFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }

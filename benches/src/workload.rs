@@ -1,27 +1,27 @@
-//! Which keys are asked about, in which order: the same for every peer, every time.
+//! The keys of the workloads and their order, the same for every peer and in every run.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How keys are drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Draw {
+pub(crate) enum KeyDraw {
     Hot,
     Uniform,
     Zipf,
 }
 
-impl Draw {
+impl KeyDraw {
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Draw::Hot => "hot key",
-            Draw::Uniform => "1M uniform",
-            Draw::Zipf => "1M zipf",
+            KeyDraw::Hot => "hot key",
+            KeyDraw::Uniform => "1M uniform",
+            KeyDraw::Zipf => "1M zipf",
         }
     }
 }
 
-/// Another one each time, the same in every run: whoever began with the same would ask about the same keys in every round.
-pub(crate) fn seed() -> u64 {
+/// Returns the next seed, which is the same in every run. Equal seeds would give equal keys in every round.
+pub(crate) fn next_seed() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
@@ -29,12 +29,12 @@ pub(crate) fn seed() -> u64 {
 pub(crate) const KEYS: u64 = 1_000_000;
 
 /// A stream of `len` key numbers.
-pub(crate) fn numbers(draw: Draw, len: usize, seed: u64) -> Vec<u64> {
+pub(crate) fn key_numbers(draw: KeyDraw, len: usize, seed: u64) -> Vec<u64> {
     let mut random = Random(seed);
     match draw {
-        Draw::Hot => vec![7; len],
-        Draw::Uniform => (0..len).map(|_| random.next() % KEYS).collect(),
-        Draw::Zipf => {
+        KeyDraw::Hot => vec![7; len],
+        KeyDraw::Uniform => (0..len).map(|_| random.next() % KEYS).collect(),
+        KeyDraw::Zipf => {
             // The inverse of the distribution's sums, with an exponent of 1, as measured at many sites.
             let mut sum = 0.0;
             let sums: Vec<f64> = (1..=KEYS)
@@ -55,7 +55,7 @@ pub(crate) fn numbers(draw: Draw, len: usize, seed: u64) -> Vec<u64> {
 }
 
 /// A user's key of 24 bytes.
-pub(crate) fn text(number: u64) -> String {
+pub(crate) fn key_text(number: u64) -> String {
     format!("user-{:019}", number.wrapping_mul(7_919))
 }
 
@@ -71,15 +71,15 @@ impl Random {
     }
 }
 
-/// The one in the middle.
+/// Returns the median.
 pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
 
-/// What the one is of the other, in the median of the rounds that both were measured in: what others do on the machine meets
+/// Returns the median ratio of one to the other over the rounds that both were measured in: noise on the machine meets
 /// both nearly alike there.
-pub(crate) fn beside(one: &[f64], other: &[f64]) -> f64 {
+pub(crate) fn median_ratio(one: &[f64], other: &[f64]) -> f64 {
     median(one.iter().zip(other).map(|(one, other)| one / other))
 }

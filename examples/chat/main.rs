@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use axum::extract::Query;
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::routing::get;
-use messages::{Came, Gone, Join, Joined, Left, Remaining, Said, Say, has_length};
+use messages::{ChatMessage, Join, JoinReply, LimitQuota, MemberJoined, MemberLeft, QuotaUpdate, Say, check_length};
 use serde::Deserialize;
 use tidegate::websocket::{
     self, CloseEvent, Connection, ConnectionData, Context, ErrorCode, Handshake, MessageError, MessageRateLimit,
@@ -22,7 +22,7 @@ use tidegate::websocket::{
 };
 use tidegate::{Key, Limiter, Quota, seconds};
 
-/// Who is connected, and in which room.
+/// A connected user and its room.
 struct Person {
     name: String,
     room: Mutex<Option<String>>,
@@ -45,56 +45,59 @@ impl ConnectionData for Person {
 }
 
 #[derive(Deserialize)]
-struct Who {
+struct JoinQuery {
     name: String,
 }
 
-/// Whoever says a name has it: a real program would know its users, by a cookie or a token.
+/// Accepts any name. A real program would identify its users by a cookie or a token.
 async fn authenticate(handshake: Handshake) -> Result<Person, MessageError> {
-    let Ok(Query(Who { name })) = Query::try_from_uri(handshake.uri()) else {
+    let Ok(Query(JoinQuery { name })) = Query::try_from_uri(handshake.uri()) else {
         return Err(MessageError::new(ErrorCode::Unauthenticated, "Who are you? Connect to /ws?name=..."));
     };
-    has_length("a name", &name, 30).map_err(|why| MessageError::new(ErrorCode::InvalidArgument, why))?;
+    check_length("a name", &name, 30).map_err(|message| MessageError::new(ErrorCode::InvalidArgument, message))?;
     Ok(Person { name, room: Mutex::default() })
 }
 
-async fn join(limiter: Limiter, context: RpcContext<Person>, join: Join) -> Result<Joined, MessageError> {
+async fn join(limiter: Limiter, context: RpcContext<Person>, join: Join) -> Result<JoinReply, MessageError> {
     let Person { name, room } = context.data();
     let members = {
         // Calls of one connection run side by side, and nobody is in two rooms.
         let mut room = room.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(old) = room.replace(join.room.clone()) {
             context.unsubscribe(&old);
-            context.publish(&old, &Gone { name })?;
+            context.publish(&old, &MemberLeft { name })?;
         }
         context.subscribe(&join.room)?;
-        context.publish(&join.room, &Came { name })? + 1
+        context.publish(&join.room, &MemberJoined { name })? + 1
     };
     // The message was not counted for the room that it asks for, but looking at that costs nothing.
     let decision = limiter.check("room", Key::from_parts([join.room])).await;
     let decision = decision.map_err(|_| MessageError::new(ErrorCode::Unavailable, "Limits cannot be checked now"))?;
-    let others = Left::of(&context).filter(|left| left.limit != "room");
-    context.send(&Remaining { limits: others.chain([Left::new("room", &decision)]).collect() })?;
-    Ok(Joined { members })
+    let others = LimitQuota::from_outcome(&context).filter(|quota| quota.limit != "room");
+    context.send(&QuotaUpdate { limits: others.chain([LimitQuota::new("room", &decision)]).collect() })?;
+    Ok(JoinReply { members })
 }
 
 async fn say(context: Context<Person>, Say { text }: Say) -> Result<(), MessageError> {
     let Some(room) = context.data().room() else {
         return Err(MessageError::new(ErrorCode::FailedPrecondition, "Join a room first"));
     };
-    let said = Said { name: &context.data().name, text: &text };
-    context.send(&said)?;
-    context.publish(&room, &said)?;
-    // What is left goes to who has said it, and of the room to all who are in it.
-    context.send(&Remaining { limits: Left::of(&context).collect() })?;
-    context.publish(&room, &Remaining { limits: Left::of(&context).filter(|left| left.limit == "room").collect() })?;
+    let message = ChatMessage { name: &context.data().name, text: &text };
+    context.send(&message)?;
+    context.publish(&room, &message)?;
+    // The sender gets its quotas, and all members of the room get the quota of the room.
+    context.send(&QuotaUpdate { limits: LimitQuota::from_outcome(&context).collect() })?;
+    context.publish(
+        &room,
+        &QuotaUpdate { limits: LimitQuota::from_outcome(&context).filter(|quota| quota.limit == "room").collect() },
+    )?;
     Ok(())
 }
 
 async fn leave(connection: Connection<Person>, _: CloseEvent) {
     let Person { name, .. } = connection.data();
     if let Some(room) = connection.data().room() {
-        let _ = connection.publish(&room, &Gone { name });
+        let _ = connection.publish(&room, &MemberLeft { name });
     }
 }
 
@@ -113,7 +116,7 @@ async fn main() -> Result<(), Box<dyn StdError>> {
         .limit("room", Quota::token_bucket(2, seconds(1))?.capacity(20)?)
         .limit("address", Quota::token_bucket(5, seconds(1))?.capacity(40)?)
         .build()?;
-    // Who is in no room yet is counted under its address instead.
+    // A user in no room yet is counted under its address instead.
     let limits = MessageRateLimit::new(limiter.enforcer("user")?.and("room")?.and("address")?).key_each([
         keys::user(),
         keys::room(Person::room_key),

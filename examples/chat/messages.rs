@@ -1,4 +1,4 @@
-//! What is said, in both directions.
+//! The messages of the chat, in both directions.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub(crate) struct Join {
 }
 
 #[derive(Serialize)]
-pub(crate) struct Joined {
+pub(crate) struct JoinReply {
     pub(crate) members: usize,
 }
 
@@ -25,30 +25,30 @@ pub(crate) struct Say {
 }
 
 #[derive(Serialize)]
-pub(crate) struct Said<'a> {
+pub(crate) struct ChatMessage<'a> {
     pub(crate) name: &'a str,
     pub(crate) text: &'a str,
 }
 
 #[derive(Serialize)]
-pub(crate) struct Came<'a> {
+pub(crate) struct MemberJoined<'a> {
     pub(crate) name: &'a str,
 }
 
 #[derive(Serialize)]
-pub(crate) struct Gone<'a> {
+pub(crate) struct MemberLeft<'a> {
     pub(crate) name: &'a str,
 }
 
-/// What is left of each limit.
+/// The remaining quota of each limit.
 #[derive(Serialize)]
-pub(crate) struct Remaining<'a> {
-    pub(crate) limits: Vec<Left<'a>>,
+pub(crate) struct QuotaUpdate<'a> {
+    pub(crate) limits: Vec<LimitQuota<'a>>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Left<'a> {
+pub(crate) struct LimitQuota<'a> {
     pub(crate) limit: &'a str,
     remaining: u64,
     capacity: u64,
@@ -58,14 +58,14 @@ pub(crate) struct Left<'a> {
     full_ms: u128,
 }
 
-impl<'a> Left<'a> {
-    pub(crate) fn of(context: &'a Context<impl ConnectionData>) -> impl Iterator<Item = Self> {
+impl<'a> LimitQuota<'a> {
+    pub(crate) fn from_outcome(context: &'a Context<impl ConnectionData>) -> impl Iterator<Item = Self> {
         let limit_decisions = context.outcome().map_or(&[][..], Outcome::limit_decisions);
-        limit_decisions.iter().map(|limit| Left::new(limit.policy(), limit.decision()))
+        limit_decisions.iter().map(|limit| LimitQuota::new(limit.policy(), limit.decision()))
     }
 
     pub(crate) fn new(limit: &'a str, decision: &Decision) -> Self {
-        Left {
+        LimitQuota {
             limit,
             remaining: decision.remaining(),
             capacity: decision.limit(),
@@ -79,15 +79,15 @@ impl Message for Join {
     const TYPE: &'static str = "JOIN";
 
     fn validate(&self) -> Result<(), String> {
-        has_length("a room", &self.room, 30)
+        check_length("a room", &self.room, 30)
     }
 }
 
 impl Rpc for Join {
-    type Reply = Joined;
+    type Reply = JoinReply;
 }
 
-impl Message for Joined {
+impl Message for JoinReply {
     const TYPE: &'static str = "JOINED";
 }
 
@@ -95,27 +95,27 @@ impl Message for Say {
     const TYPE: &'static str = "SAY";
 
     fn validate(&self) -> Result<(), String> {
-        has_length("a message", &self.text, 300)
+        check_length("a message", &self.text, 300)
     }
 }
 
-impl Message for Said<'_> {
+impl Message for ChatMessage<'_> {
     const TYPE: &'static str = "SAID";
 }
 
-impl Message for Came<'_> {
+impl Message for MemberJoined<'_> {
     const TYPE: &'static str = "CAME";
 }
 
-impl Message for Gone<'_> {
+impl Message for MemberLeft<'_> {
     const TYPE: &'static str = "GONE";
 }
 
-impl Message for Remaining<'_> {
+impl Message for QuotaUpdate<'_> {
     const TYPE: &'static str = "QUOTA";
 }
 
-pub(crate) fn has_length(what: &str, text: &str, most: usize) -> Result<(), String> {
+pub(crate) fn check_length(what: &str, text: &str, most: usize) -> Result<(), String> {
     let is_good = !text.trim().is_empty() && text.chars().count() <= most;
     if is_good { Ok(()) } else { Err(format!("{what} has 1 to {most} characters")) }
 }

@@ -1,4 +1,4 @@
-//! What the examples share, and the code in the documents, which is tested here.
+//! Shared code of the examples, and the code in the documents, which is tested here.
 #![forbid(unsafe_code)]
 
 pub mod overload;

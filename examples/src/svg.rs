@@ -1,4 +1,4 @@
-//! What the pictures share. Coordinates are whole tenths of a pixel, so that a picture is the same everywhere.
+//! Shared drawing of the pictures. Coordinates are whole tenths of a pixel, so that a picture is the same everywhere.
 
 use std::fmt::Write;
 

@@ -1,10 +1,10 @@
-//! What the docs say of the controllers is what they do, against a simulated server whose best limit is known.
+//! The controllers do what the docs say, against a simulated server whose best limit is known.
 
 use std::time::Duration;
 
 use tidegate::concurrency::{Aimd, Concurrency, Gradient2, Vegas};
 use tidegate_examples::overload::{
-    Contender, Figures, PICTURE, SERVERS, Scene, Server, lasting_overload, picture, settled, table,
+    Contender, Figures, PICTURE, SERVERS, Scene, Server, picture, settled, sustained_overload, table,
 };
 
 /// The guide, which has the table.
@@ -13,43 +13,43 @@ const GUIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/concurrency.md
 /// The limit is within a fifth of the best one, in the mean; 85% of what the server can do is done; and an answer
 /// takes at most a quarter longer than without load.
 #[track_caller]
-fn is_near_the_best(figures: Figures, what: &str) {
+fn assert_near_the_best(figures: Figures, what: &str) {
     let Figures { limit, answered, took } = figures;
     println!("{what}: {limit:.2} of the best limit, {answered:.2} of the best throughput, {took:.2} of the best time");
     assert!((0.8..=1.2).contains(&limit) && answered >= 0.85 && took <= 1.25, "{what}: {figures:?}");
 }
 
 /// From a limit of 20, under three times the load from the start: after 40 seconds it has settled.
-fn settles(contender: Contender) {
+fn assert_settles(contender: Contender) {
     for server in SERVERS {
         for seed in 1..=3 {
-            let moments = lasting_overload(server, seed).play(contender.limit(&server));
+            let moments = sustained_overload(server, seed).play(contender.limit(&server));
             let what = format!("{}, knee {}, seed {seed}", contender.name(), server.knee());
-            is_near_the_best(Figures::of(&server, settled(&moments)), &what);
+            assert_near_the_best(Figures::from_moments(&server, settled(&moments)), &what);
         }
     }
 }
 
 #[test]
-fn aimd_that_knows_the_time_settles_within_a_fifth_of_the_best_limit() {
-    settles(Contender::Aimd);
+fn aimd_with_a_target_settles_within_a_fifth_of_the_best_limit() {
+    assert_settles(Contender::Aimd);
 }
 
 #[test]
 fn gradient2_settles_within_a_fifth_of_the_best_limit() {
-    settles(Contender::Gradient2);
+    assert_settles(Contender::Gradient2);
 }
 
 #[test]
 fn vegas_settles_within_a_fifth_of_the_best_limit() {
-    settles(Contender::Vegas);
+    assert_settles(Contender::Vegas);
 }
 
 #[test]
-fn a_limit_is_found_again_within_half_a_minute_after_an_outage() {
+fn limit_recovers_within_half_a_minute_after_an_outage() {
     for contender in Contender::OURS {
         for server in SERVERS {
-            let scene = Scene { load: vec![(3.0, 100)], outage: Some((40, 50)), ..lasting_overload(server, 5) };
+            let scene = Scene { load: vec![(3.0, 100)], outage: Some((40, 50)), ..sustained_overload(server, 5) };
             let moments = scene.play(contender.limit(&server));
             let what = format!("{}, knee {}", contender.name(), server.knee());
             let lowest = moments[400..520].iter().map(|moment| moment.limit).min();
@@ -57,23 +57,23 @@ fn a_limit_is_found_again_within_half_a_minute_after_an_outage() {
                 lowest.is_some_and(|limit| f64::from(limit) < server.knee() / 2.0),
                 "{what}: {lowest:?} in the outage"
             );
-            is_near_the_best(Figures::of(&server, &moments[800..]), &what);
+            assert_near_the_best(Figures::from_moments(&server, &moments[800..]), &what);
         }
     }
 }
 
 #[test]
-fn a_limit_that_is_ten_times_too_high_comes_down_within_forty_seconds() {
+fn tenfold_limit_comes_down_within_forty_seconds() {
     for server in SERVERS {
-        let (initial, target) = (server.knee() as u32 * 10, Duration::from_micros(server.alone() * 11 / 10));
+        let (initial, target) = (server.knee() as u32 * 10, Duration::from_micros(server.unloaded_latency() * 11 / 10));
         let limits = [
             ("Aimd", Concurrency::adaptive(Aimd::default().initial(initial).max(initial).target(target))),
             ("Gradient2", Concurrency::adaptive(Gradient2::default().initial(initial).max(initial))),
             ("Vegas", Concurrency::adaptive(Vegas::default().initial(initial).max(initial))),
         ];
         for (name, limit) in limits {
-            let scene = Scene { load: vec![(0.5, 10), (3.0, 60)], ..lasting_overload(server, 10) };
-            let figures = Figures::of(&server, &scene.play(limit)[500..]);
+            let scene = Scene { load: vec![(0.5, 10), (3.0, 60)], ..sustained_overload(server, 10) };
+            let figures = Figures::from_moments(&server, &scene.play(limit)[500..]);
             assert!((0.8..1.3).contains(&figures.limit), "{name}, knee {}: {figures:?}", server.knee());
         }
     }
@@ -83,17 +83,17 @@ fn a_limit_that_is_ten_times_too_high_comes_down_within_forty_seconds() {
 fn an_hour_of_light_load_does_not_move_the_limit() {
     let server = Server { workers: 2, work: 10_000, wait: 30_000 };
     for contender in Contender::OURS {
-        let scene = Scene { load: vec![(0.1, 3_600)], ..lasting_overload(server, 6) };
+        let scene = Scene { load: vec![(0.1, 3_600)], ..sustained_overload(server, 6) };
         let moments = scene.play(contender.limit(&server));
         assert!(moments.iter().all(|moment| moment.limit == 20 && moment.shed == 0), "{}", contender.name());
     }
 }
 
 #[test]
-fn a_service_that_is_busy_and_not_overloaded_turns_nobody_away() {
+fn busy_service_below_capacity_sheds_nothing() {
     let server = Server { workers: 8, work: 5_000, wait: 15_000 };
     for contender in Contender::OURS {
-        let scene = Scene { load: vec![(0.8, 120)], ..lasting_overload(server, 7) };
+        let scene = Scene { load: vec![(0.8, 120)], ..sustained_overload(server, 7) };
         let moments = scene.play(contender.limit(&server));
         let shed: u32 = moments[100..].iter().map(|moment| moment.shed).sum();
         assert_eq!(shed, 0, "{}", contender.name());
@@ -101,30 +101,30 @@ fn a_service_that_is_busy_and_not_overloaded_turns_nobody_away() {
 }
 
 #[test]
-fn the_tolerance_is_how_far_above_the_best_limit_gradient2_settles() {
+fn gradient2_settles_above_the_best_limit_by_its_tolerance() {
     let server = Server { workers: 30, work: 10_000, wait: 30_000 };
     let limit = Concurrency::adaptive(Gradient2::default().tolerance(1.5));
-    let moments = lasting_overload(server, 8).play(limit);
-    let figures = Figures::of(&server, settled(&moments));
+    let moments = sustained_overload(server, 8).play(limit);
+    let figures = Figures::from_moments(&server, settled(&moments));
     assert!((1.4..1.6).contains(&figures.limit), "{figures:?}");
 }
 
 #[test]
-fn a_run_is_the_same_every_time() {
-    let scene = Scene { load: vec![(3.0, 5)], ..lasting_overload(SERVERS[0], 9) };
+fn equal_scenes_give_equal_runs() {
+    let scene = Scene { load: vec![(3.0, 5)], ..sustained_overload(SERVERS[0], 9) };
     let run = || scene.play(Contender::Gradient2.limit(&scene.server));
     assert_eq!(run(), run());
 }
 
 #[test]
-fn the_table_in_the_guide_is_up_to_date() {
+fn table_in_the_guide_is_up_to_date() {
     let guide = std::fs::read_to_string(GUIDE).unwrap_or_default();
     let how = "cargo run -p tidegate-examples --example overload -- --table";
     assert!(guide.contains(&table()), "docs/concurrency.md does not have the table that this prints: {how}");
 }
 
 #[test]
-fn the_picture_in_the_docs_is_up_to_date() {
+fn picture_in_the_docs_is_up_to_date() {
     let kept = std::fs::read_to_string(PICTURE).unwrap_or_default();
     let how = "cargo run -p tidegate-examples --example overload > docs/pictures/overload.svg";
     assert!(kept == picture(), "docs/pictures/overload.svg is not what the code does; draw it anew: {how}");

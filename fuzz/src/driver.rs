@@ -1,4 +1,4 @@
-//! Runs a target for a while, from what was kept and always in the same order.
+//! A driver that runs a target on its corpus and on mutations of it, always in the same order.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use tidegate_testkit::Random;
 
-/// How long, when nobody says otherwise.
-const SPAN: Duration = Duration::from_secs(5);
+/// The default time of a run.
+const DEFAULT_SPAN: Duration = Duration::from_secs(5);
 /// The longest input.
-const LONGEST: usize = 512;
+const MAX_INPUT_BYTES: usize = 512;
 
-/// What such inputs are made of. A generator finds a comma by itself; an address it does not.
+/// Words that such inputs are made of. A generator finds a comma by itself; an address it does not.
 const WORDS: &[&[u8]] = &[
     b",",
     b";",
@@ -56,21 +56,22 @@ const WORDS: &[&[u8]] = &[
     b"\xfe\x7e",
 ];
 
-/// Replays the corpus of the target, and then changes of it until the time is over: as many seconds as the first
+/// Replays the corpus of the target, and then mutations of it until the time is over: as many seconds as the first
 /// argument says, or a few.
 ///
 /// # Panics
 /// When the target does: after the input was written down and its place printed.
 #[allow(clippy::print_stdout, clippy::disallowed_methods)] // a program that tells, and is bounded in time
 pub fn drive(name: &str, target: fn(&[u8])) {
-    let span = std::env::args().nth(1).map_or(SPAN, |seconds| Duration::from_secs(seconds.parse().expect("seconds")));
-    let corpus = corpus(name);
-    corpus.iter().for_each(|input| tried(name, target, input));
+    let span =
+        std::env::args().nth(1).map_or(DEFAULT_SPAN, |seconds| Duration::from_secs(seconds.parse().expect("seconds")));
+    let corpus = read_corpus(name);
+    corpus.iter().for_each(|input| run_once(name, target, input));
     let (mut random, mut runs, start) = (Random::new(0), 0_u64, Instant::now());
     while start.elapsed() < span {
         // The clock is read once in a while.
         for _ in 0..1_000 {
-            tried(name, target, &changed(&corpus, &mut random));
+            run_once(name, target, &mutate(&corpus, &mut random));
         }
         runs += 1_000;
     }
@@ -81,7 +82,7 @@ fn folder(what: &str, name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(what).join(name)
 }
 
-fn corpus(name: &str) -> Vec<Vec<u8>> {
+fn read_corpus(name: &str) -> Vec<Vec<u8>> {
     let folder = folder("corpus", name);
     let files = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let mut paths: Vec<_> = files.map(|file| file.expect("a file").path()).collect();
@@ -91,7 +92,7 @@ fn corpus(name: &str) -> Vec<Vec<u8>> {
 }
 
 #[allow(clippy::print_stdout)]
-fn tried(name: &str, target: fn(&[u8]), input: &[u8]) {
+fn run_once(name: &str, target: fn(&[u8]), input: &[u8]) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| target(input))) {
         let folder = folder("artifacts", name);
         fs::create_dir_all(&folder).expect("a folder");
@@ -102,8 +103,8 @@ fn tried(name: &str, target: fn(&[u8]), input: &[u8]) {
     }
 }
 
-/// One of the inputs, changed here and there.
-fn changed(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
+/// Returns a mutation of one of the inputs.
+fn mutate(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     let mut input = corpus[below(random, corpus.len())].clone();
     for _ in 0..=random.below(6) {
         let at = below(random, input.len() + 1);
@@ -120,7 +121,7 @@ fn changed(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
             _ => input.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 << random.below(8)),
         }
     }
-    input.truncate(LONGEST);
+    input.truncate(MAX_INPUT_BYTES);
     input
 }
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 use reqwest::blocking::Client;
 use serde_json::{Value, json};
 
-use crate::variable;
+use crate::required_env;
 
-/// What a browser needs in order to run without a screen and to leave everybody but us alone.
+/// The flags of a browser that runs without a screen and calls no other service.
 const FLAGS: [&str; 9] = [
     "--headless",
     "--no-sandbox",
@@ -38,15 +38,15 @@ pub struct Browser {
 impl Browser {
     /// A browser that shows this page.
     pub fn open(url: &str) -> Self {
-        let mut command = Command::new(variable("TIDEGATE_CHROMEDRIVER"));
+        let mut command = Command::new(required_env("TIDEGATE_CHROMEDRIVER"));
         command.arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut driver = command.spawn().expect("chromedriver starts");
         let mut lines = BufReader::new(driver.stdout.take().expect("piped"));
-        let port = port(&mut lines);
-        // Somebody has to read what it says, or it waits for that.
+        let port = read_port(&mut lines);
+        // Its output must be read, or it blocks.
         std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
         let client = Client::builder().timeout(Duration::from_secs(120)).build().expect("a client");
-        let options = json!({ "binary": variable("TIDEGATE_CHROMIUM"), "args": FLAGS });
+        let options = json!({ "binary": required_env("TIDEGATE_CHROMIUM"), "args": FLAGS });
         let wanted =
             json!({ "browserName": "chrome", "goog:chromeOptions": options, "timeouts": { "script": 60_000 } });
         let mut browser = Browser { client, session: format!("http://127.0.0.1:{port}/session"), driver };
@@ -55,28 +55,28 @@ impl Browser {
         let listen = "window.violations = []; document.addEventListener('securitypolicyviolation', \
                       (event) => window.violations.push(`${event.violatedDirective} ${event.blockedURI}`));";
         browser.devtools("Page.addScriptToEvaluateOnNewDocument", json!({ "source": listen }));
-        browser.go(url);
+        browser.navigate(url);
         browser
     }
 
     /// Goes to another page.
-    pub fn go(&self, url: &str) {
+    pub fn navigate(&self, url: &str) {
         self.post("/url", json!({ "url": url }));
     }
 
-    /// What an expression is in the page now.
-    pub fn now(&self, expression: &str) -> Value {
+    /// Evaluates an expression in the page.
+    pub fn evaluate(&self, expression: &str) -> Value {
         self.post("/execute/sync", json!({ "script": format!("return ({expression});"), "args": [] }))
     }
 
     /// The text of an element.
     pub fn text(&self, id: &str) -> String {
-        let found = self.now(&format!("document.getElementById('{id}').textContent"));
+        let found = self.evaluate(&format!("document.getElementById('{id}').textContent"));
         found.as_str().expect("a text").to_owned()
     }
 
-    /// What an expression is in the page, once that is something true.
-    pub fn until(&self, expression: &str) -> Value {
+    /// Waits until an expression is truthy in the page, and returns its value.
+    pub fn wait_for(&self, expression: &str) -> Value {
         let script = format!(
             "const done = arguments[0];
              const look = () => {{ const found = ({expression}); if (found) done(found); else setTimeout(look, 20); }};
@@ -84,7 +84,7 @@ impl Browser {
         );
         let answer = self.send("/execute/async", json!({ "script": script, "args": [] }));
         answer.unwrap_or_else(|error| {
-            panic!("it never came true: {expression}\n{error}\n{}", self.now("document.body.innerText"))
+            panic!("it never came true: {expression}\n{error}\n{}", self.evaluate("document.body.innerText"))
         })
     }
 
@@ -100,10 +100,10 @@ impl Browser {
         for _ in 0..200 {
             self.press([TAB]);
             let [at, outline] = ["document.activeElement.id", "getComputedStyle(document.activeElement).outlineStyle"]
-                .map(|expression| self.now(expression));
+                .map(|expression| self.evaluate(expression));
             // Between the last and the first it is not in the page.
-            let in_page = self.now("document.activeElement !== document.body") == true;
-            assert!(!in_page || outline != "none", "nobody sees that {at} has the focus");
+            let in_page = self.evaluate("document.activeElement !== document.body") == true;
+            assert!(!in_page || outline != "none", "the focus on {at} is not visible");
             if at == id {
                 return;
             }
@@ -111,9 +111,9 @@ impl Browser {
         panic!("{id} cannot be reached by Tab");
     }
 
-    /// Whether the system is said to want a dark page.
-    pub fn prefer(&self, colours: &str) {
-        let features = json!([{ "name": "prefers-color-scheme", "value": colours }]);
+    /// Sets the system's preferred color scheme, `light` or `dark`.
+    pub fn set_color_scheme(&self, scheme: &str) {
+        let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
         self.devtools("Emulation.setEmulatedMedia", json!({ "features": features }));
     }
 
@@ -143,14 +143,14 @@ impl Drop for Browser {
     }
 }
 
-/// The port that the driver says it has chosen.
-fn port(lines: &mut impl BufRead) -> u16 {
-    let mut said = String::new();
-    while lines.read_line(&mut said).expect("text") > 0 {
-        let last = said.lines().last().unwrap_or_default();
+/// Reads the port that the driver has chosen.
+fn read_port(lines: &mut impl BufRead) -> u16 {
+    let mut output = String::new();
+    while lines.read_line(&mut output).expect("text") > 0 {
+        let last = output.lines().last().unwrap_or_default();
         if let Some((_, port)) = last.split_once("started successfully on port ") {
             return port.trim_end_matches('.').parse().expect("a port");
         }
     }
-    panic!("chromedriver does not start:\n{said}")
+    panic!("chromedriver does not start:\n{output}")
 }

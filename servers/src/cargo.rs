@@ -1,4 +1,4 @@
-//! Calling cargo.
+//! Cargo commands, and the programs that cargo has built.
 
 use std::process::Command;
 
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_not_told_whose_package_this_is() {
+    fn package_variables_are_removed() {
         let command = cargo();
         let removed: Vec<_> = command.get_envs().filter(|(_, value)| value.is_none()).map(|(name, _)| name).collect();
         for name in ["CARGO_MANIFEST_DIR", "CARGO_PKG_NAME", "CARGO_PKG_VERSION_MAJOR"] {

@@ -1,11 +1,11 @@
-//! Envoy.
+//! Envoy servers.
 
 use std::fs;
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 
-use crate::process::{Process, a_few_times};
+use crate::process::{Process, retry_start};
 
 /// One Envoy with a config of the test's. Dropping it kills it.
 pub struct Envoy {
@@ -15,14 +15,14 @@ pub struct Envoy {
 impl Envoy {
     /// Starts `program` with the config that `config` makes for the port of its listener, and comes back when it listens.
     pub fn start(program: &Path, config: impl Fn(u16) -> String) -> Result<Self, String> {
-        a_few_times(|| {
+        retry_start(|| {
             let mut process = Process::new("envoy")?;
             let path = process.folder().join("envoy.yaml");
             fs::write(&path, config(process.port)).map_err(|error| format!("{}: {error}", path.display()))?;
             let mut command = Command::new(program);
             command.args(["--concurrency", "1", "--disable-hot-restart", "--log-level", "warning", "-c"]).arg(&path);
             process.start(&mut command)?;
-            if process.comes_up(|process| TcpStream::connect(("127.0.0.1", process.port)).is_ok()) {
+            if process.wait_until_ready(|process| TcpStream::connect(("127.0.0.1", process.port)).is_ok()) {
                 return Ok(Envoy { process });
             }
             Err(format!("{} does not start:\n{}", program.display(), process.log()))
@@ -34,7 +34,7 @@ impl Envoy {
         format!("http://127.0.0.1:{}", self.process.port)
     }
 
-    /// What it has said.
+    /// Its log.
     pub fn log(&self) -> String {
         self.process.log()
     }

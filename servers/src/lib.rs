@@ -8,32 +8,48 @@
 pub mod browser;
 mod cargo;
 mod disk;
-mod door;
 mod envoy;
-mod folder;
 mod pgbouncer;
-mod ports;
 mod postgres;
 mod process;
 mod program;
 mod redis;
-mod signal;
+mod stalling_proxy;
+mod temp_folder;
 mod user;
-mod variable;
-mod wait;
 mod workerd;
 
 pub use cargo::{build_programs, cargo, program};
-pub use disk::{Rights, on_a_small_disk};
-pub use door::Door;
+pub use disk::{DiskRights, run_on_small_disk};
 pub use envoy::Envoy;
-pub use folder::remove_leftovers;
 pub use pgbouncer::PgBouncer;
-pub use ports::free_port;
 pub use postgres::Postgres;
+pub use process::{free_port, signal, wait_until};
 pub use program::Program;
 pub use redis::Redis;
-pub use signal::signal;
-pub use variable::variable;
-pub use wait::wait_until;
-pub use workerd::{Storage, Workerd};
+pub use stalling_proxy::StallingProxy;
+pub use temp_folder::remove_leftovers;
+pub use workerd::{Workerd, WorkerdStorage};
+
+/// Names tests that a run without servers leaves out: each is reported as ignored, with its reason, and fails when it is run anyway.
+#[macro_export]
+macro_rules! left_out {
+    ($($tests:ident: $needs:literal),* $(,)?) => {$(
+        #[test]
+        #[ignore = concat!("needs ", $needs, ": run `cargo xtask test`")]
+        fn $tests() {
+            panic!("these tests run in `cargo xtask test`");
+        }
+    )*};
+}
+
+/// Returns the value of an environment variable that `cargo xtask servers` prints.
+///
+/// # Panics
+///
+/// When it is not set: a test never passes because its server was missing.
+pub fn required_env(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| {
+        panic!("{name} is not set: run `cargo xtask test` or `cargo xtask bench`, or `cargo xtask servers` and export what it prints")
+    })
+}

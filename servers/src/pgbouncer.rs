@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::path::Path;
 
 use crate::Postgres;
-use crate::process::{Process, a_few_times};
+use crate::process::{Process, retry_start};
 use crate::user::User;
 
 /// A pooler that gives every transaction another connection. Dropping it kills it.
@@ -14,22 +14,22 @@ pub struct PgBouncer {
 }
 
 impl PgBouncer {
-    /// Starts `program` before a Postgres, and comes back when it answers.
-    pub fn start(program: &Path, before: &Postgres) -> Result<Self, String> {
-        a_few_times(|| {
+    /// Starts `program` in front of a Postgres, and returns when it answers.
+    pub fn start(program: &Path, postgres: &Postgres) -> Result<Self, String> {
+        retry_start(|| {
             let (mut process, user) = (Process::new("pgbouncer")?, User::unprivileged()?);
-            user.own(process.folder())?;
+            user.chown(process.folder())?;
             let settings = process.folder().join("pgbouncer.ini");
             let text = format!(
                 "[databases]\npostgres = host=127.0.0.1 port={} user=tidegate\n[pgbouncer]\nlisten_addr = 127.0.0.1\n\
                  listen_port = {}\nunix_socket_dir =\nauth_type = any\npool_mode = transaction\n\
                  default_pool_size = 4\n",
-                before.port(),
+                postgres.port(),
                 process.port,
             );
             fs::write(&settings, text).map_err(|error| format!("{}: {error}", settings.display()))?;
             process.start(user.command(program).arg(&settings))?;
-            if process.comes_up(|process| TcpStream::connect(("127.0.0.1", process.port)).is_ok()) {
+            if process.wait_until_ready(|process| TcpStream::connect(("127.0.0.1", process.port)).is_ok()) {
                 return Ok(PgBouncer { process });
             }
             Err(format!("{} does not start:\n{}", program.display(), process.log()))

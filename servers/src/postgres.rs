@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::process::{Process, a_few_times};
+use crate::process::{Process, retry_start};
 use crate::user::User;
 
 /// One Postgres with an empty database in a folder of its own. Dropping it kills it and removes the folder.
@@ -17,12 +17,12 @@ impl Postgres {
     /// The setting of a server whose commits do not wait for a disk, so that no test takes as long as a busy one. They are
     /// written all the same before they are answered: a server that is killed has them when it comes back, and only a machine
     /// that loses power does not.
-    pub const UNSYNCED: &str = "fsync=off";
+    pub const NO_FSYNC: &str = "fsync=off";
 
-    /// Starts the Postgres whose programs lie in the folder `programs`, with settings such as [`Postgres::UNSYNCED`], and
+    /// Starts the Postgres whose programs lie in the folder `programs`, with settings such as [`Postgres::NO_FSYNC`], and
     /// comes back when it answers.
     pub fn start(programs: &Path, settings: &[&str]) -> Result<Self, String> {
-        a_few_times(|| {
+        retry_start(|| {
             let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
             let mut postgres = Postgres { programs: programs.to_owned(), settings, process: Process::new("postgres")? };
             postgres.make_database()?;
@@ -42,34 +42,34 @@ impl Postgres {
     }
 
     /// Lets a file or folder be its own.
-    pub fn own(&self, path: &Path) -> Result<(), String> {
-        User::unprivileged()?.own(path)
+    pub fn chown(&self, path: &Path) -> Result<(), String> {
+        User::unprivileged()?.chown(path)
     }
 
     /// Ends it as an operator would: connections are cut, what was committed is on disk.
     pub fn stop(&mut self) {
-        self.process.end("INT");
+        self.process.signal_and_wait("INT");
     }
 
     /// Kills it with SIGQUIT, which ends every process of it at once, without a word to disk.
     pub fn crash(&mut self) {
-        self.process.end("QUIT");
+        self.process.signal_and_wait("QUIT");
     }
 
     /// Starts it again, with all it had on disk, and comes back when it answers.
-    pub fn start_again(&mut self) {
+    pub fn restart(&mut self) {
         self.spawn().expect("a server that starts again");
     }
 
     /// Stops all of its processes with SIGSTOP: connections stay, new ones are accepted by the kernel, and no answer comes.
-    pub fn stop_answering(&self) {
+    pub fn pause(&self) {
         // First the one that would start others.
         self.process.signal("STOP");
         self.process.signal_children("STOP");
     }
 
     /// Lets it go on with SIGCONT: it answers all that has come in meanwhile.
-    pub fn go_on(&self) {
+    pub fn resume(&self) {
         self.process.signal_children("CONT");
         self.process.signal("CONT");
     }
@@ -85,7 +85,7 @@ impl Postgres {
 
     fn make_database(&self) -> Result<(), String> {
         let user = User::unprivileged()?;
-        user.own(self.process.folder())?;
+        user.chown(self.process.folder())?;
         let mut make = user.command(&self.programs.join("initdb"));
         make.args(["--pgdata", "data", "--username", "tidegate", "--auth", "trust", "--encoding", "UTF8"]);
         make.args(["--locale", "C", "--no-sync"]).current_dir(self.process.folder()).stdin(Stdio::null());
@@ -111,7 +111,7 @@ impl Postgres {
             ask.args(["-q", "-h", "127.0.0.1", "-p", &port, "-d", "postgres"]);
             ask.status().is_ok_and(|status| status.success())
         };
-        if self.process.comes_up(answers) {
+        if self.process.wait_until_ready(answers) {
             return Ok(());
         }
         Err(format!("postgres does not start:\n{}", self.process.log()))
@@ -121,7 +121,7 @@ impl Postgres {
 impl Drop for Postgres {
     fn drop(&mut self) {
         // Whether it was stopped or not, it takes its processes and its shared memory with it.
-        self.go_on();
+        self.resume();
         self.crash();
     }
 }

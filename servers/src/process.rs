@@ -1,18 +1,18 @@
-//! A server's process and its folder.
+//! A server's process, its port and its folder; signals to processes, and waiting for them.
 
 use std::fs::{self, File};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
-use crate::folder::Folder;
-use crate::ports::free_port;
-use crate::signal::signal;
-use crate::wait_until;
+use crate::temp_folder::TempFolder;
 
 /// A process on a port and with a folder of its own. Dropping it kills the process and removes the folder.
 pub(crate) struct Process {
     pub(crate) port: u16,
-    folder: Folder,
+    folder: TempFolder,
     child: Option<Child>,
 }
 
@@ -20,7 +20,7 @@ impl Process {
     /// A port and an empty folder, and no process yet.
     pub(crate) fn new(what: &str) -> Result<Self, String> {
         let port = free_port()?;
-        Ok(Process { port, folder: Folder::new(what)?, child: None })
+        Ok(Process { port, folder: TempFolder::new(what)?, child: None })
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -38,8 +38,8 @@ impl Process {
         Ok(())
     }
 
-    /// Whether `answers` comes to hold while the process runs.
-    pub(crate) fn comes_up(&mut self, mut answers: impl FnMut(&Self) -> bool) -> bool {
+    /// Waits until `answers` holds, and returns whether it does while the process runs.
+    pub(crate) fn wait_until_ready(&mut self, mut answers: impl FnMut(&Self) -> bool) -> bool {
         let mut ended = false;
         wait_until(|| {
             ended = !self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)));
@@ -61,7 +61,7 @@ impl Process {
     }
 
     /// Sends it a signal and waits until it has ended.
-    pub(crate) fn end(&mut self, signal: &str) {
+    pub(crate) fn signal_and_wait(&mut self, signal: &str) {
         self.signal(signal);
         if let Some(mut child) = self.child.take() {
             let _ = child.wait();
@@ -71,7 +71,7 @@ impl Process {
     /// Sends it a signal, if it runs.
     pub(crate) fn signal(&self, name: &str) {
         if let Some(child) = &self.child {
-            // One that has just ended is none to complain about.
+            // A process that has just ended is not an error.
             let _ = signal([(name, child.id())]);
         }
     }
@@ -101,8 +101,8 @@ impl Drop for Process {
     }
 }
 
-/// Tries a start a few times: between looking for a free port and taking it, somebody else can take it.
-pub(crate) fn a_few_times<T>(start: impl Fn() -> Result<T, String>) -> Result<T, String> {
+/// Retries a start a few times: another process can take a free port before the server does.
+pub(crate) fn retry_start<T>(start: impl Fn() -> Result<T, String>) -> Result<T, String> {
     let mut last = String::new();
     for _ in 0..5 {
         match start() {
@@ -111,4 +111,38 @@ pub(crate) fn a_few_times<T>(start: impl Fn() -> Result<T, String>) -> Result<T,
         }
     }
     Err(last)
+}
+
+/// A port that is free, as is the one 10,000 above, where the nodes of a Redis cluster talk to each other.
+///
+/// Both lie below the ports that systems give to outgoing connections: a client that looks for a server while that is
+/// down must not take its port.
+pub fn free_port() -> Result<u16, String> {
+    let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    let random = || 12_000 + (RandomState::new().build_hasher().finish() % 10_000) as u16;
+    let mut ports = std::iter::repeat_with(random).take(1_000);
+    ports.find(|&port| free(port) && free(port + 10_000)).ok_or_else(|| "no port is free".to_owned())
+}
+
+/// Sends signals to processes one after the other, each a name and a process's id, and says whether there were any, and all of
+/// them were there.
+///
+/// By the shell, which has a `kill` of its own: the program of that name is not on every machine.
+pub fn signal<'a>(signals: impl IntoIterator<Item = (&'a str, u32)>) -> bool {
+    let sends: Vec<_> = signals.into_iter().map(|(name, id)| format!("kill -{name} {id} || missing=1")).collect();
+    let script = format!("missing=; {}; test -z \"$missing\"", sends.join("; "));
+    let sent = Command::new("sh").args(["-c", &script]).stderr(Stdio::null()).status();
+    !sends.is_empty() && sent.expect("a shell").success()
+}
+
+/// Polls `done` until it is true, for a little more than twenty seconds, and returns whether it is.
+#[allow(clippy::disallowed_methods)] // another process needs its time, and there is no clock to tell it by
+pub fn wait_until(mut done: impl FnMut() -> bool) -> bool {
+    (0..1_000).any(|_| {
+        let done = done();
+        if !done {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        done
+    })
 }

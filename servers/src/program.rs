@@ -4,7 +4,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 
-use crate::process::{Process, a_few_times};
+use crate::process::{Process, retry_start};
 
 /// A program that listens on one port. Dropping it kills it.
 pub struct Program(Process);
@@ -12,11 +12,11 @@ pub struct Program(Process);
 impl Program {
     /// Starts what `command` makes of a port and a folder, in that folder, and comes back when the port is listened on.
     pub fn start(name: &str, command: impl Fn(u16, &Path) -> Command) -> Result<Self, String> {
-        a_few_times(|| {
+        retry_start(|| {
             let mut process = Process::new(name)?;
             let mut command = command(process.port, process.folder());
             process.start(&mut command)?;
-            if process.comes_up(|process| TcpStream::connect(("127.0.0.1", process.port)).is_ok()) {
+            if process.wait_until_ready(|process| TcpStream::connect(("127.0.0.1", process.port)).is_ok()) {
                 return Ok(Program(process));
             }
             Err(format!("{:?} does not start:\n{}", command.get_program(), process.log()))

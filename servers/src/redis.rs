@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::process::{Process, a_few_times};
-use crate::wait_until;
+use crate::process::{Process, retry_start, wait_until};
 
 /// One Redis or Valkey that keeps nothing on disk. Dropping it kills it.
 pub struct Redis {
@@ -17,7 +16,7 @@ pub struct Redis {
 impl Redis {
     /// Starts `program` with `more` arguments, empty, and comes back when it answers `cli`.
     pub fn start(program: &Path, cli: &Path, more: &[&str]) -> Result<Self, String> {
-        a_few_times(|| {
+        retry_start(|| {
             let arguments = more.iter().map(|argument| (*argument).to_owned()).collect();
             let process = Process::new("redis")?;
             let mut redis = Redis { program: program.to_owned(), cli: cli.to_owned(), arguments, process };
@@ -35,8 +34,8 @@ impl Redis {
         let output = create.arg("--cluster-yes").output();
         let output = output.map_err(|error| format!("{} cannot be started: {error}", cli.display()))?;
         if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stdout).into_owned();
-            return Err(format!("the cluster is not made ({}):\n{said}", output.status));
+            let output_text = String::from_utf8_lossy(&output.stdout).into_owned();
+            return Err(format!("the cluster is not made ({}):\n{output_text}", output.status));
         }
         for node in &nodes {
             if !wait_until(|| node.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok")) {
@@ -74,16 +73,16 @@ impl Redis {
     }
 
     /// Stops it with SIGSTOP: connections stay, new ones are accepted by the kernel, and no answer comes.
-    pub fn stop_answering(&self) {
+    pub fn pause(&self) {
         self.process.signal("STOP");
     }
 
     /// Lets it go on with SIGCONT: it answers all that has come in meanwhile.
-    pub fn go_on(&self) {
+    pub fn resume(&self) {
         self.process.signal("CONT");
     }
 
-    /// What it has said.
+    /// Its log.
     pub fn log(&self) -> String {
         self.process.log()
     }
@@ -100,7 +99,7 @@ impl Redis {
             let output = Command::new(&cli).args(["-p", &port, "INFO", "server"]).output();
             output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).lines().any(|line| line.trim() == own))
         };
-        if self.process.comes_up(is_ours) {
+        if self.process.wait_until_ready(is_ours) {
             return Ok(());
         }
         Err(format!("{} does not start:\n{}", self.program.display(), self.process.log()))

@@ -1,17 +1,17 @@
-//! Somebody without privileges, for servers that refuse to run as root.
+//! An unprivileged user, for servers that refuse to run as root.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// Who a server runs as: nobody else when we are not root.
+/// The user a server runs as: the current one, or an unprivileged one if that is root.
 pub(crate) struct User(Option<(u32, u32)>);
 
 impl User {
     pub(crate) fn unprivileged() -> Result<Self, String> {
-        // Whoever runs this owns its own process.
+        // A process is owned by the user that runs it.
         let root = fs::metadata("/proc/self").map(|own| own.uid() == 0).unwrap_or(false);
         if !root {
             return Ok(User(None));
@@ -34,8 +34,8 @@ impl User {
     }
 
     /// Lets a file or folder be this user's.
-    pub(crate) fn own(&self, path: &Path) -> Result<(), String> {
+    pub(crate) fn chown(&self, path: &Path) -> Result<(), String> {
         let Some((user, group)) = self.0 else { return Ok(()) };
-        chown(path, Some(user), Some(group)).map_err(|error| format!("{}: {error}", path.display()))
+        std::os::unix::fs::chown(path, Some(user), Some(group)).map_err(|error| format!("{}: {error}", path.display()))
     }
 }

@@ -7,21 +7,20 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::folder::Folder;
-use crate::signal::signal;
-use crate::wait_until;
+use crate::process::{signal, wait_until};
+use crate::temp_folder::TempFolder;
 
-/// How long its start may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a start may take on a busy machine.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Where objects are kept. Clones are the same; dropping the last one forgets them.
+/// The folder where workerd keeps objects. Clones share it; dropping the last one removes it.
 #[derive(Clone)]
-pub struct Storage(Arc<Folder>);
+pub struct WorkerdStorage(Arc<TempFolder>);
 
-impl Storage {
-    /// One with nothing in it.
+impl WorkerdStorage {
+    /// Makes an empty storage.
     pub fn new() -> Result<Self, String> {
-        let storage = Storage(Arc::new(Folder::new("workerd")?));
+        let storage = WorkerdStorage(Arc::new(TempFolder::new("workerd")?));
         for part in [storage.objects(), storage.leftovers()] {
             std::fs::create_dir_all(&part).map_err(|error| format!("{}: {error}", part.display()))?;
         }
@@ -43,12 +42,12 @@ pub struct Workerd {
     /// node, whose child it is.
     child: Child,
     url: String,
-    storage: Storage,
+    storage: WorkerdStorage,
 }
 
 impl Workerd {
     /// Starts the Worker in a folder, with the variables in an object in JSON, and comes back when it serves.
-    pub fn start(miniflare: &str, worker: &str, storage: Storage, variables: &str) -> Result<Self, String> {
+    pub fn start(miniflare: &str, worker: &str, storage: WorkerdStorage, variables: &str) -> Result<Self, String> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/workerd.mjs");
         let mut command = Command::new("node");
         command.arg(script).arg(worker).arg(storage.objects()).arg(variables);
@@ -58,9 +57,9 @@ impl Workerd {
         let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
             return Err("node has no output".to_owned());
         };
-        let said = Arc::new(Mutex::new(String::new()));
-        let log = said.clone();
-        // Somebody has to read what it says, or it waits for that.
+        let errors = Arc::new(Mutex::new(String::new()));
+        let log = errors.clone();
+        // Its output must be read, or it blocks.
         std::thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
                 log.lock().unwrap_or_else(PoisonError::into_inner).push_str(&(line + "\n"));
@@ -70,38 +69,38 @@ impl Workerd {
         std::thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 if let Some(url) = line.strip_prefix("serving ") {
-                    let _ = sender.send(url.trim().to_owned()); // somebody may have waited long enough
+                    let _ = sender.send(url.trim().to_owned()); // the start may have timed out
                 }
             }
         });
         // From here on it ends, whatever happens.
         let mut workerd = Workerd { child, url: String::new(), storage };
-        let Ok(url) = served.recv_timeout(PATIENCE) else {
-            let said = said.lock().unwrap_or_else(PoisonError::into_inner);
-            return Err(format!("workerd does not start: {said}"));
+        let Ok(url) = served.recv_timeout(START_TIMEOUT) else {
+            let errors = errors.lock().unwrap_or_else(PoisonError::into_inner);
+            return Err(format!("workerd does not start: {errors}"));
         };
         workerd.url = url;
         Ok(workerd)
     }
 
-    /// Where it serves.
+    /// The URL that it serves.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Ends it, and gives what it has stored.
-    pub fn end(self) -> Storage {
+    /// Stops it, and returns its storage.
+    pub fn stop(self) -> WorkerdStorage {
         self.storage.clone()
     }
 
-    /// Kills it in the middle of whatever it does, as a crash would, and gives what it has stored.
-    pub fn kill(self) -> Result<Storage, String> {
+    /// Kills it in the middle of whatever it does, as a crash would, and returns its storage.
+    pub fn kill(self) -> Result<WorkerdStorage, String> {
         let node = self.child.id();
         let path = format!("/proc/{node}/task/{node}/children");
         let children = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
         let children = children.split_whitespace().filter_map(|child| child.parse().ok());
         match signal(children.map(|child| ("KILL", child))) {
-            true => Ok(self.end()),
+            true => Ok(self.stop()),
             false => Err("workerd could not be killed".to_owned()),
         }
     }

@@ -1,4 +1,4 @@
-//! Running cargo, one named step at a time.
+//! Running cargo, one named step at a time, and asking rustc for its target and version.
 
 use std::fmt;
 use std::process::Command;
@@ -14,8 +14,8 @@ impl fmt::Display for Failed {
 }
 
 impl From<String> for Failed {
-    fn from(what: String) -> Self {
-        Failed(what)
+    fn from(message: String) -> Self {
+        Failed(message)
     }
 }
 
@@ -26,7 +26,7 @@ pub(crate) fn cargo<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command
     command
 }
 
-/// Runs a step: says what, shows its output, says how long it took.
+/// Runs a step: prints its name, its output and how long it took.
 #[allow(clippy::disallowed_methods)] // how long a step took is for the reader, nothing depends on it
 pub(crate) fn step(name: &str, command: &mut Command) -> Result<(), Failed> {
     println!("\n== {name}");
@@ -39,11 +39,29 @@ pub(crate) fn step(name: &str, command: &mut Command) -> Result<(), Failed> {
     Ok(())
 }
 
-/// What a program says, when it succeeds.
-pub(crate) fn said(command: &mut Command) -> Result<String, Failed> {
+/// Runs a command, and returns its output if it succeeds.
+pub(crate) fn output_of(command: &mut Command) -> Result<String, Failed> {
     let output = command.output().map_err(|error| Failed(format!("{:?}: {error}", command.get_program())))?;
     if !output.status.success() {
         return Err(Failed(format!("{command:?} ({}): {}", output.status, String::from_utf8_lossy(&output.stderr))));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The target that rustc builds for by default.
+pub(crate) fn host_target() -> Result<String, Failed> {
+    let output = rustc_info()?;
+    let host = output.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned).ok_or_else(|| Failed(format!("rustc -vV names no host: {output}")))
+}
+
+/// The version of rustc, as in `1.95.0 (59807616e 2026-04-14)`.
+pub(crate) fn rustc_version() -> Result<String, Failed> {
+    let output = rustc_info()?;
+    let version = output.lines().find_map(|line| line.strip_prefix("rustc "));
+    version.map(str::to_owned).ok_or_else(|| Failed(format!("rustc -vV names no version: {output}")))
+}
+
+fn rustc_info() -> Result<String, Failed> {
+    output_of(Command::new("rustc").arg("-vV"))
 }

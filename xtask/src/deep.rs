@@ -2,16 +2,16 @@
 
 use crate::cargo::{Failed, cargo, step};
 use crate::servers::Servers;
-use crate::{files, fuzz, test};
+use crate::{fuzz, open_files, test};
 
-/// The test programs that compare with a model: others would only have to be built.
-const COMPARE: [&str; 8] =
+/// The test programs that compare with a model. Only these need to be built.
+const MODEL_TESTS: [&str; 8] =
     ["oracle", "memory_conformance", "redis", "sqlite", "postgres", "fairness", "program", "workerd"];
 
 pub(crate) fn run() -> Result<(), Failed> {
-    files::allow_many()?;
+    open_files::raise_limit()?;
     let mut oracle = cargo(["test", "--release", "--workspace", "--all-features"]);
-    oracle.args(COMPARE.iter().flat_map(|program| ["--test", program]));
+    oracle.args(MODEL_TESTS.iter().flat_map(|program| ["--test", program]));
     oracle.args(["--", "random_", "bound"]).env("TIDEGATE_ORACLE_SEEDS", "3000");
     let servers = Servers::start()?;
     step("oracle, 3,000 seeds a store", oracle.envs(servers.environment()))?;
@@ -27,20 +27,20 @@ mod tests {
     use std::fs;
     use std::path::{Path, PathBuf};
 
-    use super::COMPARE;
+    use super::MODEL_TESTS;
 
-    /// All files below.
-    fn files(folder: &Path) -> Vec<PathBuf> {
+    /// All files below a folder.
+    fn files_below(folder: &Path) -> Vec<PathBuf> {
         let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-        entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+        entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
     }
 
     #[test]
-    fn whoever_reads_how_many_seeds_is_run_with_more() {
+    fn every_test_with_a_seed_count_is_run() {
         let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
         let mut readers = Vec::new();
         for tests in fs::read_dir(crates).unwrap().map(|entry| entry.unwrap().path().join("tests")) {
-            for file in if tests.is_dir() { files(&tests) } else { Vec::new() } {
+            for file in if tests.is_dir() { files_below(&tests) } else { Vec::new() } {
                 if fs::read(&file).unwrap().windows(21).any(|text| text == b"TIDEGATE_ORACLE_SEEDS") {
                     let program = file.strip_prefix(&tests).unwrap().iter().next().unwrap();
                     readers.push(program.to_str().unwrap().trim_end_matches(".rs").to_owned());
@@ -48,6 +48,6 @@ mod tests {
             }
         }
         assert!(readers.len() > 5, "{readers:?}");
-        assert!(readers.iter().all(|program| COMPARE.contains(&&**program)), "{readers:?}");
+        assert!(readers.iter().all(|program| MODEL_TESTS.contains(&&**program)), "{readers:?}");
     }
 }

@@ -2,25 +2,26 @@
 
 use std::path::Path;
 
-use crate::cargo::{Failed, cargo, step};
-use crate::{parallel, rustc, sources};
+use crate::cargo::{Failed, cargo, host_target, step};
+use crate::{packages, parallel};
 
 /// The names of the targets.
 pub(crate) fn targets() -> Result<Vec<String>, Failed> {
-    sources::of("fuzz/src/bin")
+    packages::program_names("fuzz/src/bin")
 }
 
-/// What was kept, and changes of it for a few seconds each, in the same order every time. The programs are built already.
+/// Replays the corpus of each target, and mutations of it for a few seconds, in the same order every time. The programs
+/// are built already.
 pub(crate) fn replay() -> Result<(), Failed> {
     let replay = |target: String| step(&format!("fuzz {target}"), tidegate_servers::program(&target).arg("5"));
-    parallel::each(targets()?.into_iter(), replay).map(drop)
+    parallel::map(targets()?.into_iter(), replay).map(drop)
 }
 
-/// libFuzzer, which follows where the code has been: a minute for each target. What led to somewhere new is added to the
+/// Runs libFuzzer, which follows code coverage, for a minute on each target. Inputs with new coverage are added to the
 /// corpus. The instruments are the compiler's own passes, which the stable one has as well.
 pub(crate) fn search() -> Result<(), Failed> {
     // Instruments go into everything that is built, but not into what builds it: hence a target.
-    let host = rustc::host()?;
+    let host = host_target()?;
     let folder = Path::new("target/fuzz");
     let mut build = cargo(["build", "--release", "--package", "tidegate-fuzz", "--bins", "--target", &host]);
     build.arg("--target-dir").arg(folder);

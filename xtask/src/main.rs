@@ -6,16 +6,13 @@ mod adapters;
 mod bench;
 mod cargo;
 mod deep;
-mod features;
-mod files;
 mod fuzz;
 mod instructions;
+mod open_files;
+mod packages;
 mod parallel;
-mod rustc;
 mod servers;
-mod sources;
 mod test;
-mod tree;
 mod wasm;
 
 use std::path::Path;
@@ -33,7 +30,7 @@ cargo xtask COMMAND
 ";
 
 fn main() -> ExitCode {
-    // Everything is named from the repository's root, wherever below it somebody is.
+    // Everything is named from the repository's root, wherever below it the command is run.
     if let Some(root) = std::env::var_os("CARGO_MANIFEST_DIR").as_deref().and_then(|own| Path::new(own).parent())
         && let Err(error) = std::env::set_current_dir(root)
     {
@@ -45,7 +42,7 @@ fn main() -> ExitCode {
         Some((command, rest)) => (command.as_str(), rest),
         None => ("help", arguments.as_slice()),
     };
-    let done = match command {
+    let result = match command {
         "test" => test::run(),
         "bench" => bench::run(rest),
         "instructions" => instructions::run(rest),
@@ -60,7 +57,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match done {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("\nxtask {command}: {error}");

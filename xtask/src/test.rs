@@ -1,25 +1,25 @@
-//! `cargo xtask test`: everything that has to hold.
+//! `cargo xtask test`: every check of the repository.
 
 use std::path::Path;
 use std::process::Stdio;
 
-use crate::cargo::{Failed, cargo, said, step};
+use crate::cargo::{Failed, cargo, output_of, step};
 use crate::servers::{Servers, debian};
-use crate::{adapters, features, files, fuzz, instructions, sources, tree, wasm};
+use crate::{adapters, fuzz, instructions, open_files, packages, wasm};
 
 pub(crate) fn run() -> Result<(), Failed> {
     step("format", &mut cargo(["fmt", "--all", "--check"]))?;
-    // What is missing here is told at once, and not when it is needed.
-    files::allow_many()?;
+    // Missing tools are reported now, and not when they are needed.
+    open_files::raise_limit()?;
     debian::valgrind()?;
     let servers = Servers::start()?;
     let clippy = ["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
     step("clippy", &mut cargo(clippy))?;
-    each_feature_alone()?;
+    check_features_alone()?;
     step("programs", &mut tidegate_servers::build_programs(&fuzz::targets()?))?;
     let tests = ["test", "--workspace", "--all-features", "--tests"];
     step("tests", cargo(tests).envs(servers.environment()))?;
-    examples(&servers)?;
+    run_examples(&servers)?;
     drop(servers);
     step("doc tests", &mut cargo(["test", "--workspace", "--all-features", "--doc"]))?;
     fuzz::replay()?;
@@ -27,12 +27,12 @@ pub(crate) fn run() -> Result<(), Failed> {
     instructions::check()?;
     let docs = ["doc", "--workspace", "--all-features", "--no-deps"];
     step("docs", cargo(docs).env("RUSTDOCFLAGS", "-D warnings"))?;
-    wasm::core()?;
+    wasm::check_core()?;
     println!("\n== everything: ok");
     Ok(())
 }
 
-/// What is tried under loom, at the least: the tests are found by their name.
+/// The number of loom tests there must be at least: they are found by their name.
 const LOOM_TESTS: usize = 9;
 
 /// The memory store's concurrent core under loom: every order of two threads, up to that many preemptions.
@@ -45,8 +45,8 @@ pub(crate) fn loom(preemptions: u32) -> Result<(), Failed> {
         command
     };
     step("loom", &mut tests())?;
-    let found = said(tests().args(["--", "--list"]).stderr(Stdio::inherit()))?;
-    match found.lines().filter(|line| line.ends_with(": test")).count() {
+    let listed = output_of(tests().args(["--", "--list"]).stderr(Stdio::inherit()))?;
+    match listed.lines().filter(|line| line.ends_with(": test")).count() {
         found if found < LOOM_TESTS => Err(Failed(format!("loom: {found} tests, and there were {LOOM_TESTS}"))),
         _ => Ok(()),
     }
@@ -54,14 +54,14 @@ pub(crate) fn loom(preemptions: u32) -> Result<(), Failed> {
 
 /// Every feature builds alone, and so does all that is installed or depended on by itself. The plain crate builds neither a
 /// runtime nor a parser.
-fn each_feature_alone() -> Result<(), Failed> {
+fn check_features_alone() -> Result<(), Failed> {
     // Clippy, and not `check` with other flags: it takes the dependencies that the workspace's own check has built.
     let check =
         |name: &str, arguments: &[&str]| step(name, cargo(["clippy"]).args(arguments).args(["--", "-D", "warnings"]));
     let folder = Path::new("crates/tidegate");
     let library = ["--package", "tidegate", "--no-default-features", "--features"];
     check("no feature", &library[..3])?;
-    for feature in features::of(folder)? {
+    for feature in packages::feature_names(folder)? {
         check(&format!("feature {feature} alone"), &[&library[..], &[&feature]].concat())?;
     }
     for name in adapters::names()? {
@@ -73,11 +73,11 @@ fn each_feature_alone() -> Result<(), Failed> {
     check("the testkit", &["--package", "tidegate-testkit"])?;
     check("the testkit with adapters", &["--package", "tidegate-testkit", "--features", "adapters"])?;
     check("the attribute", &["--package", "tidegate-macros"])?;
-    // As somebody runs one, who reads how.
+    // As a reader of the guides runs one.
     check("examples", &["--package", "tidegate-examples", "--examples"])?;
     check("example chat", &["--package", "tidegate", "--example", "chat"])?;
-    adapters::build_one_framework_each(folder)?;
-    let plain = tree::of("tidegate", "")?;
+    adapters::check_one_framework_each(folder)?;
+    let plain = packages::dependency_names("tidegate", "")?;
     for unwanted in ["tokio", "redis", "rusqlite", "tokio-postgres", "http", "serde", "toml"] {
         if plain.contains(unwanted) {
             return Err(Failed(format!("the plain crate builds {unwanted}")));
@@ -86,13 +86,13 @@ fn each_feature_alone() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The examples that end by themselves run, and say what they say.
-fn examples(servers: &Servers) -> Result<(), Failed> {
-    // Those that serve until they are stopped are asked by tests of their own.
+/// Runs the examples that end by themselves.
+fn run_examples(servers: &Servers) -> Result<(), Failed> {
+    // Examples that serve until they are stopped have tests of their own.
     let serves = |name: &str| name.starts_with("axum_") || name.ends_with("_memory");
-    let mut names = sources::of("examples")?;
+    let mut names = packages::program_names("examples")?;
     for adapter in adapters::names()? {
-        names.extend(sources::of(&adapters::examples(&adapter))?);
+        names.extend(packages::program_names(&adapters::examples(&adapter))?);
     }
     for name in names.into_iter().filter(|name| !serves(name)) {
         let mut command = tidegate_servers::program(&format!("examples/{name}"));

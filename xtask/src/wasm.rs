@@ -1,10 +1,10 @@
-//! What is built for wasm32: the core, and Workers for workerd.
+//! Builds for wasm32: the core, and Workers for workerd.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::cargo::{Failed, cargo, said, step};
+use crate::cargo::{Failed, cargo, output_of, step};
 use crate::servers::{crates, debian};
 
 const TARGET: &str = "wasm32-unknown-unknown";
@@ -13,7 +13,7 @@ const FOLDER: &str = "target/wasm";
 
 /// The core for wasm32: it builds there, where there is no clock, and its source starts no thread and reads no clock
 /// elsewhere either.
-pub(crate) fn core() -> Result<(), Failed> {
+pub(crate) fn check_core() -> Result<(), Failed> {
     let arguments = ["check", "--package", "tidegate-core", "--package", "tidegate", "--features", "api,config,stored"];
     step("core and library for wasm32", Compiler::find()?.cargo(&arguments).env("RUSTFLAGS", "-D warnings"))?;
     let banned =
@@ -37,14 +37,14 @@ pub(crate) fn core() -> Result<(), Failed> {
 }
 
 /// The ready Worker and the example, each in a folder as workerd takes it.
-pub(crate) fn workers() -> Result<[PathBuf; 2], Failed> {
+pub(crate) fn build_workers() -> Result<[PathBuf; 2], Failed> {
     let arguments = ["build", "--release", "--package", "tidegate-edge", "--package", "tidegate-example-worker"];
     step("Workers for wasm32", &mut Compiler::find()?.cargo(&arguments))?;
-    Ok([bound("tidegate_edge")?, bound("tidegate_example_worker")?])
+    Ok([bind_worker("tidegate_edge")?, bind_worker("tidegate_example_worker")?])
 }
 
-/// A Worker with its JavaScript.
-fn bound(name: &str) -> Result<PathBuf, Failed> {
+/// Adds the JavaScript to a Worker, and returns its folder.
+fn bind_worker(name: &str) -> Result<PathBuf, Failed> {
     let folder = Path::new(FOLDER).join(name);
     let module = Path::new(FOLDER).join(TARGET).join("release").join(format!("{name}.wasm"));
     let mut bind = Command::new(wasm_bindgen()?);
@@ -53,47 +53,47 @@ fn bound(name: &str) -> Result<PathBuf, Failed> {
     folder.canonicalize().map_err(|error| Failed(format!("{}: {error}", folder.display())))
 }
 
-/// The program that writes the JavaScript: of the very version that the Workers are built with. Built once, and kept.
+/// The program that writes the JavaScript, in the version that the Workers are built with. Built once, and cached.
 fn wasm_bindgen() -> Result<PathBuf, Failed> {
     let lock = fs::read_to_string("Cargo.lock").map_err(|error| Failed(format!("Cargo.lock: {error}")))?;
     let version = lock.lines().skip_while(|line| *line != "name = \"wasm-bindgen\"").nth(1);
     let version = version.and_then(|line| line.strip_prefix("version = \"")?.strip_suffix('"'));
     let version = version.ok_or_else(|| Failed("Cargo.lock names no wasm-bindgen".to_owned()))?;
-    Ok(crates::built("wasm-bindgen-cli", version, || Ok(()))?.join("wasm-bindgen"))
+    Ok(crates::install("wasm-bindgen-cli", version, || Ok(()))?.join("wasm-bindgen"))
 }
 
-/// What builds for wasm32.
+/// A compiler for wasm32.
 enum Compiler {
     /// The one that builds everything else, with the target's standard library.
-    Ours,
+    Default,
     /// Debian's, which builds the standard library from its source, and the linker of ours.
-    Debians { linker: PathBuf },
+    Debian { linker: PathBuf },
 }
 
 impl Compiler {
     fn find() -> Result<Self, Failed> {
-        let sysroot = said(Command::new("rustc").args(["--print", "sysroot"]))?;
+        let sysroot = output_of(Command::new("rustc").args(["--print", "sysroot"]))?;
         let libraries = Path::new(sysroot.trim()).join("lib/rustlib");
         if libraries.join(TARGET).exists() {
-            return Ok(Compiler::Ours);
+            return Ok(Compiler::Default);
         }
-        if said(Command::new("rustup").args(["target", "add", TARGET])).is_ok() {
-            return Ok(Compiler::Ours);
+        if output_of(Command::new("rustup").args(["target", "add", TARGET])).is_ok() {
+            return Ok(Compiler::Default);
         }
         let packages = ["rustc-web", "cargo-web", "rust-web-src"];
         // Only root can install; anybody can build with what is installed.
-        if said(Command::new("dpkg").arg("--status").args(packages)).is_err() {
+        if output_of(Command::new("dpkg").arg("--status").args(packages)).is_err() {
             let advice = "install the target with `rustup target add wasm32-unknown-unknown`";
             debian::install("Rust for wasm32", &packages, advice)?;
         }
-        let host = said(Command::new("rustc").args(["--print", "host-tuple"]))?;
-        Ok(Compiler::Debians { linker: libraries.join(host.trim()).join("bin/rust-lld") })
+        let host = output_of(Command::new("rustc").args(["--print", "host-tuple"]))?;
+        Ok(Compiler::Debian { linker: libraries.join(host.trim()).join("bin/rust-lld") })
     }
 
     fn cargo(&self, arguments: &[&str]) -> Command {
         let mut command = match self {
-            Compiler::Ours => cargo([]),
-            Compiler::Debians { linker } => {
+            Compiler::Default => cargo([]),
+            Compiler::Debian { linker } => {
                 let mut command = Command::new("/usr/bin/cargo");
                 command.env("RUSTC", "/usr/bin/rustc").env("RUSTC_BOOTSTRAP", "1").env_remove("RUSTUP_TOOLCHAIN");
                 command.env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", linker);
@@ -101,7 +101,7 @@ impl Compiler {
             }
         };
         command.args(arguments).args(["--target", TARGET, "--target-dir", FOLDER]);
-        if let Compiler::Debians { .. } = self {
+        if let Compiler::Debian { .. } = self {
             command.args(["-Z", "build-std=std,panic_abort"]);
         }
         command

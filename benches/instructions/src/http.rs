@@ -1,4 +1,4 @@
-//! HTTP: who a client is, what it is told, and a whole request through the layers.
+//! HTTP: the client address, the limit headers, and a whole request through the layers.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -14,35 +14,35 @@ use tidegate::tower::{AdmissionLayer, RateLimitLayer};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::setting::{Ticking, addresses, keys, limiter, one, plenty, poll_once};
+use crate::fixtures::{TickingClock, addresses, keys, large_quota, limiter, poll_once, quota_of_one};
 use crate::{Path, Paths, counted_call};
 
 pub(crate) const PATHS: Paths = &[
-    ("http/client/peer", || client(ClientAddress::new(), None)),
+    ("http/client/peer", || find_client(ClientAddress::new(), None)),
     ("http/client/x-forwarded-for", || {
         let header = HeaderName::from_static("x-forwarded-for");
-        client(ClientAddress::new().trust(trusted()), Some((header, "192.0.2.66, 203.0.113.9")))
+        find_client(ClientAddress::new().trust(trusted()), Some((header, "192.0.2.66, 203.0.113.9")))
     }),
     ("http/client/forwarded", || {
         let forwarded = "for=192.0.2.66, for=\"[2001:db8::17]:4711\"";
-        client(ClientAddress::new().trust(trusted()).header(FORWARDED), Some((FORWARDED, forwarded)))
+        find_client(ClientAddress::new().trust(trusted()).header(FORWARDED), Some((FORWARDED, forwarded)))
     }),
-    ("http/headers/ietf", || headers(HeaderStyle::Ietf)),
-    ("http/headers/draft03", || headers(HeaderStyle::Draft03)),
-    ("http/headers/legacy", || headers(HeaderStyle::Legacy)),
-    ("http/begin-decide-write", steps),
-    ("http/layer/allowed", || through(RateLimitLayer::new(limits(plenty())), 200)),
+    ("http/headers/ietf", || write_headers(HeaderStyle::Ietf)),
+    ("http/headers/draft03", || write_headers(HeaderStyle::Draft03)),
+    ("http/headers/legacy", || write_headers(HeaderStyle::Legacy)),
+    ("http/begin-decide-write", adapter_steps),
+    ("http/layer/allowed", || run_layer(RateLimitLayer::new(limits(large_quota())), 200)),
     ("http/layer/allowed-silent", || {
-        through(RateLimitLayer::new(limits(plenty()).headers(LimitHeaders::new([]))), 200)
+        run_layer(RateLimitLayer::new(limits(large_quota()).headers(LimitHeaders::new([]))), 200)
     }),
     ("http/layer/allowed-by-key", || {
-        let by_key = limits(plenty()).key(tidegate::http::keys::client());
-        through(RateLimitLayer::new(by_key.headers(LimitHeaders::new([]))), 200)
+        let by_key = limits(large_quota()).key(tidegate::http::keys::client());
+        run_layer(RateLimitLayer::new(by_key.headers(LimitHeaders::new([]))), 200)
     }),
-    ("http/layer/denied", || through(RateLimitLayer::new(limits(one())), 429)),
+    ("http/layer/denied", || run_layer(RateLimitLayer::new(limits(quota_of_one())), 429)),
     ("http/admission/allowed", || {
-        let pool = Concurrency::fixed(100).clock(Ticking::new());
-        through(AdmissionLayer::new(pool).limits(limits(plenty())), 200)
+        let pool = Concurrency::fixed(100).clock(TickingClock::new());
+        run_layer(AdmissionLayer::new(pool).limits(limits(large_quota())), 200)
     }),
 ];
 
@@ -54,11 +54,11 @@ fn limits(quota: Quota) -> RateLimit {
     RateLimit::new(limiter(&[("api", quota)]).enforcer("api").expect("the limit is there"))
 }
 
-/// Finds who a client is, and makes a key of it.
-fn client(clients: ClientAddress, header: Option<(HeaderName, &'static str)>) -> Path {
-    let (peers, mut headers) = (addresses(), usual());
+/// Finds the address of a client, and makes a key of it.
+fn find_client(clients: ClientAddress, header: Option<(HeaderName, &'static str)>) -> Path {
+    let (peers, mut headers) = (addresses(), usual_headers());
     headers.extend(header.map(|(name, value)| (name, value.parse().expect("a value"))));
-    let expects_peer = headers.len() == usual().len();
+    let expects_peer = headers.len() == usual_headers().len();
     Box::new(move |key| {
         let (client, _key) = counted_call(|| {
             let client = clients.find(peers[key], &headers);
@@ -68,9 +68,9 @@ fn client(clients: ClientAddress, header: Option<(HeaderName, &'static str)>) ->
     })
 }
 
-/// Writes what an admitted request is told.
-fn headers(style: HeaderStyle) -> Path {
-    let enforcer = limiter(&[("api", plenty())]).enforcer("api").unwrap();
+/// Writes the limit headers of an admitted request.
+fn write_headers(style: HeaderStyle) -> Path {
+    let enforcer = limiter(&[("api", large_quota())]).enforcer("api").unwrap();
     let outcomes: Vec<_> = keys().into_iter().map(|key| poll_once(enforcer.enforce(key, 1))).collect();
     let headers = LimitHeaders::new([style]);
     Box::new(move |key| {
@@ -80,9 +80,9 @@ fn headers(style: HeaderStyle) -> Path {
     })
 }
 
-/// What an adapter does: begins, decides, and writes the headers of the response.
-fn steps() -> Path {
-    let (limits, requests) = (limits(plenty()), addresses().into_iter().map(request).collect::<Vec<_>>());
+/// Takes the steps of an adapter: begins, decides, and writes the headers of the response.
+fn adapter_steps() -> Path {
+    let (limits, requests) = (limits(large_quota()), addresses().into_iter().map(request).collect::<Vec<_>>());
     Box::new(move |key| {
         let mut map = HeaderMap::with_capacity(8);
         let outcome = counted_call(|| {
@@ -95,11 +95,11 @@ fn steps() -> Path {
 }
 
 /// Sends requests through a layer, in front of a service that does nothing.
-fn through<L, B: 'static>(layer: L, status: u16) -> Path
+fn run_layer<L, B: 'static>(layer: L, status: u16) -> Path
 where
-    L: Layer<Nothing, Service: Service<Request<()>, Response = Response<B>, Error = Infallible> + 'static>,
+    L: Layer<EmptyService, Service: Service<Request<()>, Response = Response<B>, Error = Infallible> + 'static>,
 {
-    let (mut service, addresses) = (layer.layer(Nothing), addresses());
+    let (mut service, addresses) = (layer.layer(EmptyService), addresses());
     Box::new(move |key| {
         let request = request(addresses[key]);
         let Ok(response) = counted_call(|| poll_once(service.call(request)));
@@ -109,9 +109,9 @@ where
 
 /// The service that does nothing.
 #[derive(Clone)]
-struct Nothing;
+struct EmptyService;
 
-impl Service<Request<()>> for Nothing {
+impl Service<Request<()>> for EmptyService {
     type Response = Response<String>;
     type Error = Infallible;
     type Future = Ready<Result<Response<String>, Infallible>>;
@@ -127,13 +127,13 @@ impl Service<Request<()>> for Nothing {
 
 fn request(peer: IpAddr) -> Request<()> {
     let mut request = Request::new(());
-    *request.headers_mut() = usual();
+    *request.headers_mut() = usual_headers();
     request.extensions_mut().insert(PeerAddr(peer));
     request
 }
 
 /// The headers that any client sends.
-fn usual() -> HeaderMap {
+fn usual_headers() -> HeaderMap {
     let usual = [("host", "localhost"), ("user-agent", "bench"), ("accept", "*/*")];
     usual.map(|(name, value)| (HeaderName::from_static(name), value.parse().expect("a value"))).into_iter().collect()
 }

@@ -3,39 +3,39 @@
 use tidegate::enforce::{Action, Caller};
 use tidegate::{Quota, minutes};
 
-use crate::setting::{keys, limiter, one, plenty, poll_once, texts};
+use crate::fixtures::{keys, large_quota, limiter, poll_once, quota_of_one, texts};
 use crate::{Path, Paths, counted_call};
 
 pub(crate) const PATHS: Paths = &[
-    ("limiter/now/allowed", || now(plenty(), true)),
-    ("limiter/now/denied", || now(one(), false)),
-    ("limiter/await/allowed", awaited),
-    ("limiter/all-of-two/allowed", all),
+    ("limiter/now/allowed", || try_now(large_quota(), true)),
+    ("limiter/now/denied", || try_now(quota_of_one(), false)),
+    ("limiter/await/allowed", await_call),
+    ("limiter/all-of-two/allowed", limit_all),
     ("limiter/admit-release", admit_and_release),
-    ("enforcer/allowed", || enforced(plenty(), true)),
-    ("enforcer/denied", || enforced(one(), false)),
+    ("enforcer/allowed", || try_enforce(large_quota(), true)),
+    ("enforcer/denied", || try_enforce(quota_of_one(), false)),
 ];
 
-fn now(quota: Quota, allowed: bool) -> Path {
+fn try_now(quota: Quota, allowed: bool) -> Path {
     let (limiter, texts) = (limiter(&[("api", quota)]), texts());
     Box::new(move |key| {
         counted_call(|| {
-            let answer = limiter.limit("api", texts[key].as_str()).try_now();
-            answer.is_ok_and(|decision| decision.allowed() == allowed)
+            let result = limiter.limit("api", texts[key].as_str()).try_now();
+            result.is_ok_and(|decision| decision.allowed() == allowed)
         })
     })
 }
 
-fn awaited() -> Path {
-    let (limiter, texts) = (limiter(&[("api", plenty())]), texts());
+fn await_call() -> Path {
+    let (limiter, texts) = (limiter(&[("api", large_quota())]), texts());
     Box::new(move |key| {
-        let asked = async { limiter.limit("api", texts[key].as_str()).await };
-        counted_call(|| poll_once(asked).is_ok_and(|decision| decision.allowed()))
+        let call = async { limiter.limit("api", texts[key].as_str()).await };
+        counted_call(|| poll_once(call).is_ok_and(|decision| decision.allowed()))
     })
 }
 
-fn all() -> Path {
-    let (limiter, texts) = (limiter(&[("user", plenty()), ("tenant", plenty())]), texts());
+fn limit_all() -> Path {
+    let (limiter, texts) = (limiter(&[("user", large_quota()), ("tenant", large_quota())]), texts());
     Box::new(move |key| {
         let text = texts[key].as_str();
         let all = || poll_once(limiter.limit_all([limiter.limit("user", text), limiter.limit("tenant", text)]));
@@ -56,7 +56,7 @@ fn admit_and_release() -> Path {
     })
 }
 
-fn enforced(quota: Quota, allowed: bool) -> Path {
+fn try_enforce(quota: Quota, allowed: bool) -> Path {
     let enforcer = limiter(&[("api", quota)]).enforcer("api").unwrap();
     let callers: Vec<Caller<'static>> = keys().into_iter().map(Caller::new).collect();
     Box::new(move |key| {

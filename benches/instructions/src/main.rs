@@ -6,12 +6,12 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout)] // it tells the names to whoever counts
 
+mod fixtures;
 mod http;
 mod limiter;
 mod memory;
 mod permits;
 mod service;
-mod setting;
 
 use std::hint::black_box;
 use std::process::ExitCode;

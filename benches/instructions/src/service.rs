@@ -1,26 +1,27 @@
-//! What the service does with a question but for its socket.
+//! The work of the service on a request, without its socket.
 
 // The parser as the server has it. It knows nothing of the rest of the server, which would take long to build.
-#[allow(dead_code)] // the bounds of strangers
+#[allow(dead_code)] // the bounds of clients without a token
 #[path = "../../../crates/server/src/doors/resp/parse.rs"]
 mod parse;
 
 use tidegate::api::{self, DecisionResponse, LimitRequest};
 
-use crate::setting::{limiter, plenty, texts};
+use crate::fixtures::{large_quota, limiter, texts};
 use crate::{Path, Paths, counted_call};
 
-pub(crate) const PATHS: Paths = &[("service/json", json), ("service/resp/parse", resp)];
+pub(crate) const PATHS: Paths = &[("service/json", decide_json), ("service/resp/parse", parse_resp)];
 
 /// `POST /v1/limit` from the body of a request to the body of its response.
-fn json() -> Path {
-    let limiter = limiter(&[("api", plenty())]);
+fn decide_json() -> Path {
+    let limiter = limiter(&[("api", large_quota())]);
     let body = |text: String| format!(r#"{{"limit":"api","key":"{text}","cost":1}}"#).into_bytes();
     let bodies: Vec<_> = texts().into_iter().map(body).collect();
     Box::new(move |key| {
         let answer = counted_call(|| {
-            let asked: LimitRequest<'_> = api::parse(&bodies[key], LimitRequest::EXAMPLE).ok()?;
-            let decision = limiter.limit(&asked.limit, asked.key.checked().ok()?).cost(asked.cost.0).try_now().ok()?;
+            let request: LimitRequest<'_> = api::parse(&bodies[key], LimitRequest::EXAMPLE).ok()?;
+            let decision =
+                limiter.limit(&request.limit, request.key.checked().ok()?).cost(request.cost.0).try_now().ok()?;
             Some(DecisionResponse::from(&decision).to_json())
         });
         answer.is_some_and(|answer| answer.starts_with(br#"{"allowed":true"#))
@@ -28,7 +29,7 @@ fn json() -> Path {
 }
 
 /// A command of the Redis protocol into words.
-fn resp() -> Path {
+fn parse_resp() -> Path {
     let command =
         |key: String| format!("*5\r\n$8\r\nTHROTTLE\r\n$24\r\n{key}\r\n$2\r\n10\r\n$3\r\n100\r\n$2\r\n60\r\n");
     // The words point into the commands, and stay from one call to the next.

@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-use crate::workload::{KEYS, Random, text};
+use crate::workload::{KEYS, Random, key_text};
 
 /// What a request is before its user.
 const REQUEST: &str = "GET / HTTP/1.1\r\nhost: localhost\r\nuser-agent: bench\r\naccept: */*\r\nx-user: ";
@@ -25,7 +25,7 @@ impl Clients {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let connect = async |seed| {
             let mut connection = Connection::new(address, seed).await;
-            connection.ask().await;
+            connection.send().await;
             connection
         };
         let connections = (0..connections).map(|index| runtime.block_on(connect(index as u64))).collect();
@@ -33,14 +33,14 @@ impl Clients {
     }
 
     /// How many requests the server answers in that time, each with that status.
-    pub(super) fn ask(&mut self, span: Duration, status: &'static str) -> u64 {
+    pub(super) fn run(&mut self, span: Duration, status: &'static str) -> u64 {
         let start = Instant::now();
         let mut tasks = JoinSet::new();
         for mut connection in self.connections.drain(..) {
             let ask = async move {
                 let mut answered = 0;
                 while start.elapsed() < span {
-                    connection.ask().await;
+                    connection.send().await;
                     assert_eq!(&connection.buffer[9..12], status.as_bytes(), "another status");
                     answered += 1;
                 }
@@ -70,9 +70,9 @@ impl Connection {
     }
 
     /// Sends a request of any user and reads the whole response.
-    async fn ask(&mut self) {
+    async fn send(&mut self) {
         self.request.truncate(REQUEST.len());
-        write!(self.request, "{}\r\n\r\n", text(self.users.next() % KEYS)).expect("there is room");
+        write!(self.request, "{}\r\n\r\n", key_text(self.users.next() % KEYS)).expect("there is room");
         self.stream.write_all(&self.request).await.expect("the server reads");
         self.buffer.clear();
         while !is_whole(&self.buffer) {

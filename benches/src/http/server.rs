@@ -27,10 +27,10 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::machine::pin;
-use crate::workload::{KEYS, text};
+use crate::workload::{KEYS, key_text};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ServerKind {
     Bare,
     Layered,
     Tidegate,
@@ -51,100 +51,104 @@ pub(crate) enum Kind {
     UsersGovernorHeaders,
 }
 
-impl Kind {
+impl ServerKind {
     /// The yardstick first.
-    pub(super) const ALL: [Kind; 18] = [
-        Kind::Bare,
-        Kind::Layered,
-        Kind::Tidegate,
-        Kind::TidegateSilent,
-        Kind::TidegateLong,
-        Kind::TidegateDenied,
-        Kind::Governor,
-        Kind::GovernorHeaders,
-        Kind::GovernorDenied,
-        Kind::AroundTidegate,
-        Kind::AroundTidegateSilent,
-        Kind::AroundTidegateDenied,
-        Kind::AroundGovernor,
-        Kind::AroundGovernorHeaders,
-        Kind::UsersTidegate,
-        Kind::UsersTidegateSilent,
-        Kind::UsersGovernor,
-        Kind::UsersGovernorHeaders,
+    pub(super) const ALL: [ServerKind; 18] = [
+        ServerKind::Bare,
+        ServerKind::Layered,
+        ServerKind::Tidegate,
+        ServerKind::TidegateSilent,
+        ServerKind::TidegateLong,
+        ServerKind::TidegateDenied,
+        ServerKind::Governor,
+        ServerKind::GovernorHeaders,
+        ServerKind::GovernorDenied,
+        ServerKind::AroundTidegate,
+        ServerKind::AroundTidegateSilent,
+        ServerKind::AroundTidegateDenied,
+        ServerKind::AroundGovernor,
+        ServerKind::AroundGovernorHeaders,
+        ServerKind::UsersTidegate,
+        ServerKind::UsersTidegateSilent,
+        ServerKind::UsersGovernor,
+        ServerKind::UsersGovernorHeaders,
     ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
-            Kind::Bare => "bare axum",
-            Kind::Layered => "axum with a layer that does nothing",
-            Kind::Tidegate => "tidegate, as it comes (with headers)",
-            Kind::TidegateSilent => "tidegate, without headers",
-            Kind::TidegateLong => "tidegate, a body as long as a denial's",
-            Kind::TidegateDenied => "tidegate, denied",
-            Kind::Governor => "tower_governor, as it comes (no headers)",
-            Kind::GovernorHeaders => "tower_governor, with headers",
-            Kind::GovernorDenied => "tower_governor, denied",
-            Kind::AroundTidegate => "around the router: tidegate, with headers",
-            Kind::AroundTidegateSilent => "around the router: tidegate, without headers",
-            Kind::AroundTidegateDenied => "around the router: tidegate, denied",
-            Kind::AroundGovernor => "around the router: tower_governor, no headers",
-            Kind::AroundGovernorHeaders => "around the router: tower_governor, headers",
-            Kind::UsersTidegate => "a million users: tidegate, as it comes",
-            Kind::UsersTidegateSilent => "a million users: tidegate, no headers",
-            Kind::UsersGovernor => "a million users: tower_governor, as it comes",
-            Kind::UsersGovernorHeaders => "a million users: tower_governor, with headers",
+            ServerKind::Bare => "bare axum",
+            ServerKind::Layered => "axum with a layer that does nothing",
+            ServerKind::Tidegate => "tidegate, as it comes (with headers)",
+            ServerKind::TidegateSilent => "tidegate, without headers",
+            ServerKind::TidegateLong => "tidegate, a body as long as a denial's",
+            ServerKind::TidegateDenied => "tidegate, denied",
+            ServerKind::Governor => "tower_governor, as it comes (no headers)",
+            ServerKind::GovernorHeaders => "tower_governor, with headers",
+            ServerKind::GovernorDenied => "tower_governor, denied",
+            ServerKind::AroundTidegate => "around the router: tidegate, with headers",
+            ServerKind::AroundTidegateSilent => "around the router: tidegate, without headers",
+            ServerKind::AroundTidegateDenied => "around the router: tidegate, denied",
+            ServerKind::AroundGovernor => "around the router: tower_governor, no headers",
+            ServerKind::AroundGovernorHeaders => "around the router: tower_governor, headers",
+            ServerKind::UsersTidegate => "a million users: tidegate, as it comes",
+            ServerKind::UsersTidegateSilent => "a million users: tidegate, no headers",
+            ServerKind::UsersGovernor => "a million users: tower_governor, as it comes",
+            ServerKind::UsersGovernorHeaders => "a million users: tower_governor, with headers",
         }
     }
 
     /// The answer to every client but the first.
     pub(super) fn status(self) -> &'static str {
         match self {
-            Kind::TidegateDenied | Kind::AroundTidegateDenied | Kind::GovernorDenied => "429",
+            ServerKind::TidegateDenied | ServerKind::AroundTidegateDenied | ServerKind::GovernorDenied => "429",
             _ => "200",
         }
     }
 
     /// Serves it on a port of its own.
     fn serve(self, listener: TcpListener) {
-        let router = answering("ok");
-        let plenty = || Quota::token_bucket(PLENTY.into(), seconds(1)).expect("a valid quota");
-        let tidegate = || RateLimitLayer::new(plenty());
-        let silent = || RateLimitLayer::new(RateLimit::new(plenty()).headers(LimitHeaders::new([])));
-        let denying = || RateLimitLayer::new(one());
+        let router = router_with_body("ok");
+        let large_quota = || Quota::token_bucket(LARGE_QUOTA.into(), seconds(1)).expect("a valid quota");
+        let tidegate = || RateLimitLayer::new(large_quota());
+        let silent = || RateLimitLayer::new(RateLimit::new(large_quota()).headers(LimitHeaders::new([])));
+        let denying = || RateLimitLayer::new(quota_of_one());
         match self {
-            Kind::Bare => spawn(listener, router),
-            Kind::Layered => spawn(listener, router.layer(tower_layer::layer_fn(Passing))),
-            Kind::Tidegate => spawn(listener, router.layer(tidegate())),
-            Kind::TidegateSilent => spawn(listener, router.layer(silent())),
-            Kind::TidegateLong => spawn(listener, answering(as_long_as_a_denial()).layer(tidegate())),
-            Kind::TidegateDenied => spawn(listener, router.layer(denying())),
-            Kind::Governor => spawn(listener, router.layer(governor(governors_plenty()))),
-            Kind::GovernorHeaders => spawn(listener, router.layer(governor(governors_plenty().use_headers()))),
-            Kind::GovernorDenied => {
+            ServerKind::Bare => spawn(listener, router),
+            ServerKind::Layered => spawn(listener, router.layer(tower_layer::layer_fn(PassThroughService))),
+            ServerKind::Tidegate => spawn(listener, router.layer(tidegate())),
+            ServerKind::TidegateSilent => spawn(listener, router.layer(silent())),
+            ServerKind::TidegateLong => spawn(listener, router_with_body(body_as_long_as_a_denial()).layer(tidegate())),
+            ServerKind::TidegateDenied => spawn(listener, router.layer(denying())),
+            ServerKind::Governor => spawn(listener, router.layer(governor(governor_large_quota()))),
+            ServerKind::GovernorHeaders => {
+                spawn(listener, router.layer(governor(governor_large_quota().use_headers())))
+            }
+            ServerKind::GovernorDenied => {
                 let mut one = GovernorConfigBuilder::default();
                 one.per_second(3_600).burst_size(1);
                 spawn(listener, router.layer(governor(one)));
             }
-            Kind::AroundTidegate => spawn(listener, tidegate().layer(router)),
-            Kind::AroundTidegateSilent => spawn(listener, silent().layer(router)),
-            Kind::AroundTidegateDenied => spawn(listener, denying().layer(router)),
-            Kind::AroundGovernor => spawn(listener, governor(governors_plenty()).layer(router)),
-            Kind::AroundGovernorHeaders => spawn(listener, governor(governors_plenty().use_headers()).layer(router)),
-            Kind::UsersTidegate => spawn(listener, router.layer(RateLimitLayer::new(users()))),
-            Kind::UsersTidegateSilent => {
+            ServerKind::AroundTidegate => spawn(listener, tidegate().layer(router)),
+            ServerKind::AroundTidegateSilent => spawn(listener, silent().layer(router)),
+            ServerKind::AroundTidegateDenied => spawn(listener, denying().layer(router)),
+            ServerKind::AroundGovernor => spawn(listener, governor(governor_large_quota()).layer(router)),
+            ServerKind::AroundGovernorHeaders => {
+                spawn(listener, governor(governor_large_quota().use_headers()).layer(router))
+            }
+            ServerKind::UsersTidegate => spawn(listener, router.layer(RateLimitLayer::new(users()))),
+            ServerKind::UsersTidegateSilent => {
                 spawn(listener, router.layer(RateLimitLayer::new(users().headers(LimitHeaders::new([])))));
             }
-            Kind::UsersGovernor => spawn(listener, router.layer(governors_users(governors_each()))),
-            Kind::UsersGovernorHeaders => {
-                spawn(listener, router.layer(governors_users(governors_each().use_headers())));
+            ServerKind::UsersGovernor => spawn(listener, router.layer(governor_of_users(governor_per_user()))),
+            ServerKind::UsersGovernorHeaders => {
+                spawn(listener, router.layer(governor_of_users(governor_per_user().use_headers())));
             }
         }
     }
 }
 
 /// With its state, as a router has it that is served as it is: otherwise axum makes the routes anew for every request.
-fn answering(text: &'static str) -> Router {
+fn router_with_body(text: &'static str) -> Router {
     Router::new().route("/", get(move || async move { text })).with_state(())
 }
 
@@ -166,25 +170,25 @@ where
 }
 
 /// More than anybody asks for, in one second, and with no more digits than a large service's limit has: they are told.
-const PLENTY: u32 = 1_000_000;
+const LARGE_QUOTA: u32 = 1_000_000;
 
 /// The same of the peer.
-fn governors_plenty() -> GovernorConfigBuilder<PeerIpKeyExtractor, NoOpMiddleware<QuantaInstant>> {
-    let mut plenty = GovernorConfigBuilder::default();
-    plenty.per_nanosecond(1_000).burst_size(PLENTY);
-    plenty
+fn governor_large_quota() -> GovernorConfigBuilder<PeerIpKeyExtractor, NoOpMiddleware<QuantaInstant>> {
+    let mut large_quota = GovernorConfigBuilder::default();
+    large_quota.per_nanosecond(1_000).burst_size(LARGE_QUOTA);
+    large_quota
 }
 
 /// A text as long as the body of a denial.
-fn as_long_as_a_denial() -> &'static str {
-    let enforcer = Enforcer::from_quota(one());
+fn body_as_long_as_a_denial() -> &'static str {
+    let enforcer = Enforcer::from_quota(quota_of_one());
     let ask = || enforcer.try_apply(&Caller::new("alice"), 1, Action::Limit).expect("in process");
     let _ = ask();
     RateLimit::new(enforcer.clone()).response(&ask()).into_body().leak()
 }
 
 /// One request, and none more for an hour.
-fn one() -> Quota {
+fn quota_of_one() -> Quota {
     Quota::token_bucket(1, minutes(60)).expect("a valid quota")
 }
 
@@ -198,26 +202,26 @@ fn users() -> RateLimit {
     let quota = Quota::token_bucket(u64::from(BURST), EVERY * BURST).expect("a valid quota");
     let limiter = Limiter::builder().limit("api", quota).build().expect("a valid limit");
     for user in 0..KEYS {
-        let _ = limiter.limit("api", &*text(user)).try_now().expect("the limit is there");
+        let _ = limiter.limit("api", &*key_text(user)).try_now().expect("the limit is there");
     }
     RateLimit::new(limiter.enforcer("api").unwrap()).key(keys::header(USER))
 }
 
 /// The same of the peer.
-fn governors_each() -> GovernorConfigBuilder<User, NoOpMiddleware<QuantaInstant>> {
+fn governor_per_user() -> GovernorConfigBuilder<User, NoOpMiddleware<QuantaInstant>> {
     let mut each = GovernorConfigBuilder::default().key_extractor(User);
     each.period(EVERY).burst_size(BURST);
     each
 }
 
 /// And every one of them has been there.
-fn governors_users<M>(mut config: GovernorConfigBuilder<User, M>) -> GovernorLayer<User, M, Body>
+fn governor_of_users<M>(mut config: GovernorConfigBuilder<User, M>) -> GovernorLayer<User, M, Body>
 where
     M: RateLimitingMiddleware<QuantaInstant>,
 {
     let config = config.finish().expect("a valid quota");
     for user in 0..KEYS {
-        assert!(config.limiter().check_key(&text(user)).is_ok());
+        assert!(config.limiter().check_key(&key_text(user)).is_ok());
     }
     GovernorLayer::new(config)
 }
@@ -239,9 +243,9 @@ impl KeyExtractor for User {
 
 /// Hands everything on: what a layer costs before it does anything.
 #[derive(Clone)]
-struct Passing<S>(S);
+struct PassThroughService<S>(S);
 
-impl<S: Service<Request>> Service<Request> for Passing<S> {
+impl<S: Service<Request>> Service<Request> for PassThroughService<S> {
     type Response = S::Response;
     type Error = S::Error;
     type Future = S::Future;
@@ -258,17 +262,17 @@ impl<S: Service<Request>> Service<Request> for Passing<S> {
 /// Serves all kinds until its standard input ends, each under an address of its own: these, in a line, and then for each
 /// line how much CPU time was used. Another one is made first in each start, because that may decide where its memory is.
 pub(crate) fn serve(start: &str) {
-    let first = start.parse::<usize>().expect("a number") % Kind::ALL.len();
+    let first = start.parse::<usize>().expect("a number") % ServerKind::ALL.len();
     pin([0]);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let serve = |kind: Kind| {
+    let serve = |kind: ServerKind| {
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a free port");
         let address = listener.local_addr().expect("bound").to_string();
         let _inside = runtime.enter();
         kind.serve(listener);
         address
     };
-    let mut kinds = Kind::ALL;
+    let mut kinds = ServerKind::ALL;
     kinds.rotate_left(first);
     let mut addresses = kinds.map(serve);
     addresses.rotate_right(first);

@@ -3,48 +3,48 @@
 use redis::{Cmd, Connection, Pipeline, Value};
 
 use super::arguments;
-use crate::servers::{KEYS, any, text};
+use crate::server_load::{KEYS, key_text, random_key};
 use crate::workload::Random;
 
 /// Calls in one round, and how many are sent at a time, so that the server does not wait for the client.
 pub(super) const CALLS: usize = 20_000;
-const AT_A_TIME: usize = 200;
+const PIPELINE_LEN: usize = 200;
 
-/// Which keys are asked about.
+/// The keys of the calls.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Which {
-    /// Any of those that were asked about before.
+pub(super) enum KeySet {
+    /// Random keys that are known to the server.
     Known,
-    /// Each once, for the first time.
+    /// New keys, each once.
     New,
 }
 
 /// One script, as it is called about a key.
-pub(super) struct Calls<'a> {
+pub(super) struct ScriptCalls<'a> {
     call: &'a dyn Fn(&str) -> Cmd,
-    which: Which,
+    keys: KeySet,
     rounds: Vec<Pipeline>,
     is_allowed: fn(&Value) -> bool,
 }
 
-impl<'a> Calls<'a> {
-    pub(super) fn new(call: &'a dyn Fn(&str) -> Cmd, which: Which, is_allowed: fn(&Value) -> bool) -> Self {
+impl<'a> ScriptCalls<'a> {
+    pub(super) fn new(call: &'a dyn Fn(&str) -> Cmd, keys: KeySet, is_allowed: fn(&Value) -> bool) -> Self {
         let mut random = Random(1);
-        let keys: Vec<String> = match which {
-            Which::Known => (0..CALLS).map(|_| any(&mut random)).collect(),
-            Which::New => (0..KEYS).map(text).collect(),
+        let texts: Vec<String> = match keys {
+            KeySet::Known => (0..CALLS).map(|_| random_key(&mut random)).collect(),
+            KeySet::New => (0..KEYS).map(key_text).collect(),
         };
-        let rounds = keys.chunks(AT_A_TIME).map(|keys| pipeline(keys.iter().map(|key| call(key)))).collect();
-        Calls { call, which, rounds, is_allowed }
+        let rounds = texts.chunks(PIPELINE_LEN).map(|keys| pipeline(keys.iter().map(|key| call(key)))).collect();
+        ScriptCalls { call, keys, rounds, is_allowed }
     }
 
     /// Asks once about every key, or forgets them all.
     fn prepare(&self, connection: &mut Connection) {
         let keys = pipeline((0..KEYS).map(|number| {
-            let call = (self.call)(&text(number));
-            match self.which {
-                Which::Known => call,
-                Which::New => redis::cmd("DEL").arg(key_of(&call)).to_owned(),
+            let call = (self.call)(&key_text(number));
+            match self.keys {
+                KeySet::Known => call,
+                KeySet::New => redis::cmd("DEL").arg(key_of(&call)).to_owned(),
             }
         }));
         let _: Vec<Value> = keys.query(connection).expect("the server answers");
@@ -66,14 +66,14 @@ impl<'a> Calls<'a> {
             value.parse::<f64>().expect("a number")
         };
         let calls = self.rounds.iter().map(Pipeline::len).sum::<usize>() as f64;
-        assert_eq!(number("calls="), calls, "somebody else runs scripts on this server");
+        assert_eq!(number("calls="), calls, "another client runs scripts on this server");
         number("usec=") / calls
     }
 
     /// Bytes for a key that was just written, on average.
     pub(super) fn memory(&self, connection: &mut Connection) -> f64 {
         let bytes = (0..KEYS).map(|number| {
-            let call = (self.call)(&text(number));
+            let call = (self.call)(&key_text(number));
             let mut both = redis::pipe();
             let key = key_of(&call);
             both.add_command(call).ignore().cmd("MEMORY").arg("USAGE").arg(key);

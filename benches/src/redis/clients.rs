@@ -1,4 +1,4 @@
-//! What is asked through the client: decisions, and plain commands over a connection of the same kind.
+//! The clients under test: limiters, and plain commands over a connection of the same kind.
 
 use redis::aio::ConnectionManager;
 use redis::{Client, pipe};
@@ -7,27 +7,27 @@ use tidegate::{Limiter, Quota};
 
 use super::Server;
 use super::throughput::LIMIT;
-use crate::servers::{Ask, KEYS, text};
+use crate::server_load::{KEYS, LoadClient, key_text};
 
 /// A decision, as a service asks for it.
 #[derive(Clone)]
-pub(super) struct Decide(Limiter);
+pub(super) struct LimiterClient(Limiter);
 
-impl Decide {
+impl LimiterClient {
     pub(super) fn new(server: &Server, quota: Quota) -> Self {
-        Self::over(server, RedisStore::builder(), quota)
+        Self::with_builder(server, RedisStore::builder(), quota)
     }
 
-    pub(super) fn over(server: &Server, builder: RedisStoreBuilder, quota: Quota) -> Self {
+    pub(super) fn with_builder(server: &Server, builder: RedisStoreBuilder, quota: Quota) -> Self {
         // A connection of its own, as the plain commands have.
         let store = server.runtime.block_on(builder.connect(&*server.url));
         let limiter = Limiter::builder().prefix(&server.prefix).limit(LIMIT, quota).store(store.expect("a connection"));
-        Decide(limiter.build().expect("a valid limiter"))
+        LimiterClient(limiter.build().expect("a valid limiter"))
     }
 }
 
-impl Ask for Decide {
-    async fn ask(&self, key: String) {
+impl LoadClient for LimiterClient {
+    async fn send(&self, key: String) {
         let decision = self.0.limit(LIMIT, key).await.expect("the server answers");
         assert!(decision.allowed());
     }
@@ -35,13 +35,13 @@ impl Ask for Decide {
 
 /// A plain command on a number.
 #[derive(Clone)]
-pub(super) struct Plain {
+pub(super) struct CommandClient {
     connection: ConnectionManager,
     verb: &'static str,
     scope: String,
 }
 
-impl Plain {
+impl CommandClient {
     pub(super) fn new(server: &Server, verb: &'static str) -> Self {
         let client = Client::open(&*server.url).expect("a url");
         let scope = format!("{}|{verb}", server.prefix);
@@ -49,16 +49,16 @@ impl Plain {
             let mut connection = ConnectionManager::new(client).await.expect("a connection");
             let mut numbers = pipe();
             for number in 0..KEYS {
-                numbers.set_ex(format!("{scope}|{}", text(number)), 0, 3_600).ignore();
+                numbers.set_ex(format!("{scope}|{}", key_text(number)), 0, 3_600).ignore();
             }
             let () = numbers.query_async(&mut connection).await.expect("the server answers");
-            Plain { connection, verb, scope }
+            CommandClient { connection, verb, scope }
         })
     }
 }
 
-impl Ask for Plain {
-    async fn ask(&self, key: String) {
+impl LoadClient for CommandClient {
+    async fn send(&self, key: String) {
         let mut connection = self.connection.clone();
         let mut command = redis::cmd(self.verb);
         command.arg(format!("{}|{key}", self.scope));

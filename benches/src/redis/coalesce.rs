@@ -3,10 +3,10 @@
 use tidegate::redis::RedisStore;
 use tidegate::{Quota, seconds};
 
-use super::clients::Decide;
-use super::throughput::client;
+use super::clients::LimiterClient;
+use super::throughput::measure_client;
 use super::{Server, THREADS};
-use crate::servers::KEYS;
+use crate::server_load::KEYS;
 
 /// Rounds; the best counts, because what others do on the machine only ever adds.
 const ROUNDS: usize = 5;
@@ -16,7 +16,7 @@ pub(super) fn run(server: &Server) {
     let quota = Quota::token_bucket(1_000_000, seconds(1_000)).expect("a valid quota");
     server.load(&quota);
     let stores = [RedisStore::builder().coalesce_beyond(usize::MAX), RedisStore::builder()];
-    let contenders = stores.map(|builder| Decide::over(server, builder, quota));
+    let contenders = stores.map(|builder| LimiterClient::with_builder(server, builder, quota));
     println!(
         "\nDecisions a second about {KEYS} keys through one connection, threads of the runtime: {THREADS}, the best of {ROUNDS}"
     );
@@ -36,7 +36,7 @@ pub(super) fn run(server: &Server) {
         for _ in 0..ROUNDS {
             for (index, decide) in contenders.iter().enumerate() {
                 let before = server.spent();
-                best[index] = best[index].max(client(server, decide, concurrency, requests));
+                best[index] = best[index].max(measure_client(server, decide, concurrency, requests));
                 let after = server.spent();
                 let each = [0, 1].map(|what| (after[what] - before[what]) as f64 / requests as f64);
                 calls = each[0];

@@ -1,4 +1,4 @@
-//! What a decision costs the server: the time a script runs, by the server's own account, and the memory for a key.
+//! The cost of a decision for the server: the time a script runs, by the server's own account, and the memory for a key.
 
 use std::time::Duration;
 
@@ -6,18 +6,18 @@ use redis::{Client, Script, Value};
 use tidegate::{Quota, hours, millis, seconds};
 
 use super::Server;
-use super::calls::{CALLS, Calls, Which};
-use crate::servers::KEYS;
+use super::calls::{CALLS, KeySet, ScriptCalls};
+use crate::server_load::KEYS;
 
 /// Rounds; the best counts, because what others do on the machine only ever adds.
 const ROUNDS: usize = 25;
 
 /// What is measured, which keys, whether they are allowed, and the quota: a capacity, and how long one more takes.
-const CASES: [(&str, Which, bool, u32, Duration); 4] = [
-    ("allowed, refilling", Which::Known, true, 1_000_000, millis(1)),
-    ("allowed, used up", Which::Known, true, 1_000_000, seconds(2)),
-    ("allowed, a new key", Which::New, true, 1_000_000, seconds(2)),
-    ("denied", Which::Known, false, 1, hours(1)),
+const CASES: [(&str, KeySet, bool, u32, Duration); 4] = [
+    ("allowed, refilling", KeySet::Known, true, 1_000_000, millis(1)),
+    ("allowed, used up", KeySet::Known, true, 1_000_000, seconds(2)),
+    ("allowed, a new key", KeySet::New, true, 1_000_000, seconds(2)),
+    ("denied", KeySet::Known, false, 1, hours(1)),
 ];
 
 pub(super) fn run(server: &Server) {
@@ -40,7 +40,7 @@ pub(super) fn run(server: &Server) {
     }
 }
 
-fn row(server: &Server, (name, which, allowed, capacity, every): (&str, Which, bool, u32, Duration)) {
+fn row(server: &Server, (name, keys, allowed, capacity, every): (&str, KeySet, bool, u32, Duration)) {
     let mut connection = Client::open(&*server.url).and_then(|client| client.get_connection()).expect("a connection");
     let quota = Quota::token_bucket(capacity.into(), every * capacity).expect("a valid quota");
     server.load(&quota);
@@ -56,7 +56,7 @@ fn row(server: &Server, (name, which, allowed, capacity, every): (&str, Which, b
         command
     };
 
-    let contenders = [Calls::new(&ours, which, has_written), Calls::new(&naive, which, begins_with_one)];
+    let contenders = [ScriptCalls::new(&ours, keys, has_written), ScriptCalls::new(&naive, keys, begins_with_one)];
     let mut best = [f64::MAX; 2];
     for _ in 0..ROUNDS {
         let spent = contenders.each_ref().map(|calls| calls.round(&mut connection, allowed));

@@ -13,7 +13,7 @@ use redis::{Arg, Client, Cmd};
 use tidegate::redis::RedisStore;
 use tidegate::store::{Op, Request, Scope};
 use tidegate::{Cost, Key, OnStoreError, Quota, Store};
-use tidegate_servers::variable;
+use tidegate_servers::required_env;
 use tokio::runtime::{Builder, Runtime};
 pub(crate) use two_tier::process;
 
@@ -48,10 +48,10 @@ struct Server {
 
 impl Server {
     fn new() -> Self {
-        let url = variable("TIDEGATE_REDIS_URL");
+        let url = required_env("TIDEGATE_REDIS_URL");
         let runtime = Builder::new_multi_thread().worker_threads(THREADS).enable_all().build().expect("a runtime");
         let store = runtime.block_on(RedisStore::connect(&*url)).expect("a server that answers");
-        // Nobody else's keys, and not those of an earlier run.
+        // Keys of this run alone.
         let prefix = format!("bench-{}", std::process::id());
         Server { url, prefix, store, runtime }
     }

@@ -8,29 +8,29 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use redis::{Client, Cmd, Script};
-use tidegate_servers::variable;
+use tidegate_servers::required_env;
 
 use super::{Server, arguments};
-use crate::benchmark::{Load, rate};
-use crate::servers::KEYS;
+use crate::redis_benchmark::{Load, measure_rate};
+use crate::server_load::KEYS;
 
 /// What the script of a token bucket is put together from.
 const PARTS: [&str; 5] = [
     include_str!("../../../crates/tidegate/src/store/redis/lua/common.lua"),
-    include_str!("../../../crates/tidegate/src/store/redis/lua/wide.lua"),
+    include_str!("../../../crates/tidegate/src/store/redis/lua/wide_numbers.lua"),
     include_str!("../../../crates/tidegate/src/store/redis/lua/token_bucket.lua"),
     "local step = token_bucket\n",
-    include_str!("../../../crates/tidegate/src/store/redis/lua/one.lua"),
+    include_str!("../../../crates/tidegate/src/store/redis/lua/single.lua"),
 ];
 
 /// The program, and what it sends.
-pub(super) struct Program {
+pub(super) struct RedisBenchmark {
     path: String,
     url: String,
     arguments: Vec<Vec<u8>>,
 }
 
-impl Program {
+impl RedisBenchmark {
     /// `command` is about the key `__rand_int__`, for which the program puts a number.
     pub(super) fn new(server: &Server, command: &Cmd) -> Self {
         let [verb, hash, one, key, quota, numbers] =
@@ -42,7 +42,7 @@ impl Program {
         let mut connection = Client::open(&*server.url).and_then(|client| client.get_connection()).expect("a server");
         let hash = script.load(&mut connection).expect("the server takes it").into_bytes();
         let arguments = vec![verb, hash, one, key, quota, vec![b'x'; numbers.len()]];
-        Program { path: variable("TIDEGATE_REDIS_BENCHMARK"), url: server.url.clone(), arguments }
+        RedisBenchmark { path: required_env("TIDEGATE_REDIS_BENCHMARK"), url: server.url.clone(), arguments }
     }
 
     /// What is run, as one would type it.
@@ -54,6 +54,6 @@ impl Program {
     /// How many a second: from so many connections, each with so many requests on their way at a time.
     pub(super) fn rate(&self, connections: u64, pipelined: u64, requests: u64) -> f64 {
         let load = Load { keys: KEYS, connections, pipelined, requests };
-        rate(&self.path, &self.url, load, self.arguments.iter().map(|argument| OsStr::from_bytes(argument)))
+        measure_rate(&self.path, &self.url, load, self.arguments.iter().map(|argument| OsStr::from_bytes(argument)))
     }
 }

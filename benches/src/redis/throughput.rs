@@ -2,10 +2,10 @@
 
 use tidegate::{Quota, seconds};
 
-use super::clients::{Decide, Plain};
-use super::program::Program;
+use super::clients::{CommandClient, LimiterClient};
+use super::program::RedisBenchmark;
 use super::{Server, THREADS};
-use crate::servers::{Ask, rate};
+use crate::server_load::{LoadClient, measure_rate};
 
 pub(super) const LIMIT: &str = "throughput";
 /// Rounds; the best counts, because what others do on the machine only ever adds.
@@ -15,9 +15,9 @@ pub(super) fn run(server: &Server) {
     // Enough for everybody, so that every decision is allowed and writes.
     let quota = Quota::token_bucket(1_000_000, seconds(1_000)).expect("a valid quota");
     server.load(&quota);
-    let program = Program::new(server, &server.decision(LIMIT, "__rand_int__", &quota));
-    let decide = Decide::new(server, quota);
-    let [get, incr] = ["GET", "INCR"].map(|verb| Plain::new(server, verb));
+    let program = RedisBenchmark::new(server, &server.decision(LIMIT, "__rand_int__", &quota));
+    let decide = LimiterClient::new(server, quota);
+    let [get, incr] = ["GET", "INCR"].map(|verb| CommandClient::new(server, verb));
     println!(
         "\nDecisions a second through one connection, threads of the runtime: {THREADS}, the best of {ROUNDS} rounds, and as a"
     );
@@ -36,9 +36,9 @@ pub(super) fn run(server: &Server) {
         let mut best = [0_f64; 5];
         for _ in 0..ROUNDS {
             let rates = [
-                client(server, &decide, concurrency, requests),
-                client(server, &get, concurrency, requests),
-                client(server, &incr, concurrency, requests),
+                measure_client(server, &decide, concurrency, requests),
+                measure_client(server, &get, concurrency, requests),
+                measure_client(server, &incr, concurrency, requests),
                 program.rate(concurrency, 1, requests),
                 program.rate(1, concurrency, requests),
             ];
@@ -62,6 +62,6 @@ pub(super) fn run(server: &Server) {
     }
 }
 
-pub(super) fn client(server: &Server, asked: &impl Ask, concurrency: u64, requests: u64) -> f64 {
-    server.runtime.block_on(rate(asked, concurrency, requests))
+pub(super) fn measure_client(server: &Server, client: &impl LoadClient, concurrency: u64, requests: u64) -> f64 {
+    server.runtime.block_on(measure_rate(client, concurrency, requests))
 }

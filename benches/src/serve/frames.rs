@@ -15,9 +15,9 @@ const END_HEADERS: u8 = 4;
 /// The same bit, where there is no stream to end.
 const ACKNOWLEDGED: u8 = 1;
 /// Of a frame: its length, kind and flags, and its stream.
-const HEAD: usize = 9;
+const FRAME_HEAD_BYTES: usize = 9;
 /// Of a message: whether it is compressed, and its length.
-const PREFIX: usize = 5;
+const GRPC_PREFIX_BYTES: usize = 5;
 
 /// A connection, on which one method is called.
 pub(super) struct Connection {
@@ -36,13 +36,13 @@ impl Connection {
         connection.frame(SETTINGS, 0, 0, &[]);
         // More than is ever answered here.
         connection.frame(WINDOW_UPDATE, 0, 0, &0x7fff_0000_u32.to_be_bytes());
-        connection.introduce(path);
+        connection.send_preface(path);
         connection
     }
 
     /// The first call's headers, which both ends remember: those of all others are a byte each. It is a call without a message,
     /// which a server answers with an error.
-    fn introduce(&mut self, path: &str) {
+    fn send_preface(&mut self, path: &str) {
         // POST, http, and what is new: a path, an authority, a content type, and a name with its value.
         let mut headers = vec![0x83, 0x86];
         let mut add = |name: &[u8], value: &str| {
@@ -59,20 +59,20 @@ impl Connection {
     }
 
     /// Calls so often, with so many calls under way, and shows every answer.
-    pub(super) async fn ask<Q: Message>(
+    pub(super) async fn run_calls<R: Message>(
         mut self,
         streams: u64,
         calls: u64,
-        mut question: impl FnMut() -> Q,
+        mut request: impl FnMut() -> R,
         answered: impl Fn(&[u8]),
     ) {
-        let (mut asked, mut done, mut answers) = (0, 0, 0);
+        let (mut sent, mut done, mut answers) = (0, 0, 0);
         let (mut input, mut filled) = (vec![0; 64 << 10], 0);
         while done <= calls {
             // The introduction is one of those that are under way, and of those that are done.
-            while asked < calls && asked + 1 < done + streams {
-                self.call(&question());
-                asked += 1;
+            while sent < calls && sent + 1 < done + streams {
+                self.call(&request());
+                sent += 1;
             }
             self.stream.write_all(&self.output).await.expect("the server reads");
             self.output.clear();
@@ -83,7 +83,7 @@ impl Connection {
             while let Some((kind, flags, payload)) = frame(&input[at..filled]) {
                 match kind {
                     DATA if !payload.is_empty() => {
-                        answered(&payload[PREFIX..]);
+                        answered(&payload[GRPC_PREFIX_BYTES..]);
                         answers += 1;
                     }
                     HEADERS if flags & END_STREAM != 0 => done += 1,
@@ -92,7 +92,7 @@ impl Connection {
                     DATA | HEADERS | SETTINGS | PING | WINDOW_UPDATE => {}
                     other => panic!("a frame of kind {other}, which ends a call or the connection: {payload:?}"),
                 }
-                at += HEAD + payload.len();
+                at += FRAME_HEAD_BYTES + payload.len();
             }
             input.copy_within(at..filled, 0);
             filled -= at;
@@ -100,15 +100,15 @@ impl Connection {
         assert_eq!(answers, calls, "not every call was answered with a message");
     }
 
-    fn call(&mut self, question: &impl Message) {
+    fn call(&mut self, request: &impl Message) {
         let stream = self.stream_number();
         // As remembered: the youngest has number 62.
         self.frame(HEADERS, END_HEADERS, stream, &[0x83, 0x86, 0xc1, 0xc0, 0xbf, 0xbe]);
-        let length = question.encoded_len();
-        self.head(PREFIX + length, DATA, END_STREAM, stream);
+        let length = request.encoded_len();
+        self.head(GRPC_PREFIX_BYTES + length, DATA, END_STREAM, stream);
         self.output.push(0);
         self.output.extend_from_slice(&(length as u32).to_be_bytes());
-        question.encode(&mut self.output).expect("room");
+        request.encode(&mut self.output).expect("room");
     }
 
     fn stream_number(&mut self) -> u32 {
@@ -133,5 +133,5 @@ impl Connection {
 fn frame(bytes: &[u8]) -> Option<(u8, u8, &[u8])> {
     let &[a, b, c, kind, flags, ..] = bytes else { return None };
     let length = u32::from_be_bytes([0, a, b, c]) as usize;
-    Some((kind, flags, bytes.get(HEAD..HEAD + length)?))
+    Some((kind, flags, bytes.get(FRAME_HEAD_BYTES..FRAME_HEAD_BYTES + length)?))
 }

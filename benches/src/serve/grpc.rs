@@ -12,10 +12,10 @@ use tidegate_servers::Program;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
-use super::contest::{Asked, Contestant, compare};
+use super::contest::{Contestant, LoadResult, compare};
 use super::frames::Connection;
-use super::{KEYS, ONE_THREAD, PLENTY, own, throttlecrabs, tidegates};
-use crate::workload::{Random, seed};
+use super::{KEYS, LARGE_QUOTA, ONE_THREAD, start_own_server, start_throttlecrabs, start_tidegates};
+use crate::workload::{Random, next_seed};
 
 const CONNECTIONS: u64 = 8;
 /// Calls under way at a time, on each connection.
@@ -24,12 +24,12 @@ const CALLS: u64 = 40_000;
 
 pub(super) fn run() {
     let rules = format!(
-        "domain: bench\ndescriptors:\n- key: user\n  rate_limit:\n    unit: minute\n    requests_per_unit: {PLENTY}\n"
+        "domain: bench\ndescriptors:\n- key: user\n  rate_limit:\n    unit: minute\n    requests_per_unit: {LARGE_QUOTA}\n"
     );
     let config = "[envoy]\nconfigs = [\"ratelimit.yaml\"]\n";
-    let [ours, one] = tidegates("grpc", &[("limits.toml", config), ("ratelimit.yaml", &rules)], "1");
-    let [crab, single] = throttlecrabs("grpc");
-    let [limitador, alone] = [own("limitador", &[]), own("limitador", &ONE_THREAD)];
+    let [ours, one] = start_tidegates("grpc", &[("limits.toml", config), ("ratelimit.yaml", &rules)], "1");
+    let [crab, single] = start_throttlecrabs("grpc");
+    let [limitador, alone] = [start_own_server("limitador", &[]), start_own_server("limitador", &ONE_THREAD)];
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     println!(
         "\ngRPC, {CONNECTIONS} connections with {STREAMS} calls each under way; expected of both peers: more than 1x"
@@ -45,18 +45,18 @@ pub(super) fn run() {
 }
 
 /// A question about a key.
-trait Question: Message + 'static {
+trait GrpcRequest: Message + 'static {
     const PATH: &'static str;
-    type Answer: Message + Default + Debug + 'static;
+    type Response: Message + Default + Debug + 'static;
 
-    fn about(key: String) -> Self;
+    fn for_key(key: String) -> Self;
 }
 
-impl Question for RateLimitRequest {
+impl GrpcRequest for RateLimitRequest {
     const PATH: &'static str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
-    type Answer = RateLimitResponse;
+    type Response = RateLimitResponse;
 
-    fn about(key: String) -> Self {
+    fn for_key(key: String) -> Self {
         let entry = Entry { key: "user".to_owned(), value: key };
         let descriptor = RateLimitDescriptor { entries: vec![entry], ..Default::default() };
         RateLimitRequest { domain: "bench".to_owned(), descriptors: vec![descriptor], hits_addend: 1 }
@@ -73,7 +73,7 @@ fn is_allowed(answer: &RateLimitResponse) -> bool {
     answer.overall_code() == Code::Ok
 }
 
-/// What throttlecrab is asked with.
+/// The request of throttlecrab.
 #[derive(Clone, PartialEq, Message)]
 struct ThrottleRequest {
     #[prost(string, tag = "1")]
@@ -103,44 +103,44 @@ struct ThrottleResponse {
     reset_after: i32,
 }
 
-impl Question for ThrottleRequest {
+impl GrpcRequest for ThrottleRequest {
     const PATH: &'static str = "/throttlecrab.RateLimiter/Throttle";
-    type Answer = ThrottleResponse;
+    type Response = ThrottleResponse;
 
-    fn about(key: String) -> Self {
-        let plenty = PLENTY as i32;
-        ThrottleRequest { key, max_burst: plenty, count_per_period: plenty, period: 60, quantity: 1 }
+    fn for_key(key: String) -> Self {
+        let large_quota = LARGE_QUOTA as i32;
+        ThrottleRequest { key, max_burst: large_quota, count_per_period: large_quota, period: 60, quantity: 1 }
     }
 }
 
-fn contestant<'a, Q: Question>(
+fn contestant<'a, R: GrpcRequest>(
     name: &'a str,
     server: &'a Program,
     runtime: &'a Runtime,
-    is_well: fn(&Q::Answer) -> bool,
+    is_expected: fn(&R::Response) -> bool,
 ) -> Contestant<'a> {
-    Contestant { name, server, ask: Box::new(move || runtime.block_on(ask::<Q>(server.port(), is_well))) }
+    Contestant { name, server, run_load: Box::new(move || runtime.block_on(run_load::<R>(server.port(), is_expected))) }
 }
 
-async fn ask<Q: Question>(port: u16, is_well: fn(&Q::Answer) -> bool) -> Asked {
+async fn run_load<R: GrpcRequest>(port: u16, is_expected: fn(&R::Response) -> bool) -> LoadResult {
     let mut connections = Vec::new();
     for _ in 0..CONNECTIONS {
-        connections.push(Connection::open(port, Q::PATH).await);
+        connections.push(Connection::open(port, R::PATH).await);
     }
     let (began, mut tasks) = (Instant::now(), JoinSet::new());
     for connection in connections {
-        let seed = seed();
+        let seed = next_seed();
         tasks.spawn(async move {
             let mut random = Random(seed << 32);
-            let next = move || Q::about(format!("{:06}", random.next() % KEYS));
+            let next = move || R::for_key(format!("{:06}", random.next() % KEYS));
             connection
-                .ask(STREAMS, CALLS / CONNECTIONS, next, |answer| {
-                    let answer = Q::Answer::decode(answer).expect("an answer");
-                    assert!(is_well(&answer), "not allowed, or not counted: {answer:?}");
+                .run_calls(STREAMS, CALLS / CONNECTIONS, next, |answer| {
+                    let answer = R::Response::decode(answer).expect("an answer");
+                    assert!(is_expected(&answer), "not allowed, or not counted: {answer:?}");
                 })
                 .await;
         });
     }
     tasks.join_all().await;
-    Asked { requests: CALLS as f64, per_second: CALLS as f64 / began.elapsed().as_secs_f64() }
+    LoadResult { requests: CALLS as f64, per_second: CALLS as f64 / began.elapsed().as_secs_f64() }
 }

@@ -5,10 +5,10 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use tidegate_servers::{Program, variable};
+use tidegate_servers::{Program, required_env};
 
-use super::contest::{Asked, Contestant, compare};
-use super::{ONE_THREAD, PLENTY, own, throttlecrabs, tidegates};
+use super::contest::{Contestant, LoadResult, compare};
+use super::{LARGE_QUOTA, ONE_THREAD, start_own_server, start_throttlecrabs, start_tidegates};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/serve/post.lua");
 const CONNECTIONS: u32 = 50;
@@ -17,11 +17,14 @@ const SECONDS: u32 = 1;
 static SEED: AtomicU32 = AtomicU32::new(1);
 
 pub(super) fn run() {
-    let config = format!("[limits.api]\nalgorithm = \"token_bucket\"\nrate = {PLENTY}\nperiod = \"1m\"\n");
-    let ([ours, many], [crab, single], bare) =
-        (tidegates("http", &[("limits.toml", &config)], "2"), throttlecrabs("http"), own("bare", &ONE_THREAD));
+    let config = format!("[limits.api]\nalgorithm = \"token_bucket\"\nrate = {LARGE_QUOTA}\nperiod = \"1m\"\n");
+    let ([ours, many], [crab, single], bare) = (
+        start_tidegates("http", &[("limits.toml", &config)], "2"),
+        start_throttlecrabs("http"),
+        start_own_server("bare", &ONE_THREAD),
+    );
     let ask = Post { path: "/v1/limit", before: r#"{"limit":"api","key":""#.to_owned(), after: r#""}"#.to_owned() };
-    let numbers = format!(r#"","max_burst":{PLENTY},"count_per_period":{PLENTY},"period":60}}"#);
+    let numbers = format!(r#"","max_burst":{LARGE_QUOTA},"count_per_period":{LARGE_QUOTA},"period":60}}"#);
     let throttle = Post { path: "/throttle", before: r#"{"key":""#.to_owned(), after: numbers };
     println!("\nHTTP, wrk -t 1 -c {CONNECTIONS}; expected of throttlecrab's: 1.2x, of bare axum: 0.8x");
     compare(&[
@@ -44,24 +47,25 @@ impl Post {
     fn to<'a>(&'a self, name: &'a str, server: &'a Program) -> Contestant<'a> {
         let answer = self.once(server);
         assert!(answer.starts_with("HTTP/1.1 200") && answer.contains(r#""allowed":true"#), "{name}: {answer}");
-        Contestant { name, server, ask: Box::new(|| self.wrk(server)) }
+        Contestant { name, server, run_load: Box::new(|| self.wrk(server)) }
     }
 
-    fn wrk(&self, server: &Program) -> Asked {
-        let mut command = Command::new(variable("TIDEGATE_WRK"));
+    fn wrk(&self, server: &Program) -> LoadResult {
+        let mut command = Command::new(required_env("TIDEGATE_WRK"));
         command.args(["-t", "1", "-c", &CONNECTIONS.to_string(), "-d", &format!("{SECONDS}s"), "-s", SCRIPT]);
         command.arg(format!("http://127.0.0.1:{}{}", server.port(), self.path));
         let seed = SEED.fetch_add(1, Ordering::Relaxed).to_string();
         let output = command.args(["--", &self.before, &self.after, &seed]).output().expect("wrk starts");
-        let said = String::from_utf8_lossy(&output.stdout);
-        let is_well = output.status.success() && !said.contains("Non-2xx") && !said.contains("Socket errors");
-        assert!(is_well, "{said}{}", String::from_utf8_lossy(&output.stderr));
+        let output_text = String::from_utf8_lossy(&output.stdout);
+        let is_expected =
+            output.status.success() && !output_text.contains("Non-2xx") && !output_text.contains("Socket errors");
+        assert!(is_expected, "{output_text}{}", String::from_utf8_lossy(&output.stderr));
         // "  150000 requests in 3.00s, 20.00MB read" and "Requests/sec:  50000.00"
-        let requests = said.lines().find_map(|line| line.trim().split_once(" requests in ")?.0.parse().ok());
-        let per_second = said.lines().find_map(|line| line.strip_prefix("Requests/sec:")?.trim().parse().ok());
+        let requests = output_text.lines().find_map(|line| line.trim().split_once(" requests in ")?.0.parse().ok());
+        let per_second = output_text.lines().find_map(|line| line.strip_prefix("Requests/sec:")?.trim().parse().ok());
         match (requests, per_second) {
-            (Some(requests), Some(per_second)) => Asked { requests, per_second },
-            _ => panic!("not what wrk prints: {said}"),
+            (Some(requests), Some(per_second)) => LoadResult { requests, per_second },
+            _ => panic!("not what wrk prints: {output_text}"),
         }
     }
 

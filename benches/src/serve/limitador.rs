@@ -13,14 +13,14 @@ use limitador::limit::{Context, Limit};
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
-use super::{KEYS, PLENTY};
+use super::{KEYS, LARGE_QUOTA};
 
 /// Serves until it is killed, on as many threads as a server of tokio's has by default.
 pub(crate) fn serve(port: &str) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     let limiter = RateLimiter::new(4 * KEYS);
     let user = "descriptors[0].user".try_into().expect("an expression");
-    limiter.add_limit(Limit::new("bench", PLENTY.into(), 60, Vec::new(), vec![user]));
+    limiter.add_limit(Limit::new("bench", LARGE_QUOTA.into(), 60, Vec::new(), vec![user]));
     let service = RateLimitServiceServer::new(Limitador(limiter));
     let address = format!("127.0.0.1:{port}").parse().expect("a port");
     runtime.block_on(Server::builder().add_service(service).serve(address)).expect("served");

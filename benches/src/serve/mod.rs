@@ -12,7 +12,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use tidegate_servers::{Program, variable};
+use tidegate_servers::{Program, required_env};
 
 pub(crate) use bare::serve as bare;
 pub(crate) use limitador::serve as limitador;
@@ -22,7 +22,7 @@ use crate::machine::pin;
 /// How many keys are asked about, each as often as the others.
 const KEYS: u64 = 1_000_000;
 /// More than is asked for, so that everything is allowed: the capacity, which is also what a minute brings.
-const PLENTY: u32 = 1_000_000;
+const LARGE_QUOTA: u32 = 1_000_000;
 
 /// All parts, or only those whose name begins like that.
 pub(crate) fn run(only: &str) {
@@ -53,11 +53,11 @@ pub(crate) fn run(only: &str) {
 
 /// `tidegate serve`, listening for one protocol, with these files as its config, the first of them to begin with: as it comes,
 /// and with so many threads.
-fn tidegates(protocol: &str, config: &[(&str, &str)], threads: &str) -> [Program; 2] {
-    [tidegate(protocol, config, &[]), tidegate(protocol, config, &["--threads", threads])]
+fn start_tidegates(protocol: &str, config: &[(&str, &str)], threads: &str) -> [Program; 2] {
+    [start_tidegate(protocol, config, &[]), start_tidegate(protocol, config, &["--threads", threads])]
 }
 
-fn tidegate(protocol: &str, config: &[(&str, &str)], threads: &[&str]) -> Program {
+fn start_tidegate(protocol: &str, config: &[(&str, &str)], threads: &[&str]) -> Program {
     let program = std::env::current_exe().expect("this program").with_file_name("tidegate");
     assert!(program.is_file(), "{} is missing: run `cargo xtask bench serve`", program.display());
     let command = |port: u16, folder: &Path| {
@@ -80,15 +80,15 @@ fn tidegate(protocol: &str, config: &[(&str, &str)], threads: &[&str]) -> Progra
 
 /// throttlecrab's server, listening for one protocol: with as many threads as it takes, which is one for each core, and with
 /// one.
-fn throttlecrabs(protocol: &str) -> [Program; 2] {
-    [throttlecrab(protocol, &[]), throttlecrab(protocol, &ONE_THREAD)]
+fn start_throttlecrabs(protocol: &str) -> [Program; 2] {
+    [start_throttlecrab(protocol, &[]), start_throttlecrab(protocol, &ONE_THREAD)]
 }
 
 /// What makes a server with tokio's own runtime have one thread.
 const ONE_THREAD: [(&str, &str); 1] = [("TOKIO_WORKER_THREADS", "1")];
 
 /// One of the servers that are part of this program.
-fn own(server: &str, variables: &[(&str, &str)]) -> Program {
+fn start_own_server(server: &str, variables: &[(&str, &str)]) -> Program {
     let command = |port: u16, _: &Path| {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
         command.args(["serve", server, &port.to_string()]).envs(variables.iter().copied());
@@ -97,8 +97,8 @@ fn own(server: &str, variables: &[(&str, &str)]) -> Program {
     Program::start(server, command).expect("this program")
 }
 
-fn throttlecrab(protocol: &str, variables: &[(&str, &str)]) -> Program {
-    let program = variable("TIDEGATE_THROTTLECRAB");
+fn start_throttlecrab(protocol: &str, variables: &[(&str, &str)]) -> Program {
+    let program = required_env("TIDEGATE_THROTTLECRAB");
     let command = |port: u16, _: &Path| {
         let mut command = Command::new(&program);
         command.envs(variables.iter().copied());

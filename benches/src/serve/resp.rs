@@ -4,18 +4,19 @@ use std::path::Path;
 use std::process::Command;
 
 use redis::Client;
-use tidegate_servers::{Program, variable};
+use tidegate_servers::{Program, required_env};
 
-use super::contest::{Asked, Contestant, compare};
-use super::{KEYS, PLENTY, throttlecrabs, tidegates};
-use crate::benchmark::{Load, rate};
+use super::contest::{Contestant, LoadResult, compare};
+use super::{KEYS, LARGE_QUOTA, start_throttlecrabs, start_tidegates};
+use crate::redis_benchmark::{Load, measure_rate};
 
 const SINGLE: Load = Load { keys: KEYS, connections: 50, pipelined: 1, requests: 60_000 };
 const PIPELINED: Load = Load { keys: KEYS, connections: 50, pipelined: 16, requests: 500_000 };
 
 pub(super) fn run() {
-    let program = variable("TIDEGATE_REDIS_BENCHMARK");
-    let ([ours, many], [crab, single], redis) = (tidegates("resp", &[], "2"), throttlecrabs("redis"), redis());
+    let program = required_env("TIDEGATE_REDIS_BENCHMARK");
+    let ([ours, many], [crab, single], redis) =
+        (start_tidegates("resp", &[], "2"), start_throttlecrabs("redis"), redis());
     let [cl_throttle, throttle] = ["CL.THROTTLE", "THROTTLE"].map(throttling);
     let range: Vec<String> = ["LRANGE", "five", "0", "-1"].map(str::to_owned).into();
     // The first field means the opposite in the other program's command.
@@ -26,10 +27,10 @@ pub(super) fn run() {
     let contestant = |name, server, load: Load, arguments| {
         let (program, url) = (&program, url(server));
         let ask = move || {
-            let per_second = rate(program, &url, load, arguments);
-            Asked { requests: load.requests as f64, per_second }
+            let per_second = measure_rate(program, &url, load, arguments);
+            LoadResult { requests: load.requests as f64, per_second }
         };
-        Contestant { name, server, ask: Box::new(ask) }
+        Contestant { name, server, run_load: Box::new(ask) }
     };
     println!("\nThe Redis protocol, redis-benchmark -c {}; expected of throttlecrab's: 1.3x", SINGLE.connections);
     compare(&[
@@ -50,13 +51,13 @@ pub(super) fn run() {
 }
 
 fn throttling(verb: &str) -> Vec<String> {
-    let plenty = PLENTY.to_string();
-    [verb, "key:__rand_int__", &plenty, &plenty, "60"].map(str::to_owned).into()
+    let large_quota = LARGE_QUOTA.to_string();
+    [verb, "key:__rand_int__", &large_quota, &large_quota, "60"].map(str::to_owned).into()
 }
 
 /// A Redis that keeps nothing on disk.
 fn redis() -> Program {
-    let program = variable("TIDEGATE_REDIS_SERVER");
+    let program = required_env("TIDEGATE_REDIS_SERVER");
     let command = |port: u16, _: &Path| {
         let mut command = Command::new(&program);
         command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--appendonly", "no"]);

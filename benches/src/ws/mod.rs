@@ -1,4 +1,4 @@
-//! What a flood on one WebSocket does to another, measured beside the same connection without the flood.
+//! The effect of a flood on one WebSocket on another one, measured beside the same connection without the flood.
 
 mod clients;
 mod server;
@@ -15,7 +15,7 @@ pub(crate) use server::serve;
 const ROUNDS: usize = 9;
 
 /// What goes on beside the connection that is measured.
-const BESIDE: [(&str, Option<&str>); 4] = [
+const BACKGROUND_LOADS: [(&str, Option<&str>); 4] = [
     ("alone", None),
     ("a flood that reads what it is told", Some("reads")),
     ("a flood that does not read", Some("deaf")),
@@ -30,16 +30,16 @@ pub(crate) fn run() {
         "own beside another that sends as fast as it can, at the lowest priority, to a limit of 10 a second on Redis. The best of {ROUNDS} rounds of each."
     );
     let (server, address) = start(&["ws", "serve"]);
-    let mut best = [Latency::WORST; BESIDE.len()];
+    let mut best = [Latency::WORST; BACKGROUND_LOADS.len()];
     for _ in 0..ROUNDS {
-        for ((_, kind), best) in BESIDE.iter().zip(&mut best) {
+        for ((_, kind), best) in BACKGROUND_LOADS.iter().zip(&mut best) {
             // Ends with the round.
             let _flood = kind.map(|kind| start(&["ws", "flood", &address, kind, "1"]));
             *best = best.min(measure(&address));
         }
     }
     println!("\n{:<42} {:>9} {:>9} {:>9} {:>9}", "", "median", "of alone", "p99", "of alone");
-    for ((name, _), Latency { median, p99 }) in BESIDE.iter().zip(best) {
+    for ((name, _), Latency { median, p99 }) in BACKGROUND_LOADS.iter().zip(best) {
         let alone = best[0];
         println!("{name:<42} {median:>9.1} {:>8.2}x {p99:>9.1} {:>8.2}x", median / alone.median, p99 / alone.p99);
     }
@@ -47,7 +47,7 @@ pub(crate) fn run() {
 }
 
 /// What the server takes while 200 connections send as fast as they can.
-fn memory(server: &Ended, address: &str) {
+fn memory(server: &ChildGuard, address: &str) {
     println!("\nMemory of that server while 200 connections send as fast as they can:");
     println!("{:<42} {:>9.1} MiB", "nobody is connected", resident(server));
     let _flood = start(&["ws", "flood", address, "reads", "200"]);
@@ -60,24 +60,24 @@ fn memory(server: &Ended, address: &str) {
 }
 
 /// Resident memory, in MiB.
-fn resident(Ended(child): &Ended) -> f64 {
+fn resident(ChildGuard(child): &ChildGuard) -> f64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).expect("Linux");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("resident memory");
     line.trim().trim_end_matches(" kB").parse::<f64>().expect("a number") / 1024.0
 }
 
 /// A process of this program, until it is dropped, and the line that it begins with.
-fn start(arguments: &[&str]) -> (Ended, String) {
+fn start(arguments: &[&str]) -> (ChildGuard, String) {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     let mut child = command.args(arguments).stdout(Stdio::piped()).spawn().expect("a process");
     let mut line = String::new();
     BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
-    (Ended(child), line.trim().to_owned())
+    (ChildGuard(child), line.trim().to_owned())
 }
 
-struct Ended(Child);
+struct ChildGuard(Child);
 
-impl Drop for Ended {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

@@ -7,7 +7,7 @@ use tidegate::websocket::{
     ConnectionData, Handshake, Message, MessageHead, MessageRateLimit, Router, Rpc, RpcContext, keys,
 };
 use tidegate::{Key, Limiter, Quota, seconds};
-use tidegate_servers::variable;
+use tidegate_servers::required_env;
 
 #[derive(Deserialize)]
 struct Echo(u64);
@@ -27,7 +27,7 @@ impl Rpc for Echo {
     type Reply = Echoed;
 }
 
-/// Who it is: the path.
+/// The user of a connection: its path.
 struct User(String);
 
 impl ConnectionData for User {
@@ -40,7 +40,7 @@ impl ConnectionData for User {
 pub(crate) fn serve() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let redis = RedisStore::builder().connect(variable("TIDEGATE_REDIS_URL")).await.expect("a Redis");
+        let redis = RedisStore::builder().connect(required_env("TIDEGATE_REDIS_URL")).await.expect("a Redis");
         let quiet = Enforcer::from_quota(Quota::token_bucket(1_000_000, seconds(1)).expect("a quota"));
         let few = Quota::token_bucket(10, seconds(1)).expect("a quota");
         let flood = Limiter::builder().prefix("bench-ws-").limit("flood", few).store(redis).build().expect("a limit");

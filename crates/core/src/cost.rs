@@ -1,9 +1,9 @@
-//! How much one request takes.
+//! The cost of a request.
 
 use std::fmt;
 use std::num::NonZeroU64;
 
-/// How much one request takes: a whole number, at least 1. Asking for nothing is a check, not cost 0.
+/// The units one request takes: a whole number, at least 1. A request for nothing is a check, not cost 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cost(NonZeroU64);
 

@@ -1,9 +1,12 @@
-//! What a limit answers.
+//! Decisions: the answer of a limit to a request.
 
 use std::fmt;
 use std::time::Duration;
 
-use crate::inline_vec::InlineVec;
+use smallvec::SmallVec;
+
+/// A list that holds four elements before it allocates: a request seldom has more limits.
+pub type InlineVec<T> = SmallVec<[T; 4]>;
 
 /// Why a request was denied, or why an allowed one is not an ordinary yes.
 ///
@@ -60,8 +63,8 @@ pub struct Decision {
 /// One more than the longest span.
 const NO_SPAN: u64 = u64::MAX;
 
-/// The fields of a [`Decision`], for stores that get them from elsewhere. Spans are in microseconds; one
-/// longer than [`DecisionParts::LONGEST`] is reported as that.
+/// The fields of a [`Decision`], for stores that receive decisions from a server. Spans are in microseconds; one
+/// longer than [`DecisionParts::MAX_SPAN`] is reported as that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecisionParts {
     /// Whether the request may go on.
@@ -82,13 +85,13 @@ pub struct DecisionParts {
 
 impl DecisionParts {
     /// The longest span: longer than any [`Timestamp`](crate::Timestamp) can express, 584,000 years.
-    pub const LONGEST: u64 = NO_SPAN - 1;
+    pub const MAX_SPAN: u64 = NO_SPAN - 1;
 }
 
 impl From<DecisionParts> for Decision {
     #[inline]
     fn from(parts: DecisionParts) -> Self {
-        let bounded = |span: u64| span.min(DecisionParts::LONGEST);
+        let bounded = |span: u64| span.min(DecisionParts::MAX_SPAN);
         Decision {
             retry_after: parts.retry_after.map_or(NO_SPAN, bounded),
             next_after: parts.next_after.map_or(NO_SPAN, bounded),
@@ -101,9 +104,9 @@ impl From<DecisionParts> for Decision {
     }
 }
 
-/// The span, unless it stands for none.
+/// Returns the span, or `None` for [`NO_SPAN`].
 #[inline]
-const fn span(micros: u64) -> Option<u64> {
+const fn optional_span(micros: u64) -> Option<u64> {
     if micros == NO_SPAN { None } else { Some(micros) }
 }
 
@@ -161,12 +164,12 @@ impl Decision {
     ///
     /// None when the request was allowed without debt, and when waiting cannot help (see [`Decision::reason`]).
     pub fn retry_after(&self) -> Option<Duration> {
-        span(self.retry_after).map(Duration::from_micros)
+        optional_span(self.retry_after).map(Duration::from_micros)
     }
 
     /// How long until [`Decision::remaining`] grows; none when it is the whole capacity.
     pub fn next_after(&self) -> Option<Duration> {
-        span(self.next_after).map(Duration::from_micros)
+        optional_span(self.next_after).map(Duration::from_micros)
     }
 
     /// How long until the key is as good as new.
@@ -196,8 +199,8 @@ impl Decision {
             allowed: self.allowed,
             limit: self.limit,
             remaining: self.remaining,
-            retry_after: span(self.retry_after),
-            next_after: span(self.next_after),
+            retry_after: optional_span(self.retry_after),
+            next_after: optional_span(self.next_after),
             reset_after: self.reset_after,
             reason: self.reason,
         }
@@ -303,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_decision_keeps_its_parts() {
+    fn decision_keeps_its_parts() {
         let reasons = [Reason::Rate, Reason::Deny, Reason::CostExceedsCapacity, Reason::Concurrency, Reason::Store];
         for reason in reasons.map(Some).into_iter().chain([None]) {
             for (allowed, limit, remaining) in [(true, u32::MAX, 0), (false, 1, u32::MAX), (true, 5, 4)] {
@@ -312,7 +315,7 @@ mod tests {
                     limit,
                     remaining,
                     retry_after: (!allowed).then_some(7),
-                    next_after: Some(DecisionParts::LONGEST),
+                    next_after: Some(DecisionParts::MAX_SPAN),
                     reset_after: 9,
                     reason,
                 };
@@ -324,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_denial_as_an_error_says_whether_a_retry_can_succeed() {
+    fn denial_error_tells_whether_a_retry_can_succeed() {
         let denied = |reason, retry_after| {
             let parts = DecisionParts {
                 allowed: false,

@@ -1,4 +1,4 @@
-//! Division by a number that is known long before.
+//! Division by a constant with a precomputed reciprocal.
 
 /// A number from 1 to 2^63 with its reciprocal.
 ///

@@ -1,4 +1,4 @@
-//! Who holds one of the places of a concurrency limit.
+//! Lease ids of a concurrency limit.
 
 use std::fmt;
 use std::str::FromStr;
@@ -46,8 +46,8 @@ impl FromStr for Lease {
 
     fn from_str(text: &str) -> Result<Self, InvalidLease> {
         // Exactly what is written, so that no lease has two texts: `from_str_radix` alone takes a sign and capitals.
-        let is_ours = text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-        let bits = is_ours.then(|| u64::from_str_radix(text, 16).ok()).flatten();
+        let is_canonical = text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        let bits = is_canonical.then(|| u64::from_str_radix(text, 16).ok()).flatten();
         bits.map(Lease).ok_or(InvalidLease)
     }
 }
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_has_one_text() {
+    fn lease_has_exactly_one_text() {
         for bits in [0, 1, 0xffff_ffff, u64::MAX, 0x0123_4567_89ab_cdef] {
             let text = Lease(bits).to_string();
             assert_eq!((text.len(), text.parse()), (16, Ok(Lease(bits))));

@@ -27,7 +27,6 @@ mod cost;
 mod decision;
 mod divisor;
 mod hash;
-mod inline_vec;
 mod key;
 mod lease;
 mod quota;
@@ -36,8 +35,8 @@ mod store;
 mod time;
 
 pub use algorithm::{
-    Counts, Entry, InFlightCount, Leases, Log, NarrowBucket, NarrowStep, Op, State, StepResult, check_all, step,
-    step_all,
+    BucketCounts, InFlightCount, JointEntry, Leases, NarrowBucket, NarrowStep, Op, RequestLog, State, StepResult,
+    check_all, step, step_all,
 };
 pub use cost::{Cost, InvalidCost};
 pub use decision::{Decision, DecisionParts, Denied, JointDecision, Reason};
@@ -45,12 +44,14 @@ pub use key::Key;
 pub use lease::{InvalidLease, Lease};
 pub use quota::{Algorithm, MAX_COUNT, MAX_PERIOD, MAX_SHARDS, MIN_PERIOD, Quota, QuotaError, QuotaParts};
 pub use scope::Scope;
-pub use store::{BoxFuture, Capabilities, DynStore, OnStoreError, Request, Store, StoreError, StoreErrorKind, Testing};
+pub use store::{
+    BoxFuture, Capabilities, DynStore, OnStoreError, Request, Store, StoreError, StoreErrorKind, TestableStore,
+};
 pub use time::{Timestamp, ceil_millis, ceil_seconds, days, hours, millis, minutes, seconds};
 
-/// What Tidegate's crates have in common, and nothing to rely on.
+/// Items that Tidegate's crates share. Not part of the public API.
 #[doc(hidden)]
 pub mod private {
-    pub use crate::inline_vec::InlineVec;
+    pub use crate::decision::InlineVec;
     pub use crate::store::poll_once;
 }

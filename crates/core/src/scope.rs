@@ -1,15 +1,14 @@
-//! Where a limit's keys live in a store.
+//! The scope of a limit: the namespace of its keys in a store.
 
 use std::sync::Arc;
 
 use crate::Key;
 use crate::hash::stable_hash;
 
-/// The place of one limit's keys in a store: the limiter's prefix and the limit's name.
+/// The namespace of one limit's keys in a store: the limiter's prefix and the limit's name.
 ///
 /// Two limiters with different prefixes, or two limits with different names, never meet in a store.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-#[repr(C)] // what every decision looks at last, beside what comes after it in a limit
 pub struct Scope {
     prefix: Box<str>,
     limit: Box<str>,
@@ -39,9 +38,9 @@ impl Scope {
         &self.text
     }
 
-    /// Whether it is the other one, or is called the same. A clone is known without being read.
+    /// Returns whether both have the same text. Clones compare without reading it.
     #[inline]
-    pub fn is(&self, other: &Scope) -> bool {
+    pub fn is_same(&self, other: &Scope) -> bool {
         Arc::ptr_eq(&self.text, &other.text) || self.text == other.text
     }
 

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_leaves_the_program_is_rounded_up() {
+    fn ceil_functions_round_up_and_saturate() {
         for (nanos, ms, s) in [
             (0, 0, 0),
             (1, 1, 1),

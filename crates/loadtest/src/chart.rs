@@ -58,7 +58,7 @@ fn head(svg: &mut String, report: &Report) {
         let [p50, p99, max] = [latency.p50, latency.p99, latency.max].map(millis);
         let _ = write!(figures, "; latency p50 {p50} ms, p99 {p99} ms, max {max} ms");
     }
-    let (title, description, figures) = (escaped(&title), escaped(&report.timeline.description), escaped(&figures));
+    let (title, description, figures) = (escape(&title), escape(&report.timeline.description), escape(&figures));
     let _ = write!(
         svg,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" \
@@ -176,7 +176,7 @@ fn legend(svg: &mut String, y: f64, names: &[(&str, &str, Option<&str>)]) {
     }
 }
 
-fn escaped(text: &str) -> String {
+fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

@@ -79,7 +79,10 @@ impl Report {
         let servers = test.targets.iter().zip(&outcome.measurements.servers).zip(&outcome.unsent);
         for ((target, counts), unsent) in servers {
             all.add(counts);
-            urls.push(TargetFigures { url: target.to_string(), figures: Figures::of(counts, *unsent, seconds) });
+            urls.push(TargetFigures {
+                url: target.to_string(),
+                figures: Figures::from_counts(counts, *unsent, seconds),
+            });
             for (error, times) in &counts.errors {
                 notes.push(format!("{times} x {} from {target}; the first: {}", error.kind, error.message));
             }
@@ -112,7 +115,7 @@ impl Report {
             interval_length: outcome.interval_length,
             sending: outcome.sending,
         };
-        Report { seconds, all: Figures::of(&all, unsent, seconds), urls, notes, timeline }
+        Report { seconds, all: Figures::from_counts(&all, unsent, seconds), urls, notes, timeline }
     }
 
     /// Returns what people should know about these figures. The table has them below it, the JSON has not.
@@ -134,7 +137,7 @@ impl Report {
 }
 
 impl Figures {
-    fn of(counts: &Counts, unsent: u64, seconds: f64) -> Self {
+    fn from_counts(counts: &Counts, unsent: u64, seconds: f64) -> Self {
         let latencies = &counts.latencies;
         let at = |quantile| latencies.value_at_quantile(quantile).min(latencies.max());
         Figures {

@@ -250,7 +250,7 @@ async fn report_progress(on_progress: impl Fn(Progress), tally: &Tally, started:
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
         ticks.tick().await;
-        let (requests, errors) = tally.so_far();
+        let (requests, errors) = tally.requests_and_errors();
         on_progress(Progress { elapsed: started.elapsed(), requests, errors });
     }
 }

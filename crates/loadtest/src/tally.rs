@@ -75,7 +75,7 @@ impl Tally {
     pub(crate) fn count(&self, server: usize, responses: impl Iterator<Item = (Verdict, Instant, Instant)>) {
         let mut measurements = self.measurements();
         for (verdict, since, now) in responses {
-            self.move_on(&mut measurements, now);
+            self.close_intervals(&mut measurements, now);
             let micros = now.saturating_duration_since(since).as_micros() as u64;
             let Measurements { servers, open, ended, .. } = &mut *measurements;
             servers[server].count(&verdict, micros);
@@ -95,7 +95,7 @@ impl Tally {
     }
 
     /// Returns the requests so far, and those among them that failed.
-    pub(crate) fn so_far(&self) -> (u64, u64) {
+    pub(crate) fn requests_and_errors(&self) -> (u64, u64) {
         let measurements = self.measurements();
         let requests = measurements.servers.iter().map(Counts::requests).sum();
         (requests, measurements.servers.iter().map(|server| server.failed).sum())
@@ -117,7 +117,7 @@ impl Tally {
     }
 
     /// Closes the intervals that are over. Responses after the end of sending belong to the last one.
-    fn move_on(&self, measurements: &mut Measurements, now: Instant) {
+    fn close_intervals(&self, measurements: &mut Measurements, now: Instant) {
         measurements.last_response = measurements.last_response.max(now);
         let interval_count = self.interval_count(now.min(measurements.ended));
         while measurements.intervals.len() + 1 < interval_count {

@@ -17,7 +17,7 @@ pub(crate) struct Arguments {
 
 impl Parse for Arguments {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
-        let limit = name(input)?;
+        let limit = parse_name(input)?;
         let (mut key, mut cost, mut limiter, mut also) = (None, None, None, None);
         while !input.is_empty() {
             input.parse::<Token![,]>()?;
@@ -26,11 +26,16 @@ impl Parse for Arguments {
             }
             let argument = input.call(Ident::parse_any)?;
             match argument.to_string().as_str() {
-                "key" => once(&mut key, &argument, || value(input, &argument))?,
-                "cost" => once(&mut cost, &argument, || value(input, &argument).and_then(positive))?,
-                "limiter" => once(&mut limiter, &argument, || value(input, &argument))?,
-                "also" => once(&mut also, &argument, || Ok(()))?,
-                _ => return Err(Error::new(argument.span(), format!("there is no `{argument}` here: {KNOWN}"))),
+                "key" => set_once(&mut key, &argument, || parse_value(input, &argument))?,
+                "cost" => set_once(&mut cost, &argument, || parse_value(input, &argument).and_then(check_cost))?,
+                "limiter" => set_once(&mut limiter, &argument, || parse_value(input, &argument))?,
+                "also" => set_once(&mut also, &argument, || Ok(()))?,
+                _ => {
+                    return Err(Error::new(
+                        argument.span(),
+                        format!("there is no `{argument}` here: {EXPECTED_ARGUMENTS}"),
+                    ));
+                }
             }
         }
         let key = key.ok_or_else(|| Error::new(limit.span(), NO_KEY))?;
@@ -38,7 +43,7 @@ impl Parse for Arguments {
     }
 }
 
-fn name(input: ParseStream<'_>) -> Result<LitStr> {
+fn parse_name(input: ParseStream<'_>) -> Result<LitStr> {
     if input.is_empty() {
         return Err(Error::new(Span::call_site(), NO_NAME));
     }
@@ -49,15 +54,15 @@ fn name(input: ParseStream<'_>) -> Result<LitStr> {
     Ok(limit)
 }
 
-fn once<T>(place: &mut Option<T>, argument: &Ident, value: impl FnOnce() -> Result<T>) -> Result<()> {
-    if place.is_some() {
+fn set_once<T>(slot: &mut Option<T>, argument: &Ident, value: impl FnOnce() -> Result<T>) -> Result<()> {
+    if slot.is_some() {
         return Err(Error::new(argument.span(), format!("`{argument}` was given already")));
     }
-    *place = Some(value()?);
+    *slot = Some(value()?);
     Ok(())
 }
 
-fn value(input: ParseStream<'_>, argument: &Ident) -> Result<Expr> {
+fn parse_value(input: ParseStream<'_>, argument: &Ident) -> Result<Expr> {
     if !input.peek(Token![=]) {
         return Err(Error::new(argument.span(), format!("`{argument}` needs a value: `{argument} = ...`")));
     }
@@ -66,16 +71,16 @@ fn value(input: ParseStream<'_>, argument: &Ident) -> Result<Expr> {
 }
 
 /// Rejects literals that are no cost.
-fn positive(cost: Expr) -> Result<Expr> {
-    let is_none = match &cost {
+fn check_cost(cost: Expr) -> Result<Expr> {
+    let is_invalid = match &cost {
         Expr::Unary(ExprUnary { op: UnOp::Neg(_), .. }) => true,
         Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => number.base10_parse::<u128>().is_ok_and(|cost| cost == 0),
         _ => false,
     };
-    if is_none { Err(Error::new(cost.span(), NO_COST)) } else { Ok(cost) }
+    if is_invalid { Err(Error::new(cost.span(), NO_COST)) } else { Ok(cost) }
 }
 
-const KNOWN: &str = "expected `key`, `cost`, `limiter` or `also`";
+const EXPECTED_ARGUMENTS: &str = "expected `key`, `cost`, `limiter` or `also`";
 const NO_NAME: &str = "which limit? begin with its name in quotes: `#[limit(\"login\", key = user_id)]`";
 const NO_KEY: &str =
     "who is counted? say it with `key = ...`; one budget for everyone is `key = tidegate::Key::GLOBAL`";

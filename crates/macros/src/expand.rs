@@ -40,37 +40,37 @@ pub(crate) fn expand(arguments: &Arguments, item: TokenStream) -> Result<TokenSt
 /// have arguments that cannot be shared between threads.
 fn limited_call(arguments: &Arguments) -> TokenStream {
     let Arguments { limit, key, cost, limiter, also } = arguments;
-    let several = match bare(key) {
+    let tuple_key = match strip_parentheses(key) {
         // Each part separately: building the tuple would move the arguments.
         Expr::Tuple(parts) => {
             parts.elems.iter().map(as_key).reduce(|all, part| quote!(::tidegate::Key::join(&#all, &#part)))
         }
         _ => None,
     };
-    let key = several.unwrap_or_else(|| as_key(key));
-    let key = quote_spanned!(at(key.span())=> ::tidegate::Key::into_owned(#key));
+    let key = tuple_key.unwrap_or_else(|| as_key(key));
+    let key = quote_spanned!(located_at(key.span())=> ::tidegate::Key::into_owned(#key));
     let cost = cost.iter();
-    let limiter = limiter.iter().map(by_reference);
+    let limiter = limiter.iter().map(reference_to);
     let also = also.then(|| quote!(.also()));
     quote!(::tidegate::attribute::LimitedCall::new(#limit, #key) #(.cost(#cost))* #(.limiter(#limiter))* #also)
 }
 
 /// Strips parentheses and the groups of other macros.
-fn bare(expression: &Expr) -> &Expr {
+fn strip_parentheses(expression: &Expr) -> &Expr {
     match expression {
-        Expr::Paren(inside) => bare(&inside.expr),
-        Expr::Group(inside) => bare(&inside.expr),
+        Expr::Paren(inside) => strip_parentheses(&inside.expr),
+        Expr::Group(inside) => strip_parentheses(&inside.expr),
         expression => expression,
     }
 }
 
 fn as_key(expression: &Expr) -> TokenStream {
-    let expression = by_reference(expression);
-    quote_spanned!(at(expression.span())=> ::tidegate::attribute::AsKey::as_key(#expression))
+    let expression = reference_to(expression);
+    quote_spanned!(located_at(expression.span())=> ::tidegate::attribute::AsKey::as_key(#expression))
 }
 
-fn by_reference(expression: &Expr) -> TokenStream {
-    quote_spanned!(at(expression.span())=> &(#expression))
+fn reference_to(expression: &Expr) -> TokenStream {
+    quote_spanned!(located_at(expression.span())=> &(#expression))
 }
 
 /// Generates the check that returns early with an error.
@@ -82,7 +82,7 @@ fn check(call: &TokenStream, signature: &Signature) -> TokenStream {
     };
     return_early(
         call,
-        |limit_error| quote_spanned!(at(span)=> ::tidegate::attribute::FromLimitError::from_limit_error(#limit_error)),
+        |limit_error| quote_spanned!(located_at(span)=> ::tidegate::attribute::FromLimitError::from_limit_error(#limit_error)),
     )
 }
 
@@ -148,7 +148,7 @@ fn is_argument(expression: &Expr) -> bool {
 }
 
 /// Locates generated code at `span` without counting as written there, because lints are about written code.
-fn at(span: Span) -> Span {
+fn located_at(span: Span) -> Span {
     Span::mixed_site().located_at(span)
 }
 

@@ -67,18 +67,18 @@ async fn serve_until_signal(serve: &Serve, telemetry: Telemetry, grpc_threads: &
         let fast_path = http::DecisionFastPath { app: Arc::clone(&app), access: access.clone() };
         // Telemetry is part of the router.
         let fast_path = (!telemetry.is_on()).then_some(fast_path);
-        serving.spawn(http_server::serve(listener, fast_path, router, app.draining(), last.clone()));
+        serving.spawn(http_server::serve(listener, fast_path, router, app.draining_flag(), last.clone()));
     }
     if let Some(listener) = listeners.grpc {
         let router = grpc::router(Arc::clone(&app), access.clone(), shutdown.clone(), last.clone()).await;
         let fast_path = grpc::RateLimitFastPath { app: Arc::clone(&app), access };
         let (fast_path, router) = ((!telemetry.is_on()).then_some(fast_path), telemetry.instrument(router));
-        serving.spawn_on(http_server::serve(listener, fast_path, router, app.draining(), last), grpc_threads);
+        serving.spawn_on(http_server::serve(listener, fast_path, router, app.draining_flag(), last), grpc_threads);
     }
     if let Some(listener) = listeners.resp {
         serving.spawn(resp::serve(listener, Arc::clone(&app), token, shutdown));
     }
-    reload::until_end_signal(&mut signals, serve.config.as_deref(), &app).await;
+    reload::wait_for_end_signal(&mut signals, serve.config.as_deref(), &app).await;
 
     info!(grace = ?serve.grace, "ending: what is under way is finished first");
     app.drain();
@@ -92,7 +92,7 @@ async fn serve_until_signal(serve: &Serve, telemetry: Telemetry, grpc_threads: &
     // A second signal skips the grace period.
     let (given_up, deadline) = tokio::select! {
         finished = finished => (finished.err().map(|_| "not everything was finished within the grace period"), deadline),
-        () = signals.end.received_again() => (Some("a second signal: what is still under way is given up"), Instant::now()),
+        () = signals.end.recv_again() => (Some("a second signal: what is still under way is given up"), Instant::now()),
     };
     if let Some(why) = given_up {
         warn!("{why}");
@@ -103,7 +103,7 @@ async fn serve_until_signal(serve: &Serve, telemetry: Telemetry, grpc_threads: &
     let saved = serve.snapshot.as_deref().map(|path| (path, app.store.save_snapshot(path)));
     tokio::select! {
         () = telemetry.shutdown(deadline.saturating_duration_since(Instant::now())) => {}
-        () = signals.end.received() => {}
+        () = signals.end.recv() => {}
     }
     match saved {
         None => Ok(()),

@@ -70,7 +70,7 @@ impl StoreUrl {
         let opened = timeout(CONNECT_TIMEOUT, self.connect()).await;
         let opened = opened.unwrap_or_else(|_| Err(format!("no answer within {} seconds", CONNECT_TIMEOUT.as_secs())));
         opened.map_err(|why| {
-            let advice = self.how_to_open().unwrap_or_default();
+            let advice = self.open_advice().unwrap_or_default();
             Failure::Store(format!("{self} cannot be used: {why}\n{advice}"))
         })
     }
@@ -102,7 +102,7 @@ impl StoreUrl {
     }
 
     /// Advises what to do if the store cannot be opened.
-    fn how_to_open(&self) -> Option<&'static str> {
+    fn open_advice(&self) -> Option<&'static str> {
         Some(match &self.0 {
             Kind::Memory => return None,
             Kind::Sqlite(_) => {
@@ -120,7 +120,7 @@ impl StoreUrl {
     }
 
     /// Advises how to remove keys under `prefix` that have no lifetime.
-    pub(crate) fn how_to_remove(&self, prefix: &str) -> Option<String> {
+    pub(crate) fn removal_advice(&self, prefix: &str) -> Option<String> {
         Some(match &self.0 {
             Kind::Memory => return None,
             Kind::Redis(_) => {

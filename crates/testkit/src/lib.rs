@@ -1,17 +1,17 @@
-//! What Tidegate's stores and adapters are tried with, ours and other people's.
+//! Test suites for Tidegate's stores and adapters, ours and other people's.
 //!
 //! - [`suite`]: the conformance suite, one plain async function for each named case. [`conformance_tests!`] makes one
 //!   `#[test]` of each.
 //! - `adapters`, with the feature of that name: the suite for adapters of web frameworks.
 //! - [`oracle`]: random traces, decided by the store and by a slow model written from the rules alone.
-//! - [`FaultyStore`]: a store that fails, hangs or answers late on command, for what is built around stores.
+//! - [`FaultyStore`]: a store that fails, hangs or delays responses on command, to test code around stores.
 //! - [`MapStore`]: the simplest store there is, and a pattern for new ones.
 //!
 //! ```
 //! use tidegate_testkit::{MapStore, Subject, block_on, oracle, suite};
 //!
 //! let subject = Subject::new(MapStore::new());
-//! block_on(suite::exactly_at_capacity(&subject)).report("exactly_at_capacity");
+//! block_on(suite::capacity_is_admitted_exactly(&subject)).report("capacity_is_admitted_exactly");
 //! block_on(oracle::run(&subject, 7, 20)).unwrap();
 //! ```
 #![forbid(unsafe_code)]
@@ -27,7 +27,7 @@ mod subject;
 pub mod suite;
 
 pub use block_on::block_on;
-pub use faulty::{Calls, Faults, FaultyStore};
+pub use faulty::{CallCounts, Faults, FaultyStore};
 pub use map_store::MapStore;
 pub use random::Random;
 pub use subject::{Applicability, Runner, Subject};

@@ -1,26 +1,26 @@
-//! The simplest store there is.
+//! A minimal store.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tidegate_core::{
-    Capabilities, Cost, Decision, Entry, JointDecision, Op, Quota, Request, State, Store, StoreError, StoreErrorKind,
-    Testing, Timestamp, step, step_all,
+    Capabilities, Cost, Decision, JointDecision, JointEntry, Op, Quota, Request, State, Store, StoreError,
+    StoreErrorKind, TestableStore, Timestamp, step, step_all,
 };
 
-/// The simplest store there is: what the suite is tried on, and a pattern for new stores.
+/// A minimal store, which the suite is tested on and new stores can copy.
 ///
 /// One lock around one map makes every call atomic, and so every batch. Its clock stands where
 /// [`MapStore::set_now`] put it.
 #[derive(Debug, Default)]
 pub struct MapStore {
-    keys: Mutex<HashMap<String, Written>>,
+    keys: Mutex<HashMap<String, StoredState>>,
     now: AtomicU64,
 }
 
 /// A state and the quota it was written under.
-type Written = (Quota, State);
+type StoredState = (Quota, State);
 
 impl MapStore {
     /// An empty store, whose clock stands in November 2023.
@@ -37,16 +37,16 @@ impl MapStore {
         Timestamp::from_micros(self.now.load(Ordering::SeqCst))
     }
 
-    fn keys(&self) -> MutexGuard<'_, HashMap<String, Written>> {
+    fn keys(&self) -> MutexGuard<'_, HashMap<String, StoredState>> {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn decide(&self, request: &Request<'_>, now: Timestamp) -> Decision {
         let mut keys = self.keys();
-        let name = name(request);
+        let name = key_name(request);
         let mut state = read(&keys, &name, request.quota, now);
         let outcome = step(request.quota, &mut state, request.op, now);
-        // Not after a look or a denial: they write nothing, not even the state rebased.
+        // Not after a check or a denial: they write nothing, not even the state rebased.
         if outcome.changed {
             write(&mut keys, name, request.quota, state);
         }
@@ -58,9 +58,9 @@ impl MapStore {
         let mut keys = self.keys();
         let mut names: Vec<String> = Vec::new();
         let mut states: Vec<State> = Vec::new();
-        let mut entries: Vec<Entry<'_>> = Vec::new();
+        let mut entries: Vec<JointEntry<'_>> = Vec::new();
         for (request, cost) in requests.iter().zip(costs) {
-            let name = name(request);
+            let name = key_name(request);
             let state = names.iter().position(|known| *known == name).unwrap_or(names.len());
             if state == names.len() {
                 states.push(read(&keys, &name, request.quota, now));
@@ -68,7 +68,7 @@ impl MapStore {
             } else if entries.iter().any(|entry| entry.state == state && entry.quota != request.quota) {
                 return Err(StoreError::new(StoreErrorKind::Unsupported, "one key under two quotas in one batch"));
             }
-            entries.push(Entry { quota: request.quota, cost, state });
+            entries.push(JointEntry { quota: request.quota, cost, state });
         }
         let all = step_all(&entries, &mut states, now);
         if all.allowed() {
@@ -81,9 +81,9 @@ impl MapStore {
     }
 }
 
-/// Where a request's key lives. Both texts are escaped, and a line break is not a way around that: the scope's comes
+/// The name of a request's key. Both texts are escaped, and a line break is not a way around that: the scope's comes
 /// with its length.
-fn name(request: &Request<'_>) -> String {
+fn key_name(request: &Request<'_>) -> String {
     format!("{}:{}{}", request.scope.as_str().len(), request.scope.as_str(), request.key.to_text())
 }
 
@@ -98,14 +98,14 @@ fn limit_cost(request: &Request<'_>) -> Result<Cost, StoreError> {
 }
 
 /// The state of a key at `now`, as a state of `quota`.
-fn read(keys: &HashMap<String, Written>, name: &str, quota: &Quota, now: Timestamp) -> State {
+fn read(keys: &HashMap<String, StoredState>, name: &str, quota: &Quota, now: Timestamp) -> State {
     match keys.get(name) {
         None => State::New,
         Some((from, state)) => state.clone().rebase(from, quota, now),
     }
 }
 
-fn write(keys: &mut HashMap<String, Written>, name: String, quota: &Quota, state: State) {
+fn write(keys: &mut HashMap<String, StoredState>, name: String, quota: &Quota, state: State) {
     match state {
         State::New => keys.remove(&name),
         state => keys.insert(name, (*quota, state)),
@@ -140,7 +140,7 @@ impl Store for MapStore {
     async fn close(&self) {}
 }
 
-impl Testing for MapStore {
+impl TestableStore for MapStore {
     async fn apply_at(&self, request: &Request<'_>, at: Timestamp) -> Result<Decision, StoreError> {
         Ok(self.decide(request, at))
     }
@@ -149,7 +149,7 @@ impl Testing for MapStore {
         self.decide_all(requests, at)
     }
 
-    async fn held_at(&self, at: Timestamp) -> Option<usize> {
+    async fn sweep_at(&self, at: Timestamp) -> Option<usize> {
         let mut keys = self.keys();
         keys.retain(|_, (quota, state)| !state.is_new(quota, at));
         Some(keys.len())

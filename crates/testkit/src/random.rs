@@ -1,4 +1,4 @@
-//! Numbers that look random and are the same every time.
+//! A deterministic random number generator.
 
 /// A SplitMix64 generator: the same seed gives the same numbers, on every platform and in every version.
 #[derive(Debug, Clone)]
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_the_published_generator() {
+    fn generator_matches_the_published_numbers() {
         let mut random = Random::new(1_234_567);
         let numbers: Vec<u64> = (0..3).map(|_| random.next()).collect();
         assert_eq!(numbers, [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]);

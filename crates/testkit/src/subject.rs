@@ -1,4 +1,4 @@
-//! What the suite and the oracle look at.
+//! The store under test of the suite and the oracle.
 
 use std::fmt;
 use std::future::Future;
@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::thread;
 
-use tidegate_core::{BoxFuture, Scope, Testing};
+use tidegate_core::{BoxFuture, Scope, TestableStore};
 
 use crate::block_on;
 
@@ -18,7 +18,7 @@ pub type Runner = Arc<dyn Fn(BoxFuture<'static, ()>) + Send + Sync>;
 /// ```
 /// use tidegate_testkit::{MapStore, Subject};
 ///
-/// let subject = Subject::new(MapStore::new()).prefixed("run-42");
+/// let subject = Subject::new(MapStore::new()).with_prefix("run-42");
 /// assert_eq!(subject.scope("a_case", "login").limit(), "login");
 /// ```
 pub struct Subject<S> {
@@ -40,16 +40,16 @@ impl<S> fmt::Debug for Subject<S> {
     }
 }
 
-impl<S: Testing + 'static> Subject<S> {
+impl<S: TestableStore + 'static> Subject<S> {
     /// This store, without a prefix, run by [`block_on`].
     pub fn new(store: impl Into<Arc<S>>) -> Self {
         Subject { store: store.into(), prefix: String::new(), run: Arc::new(block_on) }
     }
 
-    /// The same subject with its keys under `prefix`. A store that outlives the test needs one that nobody used
-    /// before.
+    /// The same subject with its keys under `prefix`. A store that outlives the test needs one that was never
+    /// used before.
     #[must_use]
-    pub fn prefixed(mut self, prefix: impl Into<String>) -> Self {
+    pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
@@ -58,7 +58,7 @@ impl<S: Testing + 'static> Subject<S> {
     /// threads at once and has to block: `move |future| handle.block_on(future)` with the handle of a tokio
     /// runtime that has threads of its own.
     #[must_use]
-    pub fn run_with(mut self, run: impl Fn(BoxFuture<'static, ()>) + Send + Sync + 'static) -> Self {
+    pub fn with_runner(mut self, run: impl Fn(BoxFuture<'static, ()>) + Send + Sync + 'static) -> Self {
         self.run = Arc::new(run);
         self
     }
@@ -91,7 +91,7 @@ impl<S: Testing + 'static> Subject<S> {
     }
 
     /// Runs `callers` futures at once, each on its own thread and all started together.
-    pub fn concurrently<T, F>(&self, callers: usize, work: impl Fn(usize, Arc<S>) -> F) -> Vec<T>
+    pub fn run_concurrently<T, F>(&self, callers: usize, work: impl Fn(usize, Arc<S>) -> F) -> Vec<T>
     where
         T: Send + 'static,
         F: Future<Output = T> + Send + 'static,
@@ -110,13 +110,13 @@ impl<S: Testing + 'static> Subject<S> {
     }
 }
 
-/// Whether a case of the suite could be asked of a store.
+/// Whether a case of the suite applied to a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "a case that is not applicable has to be listed"]
 pub enum Applicability {
-    /// The case ran, and held.
+    /// The case ran and passed.
     Ran,
-    /// The store does not claim what the case is about, and why.
+    /// The store does not claim the capability of the case, for this reason.
     NotApplicable(&'static str),
 }
 

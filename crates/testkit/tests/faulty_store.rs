@@ -7,7 +7,8 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 
 use tidegate_core::{
-    Cost, Key, OnStoreError, Op, Quota, Request, Scope, Store, StoreError, StoreErrorKind, Testing, Timestamp, days,
+    Cost, Key, OnStoreError, Op, Quota, Request, Scope, Store, StoreError, StoreErrorKind, TestableStore, Timestamp,
+    days,
 };
 use tidegate_testkit::{FaultyStore, MapStore, Subject, block_on, conformance_tests};
 
@@ -44,7 +45,7 @@ fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
 }
 
 #[test]
-fn fails_with_the_given_error_and_asks_nothing() {
+fn failing_store_returns_the_error_without_an_inner_call() {
     let (store, login) = (FaultyStore::new(MapStore::new()), Login::new());
     let faults = store.faults();
     faults.fail(StoreError::new(StoreErrorKind::Corrupt, "not ours"));
@@ -69,7 +70,7 @@ fn fails_with_the_given_error_and_asks_nothing() {
 }
 
 #[test]
-fn hangs_until_released_and_applies_then() {
+fn hanging_call_is_applied_after_release() {
     let (store, login) = (FaultyStore::new(MapStore::new()), Login::new());
     let faults = store.faults();
     faults.hang();
@@ -89,7 +90,7 @@ fn hangs_until_released_and_applies_then() {
 }
 
 #[test]
-fn a_hanging_call_that_is_dropped_was_never_applied() {
+fn dropped_hanging_call_is_never_applied() {
     let (store, login) = (FaultyStore::new(MapStore::new()), Login::new());
     let faults = store.faults();
     faults.hang();
@@ -102,10 +103,10 @@ fn a_hanging_call_that_is_dropped_was_never_applied() {
 }
 
 #[test]
-fn a_late_answer_was_applied_before_it_came() {
+fn delayed_response_is_applied_before_release() {
     let (store, login) = (FaultyStore::new(MapStore::new()), Login::new());
     let faults = store.faults();
-    faults.answer_late();
+    faults.delay_responses();
     let requests = [login.limit(), login.limit()];
     assert!(store.try_apply(&requests[0]).is_none());
     assert_eq!(login.left(&store), 5);
@@ -118,7 +119,7 @@ fn a_late_answer_was_applied_before_it_came() {
 }
 
 #[test]
-fn a_release_wakes_callers_on_other_threads() {
+fn release_wakes_callers_on_other_threads() {
     let store = Arc::new(FaultyStore::new(MapStore::new()));
     let faults = store.faults();
     faults.hang();

@@ -1,7 +1,7 @@
 //! The simplest store agrees with the model, and what it admits stays within the bounds.
 
-use tidegate_core::{Algorithm, Cost, Key, OnStoreError, Op, Request, Testing, Timestamp};
-use tidegate_testkit::oracle::{self, Trace, admitted_within, random_quota};
+use tidegate_core::{Algorithm, Cost, Key, OnStoreError, Op, Request, TestableStore, Timestamp};
+use tidegate_testkit::oracle::{self, Trace, check_admission_bound, random_quota};
 use tidegate_testkit::{MapStore, Random, Subject, block_on};
 
 /// How many seeds: enough for a few seconds, or as many as `TIDEGATE_ORACLE_SEEDS` says.
@@ -11,7 +11,7 @@ fn seeds() -> u64 {
 
 #[test]
 fn random_traces_agree_on_a_map() {
-    let mut total = oracle::Report::default();
+    let mut total = oracle::RunReport::default();
     for seed in 0..seeds() {
         let subject = Subject::new(MapStore::new());
         let report = block_on(oracle::run(&subject, seed, 60)).unwrap_or_else(|mismatch| panic!("{mismatch}"));
@@ -24,14 +24,14 @@ fn random_traces_agree_on_a_map() {
 }
 
 #[test]
-fn a_seed_is_a_trace() {
+fn equal_seeds_give_equal_traces() {
     assert_eq!(Trace::from_seed(5, 40), Trace::from_seed(5, 40));
     assert_ne!(Trace::from_seed(5, 40), Trace::from_seed(6, 40));
     assert!(Trace::from_seed(5, 40).expected().is_some());
 }
 
 #[test]
-fn no_more_is_admitted_than_the_bound() {
+fn admissions_stay_within_the_bound() {
     for seed in 0..seeds() * 4 {
         let mut random = Random::new(seed);
         let quota = random_quota(&mut random);
@@ -61,6 +61,6 @@ fn no_more_is_admitted_than_the_bound() {
                 }
             };
         }
-        admitted_within(&quota, &admitted).unwrap_or_else(|overrun| panic!("seed {seed}: {overrun}"));
+        check_admission_bound(&quota, &admitted).unwrap_or_else(|exceeded| panic!("seed {seed}: {exceeded}"));
     }
 }

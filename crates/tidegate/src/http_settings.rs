@@ -11,7 +11,7 @@ use crate::net::{Network, NetworkError};
 pub enum TrustProxy {
     /// None: the client is the peer.
     #[default]
-    Nobody,
+    None,
     /// The last hops, this many, at any address: for a port that only the proxies can reach.
     Hops(NonZeroU8),
     /// Peers in these networks.
@@ -23,7 +23,7 @@ impl TrustProxy {
     pub const fn hops(hops: u8) -> Self {
         match NonZeroU8::new(hops) {
             Some(hops) => TrustProxy::Hops(hops),
-            None => TrustProxy::Nobody,
+            None => TrustProxy::None,
         }
     }
 

@@ -1,4 +1,4 @@
-//! The keyed hash of a limit's keys, for tables.
+//! A keyed hash of scope and key, for tables of keys.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -15,10 +15,10 @@ impl KeyedHash {
 
     /// Returns the hash of a limit's key. Snapshots of the memory store depend on it, so it must not change.
     #[inline(always)] // record 0032 has the measurement
-    pub(crate) fn of(&self, scope: &Scope, key: &Key<'_>) -> u64 {
-        let (shape, bytes) = key.as_raw();
+    pub(crate) fn hash(&self, scope: &Scope, key: &Key<'_>) -> u64 {
+        let (encoding, bytes) = key.as_raw();
         let mut hasher = self.0.build_hasher();
-        hasher.write_u64(scope.stable_hash() ^ u64::from(shape));
+        hasher.write_u64(scope.stable_hash() ^ u64::from(encoding));
         hasher.write(bytes);
         hasher.finish()
     }

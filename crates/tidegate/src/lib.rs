@@ -37,7 +37,7 @@
 //! | `api` | wire types of Tidegate's HTTP API, for servers and clients; see [`api`] |
 //! | `remote` | limits on a server that is asked over HTTP, `tidegate serve` or a Worker; see [`remote`] and `docs/remote.md` in the repository |
 //! | `remote-tls` | the same over https |
-//! | `stored` | what a store keeps of a key, as bytes, for stores outside of this crate; see [`stored`] |
+//! | `stored` | the state of a key as bytes, for stores outside of this crate; see [`stored`] |
 //! | `tower` | a layer for hyper and whatever else takes one; see [`tower`] |
 //! | `axum` | the layer's peer addresses, routes and extractors with axum |
 //! | `grpc` | the layer answering as gRPC does, for tonic; see [`grpc`] |

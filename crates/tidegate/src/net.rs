@@ -18,7 +18,7 @@ pub(crate) fn parse_address(text: &str) -> Option<IpAddr> {
 }
 
 /// Reduces an IPv6 address to its first `prefix` bits; an IPv4 address stays whole.
-pub(crate) fn cut(address: IpAddr, prefix: u8) -> IpAddr {
+pub(crate) fn truncate_address(address: IpAddr, prefix: u8) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & mask(prefix, 128))),
@@ -68,25 +68,25 @@ impl Networks {
         match address {
             IpAddr::V4(address) => {
                 let (address, mask) = (address.to_bits(), mask(prefix, 32) as u32);
-                put(&mut self.v4, address & mask, address | !mask);
+                insert_range(&mut self.v4, address & mask, address | !mask);
             }
             IpAddr::V6(address) => {
                 let (address, mask) = (address.to_bits(), mask(prefix, 128));
-                put(&mut self.v6, address & mask, address | !mask);
+                insert_range(&mut self.v6, address & mask, address | !mask);
             }
         }
     }
 
     pub(crate) fn extend(&mut self, others: Networks) {
-        others.v4.into_iter().for_each(|(first, last)| put(&mut self.v4, first, last));
-        others.v6.into_iter().for_each(|(first, last)| put(&mut self.v6, first, last));
+        others.v4.into_iter().for_each(|(first, last)| insert_range(&mut self.v4, first, last));
+        others.v6.into_iter().for_each(|(first, last)| insert_range(&mut self.v6, first, last));
     }
 
     /// Returns whether the address is in one of them. IPv4 in IPv6 counts as IPv4.
     pub(crate) fn contains(&self, address: IpAddr) -> bool {
         match address.to_canonical() {
-            IpAddr::V4(address) => is_in(&self.v4, address.to_bits()),
-            IpAddr::V6(address) => is_in(&self.v6, address.to_bits()),
+            IpAddr::V4(address) => contains_address(&self.v4, address.to_bits()),
+            IpAddr::V6(address) => contains_address(&self.v6, address.to_bits()),
         }
     }
 
@@ -96,7 +96,7 @@ impl Networks {
 }
 
 /// Adds a network. Two networks are disjoint, or one contains the other.
-fn put<A: Ord + Copy>(networks: &mut BTreeMap<A, A>, first: A, last: A) {
+fn insert_range<A: Ord + Copy>(networks: &mut BTreeMap<A, A>, first: A, last: A) {
     // Contained in a single network: two smaller ones may contain its first and last address, and not all between.
     if networks.range(..=first).next_back().is_some_and(|(_, end)| last <= *end) {
         return;
@@ -107,7 +107,7 @@ fn put<A: Ord + Copy>(networks: &mut BTreeMap<A, A>, first: A, last: A) {
     networks.insert(first, last);
 }
 
-fn is_in<A: Ord + Copy>(networks: &BTreeMap<A, A>, address: A) -> bool {
+fn contains_address<A: Ord + Copy>(networks: &BTreeMap<A, A>, address: A) -> bool {
     networks.range(..=address).next_back().is_some_and(|(_, last)| address <= *last)
 }
 
@@ -128,13 +128,13 @@ impl FromStr for Network {
             let address: IpAddr = address.parse().ok()?;
             let digits = !prefix.is_empty() && prefix.bytes().all(|byte| byte.is_ascii_digit());
             let prefix: u8 = prefix.parse().ok().filter(|_| digits)?;
-            let most = if address.is_ipv4() { 32 } else { 128 };
+            let max_prefix = if address.is_ipv4() { 32 } else { 128 };
             match (address, address.to_canonical()) {
-                // ::ffff:203.0.113.0/120 is 203.0.113.0/24; a shorter prefix would be IPv4 and more, which nobody means.
+                // ::ffff:203.0.113.0/120 is 203.0.113.0/24; a shorter prefix would be IPv4 and more, which is surely a mistake.
                 (IpAddr::V6(_), IpAddr::V4(v4)) => {
                     (96..=128).contains(&prefix).then(|| Network { address: v4.into(), prefix: prefix - 96 })
                 }
-                _ => (prefix <= most).then_some(Network { address, prefix }),
+                _ => (prefix <= max_prefix).then_some(Network { address, prefix }),
             }
         };
         parse().ok_or_else(|| NetworkError(text.to_owned()))
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_contain_what_any_of_them_does() {
+    fn set_contains_exactly_the_addresses_of_its_networks() {
         let texts = [
             "203.0.113.0/24",
             "203.0.113.9",
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_have_sharp_edges() {
+    fn network_contains_exactly_its_addresses() {
         let inside = |network: &str, address: &str| {
             network.parse::<Network>().unwrap().contains(parse_address(address).unwrap())
         };
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_network_is_refused() {
+    fn invalid_network_is_rejected() {
         for text in ["", "/", "203.0.113.0/", "203.0.113.0/33", "203.0.113.0/+8", "203.0.113.0/ 8", "::/129", "1.2.3/8"]
         {
             assert!(text.parse::<Network>().is_err(), "{text:?}");

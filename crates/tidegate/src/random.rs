@@ -1,4 +1,4 @@
-//! Random numbers: repeatable ones, and secrets.
+//! Random numbers: repeatable ones and secret ones.
 
 #[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
 use std::hash::{BuildHasher, RandomState};
@@ -23,41 +23,41 @@ impl Random {
 
 /// Returns secret numbers, to key a hash with.
 #[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
-pub(crate) fn secrets() -> [u64; 4] {
+pub(crate) fn draw_secrets() -> [u64; 4] {
     let random = RandomState::new();
     [0_u64, 1, 2, 3].map(|number| random.hash_one(number))
 }
 
 /// Returns secret numbers, where the standard library's keys are the same in every program.
 #[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
-pub(crate) fn secrets() -> [u64; 4] {
+pub(crate) fn draw_secrets() -> [u64; 4] {
     [(); 4].map(|()| getrandom::u64().expect("a JavaScript runtime has random numbers"))
 }
 
 /// A generator of numbers that are unique across processes, and cannot be guessed from earlier ones.
 #[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
 #[derive(Default)]
-pub(crate) struct Unguessable {
+pub(crate) struct SecureRandom {
     /// Keyed with its own secret.
     hash: RandomState,
-    drawn: AtomicU64,
+    counter: AtomicU64,
 }
 
 #[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
-impl Unguessable {
+impl SecureRandom {
     pub(crate) fn next(&self) -> u64 {
-        self.hash.hash_one(self.drawn.fetch_add(1, Ordering::Relaxed))
+        self.hash.hash_one(self.counter.fetch_add(1, Ordering::Relaxed))
     }
 }
 
 /// A generator of numbers that are unique across processes, and cannot be guessed from earlier ones.
 #[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
 #[derive(Default)]
-pub(crate) struct Unguessable;
+pub(crate) struct SecureRandom;
 
 #[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
-impl Unguessable {
+impl SecureRandom {
     pub(crate) fn next(&self) -> u64 {
-        secrets()[0]
+        draw_secrets()[0]
     }
 }

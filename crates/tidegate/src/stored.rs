@@ -1,4 +1,4 @@
-//! What a store keeps of a key, as bytes: for stores outside of this crate that keep values under names.
+//! The state of a key as bytes, for stores outside of this crate that keep values under names.
 //!
 //! ```
 //! use tidegate::stored::{decode, encode};
@@ -11,4 +11,6 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-pub use crate::store::stored::{Asked, Begun, decode, encode, not_given_back};
+#[doc(hidden)]
+pub use crate::store::codec::{JointRequest, RefundTimer, refund_failed};
+pub use crate::store::codec::{decode, encode};

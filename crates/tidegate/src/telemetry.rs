@@ -1,10 +1,11 @@
-//! Metrics with the feature `metrics` and spans with the feature `tracing`; without them these functions do nothing.
+//! Telemetry: metrics with the feature `metrics` and spans with the feature `tracing`. Without a feature, its functions do
+//! nothing.
 
-pub(crate) use recorded::*;
+pub(crate) use recorder::*;
 pub(crate) use spans::CallSpan;
 
 #[cfg(feature = "metrics")]
-mod recorded {
+mod recorder {
     use metrics::{
         Label, SharedString, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
     };
@@ -22,7 +23,7 @@ mod recorded {
     const RELOADS: &str = "tidegate_script_reloads_total";
 
     /// Registers the help texts. Each store that records a metric calls this when it is created.
-    pub(crate) fn describe() {
+    pub(crate) fn describe_metrics() {
         describe_counter!(DECISIONS, "Requests that take from a limit, by limit and outcome.");
         describe_counter!(FALLBACK, "Requests that the store failed, by limit and failure policy.");
         describe_histogram!(SECONDS, Unit::Seconds, "Duration of store calls, failed ones included.");
@@ -33,42 +34,42 @@ mod recorded {
         describe_counter!(RELOADS, "Times a server had lost a script and got it again.");
     }
 
-    pub(crate) fn decided(limit: &str, outcome: &'static str, reason: Option<Reason>) {
+    pub(crate) fn record_decision(limit: &str, outcome: &'static str, reason: Option<Reason>) {
         let mut labels = vec![label("limit", limit), Label::from_static_parts("outcome", outcome)];
         labels.extend(reason.map(|reason| Label::from_static_parts("reason", reason.as_str())));
         counter!(DECISIONS, labels).increment(1);
     }
 
-    pub(crate) fn fell_back(limit: &str, policy: OnStoreError) {
+    pub(crate) fn record_fallback(limit: &str, policy: OnStoreError) {
         counter!(FALLBACK, "limit" => limit.to_owned(), "policy" => policy.as_str()).increment(1);
     }
 
-    /// The start of a call.
-    pub(crate) struct Start(Timestamp);
+    /// A timer of one call, which knows its start.
+    pub(crate) struct CallTimer(Timestamp);
 
-    pub(crate) fn start(clock: &dyn Clock) -> Start {
-        Start(clock.now())
+    pub(crate) fn start_timer(clock: &dyn Clock) -> CallTimer {
+        CallTimer(clock.now())
     }
 
-    pub(crate) fn end(start: Start, clock: &dyn Clock, store: &str, call: &'static str) {
-        let took = clock.now().since(start.0);
-        histogram!(SECONDS, "store" => store.to_owned(), "call" => call).record(took);
+    pub(crate) fn record_duration(timer: CallTimer, clock: &dyn Clock, store: &str, call: &'static str) {
+        let duration = clock.now().since(timer.0);
+        histogram!(SECONDS, "store" => store.to_owned(), "call" => call).record(duration);
     }
 
-    pub(crate) fn failed(store: &str, error: &StoreError) {
+    pub(crate) fn record_store_error(store: &str, error: &StoreError) {
         counter!(ERRORS, "store" => store.to_owned(), "kind" => error.kind().as_str()).increment(1);
     }
 
-    pub(crate) fn breaker_state(store: &str, state: u8) {
+    pub(crate) fn record_breaker_state(store: &str, state: u8) {
         gauge!(BREAKER, "store" => store.to_owned()).set(f64::from(state));
     }
 
-    pub(crate) fn breaker_opened(store: &str) {
+    pub(crate) fn record_breaker_opened(store: &str) {
         counter!(OPENED, "store" => store.to_owned()).increment(1);
     }
 
     #[cfg(feature = "redis")]
-    pub(crate) fn script_reloaded(store: &str) {
+    pub(crate) fn record_script_reload(store: &str) {
         counter!(RELOADS, "store" => store.to_owned()).increment(1);
     }
 
@@ -78,25 +79,25 @@ mod recorded {
 }
 
 #[cfg(not(feature = "metrics"))]
-mod recorded {
+mod recorder {
     use tidegate_core::{OnStoreError, Reason, StoreError};
 
     use crate::clock::Clock;
 
-    pub(crate) struct Start;
+    pub(crate) struct CallTimer;
 
-    pub(crate) fn describe() {}
-    pub(crate) fn decided(_limit: &str, _outcome: &'static str, _reason: Option<Reason>) {}
-    pub(crate) fn fell_back(_limit: &str, _policy: OnStoreError) {}
-    pub(crate) fn start(_clock: &dyn Clock) -> Start {
-        Start
+    pub(crate) fn describe_metrics() {}
+    pub(crate) fn record_decision(_limit: &str, _outcome: &'static str, _reason: Option<Reason>) {}
+    pub(crate) fn record_fallback(_limit: &str, _policy: OnStoreError) {}
+    pub(crate) fn start_timer(_clock: &dyn Clock) -> CallTimer {
+        CallTimer
     }
-    pub(crate) fn end(_start: Start, _clock: &dyn Clock, _store: &str, _call: &'static str) {}
-    pub(crate) fn failed(_store: &str, _error: &StoreError) {}
-    pub(crate) fn breaker_state(_store: &str, _state: u8) {}
-    pub(crate) fn breaker_opened(_store: &str) {}
+    pub(crate) fn record_duration(_timer: CallTimer, _clock: &dyn Clock, _store: &str, _call: &'static str) {}
+    pub(crate) fn record_store_error(_store: &str, _error: &StoreError) {}
+    pub(crate) fn record_breaker_state(_store: &str, _state: u8) {}
+    pub(crate) fn record_breaker_opened(_store: &str) {}
     #[cfg(feature = "redis")]
-    pub(crate) fn script_reloaded(_store: &str) {}
+    pub(crate) fn record_script_reload(_store: &str) {}
 }
 
 /// Logs the first error of an outage. The errors between this and [`log_outage_end`] are not logged: a breaker probes every
@@ -130,12 +131,12 @@ mod spans {
             let span =
                 debug_span!("store", store, call, limit = Empty, op = Empty, requests = requested, outcome = Empty);
             if let [request] = requests {
-                span.record("limit", request.scope.limit()).record("op", name(request.op));
+                span.record("limit", request.scope.limit()).record("op", op_name(request.op));
             }
             CallSpan(span)
         }
 
-        pub(crate) async fn around<T>(&self, work: impl Future<Output = T>) -> T {
+        pub(crate) async fn instrument<T>(&self, work: impl Future<Output = T>) -> T {
             work.instrument(self.0.clone()).await
         }
 
@@ -144,7 +145,7 @@ mod spans {
         }
     }
 
-    fn name(op: Op) -> &'static str {
+    fn op_name(op: Op) -> &'static str {
         match op {
             Op::Limit(_) => "limit",
             Op::Check(_) => "check",
@@ -169,7 +170,7 @@ mod spans {
             CallSpan
         }
 
-        pub(crate) async fn around<T>(&self, work: impl Future<Output = T>) -> T {
+        pub(crate) async fn instrument<T>(&self, work: impl Future<Output = T>) -> T {
             work.await
         }
 

@@ -1,6 +1,6 @@
 //! The memory store against the conformance suite and the oracle.
 
-use tidegate::store::Testing;
+use tidegate::store::TestableStore;
 use tidegate::{MemoryStore, Store, Timestamp};
 use tidegate_testkit::{Subject, block_on, conformance_tests, oracle};
 
@@ -10,16 +10,16 @@ fn subject() -> Subject<MemoryStore> {
 
 conformance_tests!(memory, subject());
 
-/// What it did not claim would not be tried.
+/// The suite skips capabilities that a store does not claim.
 #[test]
-fn it_claims_all_there_is() {
+fn memory_store_claims_every_capability() {
     let subject = subject();
     let store = subject.store();
     assert!(store.capabilities().atomic_all && store.is_immediate());
-    assert_eq!(block_on(store.held_at(Timestamp::EPOCH)), Some(0));
+    assert_eq!(block_on(store.sweep_at(Timestamp::EPOCH)), Some(0));
 }
 
-/// How many random traces; `cargo xtask deep` asks for more.
+/// The number of random traces. `cargo xtask deep` sets a larger one.
 fn seeds() -> u64 {
     std::env::var("TIDEGATE_ORACLE_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(60)
 }

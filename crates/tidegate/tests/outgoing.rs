@@ -1,4 +1,4 @@
-//! The other side: a client that keeps to limits, against a server that says what it was told to.
+//! The layer for outgoing requests, against a server with scripted responses.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -22,41 +22,41 @@ use tokio::task::{JoinHandle, yield_now};
 use tower::{Layer, ServiceExt};
 
 type Headers = &'static [(&'static str, &'static str)];
-type Said = (u16, Headers);
+type ScriptedResponse = (u16, Headers);
 
-/// A server that answers one after the other what it was told to, and `200` afterwards; and how often it was asked.
+/// A server that sends scripted responses in order and `200` afterwards, and counts its requests.
 #[derive(Clone)]
-struct Told {
+struct ScriptedServer {
     address: SocketAddr,
-    says: Arc<Mutex<VecDeque<Said>>>,
-    asked: Arc<Mutex<usize>>,
+    responses: Arc<Mutex<VecDeque<ScriptedResponse>>>,
+    requests: Arc<Mutex<usize>>,
 }
 
-impl Told {
-    async fn start(says: &[Said]) -> Self {
+impl ScriptedServer {
+    async fn start(script: &[ScriptedResponse]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let says = Arc::new(Mutex::new(says.iter().copied().collect()));
-        let told = Told { address: listener.local_addr().unwrap(), says, asked: Arc::default() };
-        let answers = told.clone();
+        let responses = Arc::new(Mutex::new(script.iter().copied().collect()));
+        let server = ScriptedServer { address: listener.local_addr().unwrap(), responses, requests: Arc::default() };
+        let responder = server.clone();
         let router = Router::new().fallback(move || {
-            let (status, headers) = answers.next();
+            let (status, headers) = responder.next_response();
             async move { (status, headers) }
         });
         tokio::spawn(async { axum::serve(listener, router).await.unwrap() });
-        told
+        server
     }
 
-    fn next(&self) -> (StatusCode, HeaderMap) {
-        *self.asked.lock().unwrap() += 1;
-        let (status, headers) = self.says.lock().unwrap().pop_front().unwrap_or((200, &[]));
+    fn next_response(&self) -> (StatusCode, HeaderMap) {
+        *self.requests.lock().unwrap() += 1;
+        let (status, headers) = self.responses.lock().unwrap().pop_front().unwrap_or((200, &[]));
         let header = |(name, value): &(&'static str, &'static str)| {
             (HeaderName::from_static(name), HeaderValue::from_static(value))
         };
         (StatusCode::from_u16(status).unwrap(), headers.iter().map(header).collect())
     }
 
-    fn asked(&self) -> usize {
-        *self.asked.lock().unwrap()
+    fn request_count(&self) -> usize {
+        *self.requests.lock().unwrap()
     }
 }
 
@@ -67,7 +67,7 @@ async fn send(client: &Client, host: &str, port: u16) -> Result<u16, OutgoingErr
     client.clone().oneshot(request).await.map(|response| response.status().as_u16())
 }
 
-async fn get(client: &Client, server: &Told) -> Result<u16, OutgoingError<reqwest::Error>> {
+async fn get(client: &Client, server: &ScriptedServer) -> Result<u16, OutgoingError<reqwest::Error>> {
     send(client, "127.0.0.1", server.address.port()).await
 }
 
@@ -80,54 +80,54 @@ fn honor_retry_after(clock: &ManualClock) -> OutgoingLayer {
     OutgoingLayer::honor_retry_after().sleeper(clock.clone())
 }
 
-/// So many a minute.
+/// A limiter of `calls` a minute.
 fn limiter(clock: &ManualClock, calls: u64) -> Limiter {
     let store = MemoryStore::builder().clock(clock.clone()).build();
     let quota = Quota::fixed_window(calls, minutes(1)).unwrap();
     Limiter::builder().store(store).sleeper(clock.clone()).limit("calls", quota).build().unwrap()
 }
 
-/// Two a minute.
+/// A layer with a limit of two a minute.
 fn limited(clock: &ManualClock) -> OutgoingLayer {
     OutgoingLayer::new(&limiter(clock, 2), "calls").unwrap().sleeper(clock.clone())
 }
 
-/// Comes back when somebody waits on the clock.
-async fn until_it_waits(clock: &ManualClock) {
+/// Waits until a task sleeps on the clock.
+async fn until_sleeping(clock: &ManualClock) {
     let waits = async {
         while clock.sleepers() == 0 {
             yield_now().await;
         }
     };
-    tokio::time::timeout(seconds(30), waits).await.expect("nobody waits");
+    tokio::time::timeout(seconds(30), waits).await.expect("no task sleeps");
 }
 
-/// How long the next request would have to wait, which is not sent.
-async fn held_off(client: &Client, server: &Told) -> Duration {
-    let asked = server.asked();
+/// Returns the wait of the next request, which is not sent.
+async fn remaining_backoff(client: &Client, server: &ScriptedServer) -> Duration {
+    let requests = server.request_count();
     let error = get(client, server).await.unwrap_err();
-    assert_eq!(server.asked(), asked, "it was sent");
+    assert_eq!(server.request_count(), requests, "it was sent");
     assert!(matches!(error, OutgoingError::BackingOff(_)), "{error:?}");
     error.retry_after().unwrap()
 }
 
 #[tokio::test]
-async fn beyond_its_own_limit_a_request_fails_before_it_is_sent() {
-    let (clock, server) = (clock(), Told::start(&[]).await);
+async fn request_over_the_limit_fails_before_it_is_sent() {
+    let (clock, server) = (clock(), ScriptedServer::start(&[]).await);
     let client = limited(&clock).layer(reqwest::Client::new());
     for _ in 0..2 {
         assert_eq!(get(&client, &server).await.unwrap(), 200);
     }
     let error = get(&client, &server).await.unwrap_err();
     assert!(matches!(error, OutgoingError::Limited(_)), "{error:?}");
-    assert_eq!((error.retry_after(), server.asked()), (Some(minutes(1)), 2));
+    assert_eq!((error.retry_after(), server.request_count()), (Some(minutes(1)), 2));
     // Another host has its own.
     assert_eq!(send(&client, "localhost", server.address.port()).await.unwrap(), 200);
 }
 
 #[tokio::test]
-async fn or_it_waits_for_its_turn_if_that_comes_in_time() {
-    let (clock, server) = (clock(), Told::start(&[]).await);
+async fn request_over_the_limit_waits_within_max_wait() {
+    let (clock, server) = (clock(), ScriptedServer::start(&[]).await);
     let client = limited(&clock).max_wait(minutes(2)).layer(reqwest::Client::new());
     for _ in 0..2 {
         assert_eq!(get(&client, &server).await.unwrap(), 200);
@@ -136,34 +136,34 @@ async fn or_it_waits_for_its_turn_if_that_comes_in_time() {
         let (client, server) = (client.clone(), server.clone());
         async move { get(&client, &server).await }
     });
-    until_it_waits(&clock).await;
-    assert_eq!(server.asked(), 2);
+    until_sleeping(&clock).await;
+    assert_eq!(server.request_count(), 2);
     clock.advance(minutes(1));
-    assert_eq!((third.await.unwrap().unwrap(), server.asked()), (200, 3));
+    assert_eq!((third.await.unwrap().unwrap(), server.request_count()), (200, 3));
 }
 
 #[tokio::test]
-async fn retry_after_in_seconds_holds_off_the_next() {
-    let (clock, server) = (clock(), Told::start(&[(429, &[("retry-after", "30")])]).await);
+async fn retry_after_in_seconds_delays_the_next_request() {
+    let (clock, server) = (clock(), ScriptedServer::start(&[(429, &[("retry-after", "30")])]).await);
     let client = honor_retry_after(&clock).layer(reqwest::Client::new());
     assert_eq!(get(&client, &server).await.unwrap(), 429);
-    assert_eq!(held_off(&client, &server).await, seconds(30));
+    assert_eq!(remaining_backoff(&client, &server).await, seconds(30));
     clock.advance(seconds(29));
-    assert_eq!(held_off(&client, &server).await, seconds(1));
+    assert_eq!(remaining_backoff(&client, &server).await, seconds(1));
     clock.advance(seconds(1));
     assert_eq!(get(&client, &server).await.unwrap(), 200);
 }
 
 #[tokio::test]
-async fn retry_after_as_a_date_holds_off_until_then() {
-    let says = [
+async fn retry_after_as_a_date_delays_until_that_date() {
+    let script = [
         (503, &[("retry-after", "Fri, 15 Jan 2027 08:02:00 GMT")][..]),
         (503, &[("retry-after", "Fri, 15 Jan 2027 07:00:00 GMT")]),
     ];
-    let (clock, server) = (clock(), Told::start(&says).await);
+    let (clock, server) = (clock(), ScriptedServer::start(&script).await);
     let client = honor_retry_after(&clock).layer(reqwest::Client::new());
     assert_eq!(get(&client, &server).await.unwrap(), 503);
-    assert_eq!(held_off(&client, &server).await, minutes(2));
+    assert_eq!(remaining_backoff(&client, &server).await, minutes(2));
     clock.advance(minutes(2));
     // The second date has passed: nothing to wait for.
     assert_eq!(get(&client, &server).await.unwrap(), 503);
@@ -171,42 +171,42 @@ async fn retry_after_as_a_date_holds_off_until_then() {
 }
 
 #[tokio::test]
-async fn no_answer_holds_off_a_host_for_ever() {
-    let cases: [Said; 4] = [
+async fn backoff_is_at_most_max_backoff() {
+    let cases: [ScriptedResponse; 4] = [
         (429, &[("retry-after", "99999999999")]),
         (429, &[("retry-after", "99999999999999999999999")]),
         (503, &[("retry-after", "Fri, 31 Dec 9999 23:59:59 GMT")]),
         (200, &[("ratelimit", r#""d";r=0;t=999999999999"#)]),
     ];
-    for said in cases {
+    for response in cases {
         for (longest, layer) in [(hours(1), None), (minutes(5), Some(minutes(5)))] {
-            let (clock, server) = (clock(), Told::start(&[said]).await);
+            let (clock, server) = (clock(), ScriptedServer::start(&[response]).await);
             let layer = layer
                 .map_or_else(|| honor_retry_after(&clock), |longest| honor_retry_after(&clock).max_backoff(longest));
             let client = layer.layer(reqwest::Client::new());
             get(&client, &server).await.unwrap();
-            assert_eq!(held_off(&client, &server).await, longest, "{said:?}");
+            assert_eq!(remaining_backoff(&client, &server).await, longest, "{response:?}");
             clock.advance(longest);
-            assert_eq!(get(&client, &server).await.unwrap(), 200, "{said:?}");
+            assert_eq!(get(&client, &server).await.unwrap(), 200, "{response:?}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_say_until_when_is_left_alone_for_a_while() {
-    for (status, is_left_alone) in [(503, true), (429, true), (500, false), (200, false)] {
-        let (clock, server) = (clock(), Told::start(&[(status, &[])]).await);
+async fn overload_without_retry_after_gets_the_default_backoff() {
+    for (status, has_backoff) in [(503, true), (429, true), (500, false), (200, false)] {
+        let (clock, server) = (clock(), ScriptedServer::start(&[(status, &[])]).await);
         let client = honor_retry_after(&clock).default_backoff(seconds(5)).layer(reqwest::Client::new());
         assert_eq!(get(&client, &server).await.unwrap(), status);
-        match is_left_alone {
-            true => assert_eq!(held_off(&client, &server).await, seconds(5)),
+        match has_backoff {
+            true => assert_eq!(remaining_backoff(&client, &server).await, seconds(5)),
             false => assert_eq!(get(&client, &server).await.unwrap(), 200),
         }
     }
 }
 
 #[tokio::test]
-async fn a_rate_limit_of_which_nothing_remains_holds_off_even_after_a_success() {
+async fn exhausted_rate_limit_header_delays_even_after_a_success() {
     let cases: [(Headers, Option<u64>); 6] = [
         (&[("ratelimit", r#""api";r=0;t=30"#)], Some(30)),
         (&[("ratelimit", r#""api";r=1;t=30"#)], None),
@@ -216,53 +216,53 @@ async fn a_rate_limit_of_which_nothing_remains_holds_off_even_after_a_success() 
         (&[("ratelimit", r#""api";r=0;t=-5"#)], None),
     ];
     for (headers, wait) in cases {
-        let (clock, server) = (clock(), Told::start(&[(200, headers)]).await);
+        let (clock, server) = (clock(), ScriptedServer::start(&[(200, headers)]).await);
         let client = honor_retry_after(&clock).layer(reqwest::Client::new());
         assert_eq!(get(&client, &server).await.unwrap(), 200);
         match wait {
-            Some(wait) => assert_eq!(held_off(&client, &server).await, seconds(wait), "{headers:?}"),
+            Some(wait) => assert_eq!(remaining_backoff(&client, &server).await, seconds(wait), "{headers:?}"),
             None => assert_eq!(get(&client, &server).await.unwrap(), 200, "{headers:?}"),
         }
     }
 }
 
 #[tokio::test]
-async fn one_that_may_wait_is_sent_when_the_server_lets_it() {
-    let (clock, server) = (clock(), Told::start(&[(429, &[("retry-after", "30")])]).await);
+async fn request_within_max_wait_is_sent_after_the_backoff() {
+    let (clock, server) = (clock(), ScriptedServer::start(&[(429, &[("retry-after", "30")])]).await);
     let client = honor_retry_after(&clock).max_wait(seconds(30)).layer(reqwest::Client::new());
     assert_eq!(get(&client, &server).await.unwrap(), 429);
     let next = tokio::spawn({
         let (client, server) = (client.clone(), server.clone());
         async move { get(&client, &server).await }
     });
-    until_it_waits(&clock).await;
-    assert_eq!(server.asked(), 1);
+    until_sleeping(&clock).await;
+    assert_eq!(server.request_count(), 1);
     clock.advance(seconds(30));
-    assert_eq!((next.await.unwrap().unwrap(), server.asked()), (200, 2));
+    assert_eq!((next.await.unwrap().unwrap(), server.request_count()), (200, 2));
 }
 
 #[tokio::test]
-async fn what_one_host_says_is_not_for_another() {
-    let (clock, server) = (clock(), Told::start(&[(429, &[("retry-after", "30")])]).await);
+async fn backoff_of_one_host_does_not_delay_another() {
+    let (clock, server) = (clock(), ScriptedServer::start(&[(429, &[("retry-after", "30")])]).await);
     let client = honor_retry_after(&clock).layer(reqwest::Client::new());
     assert_eq!(get(&client, &server).await.unwrap(), 429);
     assert_eq!(send(&client, "localhost", server.address.port()).await.unwrap(), 200);
-    assert_eq!(held_off(&client, &server).await, seconds(30));
+    assert_eq!(remaining_backoff(&client, &server).await, seconds(30));
 }
 
 #[tokio::test]
-async fn who_is_asked_by_a_redirect_speaks_for_itself() {
-    let (clock, busy) = (clock(), Told::start(&[(429, &[("retry-after", "30")])]).await);
+async fn backoff_after_a_redirect_is_for_the_final_host() {
+    let (clock, busy) = (clock(), ScriptedServer::start(&[(429, &[("retry-after", "30")])]).await);
     let location: &'static str = format!("http://{}/", busy.address).leak();
-    let first = Told::start(&[(302, vec![("location", location)].leak())]).await;
+    let first = ScriptedServer::start(&[(302, vec![("location", location)].leak())]).await;
     let client = honor_retry_after(&clock).layer(reqwest::Client::new());
     assert_eq!(get(&client, &first).await.unwrap(), 429);
-    assert_eq!(held_off(&client, &busy).await, seconds(30));
+    assert_eq!(remaining_backoff(&client, &busy).await, seconds(30));
     assert_eq!(get(&client, &first).await.unwrap(), 200);
 }
 
 #[tokio::test]
-async fn any_tower_service_of_http_requests_will_do() {
+async fn layer_wraps_any_tower_service_of_http_requests() {
     let clock = clock();
     let service = tower::service_fn(async |request: axum::http::Request<()>| {
         let status = if request.uri().path() == "/busy" { 503 } else { 200 };
@@ -271,16 +271,16 @@ async fn any_tower_service_of_http_requests_will_do() {
     let client = honor_retry_after(&clock).layer(service);
     let ask = |uri: &str| client.clone().oneshot(axum::http::Request::get(uri).body(()).unwrap());
     assert_eq!(ask("http://one.test/busy").await.unwrap().status(), 503);
-    // Whoever one is to the host, and however it is written.
+    // User names and spellings do not make another host.
     assert_eq!(ask("http://me@ONE.test/").await.unwrap_err().retry_after(), Some(seconds(1)));
     assert_eq!(ask("http://two.test/").await.unwrap().status(), 200);
 }
 
 #[tokio::test]
-async fn a_store_that_is_broken_stops_what_its_policy_says() {
+async fn broken_store_follows_the_failure_policy() {
     let quota = Quota::token_bucket(5, minutes(1)).unwrap();
     for (policy, within) in OnStoreError::ALL.into_iter().flat_map(|policy| [(policy, 0), (policy, 1)]) {
-        let server = Told::start(&[]).await;
+        let server = ScriptedServer::start(&[]).await;
         let store = FaultyStore::new(MemoryStore::new());
         store.faults().fail(StoreError::new(StoreErrorKind::Unavailable, "unplugged"));
         let limit = Limit::new(quota).on_store_error(policy);
@@ -289,15 +289,15 @@ async fn a_store_that_is_broken_stops_what_its_policy_says() {
         let answer = send(&layer.layer(reqwest::Client::new()), "127.0.0.1", server.address.port()).await;
         match policy {
             OnStoreError::Open | OnStoreError::Local => assert_eq!(answer.unwrap(), 200),
-            _ => assert!(matches!(answer, Err(OutgoingError::Limiter(_))) && server.asked() == 0),
+            _ => assert!(matches!(answer, Err(OutgoingError::Limiter(_))) && server.request_count() == 0),
         }
     }
 }
 
 #[tokio::test]
-async fn a_limiter_that_was_closed_sends_nothing_whatever_its_policy() {
+async fn closed_limiter_sends_nothing_under_any_policy() {
     for within in [0, 1] {
-        let server = Told::start(&[]).await;
+        let server = ScriptedServer::start(&[]).await;
         let limit = Limit::new(Quota::token_bucket(5, minutes(1)).unwrap()).on_store_error(OnStoreError::Open);
         let limiter = Limiter::builder().limit("out", limit).build().unwrap();
         let client =
@@ -306,25 +306,25 @@ async fn a_limiter_that_was_closed_sends_nothing_whatever_its_policy() {
         limiter.close().await;
         let answer = get(&client, &server).await;
         assert!(matches!(answer, Err(OutgoingError::Limiter(Error::Closed))), "{answer:?}");
-        assert_eq!(server.asked(), 1);
+        assert_eq!(server.request_count(), 1);
     }
 }
 
-/// A request to a host that says it is busy once it is told to.
-struct Slow {
+/// A host that answers `429` when notified.
+struct SlowHost {
     host: Arc<Notify>,
     layer: OutgoingLayer,
 }
 
-type Answered = Result<StatusCode, OutgoingError<Infallible>>;
+type SendResult = Result<StatusCode, OutgoingError<Infallible>>;
 
-impl Slow {
+impl SlowHost {
     fn new(layer: OutgoingLayer) -> Self {
-        Slow { host: Arc::default(), layer }
+        SlowHost { host: Arc::default(), layer }
     }
 
-    /// Sends a request, and comes back when it has done what it can at once.
-    async fn send(&self) -> JoinHandle<Answered> {
+    /// Sends a request, and runs its task until it waits.
+    async fn send(&self) -> JoinHandle<SendResult> {
         let host = Arc::clone(&self.host);
         let service = tower::service_fn(move |_: Request<()>| {
             let host = Arc::clone(&host);
@@ -336,23 +336,24 @@ impl Slow {
         let request = Request::get("http://slow.test/").body(()).unwrap();
         let sent = self.layer.layer(service).oneshot(request);
         let sent = tokio::spawn(async { sent.await.map(|response| response.status()) });
-        settled().await;
+        let_tasks_run().await;
         sent
     }
 }
 
-/// Comes back when all have done what they can at once.
-async fn settled() {
+/// Runs other tasks until they wait.
+async fn let_tasks_run() {
     for _ in 0..100 {
         yield_now().await;
     }
 }
 
 #[tokio::test]
-async fn what_is_not_sent_because_its_host_is_busy_does_not_count() {
+async fn unsent_request_is_refunded() {
     let clock = clock();
     let limiter = limiter(&clock, 1);
-    let slow = Slow::new(OutgoingLayer::new(&limiter, "calls").unwrap().max_wait(seconds(62)).sleeper(clock.clone()));
+    let slow =
+        SlowHost::new(OutgoingLayer::new(&limiter, "calls").unwrap().max_wait(seconds(62)).sleeper(clock.clone()));
     let (first, second) = (slow.send().await, slow.send().await);
     clock.advance(seconds(58));
     slow.host.notify_one();
@@ -363,36 +364,37 @@ async fn what_is_not_sent_because_its_host_is_busy_does_not_count() {
     assert_eq!(limiter.check("calls", "slow.test").await.unwrap().remaining(), 1);
 }
 
-/// A clock that can be set, and sleeps that go on as they would.
+/// A clock that can be set back. Its sleeps are not affected.
 #[derive(Clone)]
-struct Settable {
+struct SettableClock {
     clock: ManualClock,
     back: Arc<AtomicU64>,
 }
 
-impl Settable {
+impl SettableClock {
     fn set_back(&self, span: Duration) {
         self.back.store(span.as_micros() as u64, Ordering::Relaxed);
     }
 }
 
-impl Clock for Settable {
+impl Clock for SettableClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.clock.now().as_micros() - self.back.load(Ordering::Relaxed))
     }
 }
 
-impl Sleeper for Settable {
+impl Sleeper for SettableClock {
     fn sleep(&self, span: Duration) -> BoxFuture<'static, ()> {
         self.clock.sleep(span)
     }
 }
 
 #[tokio::test]
-async fn a_clock_that_is_set_back_while_one_stands_in_line_makes_nobody_wait_longer() {
-    let clock = Settable { clock: clock(), back: Arc::default() };
+async fn clock_set_back_in_the_queue_does_not_lengthen_the_wait() {
+    let clock = SettableClock { clock: clock(), back: Arc::default() };
     let limiter = limiter(&clock.clock, 1);
-    let slow = Slow::new(OutgoingLayer::new(&limiter, "calls").unwrap().max_wait(seconds(62)).sleeper(clock.clone()));
+    let slow =
+        SlowHost::new(OutgoingLayer::new(&limiter, "calls").unwrap().max_wait(seconds(62)).sleeper(clock.clone()));
     let (first, second) = (slow.send().await, slow.send().await);
     clock.set_back(hours(1));
     clock.clock.advance(seconds(59));
@@ -402,17 +404,18 @@ async fn a_clock_that_is_set_back_while_one_stands_in_line_makes_nobody_wait_lon
     for _ in 0..3 {
         assert!(!second.is_finished());
         clock.clock.advance(seconds(1));
-        settled().await;
+        let_tasks_run().await;
     }
     assert!(second.is_finished(), "it waits for longer than it may");
     assert!(matches!(second.await.unwrap(), Err(OutgoingError::BackingOff(_))));
 }
 
 #[tokio::test]
-async fn a_clock_that_is_set_back_while_one_waits_for_the_host_makes_nobody_wait_longer() {
-    let clock = Settable { clock: clock(), back: Arc::default() };
+async fn clock_set_back_during_a_backoff_does_not_lengthen_the_wait() {
+    let clock = SettableClock { clock: clock(), back: Arc::default() };
     let limiter = limiter(&clock.clock, 1);
-    let slow = Slow::new(OutgoingLayer::new(&limiter, "calls").unwrap().max_wait(seconds(55)).sleeper(clock.clone()));
+    let slow =
+        SlowHost::new(OutgoingLayer::new(&limiter, "calls").unwrap().max_wait(seconds(55)).sleeper(clock.clone()));
     let first = slow.send().await;
     slow.host.notify_one();
     assert_eq!(first.await.unwrap().unwrap(), 429);
@@ -421,7 +424,7 @@ async fn a_clock_that_is_set_back_while_one_waits_for_the_host_makes_nobody_wait
     for _ in 0..2 {
         assert!(!second.is_finished());
         clock.clock.advance(seconds(8));
-        settled().await;
+        let_tasks_run().await;
     }
     // 16 seconds have passed, though the clock says 9: its turn comes in 44, and it has 39.
     assert!(second.is_finished(), "it waits for longer than it may");

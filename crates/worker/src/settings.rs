@@ -1,8 +1,9 @@
-//! What a Worker is told by its configuration.
+//! The settings of a Worker, from its configuration.
 
 use std::time::Duration;
 
-use tidegate::api::BearerToken;
+use http::HeaderMap;
+use tidegate::api::{BearerToken, Problem};
 use tidegate::config::{Config, ConfigErrors, Syntax};
 use worker::Env;
 
@@ -11,47 +12,58 @@ use crate::{CrossShard, Shards};
 /// The name under which the configuration binds the objects.
 pub const BINDING: &str = "TIDEGATE";
 
-/// The headers of a message to an object: which one it is, and out of how many.
-pub(crate) const SHARD: &str = "tidegate-shard";
-pub(crate) const SHARDS: &str = "tidegate-shards";
-
-/// What a Worker is told by its configuration. Each is a variable, the token a secret.
+/// The settings of a Worker. Each is a variable of its configuration; the token is a secret.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Settings {
     /// `TIDEGATE_CONFIG`: the limits, in TOML as `tidegate serve` reads it.
     pub config: Config,
-    /// `TIDEGATE_SHARDS`: how many objects; 128 unless said otherwise.
+    /// `TIDEGATE_SHARDS`: the number of objects. Defaults to 128.
     pub shards: Shards,
     /// `TIDEGATE_APART`: `refuse`, or `refund`.
     pub cross_shard: CrossShard,
-    /// Who may ask the API.
+    /// The clients that may use the API.
     pub(crate) access: Access,
-    /// `TIDEGATE_TESTING`: whether whoever asks may pass the time. Never in production.
+    /// `TIDEGATE_TESTING`: whether clients may pass in the time. Never set it in production.
     pub testing: bool,
 }
 
-/// Who may ask the API of a Worker, which everybody can reach.
+/// The clients that may use the API of a Worker, which is on the public internet.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Nobody: nothing was said.
+    /// No client. This is the default.
     #[default]
-    Nobody,
-    /// Whoever shows `TIDEGATE_TOKEN`.
+    Closed,
+    /// Clients that present `TIDEGATE_TOKEN`.
     Token(BearerToken),
-    /// Everybody: `TIDEGATE_OPEN` says so.
-    Everybody,
+    /// Every client, with `TIDEGATE_OPEN`.
+    Open,
 }
 
-/// What is wrong with the settings of a Worker.
+impl Access {
+    /// Checks that a request with these headers may use the API.
+    pub(crate) fn check(&self, headers: &HeaderMap) -> Result<(), Problem> {
+        match self {
+            Access::Open => Ok(()),
+            Access::Token(token) if token.is_presented(headers) => Ok(()),
+            Access::Token(_) => Err(Problem::unauthorized()),
+            Access::Closed => Err(Problem::forbidden(
+                "nobody may ask this Worker before it has a token: set the secret TIDEGATE_TOKEN, or TIDEGATE_OPEN=true for \
+                 everybody",
+            )),
+        }
+    }
+}
+
+/// An error in the settings of a Worker.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SettingsError {
-    /// The limits.
+    /// The limits are invalid.
     Config(ConfigErrors),
-    /// A variable, what it says, and what is expected.
+    /// A variable is invalid: its name, its value, and the expected value.
     Variable(&'static str, String, &'static str),
-    /// The token, which is not said again.
+    /// The token is invalid. The error does not repeat it.
     Token,
 }
 
@@ -68,21 +80,21 @@ impl std::fmt::Display for SettingsError {
 impl std::error::Error for SettingsError {}
 
 impl Settings {
-    /// What this environment says.
+    /// Reads the settings from the variables of an environment.
     pub fn from_env(env: &Env) -> Result<Self, SettingsError> {
         // A secret is read as a variable is.
         Self::read(|name| env.var(name).ok().map(|value| value.to_string()))
     }
 
-    /// How long an object is waited for: what the config says. The default of other stores, 50 ms, is nothing said here,
-    /// where an object may be asleep, or on another continent: two seconds then.
+    /// Returns the timeout of a call to an object: the configured one, or else two seconds. The default of other
+    /// stores, 50 ms, counts as not configured, because an object may be asleep or on another continent.
     pub(crate) fn timeout(&self) -> Duration {
-        let told = self.config.defaults().store_timeout;
-        if told == Config::default().defaults().store_timeout { Duration::from_secs(2) } else { told }
+        let timeout = self.config.defaults().store_timeout;
+        if timeout == Config::default().defaults().store_timeout { Duration::from_secs(2) } else { timeout }
     }
 
     fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self, SettingsError> {
-        // Without limits of its own, it serves those who bring theirs.
+        // A Worker without limits still serves `/v1/apply`, whose requests carry their quotas.
         let config = match variable("TIDEGATE_CONFIG") {
             None => Config::default(),
             Some(text) => Config::parse(&text, Syntax::Toml, "TIDEGATE_CONFIG").map_err(SettingsError::Config)?,
@@ -117,8 +129,8 @@ impl Settings {
         };
         let access = match variable("TIDEGATE_TOKEN") {
             Some(token) => Access::Token(BearerToken::parse(&token).ok_or(SettingsError::Token)?),
-            None if is_on("TIDEGATE_OPEN")? => Access::Everybody,
-            None => Access::Nobody,
+            None if is_on("TIDEGATE_OPEN")? => Access::Open,
+            None => Access::Closed,
         };
         Ok(Settings { config, shards, cross_shard, access, testing: is_on("TIDEGATE_TESTING")? })
     }
@@ -134,16 +146,16 @@ mod tests {
     }
 
     #[test]
-    fn nothing_said_is_nobody_may_ask() {
+    fn default_settings_admit_no_client() {
         let settings = read(&[]).unwrap();
         assert_eq!((settings.shards.count(), settings.testing), (128, false));
-        assert_eq!((settings.access, settings.cross_shard), (Access::Nobody, CrossShard::Refuse));
-        assert_eq!(read(&[("TIDEGATE_OPEN", "true")]).unwrap().access, Access::Everybody);
+        assert_eq!((settings.access, settings.cross_shard), (Access::Closed, CrossShard::Refuse));
+        assert_eq!(read(&[("TIDEGATE_OPEN", "true")]).unwrap().access, Access::Open);
     }
 
     #[test]
-    fn what_is_wrong_is_said_and_a_token_never_is() {
-        for (name, value, said) in [
+    fn errors_name_the_variable_and_never_show_a_token() {
+        for (name, value, expected) in [
             ("TIDEGATE_SHARDS", "0", "from 1 to 65535"),
             ("TIDEGATE_SHARDS", "many", "from 1 to 65535"),
             ("TIDEGATE_APART", "maybe", "refuse or refund"),
@@ -153,7 +165,7 @@ mod tests {
             ("TIDEGATE_CONFIG", "[envoy]\nconfigs = [\"rules.yaml\"]", "no files of Envoy's rules"),
         ] {
             let error = read(&[(name, value)]).unwrap_err();
-            assert!(error.contains(name) && error.contains(said) && !error.contains("hunter2"), "{error}");
+            assert!(error.contains(name) && error.contains(expected) && !error.contains("hunter2"), "{error}");
         }
         let token = read(&[("TIDEGATE_TOKEN", "0123456789abcdef"), ("TIDEGATE_OPEN", "true")]).unwrap();
         assert!(matches!(token.access, Access::Token(_)) && !format!("{token:?}").contains("0123"));

@@ -1,12 +1,12 @@
-//! Which object a key lives in.
+//! The mapping of keys to objects.
 
 use std::fmt;
 use std::num::NonZeroU16;
 
 use tidegate::Key;
 
-/// How many objects the keys are spread over. It is settled by the first write: another number puts most keys elsewhere,
-/// where they would begin anew, so the objects refuse to be asked with one.
+/// The number of objects that the keys are spread over. The first write makes it permanent. Another number would put
+/// most keys into other objects, where they would begin anew, so the objects reject it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shards(NonZeroU16);
 
@@ -17,19 +17,19 @@ impl Default for Shards {
 }
 
 impl Shards {
-    /// So many; none for 0.
+    /// Creates a number of objects. Returns `None` for 0.
     pub fn new(count: u16) -> Option<Self> {
         NonZeroU16::new(count).map(Shards)
     }
 
-    /// How many.
+    /// Returns the number of objects.
     pub fn count(self) -> u16 {
         self.0.get()
     }
 
-    /// The number of the object that a key lives in: the same key under every limit, so that limits on one key can be
-    /// taken all or nothing.
-    pub fn of(self, key: &Key<'_>) -> u16 {
+    /// Returns the index of the object that a key lives in. It does not depend on the limit, so that limits on one key
+    /// can be taken all or nothing.
+    pub fn index_of(self, key: &Key<'_>) -> u16 {
         let rest = fnv1a(key.to_text().as_bytes()) % u32::from(self.count());
         u16::try_from(rest).expect("less than the count")
     }
@@ -41,7 +41,7 @@ impl fmt::Display for Shards {
     }
 }
 
-/// The name of an object by its number.
+/// Returns the name of an object by its index.
 pub(crate) fn object_name(shard: u16) -> String {
     format!("rate-limiter-{shard}")
 }
@@ -56,15 +56,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hash_is_the_one_that_is_published() {
+    fn hash_and_object_names_match_the_published_values() {
         for (text, hash) in [("", 0x811c_9dc5), ("a", 0xe40c_292c), ("foobar", 0xbf9c_f968)] {
             assert_eq!(fnv1a(text.as_bytes()), hash, "{text}");
         }
         assert_eq!(object_name(7), "rate-limiter-7");
-        assert_eq!(Shards::default().of(&Key::from("foobar")), (0xbf9c_f968_u32 % 128) as u16);
+        assert_eq!(Shards::default().index_of(&Key::from("foobar")), (0xbf9c_f968_u32 % 128) as u16);
     }
 
-    /// The statistic of 10,000 keys over 128 objects. 181.99 is where chi-square with 127 degrees of freedom has p = 0.001.
+    /// The chi-square statistic of 10,000 keys over 128 objects is below 181.99, where 127 degrees of freedom have
+    /// p = 0.001.
     #[test]
     fn keys_spread_evenly_over_the_objects() {
         type Name = fn(u32) -> String;
@@ -76,7 +77,7 @@ mod tests {
         ];
         for (family, name) in families {
             let mut counts = [0_u32; 128];
-            (0..10_000).for_each(|n| counts[usize::from(Shards::default().of(&Key::from(name(n))))] += 1);
+            (0..10_000).for_each(|n| counts[usize::from(Shards::default().index_of(&Key::from(name(n))))] += 1);
             // In units of 1 / 10,000, so that there is no float: sum of (count - 10,000/128)^2 / (10,000/128).
             let sum: u64 = counts.iter().map(|count| (u64::from(*count) * 128).abs_diff(10_000).pow(2)).sum();
             let statistic = sum / 128;

@@ -1,4 +1,4 @@
-//! Who is compared with whom.
+//! The controllers that are compared.
 
 use std::time::Duration;
 
@@ -50,9 +50,9 @@ impl Contender {
     pub fn limit(self, server: &Server) -> Concurrency {
         match self {
             Contender::Nothing => Concurrency::fixed(u32::MAX),
-            Contender::Aimd => {
-                Concurrency::adaptive(Aimd::default().target(Duration::from_micros(server.alone() * 11 / 10)))
-            }
+            Contender::Aimd => Concurrency::adaptive(
+                Aimd::default().target(Duration::from_micros(server.unloaded_latency() * 11 / 10)),
+            ),
             Contender::Gradient2 => Concurrency::adaptive(Gradient2::default()),
             Contender::Vegas => Concurrency::adaptive(Vegas::default()),
             Contender::Netflix => Concurrency::adaptive(NetflixGradient2::default()),

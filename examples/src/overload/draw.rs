@@ -62,7 +62,7 @@ fn header(svg: &mut String, scene: &Scene) {
         "It can do {capacity:.0} requests a second, {:.0} at once, in {} ms each. Clients give up after a second, and it goes on \
          with what they asked for.",
         scene.server.knee(),
-        scene.server.alone() / 1_000,
+        scene.server.unloaded_latency() / 1_000,
     );
     text(svg, "n", first, 480, &server);
     for (left, title) in [(first, "at once"), (second, "ms for an answer"), (third, "requests a second")] {
@@ -92,7 +92,7 @@ fn key(svg: &mut String, class: &str, left: i64, top: i64, label: &str) {
 fn row(svg: &mut String, scene: &Scene, contender: Contender, moments: &[Moment], top: i64) {
     text(svg, "t", COLUMNS[0], top + 270, contender.name());
     text(svg, "k", COLUMNS[0] + 1_000, top + 270, &summary(scene, moments));
-    let points: Vec<Moment> = moments.chunks(POINT).map(Moment::together).collect();
+    let points: Vec<Moment> = moments.chunks(POINT).map(Moment::merge).collect();
     let server = &scene.server;
     let unlimited = contender == Contender::Nothing;
 
@@ -107,7 +107,7 @@ fn row(svg: &mut String, scene: &Scene, contender: Contender, moments: &[Moment]
 
     let time = Panel::new(scene, COLUMNS[1], top, if unlimited { 1_000_000 } else { 40_000 });
     time.frame(svg);
-    time.level(svg, server.alone());
+    time.level(svg, server.unloaded_latency());
     time.line(svg, "c", &points, |point| point.took.checked_div(u64::from(point.answered)));
     time.ticks(svg, 1_000);
 
@@ -128,13 +128,13 @@ fn row(svg: &mut String, scene: &Scene, contender: Contender, moments: &[Moment]
 fn summary(scene: &Scene, moments: &[Moment]) -> String {
     let [_, from, to, _] = edges(scene)[..] else { return String::new() };
     let during = &moments[from as usize * 10..to as usize * 10];
-    let figures = Figures::of(&scene.server, during);
+    let figures = Figures::from_moments(&scene.server, during);
     let wasted: u32 = moments.iter().map(|moment| moment.wasted).sum();
     let wasted = if wasted == 0 { "no".to_owned() } else { wasted.to_string() };
     format!(
         "in the overload {:.0}% of what it can do is answered, in {:.0} ms; {wasted} requests are given up",
         figures.answered * 100.0,
-        figures.took * scene.server.alone() as f64 / 1e3,
+        figures.took * scene.server.unloaded_latency() as f64 / 1e3,
     )
 }
 

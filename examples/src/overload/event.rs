@@ -1,31 +1,31 @@
-//! What happens when, in the simulation.
+//! The events of the simulation, in the order of their times.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What happens. Requests are known by their number.
+/// An event. Requests are known by their number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Event {
-    Arrives,
-    LeavesWorker(usize),
-    Answered(usize),
-    TimesOut(usize),
-    Resumes,
-    Noted,
+    Arrival,
+    WorkDone(usize),
+    Response(usize),
+    Timeout(usize),
+    Resume,
+    Sample,
 }
 
-/// What is still to happen, the next first. What happens at the same time does so in the order in which it was planned, so
+/// A queue of future events, the next first. Events of equal time come in the order in which they were added, so
 /// that a run is the same every time.
 #[derive(Debug, Default)]
-pub(super) struct Plan {
+pub(super) struct EventQueue {
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
-    planned: u64,
+    count: u64,
 }
 
-impl Plan {
+impl EventQueue {
     pub(super) fn add(&mut self, at: u64, event: Event) {
-        self.planned += 1;
-        self.events.push(Reverse((at, self.planned, event)));
+        self.count += 1;
+        self.events.push(Reverse((at, self.count, event)));
     }
 
     pub(super) fn next(&mut self) -> Option<(u64, Event)> {

@@ -1,10 +1,10 @@
-//! How well a limit was found, as figures and as a table.
+//! Figures of how well a controller finds the limit, and their table.
 
 use std::fmt::Write;
 
 use super::{Contender, Moment, Scene, Server};
 
-/// What became of a stretch of time, each as a multiple of what is best.
+/// The figures of a stretch of time, each as a multiple of the best value.
 #[derive(Debug, Clone, Copy)]
 pub struct Figures {
     /// The limit, in the mean over time, of the knee.
@@ -16,19 +16,19 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Those of some moments, of which there is at least one.
-    pub fn of(server: &Server, moments: &[Moment]) -> Self {
+    /// Computes the figures of at least one moment.
+    pub fn from_moments(server: &Server, moments: &[Moment]) -> Self {
         let sum = |what: fn(&Moment) -> u64| moments.iter().map(what).sum::<u64>() as f64;
         let (count, answered) = (moments.len() as f64, sum(|moment| u64::from(moment.answered)));
         Figures {
             limit: sum(|moment| u64::from(moment.limit)) / count / server.knee(),
             answered: answered / (count * Moment::SECONDS) / server.capacity(),
-            took: sum(|moment| moment.took) / answered.max(1.0) / server.alone() as f64,
+            took: sum(|moment| moment.took) / answered.max(1.0) / server.unloaded_latency() as f64,
         }
     }
 }
 
-/// The servers that are asked, with knees at 8, 32 and 120: those where all of the time is work, and those where most of
+/// The servers of the comparison, with knees at 8, 32 and 120: those where all of the time is work, and those where most of
 /// it is waiting.
 pub const SERVERS: [Server; 5] = [
     Server { workers: 8, work: 10_000, wait: 0 },
@@ -39,8 +39,8 @@ pub const SERVERS: [Server; 5] = [
 ];
 
 /// A minute in which three times as much is asked of a server as it can do, from the start.
-pub fn lasting_overload(server: Server, seed: u64) -> Scene {
-    Scene { server, load: vec![(3.0, 60)], outage: None, patience: 1_000_000, seed }
+pub fn sustained_overload(server: Server, seed: u64) -> Scene {
+    Scene { server, load: vec![(3.0, 60)], outage: None, client_timeout: 1_000_000, seed }
 }
 
 /// The last third of a run: what a limit has settled at.
@@ -48,25 +48,25 @@ pub fn settled(moments: &[Moment]) -> &[Moment] {
     &moments[moments.len() * 2 / 3..]
 }
 
-/// Everybody under a lasting overload, as a table in Markdown.
+/// Returns a Markdown table of all contenders under a sustained overload.
 pub fn table() -> String {
     let mut table = String::from("| |");
     for server in SERVERS {
-        let _ = write!(table, " best: {} · 100% · {} ms |", server.knee(), server.alone() / 1_000);
+        let _ = write!(table, " best: {} · 100% · {} ms |", server.knee(), server.unloaded_latency() / 1_000);
     }
     table.push_str("\n| --- |");
     table.push_str(&" --- |".repeat(SERVERS.len()));
     for contender in [Contender::OURS, Contender::PUBLISHED].concat() {
         let _ = write!(table, "\n| {} |", contender.name());
         for server in SERVERS {
-            let moments = lasting_overload(server, 1).play(contender.limit(&server));
-            let Figures { limit, answered, took } = Figures::of(&server, settled(&moments));
+            let moments = sustained_overload(server, 1).play(contender.limit(&server));
+            let Figures { limit, answered, took } = Figures::from_moments(&server, settled(&moments));
             let _ = write!(
                 table,
                 " {:.0} · {:.0}% · {:.0} ms |",
                 limit * server.knee(),
                 answered * 100.0,
-                took * server.alone() as f64 / 1e3
+                took * server.unloaded_latency() as f64 / 1e3
             );
         }
     }

@@ -33,7 +33,7 @@ impl Controller for NetflixGradient2 {
 
     fn observe(&mut self, sample: &Sample) {
         self.samples += 1;
-        self.took += sample.took();
+        self.took += sample.latency();
         self.in_flight = self.in_flight.max(sample.in_flight);
         let enough = if self.window.is_zero() { 1 } else { 10 };
         if self.samples < enough || sample.ended.since(self.opened) < self.window {
@@ -93,7 +93,7 @@ impl Controller for EnvoyGradient {
         if sample.dropped || sample.started < self.opened {
             return;
         }
-        self.times.push(sample.took().as_micros() as u64);
+        self.times.push(sample.latency().as_micros() as u64);
         let now = sample.ended;
         let Some(alone) = self.alone else {
             if self.times.len() == 50 {

@@ -7,27 +7,27 @@ use tidegate::{ManualClock, Timestamp};
 use tidegate_testkit::Random;
 
 use super::Server;
-use super::event::{Event, Plan};
+use super::event::{Event, EventQueue};
 
 /// How often the state is noted, in microseconds.
-const NOTED: u64 = 100_000;
+const SAMPLE_INTERVAL: u64 = 100_000;
 
-/// What happens to a server.
+/// A scenario: a server, its load and its outage.
 #[derive(Debug, Clone)]
 pub struct Scene {
     /// The server.
     pub server: Server,
-    /// How much is asked of it, as a share of what it can do, for how many seconds; one after the other.
+    /// Its load, as a share of its capacity, and for how many seconds; one after the other.
     pub load: Vec<(f64, u64)>,
     /// When it stops and when it goes on, in seconds.
     pub outage: Option<(u64, u64)>,
     /// How long a client waits for its answer, in microseconds. The server does not notice that it is gone.
-    pub patience: u64,
-    /// What the noise comes from.
+    pub client_timeout: u64,
+    /// The seed of the noise.
     pub seed: u64,
 }
 
-/// What was seen in a tenth of a second.
+/// The figures of a tenth of a second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Moment {
     /// The limit at its end.
@@ -38,7 +38,7 @@ pub struct Moment {
     pub answered: u32,
     /// How long those took together, in microseconds.
     pub took: u64,
-    /// How many were turned away.
+    /// How many were rejected.
     pub shed: u32,
     /// How many were given up by their clients.
     pub wasted: u32,
@@ -46,10 +46,10 @@ pub struct Moment {
 
 impl Moment {
     /// How long one is, in seconds.
-    pub const SECONDS: f64 = NOTED as f64 / 1e6;
+    pub const SECONDS: f64 = SAMPLE_INTERVAL as f64 / 1e6;
 
-    /// Several as one.
-    pub(super) fn together(moments: &[Moment]) -> Moment {
+    /// Merges several moments into one.
+    pub(super) fn merge(moments: &[Moment]) -> Moment {
         moments.iter().fold(Moment::default(), |sum, moment| Moment {
             limit: moment.limit,
             in_flight: moment.in_flight,
@@ -62,22 +62,22 @@ impl Moment {
 }
 
 impl Scene {
-    /// Lets it happen under a limit, which is made on the clock of the scene.
+    /// Simulates the scene under a limit, which is made on the clock of the scene.
     pub fn play(&self, limit: Concurrency) -> Vec<Moment> {
         let clock = ManualClock::default();
-        let mut run = Run {
+        let mut run = Simulation {
             scene: self,
             pool: limit.clock(clock.clone()),
             clock,
             random: Random::new(self.seed),
-            plan: Plan::default(),
+            events: EventQueue::default(),
             requests: Vec::new(),
             queue: VecDeque::new(),
             idle: self.server.workers,
             moments: Vec::new(),
             moment: Moment::default(),
         };
-        run.go();
+        run.run_to_end();
         run.moments
     }
 
@@ -85,12 +85,12 @@ impl Scene {
         self.load.iter().map(|(_, seconds)| seconds * 1_000_000).sum()
     }
 
-    fn stands_still(&self, now: u64) -> bool {
+    fn is_paused(&self, now: u64) -> bool {
         self.outage.is_some_and(|(from, to)| (from * 1_000_000..to * 1_000_000).contains(&now))
     }
 
     /// How many microseconds there are between two arrivals, in the mean.
-    fn pause(&self, now: u64) -> u64 {
+    fn arrival_interval(&self, now: u64) -> u64 {
         let mut until = 0;
         let load = self.load.iter().find(|(_, seconds)| {
             until += seconds * 1_000_000;
@@ -101,12 +101,12 @@ impl Scene {
     }
 }
 
-struct Run<'a> {
+struct Simulation<'a> {
     scene: &'a Scene,
     pool: Concurrency,
     clock: ManualClock,
     random: Random,
-    plan: Plan,
+    events: EventQueue,
     requests: Vec<Request>,
     /// Those that wait for a worker.
     queue: VecDeque<usize>,
@@ -121,45 +121,45 @@ struct Request {
     permit: Option<Permit>,
 }
 
-impl Run<'_> {
-    fn go(&mut self) {
-        self.plan.add(0, Event::Arrives);
-        self.plan.add(NOTED, Event::Noted);
+impl Simulation<'_> {
+    fn run_to_end(&mut self) {
+        self.events.add(0, Event::Arrival);
+        self.events.add(SAMPLE_INTERVAL, Event::Sample);
         if let Some((_, to)) = self.scene.outage {
-            self.plan.add(to * 1_000_000, Event::Resumes);
+            self.events.add(to * 1_000_000, Event::Resume);
         }
         let end = self.scene.length();
-        while let Some((now, event)) = self.plan.next().filter(|(now, _)| *now <= end) {
+        while let Some((now, event)) = self.events.next().filter(|(now, _)| *now <= end) {
             self.clock.set(Timestamp::from_micros(now));
             match event {
-                Event::Arrives => self.arrives(now),
-                Event::LeavesWorker(request) => {
+                Event::Arrival => self.handle_arrival(now),
+                Event::WorkDone(request) => {
                     self.idle += 1;
-                    self.plan.add(now + self.scene.server.wait, Event::Answered(request));
-                    self.work(now);
+                    self.events.add(now + self.scene.server.wait, Event::Response(request));
+                    self.start_work(now);
                 }
-                Event::Answered(request) => {
+                Event::Response(request) => {
                     if let Some(permit) = self.requests[request].permit.take() {
                         permit.release(Completion::Success);
                         self.moment.answered += 1;
                         self.moment.took += now - self.requests[request].admitted;
                     }
                 }
-                Event::TimesOut(request) => {
+                Event::Timeout(request) => {
                     if let Some(permit) = self.requests[request].permit.take() {
                         permit.release(Completion::Dropped);
                         self.moment.wasted += 1;
                     }
                 }
-                Event::Resumes => self.work(now),
-                Event::Noted => self.note(now),
+                Event::Resume => self.start_work(now),
+                Event::Sample => self.record(now),
             }
         }
     }
 
-    fn arrives(&mut self, now: u64) {
-        let pause = self.scene.pause(now);
-        self.plan.add(now + self.random.between(0, 2 * pause), Event::Arrives);
+    fn handle_arrival(&mut self, now: u64) {
+        let interval = self.scene.arrival_interval(now);
+        self.events.add(now + self.random.between(0, 2 * interval), Event::Arrival);
         let Ok(permit) = self.pool.try_acquire() else {
             self.moment.shed += 1;
             return;
@@ -167,26 +167,26 @@ impl Run<'_> {
         let request = self.requests.len();
         self.requests.push(Request { admitted: now, permit: Some(permit) });
         self.queue.push_back(request);
-        self.plan.add(now + self.scene.patience, Event::TimesOut(request));
-        self.work(now);
+        self.events.add(now + self.scene.client_timeout, Event::Timeout(request));
+        self.start_work(now);
     }
 
     /// Gives idle workers something to do.
-    fn work(&mut self, now: u64) {
-        if self.scene.stands_still(now) {
+    fn start_work(&mut self, now: u64) {
+        if self.scene.is_paused(now) {
             return;
         }
         while self.idle > 0
             && let Some(request) = self.queue.pop_front()
         {
             self.idle -= 1;
-            self.plan.add(now + self.scene.server.one_work(&mut self.random), Event::LeavesWorker(request));
+            self.events.add(now + self.scene.server.random_work(&mut self.random), Event::WorkDone(request));
         }
     }
 
-    fn note(&mut self, now: u64) {
+    fn record(&mut self, now: u64) {
         self.moments.push(Moment { limit: self.pool.limit(), in_flight: self.pool.in_flight(), ..self.moment });
         self.moment = Moment::default();
-        self.plan.add(now + NOTED, Event::Noted);
+        self.events.add(now + SAMPLE_INTERVAL, Event::Sample);
     }
 }

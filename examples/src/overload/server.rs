@@ -15,7 +15,7 @@ pub struct Server {
 
 impl Server {
     /// How long a request takes when no other is there, in the mean, in microseconds.
-    pub fn alone(&self) -> u64 {
+    pub fn unloaded_latency(&self) -> u64 {
         self.work + self.wait
     }
 
@@ -27,12 +27,12 @@ impl Server {
     /// The best limit: as many at once as keep all workers busy with nobody in the queue, by Little's law the capacity times
     /// the time without a queue. Fewer leave workers idle, more only wait.
     pub fn knee(&self) -> f64 {
-        self.capacity() * self.alone() as f64 / 1e6
+        self.capacity() * self.unloaded_latency() as f64 / 1e6
     }
 
     /// How long a worker takes for one request: from half to one and a half of most, and four times as long for one in a
     /// hundred.
-    pub(super) fn one_work(&self, random: &mut Random) -> u64 {
+    pub(super) fn random_work(&self, random: &mut Random) -> u64 {
         // 99 of 100 take 100/103 in the mean and one takes 400/103: together 1.
         let usual = self.work * random.between(50, 150) / 103;
         if random.one_in(100) { usual * 4 } else { usual }

@@ -6,8 +6,8 @@ use super::run::{PERIOD, RATE, Run};
 use crate::svg::{pixels, text};
 
 /// What the axis shows, in milliseconds from the edge.
-const FROM: i64 = -100;
-const TO: i64 = 1_300;
+const FIRST_TIME: i64 = -100;
+const LAST_TIME: i64 = 1_300;
 
 // All in tenths of a pixel.
 const WIDTH: i64 = 9_000;
@@ -17,7 +17,7 @@ const TOP: i64 = 860;
 const PANEL: i64 = 1_520;
 /// The height of one request, and of one admitted request in the line: they share their scale.
 const UNIT: i64 = 46;
-const MOST: i64 = 22;
+const MAX_TRAILING: i64 = 22;
 
 const STYLE: &str = "\
 text{font:13px system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;fill:#1f2328}
@@ -66,18 +66,18 @@ fn legend(svg: &mut String) {
 }
 
 fn panel(svg: &mut String, run: &Run, top: i64) {
-    let bottom = top + 320 + MOST * UNIT;
+    let bottom = top + 320 + MAX_TRAILING * UNIT;
     let y = |units: i64| bottom - units * UNIT;
     text(svg, "t", LEFT, top + 210, run.name);
     text(svg, "n", LEFT + 1_520, top + 210, run.note);
     text(svg, "k e", RIGHT, top + 210, &summary(run));
 
-    let (width, height) = (pixels(RIGHT - LEFT), pixels(MOST * UNIT));
+    let (width, height) = (pixels(RIGHT - LEFT), pixels(MAX_TRAILING * UNIT));
     let _ = writeln!(
         svg,
         "<rect class=\"p\" x=\"{}\" y=\"{}\" width=\"{width}\" height=\"{height}\"/>",
         pixels(LEFT),
-        pixels(y(MOST))
+        pixels(y(MAX_TRAILING))
     );
     for edge in [0, PERIOD] {
         let _ = writeln!(svg, "<path class=\"x\" d=\"M{} {}v-{height}\"/>", pixels(x(edge)), pixels(bottom));
@@ -93,7 +93,7 @@ fn panel(svg: &mut String, run: &Run, top: i64) {
 /// A mark for each request, those of the same time on top of each other, the denied ones last.
 fn requests(svg: &mut String, run: &Run, y: impl Fn(i64) -> i64) {
     let (mut admitted, mut denied) = (String::new(), String::new());
-    let mut below = (FROM, 0);
+    let mut below = (FIRST_TIME, 0);
     for &(at, allowed) in &run.answers {
         below = if below.0 == at { (at, below.1 + 1) } else { (at, 0) };
         let middle = y(below.1) - UNIT / 2;
@@ -108,11 +108,11 @@ fn requests(svg: &mut String, run: &Run, y: impl Fn(i64) -> i64) {
 
 /// How many were admitted in the period that ends at each moment.
 fn line(svg: &mut String, run: &Run, y: impl Fn(i64) -> i64) {
-    let mut path = format!("M{} {}", pixels(x(FROM)), pixels(y(0)));
-    for (at, count) in run.trailing().into_iter().filter(|(at, _)| *at <= TO) {
+    let mut path = format!("M{} {}", pixels(x(FIRST_TIME)), pixels(y(0)));
+    for (at, count) in run.trailing().into_iter().filter(|(at, _)| *at <= LAST_TIME) {
         let _ = write!(path, "H{}V{}", pixels(x(at)), pixels(y(count as i64)));
     }
-    let _ = writeln!(svg, "<path class=\"l\" d=\"{path}H{}\"/>", pixels(x(TO)));
+    let _ = writeln!(svg, "<path class=\"l\" d=\"{path}H{}\"/>", pixels(x(LAST_TIME)));
 }
 
 fn summary(run: &Run) -> String {
@@ -125,5 +125,5 @@ fn cross(x: i64, y: i64) -> String {
 }
 
 fn x(at: i64) -> i64 {
-    LEFT + (at - FROM) * (RIGHT - LEFT) / (TO - FROM)
+    LEFT + (at - FIRST_TIME) * (RIGHT - LEFT) / (LAST_TIME - FIRST_TIME)
 }

@@ -1,4 +1,4 @@
-//! What each algorithm admits around the edge of a window, as a picture.
+//! The requests that each algorithm admits around the edge of a window, as a picture.
 //!
 //! The decisions are those of the real algorithms, asked through a [`Limiter`](tidegate::Limiter) whose clock is set
 //! to the time of each request. So the picture cannot show what the code does not do.

@@ -1,4 +1,4 @@
-//! The same load for every algorithm.
+//! Runs of one load under every algorithm.
 
 use std::error::Error;
 

@@ -4,10 +4,10 @@ use tidegate_servers::browser::{Browser, ENTER};
 
 use super::Example;
 
-/// Somebody in a room.
+/// Opens the page of a user in a room.
 fn open(example: &Example, name: &str, room: &str) -> Browser {
     let browser = Browser::open(&url(example, name, room));
-    browser.until("!document.getElementById('chat').hidden");
+    browser.wait_for("!document.getElementById('chat').hidden");
     browser
 }
 
@@ -25,31 +25,31 @@ const MESSAGES: &str = "[...document.querySelectorAll('#log li:not(.news)')]\
     .map((item) => `${item.firstChild.textContent}: ${item.lastChild.textContent}`).join('|')";
 
 fn sees(browser: &Browser, messages: &str) {
-    browser.until(&format!("{MESSAGES} === {messages:?}"));
+    browser.wait_for(&format!("{MESSAGES} === {messages:?}"));
 }
 
 #[test]
-fn who_is_in_a_room_sees_what_is_said_there() {
+fn members_of_a_room_see_its_messages() {
     let example = Example::start("chat");
     let (ann, bob) = (open(&example, "ann", "tea"), open(&example, "bob", "tea"));
-    ann.until("document.getElementById('log').textContent === 'bob has come'");
+    ann.wait_for("document.getElementById('log').textContent === 'bob has come'");
     assert_eq!(ann.text("who"), "2 people here, and you are ann");
     say(&ann, "hello <b>bob</b>");
     sees(&bob, "ann: hello <b>bob</b>");
     say(&bob, "hi");
     sees(&ann, "ann: hello <b>bob</b>|bob: hi");
 
-    bob.go(&url(&example, "bob", "coffee"));
-    ann.until("document.getElementById('log').textContent.endsWith('bob has gone')");
+    bob.navigate(&url(&example, "bob", "coffee"));
+    ann.wait_for("document.getElementById('log').textContent.endsWith('bob has gone')");
     assert_eq!(ann.text("who"), "only you here, and you are ann");
     say(&ann, "alone");
     sees(&ann, "ann: hello <b>bob</b>|bob: hi|ann: alone");
     // What was said before this elsewhere would have come before it.
-    bob.until("!document.getElementById('chat').hidden");
+    bob.wait_for("!document.getElementById('chat').hidden");
     say(&bob, "who is here?");
     sees(&bob, "bob: who is here?");
     for browser in [&ann, &bob] {
-        assert_eq!(browser.now("window.violations.join()"), "", "the page needs no more than its policy");
+        assert_eq!(browser.evaluate("window.violations.join()"), "", "the page needs no more than its policy");
     }
 }
 
@@ -64,32 +64,32 @@ const WATCH: &str = "(() => {
 })()";
 
 #[test]
-fn who_sends_too_fast_is_told_when_to_go_on() {
+fn flooding_user_sees_when_to_continue() {
     let example = Example::start("chat");
     let (ann, bob) = (open(&example, "ann", "tea"), open(&example, "bob", "tea"));
-    ann.until("document.querySelector('#limit-user dd')");
-    ann.now(WATCH);
+    ann.wait_for("document.querySelector('#limit-user dd')");
+    ann.evaluate(WATCH);
     // Faster than anybody types, and more than the five that a user has at once.
     let sent = 9;
-    ann.now(&format!(
+    ann.evaluate(&format!(
         "(() => {{ for (let number = 1; number <= {sent}; number++) {{
             document.getElementById('text').value = `message ${{number}}`;
             document.getElementById('send').requestSubmit();
         }} }})()"
     ));
     // What is left is what was said last and what time has added since, which may be one or two where the browser is slow.
-    let limited = ann.until("window.seen.find(({ limited, left }) => limited && parseInt(left) < 3)");
+    let limited = ann.wait_for("window.seen.find(({ limited, left }) => limited && parseInt(left) < 3)");
     let says = limited["says"].as_str().unwrap();
     assert!(says.contains("was not sent") && says.contains("Try again in "), "{limited}");
     assert!(limited["button"].as_str().unwrap().ends_with(" s"), "the countdown: {limited}");
 
     // What was said in the room is taken from what is left there for everybody.
-    bob.until("limits.get('room').remaining < 20");
+    bob.wait_for("limits.get('room').remaining < 20");
     // Once the countdown is over, what was not sent can be sent, without typing it again.
-    ann.until("document.getElementById('limited').hidden && !document.getElementById('say').disabled");
-    let not_sent = ann.now("document.getElementById('text').value");
+    ann.wait_for("document.getElementById('limited').hidden && !document.getElementById('say').disabled");
+    let not_sent = ann.evaluate("document.getElementById('text').value");
     assert_eq!(not_sent, format!("message {sent}"));
-    let before = ann.now(MESSAGES);
+    let before = ann.evaluate(MESSAGES);
     let before = before.as_str().unwrap();
     let delivered = before.split('|').count();
     assert!((4..sent).contains(&delivered), "one was for joining, and time adds some: {before}");

@@ -9,7 +9,7 @@ use std::sync::Once;
 
 use tidegate_servers::{build_programs, program};
 
-/// Whoever runs these tests alone has not built what they run.
+/// The examples are built once, for runs of these tests alone.
 static BUILT: Once = Once::new();
 
 /// A running example, until it is dropped.
@@ -79,16 +79,16 @@ macro_rules! limits {
 limits! { actix_memory axum_memory ntex_memory poem_memory rocket_memory salvo_memory warp_memory }
 
 #[test]
-fn axum_redis_knows_its_users() {
+fn axum_redis_limits_each_user() {
     let example = Example::start("axum_redis");
     let (alice, bob) = ("authorization: Bearer alices-token\r\n", "authorization: Bearer bobs-token\r\n");
     assert_eq!(example.admitted(alice, 5), [true, true, true, true, false]);
     assert_eq!(example.admitted(bob, 3), [true, true, false]);
-    // Who says nothing, or lies, is its address.
+    // A request without a valid token is limited by its address.
     assert_eq!(example.admitted("", 1), [true]);
     assert_eq!(example.admitted("authorization: Bearer made-up\r\n", 2), [true, false]);
     let answer = example.get(bob);
     assert!(answer.starts_with("HTTP/1.1 429 ") && answer.contains("\r\n\r\nSlow down, please: "), "{answer}");
-    // What was denied by the one limit was not taken from the other.
+    // A request denied by one limit takes nothing from the other.
     assert!(answer.contains(r#""daily";r=998;"#), "{answer}");
 }

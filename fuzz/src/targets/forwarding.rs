@@ -21,7 +21,7 @@ pub fn forwarding(data: &[u8]) {
     let (forged, written) = (lines.next().unwrap_or_default(), lines.collect::<Vec<_>>());
 
     let trust = match trust {
-        b'n' => TrustProxy::Nobody,
+        b'n' => TrustProxy::None,
         b'1'..=b'3' => TrustProxy::hops(trust - b'0'),
         _ => TrustProxy::networks(["10.0.0.0/8", "2001:db8::/32", "::1"]).expect("networks"),
     };

@@ -18,17 +18,17 @@ use super::take;
 
 /// Whatever a client sends after the handshake and however it is cut into reads: nothing panics, the connection ends when
 /// the client has, no more messages are handled than the limit admits, the same ones in the same order, and everything
-/// that is answered is a message of the protocol.
+/// that is sent back is a message of the protocol.
 ///
 /// A byte for how it is cut, and what is sent.
 pub fn frames(data: &[u8]) {
     let (cut, data) = take(data);
-    let whole = handled(data, data.len().max(1));
-    assert_eq!(handled(data, usize::from(cut).max(1)), whole, "it matters how it is cut");
+    let whole = handle_frames(data, data.len().max(1));
+    assert_eq!(handle_frames(data, usize::from(cut).max(1)), whole, "it matters how it is cut");
 }
 
-const ADMITTED: u64 = 3;
-const LONGEST: usize = 100;
+const MAX_ADMITTED: u64 = 3;
+const MAX_MESSAGE_BYTES: usize = 100;
 
 #[derive(Debug, Deserialize)]
 struct Say {
@@ -40,37 +40,39 @@ impl Message for Say {
 }
 
 #[derive(Debug, Deserialize)]
-struct Ask;
+struct Ping;
 
-impl Message for Ask {
+impl Message for Ping {
     const TYPE: &'static str = "ASK";
 }
 
 #[derive(Serialize)]
-struct Answer;
+struct Pong;
 
-impl Message for Answer {
+impl Message for Pong {
     const TYPE: &'static str = "ANSWER";
 }
 
-impl Rpc for Ask {
-    type Reply = Answer;
+impl Rpc for Ping {
+    type Reply = Pong;
 }
 
-/// What the handler of an event got, when so many bytes are sent at a time.
-fn handled(data: &[u8], step: usize) -> Vec<String> {
+/// Returns what the handler of an event received, when so many bytes are sent at a time.
+fn handle_frames(data: &[u8], step: usize) -> Vec<String> {
     static RUNTIME: LazyLock<Runtime> =
         LazyLock::new(|| Builder::new_current_thread().enable_time().build().expect("a runtime"));
     RUNTIME.block_on(async {
-        let said = Arc::new(Mutex::new(Vec::new()));
-        let router = router(&said);
+        let texts = Arc::new(Mutex::new(Vec::new()));
+        let router = router(&texts);
         let (ours, theirs) = duplex(1 << 16);
-        let config = WebSocketConfig::default().max_message_size(Some(4 * LONGEST)).max_frame_size(Some(4 * LONGEST));
+        let config = WebSocketConfig::default()
+            .max_message_size(Some(4 * MAX_MESSAGE_BYTES))
+            .max_frame_size(Some(4 * MAX_MESSAGE_BYTES));
         let socket = WebSocketStream::from_raw_socket(theirs, Role::Server, Some(config)).await;
         let (reads, mut writes) = split(ours);
         let sending = async {
             for part in data.chunks(step) {
-                // Whoever is cut off has nothing more to say.
+                // A closed connection takes no more.
                 let _ = writes.write_all(part).await;
                 tokio::task::yield_now().await;
             }
@@ -81,44 +83,44 @@ fn handled(data: &[u8], step: usize) -> Vec<String> {
             let mut answers = WebSocketStream::from_raw_socket(reads, Role::Client, None).await;
             while let Some(Ok(frame)) = answers.next().await {
                 if let Frame::Text(text) = frame {
-                    is_message(&text);
+                    assert_is_message(&text);
                 }
             }
         };
         tokio::join!(router.serve(socket, (), None), sending, reading);
-        // Events that were received are worked on to their end, also when nobody waits for that any more.
+        // Events that were received are worked on to their end, even after the connection has ended.
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
-        let said = said.lock().expect("nobody panics").clone();
-        assert!(said.len() as u64 <= ADMITTED, "{said:?}");
-        said
+        let texts = texts.lock().expect("no panic").clone();
+        assert!(texts.len() as u64 <= MAX_ADMITTED, "{texts:?}");
+        texts
     })
 }
 
-fn router(said: &Arc<Mutex<Vec<String>>>) -> Router<()> {
+fn router(texts: &Arc<Mutex<Vec<String>>>) -> Router<()> {
     let clock = ManualClock::new(Timestamp::from_millis(1_700_000_000_000));
     let store = MemoryStore::builder().max_keys(16).clock(clock.clone()).build();
-    let quota = Quota::fixed_window(ADMITTED, minutes(1)).expect("two numbers above 0");
+    let quota = Quota::fixed_window(MAX_ADMITTED, minutes(1)).expect("two numbers above 0");
     let limiter = Limiter::builder().limit("send", quota).store(store).build().expect("one limit");
-    let said = Arc::clone(said);
+    let texts = Arc::clone(texts);
     Router::builder()
         .clock(clock)
         .rate_limit(MessageRateLimit::new(limiter.enforcer("send").unwrap()).key(keys::global()))
-        .max_message_bytes(LONGEST)
+        .max_message_bytes(MAX_MESSAGE_BYTES)
         .on_payload_exceeded(OnExceeded::Send)
         .close_timeout(Duration::from_millis(1))
         .no_heartbeat()
         .on(move |_: Context<()>, say: Say| {
-            said.lock().expect("nobody panics").push(say.text);
+            texts.lock().expect("no panic").push(say.text);
             async {}
         })
-        .rpc(|_: RpcContext<()>, _: Ask| async { Ok(Answer) })
+        .rpc(|_: RpcContext<()>, _: Ping| async { Ok(Pong) })
         .build()
         .expect("the types and the limit are valid")
 }
 
-fn is_message(text: &str) {
+fn assert_is_message(text: &str) {
     let message: Value = serde_json::from_str(text).expect("JSON");
     let has_id = message["meta"]["correlationId"].is_string();
     assert!(message["meta"]["timestamp"].is_u64(), "{text}");

@@ -1,4 +1,4 @@
-//! What clients are told.
+//! The headers and the bodies that clients receive.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,11 +24,11 @@ pub fn headers(data: &[u8]) {
     let caller = Caller::new(NEXT.fetch_add(1, Ordering::Relaxed));
 
     let cost = 1 + u64::from(rate) / 2;
-    let first = enforcer.try_apply(&caller, cost, Action::Limit).expect("memory answers at once");
+    let first = enforcer.try_apply(&caller, cost, Action::Limit).expect("memory is immediate");
     let denied = enforcer.try_apply(&caller, cost.max(1 + u64::from(rate) - cost), Action::Limit);
-    let last = enforcer.try_apply(&caller, 300, Action::Limit).expect("memory answers at once");
+    let last = enforcer.try_apply(&caller, 300, Action::Limit).expect("memory is immediate");
     assert!(matches!(last, Outcome::Limited(_)), "{last:?}");
-    let denied = denied.expect("memory answers at once");
+    let denied = denied.expect("memory is immediate");
     for outcome in [&first, &denied, &last] {
         let mut headers = HeaderMap::new();
         let styles = [HeaderStyle::Ietf, HeaderStyle::Draft03, HeaderStyle::Legacy];
@@ -37,8 +37,8 @@ pub fn headers(data: &[u8]) {
         for field in ["ratelimit-policy", "ratelimit"] {
             let list = Parser::new(headers[field].as_bytes()).parse::<List>().expect("a list");
             let [ListEntry::Item(item)] = &list[..] else { panic!("{list:?}") };
-            let BareItem::String(said) = &item.bare_item else { panic!("{item:?}") };
-            assert_eq!(decoded(said.as_str(), &name), name);
+            let BareItem::String(text) = &item.bare_item else { panic!("{item:?}") };
+            assert_eq!(decode_name(text.as_str(), &name), name);
         }
     }
 
@@ -47,8 +47,11 @@ pub fn headers(data: &[u8]) {
         && let Some(wait) = limit_decisions.retry_after()
     {
         let response = limits.response(&denied);
-        let said = response.headers()["retry-after"].to_str().expect("digits").parse().expect("digits");
-        assert!(Duration::from_secs(said) >= wait && said >= 1 && said <= wait.as_secs() + 1, "{said} for {wait:?}");
+        let seconds = response.headers()["retry-after"].to_str().expect("digits").parse().expect("digits");
+        assert!(
+            Duration::from_secs(seconds) >= wait && seconds >= 1 && seconds <= wait.as_secs() + 1,
+            "{seconds} for {wait:?}"
+        );
         let body: serde_json::Value = serde_json::from_str(response.body()).expect("JSON");
         assert_eq!(body["retryable"], true);
         assert!(Duration::from_millis(body["retry_after_ms"].as_u64().expect("a number")) >= wait);
@@ -59,7 +62,7 @@ pub fn headers(data: &[u8]) {
     assert_eq!(body["retryable"], false, "more than the whole quota");
 }
 
-/// One for all, because making a limiter takes longer than everything else here; and who asks is new each time.
+/// A shared enforcer, because making one takes longer than all else here. Each run has a new caller.
 fn enforcer() -> Enforcer {
     static ENFORCER: LazyLock<Enforcer> =
         LazyLock::new(|| Enforcer::from_quota(Quota::fixed_window(1, millis(1)).expect("a quota")));
@@ -69,11 +72,11 @@ fn enforcer() -> Enforcer {
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// A name as a client reads it: percent-encoded when it would not be printable otherwise.
-fn decoded(said: &str, name: &str) -> String {
+fn decode_name(text: &str, name: &str) -> String {
     if name.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
-        return said.to_owned();
+        return text.to_owned();
     }
-    let mut bytes = said.bytes();
+    let mut bytes = text.bytes();
     let mut decoded = Vec::new();
     while let Some(byte) = bytes.next() {
         let mut digit = || char::from(bytes.next().expect("two digits")).to_digit(16).expect("a digit") as u8;

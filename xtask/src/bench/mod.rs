@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: side by side with the peers, and what came of it in `docs/performance.md`.
+//! `cargo xtask bench`: measurements beside the peers, whose results go into `docs/performance.md`.
 
 mod page;
 
@@ -12,8 +12,8 @@ use crate::servers::{Servers, peers};
 const PARTS: [&str; 11] =
     ["speed", "scale", "footprint", "pauses", "permits", "redis", "postgres", "sqlite", "http", "serve", "ws"];
 
-/// Those that ask servers.
-const SERVED: [&str; 3] = ["redis", "postgres", "ws"];
+/// The parts that need servers.
+const PARTS_WITH_SERVERS: [&str; 3] = ["redis", "postgres", "ws"];
 
 /// All parts, or one of them. A whole part goes into the page; one of which only some was asked for does not.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failed> {
@@ -25,25 +25,26 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failed> {
     step("build", &mut cargo(["build", "--release", "--package", "tidegate-benches"]))?;
     let mut environment = Vec::new();
     if parts.contains(&"serve") {
-        // The bench looks for the program where it is itself.
+        // The bench looks for the program in its own folder.
         step("tidegate", &mut cargo(["build", "--release", "--package", "tidegate-server"]))?;
         environment.extend(peers::environment()?);
     }
-    let servers = if parts.iter().any(|part| SERVED.contains(part)) { Some(Servers::start_durable()?) } else { None };
+    let servers =
+        if parts.iter().any(|part| PARTS_WITH_SERVERS.contains(part)) { Some(Servers::start_durable()?) } else { None };
     environment.extend(servers.iter().flat_map(Servers::environment));
     for part in parts {
         let rest = arguments.get(1..).unwrap_or_default();
         let mut command = cargo(["run", "--quiet", "--release", "--package", "tidegate-benches", "--", part]);
-        let said = said(command.args(rest).envs(environment.iter().cloned()))?;
+        let output = stream_output(command.args(rest).envs(environment.iter().cloned()))?;
         if rest.is_empty() {
-            page::put(part, &said)?;
+            page::write_results(part, &output)?;
         }
     }
     Ok(())
 }
 
-/// What a program says, line by line as it says it.
-fn said(command: &mut Command) -> Result<String, Failed> {
+/// Runs a command, prints its output line by line, and returns it.
+fn stream_output(command: &mut Command) -> Result<String, Failed> {
     let failed = |error: std::io::Error| Failed(format!("the bench: {error}"));
     let mut child = command.stdout(Stdio::piped()).spawn().map_err(failed)?;
     let mut text = String::new();

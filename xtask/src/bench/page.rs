@@ -1,4 +1,4 @@
-//! What was measured, in `docs/performance.md`.
+//! The results of the bench in `docs/performance.md`.
 
 use std::fs;
 
@@ -6,33 +6,33 @@ use crate::cargo::Failed;
 
 const PAGE: &str = "docs/performance.md";
 
-/// Puts what a part has said into its place on the page.
-pub(super) fn put(part: &str, said: &str) -> Result<(), Failed> {
+/// Writes the output of a part into its section of the page.
+pub(super) fn write_results(part: &str, output: &str) -> Result<(), Failed> {
     let failed = |error: std::io::Error| Failed(format!("{PAGE}: {error}"));
     let page = fs::read_to_string(PAGE).map_err(failed)?;
-    let text = format!("{}\n{}", machine(), said.trim());
-    match placed(&page, part, &text) {
+    let text = format!("{}\n{}", describe_machine(), output.trim());
+    match replace_section(&page, part, &text) {
         Some(page) => fs::write(PAGE, page).map_err(failed),
-        None => Err(Failed(format!("{PAGE}: there is no place for {part}: expected {} in it", begin(part)))),
+        None => Err(Failed(format!("{PAGE}: there is no place for {part}: expected {} in it", begin_marker(part)))),
     }
 }
 
-fn begin(part: &str) -> String {
+fn begin_marker(part: &str) -> String {
     format!("<!-- bench {part} -->\n")
 }
 
-const END: &str = "<!-- end -->";
+const END_MARKER: &str = "<!-- end -->";
 
 /// The page with that text in the place of a part.
-fn placed(page: &str, part: &str, text: &str) -> Option<String> {
-    let begin = begin(part);
+fn replace_section(page: &str, part: &str, text: &str) -> Option<String> {
+    let begin = begin_marker(part);
     let (before, rest) = page.split_once(&begin)?;
-    let (_, after) = rest.split_once(END)?;
-    Some(format!("{before}{begin}```text\n{text}\n```\n{END}{after}"))
+    let (_, after) = rest.split_once(END_MARKER)?;
+    Some(format!("{before}{begin}```text\n{text}\n```\n{END_MARKER}{after}"))
 }
 
-/// What it was measured on: the processor, how many of them, and how busy they were.
-fn machine() -> String {
+/// Describes the machine of a measurement: the processor, how many of them, and how busy they were.
+fn describe_machine() -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let cpuinfo = read("/proc/cpuinfo");
     let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
@@ -48,14 +48,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_has_a_place_and_nothing_else_changes() {
+    fn only_the_section_of_the_part_changes() {
         let page = "a\n<!-- bench speed -->\nold\n<!-- end -->\nb\n<!-- bench http -->\n<!-- end -->\nc\n";
-        let with = placed(page, "speed", "1\n2").unwrap();
+        let with = replace_section(page, "speed", "1\n2").unwrap();
         assert_eq!(
             with,
             "a\n<!-- bench speed -->\n```text\n1\n2\n```\n<!-- end -->\nb\n<!-- bench http -->\n<!-- end -->\nc\n"
         );
-        assert_eq!(placed(&with, "speed", "1\n2").unwrap(), with);
-        assert_eq!(placed(page, "ws", "1"), None);
+        assert_eq!(replace_section(&with, "speed", "1\n2").unwrap(), with);
+        assert_eq!(replace_section(page, "ws", "1"), None);
     }
 }

@@ -1,22 +1,22 @@
-//! Counting with callgrind.
+//! Counting instructions with callgrind.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::cargo::{Failed, said};
+use crate::cargo::{Failed, output_of};
 use crate::parallel;
 use crate::servers::debian;
 
 /// valgrind's counting of instructions.
 pub(super) struct Callgrind {
     valgrind: PathBuf,
-    /// Where what it has seen is written.
+    /// The folder of its output.
     folder: PathBuf,
 }
 
-/// What it wrote for the path of that name.
-pub(super) fn file(folder: &str, path: &str) -> PathBuf {
+/// The file that callgrind writes for the path of that name.
+pub(super) fn profile_path(folder: &str, path: &str) -> PathBuf {
     Path::new(folder).join(format!("{}.callgrind", path.replace('/', "-")))
 }
 
@@ -31,16 +31,16 @@ impl Callgrind {
 
     /// The instructions of one call of each path that the program has.
     pub(super) fn count_all(&self, program: &Path) -> Result<Vec<(String, u64)>, Failed> {
-        let listed = said(&mut Command::new(program))?;
+        let listed = output_of(&mut Command::new(program))?;
         // What else a machine does is no instruction of theirs: as many at once as it has cores.
-        parallel::each(listed.lines(), |line| self.count(program, line))
+        parallel::map(listed.lines(), |line| self.count(program, line))
     }
 
     /// A line of the program's list: the path's name, and how many calls of it are counted.
     fn count(&self, program: &Path, line: &str) -> Result<(String, u64), Failed> {
         let listed = line.split_once(' ').and_then(|(name, calls)| Some((name, calls.parse::<u64>().ok()?)));
         let (name, calls) = listed.ok_or_else(|| Failed(format!("{}: lists {line:?}", program.display())))?;
-        let file = file(&self.folder.to_string_lossy(), name);
+        let file = profile_path(&self.folder.to_string_lossy(), name);
         let mut command = Command::new(&self.valgrind);
         // Nothing of the caller's: variables move the stack, and some change what the program does.
         command.env_clear().env("GLIBC_TUNABLES", TUNABLES);
@@ -51,17 +51,17 @@ impl Callgrind {
             "--zero-before=*counted_round*",
         ]);
         command.arg(format!("--callgrind-out-file={}", file.display())).arg(program).arg(name);
-        said(&mut command)?;
+        output_of(&mut command)?;
         let text = fs::read_to_string(&file).map_err(|error| Failed(format!("{}: {error}", file.display())))?;
-        match total(&text) {
+        match read_total(&text) {
             Some(total) if total > 0 => Ok((name.to_owned(), (total + calls / 2) / calls)),
             _ => Err(Failed(format!("{name}: callgrind has counted nothing; see {}", file.display()))),
         }
     }
 }
 
-/// What callgrind has counted in all.
-fn total(text: &str) -> Option<u64> {
+/// Reads the total of callgrind's output.
+fn read_total(text: &str) -> Option<u64> {
     let instructions = text.lines().any(|line| line == "events: Ir");
     let total = text.lines().find_map(|line| line.strip_prefix("totals: "))?;
     total.trim().parse().ok().filter(|_| instructions)
@@ -71,29 +71,29 @@ fn total(text: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    const WRITTEN: &str = "# callgrind format\nversion: 1\ncreator: callgrind-3.19.0\npid: 1\ncmd: program path\npart: 1\n\n\
+    const OUTPUT: &str = "# callgrind format\nversion: 1\ncreator: callgrind-3.19.0\npid: 1\ncmd: program path\npart: 1\n\n\
         desc: Trigger: Program termination\n\npositions: line\nevents: Ir\nsummary: 17\n\n\n\
         ob=(1) program\nfl=(1) main.rs\nfn=(1) counted_call\n7 3\ncfn=(2) total\ncalls=1 0 \n7 260531\n\ntotals: 260534\n";
 
     #[test]
-    fn the_total_is_read_and_nothing_that_looks_like_it() {
-        assert_eq!(total(WRITTEN), Some(260_534));
+    fn total_is_read_from_its_line_alone() {
+        assert_eq!(read_total(OUTPUT), Some(260_534));
     }
 
     #[test]
-    fn a_file_that_was_cut_off_has_no_total() {
-        assert_eq!(total(&WRITTEN[..WRITTEN.len() - "totals: 260534\n".len()]), None);
-        assert_eq!(total(""), None);
+    fn truncated_file_has_no_total() {
+        assert_eq!(read_total(&OUTPUT[..OUTPUT.len() - "totals: 260534\n".len()]), None);
+        assert_eq!(read_total(""), None);
     }
 
     #[test]
-    fn what_is_not_instructions_alone_is_no_total() {
-        let with_caches = WRITTEN.replace("events: Ir", "events: Ir Dr Dw");
-        assert_eq!(total(&with_caches), None);
+    fn other_events_have_no_total() {
+        let with_caches = OUTPUT.replace("events: Ir", "events: Ir Dr Dw");
+        assert_eq!(read_total(&with_caches), None);
     }
 
     #[test]
-    fn a_path_has_a_file_in_the_folder() {
-        assert_eq!(file("target", "http/layer/denied"), Path::new("target/http-layer-denied.callgrind"));
+    fn path_has_a_file_in_the_folder() {
+        assert_eq!(profile_path("target", "http/layer/denied"), Path::new("target/http-layer-denied.callgrind"));
     }
 }

@@ -1,11 +1,10 @@
-//! What each path costs, and what it was counted with.
+//! The costs of each path, and the tools they were counted with.
 
 use std::fmt;
 use std::process::Command;
 use std::str::FromStr;
 
-use crate::cargo::Failed;
-use crate::rustc;
+use crate::cargo::{Failed, host_target, rustc_version};
 
 /// The instructions of one call of each path, as they are kept in a file.
 #[derive(Debug, PartialEq, Eq)]
@@ -14,7 +13,7 @@ pub(super) struct Counts {
     pub(super) paths: Vec<(String, u64)>,
 }
 
-/// What a count depends on beside the code.
+/// The tools that a count depends on, beside the code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Tools {
     pub(super) target: String,
@@ -24,11 +23,13 @@ pub(super) struct Tools {
 }
 
 impl Tools {
-    /// Those of this machine.
-    pub(super) fn here() -> Result<Self, Failed> {
-        let libc = Command::new("getconf").arg("GNU_LIBC_VERSION").output().ok().filter(|said| said.status.success());
-        let libc = libc.map_or("unknown".to_owned(), |said| String::from_utf8_lossy(&said.stdout).trim().to_owned());
-        Ok(Tools { target: rustc::host()?, rustc: rustc::version()?, libc })
+    /// The tools of this machine.
+    pub(super) fn current() -> Result<Self, Failed> {
+        let libc =
+            Command::new("getconf").arg("GNU_LIBC_VERSION").output().ok().filter(|output| output.status.success());
+        let libc =
+            libc.map_or("unknown".to_owned(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+        Ok(Tools { target: host_target()?, rustc: rustc_version()?, libc })
     }
 }
 
@@ -38,7 +39,7 @@ impl fmt::Display for Tools {
     }
 }
 
-const HEAD: &str = "\
+const FILE_HEADER: &str = "\
 # Instructions of one call of each hot path: what `cargo xtask instructions` compares with.
 # Written by `cargo xtask instructions --bless`.
 ";
@@ -47,7 +48,7 @@ const HEAD: &str = "\
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Tools { target, rustc, libc } = &self.tools;
-        writeln!(f, "{HEAD}target: {target}\nrustc: {rustc}\nlibc: {libc}\n")?;
+        writeln!(f, "{FILE_HEADER}target: {target}\nrustc: {rustc}\nlibc: {libc}\n")?;
         self.paths.iter().try_for_each(|(name, count)| writeln!(f, "{name:<32} {count:>6}"))
     }
 }
@@ -59,29 +60,33 @@ impl FromStr for Counts {
         let [mut target, mut rustc, mut libc] = [None, None, None];
         let mut paths: Vec<(String, u64)> = Vec::new();
         for (number, line) in (1..).zip(text.lines()) {
-            let wrong = |expected: &str| format!("line {number}: found {line:?}, expected {expected}");
+            let error = |expected: &str| format!("line {number}: found {line:?}, expected {expected}");
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
             if let Some((name, value)) = line.split_once(": ") {
-                let place = match name {
+                let field = match name {
                     "target" => &mut target,
                     "rustc" => &mut rustc,
                     "libc" => &mut libc,
-                    _ => return Err(wrong("target, rustc or libc")),
+                    _ => return Err(error("target, rustc or libc")),
                 };
-                *place = Some(value.to_owned());
+                *field = Some(value.to_owned());
                 continue;
             }
             let path = line.split_once(' ').and_then(|(name, count)| Some((name, count.trim().parse().ok()?)));
-            let (name, count) = path.filter(|(_, count)| *count > 0).ok_or_else(|| wrong("a path and its count"))?;
+            let (name, count) = path.filter(|(_, count)| *count > 0).ok_or_else(|| error("a path and its count"))?;
             if paths.iter().any(|(known, _)| known == name) {
-                return Err(wrong("each path once"));
+                return Err(error("each path once"));
             }
             paths.push((name.to_owned(), count));
         }
-        let said = |what: Option<String>, name: &str| what.ok_or_else(|| format!("it does not say its {name}"));
-        let tools = Tools { target: said(target, "target")?, rustc: said(rustc, "rustc")?, libc: said(libc, "libc")? };
+        let required = |value: Option<String>, name: &str| value.ok_or_else(|| format!("it does not say its {name}"));
+        let tools = Tools {
+            target: required(target, "target")?,
+            rustc: required(rustc, "rustc")?,
+            libc: required(libc, "libc")?,
+        };
         Ok(Counts { tools, paths })
     }
 }
@@ -97,12 +102,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_counts_are_read_back() {
         assert_eq!(counts().to_string().parse(), Ok(counts()));
     }
 
     #[test]
-    fn a_line_that_says_nothing_is_refused_by_number() {
+    fn malformed_line_is_refused_by_its_number() {
         for wrong in ["memory/allowed", "memory/allowed many", "memory/allowed 0", "memory/denied 217", "cpu: fast"] {
             let error = format!("{}{wrong}\n", counts()).parse::<Counts>().unwrap_err();
             assert!(error.starts_with(&format!("line 9: found {wrong:?}, expected ")), "{error}");
@@ -110,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_does_not_say_what_it_was_counted_with_is_refused() {
+    fn file_without_its_tools_is_refused() {
         for name in ["target", "rustc", "libc"] {
             let text: Vec<String> = counts().to_string().lines().map(str::to_owned).collect();
             let text: Vec<&str> = text.iter().map(String::as_str).filter(|line| !line.starts_with(name)).collect();

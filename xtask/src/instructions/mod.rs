@@ -14,8 +14,8 @@ use callgrind::Callgrind;
 use compare::{Comparison, Tolerance};
 use counts::{Counts, Tools};
 
-/// What each path cost before.
-const KEPT: &str = "benches/instructions/counts.txt";
+/// The file with the costs of each path before.
+const COUNTS_FILE: &str = "benches/instructions/counts.txt";
 /// A folder of its own: other features would rebuild everything each time. What callgrind has seen is there as well.
 const FOLDER: &str = "target/instructions";
 
@@ -27,54 +27,54 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failed> {
     }
 }
 
-/// Fails when a path costs more than it may.
+/// Counts the instructions of every path, and fails if one costs more than it may.
 pub(crate) fn check() -> Result<(), Failed> {
-    let kept: Counts =
-        read()?.ok_or_else(|| Failed(format!("there is no {KEPT}: cargo xtask instructions --bless")))?;
-    let now = count()?;
-    let tolerance = Tolerance::between(&kept.tools, &now.tools);
-    if let Some(why) = tolerance.why(&kept.tools, &now.tools) {
-        println!("{why}");
+    let before: Counts =
+        read_counts()?.ok_or_else(|| Failed(format!("there is no {COUNTS_FILE}: cargo xtask instructions --bless")))?;
+    let now = count_paths()?;
+    let tolerance = Tolerance::between(&before.tools, &now.tools);
+    if let Some(explanation) = tolerance.explanation(&before.tools, &now.tools) {
+        println!("{explanation}");
     }
-    let comparison = Comparison::new(&kept.paths, &now.paths, tolerance);
+    let comparison = Comparison::new(&before.paths, &now.paths, tolerance);
     print!("{comparison}");
-    comparison.verdict()?;
+    comparison.check()?;
     println!("== instructions: ok");
     Ok(())
 }
 
-/// Keeps what the paths cost now.
+/// Writes the current costs of the paths to the file.
 fn bless() -> Result<(), Failed> {
-    let tools = Tools::here()?;
-    if let Some(kept) = read()?
+    let tools = Tools::current()?;
+    if let Some(kept) = read_counts()?
         && kept.tools.target != tools.target
     {
-        // Whoever counts elsewhere would compare with nothing from then on, and not notice.
+        // Machines of the old target would silently compare with nothing from then on.
         let Tools { target, .. } = kept.tools;
-        return Err(Failed(format!("{KEPT} is of {target}, and this is {}: bless it there", tools.target)));
+        return Err(Failed(format!("{COUNTS_FILE} is of {target}, and this is {}: bless it there", tools.target)));
     }
-    let now = count()?;
-    fs::write(KEPT, now.to_string()).map_err(|error| Failed(format!("{KEPT}: {error}")))?;
-    println!("== instructions: {KEPT} is written. Look at what has changed, and say why when it is committed.");
+    let now = count_paths()?;
+    fs::write(COUNTS_FILE, now.to_string()).map_err(|error| Failed(format!("{COUNTS_FILE}: {error}")))?;
+    println!("== instructions: {COUNTS_FILE} is written. Look at what has changed, and say why when it is committed.");
     Ok(())
 }
 
-fn read() -> Result<Option<Counts>, Failed> {
-    if !Path::new(KEPT).exists() {
+fn read_counts() -> Result<Option<Counts>, Failed> {
+    if !Path::new(COUNTS_FILE).exists() {
         return Ok(None);
     }
-    let text = fs::read_to_string(KEPT).map_err(|error| Failed(format!("{KEPT}: {error}")))?;
-    text.parse().map(Some).map_err(|error| Failed(format!("{KEPT}: {error}")))
+    let text = fs::read_to_string(COUNTS_FILE).map_err(|error| Failed(format!("{COUNTS_FILE}: {error}")))?;
+    text.parse().map(Some).map_err(|error| Failed(format!("{COUNTS_FILE}: {error}")))
 }
 
-fn count() -> Result<Counts, Failed> {
+fn count_paths() -> Result<Counts, Failed> {
     let callgrind = Callgrind::find(FOLDER)?;
     let mut build = cargo(["build", "--profile", "instructions", "--package", "tidegate-instructions"]);
     build.args(["--target-dir", FOLDER]);
-    // Whatever processor somebody builds for otherwise: everybody counts the same program.
+    // Without flags for one processor: every machine counts the same program.
     build.env("RUSTFLAGS", "").env_remove("CARGO_ENCODED_RUSTFLAGS");
     step("instructions: build", &mut build)?;
     println!("\n== instructions");
     let program = Path::new(FOLDER).join("instructions/tidegate-instructions");
-    Ok(Counts { tools: Tools::here()?, paths: callgrind.count_all(&program)? })
+    Ok(Counts { tools: Tools::current()?, paths: callgrind.count_all(&program)? })
 }

@@ -1,4 +1,4 @@
-//! What was got, in the user's cache folder.
+//! Downloads and builds in the user's cache folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,27 +7,28 @@ use crate::cargo::Failed;
 
 /// The folder of that name in the cache, filled by `fill` when it is not there.
 pub(crate) fn folder(name: &str, fill: impl FnOnce(&Path) -> Result<(), Failed>) -> Result<PathBuf, Failed> {
-    let cache = cache()?;
+    let cache = cache_folder()?;
     let folder = cache.join(name);
     if !folder.exists() {
         // Made elsewhere and then renamed, so that a folder of this name is always whole.
         let unfinished = cache.join(format!("unfinished-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&unfinished); // of somebody who had the same number, and was killed
-        let got = fill(&unfinished);
-        if got.is_ok() && !folder.exists() {
+        let _ = fs::remove_dir_all(&unfinished); // of a killed process with the same id
+        let filled = fill(&unfinished);
+        if filled.is_ok() && !folder.exists() {
             fs::rename(&unfinished, &folder).map_err(|error| Failed(format!("{}: {error}", folder.display())))?;
         } else {
-            let _ = fs::remove_dir_all(&unfinished); // what stays is in nobody's way
+            let _ = fs::remove_dir_all(&unfinished); // leftovers do no harm
         }
-        got?;
+        filled?;
     }
     Ok(folder)
 }
 
-/// Where programs keep what they can get again.
-fn cache() -> Result<PathBuf, Failed> {
-    let given = std::env::var_os("XDG_CACHE_HOME").filter(|folder| !folder.is_empty()).map(PathBuf::from);
-    let usual = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
-    let cache = given.or_else(usual).ok_or_else(|| Failed("neither XDG_CACHE_HOME nor HOME is set".to_owned()))?;
+/// The folder where programs keep what they can download again.
+fn cache_folder() -> Result<PathBuf, Failed> {
+    let configured = std::env::var_os("XDG_CACHE_HOME").filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    let default = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
+    let cache =
+        configured.or_else(default).ok_or_else(|| Failed("neither XDG_CACHE_HOME nor HOME is set".to_owned()))?;
     Ok(cache.join("tidegate"))
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::get::on_path;
+use super::programs::on_path;
 use crate::cargo::{Failed, step};
 
 const ADVICE: &str = "install Redis 7 or newer, so that redis-server, redis-cli and redis-benchmark are on PATH \
@@ -13,9 +13,9 @@ const ADVICE: &str = "install Redis 7 or newer, so that redis-server, redis-cli 
 
 /// Redis's server and tools.
 pub(crate) fn install_redis() -> Result<(), Failed> {
-    let service_before = port_of_the_service_answers();
+    let service_before = service_port_answers();
     install("Redis", &["redis-server", "redis-tools"], ADVICE)?;
-    if !service_before && port_of_the_service_answers() {
+    if !service_before && service_port_answers() {
         println!(
             "The package started a service on port 6379, which no test uses: systemctl disable --now redis-server"
         );
@@ -40,7 +40,7 @@ pub(crate) fn install_chromium() -> Result<(), Failed> {
     install("Chromium", &["chromium", "chromium-driver"], advice)
 }
 
-/// Where valgrind is: from PATH, or else got.
+/// Returns the path of valgrind, installing it if it is missing.
 pub(crate) fn valgrind() -> Result<PathBuf, Failed> {
     if on_path("valgrind").is_none() {
         let advice = "install valgrind, so that valgrind is on PATH (Debian and Ubuntu: apt-get install valgrind)";
@@ -63,26 +63,26 @@ pub(crate) fn install(what: &str, packages: &[&str], advice: &str) -> Result<(),
     if on_path("apt-get").is_none() {
         return Err(Failed(format!("{what} is missing, and there is no apt-get to get it with: {advice}")));
     }
-    let root = is_root()?;
-    if !root && !may_sudo() {
+    let is_root = is_root()?;
+    if !is_root && !can_sudo() {
         return Err(Failed(format!("{what} is missing, and only root can get it: {advice}")));
     }
     let failed = |error: Failed| Failed(format!("{error}\n{advice}"));
     // Once is enough: the next program that is missing is missed within minutes.
     static UPDATED: AtomicBool = AtomicBool::new(false);
     if !UPDATED.swap(true, Ordering::Relaxed) {
-        step(&format!("{what}: apt-get update"), apt_get(root).arg("update")).map_err(failed)?;
+        step(&format!("{what}: apt-get update"), apt_get(is_root).arg("update")).map_err(failed)?;
     }
     let install = ["install", "--yes", "--no-install-recommends"];
-    step(&format!("{what}: apt-get install"), apt_get(root).args(install).args(packages)).map_err(failed)
+    step(&format!("{what}: apt-get install"), apt_get(is_root).args(install).args(packages)).map_err(failed)
 }
 
-fn apt_get(root: bool) -> Command {
-    let mut command = Command::new(if root { "env" } else { "sudo" });
-    if !root {
+fn apt_get(is_root: bool) -> Command {
+    let mut command = Command::new(if is_root { "env" } else { "sudo" });
+    if !is_root {
         command.args(["-n", "env"]);
     }
-    // Somebody else may be installing something: wait for them.
+    // Another process may be installing packages: wait for it.
     command.args(["DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-o", "DPkg::Lock::Timeout=120"]);
     command
 }
@@ -92,10 +92,10 @@ fn is_root() -> Result<bool, Failed> {
     Ok(output.stdout.trim_ascii() == b"0")
 }
 
-fn may_sudo() -> bool {
+fn can_sudo() -> bool {
     Command::new("sudo").args(["-n", "true"]).output().is_ok_and(|output| output.status.success())
 }
 
-fn port_of_the_service_answers() -> bool {
+fn service_port_answers() -> bool {
     TcpStream::connect(("127.0.0.1", 6379)).is_ok()
 }

@@ -1,13 +1,12 @@
-//! The servers the tests talk to: got when missing, started on free loopback ports, stopped at the end.
+//! The servers of the tests: installed when missing, started on free loopback ports, stopped at the end.
 
 mod cache;
 pub(crate) mod crates;
 pub(crate) mod debian;
-mod get;
 mod node;
 pub(crate) mod peers;
-mod python;
-mod wheel;
+mod programs;
+mod pypi;
 
 use std::io::stdin;
 use std::path::Path;
@@ -15,7 +14,7 @@ use std::path::Path;
 use tidegate_servers::{PgBouncer, Postgres, Redis};
 
 use crate::cargo::Failed;
-use get::Programs;
+use programs::Programs;
 
 /// One Redis, one Valkey, a cluster of three, a Postgres and a pooler before it. Dropping it stops them all.
 pub(crate) struct Servers {
@@ -28,22 +27,22 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    /// For tests: no answer waits for this machine's disk.
+    /// Starts servers for tests, which do not wait for the disk.
     pub(crate) fn start() -> Result<Self, Failed> {
-        Self::with(&[Postgres::UNSYNCED])
+        Self::with_settings(&[Postgres::NO_FSYNC])
     }
 
-    /// For measurements: as somebody would run them who means to keep what is in them.
+    /// Starts servers for measurements, which keep their data as in production.
     pub(crate) fn start_durable() -> Result<Self, Failed> {
-        Self::with(&[])
+        Self::with_settings(&[])
     }
 
-    fn with(of_postgres: &[&str]) -> Result<Self, Failed> {
+    fn with_settings(postgres_settings: &[&str]) -> Result<Self, Failed> {
         println!("\n== servers");
         tidegate_servers::remove_leftovers();
-        let programs = get::programs()?;
+        let programs = programs::find_programs()?;
         let (redis, cli) = (&programs.redis_server, &programs.redis_cli);
-        let postgres = Postgres::start(&programs.postgres, of_postgres)?;
+        let postgres = Postgres::start(&programs.postgres, postgres_settings)?;
         let servers = Self {
             redis: Redis::start(redis, cli, &[])?,
             valkey: Redis::start(&programs.valkey_server, cli, &[])?,
@@ -56,7 +55,7 @@ impl Servers {
         Ok(servers)
     }
 
-    /// What a test reads to find them.
+    /// The environment variables by which tests find them.
     pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
         let path = |path: &Path| path.display().to_string();
         let cluster: Vec<String> = self.cluster.iter().map(Redis::url).collect();

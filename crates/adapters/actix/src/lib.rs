@@ -73,7 +73,7 @@ where
         let head = OwnedHead::new(request.method().as_str(), &request.uri().to_string(), headers, extensions);
         // The peer of the connection. `ConnectionInfo` would believe headers that any client can send.
         let (peer, route) = (request.peer_addr().as_ref().map(SocketAddr::ip), request.match_pattern());
-        let entering = self.gate.admit(&head.incoming(peer, route.as_deref()));
+        let entering = self.gate.admit(&head.as_request_head(peer, route.as_deref()));
         let service = Rc::clone(&self.service);
         Box::pin(async move {
             let admitted = match entering.await {

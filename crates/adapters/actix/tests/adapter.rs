@@ -11,12 +11,12 @@ use tidegate::enforce::Outcome;
 use tidegate::http::{Extensions, RateLimit, keys};
 use tidegate_actix::GateMiddleware;
 use tidegate_testkit::adapter_tests;
-use tidegate_testkit::adapters::{self, Adapter, App, Listening, gate, limiter};
+use tidegate_testkit::adapters::{self, Adapter, AddressSender, App, gate, limiter};
 
 struct ActixWeb;
 
 impl Adapter for ActixWeb {
-    fn serve(app: App, listening: Listening) {
+    fn serve(app: App, sender: AddressSender) {
         let server = HttpServer::new(move || {
             Actix::new()
                 .app_data(Data::new(app.clone()))
@@ -24,17 +24,17 @@ impl Adapter for ActixWeb {
                 .route("/", get().to(async |app: Data<App>| app.page()))
                 .route("/users/{id}", get().to(async |app: Data<App>| app.page()))
                 .route("/fails", get().to(fails))
-                .route("/told", get().to(told))
+                .route("/outcome", get().to(outcome))
                 .route("/stream", get().to(async |app: Data<App>| HttpResponse::Ok().streaming(app.stream())))
         });
         let server = server.workers(1).disable_signals().bind("127.0.0.1:0").unwrap();
-        listening.at(server.addrs()[0]);
+        sender.send(server.addrs()[0]);
         rt::System::new().block_on(server.run()).unwrap();
     }
 }
 
-async fn told(app: Data<App>, outcome: Option<ReqData<Outcome>>) -> String {
-    app.told(outcome.as_deref())
+async fn outcome(app: Data<App>, outcome: Option<ReqData<Outcome>>) -> String {
+    app.outcome(outcome.as_deref())
 }
 
 async fn fails(app: Data<App>) -> HttpResponse {
@@ -44,7 +44,7 @@ async fn fails(app: Data<App>) -> HttpResponse {
 adapter_tests!(suite, ActixWeb);
 
 /// The status, the header `ratelimit` and the body.
-fn ask(address: SocketAddr, path: &str) -> (u16, String, String) {
+fn fetch(address: SocketAddr, path: &str) -> (u16, String, String) {
     let reply = adapters::get(address, path, &[]);
     (reply.status, reply.header("ratelimit").unwrap_or_default(), reply.body)
 }
@@ -52,9 +52,9 @@ fn ask(address: SocketAddr, path: &str) -> (u16, String, String) {
 /// Serves an app on a port of its own. `$app` is an expression that makes it.
 macro_rules! serve {
     ($app:expr) => {
-        Listening::open(move |listening| {
+        AddressSender::start_server(move |sender| {
             let server = HttpServer::new(move || $app).workers(1).disable_signals().bind("127.0.0.1:0").unwrap();
-            listening.at(server.addrs()[0]);
+            sender.send(server.addrs()[0]);
             rt::System::new().block_on(server.run()).unwrap();
         })
     };
@@ -69,13 +69,13 @@ fn resource_gate_applies_within_the_gate_of_the_app() {
             .route("/", get().to(async || "ok"))
             .service(resource("/login").wrap(login.clone()).to(async || "welcome"))
     });
-    let (status, told, body) = ask(address, "/login");
+    let (status, header, body) = fetch(address, "/login");
     assert_eq!((status, &*body), (200, "welcome"));
-    assert!(told.contains(r#""login";r=0"#) && told.contains(r#""api";r=2"#), "{told}");
-    assert_eq!(ask(address, "/login").0, 429);
-    let (status, told, _) = ask(address, "/");
-    assert_eq!((status, &*told), (200, r#""api";r=0;t=60"#));
-    assert_eq!(ask(address, "/").0, 429);
+    assert!(header.contains(r#""login";r=0"#) && header.contains(r#""api";r=2"#), "{header}");
+    assert_eq!(fetch(address, "/login").0, 429);
+    let (status, header, _) = fetch(address, "/");
+    assert_eq!((status, &*header), (200, r#""api";r=0;t=60"#));
+    assert_eq!(fetch(address, "/").0, 429);
 }
 
 /// The user, as an outer middleware knows it.
@@ -98,7 +98,7 @@ fn user_from_an_outer_middleware_can_be_the_key() {
             .route("/", get().to(async || "ok"))
     });
     for (user, status) in [("alice", 200), ("bob", 200), ("alice", 429)] {
-        assert_eq!(ask(address, &format!("/?{user}")).0, status, "{user}");
+        assert_eq!(fetch(address, &format!("/?{user}")).0, status, "{user}");
     }
 }
 
@@ -111,7 +111,7 @@ fn failing_inner_middleware_is_charged_by_its_status() {
             .wrap(GateMiddleware::new(limits.clone()))
             .route("/", get().to(async || "ok"))
     });
-    let (status, _, body) = ask(address, "/");
+    let (status, _, body) = fetch(address, "/");
     assert_eq!((status, &*body), (401, "who are you?"));
-    assert_eq!(ask(address, "/").0, 429);
+    assert_eq!(fetch(address, "/").0, 429);
 }

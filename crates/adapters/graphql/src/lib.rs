@@ -49,26 +49,26 @@ impl Extension for ComplexityLimit {
 /// A guard that limits how often a field is resolved.
 #[derive(Debug, Clone)]
 pub struct FieldLimit {
-    limits: Limits,
+    source: LimitSource,
     cost: u64,
 }
 
 #[derive(Debug, Clone)]
-enum Limits {
+enum LimitSource {
     /// A limit of the limiter in the schema's data.
     Named(&'static str),
-    Enforced(Enforcer),
+    Enforcer(Enforcer),
 }
 
 impl FieldLimit {
-    /// Limits the field by a limit of the [`Limiter`] in the schema's data.
+    /// LimitSource the field by a limit of the [`Limiter`] in the schema's data.
     pub fn new(limit: &'static str) -> Self {
-        FieldLimit { limits: Limits::Named(limit), cost: 1 }
+        FieldLimit { source: LimitSource::Named(limit), cost: 1 }
     }
 
-    /// Limits the field by the limits of an enforcer, with its hooks and modes.
+    /// LimitSource the field by the limits of an enforcer, with its hooks and modes.
     pub fn from_enforcer(enforcer: Enforcer) -> Self {
-        FieldLimit { limits: Limits::Enforced(enforcer), cost: 1 }
+        FieldLimit { source: LimitSource::Enforcer(enforcer), cost: 1 }
     }
 
     /// Sets the cost of the field. Defaults to 1.
@@ -82,9 +82,9 @@ impl FieldLimit {
 impl Guard for FieldLimit {
     async fn check(&self, context: &Context<'_>) -> async_graphql::Result<()> {
         let caller = context.data_opt();
-        let outcome = match &self.limits {
-            Limits::Enforced(enforcer) => take(enforcer, caller, self.cost).await,
-            Limits::Named(limit) => match context.data_opt::<Limiter>() {
+        let outcome = match &self.source {
+            LimitSource::Enforcer(enforcer) => take(enforcer, caller, self.cost).await,
+            LimitSource::Named(limit) => match context.data_opt::<Limiter>() {
                 Some(limiter) => take(&limiter.enforcer(*limit)?, caller, self.cost).await,
                 None => Outcome::invalid(Error::NoLimiter),
             },

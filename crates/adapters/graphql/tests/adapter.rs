@@ -41,7 +41,7 @@ fn schema(limiter: Limiter) -> Api {
     Schema::build(Query, EmptyMutation, EmptySubscription).data(limiter).finish()
 }
 
-fn costed(enforcer: Enforcer) -> Api {
+fn schema_with_complexity(enforcer: Enforcer) -> Api {
     let limiter = limiter();
     Schema::build(Query, EmptyMutation, EmptySubscription)
         .extension(ComplexityLimit::new(enforcer))
@@ -49,7 +49,7 @@ fn costed(enforcer: Enforcer) -> Api {
         .finish()
 }
 
-async fn ask(schema: &Api, user: &'static str, query: &str) -> Value {
+async fn query(schema: &Api, user: &'static str, query: &str) -> Value {
     json_of(schema.execute(Request::new(query).data(Caller::new(user))).await)
 }
 
@@ -58,79 +58,79 @@ fn json_of(response: Response) -> Value {
 }
 
 #[tokio::test]
-async fn a_field_has_a_limit_of_its_own() {
+async fn field_has_its_own_limit() {
     let schema = schema(limiter());
     for _ in 0..2 {
-        assert_eq!(ask(&schema, "alice", "{ search }").await["data"]["search"], "found");
+        assert_eq!(query(&schema, "alice", "{ search }").await["data"]["search"], "found");
     }
-    let refused = ask(&schema, "alice", "{ search }").await;
+    let denied = query(&schema, "alice", "{ search }").await;
     let extensions = json!({
         "code": "RESOURCE_EXHAUSTED", "retryAfterMs": 60_000, "retryable": true, "violatedPolicies": ["search"],
     });
-    let error = &refused["errors"][0];
+    let error = &denied["errors"][0];
     assert_eq!((&error["extensions"], &error["path"]), (&extensions, &json!(["search"])));
     // Other fields and other users are not touched.
-    assert_eq!(ask(&schema, "alice", "{ version }").await["data"]["version"], "1");
-    assert_eq!(ask(&schema, "bob", "{ search }").await["data"]["search"], "found");
+    assert_eq!(query(&schema, "alice", "{ version }").await["data"]["version"], "1");
+    assert_eq!(query(&schema, "bob", "{ search }").await["data"]["search"], "found");
 }
 
 #[tokio::test]
-async fn a_field_that_costs_more_than_there_ever_is_cannot_be_retried() {
-    let error = &ask(&schema(limiter()), "alice", "{ costly }").await["errors"][0]["extensions"];
+async fn cost_above_the_capacity_is_not_retryable() {
+    let error = &query(&schema(limiter()), "alice", "{ costly }").await["errors"][0]["extensions"];
     assert_eq!((&error["code"], &error["retryAfterMs"]), (&json!("FAILED_PRECONDITION"), &Value::Null));
     assert_eq!(error["retryable"], false);
 }
 
 #[tokio::test]
-async fn a_field_that_costs_more_than_is_admitted_without_the_store_can_be_retried() {
+async fn cost_above_the_local_share_is_retryable() {
     let store = FaultyStore::new(MemoryStore::new());
     store.faults().fail(StoreError::new(StoreErrorKind::Unavailable, "unplugged"));
     let limit = Limit::new(Quota::fixed_window(4, minutes(1)).unwrap()).on_store_error(OnStoreError::Local);
     let limiter =
         Limiter::builder().store(FallbackStore::new(store).expected_replicas(2)).limit("search", limit).build();
-    let error = &ask(&schema(limiter.unwrap()), "alice", "{ costly }").await["errors"][0]["extensions"];
+    let error = &query(&schema(limiter.unwrap()), "alice", "{ costly }").await["errors"][0]["extensions"];
     assert_eq!((&error["code"], &error["retryAfterMs"]), (&json!("RESOURCE_EXHAUSTED"), &Value::Null));
     assert_eq!(error["retryable"], true);
 }
 
 #[tokio::test]
-async fn aliases_are_counted_each() {
-    let answer = ask(&schema(limiter()), "alice", "{ a: search b: search c: search }").await;
+async fn every_alias_is_counted() {
+    let answer = query(&schema(limiter()), "alice", "{ a: search b: search c: search }").await;
     assert_eq!(answer["errors"].as_array().map(Vec::len), Some(1), "{answer}");
 }
 
 #[tokio::test]
 async fn complexity_is_charged_before_fields_are_resolved() {
     let limiter = limiter();
-    let schema = costed(limiter.enforcer("complexity").unwrap());
+    let schema = schema_with_complexity(limiter.enforcer("complexity").unwrap());
     // Five, and then two.
-    assert_eq!(ask(&schema, "alice", "{ search }").await["data"]["search"], "found");
-    assert_eq!(ask(&schema, "alice", "{ a: version b: version }").await["data"]["a"], "1");
-    let refused = ask(&schema, "alice", "{ a: version b: version }").await;
-    assert_eq!(refused["errors"][0]["extensions"]["code"], "RESOURCE_EXHAUSTED");
-    assert_eq!(refused["errors"][0]["extensions"]["violatedPolicies"], json!(["complexity"]));
-    assert_eq!(refused["data"], Value::Null);
-    // What was denied has taken nothing.
-    assert_eq!(ask(&schema, "alice", "{ version }").await["data"]["version"], "1");
+    assert_eq!(query(&schema, "alice", "{ search }").await["data"]["search"], "found");
+    assert_eq!(query(&schema, "alice", "{ a: version b: version }").await["data"]["a"], "1");
+    let denied = query(&schema, "alice", "{ a: version b: version }").await;
+    assert_eq!(denied["errors"][0]["extensions"]["code"], "RESOURCE_EXHAUSTED");
+    assert_eq!(denied["errors"][0]["extensions"]["violatedPolicies"], json!(["complexity"]));
+    assert_eq!(denied["data"], Value::Null);
+    // The denied query took nothing.
+    assert_eq!(query(&schema, "alice", "{ version }").await["data"]["version"], "1");
     assert_eq!(limiter.check("complexity", "alice").await.unwrap().remaining(), 0);
 }
 
 #[tokio::test]
-async fn an_invalid_query_costs_nothing() {
+async fn invalid_query_costs_nothing() {
     let limiter = limiter();
-    let schema = costed(limiter.enforcer("complexity").unwrap());
-    assert!(ask(&schema, "alice", "{ nothing }").await["errors"][0]["extensions"].is_null());
+    let schema = schema_with_complexity(limiter.enforcer("complexity").unwrap());
+    assert!(query(&schema, "alice", "{ nothing }").await["errors"][0]["extensions"].is_null());
     assert_eq!(limiter.check("complexity", "alice").await.unwrap().remaining(), 8);
 }
 
 #[tokio::test]
-async fn shadow_mode_denies_nobody() {
+async fn shadow_mode_denies_no_query() {
     let limiter = limiter();
-    let schema = costed(limiter.enforcer("complexity").unwrap().shadow(true));
+    let schema = schema_with_complexity(limiter.enforcer("complexity").unwrap().shadow(true));
     for _ in 0..2 {
-        assert_eq!(ask(&schema, "alice", "{ a: search version }").await["data"]["version"], "1");
+        assert_eq!(query(&schema, "alice", "{ a: search version }").await["data"]["version"], "1");
     }
-    assert_eq!(ask(&schema, "alice", "{ version }").await["data"]["version"], "1");
+    assert_eq!(query(&schema, "alice", "{ version }").await["data"]["version"], "1");
 }
 
 #[tokio::test]
@@ -139,7 +139,7 @@ async fn request_without_a_caller_is_an_error_and_not_a_shared_budget() {
         let answer = json_of(schema(limiter()).execute(Request::new(query)).await);
         assert_eq!(answer["errors"][0]["extensions"]["code"], "INTERNAL");
     }
-    let costed = costed(limiter().enforcer("complexity").unwrap());
-    let answer = json_of(costed.execute(Request::new("{ version }")).await);
+    let schema_with_complexity = schema_with_complexity(limiter().enforcer("complexity").unwrap());
+    let answer = json_of(schema_with_complexity.execute(Request::new("{ version }")).await);
     assert_eq!(answer["errors"][0]["extensions"]["code"], "INTERNAL");
 }

@@ -20,17 +20,17 @@ use tower_layer::Layer;
 /// The JSON-RPC error code of a call that its limits turn away.
 pub const REJECTED_CODE: i32 = -32029;
 
-type KeyOf = Arc<dyn Fn(&RpcCall<'_>) -> Option<Key<'static>> + Send + Sync>;
-type CostOf = Arc<dyn Fn(&RpcCall<'_>) -> u64 + Send + Sync>;
+type KeyFn = Arc<dyn Fn(&RpcCall<'_>) -> Option<Key<'static>> + Send + Sync>;
+type CostFn = Arc<dyn Fn(&RpcCall<'_>) -> u64 + Send + Sync>;
 
 /// Limits for each method: a layer of jsonrpsee's RPC middleware. Cheap to clone; clones share limits and permits.
 #[derive(Clone)]
 pub struct RpcLimitLayer {
     /// The limits of methods without limits of their own.
-    others: Admission,
+    default_admission: Admission,
     methods: Arc<HashMap<String, Admission>>,
-    key: KeyOf,
-    cost: CostOf,
+    key: KeyFn,
+    cost: CostFn,
 }
 
 /// The parts of a call that keys and costs may depend on.
@@ -66,11 +66,11 @@ impl RpcLimitLayer {
 
     /// Limits all methods without limits of their own together, and guards how many of their calls are in flight. A
     /// subscription is in flight until it is answered.
-    pub fn from_admission(others: Admission) -> Self {
+    pub fn from_admission(default_admission: Admission) -> Self {
         // As in all transports, an IPv6 client is its network.
         let client = |peer: &PeerAddr| ClientAddress::new().find(peer.0, &HeaderMap::new()).key();
         let peer = move |call: &RpcCall<'_>| call.extensions.get().map(client);
-        RpcLimitLayer { others, methods: Arc::default(), key: Arc::new(peer), cost: Arc::new(|_| 1) }
+        RpcLimitLayer { default_admission, methods: Arc::default(), key: Arc::new(peer), cost: Arc::new(|_| 1) }
     }
 
     /// Gives a method limits of its own.
@@ -107,7 +107,7 @@ impl RpcLimitLayer {
         if let Some(peer) = call.extensions.get::<PeerAddr>() {
             caller = caller.with_address(peer.0);
         }
-        let admission = self.methods.get(call.method).unwrap_or(&self.others);
+        let admission = self.methods.get(call.method).unwrap_or(&self.default_admission);
         let admitted = admission.admit(&caller, (self.cost)(&call), Priority::Default).await;
         admitted.map_err(|outcome| to_error(&outcome))
     }
@@ -126,12 +126,12 @@ fn to_error(outcome: &Outcome) -> ErrorObjectOwned {
     ErrorObject::owned(number, message, Some(data))
 }
 
-fn request_call<'a>(request: &'a Request<'_>) -> RpcCall<'a> {
+fn call_of_request<'a>(request: &'a Request<'_>) -> RpcCall<'a> {
     let params = request.params.as_ref().map(|params| params.get());
     RpcCall { method: request.method_name(), params, extensions: request.extensions() }
 }
 
-fn notification_call<'a>(notification: &'a Notification<'_>) -> RpcCall<'a> {
+fn call_of_notification<'a>(notification: &'a Notification<'_>) -> RpcCall<'a> {
     let params = notification.params.as_ref().map(|params| params.get());
     RpcCall { method: notification.method_name(), params, extensions: notification.extensions() }
 }
@@ -169,7 +169,7 @@ where
     fn call<'a>(&self, request: Request<'a>) -> impl Future<Output = MethodResponse> + Send + 'a {
         let RpcLimitService { service, limits } = self.clone();
         async move {
-            match limits.admit(request_call(&request)).await {
+            match limits.admit(call_of_request(&request)).await {
                 Ok(admitted) => {
                     let response = service.call(request).await;
                     admitted.release(Completion::Success);
@@ -183,7 +183,7 @@ where
     fn notification<'a>(&self, notification: Notification<'a>) -> impl Future<Output = MethodResponse> + Send + 'a {
         let RpcLimitService { service, limits } = self.clone();
         async move {
-            match limits.admit(notification_call(&notification)).await {
+            match limits.admit(call_of_notification(&notification)).await {
                 Ok(admitted) => {
                     let response = service.notification(notification).await;
                     admitted.release(Completion::Success);
@@ -201,8 +201,10 @@ where
             let (mut entries, mut in_flight) = (Vec::with_capacity(batch.len()), Vec::new());
             for entry in batch {
                 let admitted = match &entry {
-                    Ok(BatchEntry::Call(request)) => limits.admit(request_call(request)).await,
-                    Ok(BatchEntry::Notification(notification)) => limits.admit(notification_call(notification)).await,
+                    Ok(BatchEntry::Call(request)) => limits.admit(call_of_request(request)).await,
+                    Ok(BatchEntry::Notification(notification)) => {
+                        limits.admit(call_of_notification(notification)).await
+                    }
                     Err(_) => {
                         entries.push(entry);
                         continue;
@@ -232,7 +234,10 @@ where
 
 impl fmt::Debug for RpcLimitLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let RpcLimitLayer { others, methods, .. } = self;
-        f.debug_struct("RpcLimitLayer").field("others", others).field("methods", methods).finish_non_exhaustive()
+        let RpcLimitLayer { default_admission, methods, .. } = self;
+        f.debug_struct("RpcLimitLayer")
+            .field("default_admission", default_admission)
+            .field("methods", methods)
+            .finish_non_exhaustive()
     }
 }

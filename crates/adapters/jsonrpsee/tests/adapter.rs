@@ -56,9 +56,9 @@ impl App {
         App { address: server.local_addr().unwrap(), calls, _handle: server.start(module) }
     }
 
-    async fn post(&self, who: (&str, &str), body: Value) -> Value {
+    async fn post(&self, identity: (&str, &str), body: Value) -> Value {
         let request = reqwest::Client::new().post(format!("http://{}", self.address));
-        let request = request.header("content-type", "application/json").header(who.0, who.1);
+        let request = request.header("content-type", "application/json").header(identity.0, identity.1);
         let text = request.body(body.to_string()).send().await.unwrap().text().await.unwrap();
         if text.is_empty() { Value::Null } else { serde_json::from_str(&text).unwrap() }
     }
@@ -90,13 +90,13 @@ fn limits() -> RpcLimitLayer {
 }
 
 #[tokio::test]
-async fn a_method_has_a_limit_of_its_own() {
+async fn method_has_its_own_limit() {
     let app = App::start(limits()).await;
     assert_eq!(app.call("alice", "search").await["result"], "search");
-    let refused = app.call("alice", "search").await;
+    let denied = app.call("alice", "search").await;
     let data = json!({ "code": "RESOURCE_EXHAUSTED", "retryAfterMs": 60_000, "retryable": true, "violatedPolicies": ["search"] });
-    assert_eq!(refused["error"], json!({ "code": -32029, "message": "Rate limit exceeded", "data": data }));
-    assert_eq!((&refused["id"], app.calls()), (&json!(1), 1));
+    assert_eq!(denied["error"], json!({ "code": -32029, "message": "Rate limit exceeded", "data": data }));
+    assert_eq!((&denied["id"], app.calls()), (&json!(1), 1));
     // Other methods and other users have theirs.
     for _ in 0..3 {
         assert_eq!(app.call("alice", "version").await["result"], "version");
@@ -106,17 +106,20 @@ async fn a_method_has_a_limit_of_its_own() {
 }
 
 #[tokio::test]
-async fn each_call_of_a_batch_is_limited_on_its_own() {
+async fn calls_of_a_batch_are_limited_separately() {
     let app = App::start(limits()).await;
     let notification = json!({ "jsonrpc": "2.0", "method": "search" });
     let batch = json!([call(1, "search"), call(2, "search"), notification, call(3, "version")]);
     let answers = app.post(("x-user", "alice"), batch).await;
     let answers = answers.as_array().unwrap();
     assert_eq!(answers.len(), 3, "{answers:?}");
-    let of = |id: u64| answers.iter().find(|answer| answer["id"] == id).unwrap();
-    assert_eq!(of(1)["result"], "search");
-    assert_eq!((&of(2)["error"]["code"], &of(2)["error"]["data"]["retryAfterMs"]), (&json!(-32029), &json!(60_000)));
-    assert_eq!(of(3)["result"], "version");
+    let answer_to = |id: u64| answers.iter().find(|answer| answer["id"] == id).unwrap();
+    assert_eq!(answer_to(1)["result"], "search");
+    assert_eq!(
+        (&answer_to(2)["error"]["code"], &answer_to(2)["error"]["data"]["retryAfterMs"]),
+        (&json!(-32029), &json!(60_000))
+    );
+    assert_eq!(answer_to(3)["result"], "version");
     assert_eq!(app.calls(), 2);
 }
 

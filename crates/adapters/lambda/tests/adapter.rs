@@ -11,50 +11,50 @@ use serde_json::{Map, Value, json};
 use tidegate::enforce::Outcome;
 use tidegate::tower::AdmissionLayer;
 use tidegate_lambda::with_peer_and_route;
-use tidegate_testkit::adapters::{Adapter, App, Listening};
+use tidegate_testkit::adapters::{Adapter, AddressSender, App};
 use tower::{ServiceBuilder, ServiceExt};
 
 /// Makes an event of a request and its peer.
-type Event = fn(&hyper::Request<Incoming>, IpAddr) -> Value;
+type MakeEvent = fn(&hyper::Request<Incoming>, IpAddr) -> Value;
 
-fn serve(app: App, listening: Listening, event: Event) {
+fn serve(app: App, sender: AddressSender, make_event: MakeEvent) {
     let gate = AdmissionLayer::from(app.gate());
-    listening.on_tokio(async |listener| {
+    sender.serve_on_tokio(async |listener| {
         while let Ok((stream, peer)) = listener.accept().await {
             let function = tower::service_fn({
                 let app = app.clone();
                 move |request: Request| {
-                    let response = answer(&app, &request);
+                    let response = respond(&app, &request);
                     async { Ok::<_, Error>(response) }
                 }
             });
             let function = ServiceBuilder::new().map_request(with_peer_and_route).layer(gate.clone()).service(function);
             let gateway = service_fn(move |request: hyper::Request<Incoming>| {
-                let event = lambda_http::request::from_str(&event(&request, peer.ip()).to_string()).unwrap();
+                let event = lambda_http::request::from_str(&make_event(&request, peer.ip()).to_string()).unwrap();
                 let answered = function.clone().oneshot(event);
-                async { Ok::<_, Error>(answered.await?.into_response().await.map(text)) }
+                async { Ok::<_, Error>(answered.await?.into_response().await.map(body_text)) }
             });
             tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), gateway));
         }
     });
 }
 
-fn text(body: Body) -> String {
+fn body_text(body: Body) -> String {
     match body {
         Body::Text(text) => text,
         body => String::from_utf8(body.to_vec()).unwrap(),
     }
 }
 
-fn answer(app: &App, request: &Request) -> Response<Body> {
+fn respond(app: &App, request: &Request) -> Response<Body> {
     match request.uri().path() {
         "/fails" => Response::builder().status(401).header("x-app", "mine").body(app.failure().into()).unwrap(),
-        "/told" => Response::new(app.told(request.extensions().get::<Outcome>()).into()),
+        "/outcome" => Response::new(app.outcome(request.extensions().get::<Outcome>()).into()),
         _ => Response::new(app.page().into()),
     }
 }
 
-fn template(path: &str) -> &str {
+fn route_template(path: &str) -> &str {
     if path.starts_with("/users/") { "/users/{id}" } else { path }
 }
 
@@ -66,7 +66,7 @@ fn headers(request: &hyper::Request<Incoming>) -> Map<String, Value> {
 }
 
 /// The event of a REST API.
-fn v1(request: &hyper::Request<Incoming>, peer: IpAddr) -> Value {
+fn rest_event(request: &hyper::Request<Incoming>, peer: IpAddr) -> Value {
     let (method, path) = (request.method().as_str(), request.uri().path());
     let query: Map<_, _> = request
         .uri()
@@ -76,26 +76,26 @@ fn v1(request: &hyper::Request<Incoming>, peer: IpAddr) -> Value {
         .map(|(name, value)| (name.to_owned(), json!([value])))
         .collect();
     json!({
-        "resource": template(path), "path": path, "httpMethod": method,
+        "resource": route_template(path), "path": path, "httpMethod": method,
         "headers": {}, "multiValueHeaders": headers(request), "multiValueQueryStringParameters": query,
         "queryStringParameters": {}, "pathParameters": {}, "stageVariables": {},
-        "requestContext": { "resourcePath": template(path), "httpMethod": method, "identity": { "sourceIp": peer } },
+        "requestContext": { "resourcePath": route_template(path), "httpMethod": method, "identity": { "sourceIp": peer } },
         "body": null, "isBase64Encoded": false,
     })
 }
 
 /// The event of an HTTP API.
-fn v2(request: &hyper::Request<Incoming>, peer: IpAddr) -> Value {
+fn http_event(request: &hyper::Request<Incoming>, peer: IpAddr) -> Value {
     let (method, path) = (request.method().as_str(), request.uri().path());
     let joined = headers(request).into_iter().map(|(name, values)| {
         let values: Vec<_> = values.as_array().unwrap().iter().map(|value| value.as_str().unwrap()).collect();
         (name, values.join(", ").into())
     });
     json!({
-        "version": "2.0", "routeKey": format!("{method} {}", template(path)), "rawPath": path,
+        "version": "2.0", "routeKey": format!("{method} {}", route_template(path)), "rawPath": path,
         "rawQueryString": request.uri().query().unwrap_or_default(), "headers": joined.collect::<Map<_, _>>(),
         "requestContext": {
-            "routeKey": format!("{method} {}", template(path)), "stage": "$default", "accountId": "1", "apiId": "1",
+            "routeKey": format!("{method} {}", route_template(path)), "stage": "$default", "accountId": "1", "apiId": "1",
             "http": { "method": method, "path": path, "sourceIp": peer, "protocol": "HTTP/1.1", "userAgent": "" },
         },
         "isBase64Encoded": false,
@@ -111,8 +111,8 @@ mod rest_v1 {
     impl Adapter for RestV1 {
         const STREAMS: bool = false;
 
-        fn serve(app: App, listening: Listening) {
-            super::serve(app, listening, v1);
+        fn serve(app: App, sender: AddressSender) {
+            super::serve(app, sender, rest_event);
         }
     }
 
@@ -128,8 +128,8 @@ mod http_v2 {
     impl Adapter for HttpV2 {
         const STREAMS: bool = false;
 
-        fn serve(app: App, listening: Listening) {
-            super::serve(app, listening, v2);
+        fn serve(app: App, sender: AddressSender) {
+            super::serve(app, sender, http_event);
         }
     }
 

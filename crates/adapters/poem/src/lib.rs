@@ -39,7 +39,7 @@ impl<E: Endpoint> Endpoint for GateEndpoint<E> {
     type Output = Response;
 
     async fn call(&self, mut request: Request) -> poem::Result<Response> {
-        let entering = self.gate.admit(&incoming(&request));
+        let entering = self.gate.admit(&request_head(&request));
         let admitted = match entering.await {
             Ok(admitted) => admitted,
             Err(answer) => {
@@ -64,7 +64,7 @@ impl<E: Endpoint> Endpoint for GateEndpoint<E> {
     }
 }
 
-fn incoming(request: &Request) -> RequestHead<'_> {
+fn request_head(request: &Request) -> RequestHead<'_> {
     let peer = request.remote_addr().as_socket_addr().map(|address| address.ip());
     RequestHead::new(request.method(), request.uri(), request.headers(), request.extensions())
         .with_peer(peer)

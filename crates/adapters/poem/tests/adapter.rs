@@ -8,14 +8,14 @@ use poem::{Body, EndpointExt, Request, Response, Route, Server};
 use tidegate::enforce::Outcome;
 use tidegate_poem::GateMiddleware;
 use tidegate_testkit::adapter_tests;
-use tidegate_testkit::adapters::{Adapter, App, Listening};
+use tidegate_testkit::adapters::{Adapter, AddressSender, App};
 
 struct Poem;
 
 impl Adapter for Poem {
     const HTTP2: bool = true;
 
-    fn serve(app: App, listening: Listening) {
+    fn serve(app: App, sender: AddressSender) {
         // Around each endpoint, where the route is known.
         let at = |page: fn(&App, &Request) -> Response| {
             let behind = app.clone();
@@ -30,9 +30,9 @@ impl Adapter for Poem {
                     Response::builder().status(StatusCode::UNAUTHORIZED).header("x-app", "mine").body(app.failure())
                 }),
             )
-            .at("/told", at(|app, request| app.told(request.data::<Outcome>()).into()))
+            .at("/outcome", at(|app, request| app.outcome(request.data::<Outcome>()).into()))
             .at("/stream", at(|app, _| Body::from_bytes_stream(app.stream()).into()));
-        listening.on_tokio(async |listener| {
+        sender.serve_on_tokio(async |listener| {
             let acceptor = TcpAcceptor::from_tokio(listener).unwrap();
             Server::new_with_acceptor(acceptor).run(routes).await.unwrap();
         });

@@ -69,23 +69,23 @@ pub enum GateError {
 struct SentMethod(Method);
 
 impl SentMethod {
-    fn of<'a>(request: &'a Request<'_>) -> &'a Self {
+    fn of_request<'a>(request: &'a Request<'_>) -> &'a Self {
         request.local_cache(|| SentMethod(request.method()))
     }
 }
 
-/// What the guards of one request leave for the fairing.
+/// The results of the guards of one request, which the fairing reads.
 #[derive(Default)]
-struct RequestState(Mutex<State>);
+struct RequestState(Mutex<GuardResults>);
 
 #[derive(Default)]
-struct State {
-    passages: Vec<(TypeId, AdmittedRequest)>,
-    answer: Option<http::Response<String>>,
+struct GuardResults {
+    admitted_requests: Vec<(TypeId, AdmittedRequest)>,
+    rejection: Option<http::Response<String>>,
 }
 
 impl RequestState {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, GuardResults> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -97,7 +97,7 @@ impl<'r, N: 'static> FromRequest<'r> for GateGuard<N> {
     async fn from_request(request: &'r Request<'_>) -> request::Outcome<Self, GateError> {
         let (name, state) = (TypeId::of::<N>(), request.local_cache(RequestState::default));
         let guard = |admitted: &AdmittedRequest| GateGuard { outcome: admitted.outcome().cloned(), name: PhantomData };
-        if let Some((_, admitted)) = state.lock().passages.iter().find(|(entered, _)| *entered == name) {
+        if let Some((_, admitted)) = state.lock().admitted_requests.iter().find(|(entered, _)| *entered == name) {
             return request::Outcome::Success(guard(admitted));
         }
         let Some(gate) = request.rocket().state().and_then(|fairing: &GateFairing| fairing.0.get(&name)) else {
@@ -106,21 +106,25 @@ impl<'r, N: 'static> FromRequest<'r> for GateGuard<N> {
         let entering = {
             let headers = copy_headers(request.headers());
             let extensions = request.local_cache(Extensions::new).clone();
-            let head =
-                OwnedHead::new(SentMethod::of(request).0.as_str(), &request.uri().to_string(), headers, extensions);
+            let head = OwnedHead::new(
+                SentMethod::of_request(request).0.as_str(),
+                &request.uri().to_string(),
+                headers,
+                extensions,
+            );
             let route = request.route().map(|route| route.uri.to_string());
             // The peer of the connection. rocket's `client_ip` would believe a header that any client can send.
-            gate.admit(&head.incoming(request.remote().map(|peer| peer.ip()), route.as_deref()))
+            gate.admit(&head.as_request_head(request.remote().map(|peer| peer.ip()), route.as_deref()))
         };
         match entering.await {
             Ok(admitted) => {
                 let success = guard(&admitted);
-                state.lock().passages.push((name, admitted));
+                state.lock().admitted_requests.push((name, admitted));
                 request::Outcome::Success(success)
             }
-            Err(answer) => {
-                let status = Status::new(answer.status().as_u16());
-                state.lock().answer = Some(answer);
+            Err(rejection) => {
+                let status = Status::new(rejection.status().as_u16());
+                state.lock().rejection = Some(rejection);
                 request::Outcome::Error((status, GateError::Rejected))
             }
         }
@@ -138,14 +142,15 @@ impl Fairing for GateFairing {
     }
 
     async fn on_request(&self, request: &mut Request<'_>, _: &mut Data<'_>) {
-        SentMethod::of(request);
+        SentMethod::of_request(request);
     }
 
     async fn on_response<'r>(&self, request: &'r Request<'_>, response: &mut Response<'r>) {
-        let State { passages, answer } = std::mem::take(&mut *request.local_cache(RequestState::default).lock());
+        let GuardResults { admitted_requests, rejection } =
+            std::mem::take(&mut *request.local_cache(RequestState::default).lock());
         // A handler with an `Option<GateGuard<_>>` has answered by itself.
-        if let Some(answer) = answer.filter(|answer| response.status().code == answer.status().as_u16()) {
-            let (head, body) = answer.into_parts();
+        if let Some(rejection) = rejection.filter(|rejection| response.status().code == rejection.status().as_u16()) {
+            let (head, body) = rejection.into_parts();
             response.set_status(Status::new(head.status.as_u16()));
             write_changes(&HeaderMap::new(), &head.headers, response);
             response.set_sized_body(body.len(), io::Cursor::new(body));
@@ -155,7 +160,7 @@ impl Fairing for GateFairing {
         let before = copy_headers(response.headers());
         let (mut after, mut in_flight) = (before.clone(), Vec::new());
         // The gates that were entered last are the nearest to the handler.
-        for (_, admitted) in passages.into_iter().rev() {
+        for (_, admitted) in admitted_requests.into_iter().rev() {
             in_flight.push(admitted.finish(status, &mut after, length.map(|length| length as u64)).await);
         }
         write_changes(&before, &after, response);

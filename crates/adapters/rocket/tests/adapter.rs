@@ -10,7 +10,7 @@ use rocket::response::stream::ByteStream;
 use rocket::{Build, Config, State, get, routes};
 use tidegate_rocket::{GateFairing, GateGuard};
 use tidegate_testkit::adapter_tests;
-use tidegate_testkit::adapters::{self, Adapter, App, Listening, gate};
+use tidegate_testkit::adapters::{self, Adapter, AddressSender, App, gate};
 
 struct Rocket;
 
@@ -38,9 +38,9 @@ fn fails(_guard: GateGuard<Api>, app: &State<App>) -> Failure {
     Failure { body: (Status::Unauthorized, app.failure()), header: Header::new("x-app", "mine") }
 }
 
-#[get("/told")]
-fn told(guard: GateGuard<Api>, app: &State<App>) -> String {
-    app.told(guard.outcome())
+#[get("/outcome")]
+fn outcome(guard: GateGuard<Api>, app: &State<App>) -> String {
+    app.outcome(guard.outcome())
 }
 
 #[get("/stream")]
@@ -50,28 +50,28 @@ fn stream(_guard: GateGuard<Api>, app: &State<App>) -> ByteStream<impl futures_u
 }
 
 impl Adapter for Rocket {
-    fn serve(app: App, listening: Listening) {
-        let rocket = quiet()
+    fn serve(app: App, sender: AddressSender) {
+        let rocket = silent_rocket()
             .attach(GateFairing::new().gate::<Api>(app.gate()))
             .manage(app)
-            .mount("/", routes![page, user, fails, told, stream]);
-        launch(rocket, move |address| listening.at(address));
+            .mount("/", routes![page, user, fails, outcome, stream]);
+        launch_and_report(rocket, move |address| sender.send(address));
     }
 }
 
-fn quiet() -> rocket::Rocket<Build> {
+fn silent_rocket() -> rocket::Rocket<Build> {
     let mut config = Config { port: 0, workers: 1, log_level: rocket::config::LogLevel::Off, ..Config::default() };
     config.shutdown.ctrlc = false;
     rocket::custom(config)
 }
 
-fn launch(rocket: rocket::Rocket<Build>, listening: impl FnOnce(SocketAddr) + Send + 'static) {
-    let listening = Mutex::new(Some(listening));
+fn launch_and_report(rocket: rocket::Rocket<Build>, report: impl FnOnce(SocketAddr) + Send + 'static) {
+    let report = Mutex::new(Some(report));
     let rocket = rocket.attach(AdHoc::on_liftoff("where", move |rocket| {
         Box::pin(async move {
             let Config { address, port, .. } = *rocket.config();
-            let listening = listening.lock().unwrap().take().unwrap();
-            listening((address, port).into());
+            let report = report.lock().unwrap().take().unwrap();
+            report((address, port).into());
         })
     }));
     let runtime = rocket::tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -99,55 +99,55 @@ fn text(_guard: GateGuard<Api>, _text: &str) -> &'static str {
 
 /// A handler with an optional guard.
 #[get("/either")]
-fn either(guard: Option<GateGuard<Api>>) -> &'static str {
+fn optional_guard(guard: Option<GateGuard<Api>>) -> &'static str {
     if guard.is_some() { "fresh" } else { "cached" }
 }
 
 /// The status, the header `ratelimit` and the body.
-fn ask(address: SocketAddr, path: &str) -> (u16, String, String) {
+fn fetch(address: SocketAddr, path: &str) -> (u16, String, String) {
     let reply = adapters::get(address, path, &[]);
     (reply.status, reply.header("ratelimit").unwrap_or_default(), reply.body)
 }
 
 /// Serves with a gate for `Api` and, optionally, one for `Login`.
 fn serve(with_login: bool) -> SocketAddr {
-    Listening::open(move |listening| {
+    AddressSender::start_server(move |sender| {
         let mut gates = GateFairing::new().gate::<Api>(gate("api", 3));
         if with_login {
             gates = gates.gate::<Login>(gate("login", 1));
         }
-        let rocket = quiet().attach(gates).mount("/", routes![login, number, text, either]);
-        launch(rocket, move |address| listening.at(address));
+        let rocket = silent_rocket().attach(gates).mount("/", routes![login, number, text, optional_guard]);
+        launch_and_report(rocket, move |address| sender.send(address));
     })
 }
 
 #[test]
-fn a_route_can_have_two_gates() {
+fn route_can_have_two_gates() {
     let address = serve(true);
-    let (status, told, body) = ask(address, "/login");
+    let (status, header, body) = fetch(address, "/login");
     assert_eq!((status, &*body), (200, "welcome"));
-    assert!(told.contains(r#""login";r=0"#) && told.contains(r#""api";r=2"#), "{told}");
-    let (status, told, body) = ask(address, "/login");
+    assert!(header.contains(r#""login";r=0"#) && header.contains(r#""api";r=2"#), "{header}");
+    let (status, header, body) = fetch(address, "/login");
     assert_eq!(status, 429);
-    assert!(told.contains(r#""login";r=0"#) && body.contains(r#""violated-policies":["login"]"#), "{told} {body}");
+    assert!(header.contains(r#""login";r=0"#) && body.contains(r#""violated-policies":["login"]"#), "{header} {body}");
 }
 
 #[test]
 fn forwarded_request_is_counted_once() {
-    let (status, told, body) = ask(serve(true), "/once/text");
-    assert_eq!((status, &*told, &*body), (200, r#""api";r=2;t=60"#, "a text"));
+    let (status, header, body) = fetch(serve(true), "/once/text");
+    assert_eq!((status, &*header, &*body), (200, r#""api";r=2;t=60"#, "a text"));
 }
 
 #[test]
 fn unknown_gate_fails_closed() {
-    assert_eq!(ask(serve(false), "/login").0, 500);
+    assert_eq!(fetch(serve(false), "/login").0, 500);
 }
 
 #[test]
 fn handler_with_an_optional_guard_answers_itself() {
     let address = serve(true);
     for expected in ["fresh", "fresh", "fresh", "cached"] {
-        let (status, _, body) = ask(address, "/either");
+        let (status, _, body) = fetch(address, "/either");
         assert_eq!((status, &*body), (200, expected));
     }
 }

@@ -23,7 +23,7 @@ impl GateHoop {
 #[async_trait]
 impl Handler for GateHoop {
     async fn handle(&self, request: &mut Request, depot: &mut Depot, response: &mut Response, flow: &mut FlowCtrl) {
-        let entering = self.0.admit(&incoming(request));
+        let entering = self.0.admit(&request_head(request));
         let admitted = match entering.await {
             Ok(admitted) => admitted,
             Err(answer) => {
@@ -51,7 +51,7 @@ impl Handler for GateHoop {
     }
 }
 
-fn incoming(request: &Request) -> RequestHead<'_> {
+fn request_head(request: &Request) -> RequestHead<'_> {
     let peer = request.remote_addr().ip();
     let route = Some(request.matched_path()).filter(|route| !route.is_empty());
     RequestHead::new(request.method(), request.uri(), request.headers(), request.extensions())

@@ -7,7 +7,7 @@ use salvo_core::prelude::{Depot, FlowCtrl, Handler, Request, Response, Router, S
 use tidegate::enforce::Outcome;
 use tidegate_salvo::GateHoop;
 use tidegate_testkit::adapter_tests;
-use tidegate_testkit::adapters::{Adapter, App, Listening};
+use tidegate_testkit::adapters::{Adapter, AddressSender, App};
 
 struct Salvo;
 
@@ -24,7 +24,7 @@ impl Handler for Page {
 impl Adapter for Salvo {
     const HTTP2: bool = true;
 
-    fn serve(app: App, listening: Listening) {
+    fn serve(app: App, sender: AddressSender) {
         let at =
             |path: &str, page: fn(&App, &Request, &mut Response)| Router::with_path(path).get(Page(app.clone(), page));
         let router = Router::new()
@@ -36,9 +36,11 @@ impl Adapter for Salvo {
                 response.add_header("x-app", "mine", true).unwrap();
                 response.render(app.failure());
             }))
-            .push(at("told", |app, request, response| response.render(app.told(request.extensions().get::<Outcome>()))))
+            .push(at("outcome", |app, request, response| {
+                response.render(app.outcome(request.extensions().get::<Outcome>()))
+            }))
             .push(at("stream", |app, _, response| response.stream(app.stream())));
-        listening.on_tokio(async |listener| {
+        sender.serve_on_tokio(async |listener| {
             Server::new(TcpAcceptor::try_from(listener).unwrap()).serve(router).await;
         });
     }

@@ -47,8 +47,8 @@ pub fn admit(gate: &Gate) -> impl Filter<Extract = (AdmittedRequest,), Error = R
                   peer: Option<SocketAddr>,
                   extensions: Option<Extensions>| {
                 let (uri, extensions) = (uri(path.as_str(), &query), extensions.unwrap_or_default());
-                let incoming = RequestHead::new(&method, &uri, &headers, &extensions);
-                let entering = gate.admit(&incoming.with_peer(peer.map(|peer| peer.ip())));
+                let head = RequestHead::new(&method, &uri, &headers, &extensions);
+                let entering = gate.admit(&head.with_peer(peer.map(|peer| peer.ip())));
                 let rejection = move |answer| warp::reject::custom(GateRejection(strip_head_body(&method, answer)));
                 async { entering.await.map_err(rejection) }
             },

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use tidegate::http::{AdmittedRequest, Gate, RateLimit};
 use tidegate_testkit::adapter_tests;
-use tidegate_testkit::adapters::{self, Adapter, App, Listening, gate, limiter};
+use tidegate_testkit::adapters::{self, Adapter, AddressSender, App, gate, limiter};
 use tidegate_warp::{admit, finish, recover, wrap};
 use warp::http::StatusCode;
 use warp::reply::Response;
@@ -16,7 +16,7 @@ impl Adapter for Warp {
     const ROUTES: bool = false;
     const HTTP2: bool = true;
 
-    fn serve(app: App, listening: Listening) {
+    fn serve(app: App, sender: AddressSender) {
         let gate = app.gate();
         let with = |path: &'static str| {
             let app = app.clone();
@@ -28,15 +28,15 @@ impl Adapter for Warp {
             let failure = reply::with_status(app.failure(), StatusCode::UNAUTHORIZED);
             finish(admitted, reply::with_header(failure, "x-app", "mine")).await
         });
-        let told = with("told").and(admit(&gate)).then(async |app: App, admitted: AdmittedRequest| {
-            let told = app.told(admitted.outcome());
-            finish(admitted, told).await
+        let outcome = with("outcome").and(admit(&gate)).then(async |app: App, admitted: AdmittedRequest| {
+            let page = app.outcome(admitted.outcome());
+            finish(admitted, page).await
         });
         let stream = with("stream")
             .and(admit(&gate))
             .then(async |app: App, admitted: AdmittedRequest| finish(admitted, reply::stream(app.stream())).await);
-        let routes = root.or(fails).unify().or(told).unify().or(stream).unify().recover(recover);
-        listening.on_tokio(async |listener| warp::serve(routes).incoming(listener).run().await);
+        let routes = root.or(fails).unify().or(outcome).unify().or(stream).unify().recover(recover);
+        sender.serve_on_tokio(async |listener| warp::serve(routes).incoming(listener).run().await);
     }
 }
 
@@ -50,18 +50,18 @@ fn get(address: SocketAddr, path: &str) -> (u16, String, String) {
 
 /// Serves these routes, and returns the address.
 fn serve(routes: impl Filter<Extract = (Response,), Error = Rejection> + Clone + Send + Sync + 'static) -> SocketAddr {
-    Listening::open(move |listening| {
-        listening.on_tokio(async |listener| warp::serve(routes.recover(recover)).incoming(listener).run().await);
+    AddressSender::start_server(move |sender| {
+        sender.serve_on_tokio(async |listener| warp::serve(routes.recover(recover)).incoming(listener).run().await);
     })
 }
 
 #[derive(Debug)]
-struct Wrong;
+struct LoginError;
 
-impl warp::reject::Reject for Wrong {}
+impl warp::reject::Reject for LoginError {}
 
 async fn login() -> Result<Response, Rejection> {
-    Err(warp::reject::custom(Wrong))
+    Err(warp::reject::custom(LoginError))
 }
 
 async fn unauthorized(_: Rejection) -> Result<Response, Rejection> {
@@ -88,7 +88,7 @@ fn other_rejections_are_unchanged_and_parameters_reach_the_handler() {
     let address = serve(user);
     // A request that no route takes is not counted.
     for _ in 0..2 {
-        assert_eq!(get(address, "/nobody").0, 404);
+        assert_eq!(get(address, "/unknown").0, 404);
     }
     assert_eq!(get(address, "/users/7"), (200, r#""api";r=0;t=60"#.to_owned(), "user 7".to_owned()));
     assert_eq!(get(address, "/users/7").0, 429);

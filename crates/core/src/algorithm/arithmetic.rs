@@ -2,11 +2,13 @@
 
 use std::ops::{Add, Mul};
 
-use super::Time;
+use super::StepTime;
 use crate::divisor::Divisor;
 
 /// An unsigned integer that is wide enough for the numbers at hand.
-pub(super) trait Num: Copy + Ord + From<u64> + Into<u128> + Add<Output = Self> + Mul<Output = Self> {
+pub(super) trait UnsignedInt:
+    Copy + Ord + From<u64> + Into<u128> + Add<Output = Self> + Mul<Output = Self>
+{
     fn saturating_sub(self, other: Self) -> Self;
     fn saturating_mul(self, other: Self) -> Self;
     fn div_floor(self, divisor: Divisor) -> Self;
@@ -15,7 +17,7 @@ pub(super) trait Num: Copy + Ord + From<u64> + Into<u128> + Add<Output = Self> +
     fn saturate(self) -> u64;
 }
 
-impl Num for u64 {
+impl UnsignedInt for u64 {
     #[inline]
     fn saturating_sub(self, other: Self) -> Self {
         self.saturating_sub(other)
@@ -43,7 +45,7 @@ impl Num for u64 {
     }
 }
 
-impl Num for u128 {
+impl UnsignedInt for u128 {
     fn saturating_sub(self, other: Self) -> Self {
         self.saturating_sub(other)
     }
@@ -74,27 +76,27 @@ pub(super) fn div_floor(a: u128, b: u64) -> u128 {
     }
 }
 
-/// Where a time lies in windows of one length.
+/// The position of a time in windows of one length.
 #[derive(Clone, Copy)]
-pub(super) struct Position {
-    /// How far into its window.
-    pub(super) into: u64,
-    /// How many windows later than the one the state was written in.
-    pub(super) entered: u64,
+pub(super) struct WindowPosition {
+    /// Time since its window began.
+    pub(super) offset: u64,
+    /// How many windows began since the state was written.
+    pub(super) windows_passed: u64,
 }
 
-impl Position {
-    /// The position of a time in windows of `length` that begin at `start` plus whole lengths.
+impl WindowPosition {
+    /// Returns the position of a time in windows of `length` that begin at `start` plus whole lengths.
     #[inline]
-    pub(super) fn new(time: Time, length: u64, start: u64) -> Self {
+    pub(super) fn new(time: StepTime, length: u64, start: u64) -> Self {
         let at = time.at.as_micros();
-        let into = match start {
+        let offset = match start {
             0 => at % length,
             // Counting from `start - length` keeps this in range for times before `start` too.
             start => (at % length + (length - start % length)) % length,
         };
         let elapsed = at - time.last.as_micros();
-        let entered = if elapsed <= into { 0 } else { (elapsed - into).div_ceil(length) };
-        Position { into, entered }
+        let windows_passed = if elapsed <= offset { 0 } else { (elapsed - offset).div_ceil(length) };
+        WindowPosition { offset, windows_passed }
     }
 }

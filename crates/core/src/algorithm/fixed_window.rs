@@ -1,15 +1,16 @@
-//! Windows at start + n * period; every window entered grants `rate`, up to the capacity.
+//! The fixed window: windows begin at start + n * period, and each grants `rate`, up to the capacity.
 
-use super::arithmetic::Position;
-use super::{State, Time, View};
+use super::arithmetic::WindowPosition;
+use super::{KeyView, State, StepTime};
 use crate::Quota;
 
+/// The fixed window of one key at one time.
 pub(super) struct FixedWindow {
     capacity: u64,
     rate: u64,
     period: u64,
     deficit: u64,
-    time: Time,
+    time: StepTime,
     /// Until the next window begins.
     left: u64,
 }
@@ -17,23 +18,23 @@ pub(super) struct FixedWindow {
 impl FixedWindow {
     /// The window of a key whose deficit was `deficit` when it was written.
     #[inline]
-    pub(super) fn new(quota: &Quota, deficit: u64, time: Time) -> Self {
+    pub(super) fn new(quota: &Quota, deficit: u64, time: StepTime) -> Self {
         let (period, rate) = (quota.period_micros(), quota.rate_u64());
-        let position = Position::new(time, period, quota.start_micros());
+        let position = WindowPosition::new(time, period, quota.start_micros());
         FixedWindow {
             capacity: u64::from(quota.capacity_u32()),
             rate,
             period,
-            deficit: deficit.saturating_sub(position.entered.saturating_mul(rate)),
+            deficit: deficit.saturating_sub(position.windows_passed.saturating_mul(rate)),
             time,
-            left: period - position.into,
+            left: period - position.offset,
         }
     }
 }
 
-impl View for FixedWindow {
+impl KeyView for FixedWindow {
     #[inline]
-    fn time(&self) -> Time {
+    fn time(&self) -> StepTime {
         self.time
     }
 

@@ -1,4 +1,4 @@
-//! Leases in flight: a place is held until it is released, or until its time to live has passed without a renewal.
+//! Leases in flight: a lease counts until it is released, or until its time to live has passed without a renewal.
 //!
 //! They are kept in one row, ordered by when they expire, and looked for by id one after the other. With 10,000 in
 //! flight that is 160 KiB to walk through, a few microseconds; a map of ids would be several times larger, and every
@@ -6,94 +6,97 @@
 
 use std::collections::VecDeque;
 
-use super::{Op, State, StepResult, Time};
+use super::{Op, State, StepResult, StepTime};
 use crate::{Decision, DecisionParts, Lease, Quota, Reason, Timestamp};
 
-/// What a `concurrency` limit has given out.
+/// The state of a `concurrency` limit: its leases in flight.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Leases {
     /// Ordered by expiry.
-    held: VecDeque<Held>,
+    entries: VecDeque<LeaseEntry>,
     /// When it was written.
     last: Timestamp,
 }
 
+/// A lease and the time it expires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Held {
+struct LeaseEntry {
     expires: Timestamp,
     lease: Lease,
 }
 
 impl Leases {
-    /// Leases with the time at which each expires, the earliest first, written at `last`.
-    pub fn from_entries(held: impl IntoIterator<Item = (Timestamp, Lease)>, last: Timestamp) -> Self {
-        Leases { held: held.into_iter().map(|(expires, lease)| Held { expires, lease }).collect(), last }
+    /// Creates the state from leases and the times they expire, the earliest first, written at `last`.
+    pub fn from_entries(entries: impl IntoIterator<Item = (Timestamp, Lease)>, last: Timestamp) -> Self {
+        Leases { entries: entries.into_iter().map(|(expires, lease)| LeaseEntry { expires, lease }).collect(), last }
     }
 
-    /// The leases and when each expires, the earliest first; those are among them that have expired since it was
-    /// written.
+    /// Returns the leases and the times they expire, the earliest first. Leases that expired since the state was written
+    /// are included.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = (Timestamp, Lease)> {
-        self.held.iter().map(|held| (held.expires, held.lease))
+        self.entries.iter().map(|entry| (entry.expires, entry.lease))
     }
 
     pub(super) fn last(&self) -> Timestamp {
         self.last
     }
 
-    /// How long after it was written the last of them expires.
+    /// Returns the time from the write until the last lease expires.
     pub(super) fn until_new(&self) -> u64 {
-        self.held.back().map_or(0, |held| held.expires.as_micros().saturating_sub(self.last.as_micros()))
+        self.entries.back().map_or(0, |entry| entry.expires.as_micros().saturating_sub(self.last.as_micros()))
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
-        self.held.capacity() * size_of::<Held>()
+        self.entries.capacity() * size_of::<LeaseEntry>()
     }
 
-    /// Places that are free at a time.
-    pub(super) fn remaining(&self, quota: &Quota, time: Time) -> u32 {
-        let in_flight = (self.held.len() - self.gone(time)) as u64;
+    /// Returns how many leases can be admitted at a time.
+    pub(super) fn remaining(&self, quota: &Quota, time: StepTime) -> u32 {
+        let in_flight = (self.entries.len() - self.expired(time)) as u64;
         u64::from(quota.capacity_u32()).saturating_sub(in_flight) as u32
     }
 
-    /// How many have expired.
-    fn gone(&self, time: Time) -> usize {
-        self.held.partition_point(|held| held.expires <= time.at)
+    /// Returns how many leases have expired at a time.
+    fn expired(&self, time: StepTime) -> usize {
+        self.entries.partition_point(|entry| entry.expires <= time.at)
     }
 
-    fn forget_first(&mut self, count: usize) {
-        self.held.drain(..count);
-        // A key that was busy once does not keep its room for ever.
-        if self.held.capacity() > 16 && self.held.capacity() / 4 > self.held.len() {
-            self.held.shrink_to(self.held.len() * 2);
+    fn drop_first(&mut self, count: usize) {
+        self.entries.drain(..count);
+        // A key that was busy once must not keep its memory forever.
+        if self.entries.capacity() > 16 && self.entries.capacity() / 4 > self.entries.len() {
+            self.entries.shrink_to(self.entries.len() * 2);
         }
     }
 
-    /// Holds a place until `expires`. Nearly always that is the last: only a shorter time to live than before puts it
-    /// elsewhere.
-    fn hold(&mut self, lease: Lease, expires: Timestamp) {
-        let place = match self.held.back() {
-            Some(latest) if latest.expires > expires => self.held.partition_point(|held| held.expires <= expires),
-            _ => self.held.len(),
+    /// Inserts a lease by its expiry. That is nearly always the end: only a shorter time to live than before inserts it
+    /// earlier.
+    fn insert(&mut self, lease: Lease, expires: Timestamp) {
+        let place = match self.entries.back() {
+            Some(latest) if latest.expires > expires => self.entries.partition_point(|entry| entry.expires <= expires),
+            _ => self.entries.len(),
         };
-        self.held.insert(place, Held { expires, lease });
+        self.entries.insert(place, LeaseEntry { expires, lease });
     }
 }
 
-/// What is in flight after an operation: all that a decision about leases says. For stores that count them elsewhere.
+/// The leases in flight after an operation: everything that a decision about leases needs. For stores that count them in
+/// their own way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InFlightCount {
-    /// How many.
+    /// The number of leases in flight.
     pub count: u64,
-    /// When so many will have expired that what was denied fits; none when it was not denied for want of a place.
+    /// The time at which enough leases will have expired to admit the denied request. `None` when it was not denied for
+    /// lack of room.
     pub retry_at: Option<Timestamp>,
-    /// When so many will have expired that another place is free; none when nothing is in flight.
+    /// The time at which enough leases will have expired to admit one more. `None` when nothing is in flight.
     pub next_at: Option<Timestamp>,
-    /// When all of them will have expired; none when nothing is in flight.
+    /// The time at which all leases will have expired. `None` when nothing is in flight.
     pub new_at: Option<Timestamp>,
 }
 
 impl InFlightCount {
-    /// The decision about `op` at the time `now`.
+    /// Returns the decision about `op` at the time `now`.
     pub fn decision(&self, quota: &Quota, op: Op, allowed: bool, now: Timestamp) -> Decision {
         let capacity = quota.capacity_u32();
         let never = !quota.supports(op) || matches!(op, Op::Check(cost) if cost.get() > u64::from(capacity));
@@ -111,9 +114,9 @@ impl InFlightCount {
         .into()
     }
 
-    /// Which of the leases in flight, counted from 0, has to expire before `need` more places are free; none when
-    /// they are, or never will be.
-    pub fn makes_room(quota: &Quota, in_flight: u64, need: u64) -> Option<u64> {
+    /// Returns the index of the lease in flight that must expire before `need` more fit, counted from the first to expire.
+    /// `None` when they fit now, and when they never will.
+    pub fn blocking_lease(quota: &Quota, in_flight: u64, need: u64) -> Option<u64> {
         let capacity = u64::from(quota.capacity_u32());
         let excess = (in_flight + need.min(capacity + 1)).checked_sub(capacity + 1)?;
         (need <= capacity).then_some(excess)
@@ -121,40 +124,40 @@ impl InFlightCount {
 }
 
 /// [`step`](super::step) for leases.
-pub(super) fn step(quota: &Quota, state: &mut State, op: Op, time: Time) -> StepResult {
+pub(super) fn step(quota: &Quota, state: &mut State, op: Op, time: StepTime) -> StepResult {
     let leases = match std::mem::take(state) {
         State::Leases(leases) => leases,
         _ => Leases::default(),
     };
-    let mut view = Concurrency { quota, gone: leases.gone(time), leases, time };
+    let mut view = CurrentLeases { quota, expired: leases.expired(time), leases, time };
     let (allowed, changed) = view.act(op);
-    let decision = view.look(op, allowed).decision(quota, op, allowed, view.now());
-    *state = if view.leases.held.is_empty() { State::New } else { State::Leases(view.leases) };
+    let decision = view.in_flight_count(op, allowed).decision(quota, op, allowed, view.now());
+    *state = if view.leases.entries.is_empty() { State::New } else { State::Leases(view.leases) };
     StepResult { decision, changed }
 }
 
-/// Leases at one time. What has expired is dropped when something is written, so that a look changes nothing.
-struct Concurrency<'a> {
+/// The leases of one key at one time. Expired leases are dropped with the next write, so that a check changes nothing.
+struct CurrentLeases<'a> {
     quota: &'a Quota,
     leases: Leases,
-    time: Time,
-    /// How many have expired.
-    gone: usize,
+    time: StepTime,
+    /// How many leases have expired.
+    expired: usize,
 }
 
-impl Concurrency<'_> {
-    /// Does an operation; says whether it is allowed, and whether the leases are others now.
+impl CurrentLeases<'_> {
+    /// Applies an operation. Returns whether it is allowed, and whether the leases have changed.
     fn act(&mut self, op: Op) -> (bool, bool) {
-        let both = |done| (done, done);
+        let allowed_and_changed = |done| (done, done);
         match op {
             Op::Check(cost) => (self.has_room(cost.get()), false),
-            // A holder that asks again has lost the answer, and must not get a second place.
-            Op::Admit(lease) => both(self.extend(lease) || (self.has_room(1) && self.hold(lease))),
-            Op::Renew(lease) => both(self.extend(lease)),
-            Op::Release(lease) => both(self.take_out(lease)),
+            // A caller that admits the same lease again has lost the answer, and must not get a second one.
+            Op::Admit(lease) => allowed_and_changed(self.renew(lease) || (self.has_room(1) && self.insert(lease))),
+            Op::Renew(lease) => allowed_and_changed(self.renew(lease)),
+            Op::Release(lease) => allowed_and_changed(self.remove(lease)),
             Op::Reset => {
-                self.leases.held.clear();
-                self.gone = 0;
+                self.leases.entries.clear();
+                self.expired = 0;
                 (true, true)
             }
             Op::Limit(_) | Op::Reserve(_) | Op::Refund(_) => (false, false),
@@ -162,61 +165,61 @@ impl Concurrency<'_> {
     }
 
     fn in_flight(&self) -> u64 {
-        (self.leases.held.len() - self.gone) as u64
+        (self.leases.entries.len() - self.expired) as u64
     }
 
     fn has_room(&self, need: u64) -> bool {
         need <= u64::from(self.leases.remaining(self.quota, self.time))
     }
 
-    /// Takes a lease out that is held. Says whether it was.
-    fn take_out(&mut self, lease: Lease) -> bool {
-        let Some(place) = self.leases.held.range(self.gone..).position(|held| held.lease == lease) else {
+    /// Removes a lease that has not expired. Returns whether there was one.
+    fn remove(&mut self, lease: Lease) -> bool {
+        let Some(place) = self.leases.entries.range(self.expired..).position(|entry| entry.lease == lease) else {
             return false;
         };
-        self.leases.held.remove(self.gone + place);
-        self.written();
+        self.leases.entries.remove(self.expired + place);
+        self.drop_expired();
         true
     }
 
-    fn extend(&mut self, lease: Lease) -> bool {
-        self.take_out(lease) && self.hold(lease)
+    fn renew(&mut self, lease: Lease) -> bool {
+        self.remove(lease) && self.insert(lease)
     }
 
-    fn hold(&mut self, lease: Lease) -> bool {
-        self.written();
+    fn insert(&mut self, lease: Lease) -> bool {
+        self.drop_expired();
         let expires = self.time.at.as_micros().saturating_add(self.quota.period_micros());
-        self.leases.hold(lease, Timestamp::from_micros(expires));
+        self.leases.insert(lease, Timestamp::from_micros(expires));
         true
     }
 
-    fn written(&mut self) {
-        self.leases.forget_first(self.gone);
-        self.gone = 0;
+    fn drop_expired(&mut self) {
+        self.leases.drop_first(self.expired);
+        self.expired = 0;
         self.leases.last = self.time.at;
     }
 
-    /// What is in flight now.
-    fn look(&self, op: Op, allowed: bool) -> InFlightCount {
+    /// Returns the leases in flight now, and when more will fit.
+    fn in_flight_count(&self, op: Op, allowed: bool) -> InFlightCount {
         let need = match op {
             Op::Check(cost) => cost.get(),
             Op::Admit(_) => 1,
-            // Nothing that waiting helps.
+            // Waiting does not help.
             _ => 0,
         };
         let count = self.in_flight();
-        let at = |index: u64| self.leases.held[self.gone + index as usize].expires;
+        let at = |index: u64| self.leases.entries[self.expired + index as usize].expires;
         let free = u64::from(self.leases.remaining(self.quota, self.time));
         InFlightCount {
             count,
-            retry_at: InFlightCount::makes_room(self.quota, count, need).filter(|_| !allowed && need > 0).map(at),
-            next_at: InFlightCount::makes_room(self.quota, count, free + 1).map(at),
+            retry_at: InFlightCount::blocking_lease(self.quota, count, need).filter(|_| !allowed && need > 0).map(at),
+            next_at: InFlightCount::blocking_lease(self.quota, count, free + 1).map(at),
             new_at: (count > 0).then(|| at(count - 1)),
         }
     }
 
-    /// The caller's time.
+    /// Returns the caller's time.
     fn now(&self) -> Timestamp {
-        Timestamp::from_micros(self.time.at.as_micros() - self.time.behind)
+        Timestamp::from_micros(self.time.at.as_micros() - self.time.lag)
     }
 }

@@ -1,24 +1,24 @@
 //! The step: `(quota, state, op, now) -> (state', decision)`.
 //!
-//! Each algorithm is a [`View`] of one key at one time: how much is left, when how much could be had, and how to
+//! Each algorithm is a [`KeyView`] of one key at one time: how much is left, when how much could be had, and how to
 //! record or take back. What the operations mean is written once, here, on top of that. Leases are no units, and have
 //! operations of their own: these are in `leases.rs`.
 
-mod all;
 mod arithmetic;
 mod fixed_window;
+mod joint;
 mod leases;
 mod rebase;
 mod sliding_log;
 mod sliding_window;
 mod token_bucket;
 
-pub use all::{Entry, check_all, step_all};
 use fixed_window::FixedWindow;
+pub use joint::{JointEntry, check_all, step_all};
 pub use leases::{InFlightCount, Leases};
-pub use sliding_log::Log;
+pub use sliding_log::RequestLog;
 use sliding_log::SlidingLog;
-pub use sliding_window::Counts;
+pub use sliding_window::BucketCounts;
 use sliding_window::{ManyBuckets, SlidingWindow};
 use token_bucket::TokenBucket;
 
@@ -69,22 +69,22 @@ pub enum State {
     /// Of a `sliding_window`.
     SlidingWindow {
         /// What each bucket has seen.
-        counts: Counts,
+        counts: BucketCounts,
         /// When it was written.
         last: Timestamp,
     },
     /// Of a `sliding_log`.
-    SlidingLog(Log),
+    SlidingLog(RequestLog),
     /// Of a `concurrency`.
     Leases(Leases),
 }
 
-/// What came of a [`step`].
+/// The result of a [`step`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StepResult {
     /// The answer.
     pub decision: Decision,
-    /// Whether the state is another one now and has to be written back.
+    /// Whether the state has changed and must be written back.
     pub changed: bool,
 }
 
@@ -97,7 +97,7 @@ pub struct StepResult {
 /// An operation that the quota does not [take](Quota::supports) is denied for good, and changes nothing.
 pub fn step(quota: &Quota, state: &mut State, op: Op, now: Timestamp) -> StepResult {
     let last = state.last().unwrap_or(now);
-    let time = Time::new(last, now);
+    let time = StepTime::new(last, now);
     let was_new = matches!(state, State::New);
     let mut outcome = match quota.algorithm() {
         Algorithm::TokenBucket => {
@@ -108,7 +108,7 @@ pub fn step(quota: &Quota, state: &mut State, op: Op, now: Timestamp) -> StepRes
             match u64::try_from(deficit).ok().and_then(|deficit| NarrowBucket { deficit, last }.step(quota, op, now)) {
                 Some(step) => {
                     if let Some(NarrowBucket { deficit, last }) = step.changed() {
-                        *state = token_bucket::state(deficit.into(), last);
+                        *state = token_bucket::bucket_state(deficit.into(), last);
                     }
                     StepResult { decision: step.decision(), changed: step.verdict.changed }
                 }
@@ -141,7 +141,7 @@ impl NarrowBucket {
         if !TokenBucket::is_narrow(quota, self.deficit, op) || now < self.last {
             return None;
         }
-        let mut view = TokenBucket::<u64>::new(quota, self.deficit, Time::new(self.last, now));
+        let mut view = TokenBucket::<u64>::new(quota, self.deficit, StepTime::new(self.last, now));
         let verdict = act(quota, &mut view, op);
         Some(NarrowStep { quota, view, verdict })
     }
@@ -169,25 +169,25 @@ impl NarrowStep<'_> {
     }
 }
 
-/// When a step happens.
+/// The time of a step.
 #[derive(Clone, Copy)]
-struct Time {
+struct StepTime {
     /// When the state was written.
     last: Timestamp,
-    /// The time that counts: not before that.
+    /// The time that counts: that of the caller, but not before `last`.
     at: Timestamp,
-    /// How much later that is than the caller's time, from which spans count.
-    behind: u64,
+    /// How far the caller's time, from which spans count, is before `at`.
+    lag: u64,
 }
 
-impl Time {
+impl StepTime {
     #[inline]
     fn new(last: Timestamp, now: Timestamp) -> Self {
-        Time { last, at: now.max(last), behind: last.as_micros().saturating_sub(now.as_micros()) }
+        StepTime { last, at: now.max(last), lag: last.as_micros().saturating_sub(now.as_micros()) }
     }
 }
 
-fn step_windows(quota: &Quota, state: &mut State, op: Op, time: Time) -> StepResult {
+fn step_windows(quota: &Quota, state: &mut State, op: Op, time: StepTime) -> StepResult {
     match (quota.algorithm(), &*state) {
         (Algorithm::FixedWindow, State::FixedWindow { deficit, .. }) => {
             apply(quota, FixedWindow::new(quota, *deficit, time), state, op)
@@ -207,7 +207,7 @@ fn step_windows(quota: &Quota, state: &mut State, op: Op, time: Time) -> StepRes
         (_, _) => {
             let log = match std::mem::take(state) {
                 State::SlidingLog(log) => log,
-                _ => Log::default(),
+                _ => RequestLog::default(),
             };
             apply(quota, SlidingLog::new(quota, log, time), state, op)
         }
@@ -236,7 +236,7 @@ impl State {
     /// When the key will be as good as new, if nothing more happens to it; the end of time when it is later than that.
     pub fn new_at(&self, quota: &Quota) -> Timestamp {
         let Some(last) = self.last() else { return Timestamp::EPOCH };
-        let time = Time::new(last, last);
+        let time = StepTime::new(last, last);
         let capacity = u64::from(quota.capacity_u32());
         let wait = match self {
             State::New => 0,
@@ -255,7 +255,7 @@ impl State {
     /// forget somebody: the less is used, the less is given back.
     pub fn used_share(&self, quota: &Quota, now: Timestamp) -> u16 {
         let Some(last) = self.last() else { return 0 };
-        let time = Time::new(last, now);
+        let time = StepTime::new(last, now);
         let remaining = match self {
             State::New => return 0,
             State::TokenBucket { deficit, .. } => TokenBucket::<u128>::new(quota, *deficit, time).remaining(),
@@ -271,9 +271,9 @@ impl State {
         ((capacity - u64::from(remaining)) * 1_023).div_ceil(capacity) as u16
     }
 
-    /// Whether it remembers more than the quota would, which what is reserved on credit can bring about, and a quota that became
-    /// smaller.
-    pub fn is_beyond(&self, quota: &Quota) -> bool {
+    /// Returns whether the state remembers more than the quota admits. Reservations on credit can cause that, and so can a
+    /// quota that became smaller.
+    pub fn exceeds_quota(&self, quota: &Quota) -> bool {
         matches!(self, State::SlidingLog(log) if log.units() > quota.rate_u64())
     }
 
@@ -288,13 +288,13 @@ impl State {
     }
 }
 
-/// One key at one time, under one quota.
+/// The state of one key at one time, under one quota.
 ///
-/// Everything is said with two numbers: `need`, what somebody wants to take, and `slack`, how far beyond the
-/// capacity it may go. `used + need <= capacity + slack` is the one rule.
-trait View: Sized {
-    /// When it is.
-    fn time(&self) -> Time;
+/// Two numbers describe every question: `need`, the units to take, and `slack`, how far beyond the
+/// capacity the key may go. `used + need <= capacity + slack` is the one rule.
+trait KeyView: Sized {
+    /// Returns the time of the view.
+    fn time(&self) -> StepTime;
 
     /// Whole units left, never negative.
     fn remaining(&self) -> u32;
@@ -315,30 +315,30 @@ trait View: Sized {
     /// Writes the view down as the new state.
     fn write(self, state: &mut State);
 
-    /// Puts back what was moved out of the state, when nothing was recorded or refunded.
-    fn put_back(self, _state: &mut State) {}
+    /// Restores the state that was moved out, when nothing was recorded or refunded.
+    fn restore(self, _state: &mut State) {}
 }
 
 /// Does `op` to a view, and writes it back when that changed it.
-fn apply(quota: &Quota, mut view: impl View, state: &mut State, op: Op) -> StepResult {
+fn apply(quota: &Quota, mut view: impl KeyView, state: &mut State, op: Op) -> StepResult {
     let verdict = act(quota, &mut view, op);
     let decision = decide(quota, &view, verdict);
     if verdict.changed {
         view.write(state);
     } else {
-        view.put_back(state);
+        view.restore(state);
     }
     StepResult { decision, changed: verdict.changed }
 }
 
-/// What an operation came to, before the numbers of its decision are worked out.
+/// The outcome of an operation, before the numbers of its decision are computed.
 #[derive(Clone, Copy)]
 struct Verdict {
-    /// Why it was denied.
+    /// The reason of a denial.
     reason: Option<Reason>,
     /// Until a retry succeeds, or until a reservation's debt has cleared.
     retry: Option<u64>,
-    /// Whether the view is another one now.
+    /// Whether the view has changed.
     changed: bool,
 }
 
@@ -350,9 +350,9 @@ impl Verdict {
     }
 }
 
-/// What each operation means, for every algorithm.
+/// Applies an operation to a view: the meaning of each operation, for every algorithm.
 #[inline(always)] // record 0032 has the measurement
-fn act(quota: &Quota, view: &mut impl View, op: Op) -> Verdict {
+fn act(quota: &Quota, view: &mut impl KeyView, op: Op) -> Verdict {
     match op {
         Op::Limit(cost) => take(quota, view, cost.get(), 0, true),
         Op::Check(cost) => take(quota, view, cost.get(), 0, false),
@@ -371,7 +371,7 @@ fn act(quota: &Quota, view: &mut impl View, op: Op) -> Verdict {
 
 /// Takes `cost`, or only looks, when `used + cost` is at most the capacity and `slack`.
 #[inline(always)] // record 0032 has the measurement
-fn take(quota: &Quota, view: &mut impl View, cost: u64, slack: u64, take: bool) -> Verdict {
+fn take(quota: &Quota, view: &mut impl KeyView, cost: u64, slack: u64, take: bool) -> Verdict {
     if cost > u64::from(quota.capacity_u32()) {
         return Verdict::denied(Reason::CostExceedsCapacity, None);
     }
@@ -388,24 +388,24 @@ fn take(quota: &Quota, view: &mut impl View, cost: u64, slack: u64, take: bool) 
 
 /// The decision about a view as it is.
 #[inline(always)] // record 0032 has the measurement
-fn decide(quota: &Quota, view: &impl View, verdict: Verdict) -> Decision {
-    let (capacity, remaining, behind) = (quota.capacity_u32(), view.remaining(), view.time().behind);
-    let next_after = (remaining < capacity).then(|| from_caller(view.wait(u64::from(remaining) + 1, 0), behind));
+fn decide(quota: &Quota, view: &impl KeyView, verdict: Verdict) -> Decision {
+    let (capacity, remaining, lag) = (quota.capacity_u32(), view.remaining(), view.time().lag);
+    let next_after = (remaining < capacity).then(|| span_from_caller(view.wait(u64::from(remaining) + 1, 0), lag));
     Decision::from(DecisionParts {
         allowed: verdict.reason.is_none(),
         limit: capacity,
         remaining,
-        retry_after: verdict.retry.map(|wait| from_caller(wait, behind)),
+        retry_after: verdict.retry.map(|wait| span_from_caller(wait, lag)),
         next_after,
-        reset_after: from_caller(view.wait(capacity.into(), 0), behind),
+        reset_after: span_from_caller(view.wait(capacity.into(), 0), lag),
         reason: verdict.reason,
     })
 }
 
-/// A span from the caller's time, which may be earlier than the view's.
+/// Returns a span counted from the caller's time, which may be before the view's.
 #[inline]
-fn from_caller(wait: u64, behind: u64) -> u64 {
-    if wait == 0 { 0 } else { wait.saturating_add(behind) }
+fn span_from_caller(wait: u64, lag: u64) -> u64 {
+    if wait == 0 { 0 } else { wait.saturating_add(lag) }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! A state under another quota than the one it was written under: what was used is kept.
+//! Rebasing: a state written under one quota becomes a state of another, and used units stay used.
 
-use super::{Counts, Log, ManyBuckets, SlidingWindow, State, Time};
+use super::{BucketCounts, ManyBuckets, RequestLog, SlidingWindow, State, StepTime};
 use crate::{Algorithm, Quota, Timestamp};
 
 impl State {
@@ -27,7 +27,7 @@ impl State {
                 let deficit = (deficit * u128::from(to.unit())).div_ceil(from.unit().into());
                 State::TokenBucket { deficit, last }
             }
-            (State::SlidingWindow { counts, last }, Algorithm::SlidingWindow) if same_buckets(from, to) => {
+            (State::SlidingWindow { counts, last }, Algorithm::SlidingWindow) if has_same_buckets(from, to) => {
                 State::SlidingWindow { counts, last }
             }
             (State::SlidingLog(log), Algorithm::SlidingLog) => State::SlidingLog(log),
@@ -36,19 +36,19 @@ impl State {
                 let Some(last) = state.last() else {
                     return State::New;
                 };
-                to.with_used(state.used(from), last)
+                to.state_with_used(state.used(from), last)
             }
         }
     }
 
-    /// Whole units used under `quota` when the state was written, rounded up.
+    /// Returns the whole units used under `quota` when the state was written, rounded up.
     fn used(&self, quota: &Quota) -> u64 {
         match self {
             State::New | State::Leases(_) => 0,
             State::TokenBucket { deficit, .. } => deficit.div_ceil(quota.unit().into()) as u64,
             State::FixedWindow { deficit, .. } => *deficit,
             State::SlidingWindow { counts, last } => {
-                let time = Time::new(*last, *last);
+                let time = StepTime::new(*last, *last);
                 SlidingWindow::<ManyBuckets>::new(quota, Some(counts), time).used()
             }
             State::SlidingLog(log) => log.units(),
@@ -57,8 +57,8 @@ impl State {
 }
 
 impl Quota {
-    /// The state of a key that took `used` units at `last`.
-    fn with_used(&self, used: u64, last: Timestamp) -> State {
+    /// Returns the state of a key that took `used` units at `last`.
+    fn state_with_used(&self, used: u64, last: Timestamp) -> State {
         if used == 0 {
             return State::New;
         }
@@ -68,15 +68,15 @@ impl Quota {
             Algorithm::SlidingWindow => {
                 let mut counts = vec![0; self.parts().buckets as usize + 1];
                 counts[self.parts().buckets as usize] = used;
-                State::SlidingWindow { counts: Counts::from_slice(&counts), last }
+                State::SlidingWindow { counts: BucketCounts::from_slice(&counts), last }
             }
-            Algorithm::SlidingLog => State::SlidingLog(Log::from_runs([(last, used)], last)),
+            Algorithm::SlidingLog => State::SlidingLog(RequestLog::from_runs([(last, used)], last)),
             Algorithm::Concurrency => State::New,
         }
     }
 }
 
-fn same_buckets(a: &Quota, b: &Quota) -> bool {
+fn has_same_buckets(a: &Quota, b: &Quota) -> bool {
     let shape = |quota: &Quota| (quota.bucket_micros(), quota.parts().buckets, quota.parts().start);
     shape(a) == shape(b)
 }

@@ -1,33 +1,35 @@
-//! Exact: every request of the trailing period is remembered, requests of the same microsecond together.
+//! The exact log: every request of the trailing period, those of the same microsecond together.
 //!
 //! Each run carries the running total up to and including it, so that "how much has been used" and "when will that
 //! much be free" are binary searches, however long the log.
 
 use std::collections::VecDeque;
 
-use super::{State, Time, View};
+use super::{KeyView, State, StepTime};
 use crate::{Quota, Timestamp};
 
-/// What a `sliding_log` has seen.
+/// The state of a `sliding_log` limit: its requests of the trailing period.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Log {
-    runs: VecDeque<Run>,
+pub struct RequestLog {
+    runs: VecDeque<LogRun>,
     /// The running total before the first run. Totals wrap; only differences mean anything.
     before: u64,
     /// When it was written: a refund may have taken the newest run away.
     last: Timestamp,
 }
 
+/// The requests of one microsecond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Run {
+struct LogRun {
     at: Timestamp,
+    /// The units up to and including this run.
     total: u64,
 }
 
-impl Log {
-    /// A log of `(time, units)` runs, oldest first, written at `last`.
+impl RequestLog {
+    /// Creates a log of `(time, units)` runs, oldest first, written at `last`.
     pub fn from_runs(runs: impl IntoIterator<Item = (Timestamp, u64)>, last: Timestamp) -> Self {
-        let mut log = Log::default();
+        let mut log = RequestLog::default();
         for (at, units) in runs {
             log.push(at, units);
         }
@@ -35,7 +37,7 @@ impl Log {
         log
     }
 
-    /// The runs, oldest first: when, and how many units.
+    /// Returns the runs, oldest first: the time and the units of each.
     pub fn runs(&self) -> impl Iterator<Item = (Timestamp, u64)> {
         let mut before = self.before;
         self.runs.iter().map(move |run| {
@@ -45,39 +47,39 @@ impl Log {
         })
     }
 
-    /// Everything that is written down.
+    /// Returns the units of all runs, expired ones included.
     pub(super) fn units(&self) -> u64 {
-        self.after(self.runs.len())
+        self.first_units(self.runs.len())
     }
 
     pub(super) fn last(&self) -> Timestamp {
         self.last
     }
 
-    /// How long after it was written the newest run expires.
+    /// Returns the time from the write until the newest run expires.
     pub(super) fn until_new(&self, quota: &Quota) -> u64 {
         let age = self.runs.back().map_or(u64::MAX, |run| self.last.as_micros() - run.at.as_micros());
         quota.period_micros().saturating_sub(age)
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
-        self.runs.capacity() * size_of::<Run>()
+        self.runs.capacity() * size_of::<LogRun>()
     }
 
-    /// Whole units left at a time.
-    pub(super) fn remaining(&self, quota: &Quota, time: Time) -> u32 {
-        let used = self.units() - self.after(self.expired(quota, time));
+    /// Returns the whole units left at a time.
+    pub(super) fn remaining(&self, quota: &Quota, time: StepTime) -> u32 {
+        let used = self.units() - self.first_units(self.expired(quota, time));
         quota.rate_u64().saturating_sub(used) as u32
     }
 
-    /// How many runs have expired at a time.
-    fn expired(&self, quota: &Quota, time: Time) -> usize {
+    /// Returns how many runs have expired at a time.
+    fn expired(&self, quota: &Quota, time: StepTime) -> usize {
         // In this form nothing overflows: a run is never later than the time that counts.
         self.runs.partition_point(|run| time.at.as_micros() - run.at.as_micros() >= quota.period_micros())
     }
 
-    /// The units of the first `count` runs.
-    fn after(&self, count: usize) -> u64 {
+    /// Returns the units of the first `count` runs.
+    fn first_units(&self, count: usize) -> u64 {
         let total = if count == 0 { self.before } else { self.runs[count - 1].total };
         total.wrapping_sub(self.before)
     }
@@ -86,40 +88,40 @@ impl Log {
         let total = self.before.wrapping_add(self.units()).wrapping_add(units);
         match self.runs.back_mut() {
             Some(newest) if newest.at == at => newest.total = total,
-            _ => self.runs.push_back(Run { at, total }),
+            _ => self.runs.push_back(LogRun { at, total }),
         }
         self.last = at;
     }
 
-    fn take_back(&mut self, units: u64) {
+    fn refund(&mut self, units: u64) {
         let mut left = units;
         while let Some(newest) = self.runs.back().copied() {
-            let run = self.units() - self.after(self.runs.len() - 1);
-            if left < run {
+            let newest_units = self.units() - self.first_units(self.runs.len() - 1);
+            if left < newest_units {
                 self.runs.back_mut().expect("not empty").total = newest.total.wrapping_sub(left);
                 return;
             }
-            left -= run;
+            left -= newest_units;
             self.runs.pop_back();
         }
     }
 
-    fn forget_first(&mut self, count: usize) {
-        self.before = self.before.wrapping_add(self.after(count));
+    fn drop_first(&mut self, count: usize) {
+        self.before = self.before.wrapping_add(self.first_units(count));
         self.runs.drain(..count);
-        // A key that was busy once does not keep its room for ever.
+        // A key that was busy once must not keep its memory forever.
         if self.runs.capacity() > 16 && self.runs.capacity() / 4 > self.runs.len() {
             self.runs.shrink_to(self.runs.len() * 2);
         }
     }
 }
 
-/// A log at one time. What has expired is dropped when something is written, so that a look changes nothing.
+/// The log of one key at one time. Expired runs are dropped with the next write, so that a check changes nothing.
 pub(super) struct SlidingLog {
     rate: u64,
     period: u64,
-    log: Log,
-    time: Time,
+    log: RequestLog,
+    time: StepTime,
     /// How many runs have expired.
     expired: usize,
 }
@@ -127,7 +129,7 @@ pub(super) struct SlidingLog {
 impl SlidingLog {
     /// The log as it is at that time.
     #[inline]
-    pub(super) fn new(quota: &Quota, log: Log, time: Time) -> Self {
+    pub(super) fn new(quota: &Quota, log: RequestLog, time: StepTime) -> Self {
         let expired = log.expired(quota, time);
         SlidingLog { rate: quota.rate_u64(), period: quota.period_micros(), log, time, expired }
     }
@@ -135,19 +137,19 @@ impl SlidingLog {
     /// Units in the period.
     #[inline]
     fn used(&self) -> u64 {
-        self.log.units() - self.log.after(self.expired)
+        self.log.units() - self.log.first_units(self.expired)
     }
 
-    fn forget_expired(&mut self) {
-        self.log.forget_first(self.expired);
+    fn drop_expired(&mut self) {
+        self.log.drop_first(self.expired);
         self.expired = 0;
         self.log.last = self.time.at;
     }
 }
 
-impl View for SlidingLog {
+impl KeyView for SlidingLog {
     #[inline]
-    fn time(&self) -> Time {
+    fn time(&self) -> StepTime {
         self.time
     }
 
@@ -162,7 +164,7 @@ impl View for SlidingLog {
         }
         let units = self.log.units();
         // The first run after whose end the rest fits.
-        let later = |run: &Run| units - run.total.wrapping_sub(self.log.before);
+        let later = |run: &LogRun| units - run.total.wrapping_sub(self.log.before);
         let index = self.log.runs.partition_point(|run| later(run) > room);
         // A run is not later than the view and has not expired.
         self.period - (self.time.at.as_micros() - self.log.runs[index].at.as_micros())
@@ -173,20 +175,20 @@ impl View for SlidingLog {
     }
 
     fn record(&mut self, cost: u64) {
-        self.forget_expired();
+        self.drop_expired();
         self.log.push(self.time.at, cost);
     }
 
     fn refund(&mut self, cost: u64) {
-        self.forget_expired();
-        self.log.take_back(cost);
+        self.drop_expired();
+        self.log.refund(cost);
     }
 
     fn write(self, state: &mut State) {
         *state = if self.log.runs.is_empty() { State::New } else { State::SlidingLog(self.log) };
     }
 
-    fn put_back(self, state: &mut State) {
+    fn restore(self, state: &mut State) {
         self.write(state);
     }
 }

@@ -4,50 +4,50 @@
 //! the one before those counts by the share of it that is still inside the period. Compared as integers, multiplied
 //! by the bucket's length, so that the estimate is exact.
 
-use super::arithmetic::{Position, div_floor};
-use super::{State, Time, View};
+use super::arithmetic::{WindowPosition, div_floor};
+use super::{KeyView, State, StepTime};
 use crate::Quota;
 
-/// What each bucket of a sliding window has seen, oldest first.
+/// The units counted in each bucket of a sliding window, oldest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Counts {
+pub enum BucketCounts {
     /// One bucket: the previous one, weighted, and the current one.
     One([u64; 2]),
     /// Several buckets: the weighted one, then those that count in full.
     Many(Box<[u64]>),
 }
 
-impl Counts {
-    /// The counts, oldest first: one more than the quota has buckets.
+impl BucketCounts {
+    /// Returns the counts, oldest first: one more than the quota has buckets.
     pub fn as_slice(&self) -> &[u64] {
         match self {
-            Counts::One(counts) => counts,
-            Counts::Many(counts) => counts,
+            BucketCounts::One(counts) => counts,
+            BucketCounts::Many(counts) => counts,
         }
     }
 
-    /// Counts of a state, oldest first: one more than the quota has buckets.
+    /// Creates the counts of a state, oldest first: one more than the quota has buckets.
     pub fn from_slice(counts: &[u64]) -> Self {
         match counts {
-            &[previous, current] => Counts::One([previous, current]),
-            many => Counts::Many(many.into()),
+            &[previous, current] => BucketCounts::One([previous, current]),
+            many => BucketCounts::Many(many.into()),
         }
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
         match self {
-            Counts::One(_) => 0,
-            Counts::Many(counts) => size_of_val(&**counts),
+            BucketCounts::One(_) => 0,
+            BucketCounts::Many(counts) => size_of_val(&**counts),
         }
     }
 }
 
-/// Room for the counts of one key on the stack.
-pub(super) trait Buffer: AsRef<[u64]> + AsMut<[u64]> {
+/// The counts of one key on the stack.
+pub(super) trait CountsBuffer: AsRef<[u64]> + AsMut<[u64]> {
     fn zeroed(len: usize) -> Self;
 }
 
-impl Buffer for [u64; 2] {
+impl CountsBuffer for [u64; 2] {
     fn zeroed(_: usize) -> Self {
         [0; 2]
     }
@@ -71,47 +71,49 @@ impl AsMut<[u64]> for ManyBuckets {
     }
 }
 
-impl Buffer for ManyBuckets {
+impl CountsBuffer for ManyBuckets {
     fn zeroed(len: usize) -> Self {
         ManyBuckets { len, counts: [0; 65] }
     }
 }
 
+/// The sliding window of one key at one time.
 pub(super) struct SlidingWindow<B> {
     rate: u64,
     length: u64,
     counts: B,
-    time: Time,
-    /// How far its time is into the current bucket.
-    into: u64,
+    time: StepTime,
+    /// Time since the current bucket began.
+    offset: u64,
 }
 
-impl<B: Buffer> SlidingWindow<B> {
+impl<B: CountsBuffer> SlidingWindow<B> {
     /// The window of a key whose counts were `counts` when it was written.
     #[inline]
-    pub(super) fn new(quota: &Quota, counts: Option<&Counts>, time: Time) -> Self {
+    pub(super) fn new(quota: &Quota, counts: Option<&BucketCounts>, time: StepTime) -> Self {
         let length = quota.bucket_micros();
-        let position = Position::new(time, length, quota.start_micros());
+        let position = WindowPosition::new(time, length, quota.start_micros());
         let mut now = B::zeroed(quota.parts().buckets as usize + 1);
         if let Some(counts) = counts {
             let (then, now) = (counts.as_slice(), now.as_mut());
-            let entered = usize::try_from(position.entered).unwrap_or(usize::MAX).min(now.len());
-            let kept = now.len() - entered;
-            now[..kept].copy_from_slice(&then[entered..]);
+            let windows_passed = usize::try_from(position.windows_passed).unwrap_or(usize::MAX).min(now.len());
+            let kept = now.len() - windows_passed;
+            now[..kept].copy_from_slice(&then[windows_passed..]);
         }
-        SlidingWindow { rate: quota.rate_u64(), length, counts: now, time, into: position.into }
+        SlidingWindow { rate: quota.rate_u64(), length, counts: now, time, offset: position.offset }
     }
 
-    /// The counts that are in the period in full.
+    /// Returns the units of the buckets that count in full.
     #[inline]
-    fn full(&self) -> u64 {
+    fn full_units(&self) -> u64 {
         self.counts.as_ref()[1..].iter().sum()
     }
 
     /// The estimate times the bucket's length.
     #[inline]
     fn weighted(&self) -> u128 {
-        u128::from(self.counts.as_ref()[0]) * u128::from(self.length - self.into) + self.times_length(self.full())
+        u128::from(self.counts.as_ref()[0]) * u128::from(self.length - self.offset)
+            + self.times_length(self.full_units())
     }
 
     #[inline]
@@ -125,9 +127,9 @@ impl<B: Buffer> SlidingWindow<B> {
     }
 }
 
-impl<B: Buffer> View for SlidingWindow<B> {
+impl<B: CountsBuffer> KeyView for SlidingWindow<B> {
     #[inline]
-    fn time(&self) -> Time {
+    fn time(&self) -> StepTime {
         self.time
     }
 
@@ -140,8 +142,8 @@ impl<B: Buffer> View for SlidingWindow<B> {
     fn wait(&self, need: u64, slack: u64) -> u64 {
         let room = self.rate + slack - need;
         let counts = self.counts.as_ref();
-        let mut full = self.full();
-        // Nobody takes anything, so bucket after bucket ages: the first becomes the weighted one and fades.
+        let mut full = self.full_units();
+        // Nothing is taken meanwhile, so bucket after bucket ages: the first becomes the weighted one and fades.
         for (passed, &fading) in counts.iter().enumerate() {
             if passed > 0 {
                 full -= fading;
@@ -153,8 +155,8 @@ impl<B: Buffer> View for SlidingWindow<B> {
                     // The smallest e with fading * (length - e) <= spare * length.
                     false => self.length - div_floor(self.times_length(spare), fading) as u64,
                 };
-                let faded = if passed == 0 { faded.max(self.into) } else { faded };
-                return self.length * passed as u64 + faded - self.into;
+                let faded = if passed == 0 { faded.max(self.offset) } else { faded };
+                return self.length * passed as u64 + faded - self.offset;
             }
         }
         unreachable!("when all buckets have faded there is room for whatever fits at all")
@@ -188,11 +190,11 @@ impl<B: Buffer> View for SlidingWindow<B> {
         match state {
             _ if counts.iter().all(|count| *count == 0) => *state = State::New,
             // In place, so that a decision allocates only for a key's first request.
-            State::SlidingWindow { counts: Counts::Many(many), last } if many.len() == counts.len() => {
+            State::SlidingWindow { counts: BucketCounts::Many(many), last } if many.len() == counts.len() => {
                 many.copy_from_slice(counts);
                 *last = self.time.at;
             }
-            state => *state = State::SlidingWindow { counts: Counts::from_slice(counts), last: self.time.at },
+            state => *state = State::SlidingWindow { counts: BucketCounts::from_slice(counts), last: self.time.at },
         }
     }
 }

@@ -12,13 +12,13 @@ fn cost(units: u64) -> Cost {
 }
 
 #[test]
-fn extremes_are_exact() {
+fn largest_numbers_are_exact() {
     let quota = Quota::token_bucket(1, MAX_PERIOD).unwrap().capacity(MAX_COUNT).unwrap();
     let mut state = State::New;
     let all = step(&quota, &mut state, Op::Limit(cost(MAX_COUNT)), at(0)).decision;
     assert!(all.allowed());
     // Longer than any timestamp: reported as the longest span there is, and kept exactly all the same.
-    assert_eq!(all.reset_after().as_micros(), u128::from(DecisionParts::LONGEST));
+    assert_eq!(all.reset_after().as_micros(), u128::from(DecisionParts::MAX_SPAN));
     let deficit = u128::from(MAX_COUNT) * MAX_PERIOD.as_micros();
     assert_eq!(state, State::TokenBucket { deficit, last: at(0) });
     let denied = step(&quota, &mut state, Op::Limit(Cost::ONE), at(7)).decision;
@@ -28,7 +28,7 @@ fn extremes_are_exact() {
 }
 
 #[test]
-fn a_fixed_window_moves_with_its_start() {
+fn fixed_window_begins_at_its_start() {
     let quota = Quota::fixed_window(2, seconds(10)).unwrap().start(seconds(3)).unwrap();
     let mut state = State::New;
     let decision = step(&quota, &mut state, Op::Limit(cost(2)), Timestamp::from_millis(1_000)).decision;
@@ -39,7 +39,7 @@ fn a_fixed_window_moves_with_its_start() {
 }
 
 #[test]
-fn alternating_tiers_still_refill() {
+fn alternating_quotas_still_refill() {
     let free = Quota::token_bucket(10, seconds(1)).unwrap();
     let paid = Quota::token_bucket(30, seconds(1)).unwrap();
     let mut state = State::New;
@@ -57,7 +57,7 @@ fn alternating_tiers_still_refill() {
 }
 
 #[test]
-fn a_downgrade_keeps_what_was_used_as_debt() {
+fn downgrade_keeps_used_units_as_debt() {
     let paid = Quota::token_bucket(1_000, seconds(100)).unwrap();
     let free = Quota::token_bucket(10, seconds(100)).unwrap();
     let mut state = State::New;
@@ -71,7 +71,7 @@ fn a_downgrade_keeps_what_was_used_as_debt() {
 }
 
 #[test]
-fn what_was_used_moves_between_algorithms() {
+fn used_units_are_kept_between_algorithms() {
     let quotas = [
         Quota::token_bucket(10, seconds(60)).unwrap(),
         Quota::fixed_window(10, seconds(60)).unwrap(),
@@ -91,7 +91,7 @@ fn what_was_used_moves_between_algorithms() {
 }
 
 #[test]
-fn a_log_keeps_one_run_for_one_microsecond() {
+fn log_keeps_one_run_per_microsecond() {
     let quota = Quota::sliding_log(1_000_000, seconds(1)).unwrap();
     let mut state = State::New;
     for _ in 0..10_000 {
@@ -103,7 +103,7 @@ fn a_log_keeps_one_run_for_one_microsecond() {
 }
 
 #[test]
-fn a_log_gives_room_back_after_a_burst() {
+fn log_frees_memory_after_a_burst() {
     let quota = Quota::sliding_log(100_000, seconds(1)).unwrap();
     let mut state = State::New;
     for n in 0..50_000 {
@@ -115,9 +115,9 @@ fn a_log_gives_room_back_after_a_burst() {
 }
 
 #[test]
-fn the_same_key_twice_is_judged_by_its_sum() {
+fn requests_with_the_same_key_are_decided_by_their_sum() {
     let quota = Quota::token_bucket(10, seconds(10)).unwrap();
-    let entry = |units| Entry { quota: &quota, cost: cost(units), state: 0 };
+    let entry = |units| JointEntry { quota: &quota, cost: cost(units), state: 0 };
     let mut states = [State::New];
     // Each alone would fit, and after a wait for two more units the second still would not: together never.
     let all = step_all(&[entry(6), entry(6)], &mut states, at(0));
@@ -147,41 +147,45 @@ fn release(bits: u64) -> Op {
     Op::Release(Lease::from_bits(bits))
 }
 
-/// Steps at a time and says what came of it: allowed, places left, and the retry hint in microseconds.
-fn said(quota: &Quota, state: &mut State, op: Op, micros: u64) -> (bool, u64, Option<u128>) {
+/// Steps at a time. Returns whether it is allowed, the leases left, and the retry hint in microseconds.
+fn step_at(quota: &Quota, state: &mut State, op: Op, micros: u64) -> (bool, u64, Option<u128>) {
     let decision = step(quota, state, op, at(micros)).decision;
     (decision.allowed(), decision.remaining(), decision.retry_after().map(|wait| wait.as_micros()))
 }
 
 #[test]
-fn a_lease_is_held_until_its_time_and_not_a_microsecond_longer() {
+fn lease_expires_exactly_at_its_time() {
     let quota = Quota::concurrency(2, seconds(1)).unwrap();
     let mut state = State::New;
-    assert_eq!(said(&quota, &mut state, admit(1), 0), (true, 1, None));
-    assert_eq!(said(&quota, &mut state, admit(2), 400_000), (true, 0, None));
-    assert_eq!(said(&quota, &mut state, admit(3), 999_999), (false, 0, Some(1)));
-    assert_eq!(said(&quota, &mut state, renew(2), 999_999), (true, 0, None));
-    assert_eq!(said(&quota, &mut state, renew(1), 1_000_000), (false, 1, None), "it is gone");
-    assert_eq!(said(&quota, &mut state, admit(3), 1_000_000), (true, 0, None));
-    assert_eq!(said(&quota, &mut state, release(1), 1_000_001), (false, 0, None), "late: its place is another's");
+    assert_eq!(step_at(&quota, &mut state, admit(1), 0), (true, 1, None));
+    assert_eq!(step_at(&quota, &mut state, admit(2), 400_000), (true, 0, None));
+    assert_eq!(step_at(&quota, &mut state, admit(3), 999_999), (false, 0, Some(1)));
+    assert_eq!(step_at(&quota, &mut state, renew(2), 999_999), (true, 0, None));
+    assert_eq!(step_at(&quota, &mut state, renew(1), 1_000_000), (false, 1, None), "it has expired");
+    assert_eq!(step_at(&quota, &mut state, admit(3), 1_000_000), (true, 0, None));
+    assert_eq!(
+        step_at(&quota, &mut state, release(1), 1_000_001),
+        (false, 0, None),
+        "expired, and another lease took its room"
+    );
     let last = step(&quota, &mut state, release(2), at(1_000_001)).decision;
     assert_eq!((last.next_after(), last.reset_after()), (Some(last.reset_after()), Duration::from_micros(999_999)));
-    assert_eq!(said(&quota, &mut state, release(3), 1_000_002), (true, 2, None));
+    assert_eq!(step_at(&quota, &mut state, release(3), 1_000_002), (true, 2, None));
     assert_eq!(state, State::New);
 }
 
 #[test]
-fn a_lease_that_is_admitted_twice_has_one_place() {
+fn lease_admitted_twice_counts_once() {
     let quota = Quota::concurrency(1, seconds(1)).unwrap();
     let mut state = State::New;
-    assert!(said(&quota, &mut state, admit(1), 0).0);
-    assert_eq!(said(&quota, &mut state, admit(1), 600_000), (true, 0, None));
+    assert!(step_at(&quota, &mut state, admit(1), 0).0);
+    assert_eq!(step_at(&quota, &mut state, admit(1), 600_000), (true, 0, None));
     // Renewed by that.
-    assert_eq!(said(&quota, &mut state, admit(2), 600_000), (false, 0, Some(1_000_000)));
+    assert_eq!(step_at(&quota, &mut state, admit(2), 600_000), (false, 0, Some(1_000_000)));
 }
 
 #[test]
-fn with_more_leases_than_the_capacity_a_retry_waits_for_all_that_are_too_many() {
+fn retry_hint_waits_for_all_leases_beyond_the_capacity() {
     let [many, few] = [5, 2].map(|capacity| Quota::concurrency(capacity, seconds(1)).unwrap());
     let mut state = State::New;
     for n in 0..5 {
@@ -191,24 +195,24 @@ fn with_more_leases_than_the_capacity_a_retry_waits_for_all_that_are_too_many() 
     let denied = step(&few, &mut state, admit(9), at(50)).decision;
     assert_eq!(denied.retry_after(), Some(Duration::from_micros(1_000_030 - 50)));
     assert_eq!(denied.next_after(), denied.retry_after());
-    assert!(!said(&few, &mut state, admit(9), 1_000_029).0);
-    assert!(said(&few, &mut state, admit(9), 1_000_030).0);
+    assert!(!step_at(&few, &mut state, admit(9), 1_000_029).0);
+    assert!(step_at(&few, &mut state, admit(9), 1_000_030).0);
 }
 
 #[test]
-fn a_shorter_time_to_live_is_for_leases_that_are_admitted_from_then_on() {
+fn shorter_ttl_applies_to_new_leases_only() {
     let [long, short] = [10, 1].map(|ttl| Quota::concurrency(2, seconds(ttl)).unwrap());
     let mut state = State::New;
     step(&long, &mut state, admit(1), at(0));
     let mut state = state.rebase(&long, &short, at(0));
     step(&short, &mut state, admit(2), at(0));
-    assert_eq!(said(&short, &mut state, admit(3), 0), (false, 0, Some(1_000_000)));
-    assert_eq!(said(&short, &mut state, admit(3), 1_000_000), (true, 0, None));
-    assert!(said(&short, &mut state, renew(1), 9_999_999).0);
+    assert_eq!(step_at(&short, &mut state, admit(3), 0), (false, 0, Some(1_000_000)));
+    assert_eq!(step_at(&short, &mut state, admit(3), 1_000_000), (true, 0, None));
+    assert!(step_at(&short, &mut state, renew(1), 9_999_999).0);
 }
 
 #[test]
-fn leases_begin_anew_under_a_rate_and_rates_under_leases() {
+fn state_is_reset_between_leases_and_rates() {
     let (leases, rate) = (Quota::concurrency(2, seconds(60)).unwrap(), Quota::sliding_log(2, seconds(60)).unwrap());
     let mut state = State::New;
     step(&leases, &mut state, admit(1), at(0));
@@ -219,7 +223,7 @@ fn leases_begin_anew_under_a_rate_and_rates_under_leases() {
 }
 
 #[test]
-fn an_operation_that_a_quota_does_not_take_is_denied_for_good() {
+fn unsupported_operation_is_denied_forever() {
     let cost = Cost::ONE;
     let of_units = [Op::Limit(cost), Op::Reserve(cost), Op::Refund(cost)];
     let of_leases = [admit(1), renew(1), release(1)];
@@ -246,7 +250,7 @@ fn an_operation_that_a_quota_does_not_take_is_denied_for_good() {
 }
 
 #[test]
-fn leases_give_room_back_after_a_burst() {
+fn leases_free_memory_after_a_burst() {
     let quota = Quota::concurrency(100_000, seconds(1)).unwrap();
     let mut state = State::New;
     for n in 0..10_000 {
@@ -259,6 +263,6 @@ fn leases_give_room_back_after_a_burst() {
 }
 
 #[test]
-fn an_operation_stays_two_words() {
+fn operation_is_two_words() {
     assert_eq!(size_of::<Op>(), 16);
 }

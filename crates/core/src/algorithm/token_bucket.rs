@@ -1,23 +1,23 @@
-//! Starts full, refills continuously.
+//! The token bucket: starts full, refills continuously.
 //!
 //! One unit is `unit` sub-units and a microsecond brings `refill` of them, both whole numbers without a common
 //! divisor; so a bucket is kept exactly, and asking often never loses a fraction.
 
-use super::arithmetic::Num;
-use super::{NarrowBucket, Op, State, Time, View};
+use super::arithmetic::UnsignedInt;
+use super::{KeyView, NarrowBucket, Op, State, StepTime};
 use crate::divisor::Divisor;
 use crate::{Quota, Timestamp};
 
 /// Below this, the sum of two counts of sub-units fits in 64 bits.
 const NARROW: u64 = 1 << 63;
 
-/// A bucket at one time, in numbers that are wide enough for it.
+/// The token bucket of one key at one time, in numbers that are wide enough for it.
 pub(super) struct TokenBucket<N> {
     capacity: u64,
     unit: Divisor,
     refill: Divisor,
     deficit: N,
-    time: Time,
+    time: StepTime,
 }
 
 impl TokenBucket<u64> {
@@ -33,18 +33,18 @@ impl TokenBucket<u64> {
     }
 }
 
-/// The state of a bucket that misses that much to its capacity.
-pub(super) fn state(deficit: u128, last: Timestamp) -> State {
+/// Returns the state of a bucket with this deficit.
+pub(super) fn bucket_state(deficit: u128, last: Timestamp) -> State {
     match deficit {
         0 => State::New,
         deficit => State::TokenBucket { deficit, last },
     }
 }
 
-impl<N: Num> TokenBucket<N> {
+impl<N: UnsignedInt> TokenBucket<N> {
     /// The bucket, whose deficit was `deficit` when it was written.
     #[inline]
-    pub(super) fn new(quota: &Quota, deficit: N, time: Time) -> Self {
+    pub(super) fn new(quota: &Quota, deficit: N, time: StepTime) -> Self {
         // Saturating, because a long idle time brings more than any bucket holds.
         let refilled = N::from(time.at.as_micros() - time.last.as_micros()).saturating_mul(quota.refill().into());
         TokenBucket {
@@ -56,32 +56,32 @@ impl<N: Num> TokenBucket<N> {
         }
     }
 
-    /// The largest deficit that leaves room for `need`.
+    /// Returns the largest deficit that leaves room for `need`.
     #[inline]
-    fn room(&self, need: u64, slack: u64) -> N {
+    fn max_deficit(&self, need: u64, slack: u64) -> N {
         N::from(self.capacity + slack - need) * N::from(self.unit.get())
     }
 }
 
-impl<N: Num> View for TokenBucket<N> {
+impl<N: UnsignedInt> KeyView for TokenBucket<N> {
     #[inline]
-    fn time(&self) -> Time {
+    fn time(&self) -> StepTime {
         self.time
     }
 
     #[inline]
     fn remaining(&self) -> u32 {
-        self.room(0, 0).saturating_sub(self.deficit).div_floor(self.unit).saturate() as u32
+        self.max_deficit(0, 0).saturating_sub(self.deficit).div_floor(self.unit).saturate() as u32
     }
 
     #[inline]
     fn wait(&self, need: u64, slack: u64) -> u64 {
-        self.deficit.saturating_sub(self.room(need, slack)).div_ceil(self.refill).saturate()
+        self.deficit.saturating_sub(self.max_deficit(need, slack)).div_ceil(self.refill).saturate()
     }
 
     #[inline]
     fn admits(&self, need: u64, slack: u64) -> bool {
-        self.deficit <= self.room(need, slack)
+        self.deficit <= self.max_deficit(need, slack)
     }
 
     #[inline]
@@ -96,6 +96,6 @@ impl<N: Num> View for TokenBucket<N> {
 
     #[inline]
     fn write(self, state: &mut State) {
-        *state = self::state(self.deficit.into(), self.time.at);
+        *state = bucket_state(self.deficit.into(), self.time.at);
     }
 }

@@ -1,4 +1,4 @@
-//! Who is limited.
+//! Keys: the identity that a limit counts by.
 
 mod part;
 mod text;
@@ -9,11 +9,14 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::hash::stable_hash;
-use part::digits;
-use text::{APART, SEPARATOR, STAND_IN, Text, is_before, is_escaped, is_mark, is_plain, is_shard, unescape};
+use part::decimal_digits;
+use text::{
+    FALLBACK_MARK, KeyText, RESERVED_MARK, SEPARATOR, is_escaped, is_leading_mark, is_mark, is_plain, is_shard,
+    unescape,
+};
 
-/// How much fits in a key without a heap allocation, when it cannot be borrowed.
-const INLINE: usize = 62;
+/// The length of the longest owned key without a heap allocation.
+const INLINE_LEN: usize = 62;
 
 /// Who is limited: one or more parts, or everybody ([`Key::GLOBAL`]).
 ///
@@ -31,39 +34,36 @@ const INLINE: usize = 62;
 /// ```
 #[derive(Clone)]
 pub struct Key<'a> {
-    shape: Shape,
-    bytes: Bytes<'a>,
+    encoding: Encoding,
+    bytes: KeyBytes<'a>,
 }
 
-/// What the bytes of a key are. With the bytes it tells keys apart.
+/// The encoding of a key's bytes. Keys are equal when encoding and bytes are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Shape {
-    /// One part as it is, so that the usual key is only borrowed.
-    One,
-    /// No part, several parts, or a part of a budget: escaped text.
-    Text,
+enum Encoding {
+    /// One part, unescaped, so that the usual key is only borrowed.
+    SinglePart,
+    /// No part, several parts, or a shard: escaped text.
+    Escaped,
 }
 
+/// The bytes of a key: those of a valid `str` in every variant.
 #[derive(Clone)]
-enum Bytes<'a> {
-    /// Of a whole `str`, as all of these.
+enum KeyBytes<'a> {
     Borrowed(&'a [u8]),
-    Inline {
-        len: u8,
-        bytes: [u8; INLINE],
-    },
+    Inline { len: u8, bytes: [u8; INLINE_LEN] },
     Heap(String),
 }
 
 impl Key<'static> {
     /// Everybody together: one budget for the whole limit.
-    pub const GLOBAL: Key<'static> = Key { shape: Shape::Text, bytes: Bytes::Borrowed(b"") };
+    pub const GLOBAL: Key<'static> = Key { encoding: Encoding::Escaped, bytes: KeyBytes::Borrowed(b"") };
 
     /// The key of part `index` of a limit whose one budget is cut into parts. No user's key can be equal to it.
     pub fn shard(index: u32) -> Self {
-        let mut text = Text::new();
+        let mut text = KeyText::new();
         text.push_shard(index);
-        text.finish(Shape::Text)
+        text.finish(Encoding::Escaped)
     }
 
     /// A key of these parts. One part is the same key as the part itself; no part at all is [`Key::GLOBAL`].
@@ -71,13 +71,13 @@ impl Key<'static> {
         let mut parts = parts.into_iter();
         match (parts.next(), parts.next()) {
             (None, _) => Key::GLOBAL,
-            (Some(only), None) => Key::one(only.as_ref()),
+            (Some(only), None) => Key::from_part(only.as_ref()),
             (Some(first), Some(second)) => {
-                let mut text = Text::new();
+                let mut text = KeyText::new();
                 text.push_part(first.as_ref());
                 text.push_part(second.as_ref());
                 parts.for_each(|part| text.push_part(part.as_ref()));
-                text.finish(Shape::Text)
+                text.finish(Encoding::Escaped)
             }
         }
     }
@@ -94,7 +94,7 @@ impl Key<'static> {
         if text.is_empty() {
             return Some(Key::GLOBAL);
         }
-        // A shard is a shard of whatever is before it, which may be of everybody: nothing.
+        // A shard belongs to the key before it. `GLOBAL` is the empty text.
         let (key, shard) = match text.rsplit_once(SEPARATOR as char) {
             Some((key, last)) if is_shard(last) => (Some(key), true),
             _ if is_shard(text) => (None, true),
@@ -102,121 +102,123 @@ impl Key<'static> {
         };
         let pieces: Vec<&str> = key.filter(|key| !key.is_empty()).into_iter().flat_map(|key| key.split('|')).collect();
         let is_well_formed = |(index, piece): (usize, &&str)| match *piece {
-            // Of everybody, set apart.
-            "" => index > 0 && is_before(pieces[index - 1]),
-            piece => is_before(piece) || is_escaped(piece),
+            // `GLOBAL` after a mark.
+            "" => index > 0 && is_leading_mark(pieces[index - 1]),
+            piece => is_leading_mark(piece) || is_escaped(piece),
         };
-        if !pieces.iter().enumerate().all(is_well_formed) || pieces.last().is_some_and(|last| is_before(last)) {
+        if !pieces.iter().enumerate().all(is_well_formed) || pieces.last().is_some_and(|last| is_leading_mark(last)) {
             return None;
         }
         match (&*pieces, shard) {
-            ([only], false) => Some(Key::one(&unescape(only))),
+            ([only], false) => Some(Key::from_part(&unescape(only))),
             _ => {
-                let mut whole = Text::new();
-                whole.push_raw(text.as_bytes());
-                Some(whole.finish(Shape::Text))
+                let mut copy = KeyText::new();
+                copy.push_raw(text.as_bytes());
+                Some(copy.finish(Encoding::Escaped))
             }
         }
     }
 
     #[inline]
-    fn number(number: u64, negative: bool) -> Self {
-        Key::in_place(digits(number, negative))
+    fn from_number(number: u64, negative: bool) -> Self {
+        Key::inline(decimal_digits(number, negative))
     }
 
     #[inline]
-    fn in_place((len, bytes): (u8, [u8; INLINE])) -> Self {
-        Key { shape: Shape::One, bytes: Bytes::Inline { len, bytes } }
+    fn inline((len, bytes): (u8, [u8; INLINE_LEN])) -> Self {
+        Key { encoding: Encoding::SinglePart, bytes: KeyBytes::Inline { len, bytes } }
     }
 
-    fn one(part: &str) -> Self {
-        let mut text = Text::new();
+    fn from_part(part: &str) -> Self {
+        let mut text = KeyText::new();
         text.push_raw(part.as_bytes());
-        text.finish(Shape::One)
+        text.finish(Encoding::SinglePart)
     }
 }
 
 impl<'a> Key<'a> {
     /// The key as one escaped text, different for different keys. Empty for [`Key::GLOBAL`] only.
     pub fn to_text(&self) -> Cow<'_, str> {
-        match self.shape {
-            Shape::One if is_plain(self.as_str()) => Cow::Borrowed(self.as_str()),
-            Shape::One => {
-                let mut text = Text::new();
+        match self.encoding {
+            Encoding::SinglePart if is_plain(self.as_str()) => Cow::Borrowed(self.as_str()),
+            Encoding::SinglePart => {
+                let mut text = KeyText::new();
                 text.push_part(self.as_str());
-                Cow::Owned(text.finish(Shape::Text).as_str().to_owned())
+                Cow::Owned(text.finish(Encoding::Escaped).as_str().to_owned())
             }
-            Shape::Text => Cow::Borrowed(self.as_str()),
+            Encoding::Escaped => Cow::Borrowed(self.as_str()),
         }
     }
 
-    /// Bytes and a number that together are different for different keys: what a store hashes that keeps no text.
+    /// Returns a number and bytes that together are different for different keys, for stores that hash keys and keep no
+    /// text.
     #[inline]
     pub fn as_raw(&self) -> (u8, &[u8]) {
-        (self.shape as u8, self.as_bytes())
+        (self.encoding as u8, self.as_bytes())
     }
 
-    /// A hash that is the same in every process and version: for routing, never for defence.
+    /// Returns a hash that is the same in every process and version: for routing, never against attackers.
     pub fn stable_hash(&self, seed: u64) -> u64 {
-        let (shape, bytes) = self.as_raw();
-        stable_hash(seed.wrapping_add(u64::from(shape)), bytes)
+        let (encoding, bytes) = self.as_raw();
+        stable_hash(seed.wrapping_add(u64::from(encoding)), bytes)
     }
 
     /// The parts the key was made of. None for [`Key::GLOBAL`].
     pub fn parts(&self) -> impl Iterator<Item = Cow<'_, str>> {
-        let (one, several) = match self.shape {
-            Shape::One => (Some(Cow::Borrowed(self.as_str())), None),
-            Shape::Text if self.as_str().is_empty() => (None, None),
-            Shape::Text => (None, Some(self.as_str().split(SEPARATOR as char).map(unescape))),
+        let (one, several) = match self.encoding {
+            Encoding::SinglePart => (Some(Cow::Borrowed(self.as_str())), None),
+            Encoding::Escaped if self.as_str().is_empty() => (None, None),
+            Encoding::Escaped => (None, Some(self.as_str().split(SEPARATOR as char).map(unescape))),
         };
         one.into_iter().chain(several.into_iter().flatten())
     }
 
     /// The key of part `index` of this key's own budget. No user's key can be equal to it.
     pub fn with_shard(&self, index: u32) -> Key<'static> {
-        let mut text = Text::new();
+        let mut text = KeyText::new();
         text.push_key(self);
         text.push_raw(&[SEPARATOR]);
         text.push_shard(index);
-        text.finish(Shape::Text)
+        text.finish(Encoding::Escaped)
     }
 
-    /// This key, set apart from all that are made of parts: for the second of two ways to know somebody. Nobody can send a name
-    /// that is equal to it by the first.
+    /// Returns this key in a reserved namespace, for the second of two ways to identify a client. No key made of parts is
+    /// equal to it, so no client can send a name that collides with it.
     #[must_use]
     pub fn to_reserved(&self) -> Key<'static> {
-        self.behind(APART)
+        self.with_mark(RESERVED_MARK)
     }
 
-    /// This key, as what stands in for one that is missing: the address of a user who has not said who it is. It is equal to no
-    /// key that is made in another way, one that is [set apart](Key::to_reserved) included.
+    /// Returns this key as the fallback for a missing one, such as the address of an unidentified client. No key made in
+    /// another way is equal to it, [reserved](Key::to_reserved) ones included.
     #[must_use]
     pub fn to_fallback(&self) -> Key<'static> {
-        self.behind(STAND_IN)
+        self.with_mark(FALLBACK_MARK)
     }
 
-    /// The key that [stands in](Key::to_fallback) here for one that is missing, if one does.
+    /// Returns the key that this [fallback key](Key::to_fallback) was made of, if it is one.
     pub fn strip_fallback(&self) -> Option<Key<'static>> {
-        self.stands_behind(STAND_IN)
+        self.strip_mark(FALLBACK_MARK)
     }
 
-    /// The key that is [set apart](Key::to_reserved) here, if one is.
+    /// Returns the key that this [reserved key](Key::to_reserved) was made of, if it is one.
     pub fn strip_reserved(&self) -> Option<Key<'static>> {
-        self.stands_behind(APART)
+        self.strip_mark(RESERVED_MARK)
     }
 
-    fn stands_behind(&self, mark: &str) -> Option<Key<'static>> {
-        let text = (self.shape == Shape::Text).then(|| self.as_str())?;
+    /// Returns the key after a leading mark, if it has that mark.
+    fn strip_mark(&self, mark: &str) -> Option<Key<'static>> {
+        let text = (self.encoding == Encoding::Escaped).then(|| self.as_str())?;
         Key::from_text(text.strip_prefix(mark)?.strip_prefix(SEPARATOR as char)?)
     }
 
-    /// This key behind a mark. A user's `%` is written `%25`, and a shard is `%s`.
-    fn behind(&self, mark: &str) -> Key<'static> {
-        let mut text = Text::new();
+    /// Returns this key with a leading mark. A client's `%` is written `%25`, and a shard is `%s`.
+    fn with_mark(&self, mark: &str) -> Key<'static> {
+        let mut text = KeyText::new();
         text.push_raw(mark.as_bytes());
         text.push_raw(&[SEPARATOR]);
         text.push_key(self);
-        text.finish(Shape::Text)
+        text.finish(Encoding::Escaped)
     }
 
     /// This key and the parts of another, as one key.
@@ -231,60 +233,60 @@ impl<'a> Key<'a> {
             (true, _) => other.clone().into_owned(),
             (_, true) => self.clone().into_owned(),
             _ => {
-                // Their texts and not their parts: what is set apart stays so.
-                let mut text = Text::new();
+                // Their texts and not their parts: a reserved key stays reserved.
+                let mut text = KeyText::new();
                 text.push_key(self);
                 text.push_raw(&[SEPARATOR]);
                 text.push_key(other);
-                text.finish(Shape::Text)
+                text.finish(Encoding::Escaped)
             }
         }
     }
 
-    /// This key with every part changed. One that is [set apart](Key::to_reserved) stays so.
+    /// Returns this key with every part changed. A [reserved key](Key::to_reserved) stays reserved.
     #[must_use]
     pub fn map_parts(&self, change: impl Fn(&str) -> Cow<'_, str>) -> Key<'static> {
-        if self.shape == Shape::One {
-            return Key::one(&change(self.as_str()));
+        if self.encoding == Encoding::SinglePart {
+            return Key::from_part(&change(self.as_str()));
         }
-        let mut text = Text::new();
+        let mut text = KeyText::new();
         for (index, part) in self.as_str().split(SEPARATOR as char).enumerate() {
             if index > 0 {
                 text.push_raw(&[SEPARATOR]);
             }
             match part {
-                // No part at all, and what no part can be.
+                // No part at all, or a mark.
                 "" => {}
                 part if is_mark(part) => text.push_raw(part.as_bytes()),
                 part => text.push_escaped(&change(&unescape(part))),
             }
         }
-        text.finish(Shape::Text)
+        text.finish(Encoding::Escaped)
     }
 
     /// This key, owning its text.
     pub fn into_owned(self) -> Key<'static> {
         let bytes = match self.bytes {
-            Bytes::Borrowed(bytes) => {
-                let mut owned = Text::new();
+            KeyBytes::Borrowed(bytes) => {
+                let mut owned = KeyText::new();
                 owned.push_raw(bytes);
-                return owned.finish(self.shape);
+                return owned.finish(self.encoding);
             }
-            Bytes::Inline { len, bytes } => Bytes::Inline { len, bytes },
-            Bytes::Heap(text) => Bytes::Heap(text),
+            KeyBytes::Inline { len, bytes } => KeyBytes::Inline { len, bytes },
+            KeyBytes::Heap(text) => KeyBytes::Heap(text),
         };
-        Key { shape: self.shape, bytes }
+        Key { encoding: self.encoding, bytes }
     }
 
     /// A key of the same text that borrows from this one.
     #[inline]
     pub fn borrow(&self) -> Key<'_> {
-        Key { shape: self.shape, bytes: Bytes::Borrowed(self.as_bytes()) }
+        Key { encoding: self.encoding, bytes: KeyBytes::Borrowed(self.as_bytes()) }
     }
 
     fn as_str(&self) -> &str {
         match &self.bytes {
-            Bytes::Heap(text) => text,
+            KeyBytes::Heap(text) => text,
             _ => str::from_utf8(self.as_bytes()).expect("built from whole str parts"),
         }
     }
@@ -292,9 +294,9 @@ impl<'a> Key<'a> {
     #[inline]
     fn as_bytes(&self) -> &[u8] {
         match &self.bytes {
-            Bytes::Borrowed(bytes) => bytes,
-            Bytes::Inline { len, bytes } => &bytes[..usize::from(*len)],
-            Bytes::Heap(text) => text.as_bytes(),
+            KeyBytes::Borrowed(bytes) => bytes,
+            KeyBytes::Inline { len, bytes } => &bytes[..usize::from(*len)],
+            KeyBytes::Heap(text) => text.as_bytes(),
         }
     }
 }
@@ -323,7 +325,7 @@ impl fmt::Debug for Key<'_> {
 impl<'a> From<&'a str> for Key<'a> {
     #[inline]
     fn from(part: &'a str) -> Self {
-        Key { shape: Shape::One, bytes: Bytes::Borrowed(part.as_bytes()) }
+        Key { encoding: Encoding::SinglePart, bytes: KeyBytes::Borrowed(part.as_bytes()) }
     }
 }
 
@@ -343,7 +345,7 @@ impl<'a> From<&'a Arc<str>> for Key<'a> {
 
 impl<'k> From<Arc<str>> for Key<'k> {
     fn from(part: Arc<str>) -> Self {
-        Key::one(&part)
+        Key::from_part(&part)
     }
 }
 
@@ -365,7 +367,7 @@ impl<'a> From<Cow<'a, str>> for Key<'a> {
 impl<'k> From<String> for Key<'k> {
     fn from(part: String) -> Self {
         // A lifetime of the caller's choosing, here and below, so that a key fits wherever a borrowed one does.
-        Key { shape: Shape::One, bytes: Bytes::Heap(part) }
+        Key { encoding: Encoding::SinglePart, bytes: KeyBytes::Heap(part) }
     }
 }
 
@@ -380,7 +382,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_never_run_together() {
+    fn keys_with_different_parts_differ() {
         let tricky = ["", "%", "|", "a|b", "a%7cb", "%25", "%7c", "%s0", "a", "b", "a|", "|a", "ü|ö"];
         let mut seen = std::collections::HashMap::new();
         for first in tricky {
@@ -399,15 +401,15 @@ mod tests {
             assert!(!seen.contains_key(&*Key::shard(index).to_text()));
             assert!(!seen.contains_key(&*Key::from("a").with_shard(index).to_text()));
         }
-        let mut apart = std::collections::HashSet::new();
+        let mut reserved = std::collections::HashSet::new();
         for parts in seen.values() {
             let key = Key::from_parts(parts).to_reserved();
             assert!(!seen.contains_key(&*key.to_text()), "{parts:?}");
             assert_eq!(key.parts().skip(1).collect::<Vec<_>>(), *parts);
             assert_eq!(Key::from_text(&key.to_text()), Some(key.clone()));
-            assert!(apart.insert(key), "{parts:?}");
+            assert!(reserved.insert(key), "{parts:?}");
         }
-        let everybody = Key::GLOBAL.to_reserved();
+        let reserved_global = Key::GLOBAL.to_reserved();
         let special = [
             Key::GLOBAL,
             Key::shard(7),
@@ -415,9 +417,9 @@ mod tests {
             Key::GLOBAL.with_shard(0),
             Key::from("").with_shard(1),
             Key::from(("a", "b")).join(&Key::from("c").to_reserved()).with_shard(2),
-            everybody.join(&Key::from("a")),
-            everybody.with_shard(3),
-            everybody,
+            reserved_global.join(&Key::from("a")),
+            reserved_global.with_shard(3),
+            reserved_global,
             Key::from("a").to_fallback(),
             Key::GLOBAL.to_fallback(),
             Key::from("a").to_fallback().join(&Key::from("b")).with_shard(4),
@@ -425,9 +427,9 @@ mod tests {
         for key in seen.values().map(Key::from_parts).chain(special) {
             assert_eq!(Key::from_text(&key.to_text()), Some(key));
         }
-        let nobodys = "%7 %a %ax a|%a %c a|%c %s %s07 %s1|b %s4294967296 a||b | a| %% a%";
-        for nobodys in nobodys.split(' ') {
-            assert_eq!(Key::from_text(nobodys), None, "{nobodys}");
+        let malformed = "%7 %a %ax a|%a %c a|%c %s %s07 %s1|b %s4294967296 a||b | a| %% a%";
+        for text in malformed.split(' ') {
+            assert_eq!(Key::from_text(text), None, "{text}");
         }
         assert!(!seen.contains_key(&*Key::GLOBAL.to_text()));
         for parts in seen.values() {
@@ -439,25 +441,25 @@ mod tests {
             assert_eq!(key.map_parts(|part| part.into()), key);
             assert_eq!(key.map_parts(|_| "|".into()), Key::from_parts(parts.iter().map(|_| "|")));
         }
-        // What a store hashes tells them apart as well as the text does.
+        // The raw bytes, which stores hash, are as distinct as the texts.
         let raw: std::collections::HashSet<_> = seen.values().map(Key::from_parts).collect();
         assert_eq!(raw.len(), seen.len());
     }
 
     #[test]
-    fn what_is_set_apart_stays_so_whatever_is_made_of_it() {
+    fn reserved_and_fallback_keys_cannot_be_forged() {
         let address = Key::from("192.0.2.1");
         let more = Key::from("/Path");
         let lowercase = |key: &Key<'_>| key.map_parts(|part| part.to_lowercase().into());
-        // What somebody who may choose several parts could try.
+        // A client that chooses several parts could try these.
         let forged = [Key::from(("%a", "192.0.2.1")), Key::from(("%c", "192.0.2.1"))];
-        for apart in [address.to_reserved(), address.to_fallback()] {
+        for special in [address.to_reserved(), address.to_fallback()] {
             for forged in &forged {
-                assert_ne!(apart.join(&more), forged.join(&more));
-                assert_ne!(more.join(&apart), more.join(forged));
-                assert_ne!(lowercase(&apart.join(&more)), lowercase(&forged.join(&more)));
+                assert_ne!(special.join(&more), forged.join(&more));
+                assert_ne!(more.join(&special), more.join(forged));
+                assert_ne!(lowercase(&special.join(&more)), lowercase(&forged.join(&more)));
             }
-            assert_eq!(lowercase(&apart.join(&more)), apart.join(&Key::from("/path")));
+            assert_eq!(lowercase(&special.join(&more)), special.join(&Key::from("/path")));
         }
         assert_ne!(address.to_reserved(), address.to_fallback());
         for key in [address.clone(), more.join(&address), Key::GLOBAL] {

@@ -1,33 +1,33 @@
-//! What a key can be made of.
+//! The types that keys are made of: text, numbers, addresses, bytes and tuples of them.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use super::text::Text;
-use super::{INLINE, Key, Shape};
+use super::text::KeyText;
+use super::{Encoding, INLINE_LEN, Key};
 
-/// Things that can be one part of a key.
-pub trait Part {
+/// A value that can be one part of a key.
+pub trait KeyPart {
     /// Hands the part's text to `write`.
     fn with_text(&self, write: &mut dyn FnMut(&str));
 }
 
-impl<P: Part + ?Sized> Part for &P {
+impl<P: KeyPart + ?Sized> KeyPart for &P {
     fn with_text(&self, write: &mut dyn FnMut(&str)) {
         P::with_text(self, write);
     }
 }
 
-impl Part for str {
+impl KeyPart for str {
     fn with_text(&self, write: &mut dyn FnMut(&str)) {
         write(self);
     }
 }
 
-macro_rules! texts {
+macro_rules! impl_text_parts {
     ($($part:ty),*) => { $(
-        impl Part for $part {
+        impl KeyPart for $part {
             fn with_text(&self, write: &mut dyn FnMut(&str)) {
                 write(self);
             }
@@ -35,44 +35,44 @@ macro_rules! texts {
     )* };
 }
 
-texts! { String, Arc<str>, Box<str>, Cow<'_, str> }
+impl_text_parts! { String, Arc<str>, Box<str>, Cow<'_, str> }
 
-/// Bytes that are no text, such as those of a UUID or a hash, as lowercase hexadecimal digits.
-impl<const N: usize> Part for [u8; N] {
+/// Bytes that are not text, such as those of a UUID or a hash, as lowercase hexadecimal digits.
+impl<const N: usize> KeyPart for [u8; N] {
     fn with_text(&self, write: &mut dyn FnMut(&str)) {
-        write(&hexadecimal(self));
+        write(&to_hex(self));
     }
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
+fn to_hex(bytes: &[u8]) -> String {
     let digit = |value: u8| char::from_digit(value.into(), 16).expect("four bits");
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
-/// A number's decimal digits in place, without the formatting machinery, which would cost more than the decision. They are
-/// put together in a register, because bytes that were written one by one cannot be read at once for a while.
+/// Returns a number's decimal digits inline, without the formatting machinery, which would cost more than the decision.
+/// They are assembled in a register, because bytes that were written one by one cannot be read at once for a while.
 #[inline]
-pub(super) fn digits(number: u64, negative: bool) -> (u8, [u8; INLINE]) {
+pub(super) fn decimal_digits(number: u64, negative: bool) -> (u8, [u8; INLINE_LEN]) {
     /// What has at most 15 digits, and a sign before them, fits in the first 16 bytes. Of more, the last eight come after.
     const SHORT: u64 = 10_u64.pow(15);
     const EIGHT: u64 = 10_u64.pow(8);
     let (mut head, tail) = if number < SHORT { (number, None) } else { (number / EIGHT, Some(number % EIGHT)) };
     let (mut text, mut len) = (0_u128, 0);
-    let mut put_first = |byte: u8| {
+    let mut prepend = |byte: u8| {
         text = text << 8 | u128::from(byte);
         len += 1;
     };
     loop {
-        put_first(b'0' + (head % 10) as u8);
+        prepend(b'0' + (head % 10) as u8);
         head /= 10;
         if head == 0 {
             break;
         }
     }
     if negative {
-        put_first(b'-');
+        prepend(b'-');
     }
-    let mut bytes = [0; INLINE];
+    let mut bytes = [0; INLINE_LEN];
     bytes[..16].copy_from_slice(&text.to_le_bytes());
     if let Some(mut tail) = tail {
         for byte in bytes[len..len + 8].iter_mut().rev() {
@@ -85,18 +85,18 @@ pub(super) fn digits(number: u64, negative: bool) -> (u8, [u8; INLINE]) {
 }
 
 fn with_digits(number: u64, negative: bool, write: &mut dyn FnMut(&str)) {
-    let (len, bytes) = digits(number, negative);
+    let (len, bytes) = decimal_digits(number, negative);
     write(str::from_utf8(&bytes[..usize::from(len)]).expect("digits"));
 }
 
-macro_rules! numbers {
+macro_rules! impl_number_parts {
     ($($unsigned:ty, $signed:ty;)*) => { $(
-        impl Part for $unsigned {
+        impl KeyPart for $unsigned {
             fn with_text(&self, write: &mut dyn FnMut(&str)) {
                 with_digits(u64::from(*self), false, write);
             }
         }
-        impl Part for $signed {
+        impl KeyPart for $signed {
             fn with_text(&self, write: &mut dyn FnMut(&str)) {
                 with_digits(u64::from(self.unsigned_abs()), *self < 0, write);
             }
@@ -104,12 +104,12 @@ macro_rules! numbers {
     )* };
 }
 
-numbers! { u8, i8; u16, i16; u32, i32; u64, i64; }
+impl_number_parts! { u8, i8; u16, i16; u32, i32; u64, i64; }
 
-/// An IPv4 address in place, for the same reason: most clients have one. It is put together in a register, because
-/// bytes that were written one by one cannot be copied at once for a while.
+/// Returns the text of an IPv4 address inline, for the same reason: most clients have one. It is assembled in a register,
+/// because bytes that were written one by one cannot be copied at once for a while.
 #[inline]
-pub(super) fn dotted(address: Ipv4Addr) -> (u8, [u8; INLINE]) {
+pub(super) fn dotted_quad(address: Ipv4Addr) -> (u8, [u8; INLINE_LEN]) {
     // Two octets with their dots are eight bytes at most.
     let two = |first: u8, second: u8| {
         let ((first, len), (second, more)) = (OCTETS[usize::from(first)], OCTETS[usize::from(second)]);
@@ -121,7 +121,7 @@ pub(super) fn dotted(address: Ipv4Addr) -> (u8, [u8; INLINE]) {
     let len = len + more - 1;
     // Without the last dot, which is no part of the text.
     let text = text ^ u128::from(b'.') << (8 * len);
-    let mut bytes = [0; INLINE];
+    let mut bytes = [0; INLINE_LEN];
     bytes[..16].copy_from_slice(&text.to_le_bytes());
     (len, bytes)
 }
@@ -151,9 +151,9 @@ static OCTETS: [(u32, u8); 256] = {
     octets
 };
 
-macro_rules! displayed {
+macro_rules! impl_display_parts {
     ($($part:ty),*) => { $(
-        impl Part for $part {
+        impl KeyPart for $part {
             fn with_text(&self, write: &mut dyn FnMut(&str)) {
                 write(&self.to_string());
             }
@@ -161,9 +161,9 @@ macro_rules! displayed {
     )* };
 }
 
-displayed! { usize, isize, u128, i128, IpAddr, Ipv4Addr, Ipv6Addr }
+impl_display_parts! { usize, isize, u128, i128, IpAddr, Ipv4Addr, Ipv6Addr }
 
-macro_rules! single {
+macro_rules! impl_key_from_part {
     ($($part:ty),* => $key:expr) => { $(
         impl<'k> From<$part> for Key<'k> {
             #[inline]
@@ -181,40 +181,40 @@ macro_rules! single {
     )* };
 }
 
-single! { u8, u16, u32, u64 => |number: &_| Key::number(u64::from(*number), false) }
-single! { i8, i16, i32, i64 => |number: &_| Key::number(i64::from(*number).unsigned_abs(), i64::from(*number) < 0) }
-single! { usize, isize, u128, i128, Ipv6Addr => |part: &_| Key::one(&ToString::to_string(part)) }
-single! { Ipv4Addr => |address: &Ipv4Addr| Key::in_place(dotted(*address)) }
-single! { IpAddr => |address: &IpAddr| match address {
+impl_key_from_part! { u8, u16, u32, u64 => |number: &_| Key::from_number(u64::from(*number), false) }
+impl_key_from_part! { i8, i16, i32, i64 => |number: &_| Key::from_number(i64::from(*number).unsigned_abs(), i64::from(*number) < 0) }
+impl_key_from_part! { usize, isize, u128, i128, Ipv6Addr => |part: &_| Key::from_part(&ToString::to_string(part)) }
+impl_key_from_part! { Ipv4Addr => |address: &Ipv4Addr| Key::inline(dotted_quad(*address)) }
+impl_key_from_part! { IpAddr => |address: &IpAddr| match address {
     IpAddr::V4(address) => Key::from(address),
     IpAddr::V6(address) => Key::from(address),
 } }
 
 impl<'k, const N: usize> From<[u8; N]> for Key<'k> {
     fn from(bytes: [u8; N]) -> Self {
-        Key::from(hexadecimal(&bytes))
+        Key::from(to_hex(&bytes))
     }
 }
 
 impl<'k, const N: usize> From<&[u8; N]> for Key<'k> {
     fn from(bytes: &[u8; N]) -> Self {
-        Key::from(hexadecimal(bytes))
+        Key::from(to_hex(bytes))
     }
 }
 
-macro_rules! tuples {
+macro_rules! impl_key_from_tuples {
     ($(($($name:ident $index:tt),+);)*) => { $(
-        impl<'k, $($name: Part),+> From<($($name,)+)> for Key<'k> {
+        impl<'k, $($name: KeyPart),+> From<($($name,)+)> for Key<'k> {
             fn from(parts: ($($name,)+)) -> Self {
-                let mut text = Text::new();
+                let mut text = KeyText::new();
                 $( parts.$index.with_text(&mut |part| text.push_part(part)); )+
-                text.finish(Shape::Text)
+                text.finish(Encoding::Escaped)
             }
         }
     )* };
 }
 
-tuples! {
+impl_key_from_tuples! {
     (A 0, B 1);
     (A 0, B 1, C 2);
     (A 0, B 1, C 2, D 3);
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shared_text_is_its_text() {
+    fn key_of_shared_text_equals_its_text() {
         let shared: Arc<str> = Arc::from("ann|b");
         assert_eq!(Key::from(&shared), Key::from("ann|b"));
         assert_eq!(Key::from(Arc::clone(&shared)), Key::from("ann|b"));
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_hexadecimal_digits() {
+    fn key_of_bytes_is_lowercase_hex() {
         let uuid = 0x67e5_5044_10b1_426f_9247_bb68_0e5f_e0c8_u128.to_be_bytes();
         assert_eq!(Key::from(uuid), Key::from("67e5504410b1426f9247bb680e5fe0c8"));
         assert_eq!(Key::from(&uuid), Key::from(uuid));
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_addresses_are_their_text() {
+    fn key_of_a_number_or_address_equals_its_text() {
         let powers = (0..19).map(|power| 10_i64.pow(power)).flat_map(|power| [power - 1, power, power + 1]);
         for number in powers.chain([7, i64::MAX]).flat_map(|number| [number, -number]).chain([i64::MIN]) {
             assert_eq!(Key::from(number).to_text(), number.to_string());

@@ -2,18 +2,18 @@
 
 use std::borrow::Cow;
 
-use super::part::Part;
-use super::{Bytes, INLINE, Key, Shape};
+use super::part::KeyPart;
+use super::{Encoding, INLINE_LEN, Key, KeyBytes};
 
 /// Between the parts of a key's text.
 pub(super) const SEPARATOR: u8 = b'|';
 const ESCAPE: u8 = b'%';
-/// Before a key that is set apart.
-pub(super) const APART: &str = "%a";
-/// Before a key that stands in for one that is missing.
-pub(super) const STAND_IN: &str = "%c";
+/// Leads a reserved key.
+pub(super) const RESERVED_MARK: &str = "%a";
+/// Leads a fallback key.
+pub(super) const FALLBACK_MARK: &str = "%c";
 
-/// Whether a part is its own escaped text.
+/// Returns whether a part is its own escaped text.
 pub(super) fn is_plain(part: &str) -> bool {
     !part.is_empty() && !part.contains(['|', '%'])
 }
@@ -26,40 +26,40 @@ pub(super) fn unescape(part: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether a piece of a text between two separators is what a part is written as.
+/// Returns whether a piece of a text, between two separators, is an escaped part.
 pub(super) fn is_escaped(piece: &str) -> bool {
     let mut after_escapes = piece.split(ESCAPE as char).skip(1);
     piece == "%" || (!piece.is_empty() && after_escapes.all(|after| after.starts_with("7c") || after.starts_with("25")))
 }
 
-/// Whether a piece of a text between two separators is a mark of this crate's: a user's `%` is written `%25`, and its `|`
-/// is written `%7c`.
+/// Returns whether a piece of a text, between two separators, is a mark. A client cannot send one: its `%` is written `%25`,
+/// and its `|` is written `%7c`.
 pub(super) fn is_mark(piece: &str) -> bool {
-    is_before(piece) || is_shard(piece)
+    is_leading_mark(piece) || is_shard(piece)
 }
 
-/// Whether a piece of a text is a mark before the key that it is about.
-pub(super) fn is_before(piece: &str) -> bool {
-    piece == APART || piece == STAND_IN
+/// Returns whether a piece of a text is the mark of a reserved or fallback key, which leads the key.
+pub(super) fn is_leading_mark(piece: &str) -> bool {
+    piece == RESERVED_MARK || piece == FALLBACK_MARK
 }
 
-/// Whether a piece of a text says which part of a budget is meant.
+/// Returns whether a piece of a text is the mark of a shard.
 pub(super) fn is_shard(piece: &str) -> bool {
     let index = piece.strip_prefix("%s");
     index.is_some_and(|index| index.parse::<u32>().is_ok_and(|number| number.to_string() == index))
 }
 
-/// A key being written: in place while it is short, on the heap when it grows.
-pub(super) struct Text {
+/// A builder of a key's text: inline while it is short, on the heap when it grows.
+pub(super) struct KeyText {
     len: usize,
-    bytes: [u8; INLINE],
+    bytes: [u8; INLINE_LEN],
     heap: String,
     parts: usize,
 }
 
-impl Text {
+impl KeyText {
     pub(super) fn new() -> Self {
-        Text { len: 0, bytes: [0; INLINE], heap: String::new(), parts: 0 }
+        KeyText { len: 0, bytes: [0; INLINE_LEN], heap: String::new(), parts: 0 }
     }
 
     pub(super) fn push_part(&mut self, part: &str) {
@@ -70,11 +70,11 @@ impl Text {
         self.push_escaped(part);
     }
 
-    /// All of a key, as it is in the text of a longer one.
+    /// Appends a key, as it is in the text of a longer one.
     pub(super) fn push_key(&mut self, key: &Key<'_>) {
-        match key.shape {
-            Shape::One => self.push_escaped(key.as_str()),
-            Shape::Text => self.push_raw(key.as_bytes()),
+        match key.encoding {
+            Encoding::SinglePart => self.push_escaped(key.as_str()),
+            Encoding::Escaped => self.push_raw(key.as_bytes()),
         }
     }
 
@@ -102,14 +102,14 @@ impl Text {
     }
 
     pub(super) fn push_shard(&mut self, index: u32) {
-        // A user's `%` is written `%25`, so `%s` cannot come from one.
+        // A client's `%` is written `%25`, so `%s` cannot come from one.
         self.push_raw(b"%s");
         index.with_text(&mut |digits| self.push_raw(digits.as_bytes()));
     }
 
     pub(super) fn push_raw(&mut self, bytes: &[u8]) {
         let end = self.len + bytes.len();
-        if self.heap.is_empty() && end <= INLINE {
+        if self.heap.is_empty() && end <= INLINE_LEN {
             self.bytes[self.len..end].copy_from_slice(bytes);
         } else {
             if self.heap.is_empty() {
@@ -120,13 +120,13 @@ impl Text {
         self.len = end;
     }
 
-    pub(super) fn finish(self, shape: Shape) -> Key<'static> {
+    pub(super) fn finish(self, encoding: Encoding) -> Key<'static> {
         let bytes = if self.heap.is_empty() {
-            Bytes::Inline { len: self.len as u8, bytes: self.bytes }
+            KeyBytes::Inline { len: self.len as u8, bytes: self.bytes }
         } else {
-            Bytes::Heap(self.heap)
+            KeyBytes::Heap(self.heap)
         };
-        Key { shape, bytes }
+        Key { encoding, bytes }
     }
 }
 
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_keys_move_to_the_heap_whole() {
+    fn long_keys_move_to_the_heap_unchanged() {
         for len in 0..200 {
             let part = "x".repeat(len);
             let key = Key::from((part.as_str(), "end"));

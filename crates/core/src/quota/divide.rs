@@ -1,4 +1,4 @@
-//! A quota among several: the parts of a limit, the replicas of a service.
+//! Division of a quota: among the shards of a limit, or the replicas of a service.
 
 use std::num::NonZeroU32;
 
@@ -11,14 +11,14 @@ impl Quota {
         let fitting = self.rate.min(self.capacity);
         let most = fitting.min(MAX_SHARDS);
         if !(1..=most).contains(&parts) {
-            let why = if fitting > MAX_SHARDS { "" } else { ", so that every part gets at least 1" };
-            return Err(QuotaError::new("shards", parts, format!("a whole number from 1 to {most}{why}")));
+            let reason = if fitting > MAX_SHARDS { "" } else { ", so that every part gets at least 1" };
+            return Err(QuotaError::new("shards", parts, format!("a whole number from 1 to {most}{reason}")));
         }
         let share = |whole: u32, index: u32| whole / parts + u32::from(index < whole % parts);
         let part = |index| {
             let max_debt = self.max_debt.map(|debt| share(debt, index));
             let (rate, capacity) = (share(self.rate, index), share(self.capacity, index));
-            Quota { rate, capacity, max_debt, ..*self }.completed()
+            Quota { rate, capacity, max_debt, ..*self }.with_derived_fields()
         };
         Ok((0..parts).map(part).collect())
     }
@@ -42,7 +42,7 @@ impl Quota {
             max_debt: self.max_debt.map(|debt| debt / replicas),
             ..*self
         };
-        share.completed()
+        share.with_derived_fields()
     }
 }
 
@@ -52,7 +52,7 @@ mod tests {
     use crate::{MAX_COUNT, days, minutes, seconds};
 
     #[test]
-    fn no_part_gets_less_than_one() {
+    fn split_rejects_parts_of_less_than_one() {
         let bucket = Quota::token_bucket(10, seconds(1)).unwrap();
         for parts in [0, 11] {
             let error = bucket.split(parts).unwrap_err().to_string();
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_no_more_parts_than_anybody_needs() {
+    fn split_rejects_more_than_max_shards() {
         let huge = Quota::token_bucket(MAX_COUNT, seconds(1)).unwrap();
         assert_eq!(huge.split(MAX_SHARDS).unwrap().len(), 1_024);
         for parts in [1_025, u32::MAX] {
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_add_up_to_the_whole() {
+    fn split_parts_add_up_to_the_quota() {
         let whole = Quota::token_bucket(10, minutes(1)).unwrap().capacity(20).unwrap().max_debt(5).unwrap();
         let parts = whole.split(3).unwrap();
         let numbers: Vec<_> = parts.iter().map(|part| (part.rate, part.capacity, part.max_debt)).collect();
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_of_all_replicas_keep_to_the_rate() {
+    fn shares_of_all_replicas_never_exceed_the_rate() {
         for algorithm in Algorithm::RATES {
             for rate in [1, 2, 7, 10, MAX_COUNT] {
                 let whole = Quota::new(algorithm, rate, minutes(1)).unwrap();
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_divides_every_number() {
+    fn share_divides_every_number() {
         let share = |quota: Quota, replicas| {
             let share = quota.share(NonZeroU32::new(replicas).unwrap());
             (share.rate, share.parts().period, share.capacity, share.max_debt)

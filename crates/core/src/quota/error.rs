@@ -1,6 +1,6 @@
-//! What is wrong with a quota.
+//! The error of an invalid quota.
 
-/// A quota that cannot be right: which field, its value, and what would be accepted.
+/// The error of an invalid quota: the field, its value, and the accepted values.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field} {value} is not accepted: expected {expected}")]
 pub struct QuotaError {
@@ -10,22 +10,22 @@ pub struct QuotaError {
 }
 
 impl QuotaError {
-    /// An error about `field`, whose `value` should have been `expected`.
+    /// Creates an error about `field`, whose `value` should have been `expected`.
     pub fn new(field: &'static str, value: impl ToString, expected: impl Into<String>) -> Self {
         QuotaError { field, value: value.to_string(), expected: expected.into() }
     }
 
-    /// The field that is wrong, by its name in configs.
+    /// Returns the invalid field, by its name in configs.
     pub fn field(&self) -> &'static str {
         self.field
     }
 
-    /// The value it had.
+    /// Returns the value of the field.
     pub fn value(&self) -> &str {
         &self.value
     }
 
-    /// What would be accepted.
+    /// Returns a description of the accepted values.
     pub fn expected(&self) -> &str {
         &self.expected
     }

@@ -1,4 +1,4 @@
-//! An algorithm with its numbers.
+//! Quotas: an algorithm with its numbers.
 
 mod algorithm;
 mod divide;
@@ -86,7 +86,11 @@ impl Quota {
     ///
     /// In [`Quota::parts`] the capacity is the rate, too, and `ttl` is the period.
     pub fn concurrency(capacity: u64, ttl: Duration) -> Result<Self, QuotaError> {
-        Ok(Self::built(Algorithm::Concurrency, count("capacity", capacity)?, period_micros("ttl", ttl)?))
+        Ok(Self::from_checked(
+            Algorithm::Concurrency,
+            checked_count("capacity", capacity)?,
+            checked_period("ttl", ttl)?,
+        ))
     }
 
     /// A quota of any algorithm, with the defaults for what `rate` and `period` leave open. For `concurrency` they are
@@ -95,10 +99,10 @@ impl Quota {
         if algorithm == Algorithm::Concurrency {
             return Self::concurrency(rate, period);
         }
-        Ok(Self::built(algorithm, count("rate", rate)?, period_micros("period", period)?))
+        Ok(Self::from_checked(algorithm, checked_count("rate", rate)?, checked_period("period", period)?))
     }
 
-    fn built(algorithm: Algorithm, rate: u32, period: u64) -> Self {
+    fn from_checked(algorithm: Algorithm, rate: u32, period: u64) -> Self {
         let quota = Quota {
             algorithm,
             rate,
@@ -112,29 +116,33 @@ impl Quota {
             narrow: false,
             tag: 0,
         };
-        quota.completed()
+        quota.with_derived_fields()
     }
 
     /// The same quota with another capacity: the most that can be had at once. For `token_bucket`, `fixed_window` and
     /// `concurrency`.
     pub fn capacity(self, capacity: u64) -> Result<Self, QuotaError> {
-        self.uses("capacity", capacity, &[Algorithm::TokenBucket, Algorithm::FixedWindow, Algorithm::Concurrency])?;
-        let capacity = count("capacity", capacity)?;
+        self.require_algorithm(
+            "capacity",
+            capacity,
+            &[Algorithm::TokenBucket, Algorithm::FixedWindow, Algorithm::Concurrency],
+        )?;
+        let capacity = checked_count("capacity", capacity)?;
         let rate = if self.algorithm == Algorithm::Concurrency { capacity } else { self.rate };
-        Ok(Quota { rate, capacity, ..self }.completed())
+        Ok(Quota { rate, capacity, ..self }.with_derived_fields())
     }
 
     /// The same quota with its windows moved: they begin at `start` plus whole periods. For `fixed_window` and
     /// `sliding_window`.
     pub fn start(self, start: Duration) -> Result<Self, QuotaError> {
-        let start = micros("start", start)?;
-        self.uses("start", span_text(start), &[Algorithm::FixedWindow, Algorithm::SlidingWindow])?;
-        Ok(Quota { start: start % self.period, ..self }.completed())
+        let start = checked_micros("start", start)?;
+        self.require_algorithm("start", span_text(start), &[Algorithm::FixedWindow, Algorithm::SlidingWindow])?;
+        Ok(Quota { start: start % self.period, ..self }.with_derived_fields())
     }
 
     /// The same quota with its period cut into `buckets`, which makes the estimate finer. For `sliding_window`.
     pub fn buckets(self, buckets: u64) -> Result<Self, QuotaError> {
-        self.uses("buckets", buckets, &[Algorithm::SlidingWindow])?;
+        self.require_algorithm("buckets", buckets, &[Algorithm::SlidingWindow])?;
         if !(1..=MAX_BUCKETS).contains(&buckets) {
             return Err(QuotaError::new("buckets", buckets, "a whole number from 1 to 64"));
         }
@@ -142,16 +150,16 @@ impl Quota {
             let expected = format!("a number that divides the period of {} microseconds", self.period);
             return Err(QuotaError::new("buckets", buckets, expected));
         }
-        Ok(Quota { buckets: buckets as u8, ..self }.completed())
+        Ok(Quota { buckets: buckets as u8, ..self }.with_derived_fields())
     }
 
     /// The same quota with a bound on what reservations may take beyond the capacity.
     ///
     /// Without one, the bound is [`MAX_COUNT`]. For all that have reservations: not for `concurrency`.
     pub fn max_debt(self, max_debt: u64) -> Result<Self, QuotaError> {
-        self.uses("max_debt", max_debt, &Algorithm::RATES)?;
+        self.require_algorithm("max_debt", max_debt, &Algorithm::RATES)?;
         match u32::try_from(max_debt) {
-            Ok(max_debt) => Ok(Quota { max_debt: Some(max_debt), ..self }.completed()),
+            Ok(max_debt) => Ok(Quota { max_debt: Some(max_debt), ..self }.with_derived_fields()),
             Err(_) => Err(QuotaError::new("max_debt", max_debt, "a whole number from 0 to 4294967295")),
         }
     }
@@ -210,20 +218,20 @@ impl Quota {
         self.tag
     }
 
-    /// The same numbers with all that follows from them.
-    fn completed(mut self) -> Self {
+    /// Computes the fields that follow from the numbers.
+    fn with_derived_fields(mut self) -> Self {
         let divisor = gcd(self.rate.into(), self.period);
         self.unit = Divisor::new(self.period / divisor);
         self.refill = Divisor::new(u64::from(self.rate) / divisor);
         let whole = u128::from(self.capacity) * u128::from(self.unit());
         self.narrow = self.algorithm == Algorithm::TokenBucket && whole < 1 << 63;
-        let numbers = [self.period, self.start, self.rate.into(), self.capacity.into(), self.rest()];
+        let numbers = [self.period, self.start, self.rate.into(), self.capacity.into(), self.packed_settings()];
         self.tag = numbers.iter().fold(0, |tag, number| mix(tag ^ number));
         self
     }
 
-    /// Everything that is not a number of its own in the tag.
-    fn rest(&self) -> u64 {
+    /// Packs the settings that are no number of their own in the tag.
+    fn packed_settings(&self) -> u64 {
         let debt = self.max_debt.map_or(1 << 32, u64::from);
         debt << 16 | u64::from(self.buckets) << 8 | self.algorithm as u64
     }
@@ -276,11 +284,17 @@ impl Quota {
         self.max_debt.map_or(MAX_COUNT, u64::from)
     }
 
-    fn uses(&self, field: &'static str, value: impl ToString, by: &[Algorithm]) -> Result<(), QuotaError> {
-        if by.contains(&self.algorithm) {
+    /// Returns an error unless the algorithm is one of those that use the field.
+    fn require_algorithm(
+        &self,
+        field: &'static str,
+        value: impl ToString,
+        users: &[Algorithm],
+    ) -> Result<(), QuotaError> {
+        if users.contains(&self.algorithm) {
             return Ok(());
         }
-        let users = by.iter().map(|algorithm| algorithm.as_str()).collect::<Vec<_>>().join(" or ");
+        let users = users.iter().map(|algorithm| algorithm.as_str()).collect::<Vec<_>>().join(" or ");
         let expected = format!("no {field}, which {} does not use ({users} does)", self.algorithm);
         Err(QuotaError::new(field, value, expected))
     }
@@ -332,20 +346,20 @@ pub struct QuotaParts {
     pub max_debt: Option<u32>,
 }
 
-fn count(field: &'static str, value: u64) -> Result<u32, QuotaError> {
+fn checked_count(field: &'static str, value: u64) -> Result<u32, QuotaError> {
     match u32::try_from(value) {
         Ok(count) if count > 0 => Ok(count),
         _ => Err(QuotaError::new(field, value, "a whole number from 1 to 4294967295")),
     }
 }
 
-fn micros(field: &'static str, span: Duration) -> Result<u64, QuotaError> {
+fn checked_micros(field: &'static str, span: Duration) -> Result<u64, QuotaError> {
     let micros = u64::try_from(span.as_micros()).ok().filter(|micros| Duration::from_micros(*micros) == span);
     micros.ok_or_else(|| QuotaError::new(field, format!("{span:?}"), "a whole number of microseconds"))
 }
 
-fn period_micros(field: &'static str, span: Duration) -> Result<u64, QuotaError> {
-    let period = micros(field, span)?;
+fn checked_period(field: &'static str, span: Duration) -> Result<u64, QuotaError> {
+    let period = checked_micros(field, span)?;
     if period < MIN_PERIOD.as_micros() as u64 || period > MAX_PERIOD.as_micros() as u64 {
         return Err(QuotaError::new(field, span_text(period), "a time from 1ms to 366d"));
     }
@@ -369,7 +383,7 @@ mod tests {
     use crate::{days, millis, seconds};
 
     #[test]
-    fn what_cannot_be_right_cannot_be_built() {
+    fn invalid_quotas_are_rejected() {
         let bucket = || Quota::token_bucket(10, seconds(1)).unwrap();
         let window = || Quota::sliding_window(10, seconds(1)).unwrap();
         let log = || Quota::sliding_log(10, seconds(1)).unwrap();
@@ -410,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn the_extremes_can_be_built() {
+    fn smallest_and_largest_quotas_are_accepted() {
         for algorithm in Algorithm::ALL {
             for rate in [1, MAX_COUNT] {
                 for period in [MIN_PERIOD, MAX_PERIOD] {
@@ -422,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_are_the_time_to_fill() {
+    fn window_is_the_time_to_fill() {
         let micros = Duration::from_micros;
         let window = |quota: Result<Quota, _>| quota.unwrap().window();
         assert_eq!(window(Quota::token_bucket(100, seconds(60))), Some(seconds(60)));

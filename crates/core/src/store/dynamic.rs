@@ -1,9 +1,10 @@
-//! The contract in a form that can be a trait object.
+//! `DynStore`: the store contract as a trait object.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
 
-use super::{Capabilities, Request, Store, StoreError, poll_once};
+use super::{Capabilities, Request, Store, StoreError, StoreErrorKind};
 use crate::{Decision, JointDecision, Key, Scope};
 
 /// A future on the heap.
@@ -26,8 +27,8 @@ pub trait DynStore: Send + Sync {
     /// See [`Store::apply`].
     fn dyn_apply<'a>(&'a self, request: &'a Request<'_>) -> BoxFuture<'a, Result<Decision, StoreError>>;
 
-    /// [`Store::apply_all`], for a store that [answers at once](Store::is_immediate).
-    fn dyn_apply_all_at_once(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError>;
+    /// [`Store::apply_all`] of an [immediate](Store::is_immediate) store.
+    fn dyn_try_apply_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError>;
 
     /// See [`Store::apply_all`].
     fn dyn_apply_all<'a>(&'a self, requests: &'a [Request<'_>]) -> BoxFuture<'a, Result<JointDecision, StoreError>>;
@@ -60,7 +61,7 @@ impl<S: Store> DynStore for S {
         Box::pin(self.apply(request))
     }
 
-    fn dyn_apply_all_at_once(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
+    fn dyn_try_apply_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
         poll_once(self.apply_all(requests))
     }
 
@@ -94,7 +95,7 @@ impl Store for dyn DynStore + '_ {
         self.dyn_try_apply(request)
     }
 
-    // What is there at once needs no future on the heap.
+    // An immediate answer needs no future on the heap.
 
     async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
         match self.dyn_is_immediate().then(|| self.dyn_try_apply(request)).flatten() {
@@ -105,7 +106,7 @@ impl Store for dyn DynStore + '_ {
 
     async fn apply_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
         if self.dyn_is_immediate() {
-            return self.dyn_apply_all_at_once(requests);
+            return self.dyn_try_apply_all(requests);
         }
         self.dyn_apply_all(requests).await
     }
@@ -116,5 +117,32 @@ impl Store for dyn DynStore + '_ {
 
     async fn close(&self) {
         self.dyn_close().await;
+    }
+}
+
+/// Returns the answer of an [immediate](Store::is_immediate) store without waiting. A pending answer is an error.
+pub fn poll_once<T, E: From<StoreError>>(answer: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+    match pin!(answer).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => answer,
+        Poll::Pending => Err(pending_error().into()),
+    }
+}
+
+#[cold]
+fn pending_error() -> StoreError {
+    StoreError::new(StoreErrorKind::Unsupported, "a store that says it answers at once keeps its callers waiting")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    #[test]
+    fn pending_answer_of_an_immediate_store_is_an_error() {
+        assert_eq!(poll_once::<_, StoreError>(ready(Ok(7))).unwrap(), 7);
+        let error = poll_once::<(), StoreError>(pending()).unwrap_err();
+        assert_eq!((error.kind(), error.is_retryable()), (StoreErrorKind::Unsupported, false));
     }
 }

@@ -1,10 +1,10 @@
-//! What can go wrong in a store.
+//! Errors of a store.
 
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-/// The kinds of things that go wrong in a store.
+/// The kind of a store's error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
@@ -35,10 +35,10 @@ impl StoreErrorKind {
 
 /// A store could not decide. Says whether trying again can help.
 #[derive(Debug, Clone)]
-pub struct StoreError(Arc<Inner>); // one word: it travels beside every decision
+pub struct StoreError(Arc<ErrorDetails>); // one word: it travels beside every decision
 
 #[derive(Debug)]
-struct Inner {
+struct ErrorDetails {
     kind: StoreErrorKind,
     message: String,
     source: Option<Box<dyn Error + Send + Sync>>,
@@ -47,7 +47,7 @@ struct Inner {
 impl StoreError {
     /// An error of this kind.
     pub fn new(kind: StoreErrorKind, message: impl Into<String>) -> Self {
-        StoreError(Arc::new(Inner { kind, message: message.into(), source: None }))
+        StoreError(Arc::new(ErrorDetails { kind, message: message.into(), source: None }))
     }
 
     /// An error of this kind, caused by `source`.
@@ -56,7 +56,7 @@ impl StoreError {
         message: impl Into<String>,
         source: impl Error + Send + Sync + 'static,
     ) -> Self {
-        StoreError(Arc::new(Inner { kind, message: message.into(), source: Some(Box::new(source)) }))
+        StoreError(Arc::new(ErrorDetails { kind, message: message.into(), source: Some(Box::new(source)) }))
     }
 
     /// What went wrong.

@@ -1,19 +1,15 @@
-//! The contract between a limiter and the place where state lives.
+//! The store contract: between a limiter and the place where the state of keys lives.
 
 mod dynamic;
 mod error;
-mod poll_once;
-mod testing;
 
 use std::future::Future;
 use std::sync::Arc;
 
-pub use dynamic::{BoxFuture, DynStore};
+pub use dynamic::{BoxFuture, DynStore, poll_once};
 pub use error::{StoreError, StoreErrorKind};
-pub use poll_once::poll_once;
-pub use testing::Testing;
 
-use crate::{Decision, JointDecision, Key, Op, Quota, Scope};
+use crate::{Decision, JointDecision, Key, Op, Quota, Scope, Timestamp};
 
 /// What to do with a request when the store is broken. A setting of each limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -95,7 +91,7 @@ impl Capabilities {
 ///
 /// # Time
 ///
-/// The store reads its own clock, once a call. No caller can pass time, but for [`Testing`].
+/// The store reads its own clock, once a call. Only [`TestableStore`] takes a time from its caller.
 /// Time that goes backwards for a key counts as standing still.
 ///
 /// # State
@@ -151,6 +147,30 @@ pub trait Store: Send + Sync {
 
     /// Gives back what the store holds outside of itself. Idempotent.
     fn close(&self) -> impl Future<Output = ()> + Send;
+}
+
+/// A store whose operations also take a time, so that tests can replay a trace.
+///
+/// Not for production, where only the store reads a clock. A state written at a passed time gets no lifetime that
+/// runs in real time.
+pub trait TestableStore: Store {
+    /// Applies one request at the time `at`, as [`Store::apply`] does.
+    fn apply_at(
+        &self,
+        request: &Request<'_>,
+        at: Timestamp,
+    ) -> impl Future<Output = Result<Decision, StoreError>> + Send;
+
+    /// Takes all requests or nothing at the time `at`, as [`Store::apply_all`] does.
+    fn apply_all_at(
+        &self,
+        requests: &[Request<'_>],
+        at: Timestamp,
+    ) -> impl Future<Output = Result<JointDecision, StoreError>> + Send;
+
+    /// Removes the keys that are as good as new at `at`, and returns how many are left. Returns `None` when this store
+    /// cannot count them.
+    fn sweep_at(&self, at: Timestamp) -> impl Future<Output = Option<usize>> + Send;
 }
 
 impl<S: Store + ?Sized> Store for Arc<S> {

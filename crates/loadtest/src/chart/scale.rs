@@ -29,7 +29,7 @@ impl Linear {
         let digits = (-step.log10().floor()).max(0.0) as usize;
         let count = (self.most / step + 1e-9).floor() as u32;
         let tick = |number: u32| f64::from(number) * step;
-        (0..=count).map(|number| (self.at(tick(number)), grouped(&format!("{:.digits$}", tick(number))))).collect()
+        (0..=count).map(|number| (self.at(tick(number)), group_digits(&format!("{:.digits$}", tick(number))))).collect()
     }
 }
 
@@ -40,7 +40,7 @@ fn step(most: f64) -> f64 {
 }
 
 /// Groups digits in thousands.
-fn grouped(digits: &str) -> String {
+fn group_digits(digits: &str) -> String {
     let (whole, fraction) = digits.split_once('.').map_or((digits, ""), |(whole, _)| (whole, &digits[whole.len()..]));
     let mut text = String::new();
     for (index, digit) in whole.chars().enumerate() {
@@ -78,7 +78,10 @@ impl Logarithmic {
     pub(in crate::chart) fn ticks(&self) -> Vec<(f64, String)> {
         let tens_only = self.most / self.least > 10_000;
         let shown = rounds().filter(|round| *round >= self.least && *round <= self.most);
-        shown.filter(|round| !tens_only || is_ten(*round)).map(|round| (self.at(round), written(round))).collect()
+        shown
+            .filter(|round| !tens_only || is_power_of_ten(*round))
+            .map(|round| (self.at(round), format_latency(round)))
+            .collect()
     }
 }
 
@@ -87,11 +90,11 @@ fn rounds() -> impl Iterator<Item = u64> {
     (0..12).flat_map(|zeros| [1, 2, 5].map(|one| one * 10_u64.pow(zeros)))
 }
 
-fn is_ten(round: u64) -> bool {
+fn is_power_of_ten(round: u64) -> bool {
     round == 10_u64.pow(round.ilog10())
 }
 
-fn written(micros: u64) -> String {
+fn format_latency(micros: u64) -> String {
     match micros {
         0..1_000 => format!("{micros} \u{b5}s"),
         1_000..1_000_000 => format!("{} ms", micros / 1_000),

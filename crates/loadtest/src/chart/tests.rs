@@ -65,7 +65,7 @@ fn attributes<'a>(svg: &'a str, class: &str, attribute: &str) -> Vec<&'a str> {
 }
 
 /// A response in every interval of a run of 10 seconds.
-fn everywhere(verdict: impl Fn(u64) -> (u64, Verdict)) -> Vec<(u64, u64, Verdict)> {
+fn one_response_per_interval(verdict: impl Fn(u64) -> (u64, Verdict)) -> Vec<(u64, u64, Verdict)> {
     (0..50)
         .map(|point| (point * 200 + 100, verdict(point)))
         .map(|(at, (waited, verdict))| (at, waited, verdict))
@@ -73,14 +73,14 @@ fn everywhere(verdict: impl Fn(u64) -> (u64, Verdict)) -> Vec<(u64, u64, Verdict
 }
 
 const URL: &str = "http://127.0.0.1:8080";
-const WHOLE: Duration = Duration::from_secs(10);
+const FULL_DURATION: Duration = Duration::from_secs(10);
 
 #[test]
 fn every_interval_is_drawn() {
     let svg = chart(
         &[URL],
-        WHOLE,
-        &everywhere(|point| (1 + point, if point < 10 { Verdict::Allowed } else { Verdict::Denied })),
+        FULL_DURATION,
+        &one_response_per_interval(|point| (1 + point, if point < 10 { Verdict::Allowed } else { Verdict::Denied })),
     );
     check_well_formed(&svg);
     for (name, _, _) in LATENCIES {
@@ -104,7 +104,7 @@ fn throughput_layers_are_stacked() {
         || Verdict::Failed(Box::new(RequestError { kind: "x".into(), message: "y".into(), is_transient: true }));
     let responses =
         [(100, 1, Verdict::Allowed), (100, 1, Verdict::Denied), (100, 1, Verdict::Denied), (100, 1, error())];
-    let svg = chart(&[URL], WHOLE, &responses);
+    let svg = chart(&[URL], FULL_DURATION, &responses);
     check_well_formed(&svg);
     // 5, 15 and 20 a second in the first point, of 20 that the scale has: its top, and what it stands on.
     let ends = |class| {
@@ -119,10 +119,10 @@ fn throughput_layers_are_stacked() {
 #[test]
 fn an_interval_without_decision_is_a_gap() {
     // 20 points, a gap of 10, one point, and another gap.
-    let mut responses = everywhere(|_| (5, Verdict::Allowed));
+    let mut responses = one_response_per_interval(|_| (5, Verdict::Allowed));
     responses.truncate(31);
     responses.drain(20..30);
-    let svg = chart(&[URL], WHOLE, &responses);
+    let svg = chart(&[URL], FULL_DURATION, &responses);
     check_well_formed(&svg);
     let lengths: Vec<_> = attributes(&svg, "p99", "points").iter().map(|line| line.split(' ').count()).collect();
     assert_eq!(lengths, [20]);
@@ -135,8 +135,8 @@ fn short_and_empty_runs_are_drawn() {
         (Duration::ZERO, vec![]),
         (Duration::from_millis(1), vec![]),
         (Duration::from_millis(1_234), vec![(1_000, 1, Verdict::Allowed)]),
-        (WHOLE, vec![(15_000, 14_000, Verdict::Allowed)]),
-        (WHOLE, vec![(5_000, 0, Verdict::Allowed)]),
+        (FULL_DURATION, vec![(15_000, 14_000, Verdict::Allowed)]),
+        (FULL_DURATION, vec![(5_000, 0, Verdict::Allowed)]),
     ] {
         let svg = chart(&[URL], sending, &responses);
         check_well_formed(&svg);
@@ -146,8 +146,8 @@ fn short_and_empty_runs_are_drawn() {
 
 #[test]
 fn target_names_are_escaped() {
-    let svg = chart(&[URL, "redis://h:1", "grpc://[::1]:2", "http://a:1"], WHOLE, &[]);
+    let svg = chart(&[URL, "redis://h:1", "grpc://[::1]:2", "http://a:1"], FULL_DURATION, &[]);
     check_well_formed(&svg);
     assert!(svg.contains("<title>tidegate bench http://127.0.0.1:8080 and 3 others</title>"), "{svg}");
-    assert_eq!(escaped("a<b>&\"c\""), "a&lt;b&gt;&amp;&quot;c&quot;");
+    assert_eq!(escape("a<b>&\"c\""), "a&lt;b&gt;&amp;&quot;c&quot;");
 }

@@ -37,7 +37,7 @@ impl Resp {
             let mut auth = command(2, &["AUTH"]);
             push(&mut auth, token.as_bytes());
             resp.stream.write_all(&auth).await.map_err(|error| ConnectionLost(error.to_string()))?;
-            resp.authorized().await?;
+            resp.authorize().await?;
         }
         Ok(resp)
     }
@@ -80,7 +80,7 @@ impl Resp {
         }
     }
 
-    async fn authorized(&mut self) -> Result<(), ConnectionLost> {
+    async fn authorize(&mut self) -> Result<(), ConnectionLost> {
         loop {
             self.read_more().await?;
             if let Some((reply, length)) = parse(&self.read)? {

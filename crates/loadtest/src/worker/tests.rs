@@ -5,8 +5,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use super::*;
 use crate::tally::{Counts, Measurements};
 
-const OVER: &[u8] = b"*5\r\n:0\r\n:5\r\n:0\r\n:100\r\n:200\r\n";
-const UNDER: &[u8] = b"*5\r\n:1\r\n:5\r\n:4\r\n:-1\r\n:200\r\n";
+const DENIED_REPLY: &[u8] = b"*5\r\n:0\r\n:5\r\n:0\r\n:100\r\n:200\r\n";
+const ALLOWED_REPLY: &[u8] = b"*5\r\n:1\r\n:5\r\n:4\r\n:-1\r\n:200\r\n";
 
 /// A test of the limit `api` over the Redis protocol, for `millis`.
 fn for_millis(millis: u64) -> LoadTest {
@@ -38,7 +38,7 @@ async fn serve(mut stream: DuplexStream, answer: impl Fn(u64) -> (u64, &'static 
     seen
 }
 
-struct Ran {
+struct TestRun {
     measurements: Measurements,
     sent: u64,
     unsent: u64,
@@ -47,7 +47,7 @@ struct Ran {
     abort_reason: Option<String>,
 }
 
-impl Ran {
+impl TestRun {
     fn counts(&self) -> &Counts {
         &self.measurements.servers[0]
     }
@@ -59,7 +59,7 @@ impl Ran {
 }
 
 /// Runs one connection against a server that answers so.
-async fn run(test: LoadTest, answer: impl Fn(u64) -> (u64, &'static [u8]) + Send + 'static) -> Ran {
+async fn run(test: LoadTest, answer: impl Fn(u64) -> (u64, &'static [u8]) + Send + 'static) -> TestRun {
     let test = Arc::new(test);
     let (near, far) = tokio::io::duplex(1 << 20);
     let server = tokio::spawn(serve(far, answer));
@@ -75,12 +75,12 @@ async fn run(test: LoadTest, answer: impl Fn(u64) -> (u64, &'static [u8]) + Send
     let unsent = load.schedule.unsent(started + test.duration, sent);
     drop(load);
     let (measurements, _) = Arc::into_inner(tally).expect("no connection is left").finish();
-    Ran { measurements, sent, unsent, seen: server.await.expect("served"), abort_reason: stopper.abort_reason() }
+    TestRun { measurements, sent, unsent, seen: server.await.expect("served"), abort_reason: stopper.abort_reason() }
 }
 
 #[tokio::test(start_paused = true)]
 async fn every_sent_request_is_counted() {
-    let ran = run(for_millis(1_000), |n| (10, if n % 4 == 3 { OVER } else { UNDER })).await;
+    let ran = run(for_millis(1_000), |n| (10, if n % 4 == 3 { DENIED_REPLY } else { ALLOWED_REPLY })).await;
     assert_eq!((ran.counts().allowed, ran.counts().denied, ran.counts().failed), (75, 25, 0));
     assert_eq!((ran.sent, ran.seen, ran.unsent), (100, 100, 0));
     assert_eq!((ran.at(0.01), ran.at(0.5), ran.at(1.0)), (10, 10, 10));
@@ -89,7 +89,7 @@ async fn every_sent_request_is_counted() {
 #[tokio::test(start_paused = true)]
 async fn known_delays_give_known_percentiles() {
     // 1, 2, ... 100 ms, one after the other, which is 5050 ms in all.
-    let ran = run(for_millis(5_050), |n| (1 + n, UNDER)).await;
+    let ran = run(for_millis(5_050), |n| (1 + n, ALLOWED_REPLY)).await;
     assert_eq!((ran.sent, ran.seen), (100, 100));
     assert_eq!([0.01, 0.5, 0.9, 0.99, 1.0].map(|quantile| ran.at(quantile)), [1, 50, 90, 99, 100]);
 }
@@ -97,7 +97,7 @@ async fn known_delays_give_known_percentiles() {
 /// Coordinated omission: one stall of a second is a second for one request, and most of a second for those behind it.
 #[tokio::test(start_paused = true)]
 async fn a_stall_counts_for_all_requests_due_meanwhile() {
-    let stall = |n| (if n == 100 { 1_000 } else { 0 }, UNDER);
+    let stall = |n| (if n == 100 { 1_000 } else { 0 }, ALLOWED_REPLY);
     let open = run(LoadTest { rate: Some(100), ..for_millis(10_000) }, stall).await;
     assert_eq!((open.sent, open.seen, open.unsent), (1_000, 1_000, 0));
     // 100 of 1,000 were due while it stalled: the worst 1 % waited for 0.99 s and more.
@@ -107,25 +107,27 @@ async fn a_stall_counts_for_all_requests_due_meanwhile() {
     assert_eq!(open.at(0.89), 0);
 
     // Without a rate, it is one slow request among many.
-    let closed = run(for_millis(10_000), |n| (if n == 100 { 1_000 } else { 10 }, UNDER)).await;
+    let closed = run(for_millis(10_000), |n| (if n == 100 { 1_000 } else { 10 }, ALLOWED_REPLY)).await;
     assert_eq!((closed.at(0.99), closed.counts().latencies.max() / 1_000), (10, 1_000));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_unreachable_rate_is_reported_as_unsent() {
-    let ran = run(LoadTest { rate: Some(100), ..for_millis(1_000) }, |_| (100, UNDER)).await;
+    let ran = run(LoadTest { rate: Some(100), ..for_millis(1_000) }, |_| (100, ALLOWED_REPLY)).await;
     assert_eq!((ran.sent, ran.seen, ran.unsent), (10, 10, 90));
 }
 
 #[tokio::test(start_paused = true)]
 async fn pipelined_requests_are_counted_one_by_one() {
-    let ran =
-        run(LoadTest { pipeline: 10, ..for_millis(1_000) }, |n| (10, if n % 2 == 0 { UNDER } else { OVER })).await;
+    let ran = run(LoadTest { pipeline: 10, ..for_millis(1_000) }, |n| {
+        (10, if n % 2 == 0 { ALLOWED_REPLY } else { DENIED_REPLY })
+    })
+    .await;
     assert_eq!((ran.sent, ran.seen, ran.counts().allowed, ran.counts().denied), (100, 100, 50, 50));
     // The first of ten is there after 10 ms, the last after 100.
     assert_eq!((ran.at(0.1), ran.at(0.5), ran.at(1.0)), (10, 50, 100));
     // At a rate, only those that are due go together.
-    let ran = run(LoadTest { pipeline: 10, rate: Some(100), ..for_millis(1_000) }, |_| (0, UNDER)).await;
+    let ran = run(LoadTest { pipeline: 10, rate: Some(100), ..for_millis(1_000) }, |_| (0, ALLOWED_REPLY)).await;
     assert_eq!((ran.sent, ran.at(1.0)), (100, 0));
 }
 
@@ -145,7 +147,7 @@ async fn a_refused_first_request_aborts_the_test() {
 
 #[tokio::test(start_paused = true)]
 async fn errors_after_a_decision_are_counted_by_kind() {
-    let answers: [&[u8]; 4] = [UNDER, UNDER, b"-ERR one\r\n", b"-UNAVAILABLE the store is broken\r\n"];
+    let answers: [&[u8]; 4] = [ALLOWED_REPLY, ALLOWED_REPLY, b"-ERR one\r\n", b"-UNAVAILABLE the store is broken\r\n"];
     let ran = run(for_millis(1_000), move |n| (10, answers[n as usize % 4])).await;
     assert_eq!((ran.sent, ran.seen, ran.counts().allowed, ran.counts().failed), (100, 100, 50, 50));
     let errors = ran.counts().errors.iter().map(|(error, count)| (&error.kind[..], &error.message[..], *count));
@@ -156,7 +158,7 @@ async fn errors_after_a_decision_are_counted_by_kind() {
 #[tokio::test(start_paused = true)]
 async fn a_lost_connection_fails_each_request_on_it() {
     // Four are answered, the fifth is not, and five more were sent. No server accepts a new connection.
-    let answer = |n| (10, if n == 4 { &b""[..] } else { UNDER });
+    let answer = |n| (10, if n == 4 { &b""[..] } else { ALLOWED_REPLY });
     let ran = run(LoadTest { pipeline: 10, ..for_millis(110) }, answer).await;
     assert_eq!((ran.counts().allowed, ran.counts().failed, ran.abort_reason.as_deref()), (4, 6, None));
     assert_eq!(ran.counts().errors[0].0.kind, "connection lost");

@@ -14,7 +14,7 @@ use tidegate::{Limit, Limiter, LimiterBuilder, Quota, seconds};
 use crate::check::is_envoy_config;
 
 /// The built-in config, which is served without `--config`.
-const DEMO: &str = include_str!("../../samples/demo.toml");
+const DEMO_CONFIG: &str = include_str!("../../samples/demo.toml");
 
 /// The limits whose quota comes with each request.
 pub(crate) const CL_THROTTLE: &str = "CL.THROTTLE";
@@ -37,7 +37,7 @@ pub(crate) struct ActiveConfig {
     pub(crate) contents: FileContents,
     /// Whether it is the built-in demonstration.
     pub(crate) is_demo: bool,
-    /// How the address of a client is found.
+    /// The source of a client's address.
     pub(crate) client_address: ClientAddress,
     /// The headers and denials for proxies that ask by forward-auth.
     pub(crate) http_policy: RateLimit,
@@ -49,7 +49,7 @@ impl ActiveConfig {
     /// Loads the config in a file, ours or Envoy's, or the built-in one. The error has everything that is wrong.
     pub(crate) fn load(path: Option<&Path>) -> Result<Self, ConfigErrors> {
         let Some(path) = path else {
-            let demo = Config::parse(DEMO, Syntax::Toml, "demo.toml")?;
+            let demo = Config::parse(DEMO_CONFIG, Syntax::Toml, "demo.toml")?;
             return Ok(ActiveConfig::new(demo, Domains::default(), Vec::new(), Vec::new(), true));
         };
         let mut contents = vec![read_file(path)];

@@ -26,7 +26,7 @@ use stats::{Stats, recorder};
 use store::AppStore;
 
 /// The period of the statistics.
-const SECOND: Duration = Duration::from_secs(1);
+const STATS_PERIOD: Duration = Duration::from_secs(1);
 
 /// The state that every door shares. There is one in the process, behind an `Arc`.
 pub(crate) struct App {
@@ -37,7 +37,7 @@ pub(crate) struct App {
     pub(crate) stats: Stats,
     pub(crate) config: ArcSwap<ActiveConfig>,
     /// Held while another config becomes active.
-    activating: Mutex<()>,
+    activation_lock: Mutex<()>,
     /// Warns once of a proxy that the config does not mention.
     forwarding_warning: ForwardingWarning,
     /// Whether tests may pass the time.
@@ -57,7 +57,7 @@ impl App {
             store,
             stats,
             config: ArcSwap::from_pointee(config),
-            activating: Mutex::new(()),
+            activation_lock: Mutex::new(()),
             forwarding_warning: ForwardingWarning::new(),
             is_testing,
             draining: Arc::default(),
@@ -72,19 +72,19 @@ impl App {
 
     /// Makes another config the active one. The usage of keys is kept.
     pub(crate) async fn activate(&self, config: ActiveConfig) -> Result<(), BuildError> {
-        let activating = self.activating.lock().await;
+        let activation_lock = self.activation_lock.lock().await;
         // Slow steps with many limits stay out of the swap: inside it, a rule's limit may be missing.
         let (limiter, inline_quota) = (config.limiter(), config.inline_quota_limiter());
-        let (served, config) = (self.stats.limits_named(config.names()), Arc::new(config));
+        let (served, config) = (self.stats.limit_stats_for(config.names()), Arc::new(config));
         // Before the first decision of a new limit.
-        let previous = self.stats.serve_also(&served);
+        let previous = self.stats.add_served_limits(&served);
         if let Err(error) = self.limiter.replace_all(limiter) {
-            self.stats.serve(previous);
+            self.stats.set_served_limits(previous);
             return Err(error);
         }
         let before = self.config.swap(Arc::clone(&config));
-        drop(activating);
-        self.stats.serve(served);
+        drop(activation_lock);
+        self.stats.set_served_limits(served);
         self.inline_quota.replace_all(inline_quota)?;
         self.stats.reloads.record_success();
         let (old, new) = (before.config.defaults(), config.config.defaults());
@@ -100,8 +100,8 @@ impl App {
     }
 
     /// Waits until no other config is becoming active.
-    pub(crate) async fn activated(&self) {
-        drop(self.activating.lock().await);
+    pub(crate) async fn wait_for_activation(&self) {
+        drop(self.activation_lock.lock().await);
     }
 
     /// Finds the client of a request with these headers from `peer`.
@@ -115,7 +115,7 @@ impl App {
     }
 
     /// Returns the flag behind [`is_draining`](Self::is_draining).
-    pub(crate) fn draining(&self) -> Arc<AtomicBool> {
+    pub(crate) fn draining_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.draining)
     }
 
@@ -182,7 +182,7 @@ impl App {
 
     /// Ends every second of the statistics, until the server ends.
     pub(crate) async fn tick(self: Arc<Self>, mut shutdown: Shutdown) {
-        let mut seconds = interval_at(Instant::now() + SECOND, SECOND);
+        let mut seconds = interval_at(Instant::now() + STATS_PERIOD, STATS_PERIOD);
         seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
@@ -192,7 +192,7 @@ impl App {
                     // The recorder keeps samples one by one until then.
                     recorder::handle().run_upkeep();
                 }
-                () = shutdown.begun() => {
+                () = shutdown.wait() => {
                     // Logs how many denials of the last second were left out.
                     self.stats.tick();
                     return;

@@ -16,7 +16,7 @@ use crate::Failure;
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Two signals within this time count as one.
-const SAME_SIGNAL: Duration = Duration::from_millis(500);
+const SIGNAL_MERGE_WINDOW: Duration = Duration::from_millis(500);
 
 /// The signals that the server handles.
 pub(crate) struct Signals {
@@ -32,7 +32,7 @@ pub(crate) struct EndSignals {
 
 impl EndSignals {
     /// Waits for one of them.
-    pub(crate) async fn received(&mut self) {
+    pub(crate) async fn recv(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
@@ -41,11 +41,11 @@ impl EndSignals {
 
     /// Waits for a second one. Two in quick succession are the same: Ctrl-C signals every process of a terminal, and a
     /// supervisor among them signals its children again.
-    pub(crate) async fn received_again(&mut self) {
-        let same_until = Instant::now() + SAME_SIGNAL;
-        self.received().await;
+    pub(crate) async fn recv_again(&mut self) {
+        let same_until = Instant::now() + SIGNAL_MERGE_WINDOW;
+        self.recv().await;
         while Instant::now() < same_until {
-            self.received().await;
+            self.recv().await;
         }
     }
 }
@@ -60,20 +60,20 @@ impl Signals {
 }
 
 /// Waits for a signal that ends the server, and keeps the config up to date meanwhile.
-pub(crate) async fn until_end_signal(signals: &mut Signals, config: Option<&Path>, app: &App) {
+pub(crate) async fn wait_for_end_signal(signals: &mut Signals, config: Option<&Path>, app: &App) {
     let Signals { end, hang_up } = signals;
     // Concurrently: a file system that does not answer must not delay the end.
     tokio::select! {
-        () = end.received() => {}
-        () = keep_current(hang_up, config, app) => {}
+        () = end.recv() => {}
+        () = watch_config(hang_up, config, app) => {}
     }
 }
 
 /// Reloads the config when it changes and on SIGHUP, for ever.
-async fn keep_current(hang_up: &mut Signal, config: Option<&Path>, app: &App) {
+async fn watch_config(hang_up: &mut Signal, config: Option<&Path>, app: &App) {
     let mut polls = interval(POLL_INTERVAL);
     polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // Starts from the contents that were loaded, so that a change since then is watcher.
+    // Starts from the contents that were loaded, so that a change since then is noticed.
     let mut watcher = ChangeDetector::new(app.config.load().contents.clone());
     loop {
         tokio::select! {
@@ -141,7 +141,7 @@ async fn reload(config: Option<&Path>, app: &App) -> FileContents {
     let loaded = match loaded.map_err(|error| error.to_string()).and_then(|read| read.map_err(|e| e.to_string())) {
         Ok(loaded) => loaded,
         Err(errors) => {
-            reject(app, &errors);
+            report_failure(app, &errors);
             return contents;
         }
     };
@@ -151,13 +151,13 @@ async fn reload(config: Option<&Path>, app: &App) -> FileContents {
             app.config.load().contents.clone()
         }
         Err(error) => {
-            reject(app, &error.to_string());
+            report_failure(app, &error.to_string());
             contents
         }
     }
 }
 
-fn reject(app: &App, errors: &str) {
+fn report_failure(app: &App, errors: &str) {
     app.stats.reloads.record_failure(errors);
     error!("the new config is wrong, and the old one stays:\n{errors}");
 }

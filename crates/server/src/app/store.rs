@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tidegate::config::Defaults;
 use tidegate::resilience::{BreakerState, BreakerStore, FallbackStore, InstrumentedStore, TimeoutStore};
-use tidegate::store::{DynStore, Request, Testing};
+use tidegate::store::{DynStore, Request, TestableStore};
 use tidegate::{
     Decision, JointDecision, LimiterBuilder, MemoryStats, MemoryStore, Store, StoreError, StoreErrorKind, Timestamp,
     TokioSleeper,
@@ -22,7 +22,7 @@ use crate::store_url::OpenStore;
 /// The store behind the app.
 pub(crate) enum AppStore {
     Memory(Arc<MemoryStore>),
-    Outside {
+    External {
         /// The label in metrics.
         name: &'static str,
         store: Arc<dyn DynStore>,
@@ -36,9 +36,9 @@ impl AppStore {
     pub(crate) async fn open(serve: &Serve, defaults: &Defaults) -> Result<Self, Failure> {
         Ok(match serve.store.open().await? {
             None => AppStore::Memory(Arc::new(open_memory(serve)?)),
-            Some(OpenStore::Sqlite(store)) => resilient("sqlite", store, defaults),
-            Some(OpenStore::Redis(store)) => resilient("redis", store, defaults),
-            Some(OpenStore::Postgres(store)) => resilient("postgres", store, defaults),
+            Some(OpenStore::Sqlite(store)) => with_resilience("sqlite", store, defaults),
+            Some(OpenStore::Redis(store)) => with_resilience("redis", store, defaults),
+            Some(OpenStore::Postgres(store)) => with_resilience("postgres", store, defaults),
         })
     }
 
@@ -46,7 +46,7 @@ impl AppStore {
     pub(crate) fn attach_to(&self, limiter: LimiterBuilder) -> LimiterBuilder {
         match self {
             AppStore::Memory(store) => limiter.store(Arc::clone(store)),
-            AppStore::Outside { store, .. } => limiter.store(Arc::clone(store)),
+            AppStore::External { store, .. } => limiter.store(Arc::clone(store)),
         }
     }
 
@@ -54,7 +54,7 @@ impl AppStore {
     pub(crate) fn as_dyn(&self) -> &dyn DynStore {
         match self {
             AppStore::Memory(store) => store,
-            AppStore::Outside { store, .. } => &**store,
+            AppStore::External { store, .. } => &**store,
         }
     }
 
@@ -75,7 +75,7 @@ impl AppStore {
     fn testing_store(&self) -> Result<&MemoryStore, StoreError> {
         match self {
             AppStore::Memory(store) => Ok(store),
-            AppStore::Outside { .. } => {
+            AppStore::External { .. } => {
                 Err(StoreError::new(StoreErrorKind::Unsupported, "at_us is for --store memory only"))
             }
         }
@@ -85,7 +85,7 @@ impl AppStore {
     pub(crate) fn save_snapshot(&self, path: &Path) -> io::Result<u64> {
         match self {
             AppStore::Memory(store) => snapshot::save(path, store),
-            AppStore::Outside { .. } => Ok(0),
+            AppStore::External { .. } => Ok(0),
         }
     }
 
@@ -93,7 +93,7 @@ impl AppStore {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             AppStore::Memory(_) => "memory",
-            AppStore::Outside { name, .. } => name,
+            AppStore::External { name, .. } => name,
         }
     }
 
@@ -101,7 +101,7 @@ impl AppStore {
     pub(crate) fn breaker(&self) -> Option<BreakerState> {
         match self {
             AppStore::Memory(_) => None,
-            AppStore::Outside { breaker, .. } => Some(breaker()),
+            AppStore::External { breaker, .. } => Some(breaker()),
         }
     }
 
@@ -109,7 +109,7 @@ impl AppStore {
     pub(crate) fn calls(&self) -> Option<&StoreCalls> {
         match self {
             AppStore::Memory(_) => None,
-            AppStore::Outside { calls, .. } => Some(calls),
+            AppStore::External { calls, .. } => Some(calls),
         }
     }
 
@@ -117,7 +117,7 @@ impl AppStore {
     pub(crate) fn memory(&self) -> Option<MemoryStats> {
         match self {
             AppStore::Memory(store) => Some(store.stats()),
-            AppStore::Outside { .. } => None,
+            AppStore::External { .. } => None,
         }
     }
 }
@@ -132,13 +132,13 @@ fn open_memory(serve: &Serve) -> Result<MemoryStore, Failure> {
 
 /// Adds the wrappers of [`tidegate::resilience::Resilience`] in their order, except for the one that counts decisions:
 /// [`Stats`](super::stats::Stats) counts those of every store.
-fn resilient<S: Store + 'static>(name: &'static str, store: S, defaults: &Defaults) -> AppStore {
+fn with_resilience<S: Store + 'static>(name: &'static str, store: S, defaults: &Defaults) -> AppStore {
     let timeout = TimeoutStore::new(store, defaults.store_timeout, TokioSleeper);
     let breaker = BreakerStore::new(InstrumentedStore::new(timeout, name), name).clock(TokioSleeper);
     let fallback = FallbackStore::new(breaker).label(metric_label);
     let store = Arc::new(fallback.expected_replicas(defaults.expected_replicas).clock(TokioSleeper));
     let observed = Arc::clone(&store);
-    AppStore::Outside {
+    AppStore::External {
         name,
         store,
         breaker: Arc::new(move || observed.inner().state()),

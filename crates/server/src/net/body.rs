@@ -17,7 +17,7 @@ use super::timeout_stream::with_timeout;
 /// The body of a response: whole for the fast path, streamed from a router for all others.
 pub(crate) enum ResponseBody {
     /// The whole body.
-    Whole {
+    Full {
         /// `None` once it is sent.
         bytes: Option<Bytes>,
         trailers: Option<HeaderMap>,
@@ -33,8 +33,8 @@ pub(crate) enum ResponseBody {
 const MAX_PIECE: usize = 16 << 10;
 
 impl ResponseBody {
-    pub(crate) fn whole(bytes: impl Into<Bytes>) -> Self {
-        ResponseBody::Whole { bytes: Some(bytes.into()), trailers: None }
+    pub(crate) fn full(bytes: impl Into<Bytes>) -> Self {
+        ResponseBody::Full { bytes: Some(bytes.into()), trailers: None }
     }
 
     pub(crate) fn routed(body: RoutedBody) -> Self {
@@ -42,7 +42,7 @@ impl ResponseBody {
     }
 
     pub(crate) fn with_trailers(bytes: impl Into<Bytes>, trailers: HeaderMap) -> Self {
-        ResponseBody::Whole { bytes: Some(bytes.into()), trailers: Some(trailers) }
+        ResponseBody::Full { bytes: Some(bytes.into()), trailers: Some(trailers) }
     }
 }
 
@@ -56,18 +56,18 @@ impl Body for ResponseBody {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            ResponseBody::Whole { bytes, trailers } => bytes.is_none() && trailers.is_none(),
+            ResponseBody::Full { bytes, trailers } => bytes.is_none() && trailers.is_none(),
             ResponseBody::Routed { body, rest } => rest.is_none() && body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            ResponseBody::Whole { bytes, trailers: None } => {
+            ResponseBody::Full { bytes, trailers: None } => {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
             // A known length would become a header, which gRPC responses do not have.
-            ResponseBody::Whole { .. } => SizeHint::default(),
+            ResponseBody::Full { .. } => SizeHint::default(),
             ResponseBody::Routed { body, rest: None } => body.size_hint(),
             ResponseBody::Routed { .. } => SizeHint::default(),
         }
@@ -77,7 +77,7 @@ impl Body for ResponseBody {
 impl ResponseBody {
     fn next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         match self {
-            ResponseBody::Whole { bytes, trailers } => {
+            ResponseBody::Full { bytes, trailers } => {
                 let piece = bytes.take().map(|whole| Frame::data(first_piece(whole, bytes)));
                 Poll::Ready(piece.or_else(|| trailers.take().map(Frame::trailers)).map(Ok))
             }

@@ -50,7 +50,7 @@ where
     let service = service_fn(move |request: Request<Incoming>| note_head(service.call(request)));
     let mut connection =
         pin!(builder.serve_connection(TokioIo::new(TimeoutStream::new(stream, CLIENT_TIMEOUT)), service));
-    let mut shutdown = pin!(shutdown.begun());
+    let mut shutdown = pin!(shutdown.wait());
     let mut ending = false;
     poll_fn(|context| {
         for _ in 0..MAX_ROUNDS {
@@ -104,18 +104,18 @@ mod tests {
     use crate::net::shutdown::ShutdownTrigger;
     use crate::net::stall_guard::STALL_TIMEOUT;
 
-    const WHOLE: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
+    const COMPLETE_REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
 
     /// A client of a server that answers every request.
-    fn connected() -> (DuplexStream, ShutdownTrigger) {
+    fn connect() -> (DuplexStream, ShutdownTrigger) {
         let (client, server) = duplex(1 << 16);
         let (ending, mut shutdown) = ShutdownTrigger::new();
-        let service = service_fn(async |_| Ok(Response::new(ResponseBody::whole("well"))));
+        let service = service_fn(async |_| Ok(Response::new(ResponseBody::full("well"))));
         tokio::spawn(async move { serve(server, service, &mut shutdown).await.map_err(|error| error.to_string()) });
         (client, ending)
     }
 
-    async fn answer(client: &mut DuplexStream) {
+    async fn read_response(client: &mut DuplexStream) {
         let mut heard = Vec::new();
         while !heard.ends_with(b"well") {
             assert_ne!(client.read_buf(&mut heard).await.expect("heard"), 0, "{}", String::from_utf8_lossy(&heard));
@@ -123,7 +123,7 @@ mod tests {
     }
 
     /// The time from now until the server closes the connection.
-    async fn closed_after(client: &mut DuplexStream) -> Duration {
+    async fn time_until_closed(client: &mut DuplexStream) -> Duration {
         let began = Instant::now();
         client.read_to_end(&mut Vec::new()).await.expect("left");
         began.elapsed()
@@ -135,20 +135,20 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn incomplete_headers_time_out() {
-        let (mut client, _ending) = connected();
-        client.write_all(&WHOLE[..25]).await.expect("room");
-        let left = closed_after(&mut client).await;
+        let (mut client, _ending) = connect();
+        client.write_all(&COMPLETE_REQUEST[..25]).await.expect("room");
+        let left = time_until_closed(&mut client).await;
         assert!(is_about(left, CLIENT_TIMEOUT), "{left:?}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn trickling_headers_get_no_more_time() {
-        let (mut client, _ending) = connected();
+        let (mut client, _ending) = connect();
         let began = Instant::now();
-        client.write_all(WHOLE).await.expect("room");
-        answer(&mut client).await;
+        client.write_all(COMPLETE_REQUEST).await.expect("room");
+        read_response(&mut client).await;
         let mut sent = 0;
-        while sent < 8 && client.write_all(&WHOLE[sent..=sent]).await.is_ok() {
+        while sent < 8 && client.write_all(&COMPLETE_REQUEST[sent..=sent]).await.is_ok() {
             sleep(CLIENT_TIMEOUT / 5).await;
             sent += 1;
         }
@@ -157,29 +157,29 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn every_request_has_its_own_header_timeout_and_so_has_an_idle_connection() {
-        let (mut client, _ending) = connected();
+    async fn every_request_and_an_idle_connection_have_their_own_timeout() {
+        let (mut client, _ending) = connect();
         for _ in 0..7 {
-            client.write_all(WHOLE).await.expect("room");
-            answer(&mut client).await;
+            client.write_all(COMPLETE_REQUEST).await.expect("room");
+            read_response(&mut client).await;
             sleep(CLIENT_TIMEOUT * 9 / 10).await;
         }
-        client.write_all(WHOLE).await.expect("it is still there");
-        answer(&mut client).await;
-        let left = closed_after(&mut client).await;
+        client.write_all(COMPLETE_REQUEST).await.expect("it is still there");
+        read_response(&mut client).await;
+        let left = time_until_closed(&mut client).await;
         assert!(is_about(left, CLIENT_TIMEOUT), "{left:?}");
     }
 
     /// An HTTP/2 client with a window of so many bytes for each response.
-    async fn with_window(bytes: u32) -> impl AsyncFnMut(&str) -> Incoming {
+    async fn client_with_window(bytes: u32) -> impl AsyncFnMut(&str) -> Incoming {
         let (client, server) = duplex(1 << 16);
         let service = service_fn(async |request: Request<Incoming>| {
             Ok(Response::new(match request.uri().path() {
-                "/large" => ResponseBody::whole(vec![b'x'; 1 << 17]),
+                "/large" => ResponseBody::full(vec![b'x'; 1 << 17]),
                 "/large/routed" => ResponseBody::routed(vec![b'x'; 1 << 17].into()),
                 "/late" => {
                     sleep(STALL_TIMEOUT * 10).await;
-                    ResponseBody::whole("x")
+                    ResponseBody::full("x")
                 }
                 _ => ResponseBody::routed(Body::from_stream(stream::once(async {
                     sleep(STALL_TIMEOUT * 10).await;
@@ -204,7 +204,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_response_that_the_client_does_not_read_is_dropped() {
         for room in [0, 1] {
-            let mut ask = with_window(room).await;
+            let mut ask = client_with_window(room).await;
             for path in ["/large", "/large/routed"] {
                 let answer = ask(path).await;
                 // Reading would extend the window.
@@ -216,7 +216,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_slow_response_is_not_a_stalled_client() {
-        let mut ask = with_window(1).await;
+        let mut ask = client_with_window(1).await;
         for path in ["/late", "/late/routed"] {
             let answer = ask(path).await.collect().await.expect("all of it");
             assert_eq!(answer.to_bytes(), "x");
@@ -225,7 +225,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_slow_reader_gets_the_whole_response() {
-        let mut ask = with_window(16 << 10).await;
+        let mut ask = client_with_window(16 << 10).await;
         for path in ["/large", "/large/routed"] {
             let (mut answer, mut received, began) = (ask(path).await, 0, Instant::now());
             while let Some(frame) = answer.frame().await {
@@ -239,11 +239,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_idle_connection_closes_at_once_on_shutdown() {
-        let (mut client, ending) = connected();
-        client.write_all(WHOLE).await.expect("room");
-        answer(&mut client).await;
+        let (mut client, ending) = connect();
+        client.write_all(COMPLETE_REQUEST).await.expect("room");
+        read_response(&mut client).await;
         ending.trigger();
-        let left = closed_after(&mut client).await;
+        let left = time_until_closed(&mut client).await;
         assert!(is_about(left, Duration::ZERO), "{left:?}");
     }
 }

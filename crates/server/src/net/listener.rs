@@ -20,7 +20,7 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tracing::{debug, warn};
 
 use super::shutdown::Shutdown;
-use super::tls::Tls;
+use super::tls::TlsAcceptors;
 use crate::Failure;
 use crate::cli::{Listen, Serve};
 
@@ -62,7 +62,7 @@ impl Listener {
         loop {
             while connections.try_join_next().is_some() {}
             let accepted = tokio::select! {
-                () = shutdown.begun() => break,
+                () = shutdown.wait() => break,
                 accepted = accept(&self.socket, &permits) => accepted,
             };
             let (stream, peer, permit) = match accepted {
@@ -80,7 +80,7 @@ impl Listener {
                 let (_permit, _open) = (permit, open);
                 let secured = tokio::select! {
                     secured = handshake(stream, tls) => secured,
-                    () = late_handshake(&mut shutdown) => return,
+                    () = late_handshake_timeout(&mut shutdown) => return,
                 };
                 match secured {
                     Ok(stream) => serve(stream, peer).await,
@@ -122,8 +122,8 @@ async fn accept(
 }
 
 /// Waits until unfinished TLS handshakes are given up.
-async fn late_handshake(shutdown: &mut Shutdown) {
-    shutdown.begun().await;
+async fn late_handshake_timeout(shutdown: &mut Shutdown) {
+    shutdown.wait().await;
     tokio::time::sleep(LATE_HANDSHAKE_TIMEOUT).await;
 }
 
@@ -212,7 +212,7 @@ impl Listeners {
                 "every port is off: expected at least one of --http, --grpc, --resp".to_owned(),
             ));
         }
-        let tls = Tls::load(serve)?;
+        let tls = TlsAcceptors::load(serve)?;
         let here = Handle::current();
         let open = async |name, listen, tls, threads| match listen {
             Listen::Off => Ok(None),
@@ -262,7 +262,7 @@ mod tests {
     use super::super::shutdown::ShutdownTrigger;
     use super::*;
 
-    fn speaks_tls() -> Option<TlsAcceptor> {
+    fn tls_acceptor() -> Option<TlsAcceptor> {
         let builder = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()));
         let builder = builder.with_safe_default_protocol_versions().expect("versions").with_no_client_auth();
         let config = builder.with_cert_resolver(Arc::new(ResolvesServerCertUsingSni::new()));
@@ -275,7 +275,7 @@ mod tests {
         let _silent = std::net::TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection");
         let (stream, _) = listener.accept().await.expect("a connection");
         let began = Instant::now();
-        let left = handshake(stream, speaks_tls()).await.err().expect("no TLS");
+        let left = handshake(stream, tls_acceptor()).await.err().expect("no TLS");
         assert_eq!((left.kind(), began.elapsed().as_secs()), (io::ErrorKind::TimedOut, 10));
     }
 
@@ -283,7 +283,7 @@ mod tests {
     async fn a_silent_tls_client_does_not_delay_the_shutdown() {
         let socket = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = socket.local_addr().expect("an address");
-        let listener = Listener { name: "silent", socket, tls: speaks_tls(), max_connections: 2 };
+        let listener = Listener { name: "silent", socket, tls: tls_acceptor(), max_connections: 2 };
         let (ending, shutdown) = ShutdownTrigger::new();
         let began = Instant::now();
         let serving = tokio::spawn(listener.run(shutdown, async |_, _| {}));

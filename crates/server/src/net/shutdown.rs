@@ -27,10 +27,10 @@ impl ShutdownTrigger {
 
 impl Shutdown {
     /// Waits until the shutdown starts.
-    pub(crate) async fn begun(&mut self) {
+    pub(crate) async fn wait(&mut self) {
         let changes = self.0.clone();
         // Without tokio's cooperative budget: a task without budget would be pending and never be woken.
-        let mut begun = pin!(unconstrained(self.0.wait_for(|begun| *begun)));
+        let mut started = pin!(unconstrained(self.0.wait_for(|started| *started)));
         let mut registered: Option<Waker> = None;
         poll_fn(|context| {
             // Connections poll this with every request. A registered waker need not be registered again.
@@ -40,7 +40,7 @@ impl Shutdown {
             }
             registered = Some(context.waker().clone());
             // A trigger that is gone is an end, too.
-            begun.as_mut().poll(context).map(drop)
+            started.as_mut().poll(context).map(drop)
         })
         .await;
     }
@@ -57,15 +57,15 @@ mod tests {
     async fn a_future_polled_several_times_is_woken() {
         let (ending, mut shutdown) = ShutdownTrigger::new();
         let waiting = tokio::spawn(async move {
-            let mut begun = pin!(shutdown.begun());
+            let mut started = pin!(shutdown.wait());
             let mut polls = 0;
             poll_fn(|context| {
                 polls += 1;
-                let begun = begun.as_mut().poll(context);
-                if begun.is_pending() && polls < 3 {
+                let started = started.as_mut().poll(context);
+                if started.is_pending() && polls < 3 {
                     context.waker().wake_by_ref();
                 }
-                begun
+                started
             })
             .await;
             polls
@@ -80,10 +80,10 @@ mod tests {
     #[tokio::test]
     async fn the_task_that_polled_last_is_woken() {
         let (ending, mut shutdown) = ShutdownTrigger::new();
-        let mut begun = Box::pin(async move { shutdown.begun().await });
-        let first = poll_fn(|context| Poll::Ready(begun.as_mut().poll(context))).await;
+        let mut started = Box::pin(async move { shutdown.wait().await });
+        let first = poll_fn(|context| Poll::Ready(started.as_mut().poll(context))).await;
         assert!(first.is_pending());
-        let waiting = tokio::spawn(begun);
+        let waiting = tokio::spawn(started);
         yield_now().await;
         ending.trigger();
         waiting.await.expect("it ends");
@@ -94,14 +94,14 @@ mod tests {
     async fn a_task_without_budget_is_woken() {
         let (ending, mut shutdown) = ShutdownTrigger::new();
         let waiting = tokio::spawn(async move {
-            let mut begun = pin!(shutdown.begun());
+            let mut started = pin!(shutdown.wait());
             poll_fn(|context| {
                 while has_budget_remaining() {
                     if let Poll::Ready(proceed) = poll_proceed(context) {
                         proceed.made_progress();
                     }
                 }
-                begun.as_mut().poll(context)
+                started.as_mut().poll(context)
             })
             .await;
         });
@@ -116,12 +116,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn shutdown_is_seen_after_its_start_and_without_a_trigger() {
+    async fn wait_returns_after_the_start_and_without_a_trigger() {
         let (ending, mut shutdown) = ShutdownTrigger::new();
         ending.trigger();
-        shutdown.begun().await;
+        shutdown.wait().await;
         let (ending, mut shutdown) = ShutdownTrigger::new();
         drop(ending);
-        shutdown.begun().await;
+        shutdown.wait().await;
     }
 }

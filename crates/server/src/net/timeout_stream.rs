@@ -117,7 +117,7 @@ mod tests {
     const TIMEOUT: Duration = Duration::from_secs(30);
 
     #[tokio::test(start_paused = true)]
-    async fn a_future_has_its_time_and_no_more() {
+    async fn a_slow_future_times_out_and_a_fast_one_does_not() {
         assert_eq!(with_timeout(TIMEOUT, async { 1 }).await, Ok(1));
         assert_eq!(with_timeout(TIMEOUT, sleep(TIMEOUT * 9 / 10)).await, Ok(()));
         with_timeout(TIMEOUT, sleep(TIMEOUT * 11 / 10)).await.expect_err("too long");

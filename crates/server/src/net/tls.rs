@@ -13,16 +13,16 @@ use crate::Failure;
 use crate::cli::Serve;
 
 /// The TLS acceptor of each port; `None` without TLS.
-pub(crate) struct Tls {
+pub(crate) struct TlsAcceptors {
     pub(crate) http: Option<TlsAcceptor>,
     pub(crate) grpc: Option<TlsAcceptor>,
     pub(crate) resp: Option<TlsAcceptor>,
 }
 
-impl Tls {
+impl TlsAcceptors {
     pub(crate) fn load(serve: &Serve) -> Result<Self, Failure> {
         let (Some(cert), Some(key)) = (&serve.tls_cert, &serve.tls_key) else {
-            return Ok(Tls { http: None, grpc: None, resp: None });
+            return Ok(TlsAcceptors { http: None, grpc: None, resp: None });
         };
         let certificates = read_certificates(cert)?;
         let key = PrivateKeyDer::from_pem_file(key).map_err(|error| tls_error(key, "no private key in PEM", &error))?;
@@ -39,7 +39,7 @@ impl Tls {
             config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
             Ok::<_, Failure>(TlsAcceptor::from(Arc::new(config)))
         };
-        Ok(Tls {
+        Ok(TlsAcceptors {
             http: Some(acceptor(None, &[b"h2", b"http/1.1"])?),
             grpc: Some(acceptor(serve.tls_client_ca.as_deref(), &[b"h2"])?),
             resp: Some(acceptor(None, &[])?),

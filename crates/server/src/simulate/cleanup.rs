@@ -58,7 +58,7 @@ impl WrittenKeys {
         self.store.close().await;
         removed.map_err(|error| {
             let (url, prefix, left, why) = (&self.url, &keys.prefix, keys.len(), self.url.describe_error(&error));
-            let advice = url.how_to_remove(prefix).unwrap_or_default();
+            let advice = url.removal_advice(prefix).unwrap_or_default();
             Failure::Store(format!("{url}: up to {left} keys under {prefix} could not be removed: {why}\n{advice}"))
         })
     }
@@ -125,7 +125,7 @@ pub(super) async fn with_store_timeout<T>(
 
 /// Removes the keys before a signal ends the program.
 #[cfg(unix)]
-pub(super) fn on_end_signal(written: &Arc<WrittenKeys>, runtime: &Handle) {
+pub(super) fn remove_on_end_signal(written: &Arc<WrittenKeys>, runtime: &Handle) {
     use tokio::signal::unix::{SignalKind as Kind, signal};
 
     let _inside = runtime.enter();
@@ -154,7 +154,7 @@ fn is_ignored(signal: i32) -> bool {
 
 /// Removes the keys before Ctrl-C ends the program.
 #[cfg(not(unix))]
-pub(super) fn on_end_signal(written: &Arc<WrittenKeys>, runtime: &Handle) {
+pub(super) fn remove_on_end_signal(written: &Arc<WrittenKeys>, runtime: &Handle) {
     let written = Arc::clone(written);
     runtime.spawn(async move {
         if tokio::signal::ctrl_c().await.is_ok() {

@@ -12,8 +12,8 @@ use tidegate::{Decision, Error, JointDecision, Limiter};
 
 use super::summary::Summary;
 use super::trace::{LineError, parse_line};
-use crate::doors::envoy::json::{self, Descriptor};
-use crate::doors::envoy::{self, Code, DescriptorRequest, DescriptorStatus, Limits, Verdict};
+use crate::doors::envoy::json::{self, JsonDescriptor};
+use crate::doors::envoy::{self, Code, DescriptorRequest, DescriptorStatus, LimitDecider, Verdict};
 use crate::request::{DecisionRequest, decisive};
 
 const EXAMPLE: &str = r#"{"at_ms":0,"domain":"shop","descriptors":[{"entries":[{"key":"path","value":"/login"}]}]}"#;
@@ -26,8 +26,8 @@ pub(super) struct EnvoyEvent<'a> {
     #[serde(borrow, default)]
     pub(super) domain: Cow<'a, str>,
     #[serde(borrow, default)]
-    descriptors: Vec<Descriptor<'a>>,
-    #[serde(default, alias = "hitsAddend", deserialize_with = "json::whole")]
+    descriptors: Vec<JsonDescriptor<'a>>,
+    #[serde(default, alias = "hitsAddend", deserialize_with = "json::deserialize_integer")]
     hits_addend: Option<u32>,
 }
 
@@ -43,15 +43,15 @@ impl<'a> EnvoyEvent<'a> {
     }
 }
 
-/// The limits of a replay, which count their decisions.
-pub(super) struct ReplayLimits<'a> {
+/// Decides the requests of a replay, and counts the decisions.
+pub(super) struct ReplayDecider<'a> {
     limiter: &'a Limiter,
     summary: RefCell<&'a mut Summary>,
 }
 
-impl<'a> ReplayLimits<'a> {
+impl<'a> ReplayDecider<'a> {
     pub(super) fn new(limiter: &'a Limiter, summary: &'a mut Summary) -> Self {
-        ReplayLimits { limiter, summary: RefCell::new(summary) }
+        ReplayDecider { limiter, summary: RefCell::new(summary) }
     }
 
     fn count(&self, request: &DecisionRequest<'_>, decision: &Decision) {
@@ -59,7 +59,7 @@ impl<'a> ReplayLimits<'a> {
     }
 }
 
-impl Limits for ReplayLimits<'_> {
+impl LimitDecider for ReplayDecider<'_> {
     async fn decide(&self, request: &DecisionRequest<'_>) -> Result<Decision, Error> {
         let decision = request.call(self.limiter).await?;
         self.count(request, &decision);
@@ -79,16 +79,16 @@ impl Limits for ReplayLimits<'_> {
 
 /// Decides about a request, and returns the verdict as one decision.
 pub(super) async fn decide(
-    limits: &ReplayLimits<'_>,
+    limits: &ReplayDecider<'_>,
     domains: &Domains,
     domain: &str,
     descriptors: &[DescriptorRequest<'_>],
 ) -> Result<DecisionResponse, Error> {
-    Ok(reply(&envoy::decide(limits, domains, domain, descriptors).await?))
+    Ok(decision_response(&envoy::decide(limits, domains, domain, descriptors).await?))
 }
 
 /// Returns the binding decision: the longest wait of a denied request, or the smallest remainder of an allowed one.
-fn reply(verdict: &Verdict) -> DecisionResponse {
+fn decision_response(verdict: &Verdict) -> DecisionResponse {
     let met = verdict.statuses.iter().filter(|status| status.limit.is_some() && status.code == verdict.code);
     let binding = match verdict.code {
         // The first of equals.

@@ -107,7 +107,7 @@ impl Replay {
         let event = envoy::EnvoyEvent::parse(line)?;
         let descriptors = event.descriptors()?;
         self.time.set(event.at_ms);
-        let limits = envoy::ReplayLimits::new(&self.limiter, &mut self.summary);
+        let limits = envoy::ReplayDecider::new(&self.limiter, &mut self.summary);
         wait(envoy::decide(&limits, domains, &event.domain, &descriptors)).map_err(line_error)
     }
 
@@ -116,7 +116,7 @@ impl Replay {
         let op = event.op()?;
         self.time.set(event.at_ms);
         let request = DecisionRequest::new(op, &event.limit, event.key.as_key()).with_cost(event.cost.0);
-        let decision = answer(request.call(&self.limiter)).map_err(line_error)?;
+        let decision = decide_call(request.call(&self.limiter)).map_err(line_error)?;
         self.summary.count(&event.limit, op, &decision);
         Ok(DecisionResponse::from(&decision))
     }
@@ -147,7 +147,7 @@ fn line_error(error: Error) -> LineError {
     (None, error.to_string())
 }
 
-fn answer(call: Call<'_>) -> Result<Decision, Error> {
+fn decide_call(call: Call<'_>) -> Result<Decision, Error> {
     match call.try_now() {
         Err(tidegate::Error::WouldBlock) => wait(call.into_future()),
         answer => answer,

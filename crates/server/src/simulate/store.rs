@@ -1,9 +1,9 @@
-//! The store of a replay: memory on the trace's clock, or a store outside, which is called at the trace's time.
+//! The store of a replay: memory on the trace's clock, or an external store, called at the trace's time.
 
 use std::future::Future;
 use std::sync::Arc;
 
-use tidegate::store::{Capabilities, DynStore, Request, Testing};
+use tidegate::store::{Capabilities, DynStore, Request, TestableStore};
 use tidegate::{Clock, Decision, JointDecision, LimiterBuilder, ManualClock, MemoryStore, Store, StoreError};
 use tokio::runtime::{Builder, Handle, Runtime};
 
@@ -22,7 +22,7 @@ enum StoreKind {
     /// The memory of this process.
     Memory(Arc<MemoryStore>),
     /// A store that outlives the replay.
-    Outside(OutsideStore),
+    External(ExternalStore),
 }
 
 impl ReplayStore {
@@ -36,8 +36,8 @@ impl ReplayStore {
     /// Opens the store at `url`; the capacity is that of memory.
     pub(super) fn open(url: &StoreUrl, capacity: MemoryCapacity) -> Result<Self, Failure> {
         let clock = ManualClock::default();
-        match OutsideStore::open(url, &clock)? {
-            Some(outside) => Ok(ReplayStore { store: StoreKind::Outside(outside), clock }),
+        match ExternalStore::open(url, &clock)? {
+            Some(external) => Ok(ReplayStore { store: StoreKind::External(external), clock }),
             None => Ok(ReplayStore::memory(capacity)),
         }
     }
@@ -45,7 +45,7 @@ impl ReplayStore {
     pub(super) fn attach_to(&self, limiter: LimiterBuilder) -> LimiterBuilder {
         match &self.store {
             StoreKind::Memory(store) => limiter.store(Arc::clone(store)),
-            StoreKind::Outside(outside) => limiter.bare_store(Arc::clone(&outside.store)),
+            StoreKind::External(external) => limiter.bare_store(Arc::clone(&external.store)),
         }
     }
 
@@ -53,7 +53,7 @@ impl ReplayStore {
     pub(super) fn finish(&mut self) -> Result<(), Failure> {
         match &mut self.store {
             StoreKind::Memory(_) => Ok(()),
-            StoreKind::Outside(outside) => outside.finish(),
+            StoreKind::External(external) => external.finish(),
         }
     }
 
@@ -61,7 +61,7 @@ impl ReplayStore {
     pub(super) fn summary(&self) -> (String, Option<String>) {
         let store = match &self.store {
             StoreKind::Memory(store) => store,
-            StoreKind::Outside(outside) => return (outside.summary(), None),
+            StoreKind::External(external) => return (external.summary(), None),
         };
         // Keys with a full quota are evicted at some time; now, so that the number is the same in every run.
         store.sweep();
@@ -79,7 +79,7 @@ impl ReplayStore {
 }
 
 /// A store that others use as well, and the keys that the replay has written there.
-struct OutsideStore {
+struct ExternalStore {
     store: Arc<dyn DynStore>,
     written: Arc<WrittenKeys>,
     /// How many keys were removed at the end.
@@ -87,7 +87,7 @@ struct OutsideStore {
     runtime: Runtime,
 }
 
-impl OutsideStore {
+impl ExternalStore {
     /// Opens the store; `None` for memory, which needs no runtime.
     fn open(url: &StoreUrl, clock: &ManualClock) -> Result<Option<Self>, Failure> {
         if url.is_memory() {
@@ -99,12 +99,12 @@ impl OutsideStore {
         let handle = runtime.handle();
         let (store, written) = match runtime.block_on(url.open())? {
             None => return Ok(None),
-            Some(OpenStore::Sqlite(store)) => at_trace_time(url, store, clock, handle),
-            Some(OpenStore::Redis(store)) => at_trace_time(url, store, clock, handle),
-            Some(OpenStore::Postgres(store)) => at_trace_time(url, store, clock, handle),
+            Some(OpenStore::Sqlite(store)) => with_trace_time(url, store, clock, handle),
+            Some(OpenStore::Redis(store)) => with_trace_time(url, store, clock, handle),
+            Some(OpenStore::Postgres(store)) => with_trace_time(url, store, clock, handle),
         };
-        cleanup::on_end_signal(&written, handle);
-        Ok(Some(OutsideStore { store, written, removed: 0, runtime }))
+        cleanup::remove_on_end_signal(&written, handle);
+        Ok(Some(ExternalStore { store, written, removed: 0, runtime }))
     }
 
     /// Removes everything that was written.
@@ -121,14 +121,14 @@ impl OutsideStore {
     }
 }
 
-fn at_trace_time<S>(
+fn with_trace_time<S>(
     url: &StoreUrl,
     store: S,
     clock: &ManualClock,
     runtime: &Handle,
 ) -> (Arc<dyn DynStore>, Arc<WrittenKeys>)
 where
-    S: Testing + Clone + 'static,
+    S: TestableStore + Clone + 'static,
 {
     let written = Arc::new(WrittenKeys::new(url, store.clone()));
     let store = TraceTimeStore::new(store, clock.clone(), Arc::clone(&written), runtime.clone());
@@ -146,7 +146,7 @@ struct TraceTimeStore<S> {
     runtime: Handle,
 }
 
-impl<S: Testing> TraceTimeStore<S> {
+impl<S: TestableStore> TraceTimeStore<S> {
     /// Calls `store` on `runtime`, which callers must be outside of, because they block.
     fn new(store: S, clock: ManualClock, written: Arc<WrittenKeys>, runtime: Handle) -> Self {
         TraceTimeStore { store, clock, written, runtime }
@@ -170,7 +170,7 @@ impl<S: Testing> TraceTimeStore<S> {
     }
 }
 
-impl<S: Testing> Store for TraceTimeStore<S> {
+impl<S: TestableStore> Store for TraceTimeStore<S> {
     fn capabilities(&self) -> Capabilities {
         self.store.capabilities()
     }
@@ -249,7 +249,7 @@ mod tests {
             let mut keys = written.lock().await;
             written.remove_all(&mut keys).await.unwrap()
         });
-        let held = runtime.block_on(SqliteStore::open(&path).unwrap().held_at(Timestamp::EPOCH));
+        let held = runtime.block_on(SqliteStore::open(&path).unwrap().sweep_at(Timestamp::EPOCH));
         assert_eq!((removed, held), (2, Some(0)));
         let _ = std::fs::remove_dir_all(folder);
     }

@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tidegate::api::Op;
 use tidegate::{Decision, Reason};
 
-/// LimitSummary decisions by limit. `Display` is the summary.
+/// Decisions by limit. `Display` is the summary.
 pub(super) struct Summary {
     index: HashMap<String, usize>,
     limits: Vec<LimitSummary>,
@@ -21,18 +21,18 @@ struct LimitSummary {
     allowed: u64,
     /// In the order of [`REASONS`]; in shadow mode, what the limit would have denied.
     denied: [u64; REASONS.len()],
-    /// In the order of [`OTHERS`].
-    others: [u64; OTHERS.len()],
+    /// In the order of [`OTHER_OPS`].
+    others: [u64; OTHER_OPS.len()],
 }
 
 const REASONS: [Reason; 5] =
     [Reason::Rate, Reason::Deny, Reason::CostExceedsCapacity, Reason::Concurrency, Reason::Store];
 
 /// Operations that are counted and neither allowed nor denied.
-const OTHERS: [&str; 6] = ["check", "reserve", "refund", "reset", "renew", "release"];
+const OTHER_OPS: [&str; 6] = ["check", "reserve", "refund", "reset", "renew", "release"];
 
-/// Returns the index in [`OTHERS`].
-fn other_index(op: Op) -> Option<usize> {
+/// Returns the index in [`OTHER_OPS`].
+fn other_op_index(op: Op) -> Option<usize> {
     match op {
         Op::Limit | Op::Admit(_) => None,
         Op::Check => Some(0),
@@ -54,7 +54,7 @@ impl Summary {
 
     pub(super) fn count(&mut self, limit: &str, op: Op, decision: &Decision) {
         let Some(counts) = self.index.get(limit).map(|index| &mut self.limits[*index]) else { return };
-        if let Some(other) = other_index(op) {
+        if let Some(other) = other_op_index(op) {
             counts.others[other] += 1;
             return;
         }
@@ -67,7 +67,7 @@ impl Summary {
 
 impl LimitSummary {
     fn new(name: String, shadow: bool) -> Self {
-        LimitSummary { name, shadow, allowed: 0, denied: [0; REASONS.len()], others: [0; OTHERS.len()] }
+        LimitSummary { name, shadow, allowed: 0, denied: [0; REASONS.len()], others: [0; OTHER_OPS.len()] }
     }
 
     fn reasons(&self) -> String {
@@ -82,7 +82,7 @@ impl LimitSummary {
             (false, false) => vec![reasons],
             (true, false) => vec![format!("shadow: would have denied {}: {reasons}", self.denied.iter().sum::<u64>())],
         };
-        let others = OTHERS.iter().zip(self.others).filter(|(_, count)| *count > 0);
+        let others = OTHER_OPS.iter().zip(self.others).filter(|(_, count)| *count > 0);
         notes.extend(others.map(|(name, count)| format!("{name} x{count}")));
         notes.join("; ")
     }

@@ -41,7 +41,7 @@ impl<'a> Event<'a> {
 
     /// Returns the operation.
     pub(super) fn op(&self) -> Result<Op, LineError> {
-        self.op.on(self.lease.map(|lease| lease.0)).map_err(|message| (None, message))
+        self.op.with_lease(self.lease.map(|lease| lease.0)).map_err(|message| (None, message))
     }
 }
 

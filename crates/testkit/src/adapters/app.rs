@@ -31,9 +31,9 @@ pub trait Adapter {
     /// | --- | --- |
     /// | `/` and `/users/{id}` | [`App::page`] |
     /// | `/fails` | [`App::failure`], with status 401 and a header `x-app: mine` |
-    /// | `/told` | [`App::told`], with the outcome that the gate passes to handlers |
+    /// | `/outcome` | [`App::outcome`], with the outcome that the gate passes to handlers |
     /// | `/stream` | [`App::stream`], streamed |
-    fn serve(app: App, listening: Listening);
+    fn serve(app: App, sender: AddressSender);
 }
 
 /// The app that every framework serves. Clones share state.
@@ -41,14 +41,14 @@ pub trait Adapter {
 pub struct App {
     gate: Gate,
     served: Arc<AtomicUsize>,
-    pieces: Arc<Mutex<Option<UnboundedReceiver<&'static str>>>>,
+    chunks: Arc<Mutex<Option<UnboundedReceiver<&'static str>>>>,
     pub(super) writer: UnboundedSender<&'static str>,
 }
 
 impl App {
     pub(super) fn new(gate: Gate) -> Self {
-        let (writer, pieces) = unbounded_channel();
-        App { gate, served: Arc::default(), pieces: Arc::new(Mutex::new(Some(pieces))), writer }
+        let (writer, chunks) = unbounded_channel();
+        App { gate, served: Arc::default(), chunks: Arc::new(Mutex::new(Some(chunks))), writer }
     }
 
     /// Returns the gate that belongs in front of the app.
@@ -69,7 +69,7 @@ impl App {
     }
 
     /// Returns the outcome as a page.
-    pub fn told(&self, outcome: Option<&Outcome>) -> String {
+    pub fn outcome(&self, outcome: Option<&Outcome>) -> String {
         self.served.fetch_add(1, Ordering::SeqCst);
         let remaining =
             outcome.map(|outcome| outcome.limit_decisions().first().map(|limit| limit.decision().remaining()));
@@ -77,10 +77,10 @@ impl App {
     }
 
     /// Returns a body that is streamed. Panics the second time.
-    pub fn stream(&self) -> Pieces {
+    pub fn stream(&self) -> BodyStream {
         self.served.fetch_add(1, Ordering::SeqCst);
-        let pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner).take();
-        Pieces(pieces.expect("asked for once"))
+        let chunks = self.chunks.lock().unwrap_or_else(PoisonError::into_inner).take();
+        BodyStream(chunks.expect("asked for once"))
     }
 
     /// Returns how many requests have reached a handler.
@@ -91,46 +91,46 @@ impl App {
     /// Serves the app with a framework, on a detached thread.
     pub(super) fn start<A: Adapter>(&self) -> SocketAddr {
         let app = self.clone();
-        Listening::open(move |listening| A::serve(app, listening))
+        AddressSender::start_server(move |sender| A::serve(app, sender))
     }
 }
 
-/// Receives the address at which a server listens.
-pub struct Listening(mpsc::Sender<SocketAddr>);
+/// A channel on which a server reports the address it listens on.
+pub struct AddressSender(mpsc::Sender<SocketAddr>);
 
-impl Listening {
+impl AddressSender {
     /// Runs a server on a detached thread, and returns the address that it reports.
-    pub fn open(serve: impl FnOnce(Listening) + Send + 'static) -> SocketAddr {
+    pub fn start_server(serve: impl FnOnce(AddressSender) + Send + 'static) -> SocketAddr {
         let (sender, address) = mpsc::channel();
-        thread::spawn(move || serve(Listening(sender)));
+        thread::spawn(move || serve(AddressSender(sender)));
         address.recv_timeout(Duration::from_secs(60)).expect("the server reports no address")
     }
 
-    /// Reports the address. Requests may come from now on.
-    pub fn at(self, address: SocketAddr) {
+    /// Reports the address. Requests may arrive from now on.
+    pub fn send(self, address: SocketAddr) {
         // The receiver is gone when the case has failed already.
         let _ = self.0.send(address);
     }
 
     /// Binds a loopback port, reports it, and serves on a tokio runtime of its own.
-    pub fn on_tokio<F: Future<Output = ()>>(self, serve: impl FnOnce(TcpListener) -> F) {
+    pub fn serve_on_tokio<F: Future<Output = ()>>(self, serve: impl FnOnce(TcpListener) -> F) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-            self.at(listener.local_addr().expect("an address"));
+            self.send(listener.local_addr().expect("an address"));
             serve(listener).await;
         });
     }
 }
 
-/// A streamed body. An empty piece ends it.
-pub struct Pieces(UnboundedReceiver<&'static str>);
+/// A streamed body. An empty chunk ends it.
+pub struct BodyStream(UnboundedReceiver<&'static str>);
 
-impl Stream for Pieces {
+impl Stream for BodyStream {
     type Item = io::Result<Bytes>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let piece = |piece: Option<&'static str>| piece.filter(|piece| !piece.is_empty());
-        self.0.poll_recv(context).map(|next| piece(next).map(|text| Ok(Bytes::from_static(text.as_bytes()))))
+        let chunk = |chunk: Option<&'static str>| chunk.filter(|chunk| !chunk.is_empty());
+        self.0.poll_recv(context).map(|next| chunk(next).map(|text| Ok(Bytes::from_static(text.as_bytes()))))
     }
 }

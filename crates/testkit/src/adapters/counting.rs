@@ -1,8 +1,8 @@
-//! Costs, charging, joint limits, shadow mode and hooks.
+//! Cases about costs, charging, joint limits, shadow mode and hooks.
 
 use tidegate::http::{RateLimit, RequestHead, keys};
 
-use super::fixtures::{Notes, api_limiter, builder, window};
+use super::fixtures::{EventLog, api_limiter, limiter_builder, per_minute};
 use super::http_client::get;
 use super::{Adapter, App};
 use crate::Applicability;
@@ -13,7 +13,7 @@ fn cost(head: &RequestHead<'_>) -> u64 {
 }
 
 /// A request takes what it costs.
-pub fn each_request_costs_what_it_says<A: Adapter>() -> Applicability {
+pub fn request_cost_is_consumed<A: Adapter>() -> Applicability {
     let address = App::new(RateLimit::new(api_limiter(10).enforcer("api").unwrap()).cost_of(cost).into()).start::<A>();
     for (cost, status, left) in [("4", 200, 6), ("7", 429, 6), ("6", 200, 0)] {
         let reply = get(address, "/", &[("x-cost", cost)]);
@@ -26,8 +26,8 @@ pub fn each_request_costs_what_it_says<A: Adapter>() -> Applicability {
     Applicability::Ran
 }
 
-/// What costs more than there ever is need not come back.
-pub fn a_cost_above_the_capacity_cannot_be_retried<A: Adapter>() -> Applicability {
+/// A cost above the capacity is denied without a retry time.
+pub fn cost_above_capacity_is_not_retryable<A: Adapter>() -> Applicability {
     let address = App::new(RateLimit::new(api_limiter(10).enforcer("api").unwrap()).cost_of(cost).into()).start::<A>();
     let reply = get(address, "/", &[("x-cost", "11")]);
     assert_eq!((reply.status, reply.header("retry-after")), (429, None));
@@ -36,7 +36,7 @@ pub fn a_cost_above_the_capacity_cannot_be_retried<A: Adapter>() -> Applicabilit
 }
 
 /// Only some responses count, by their status and their headers.
-pub fn a_response_is_charged_for_when_it_is_one_of_those<A: Adapter>() -> Applicability {
+pub fn only_matching_responses_are_charged<A: Adapter>() -> Applicability {
     let limits = RateLimit::new(api_limiter(2).enforcer("api").unwrap())
         .charge_when(|status, headers| status == 401 && headers.get("x-app").is_some_and(|value| value == "mine"));
     let address = App::new(limits.into()).start::<A>();
@@ -44,31 +44,35 @@ pub fn a_response_is_charged_for_when_it_is_one_of_those<A: Adapter>() -> Applic
         [("/", 200, 2), ("/fails", 401, 1), ("/", 200, 1), ("/fails", 401, 0), ("/", 429, 0), ("/fails", 429, 0)]
     {
         let reply = get(address, path, &[]);
-        let told = reply.header("ratelimit").unwrap_or_default();
-        assert!(reply.status == status && told.starts_with(&format!(r#""api";r={left}"#)), "{path}: {reply:?}");
+        let header = reply.header("ratelimit").unwrap_or_default();
+        assert!(reply.status == status && header.starts_with(&format!(r#""api";r={left}"#)), "{path}: {reply:?}");
     }
     Applicability::Ran
 }
 
-/// What one limit denies is not taken from the other.
-pub fn two_limits_are_taken_together_or_not<A: Adapter>() -> Applicability {
-    let limiter = builder().limit("burst", window(1)).limit("daily", window(5)).build().expect("a limiter");
+/// A request that one limit denies takes nothing from the other.
+pub fn two_limits_are_taken_jointly<A: Adapter>() -> Applicability {
+    let limiter =
+        limiter_builder().limit("burst", per_minute(1)).limit("daily", per_minute(5)).build().expect("a limiter");
     let limits = RateLimit::new(limiter.enforcer("burst").unwrap().and("daily").unwrap());
     let user = keys::header(tidegate::http::HeaderName::from_static("x-user"));
-    // The bursts are each user's, the day is everybody's.
+    // Each user has its own burst; all users share the day.
     let limits = limits.key_each(move |head| Some(vec![user(head)?, tidegate::Key::GLOBAL]));
     let address = App::new(limits.into()).start::<A>();
     for (user, status, daily) in [("alice", 200, 4), ("alice", 429, 4), ("alice", 429, 4), ("bob", 200, 3)] {
         let reply = get(address, "/", &[("x-user", user)]);
-        let told = reply.header("ratelimit").unwrap_or_default();
+        let header = reply.header("ratelimit").unwrap_or_default();
         assert_eq!(reply.status, status, "{user}");
-        assert!(told.contains(r#""burst";r=0;t=60"#) && told.contains(&format!(r#""daily";r={daily};t=60"#)), "{told}");
+        assert!(
+            header.contains(r#""burst";r=0;t=60"#) && header.contains(&format!(r#""daily";r={daily};t=60"#)),
+            "{header}"
+        );
     }
     Applicability::Ran
 }
 
-/// In shadow mode everything is decided and nobody is denied.
-pub fn shadow_mode_denies_nobody<A: Adapter>() -> Applicability {
+/// In shadow mode every request is decided and none is denied.
+pub fn shadow_mode_denies_nothing<A: Adapter>() -> Applicability {
     let app = App::new(RateLimit::new(api_limiter(1).enforcer("api").unwrap().shadow(true)).into());
     let address = app.start::<A>();
     for _ in 0..3 {
@@ -80,9 +84,9 @@ pub fn shadow_mode_denies_nobody<A: Adapter>() -> Applicability {
     Applicability::Ran
 }
 
-/// The hook for requests that are limited is told of each of them, and of no other.
-pub fn hooks_see_limited_requests<A: Adapter>() -> Applicability {
-    let (limited, failed) = (Notes::default(), Notes::default());
+/// The `on_limited` hook runs for each limited request, and for no other.
+pub fn hooks_receive_limited_requests<A: Adapter>() -> Applicability {
+    let (limited, failed) = (EventLog::default(), EventLog::default());
     let (on_limited, on_error) = (limited.clone(), failed.clone());
     let enforcer = api_limiter(1)
         .enforcer("api")

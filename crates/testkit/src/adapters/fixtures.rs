@@ -1,4 +1,4 @@
-//! Fixtures of the cases: limits on a clock that stands still, and permits that are observed.
+//! Fixtures of the cases: limits on a stopped clock, and an observed pool of permits.
 
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,24 +10,24 @@ use tidegate::http::Gate;
 use tidegate::{Limiter, LimiterBuilder, ManualClock, MemoryStore, Quota, Timestamp, minutes};
 
 /// A quota of `rate` a minute.
-pub(super) fn window(rate: u64) -> Quota {
+pub(super) fn per_minute(rate: u64) -> Quota {
     Quota::fixed_window(rate, minutes(1)).expect("a quota")
 }
 
 /// A store on a clock that stands still at the beginning of a minute.
-pub(super) fn memory() -> MemoryStore {
+pub(super) fn memory_store() -> MemoryStore {
     let clock = ManualClock::new(Timestamp::from_millis(1_800_000_000_000));
     MemoryStore::builder().max_keys(256).clock(clock).build()
 }
 
 /// A limiter builder with such a store.
-pub(super) fn builder() -> LimiterBuilder {
-    Limiter::builder().store(memory())
+pub(super) fn limiter_builder() -> LimiterBuilder {
+    Limiter::builder().store(memory_store())
 }
 
 /// Makes a limiter with one limit, of `rate` a minute, on a clock that stands still.
 pub fn limiter(name: &str, rate: u64) -> Limiter {
-    builder().limit(name, window(rate)).build().expect("a limiter")
+    limiter_builder().limit(name, per_minute(rate)).build().expect("a limiter")
 }
 
 /// Makes a gate with one limit, of `rate` a minute for each client, on a clock that stands still.
@@ -40,13 +40,13 @@ pub(super) fn api_limiter(rate: u64) -> Limiter {
     limiter("api", rate)
 }
 
-/// A pool of permits that records how each request ended.
-pub(super) struct Watched {
+/// A pool of permits that records whether each request completed or was dropped.
+pub(super) struct ObservedPool {
     pub(super) pool: Concurrency,
-    ended: Receiver<bool>,
+    outcomes: Receiver<bool>,
 }
 
-pub(super) const DONE: bool = false;
+pub(super) const COMPLETED: bool = false;
 pub(super) const DROPPED: bool = true;
 
 struct Recorder(u32, Sender<bool>);
@@ -62,20 +62,20 @@ impl Controller for Recorder {
     }
 }
 
-impl Watched {
+impl ObservedPool {
     pub(super) fn new(limit: u32) -> Self {
-        let (told, ended) = mpsc::channel();
-        Watched { pool: Concurrency::adaptive(Recorder(limit, told)), ended }
+        let (sender, outcomes) = mpsc::channel();
+        ObservedPool { pool: Concurrency::adaptive(Recorder(limit, sender)), outcomes }
     }
 
     /// Waits for the next request to end, and returns how it did. Calls `meanwhile` repeatedly.
     pub(super) fn next_end(&self, meanwhile: impl Fn()) -> bool {
         for _ in 0..3_000 {
             meanwhile();
-            match self.ended.recv_timeout(Duration::from_millis(10)) {
+            match self.outcomes.recv_timeout(Duration::from_millis(10)) {
                 Ok(dropped) => {
                     // The sample arrives before the permit is back.
-                    until(|| self.pool.in_flight() == 0);
+                    wait_until(|| self.pool.in_flight() == 0);
                     return dropped;
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -86,13 +86,13 @@ impl Watched {
     }
 
     /// Asserts that no other request has ended.
-    pub(super) fn assert_no_other_end(&self) {
-        assert_eq!(self.ended.try_iter().count(), 0, "a permit came back twice");
+    pub(super) fn assert_all_ended(&self) {
+        assert_eq!(self.outcomes.try_iter().count(), 0, "a permit came back twice");
     }
 }
 
 /// Waits until `condition` holds.
-pub(super) fn until(condition: impl Fn() -> bool) {
+pub(super) fn wait_until(condition: impl Fn() -> bool) {
     let (done, waited) = mpsc::channel::<()>();
     for _ in 0..3_000 {
         if condition() {
@@ -106,17 +106,17 @@ pub(super) fn until(condition: impl Fn() -> bool) {
 }
 
 /// Runs `work` on a new thread.
-pub(super) fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> thread::JoinHandle<T> {
+pub(super) fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> thread::JoinHandle<T> {
     thread::spawn(work)
 }
 
-/// Notes taken by hooks, in order.
+/// A log of events that hooks have seen, in order.
 #[derive(Clone, Default)]
-pub(super) struct Notes(Arc<Mutex<Vec<String>>>);
+pub(super) struct EventLog(Arc<Mutex<Vec<String>>>);
 
-impl Notes {
-    pub(super) fn add(&self, note: String) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(note);
+impl EventLog {
+    pub(super) fn add(&self, event: String) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(event);
     }
 
     pub(super) fn take(&self) -> Vec<String> {

@@ -28,12 +28,12 @@ impl Reply {
     }
 
     /// Returns the rate limit headers and `retry-after`, sorted.
-    pub(super) fn told(&self) -> Vec<(&str, &str)> {
-        let tells = |name: &str| name.contains("ratelimit") || name == "retry-after";
-        let mut told: Vec<_> = self.headers.iter().map(|(name, value)| (&**name, &**value)).collect();
-        told.retain(|(name, _)| tells(name));
-        told.sort_unstable();
-        told
+    pub(super) fn limit_headers(&self) -> Vec<(&str, &str)> {
+        let is_limit_header = |name: &str| name.contains("ratelimit") || name == "retry-after";
+        let mut headers: Vec<_> = self.headers.iter().map(|(name, value)| (&**name, &**value)).collect();
+        headers.retain(|(name, _)| is_limit_header(name));
+        headers.sort_unstable();
+        headers
     }
 
     /// Parses the body as a problem (RFC 9457).
@@ -58,7 +58,7 @@ impl Client {
 
     /// Sends a `GET` request and reads the whole response. The connection stays open.
     pub(super) fn get(&mut self, path: &str, headers: &[(&str, &str)]) -> Reply {
-        let mut reply = self.begin(path, headers);
+        let mut reply = self.get_head(path, headers);
         let length = reply.header("content-length").map(|length| length.parse().expect("a length"));
         match length {
             Some(length) => {
@@ -67,8 +67,8 @@ impl Client {
                 reply.body = String::from_utf8(body).expect("text");
             }
             None => {
-                while let Some(piece) = self.piece() {
-                    reply.body.push_str(&piece);
+                while let Some(chunk) = self.chunk() {
+                    reply.body.push_str(&chunk);
                 }
             }
         }
@@ -76,16 +76,16 @@ impl Client {
     }
 
     /// Sends a `GET` request and reads the head of the response.
-    pub(super) fn begin(&mut self, path: &str, headers: &[(&str, &str)]) -> Reply {
-        self.ask("GET", path, headers)
+    pub(super) fn get_head(&mut self, path: &str, headers: &[(&str, &str)]) -> Reply {
+        self.request("GET", path, headers)
     }
 
     /// Sends a `HEAD` request and reads the response, which is a head. The connection stays open.
     pub(super) fn head(&mut self, path: &str) -> Reply {
-        self.ask("HEAD", path, &[])
+        self.request("HEAD", path, &[])
     }
 
-    fn ask(&mut self, method: &str, path: &str, headers: &[(&str, &str)]) -> Reply {
+    fn request(&mut self, method: &str, path: &str, headers: &[(&str, &str)]) -> Reply {
         let mut request = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n");
         headers.iter().for_each(|(name, value)| request.push_str(&format!("{name}: {value}\r\n")));
         request.push_str("\r\n");
@@ -103,12 +103,12 @@ impl Client {
     }
 
     /// Reads the next chunk of a chunked body. None at its end.
-    pub(super) fn piece(&mut self) -> Option<String> {
+    pub(super) fn chunk(&mut self) -> Option<String> {
         let length = usize::from_str_radix(&self.line(), 16).expect("a chunked body");
-        let mut piece = vec![0; length + 2];
-        self.0.read_exact(&mut piece).expect("a piece");
-        piece.truncate(length);
-        if piece.is_empty() { None } else { Some(String::from_utf8(piece).expect("text")) }
+        let mut chunk = vec![0; length + 2];
+        self.0.read_exact(&mut chunk).expect("a chunk");
+        chunk.truncate(length);
+        if chunk.is_empty() { None } else { Some(String::from_utf8(chunk).expect("text")) }
     }
 
     fn line(&mut self) -> String {

@@ -1,9 +1,9 @@
-//! Keys: which client a request is counted under.
+//! Cases about keys: which client a request is counted under.
 
 use tidegate::Limit;
 use tidegate::http::{ClientAddress, Gate, HeaderName, RateLimit, RequestHead, TrustProxy, keys};
 
-use super::fixtures::{Notes, api_limiter, builder, window};
+use super::fixtures::{EventLog, api_limiter, limiter_builder, per_minute};
 use super::http_client::get;
 use super::{Adapter, App};
 use crate::Applicability;
@@ -11,8 +11,8 @@ use crate::Applicability;
 const FORWARDED: &str = "x-forwarded-for";
 
 /// Method, path, query, headers and peer are those of the request.
-pub fn gate_sees_the_whole_head<A: Adapter>() -> Applicability {
-    let notes = Notes::default();
+pub fn gate_receives_the_request_head<A: Adapter>() -> Applicability {
+    let notes = EventLog::default();
     let seen = notes.clone();
     let limits = RateLimit::new(api_limiter(2).enforcer("api").unwrap()).skip(move |head: &RequestHead<'_>| {
         let values = head.headers().get_all("x-several").iter().map(|value| value.to_str().unwrap_or_default());
@@ -34,7 +34,7 @@ pub fn gate_sees_the_whole_head<A: Adapter>() -> Applicability {
 }
 
 /// A client cannot choose its own address.
-pub fn a_forged_address_is_not_believed<A: Adapter>() -> Applicability {
+pub fn forged_address_is_ignored<A: Adapter>() -> Applicability {
     let address = App::new(Gate::new(api_limiter(2).enforcer("api").unwrap())).start::<A>();
     for (client, status) in [("192.0.2.1", 200), ("192.0.2.2", 200), ("192.0.2.3", 429)] {
         let forged = [(FORWARDED, client), ("forwarded", &*format!("for={client}")), ("x-real-ip", client)];
@@ -43,8 +43,8 @@ pub fn a_forged_address_is_not_believed<A: Adapter>() -> Applicability {
     Applicability::Ran
 }
 
-/// A proxy that is trusted says who the client is, and the client before it says nothing.
-pub fn a_trusted_proxy_is_believed<A: Adapter>() -> Applicability {
+/// A trusted proxy names the client; a client before it cannot.
+pub fn trusted_proxy_names_the_client<A: Adapter>() -> Applicability {
     let trust = TrustProxy::networks(["127.0.0.0/8"]).expect("a network");
     let limits =
         RateLimit::new(api_limiter(1).enforcer("api").unwrap()).client_address(ClientAddress::new().trust(trust));
@@ -56,8 +56,8 @@ pub fn a_trusted_proxy_is_believed<A: Adapter>() -> Applicability {
     Applicability::Ran
 }
 
-/// A header that says who it is; who sends none is its address.
-pub fn a_header_can_be_the_key<A: Adapter>() -> Applicability {
+/// A header is the key. A request without the header is counted under its address.
+pub fn header_can_be_the_key<A: Adapter>() -> Applicability {
     let limits =
         RateLimit::new(api_limiter(1).enforcer("api").unwrap()).key(keys::header(HeaderName::from_static("x-user")));
     let address = App::new(limits.into()).start::<A>();
@@ -71,7 +71,7 @@ pub fn a_header_can_be_the_key<A: Adapter>() -> Applicability {
 }
 
 /// All paths of one route are one key, and those of another are not.
-pub fn a_route_can_be_the_key<A: Adapter>() -> Applicability {
+pub fn route_can_be_the_key<A: Adapter>() -> Applicability {
     if !A::ROUTES {
         return Applicability::NotApplicable("it knows no templates of routes");
     }
@@ -83,27 +83,27 @@ pub fn a_route_can_be_the_key<A: Adapter>() -> Applicability {
     Applicability::Ran
 }
 
-/// A request that is skipped is served, told nothing and counted nowhere.
+/// A skipped request is served without limit headers and counted nowhere.
 pub fn skipped_request_is_not_counted<A: Adapter>() -> Applicability {
     let limits =
         RateLimit::new(api_limiter(1).enforcer("api").unwrap()).skip(|head| head.headers().contains_key("x-health"));
     let address = App::new(limits.into()).start::<A>();
     for _ in 0..3 {
         let reply = get(address, "/", &[("x-health", "1")]);
-        assert_eq!((reply.status, &*reply.body, reply.told()), (200, "ok", vec![]));
+        assert_eq!((reply.status, &*reply.body, reply.limit_headers()), (200, "ok", vec![]));
     }
     assert_eq!(get(address, "/", &[]).status, 200);
     assert_eq!(get(address, "/", &[]).status, 429);
     Applicability::Ran
 }
 
-/// A deny list is 403, without a word about when to come back.
+/// A client on a deny list gets 403 without a retry time.
 pub fn denied_client_is_forbidden<A: Adapter>() -> Applicability {
-    let limit = Limit::new(window(5)).deny(["127.0.0.0/8"]).expect("a network");
-    let limiter = builder().limit("api", limit).build().expect("a limiter");
+    let limit = Limit::new(per_minute(5)).deny(["127.0.0.0/8"]).expect("a network");
+    let limiter = limiter_builder().limit("api", limit).build().expect("a limiter");
     let app = App::new(Gate::new(limiter.enforcer("api").unwrap()));
     let reply = get(app.start::<A>(), "/", &[]);
-    assert_eq!((reply.status, reply.told(), app.served()), (403, vec![], 0));
+    assert_eq!((reply.status, reply.limit_headers(), app.served()), (403, vec![], 0));
     assert_eq!(reply.problem()["retryable"], false);
     Applicability::Ran
 }

@@ -2,7 +2,7 @@
 //!
 //! An [`Adapter`] serves a small app behind a gate, and the suite sends requests over real sockets. A case panics when the
 //! response is not the enforcer's decision. [`adapter_tests!`](crate::adapter_tests) makes one `#[test]` of each case, so a
-//! new adapter needs one test file. [`get`], [`gate`], [`limiter`] and [`Listening::open`] are for an adapter's own tests.
+//! new adapter needs one test file. [`get`], [`gate`], [`limiter`] and [`AddressSender::start_server`] are for an adapter's own tests.
 
 mod app;
 mod counting;
@@ -13,44 +13,43 @@ mod outages;
 mod permits;
 mod responses;
 
-pub use app::{Adapter, App, Listening, Pieces};
+pub use app::{Adapter, AddressSender, App, BodyStream};
 pub use counting::{
-    a_cost_above_the_capacity_cannot_be_retried, a_response_is_charged_for_when_it_is_one_of_those,
-    each_request_costs_what_it_says, hooks_see_limited_requests, shadow_mode_denies_nobody,
-    two_limits_are_taken_together_or_not,
+    cost_above_capacity_is_not_retryable, hooks_receive_limited_requests, only_matching_responses_are_charged,
+    request_cost_is_consumed, shadow_mode_denies_nothing, two_limits_are_taken_jointly,
 };
 pub use fixtures::{gate, limiter};
 pub use http_client::{Reply, get};
 pub use identity::{
-    a_forged_address_is_not_believed, a_header_can_be_the_key, a_route_can_be_the_key, a_trusted_proxy_is_believed,
-    denied_client_is_forbidden, gate_sees_the_whole_head, skipped_request_is_not_counted,
+    denied_client_is_forbidden, forged_address_is_ignored, gate_receives_the_request_head, header_can_be_the_key,
+    route_can_be_the_key, skipped_request_is_not_counted, trusted_proxy_names_the_client,
 };
-pub use outages::{a_dead_store_admits_when_open, a_dead_store_refuses_when_closed, a_slow_store_is_waited_for};
+pub use outages::{failed_store_admits_when_open, failed_store_denies_when_closed, slow_store_delays_the_response};
 pub use permits::{
-    a_client_that_hangs_up_gives_its_permit_back, a_full_body_gives_its_permit_back, a_key_has_permits_of_its_own,
-    a_request_without_a_permit_is_turned_away, a_streamed_body_holds_its_permit_until_its_end,
-    an_answered_head_gives_its_permit_back, denied_client_takes_no_permit, dropped_if_reports_dropped_work,
-    limited_request_is_no_sample,
+    denied_client_takes_no_permit, disconnect_releases_the_permit, dropped_if_reports_dropped_work,
+    each_key_has_separate_permits, full_body_releases_its_permit, head_response_releases_its_permit,
+    limited_request_records_no_sample, request_without_permit_is_rejected,
+    streamed_body_holds_its_permit_until_its_end,
 };
 pub use responses::{
-    a_denied_head_has_no_body, a_denied_head_has_no_body_over_http2, an_allowed_request_is_served,
-    denial_can_be_customized, denied_requests_do_not_reach_the_handler, handler_receives_the_outcome,
-    handler_response_is_unchanged, headers_of_all_families, headers_of_draft03, headers_of_ietf, headers_of_legacy,
-    headers_of_no_family,
+    all_header_families_are_sent, allowed_request_is_served, denial_can_be_customized, denied_head_has_no_body,
+    denied_head_has_no_body_over_http2, denied_request_does_not_reach_the_handler, disabled_headers_are_not_sent,
+    draft03_headers_are_sent, handler_receives_the_outcome, handler_response_is_unchanged, ietf_headers_are_sent,
+    legacy_headers_are_sent,
 };
 
 /// Makes one `#[test]` of each case of the [suite](crate::adapters), in a module with the given name.
 ///
 /// ```
 /// use tidegate_testkit::adapter_tests;
-/// use tidegate_testkit::adapters::{Adapter, App, Listening};
+/// use tidegate_testkit::adapters::{Adapter, App, AddressSender};
 ///
 /// struct Mine;
 ///
 /// impl Adapter for Mine {
-///     fn serve(app: App, listening: Listening) {
-///         // Serves the app's pages behind `app.gate()`, and calls `listening.at(address)`.
-/// #       let _ = (app.gate(), listening);
+///     fn serve(app: App, sender: AddressSender) {
+///         // Serves the app's pages behind `app.gate()`, and calls `sender.send(address)`.
+/// #       let _ = (app.gate(), sender);
 ///     }
 /// }
 ///
@@ -87,41 +86,41 @@ macro_rules! __with_adapter_cases {
     ($callback:ident $arguments:tt) => {
         $crate::$callback! {
             $arguments
-            an_allowed_request_is_served
-            denied_requests_do_not_reach_the_handler
-            a_denied_head_has_no_body
-            a_denied_head_has_no_body_over_http2
-            headers_of_ietf
-            headers_of_draft03
-            headers_of_legacy
-            headers_of_all_families
-            headers_of_no_family
+            allowed_request_is_served
+            denied_request_does_not_reach_the_handler
+            denied_head_has_no_body
+            denied_head_has_no_body_over_http2
+            ietf_headers_are_sent
+            draft03_headers_are_sent
+            legacy_headers_are_sent
+            all_header_families_are_sent
+            disabled_headers_are_not_sent
             denial_can_be_customized
             handler_response_is_unchanged
             handler_receives_the_outcome
-            gate_sees_the_whole_head
-            a_forged_address_is_not_believed
-            a_trusted_proxy_is_believed
-            a_header_can_be_the_key
-            a_route_can_be_the_key
+            gate_receives_the_request_head
+            forged_address_is_ignored
+            trusted_proxy_names_the_client
+            header_can_be_the_key
+            route_can_be_the_key
             skipped_request_is_not_counted
             denied_client_is_forbidden
-            each_request_costs_what_it_says
-            a_cost_above_the_capacity_cannot_be_retried
-            a_response_is_charged_for_when_it_is_one_of_those
-            two_limits_are_taken_together_or_not
-            shadow_mode_denies_nobody
-            hooks_see_limited_requests
-            a_dead_store_admits_when_open
-            a_dead_store_refuses_when_closed
-            a_slow_store_is_waited_for
-            a_full_body_gives_its_permit_back
-            an_answered_head_gives_its_permit_back
-            a_streamed_body_holds_its_permit_until_its_end
-            a_client_that_hangs_up_gives_its_permit_back
-            a_request_without_a_permit_is_turned_away
-            a_key_has_permits_of_its_own
-            limited_request_is_no_sample
+            request_cost_is_consumed
+            cost_above_capacity_is_not_retryable
+            only_matching_responses_are_charged
+            two_limits_are_taken_jointly
+            shadow_mode_denies_nothing
+            hooks_receive_limited_requests
+            failed_store_admits_when_open
+            failed_store_denies_when_closed
+            slow_store_delays_the_response
+            full_body_releases_its_permit
+            head_response_releases_its_permit
+            streamed_body_holds_its_permit_until_its_end
+            disconnect_releases_the_permit
+            request_without_permit_is_rejected
+            each_key_has_separate_permits
+            limited_request_records_no_sample
             denied_client_takes_no_permit
             dropped_if_reports_dropped_work
         }

@@ -1,4 +1,4 @@
-//! What clients and handlers receive.
+//! Cases about responses: the headers, bodies and outcomes that clients and handlers receive.
 
 use tidegate::http::{Gate, HeaderStyle, LimitHeaders, RateLimit};
 
@@ -7,8 +7,8 @@ use super::http_client::{Client, get};
 use super::{Adapter, App};
 use crate::Applicability;
 
-/// A request within its limit is served, and told what is left.
-pub fn an_allowed_request_is_served<A: Adapter>() -> Applicability {
+/// A request within its limit is served, and its response has the remaining quota.
+pub fn allowed_request_is_served<A: Adapter>() -> Applicability {
     let app = App::new(Gate::new(api_limiter(2).enforcer("api").unwrap()));
     let mut client = Client::connect(app.start::<A>());
     for left in [1, 0] {
@@ -21,8 +21,8 @@ pub fn an_allowed_request_is_served<A: Adapter>() -> Applicability {
     Applicability::Ran
 }
 
-/// A request beyond its limit is answered with 429, when to retry, and a problem; no handler hears of it.
-pub fn denied_requests_do_not_reach_the_handler<A: Adapter>() -> Applicability {
+/// A request beyond its limit is answered with 429, when to retry, and a problem. It never reaches a handler.
+pub fn denied_request_does_not_reach_the_handler<A: Adapter>() -> Applicability {
     let app = App::new(Gate::new(api_limiter(1).enforcer("api").unwrap()));
     let mut client = Client::connect(app.start::<A>());
     assert_eq!(client.get("/", &[]).status, 200);
@@ -43,14 +43,14 @@ pub fn denied_requests_do_not_reach_the_handler<A: Adapter>() -> Applicability {
     Applicability::Ran
 }
 
-/// A HEAD beyond its limit is told what a GET is, and the length of the body that it does not get.
-pub fn a_denied_head_has_no_body<A: Adapter>() -> Applicability {
+/// A denied HEAD has the headers of a denied GET, including the length of the body, and no body.
+pub fn denied_head_has_no_body<A: Adapter>() -> Applicability {
     let mut client = Client::connect(App::new(Gate::new(api_limiter(1).enforcer("api").unwrap())).start::<A>());
     assert_eq!(client.get("/", &[]).status, 200);
     let get = client.get("/", &[]);
     let head = client.head("/");
     assert_eq!((get.status, head.status), (429, 429));
-    assert_eq!(head.told(), get.told());
+    assert_eq!(head.limit_headers(), get.limit_headers());
     assert_eq!(head.header("content-length"), get.header("content-length"));
     // A body would be taken for the next reply.
     assert_eq!(client.get("/", &[]).status, 429);
@@ -58,7 +58,7 @@ pub fn a_denied_head_has_no_body<A: Adapter>() -> Applicability {
 }
 
 /// A denied `HEAD` over HTTP/2 has no body either. hyper would send one, and clients do not take it.
-pub fn a_denied_head_has_no_body_over_http2<A: Adapter>() -> Applicability {
+pub fn denied_head_has_no_body_over_http2<A: Adapter>() -> Applicability {
     if !A::HTTP2 {
         return Applicability::NotApplicable("its server does not take HTTP/2 as it is");
     }
@@ -84,48 +84,51 @@ const DRAFT03: [(&str, &str); 3] = [("ratelimit-limit", "1"), ("ratelimit-remain
 const LEGACY: [(&str, &str); 3] =
     [("x-ratelimit-limit", "1"), ("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "60")];
 
-/// What is told of a limit of one, to the request that is admitted and to the one that is not.
-fn tells<A: Adapter>(styles: impl IntoIterator<Item = HeaderStyle>, expected: &[(&str, &str)]) -> Applicability {
+/// Sends two requests to a limit of one, and expects these headers on the allowed and on the denied response.
+fn expect_headers<A: Adapter>(
+    styles: impl IntoIterator<Item = HeaderStyle>,
+    expected: &[(&str, &str)],
+) -> Applicability {
     let limits = RateLimit::new(api_limiter(1).enforcer("api").unwrap()).headers(LimitHeaders::new(styles));
     let address = App::new(limits.into()).start::<A>();
     let reply = get(address, "/", &[]);
     let mut expected = expected.to_vec();
     expected.sort_unstable();
-    assert_eq!((reply.status, reply.told()), (200, expected.clone()));
+    assert_eq!((reply.status, reply.limit_headers()), (200, expected.clone()));
     let reply = get(address, "/", &[]);
     expected.push(("retry-after", "60"));
     expected.sort_unstable();
-    assert_eq!((reply.status, reply.told()), (429, expected));
+    assert_eq!((reply.status, reply.limit_headers()), (429, expected));
     Applicability::Ran
 }
 
 /// The fields of the current draft.
-pub fn headers_of_ietf<A: Adapter>() -> Applicability {
-    tells::<A>([HeaderStyle::Ietf], &IETF)
+pub fn ietf_headers_are_sent<A: Adapter>() -> Applicability {
+    expect_headers::<A>([HeaderStyle::Ietf], &IETF)
 }
 
 /// The fields of the third draft.
-pub fn headers_of_draft03<A: Adapter>() -> Applicability {
-    tells::<A>([HeaderStyle::Draft03], &DRAFT03)
+pub fn draft03_headers_are_sent<A: Adapter>() -> Applicability {
+    expect_headers::<A>([HeaderStyle::Draft03], &DRAFT03)
 }
 
 /// `X-RateLimit-*`.
-pub fn headers_of_legacy<A: Adapter>() -> Applicability {
-    tells::<A>([HeaderStyle::Legacy], &LEGACY)
+pub fn legacy_headers_are_sent<A: Adapter>() -> Applicability {
+    expect_headers::<A>([HeaderStyle::Legacy], &LEGACY)
 }
 
 /// All of them at once.
-pub fn headers_of_all_families<A: Adapter>() -> Applicability {
+pub fn all_header_families_are_sent<A: Adapter>() -> Applicability {
     let all = [HeaderStyle::Ietf, HeaderStyle::Draft03, HeaderStyle::Legacy];
-    tells::<A>(all, &[&IETF[..], &DRAFT03, &LEGACY].concat())
+    expect_headers::<A>(all, &[&IETF[..], &DRAFT03, &LEGACY].concat())
 }
 
-/// None of them; but a denial says when to retry.
-pub fn headers_of_no_family<A: Adapter>() -> Applicability {
-    tells::<A>([], &[])
+/// No family; a denial still says when to retry.
+pub fn disabled_headers_are_not_sent<A: Adapter>() -> Applicability {
+    expect_headers::<A>([], &[])
 }
 
-/// What is answered to whom is turned away can be changed, even into what looks like a success; no handler hears of it.
+/// A denial's response can be changed, even into a success. It never reaches a handler.
 pub fn denial_can_be_customized<A: Adapter>() -> Applicability {
     for status in [503, 200] {
         let limits =
@@ -147,7 +150,7 @@ pub fn denial_can_be_customized<A: Adapter>() -> Applicability {
     Applicability::Ran
 }
 
-/// What a handler answers keeps its status, its headers and its body.
+/// A handler's response keeps its status, its headers and its body.
 pub fn handler_response_is_unchanged<A: Adapter>() -> Applicability {
     let reply = get(App::new(Gate::new(api_limiter(2).enforcer("api").unwrap())).start::<A>(), "/fails", &[]);
     assert_eq!((reply.status, &*reply.body, reply.header("x-app").as_deref()), (401, "no", Some("mine")));
@@ -155,11 +158,11 @@ pub fn handler_response_is_unchanged<A: Adapter>() -> Applicability {
     Applicability::Ran
 }
 
-/// A handler learns what was decided, where that is wanted, and only there.
+/// A handler receives the outcome if `extension` is set, and only then.
 pub fn handler_receives_the_outcome<A: Adapter>() -> Applicability {
     let limits = RateLimit::new(api_limiter(5).enforcer("api").unwrap());
     for (limits, expected) in [(limits.clone().extension(), "Some(Some(4))"), (limits, "None")] {
-        assert_eq!(get(App::new(limits.into()).start::<A>(), "/told", &[]).body, expected);
+        assert_eq!(get(App::new(limits.into()).start::<A>(), "/outcome", &[]).body, expected);
     }
     Applicability::Ran
 }

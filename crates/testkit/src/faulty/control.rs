@@ -1,34 +1,34 @@
-//! The handle that tells a faulty store what to do.
+//! The handle that controls a faulty store, and the counts of its calls.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_core::StoreError;
 
-use super::gate::{Gate, Held};
+use super::gate::{Gate, GateFuture};
 
-/// What becomes of the next calls.
+/// The treatment of the next calls.
 #[derive(Debug, Clone)]
 pub(super) enum Fault {
     Pass,
     Fail(StoreError),
     Hang,
-    Late,
+    Delay,
 }
 
 /// The methods that are counted.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Method {
-    ApplyNow,
+    TryApply,
     Apply,
     ApplyAll,
     ApplyEach,
     Close,
 }
 
-/// How often each method of a faulty store was called, whatever became of the call.
+/// The number of calls of each method of a faulty store, failed ones included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Calls {
+pub struct CallCounts {
     /// Calls of `try_apply`.
     pub try_apply: u64,
     /// Calls of `apply`, through the testing entry too.
@@ -41,20 +41,20 @@ pub struct Calls {
     pub close: u64,
 }
 
-impl Calls {
-    /// All calls that ask for a decision.
+impl CallCounts {
+    /// All calls for a decision.
     pub fn decisions(&self) -> u64 {
         self.try_apply + self.apply + self.apply_all + self.apply_each
     }
 }
 
-/// Tells a [`FaultyStore`](crate::FaultyStore) what to do with the calls from now on. Clones tell the same store,
-/// from any thread.
+/// A handle that sets what a [`FaultyStore`](crate::FaultyStore) does with calls from now on. Clones control the same
+/// store, from any thread.
 #[derive(Debug, Clone)]
-pub struct Faults(Arc<Control>);
+pub struct Faults(Arc<FaultState>);
 
 #[derive(Debug)]
-struct Control {
+struct FaultState {
     fault: Mutex<Fault>,
     gate: Arc<Gate>,
     calls: [AtomicU64; 5],
@@ -62,7 +62,7 @@ struct Control {
 
 impl Faults {
     pub(super) fn new() -> Self {
-        Faults(Arc::new(Control { fault: Mutex::new(Fault::Pass), gate: Arc::default(), calls: Default::default() }))
+        Faults(Arc::new(FaultState { fault: Mutex::new(Fault::Pass), gate: Arc::default(), calls: Default::default() }))
     }
 
     /// From now on calls pass. Those that are held stay so until [`Faults::release`].
@@ -70,36 +70,36 @@ impl Faults {
         self.set(Fault::Pass);
     }
 
-    /// From now on calls fail with `error`, and nothing is asked of the inner store.
+    /// From now on calls fail with `error`, and the inner store is not called.
     pub fn fail(&self, error: StoreError) {
         self.set(Fault::Fail(error));
     }
 
-    /// From now on calls hang: nothing is asked of the inner store until they are released.
+    /// From now on calls hang: the inner store is not called until they are released.
     pub fn hang(&self) {
         self.set(Fault::Hang);
     }
 
-    /// From now on calls are applied, and their answers are withheld until they are released.
-    pub fn answer_late(&self) {
-        self.set(Fault::Late);
+    /// From now on calls are applied, and their responses are withheld until they are released.
+    pub fn delay_responses(&self) {
+        self.set(Fault::Delay);
     }
 
-    /// Lets every call that is held now go on. What becomes of later calls does not change.
+    /// Lets every held call continue. Later calls are treated as before.
     pub fn release(&self) {
         self.0.gate.release();
     }
 
     /// How many calls are held now.
     pub fn held_calls(&self) -> usize {
-        self.0.gate.waiting()
+        self.0.gate.waiter_count()
     }
 
     /// How often each method was called.
-    pub fn calls(&self) -> Calls {
+    pub fn calls(&self) -> CallCounts {
         let count = |method: Method| self.0.calls[method as usize].load(Ordering::SeqCst);
-        Calls {
-            try_apply: count(Method::ApplyNow),
+        CallCounts {
+            try_apply: count(Method::TryApply),
             apply: count(Method::Apply),
             apply_all: count(Method::ApplyAll),
             apply_each: count(Method::ApplyEach),
@@ -115,8 +115,8 @@ impl Faults {
         self.lock().clone()
     }
 
-    pub(super) fn held(&self) -> Held {
-        self.0.gate.held()
+    pub(super) fn wait_for_release(&self) -> GateFuture {
+        self.0.gate.wait()
     }
 
     fn set(&self, fault: Fault) {

@@ -1,4 +1,4 @@
-//! Where held calls wait.
+//! A gate at which held calls wait.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -6,21 +6,21 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// A gate that lets everybody who waits through at once, and closes behind them.
+/// A gate that releases all waiters at once, and is closed for later ones.
 #[derive(Debug, Default)]
-pub(super) struct Gate(Mutex<Waiting>);
+pub(super) struct Gate(Mutex<Waiters>);
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct Waiters {
     next: u64,
-    /// Who waits, by number. Who is not in here has been let through.
+    /// The waiters by number. A number that is not here has been released.
     wakers: HashMap<u64, Waker>,
 }
 
 impl Gate {
     /// Waits until the gate is released.
-    pub(super) fn held(self: &Arc<Self>) -> Held {
-        Held { gate: self.clone(), number: None }
+    pub(super) fn wait(self: &Arc<Self>) -> GateFuture {
+        GateFuture { gate: self.clone(), number: None }
     }
 
     pub(super) fn release(&self) {
@@ -29,37 +29,37 @@ impl Gate {
         wakers.into_values().for_each(Waker::wake);
     }
 
-    pub(super) fn waiting(&self) -> usize {
+    pub(super) fn waiter_count(&self) -> usize {
         self.lock().wakers.len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, Waiters> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A wait at the gate. Dropping it gives up the place.
+/// A future that waits at the gate. Dropping it leaves the gate.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct GateFuture {
     gate: Arc<Gate>,
     number: Option<u64>,
 }
 
-impl Future for Held {
+impl Future for GateFuture {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let gate = self.gate.clone();
-        let mut waiting = gate.lock();
+        let mut waiters = gate.lock();
         match self.number {
             None => {
-                let number = waiting.next;
-                waiting.next += 1;
-                waiting.wakers.insert(number, context.waker().clone());
+                let number = waiters.next;
+                waiters.next += 1;
+                waiters.wakers.insert(number, context.waker().clone());
                 self.number = Some(number);
                 Poll::Pending
             }
-            Some(number) => match waiting.wakers.get_mut(&number) {
+            Some(number) => match waiters.wakers.get_mut(&number) {
                 Some(waker) => {
                     waker.clone_from(context.waker());
                     Poll::Pending
@@ -70,7 +70,7 @@ impl Future for Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for GateFuture {
     fn drop(&mut self) {
         if let Some(number) = self.number {
             self.gate.lock().wakers.remove(&number);

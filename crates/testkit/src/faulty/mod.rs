@@ -4,15 +4,15 @@ mod control;
 mod gate;
 
 use tidegate_core::{
-    Capabilities, Decision, JointDecision, Key, Request, Scope, Store, StoreError, Testing, Timestamp,
+    Capabilities, Decision, JointDecision, Key, Request, Scope, Store, StoreError, TestableStore, Timestamp,
 };
 
-pub use control::{Calls, Faults};
+pub use control::{CallCounts, Faults};
 use control::{Fault, Method};
 
-/// A store around another one that passes on, fails, hangs or answers late, as its [`Faults`] say.
+/// A store around another one that passes calls on, fails, hangs or delays responses, as its [`Faults`] say.
 ///
-/// There are no timers in it: what hangs, hangs until it is released or dropped.
+/// It has no timers: a call hangs until it is released or dropped.
 ///
 /// ```
 /// use tidegate_core::{Key, OnStoreError, Op, Cost, Quota, Request, Scope, Store, StoreError, StoreErrorKind, seconds};
@@ -43,35 +43,35 @@ pub struct FaultyStore<S> {
 }
 
 impl<S> FaultyStore<S> {
-    /// A store around `store` that passes everything on, until told otherwise.
+    /// A store around `store` that passes everything on at first.
     pub fn new(store: S) -> Self {
         FaultyStore { store, faults: Faults::new() }
     }
 
-    /// The handle that tells it what to do. Clones tell the same store.
+    /// The handle that controls it. Clones control the same store.
     pub fn faults(&self) -> Faults {
         self.faults.clone()
     }
 
-    /// The store around which this one is.
+    /// The inner store.
     pub fn inner(&self) -> &S {
         &self.store
     }
 
-    /// Makes one call of the inner store in the way the fault of this moment says.
+    /// Makes one call of the inner store under the current fault.
     async fn call<T>(&self, method: Method, call: impl Future<Output = T>) -> Result<T, StoreError> {
         self.faults.count(method);
         match self.faults.fault() {
             Fault::Pass => Ok(call.await),
             Fault::Fail(error) => Err(error),
             Fault::Hang => {
-                self.faults.held().await;
+                self.faults.wait_for_release().await;
                 Ok(call.await)
             }
-            Fault::Late => {
-                let answer = call.await;
-                self.faults.held().await;
-                Ok(answer)
+            Fault::Delay => {
+                let response = call.await;
+                self.faults.wait_for_release().await;
+                Ok(response)
             }
         }
     }
@@ -92,12 +92,12 @@ impl<S: Store> Store for FaultyStore<S> {
     }
 
     fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
-        self.faults.count(Method::ApplyNow);
+        self.faults.count(Method::TryApply);
         match self.faults.fault() {
             Fault::Pass => self.store.try_apply(request),
             Fault::Fail(error) => Some(Err(error)),
             // An answer at once would be a way around the wait.
-            Fault::Hang | Fault::Late => None,
+            Fault::Hang | Fault::Delay => None,
         }
     }
 
@@ -123,7 +123,7 @@ impl<S: Store> Store for FaultyStore<S> {
     }
 }
 
-impl<S: Testing> Testing for FaultyStore<S> {
+impl<S: TestableStore> TestableStore for FaultyStore<S> {
     async fn apply_at(&self, request: &Request<'_>, at: Timestamp) -> Result<Decision, StoreError> {
         self.call(Method::Apply, self.store.apply_at(request, at)).await?
     }
@@ -132,7 +132,7 @@ impl<S: Testing> Testing for FaultyStore<S> {
         self.call(Method::ApplyAll, self.store.apply_all_at(requests, at)).await?
     }
 
-    async fn held_at(&self, at: Timestamp) -> Option<usize> {
-        self.store.held_at(at).await
+    async fn sweep_at(&self, at: Timestamp) -> Option<usize> {
+        self.store.sweep_at(at).await
     }
 }

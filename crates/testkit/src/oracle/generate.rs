@@ -1,14 +1,14 @@
-//! Traces from a seed.
+//! Random traces, made from a seed.
 
 use tidegate_core::{Algorithm, Cost, DecisionParts, Lease, MAX_COUNT, MAX_PERIOD, Op, Quota, QuotaError};
 
-use super::trace::{Ask, Step};
+use super::trace::{Step, TraceRequest};
 use super::{Model, Trace, random_quota};
 use crate::Random;
 
-/// 2^53 is the last microsecond that a store whose numbers are doubles can tell from the next, and a lease expires later
+/// The end of the times of a trace. 2^53 is the last microsecond that a store whose numbers are doubles can tell from the next, and a lease expires later
 /// than it is admitted.
-const END_OF_TIME: u64 = (1 << 53) - MAX_PERIOD.as_micros() as u64;
+const MAX_TIME: u64 = (1 << 53) - MAX_PERIOD.as_micros() as u64;
 
 /// The leases of a trace: few, so that they are met again, and with halves in common.
 const LEASES: [u64; 8] = [0, 1, 1 << 32, 1 << 32 | 1, 7 << 32 | 1, 7 << 32 | 9, u64::MAX, 0x0123_4567_89ab_cdef];
@@ -16,21 +16,21 @@ const LEASES: [u64; 8] = [0, 1, 1 << 32, 1 << 32 | 1, 7 << 32 | 1, 7 << 32 | 9, 
 impl Trace {
     /// The trace of `steps` calls that belongs to `seed`: the same every time.
     pub fn from_seed(seed: u64, steps: usize) -> Self {
-        Trace { steps: decided(seed, steps).0 }
+        Trace { steps: generate(seed, steps).0 }
     }
 }
 
 /// The steps of a seed's trace, and what the model decided as they were made.
-pub(super) fn decided(seed: u64, steps: usize) -> (Vec<Step>, Vec<Vec<DecisionParts>>) {
+pub(super) fn generate(seed: u64, steps: usize) -> (Vec<Step>, Vec<Vec<DecisionParts>>) {
     let mut random = Random::new(seed);
     let base = if random.one_in(8) { random.below(1 << 30) } else { 1_700_000_000_000_000 + random.below(1 << 40) };
-    let limits = (0..random.between(1, 2)).map(|_| tiers(&mut random)).collect();
+    let limits = (0..random.between(1, 2)).map(|_| random_tiers(&mut random)).collect();
     let mut generator = Generator { random, limits, model: Model::new(), now: base, spans: vec![base] };
     (0..steps).map(|_| generator.step()).unzip()
 }
 
-/// The quotas one limit is asked under: mostly one, sometimes several.
-fn tiers(random: &mut Random) -> Vec<Quota> {
+/// The quotas one limit is decided under: mostly one, sometimes several.
+fn random_tiers(random: &mut Random) -> Vec<Quota> {
     let first = random_quota(random);
     let mut tiers = vec![first];
     while random.one_in(3) && tiers.len() < 3 {
@@ -38,7 +38,7 @@ fn tiers(random: &mut Random) -> Vec<Quota> {
             // The same quota but for its debt: what was used is kept as it is.
             0 => first.max_debt(random.below(20)).unwrap_or(first),
             // The same shape at another rate.
-            1 => at_another_rate(random, &first).unwrap_or(first),
+            1 => with_another_rate(random, &first).unwrap_or(first),
             _ => random_quota(random),
         };
         // A store may keep the leases of a key apart from what a rate has used.
@@ -49,7 +49,7 @@ fn tiers(random: &mut Random) -> Vec<Quota> {
 }
 
 /// The same algorithm, start and buckets; the same period, too, but for leases.
-fn at_another_rate(random: &mut Random, quota: &Quota) -> Result<Quota, QuotaError> {
+fn with_another_rate(random: &mut Random, quota: &Quota) -> Result<Quota, QuotaError> {
     let parts = quota.parts();
     let rate = random.between(1, (u64::from(parts.rate) * 2).min(MAX_COUNT));
     let period = match parts.algorithm {
@@ -80,10 +80,12 @@ struct Generator {
 
 impl Generator {
     fn step(&mut self) -> (Step, Vec<DecisionParts>) {
-        let at = self.time();
+        let at = self.random_time();
         let step = match self.random.below(6) {
-            0 if self.limits.iter().any(|tiers| !has_leases(&tiers[0])) => Step { at, all: true, asks: self.batch() },
-            _ => Step { at, all: false, asks: vec![self.ask()] },
+            0 if self.limits.iter().any(|tiers| !has_leases(&tiers[0])) => {
+                Step { at, is_joint: true, requests: self.random_batch() }
+            }
+            _ => Step { at, is_joint: false, requests: vec![self.random_request()] },
         };
         self.now = at;
         let decisions = self.model.decide(&step);
@@ -96,7 +98,7 @@ impl Generator {
     }
 
     /// Half of the times are at the edge of something a decision promised.
-    fn time(&mut self) -> u64 {
+    fn random_time(&mut self) -> u64 {
         let (now, random) = (self.now, &mut self.random);
         let at = match random.below(16) {
             0..=4 => now,
@@ -107,27 +109,27 @@ impl Generator {
             14 => now + random.of_bits(20, 48),
             _ => now.saturating_sub(random.of_bits(1, 30)),
         };
-        let at = if at >= END_OF_TIME { now } else { at };
-        if self.model.is_certain(at) { at } else { self.model.latest() }
+        let at = if at >= MAX_TIME { now } else { at };
+        if self.model.is_certain(at) { at } else { self.model.latest_time() }
     }
 
-    fn place(&mut self) -> (usize, usize, Quota) {
+    fn random_target(&mut self) -> (usize, usize, Quota) {
         let limit = self.random.below(self.limits.len() as u64) as usize;
         // Mostly one key, so that something happens to it.
         let key = if self.random.one_in(4) { self.random.between(1, 2) as usize } else { 0 };
         (limit, key, self.random.pick(&self.limits[limit]))
     }
 
-    fn ask(&mut self) -> Ask {
-        let (limit, key, quota) = self.place();
-        let cost = self.cost(&quota);
+    fn random_request(&mut self) -> TraceRequest {
+        let (limit, key, quota) = self.random_target();
+        let cost = self.random_cost(&quota);
         // Now and then what the quota does not have.
-        let is_about_leases = has_leases(&quota) != self.random.one_in(32);
-        let op = if is_about_leases { self.op_on_leases(cost) } else { self.op_on_units(cost) };
-        Ask { limit, key, quota, op }
+        let is_lease_op = has_leases(&quota) != self.random.one_in(32);
+        let op = if is_lease_op { self.random_lease_op(cost) } else { self.random_unit_op(cost) };
+        TraceRequest { limit, key, quota, op }
     }
 
-    fn op_on_units(&mut self, cost: Cost) -> Op {
+    fn random_unit_op(&mut self, cost: Cost) -> Op {
         match self.random.below(16) {
             0..=7 => Op::Limit(cost),
             8..=10 => Op::Check(cost),
@@ -137,7 +139,7 @@ impl Generator {
         }
     }
 
-    fn op_on_leases(&mut self, cost: Cost) -> Op {
+    fn random_lease_op(&mut self, cost: Cost) -> Op {
         let lease = Lease::from_bits(self.random.pick(&LEASES));
         match self.random.below(16) {
             0..=7 => Op::Admit(lease),
@@ -148,24 +150,24 @@ impl Generator {
         }
     }
 
-    fn batch(&mut self) -> Vec<Ask> {
-        let mut asks: Vec<Ask> = Vec::new();
+    fn random_batch(&mut self) -> Vec<TraceRequest> {
+        let mut requests: Vec<TraceRequest> = Vec::new();
         for _ in 0..self.random.between(1, 4) {
-            let (limit, key, mut quota) = self.place();
+            let (limit, key, mut quota) = self.random_target();
             if has_leases(&quota) {
                 continue;
             }
             // One key under two quotas in one batch means nothing.
-            if let Some(known) = asks.iter().find(|ask| ask.place() == (limit, key)) {
+            if let Some(known) = requests.iter().find(|request| request.limit_and_key() == (limit, key)) {
                 quota = known.quota;
             }
-            let op = Op::Limit(self.cost(&quota));
-            asks.push(Ask { limit, key, quota, op });
+            let op = Op::Limit(self.random_cost(&quota));
+            requests.push(TraceRequest { limit, key, quota, op });
         }
-        asks
+        requests
     }
 
-    fn cost(&mut self, quota: &Quota) -> Cost {
+    fn random_cost(&mut self, quota: &Quota) -> Cost {
         let capacity = u64::from(quota.parts().capacity);
         let units = match self.random.below(16) {
             0..=6 => 1,

@@ -12,20 +12,16 @@
 //! assert_eq!(report.steps, 30);
 //! ```
 
-mod beside;
-mod bound;
+mod admission_bound;
+mod compare;
 mod generate;
-mod held;
-mod memory;
+mod key_state;
 mod model;
 mod quotas;
-mod run;
-mod search;
 mod trace;
 
-pub use beside::beside;
-pub use bound::{Overrun, admitted_within};
+pub use admission_bound::{BoundExceeded, check_admission_bound};
+pub use compare::{Mismatch, RunReport, compare_stores, replay, run};
 pub use model::Model;
 pub use quotas::random_quota;
-pub use run::{Mismatch, Report, replay, run};
-pub use trace::{Ask, Step, Trace};
+pub use trace::{Step, Trace, TraceRequest};

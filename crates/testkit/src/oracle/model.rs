@@ -1,4 +1,4 @@
-//! The model: what every operation means, for all keys of a trace.
+//! The slow reference model: every operation on every key of a trace.
 
 use std::collections::BTreeMap;
 
@@ -6,42 +6,41 @@ use num_rational::BigRational;
 use num_traits::Zero;
 use tidegate_core::{Algorithm, DecisionParts, Lease, Op, Quota, Reason};
 
-use super::memory::{Memory, Rule, integer, whole};
-use super::search::first;
-use super::trace::{Ask, Step};
+use super::key_state::{KeyState, Rule, rational, to_i128};
+use super::trace::{Step, TraceRequest};
 
 /// The slow reference model of a store: all keys of one trace.
 #[derive(Debug, Clone, Default)]
 pub struct Model {
-    keys: BTreeMap<(usize, usize), Key>,
-    /// The latest time anything was asked at.
-    latest: i128,
+    keys: BTreeMap<(usize, usize), ModelKey>,
+    /// The latest time of a step.
+    latest_time: i128,
 }
 
-/// One key: what it remembered when it was last written, and under which quota.
+/// A key of the model: its state when it was last written, and the quota it was written under.
 #[derive(Debug, Clone)]
-struct Key {
+struct ModelKey {
     rule: Rule,
     quota: Quota,
-    memory: Memory,
+    state: KeyState,
     last: i128,
 }
 
-impl Key {
+impl ModelKey {
     fn new(quota: &Quota, now: i128) -> Self {
         let rule = Rule::new(quota);
-        Key { rule, quota: *quota, memory: Memory::with_used(&rule, 0, now).at(&rule, now, now), last: now }
+        ModelKey { rule, quota: *quota, state: KeyState::with_used(&rule, 0, now).advance(&rule, now, now), last: now }
     }
 
     /// What is used at `t`. For a key time does not go back, so an earlier `t` counts as the time it was written.
     fn used(&self, t: i128) -> BigRational {
         let t = t.max(self.last);
-        self.memory.at(&self.rule, self.last, t).used(&self.rule, t)
+        self.state.advance(&self.rule, self.last, t).used(&self.rule, t)
     }
 
     /// Whether `units` would be admitted at `t`, going `debt` beyond the capacity.
     fn admits(&self, units: i128, debt: i128, t: i128) -> bool {
-        self.used(t) + whole(units) <= whole(self.rule.capacity + debt)
+        self.used(t) + rational(units) <= rational(self.rule.capacity + debt)
     }
 
     fn is_new(&self, t: i128) -> bool {
@@ -49,24 +48,24 @@ impl Key {
     }
 
     /// This key written at `now`, changed by `change`.
-    fn changed(&self, now: i128, change: impl FnOnce(&mut Memory, &Rule, i128)) -> Self {
+    fn written_at(&self, now: i128, change: impl FnOnce(&mut KeyState, &Rule, i128)) -> Self {
         let at = now.max(self.last);
-        let mut memory = self.memory.at(&self.rule, self.last, at);
-        change(&mut memory, &self.rule, at);
-        Key { memory, last: at, ..self.clone() }
+        let mut state = self.state.advance(&self.rule, self.last, at);
+        change(&mut state, &self.rule, at);
+        ModelKey { state, last: at, ..self.clone() }
     }
 
     /// The span from `now` until `holds`.
     fn wait(&self, now: i128, holds: impl Fn(i128) -> bool) -> u64 {
-        let at = first(now, holds).expect("every wait of a quota ends");
+        let at = first_true(now, holds).expect("every wait of a quota ends");
         // A decision says the longest span it can for those that are longer.
-        u64::try_from(at - now).unwrap_or(DecisionParts::LONGEST)
+        u64::try_from(at - now).unwrap_or(DecisionParts::MAX_SPAN)
     }
 
     fn decision(&self, now: i128, retry_after: Option<u64>, reason: Option<Reason>) -> DecisionParts {
         let capacity = self.rule.capacity;
-        let left = whole(capacity) - self.used(now);
-        let remaining = integer(&left.floor()).max(0);
+        let left = rational(capacity) - self.used(now);
+        let remaining = to_i128(&left.floor()).max(0);
         DecisionParts {
             allowed: reason.is_none(),
             limit: capacity as u32,
@@ -79,27 +78,27 @@ impl Key {
     }
 
     /// What comes of `op` at `now`, and the key afterwards when it is written.
-    fn apply(&self, op: Op, now: i128) -> (DecisionParts, Option<Key>) {
-        let is_about_leases = matches!(op, Op::Admit(_) | Op::Renew(_) | Op::Release(_));
+    fn apply(&self, op: Op, now: i128) -> (DecisionParts, Option<ModelKey>) {
+        let is_lease_op = matches!(op, Op::Admit(_) | Op::Renew(_) | Op::Release(_));
         let has_leases = self.rule.algorithm == Algorithm::Concurrency;
-        if is_about_leases != has_leases && !matches!(op, Op::Check(_) | Op::Reset) {
+        if is_lease_op != has_leases && !matches!(op, Op::Check(_) | Op::Reset) {
             return (self.decision(now, None, Some(Reason::CostExceedsCapacity)), None);
         }
         match op {
             Op::Limit(cost) => self.take(cost.get().into(), 0, true, now),
             Op::Check(cost) => self.take(cost.get().into(), 0, false, now),
             Op::Reserve(cost) => self.take(cost.get().into(), self.rule.debt, true, now),
-            Op::Refund(cost) => self.give_back(cost.get().into(), now),
-            Op::Reset => self.give_back(i128::MAX >> 1, now),
-            Op::Admit(lease) if self.holds(lease, now) || self.admits(1, 0, now) => self.hold(lease, now),
+            Op::Refund(cost) => self.refund(cost.get().into(), now),
+            Op::Reset => self.refund(i128::MAX >> 1, now),
+            Op::Admit(lease) if self.holds(lease, now) || self.admits(1, 0, now) => self.hold_lease(lease, now),
             Op::Admit(_) => self.take(1, 0, false, now),
-            Op::Renew(lease) if self.holds(lease, now) => self.hold(lease, now),
-            Op::Release(lease) if self.holds(lease, now) => self.let_go(lease, now),
+            Op::Renew(lease) if self.holds(lease, now) => self.hold_lease(lease, now),
+            Op::Release(lease) if self.holds(lease, now) => self.release_lease(lease, now),
             Op::Renew(_) | Op::Release(_) => (self.decision(now, None, Some(Reason::Concurrency)), None),
         }
     }
 
-    fn take(&self, units: i128, debt: i128, write: bool, now: i128) -> (DecisionParts, Option<Key>) {
+    fn take(&self, units: i128, debt: i128, write: bool, now: i128) -> (DecisionParts, Option<ModelKey>) {
         if units > self.rule.capacity {
             return (self.decision(now, None, Some(Reason::CostExceedsCapacity)), None);
         }
@@ -112,7 +111,7 @@ impl Key {
         if !write {
             return (self.decision(now, None, None), None);
         }
-        let key = self.changed(now, |memory, rule, at| memory.take(rule, units, at));
+        let key = self.written_at(now, |state, rule, at| state.take(rule, units, at));
         // Only a reservation can go into debt, and the work may start when that has cleared.
         let cleared = (!key.admits(0, 0, now)).then(|| key.wait(now, |t| key.admits(0, 0, t)));
         (key.decision(now, cleared, None), Some(key))
@@ -120,32 +119,32 @@ impl Key {
 
     /// Whether a place is held under that lease at `t`.
     fn holds(&self, lease: Lease, t: i128) -> bool {
-        match self.memory.at(&self.rule, self.last, t.max(self.last)) {
-            Memory::Leases(held) => held.holds(lease),
+        match self.state.advance(&self.rule, self.last, t.max(self.last)) {
+            KeyState::Leases(held) => held.contains(lease),
             _ => false,
         }
     }
 
-    fn hold(&self, lease: Lease, now: i128) -> (DecisionParts, Option<Key>) {
-        let key = self.changed(now, |memory, rule, at| {
-            if let Memory::Leases(held) = memory {
-                held.hold(lease, at + rule.period);
+    fn hold_lease(&self, lease: Lease, now: i128) -> (DecisionParts, Option<ModelKey>) {
+        let key = self.written_at(now, |state, rule, at| {
+            if let KeyState::Leases(held) = state {
+                held.insert(lease, at + rule.period);
             }
         });
         (key.decision(now, None, None), Some(key))
     }
 
-    fn let_go(&self, lease: Lease, now: i128) -> (DecisionParts, Option<Key>) {
-        let key = self.changed(now, |memory, _, _| {
-            if let Memory::Leases(held) = memory {
-                held.release(lease);
+    fn release_lease(&self, lease: Lease, now: i128) -> (DecisionParts, Option<ModelKey>) {
+        let key = self.written_at(now, |state, _, _| {
+            if let KeyState::Leases(held) = state {
+                held.remove(lease);
             }
         });
         (key.decision(now, None, None), Some(key))
     }
 
-    fn give_back(&self, units: i128, now: i128) -> (DecisionParts, Option<Key>) {
-        let key = self.changed(now, |memory, rule, _| memory.give_back(rule, units));
+    fn refund(&self, units: i128, now: i128) -> (DecisionParts, Option<ModelKey>) {
+        let key = self.written_at(now, |state, rule, _| state.refund(rule, units));
         (key.decision(now, None, None), Some(key))
     }
 }
@@ -156,80 +155,116 @@ impl Model {
         Self::default()
     }
 
-    /// Decides one step: one decision for each thing it asks.
+    /// Decides one step, with one decision for each request.
     pub fn decide(&mut self, step: &Step) -> Vec<DecisionParts> {
         let now = i128::from(step.at);
-        self.latest = self.latest.max(now);
-        match &step.asks[..] {
-            [ask] if !step.all => {
-                let (decision, written) = self.key(ask, now).apply(ask.op, now);
+        self.latest_time = self.latest_time.max(now);
+        match &step.requests[..] {
+            [request] if !step.is_joint => {
+                let (decision, written) = self.key(request, now).apply(request.op, now);
                 // Whether giving back to an idle key makes a store forget it now or later is the store's affair.
-                let idle = self.keys.get(&ask.place()).is_none_or(|stored| stored.is_new(now));
+                let idle = self.keys.get(&request.limit_and_key()).is_none_or(|stored| stored.is_new(now));
                 if let Some(key) = written
                     && !(idle && key.is_new(now))
                 {
-                    self.write(ask, key);
+                    self.write(request, key);
                 }
                 vec![decision]
             }
-            asks => self.decide_all(asks, now),
+            requests => self.decide_all(requests, now),
         }
     }
 
     /// All or nothing: entries of the same key are judged by their sum, and taken in order.
-    fn decide_all(&mut self, asks: &[Ask], now: i128) -> Vec<DecisionParts> {
+    fn decide_all(&mut self, requests: &[TraceRequest], now: i128) -> Vec<DecisionParts> {
         let mut sums = BTreeMap::new();
-        let mut looks = Vec::new();
-        for ask in asks {
-            let sum: &mut i128 = sums.entry(ask.place()).or_default();
-            *sum += i128::from(ask.units());
-            looks.push(self.key(ask, now).take(*sum, 0, false, now).0);
+        let mut checks = Vec::new();
+        for request in requests {
+            let sum: &mut i128 = sums.entry(request.limit_and_key()).or_default();
+            *sum += i128::from(request.units());
+            checks.push(self.key(request, now).take(*sum, 0, false, now).0);
         }
-        if looks.iter().any(|look| !look.allowed) {
-            return looks;
+        if checks.iter().any(|check| !check.allowed) {
+            return checks;
         }
         let mut taken = Vec::new();
-        for ask in asks {
-            let (decision, written) = self.key(ask, now).apply(ask.op, now);
+        for request in requests {
+            let (decision, written) = self.key(request, now).apply(request.op, now);
             taken.push(decision);
-            self.write(ask, written.expect("what fits is taken"));
+            self.write(request, written.expect("what fits is taken"));
         }
         taken
     }
 
     /// The key that is asked about, under the quota it is asked under.
-    fn key(&self, ask: &Ask, now: i128) -> Key {
-        match self.keys.get(&ask.place()) {
-            None => Key::new(&ask.quota, now),
-            Some(key) if key.quota == ask.quota => key.clone(),
+    fn key(&self, request: &TraceRequest, now: i128) -> ModelKey {
+        match self.keys.get(&request.limit_and_key()) {
+            None => ModelKey::new(&request.quota, now),
+            Some(key) if key.quota == request.quota => key.clone(),
             // No state and a state that is as good as new are the same, so it is not rebased either.
-            Some(key) if key.is_new(now) => Key::new(&ask.quota, now),
+            Some(key) if key.is_new(now) => ModelKey::new(&request.quota, now),
             Some(key) => {
-                let rule = Rule::new(&ask.quota);
-                let memory = key.memory.rebased(&key.rule, &rule, key.last);
-                Key { rule, quota: ask.quota, memory, last: key.last }
+                let rule = Rule::new(&request.quota);
+                let state = key.state.rebase(&key.rule, &rule, key.last);
+                ModelKey { rule, quota: request.quota, state, last: key.last }
             }
         }
     }
 
     /// A key that is as good as new when it is written is not written but forgotten.
-    fn write(&mut self, ask: &Ask, key: Key) {
+    fn write(&mut self, request: &TraceRequest, key: ModelKey) {
         if key.is_new(key.last) {
-            self.keys.remove(&ask.place());
+            self.keys.remove(&request.limit_and_key());
         } else {
-            self.keys.insert(ask.place(), key);
+            self.keys.insert(request.limit_and_key(), key);
         }
     }
 
-    /// The latest time anything was asked at.
-    pub fn latest(&self) -> u64 {
-        self.latest as u64
+    /// The latest time of a step.
+    pub fn latest_time(&self) -> u64 {
+        self.latest_time as u64
     }
 
     /// Whether every store has to agree about the time `at`. On a clock that goes back, a store that has forgotten
     /// what was as good as new may differ from one that has not.
     pub fn is_certain(&self, at: u64) -> bool {
         let at = i128::from(at);
-        at >= self.latest || self.keys.values().all(|key| key.is_new(at) || !key.is_new(self.latest))
+        at >= self.latest_time || self.keys.values().all(|key| key.is_new(at) || !key.is_new(self.latest_time))
+    }
+}
+
+/// The first whole number, not below `from`, at which `holds`, which never turns false again. None when it does not
+/// hold anywhere a decision could point to.
+fn first_true(from: i128, holds: impl Fn(i128) -> bool) -> Option<i128> {
+    if holds(from) {
+        return Some(from);
+    }
+    // Doubling steps until it holds, then halving the last one. A quota leads to at most 2^34 units of 2^45 us.
+    let mut step = 1_i128;
+    while !holds(from + step) {
+        step *= 2;
+        if step > 1 << 100 {
+            return None;
+        }
+    }
+    let (mut fails, mut holds_at) = (from + step / 2, from + step);
+    while holds_at - fails > 1 {
+        let middle = fails + (holds_at - fails) / 2;
+        if holds(middle) { holds_at = middle } else { fails = middle }
+    }
+    Some(holds_at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_true_finds_every_edge() {
+        for edge in 0..200 {
+            assert_eq!(first_true(0, |at| at >= edge), Some(edge));
+            assert_eq!(first_true(edge, |_| true), Some(edge));
+        }
+        assert_eq!(first_true(7, |_| false), None);
     }
 }

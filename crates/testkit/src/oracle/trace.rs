@@ -1,4 +1,4 @@
-//! Traces: what is asked when.
+//! Traces: lists of store calls with their times.
 
 use std::fmt;
 
@@ -6,26 +6,26 @@ use tidegate_core::{Cost, DecisionParts, Op, Quota};
 
 use super::Model;
 
-/// One thing asked of one key of one limit.
+/// One operation on one key of one limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ask {
+pub struct TraceRequest {
     /// Which limit of the trace.
     pub limit: usize,
     /// Which key of the trace.
     pub key: usize,
-    /// The quota it is asked under.
+    /// The quota it is decided under.
     pub quota: Quota,
-    /// What is asked.
+    /// The operation.
     pub op: Op,
 }
 
-impl Ask {
+impl TraceRequest {
     /// The limit and the key.
-    pub(super) fn place(&self) -> (usize, usize) {
+    pub(super) fn limit_and_key(&self) -> (usize, usize) {
         (self.limit, self.key)
     }
 
-    /// What a `limit` asks for.
+    /// The units of the operation, 1 for those without a cost.
     pub(super) fn units(&self) -> u64 {
         match self.op {
             Op::Limit(cost) | Op::Check(cost) | Op::Reserve(cost) | Op::Refund(cost) => cost.get(),
@@ -40,17 +40,17 @@ pub struct Step {
     /// When, in microseconds since the epoch.
     pub at: u64,
     /// Whether it is an all-or-nothing batch.
-    pub all: bool,
-    /// What is asked: exactly one thing unless it is a batch.
-    pub asks: Vec<Ask>,
+    pub is_joint: bool,
+    /// The requests: exactly one unless it is an all-or-nothing batch.
+    pub requests: Vec<TraceRequest>,
 }
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "at {}{}", self.at, if self.all { " all or nothing" } else { "" })?;
-        for ask in &self.asks {
-            let parts = ask.quota.parts();
-            write!(f, "; limit {} key {}: {:?} under {} ", ask.limit, ask.key, ask.op, parts.algorithm)?;
+        write!(f, "at {}{}", self.at, if self.is_joint { " all or nothing" } else { "" })?;
+        for request in &self.requests {
+            let parts = request.quota.parts();
+            write!(f, "; limit {} key {}: {:?} under {} ", request.limit, request.key, request.op, parts.algorithm)?;
             write!(f, "rate={} period={:?} capacity={}", parts.rate, parts.period, parts.capacity)?;
             write!(f, " start={:?} buckets={} max_debt={:?}", parts.start, parts.buckets, parts.max_debt)?;
         }
@@ -58,7 +58,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// A list of calls, made from a seed or by hand.
+/// A list of store calls, made from a seed or by hand.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Trace {
     /// The calls, in order. Time may go back.

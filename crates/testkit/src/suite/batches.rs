@@ -1,24 +1,25 @@
-//! Several requests in one call, and answers at once.
+//! Joint requests, batches, and immediate answers.
 
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Waker};
 
 use tidegate_core::{
-    Cost, Decision, JointDecision, MAX_PERIOD, Op, Reason, Store, StoreErrorKind, Testing, Timestamp, seconds,
+    Cost, Decision, JointDecision, MAX_PERIOD, Op, Reason, Store, StoreErrorKind, TestableStore, Timestamp, seconds,
 };
 
-use super::caller::{BASE, Caller, SECOND, at_rate, cost, quotas, tens};
+use super::caller::{BASE, Caller, SECOND, cost, quotas, standard_quotas, with_rate};
 use crate::{Applicability, Subject};
 
-type Asked<'c, 'a, S> = (&'c Caller<'a, S>, u64);
+/// A caller and the units it limits.
+type LimitCall<'c, 'a, S> = (&'c Caller<'a, S>, u64);
 
-async fn all_at<S: Testing + 'static>(asked: &[Asked<'_, '_, S>], at: u64) -> JointDecision {
-    let requests: Vec<_> = asked.iter().map(|(caller, units)| caller.request(Op::Limit(cost(*units)))).collect();
-    let (caller, units) = asked[0];
+async fn limit_all_at<S: TestableStore + 'static>(calls: &[LimitCall<'_, '_, S>], at: u64) -> JointDecision {
+    let requests: Vec<_> = calls.iter().map(|(caller, units)| caller.request(Op::Limit(cost(*units)))).collect();
+    let (caller, units) = calls[0];
     let result = caller.subject.store().apply_all_at(&requests, Timestamp::from_micros(at)).await;
     let all = caller.expect(result, Op::Limit(cost(units)));
-    assert_eq!(all.decisions().len(), asked.len(), "{caller}: one decision for each request");
+    assert_eq!(all.decisions().len(), calls.len(), "{caller}: one decision for each request");
     all
 }
 
@@ -26,101 +27,100 @@ fn remaining(all: &JointDecision) -> Vec<u64> {
     all.decisions().iter().map(|decision| decision.remaining()).collect()
 }
 
-/// When all of them fit, all of them are taken.
-pub async fn all_takes_everything<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
+/// When every request fits, every limit is charged.
+pub async fn joint_request_takes_from_every_limit<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     let mut callers = Vec::new();
-    for quota in tens() {
-        callers.push(Caller::new(subject, "all_takes_everything", quota));
+    for quota in standard_quotas() {
+        callers.push(Caller::new(subject, "joint_request_takes_from_every_limit", quota));
     }
-    let asked: Vec<_> = callers.iter().zip(1..).collect();
-    let all = all_at(&asked, BASE).await;
+    let calls: Vec<_> = callers.iter().zip(1..).collect();
+    let all = limit_all_at(&calls, BASE).await;
     assert!(all.allowed(), "every limit is new: {all:?}");
     assert_eq!(all.retry_after(), None, "allowed: {all:?}");
-    for ((caller, units), decision) in asked.iter().zip(all.decisions()) {
+    for ((caller, units), decision) in calls.iter().zip(all.decisions()) {
         assert_eq!(decision.remaining(), 10 - units, "{caller}: remaining after {units}: {decision:?}");
-        caller.has(10 - units, BASE, "after the batch").await;
+        caller.expect_remaining(10 - units, BASE, "after the batch").await;
     }
     Applicability::Ran
 }
 
-/// When one of them is denied nothing is taken from any, and those that would have been allowed report what they
-/// have.
-pub async fn all_denied_burns_nothing<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
-    for quota in tens() {
-        let empty = Caller::new(subject, "all_denied_burns_nothing", quota);
+/// When one request is denied, nothing is taken from any limit, and the others report what they have left.
+pub async fn denied_joint_request_consumes_nothing<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
+    for quota in standard_quotas() {
+        let empty = Caller::new(subject, "denied_joint_request_consumes_nothing", quota);
         let (first, last) = (empty.with_key("first"), empty.with_key("last"));
         empty.take(8, BASE).await;
         last.take(1, BASE).await;
         for (denied, reason) in [(3, Reason::Rate), (11, Reason::CostExceedsCapacity)] {
-            let all = all_at(&[(&first, 5), (&empty, denied), (&last, 5)], BASE).await;
+            let all = limit_all_at(&[(&first, 5), (&empty, denied), (&last, 5)], BASE).await;
             assert!(!all.allowed(), "{empty}: {denied} of 2: {all:?}");
             let allowed: Vec<bool> = all.decisions().iter().map(|decision| decision.allowed()).collect();
-            assert_eq!(allowed, [true, false, true], "{empty}: who would have been allowed: {all:?}");
+            assert_eq!(allowed, [true, false, true], "{empty}: which would have been allowed: {all:?}");
             assert_eq!(remaining(&all), [10, 2, 9], "{empty}: nothing taken, so what each has: {all:?}");
             assert_eq!(all.decisions()[1].reason(), Some(reason), "{empty}: reason: {all:?}");
         }
-        first.has(10, BASE, "after a denied batch").await;
-        empty.has(2, BASE, "after a denied batch").await;
-        last.has(9, BASE, "after a denied batch").await;
+        first.expect_remaining(10, BASE, "after a denied batch").await;
+        empty.expect_remaining(2, BASE, "after a denied batch").await;
+        last.expect_remaining(9, BASE, "after a denied batch").await;
     }
     Applicability::Ran
 }
 
 /// A denied batch passes as a whole after its `retry_after`, and not a microsecond earlier.
-pub async fn all_retries_when_all_pass<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
-    for quota in tens() {
-        let sooner = Caller::new(subject, "all_retries_when_all_pass", quota);
+pub async fn joint_retry_after_is_honest<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
+    for quota in standard_quotas() {
+        let sooner = Caller::new(subject, "joint_retry_after_is_honest", quota);
         let later = sooner.with_key("later");
         sooner.take(8, BASE).await;
         later.take(8, BASE + 2 * SECOND).await;
         let now = BASE + 3 * SECOND;
-        let asked = [(&sooner, 6), (&later, 8)];
-        let all = all_at(&asked, now).await;
+        let calls = [(&sooner, 6), (&later, 8)];
+        let all = limit_all_at(&calls, now).await;
         assert!(!all.allowed(), "{sooner}: more than there is: {all:?}");
         let wait = all.retry_after().expect("both can pass in time").as_micros() as u64;
         let waits = all.decisions().iter().map(|decision| decision.retry_after());
         assert_eq!(all.retry_after(), waits.max().flatten(), "{sooner}: the longest wait: {all:?}");
-        let early = all_at(&asked, now + wait - 1).await;
+        let early = limit_all_at(&calls, now + wait - 1).await;
         assert!(!early.allowed(), "{sooner}: a microsecond early: {early:?}");
-        let passed = all_at(&asked, now + wait).await;
+        let passed = limit_all_at(&calls, now + wait).await;
         assert!(passed.allowed(), "{sooner}: after {wait} us: {passed:?}");
         // One that never can: no wait helps the whole.
-        let never = all_at(&[(&sooner, 10), (&later, 11)], now + wait).await;
+        let never = limit_all_at(&[(&sooner, 10), (&later, 11)], now + wait).await;
         assert_eq!((never.allowed(), never.retry_after()), (false, None), "{sooner}: 11 of 10: {never:?}");
     }
     Applicability::Ran
 }
 
 /// The same limit and key twice is applied in order, and judged by the sum.
-pub async fn all_counts_the_same_key_twice<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
-    for quota in tens() {
-        let caller = Caller::new(subject, "all_counts_the_same_key_twice", quota);
+pub async fn joint_request_sums_repeated_keys<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
+    for quota in standard_quotas() {
+        let caller = Caller::new(subject, "joint_request_sums_repeated_keys", quota);
         let other = caller.with_key("other");
-        let never = all_at(&[(&caller, 6), (&other, 1), (&caller, 6)], BASE).await;
+        let never = limit_all_at(&[(&caller, 6), (&other, 1), (&caller, 6)], BASE).await;
         assert_eq!((never.allowed(), never.retry_after()), (false, None), "{caller}: 12 of 10: {never:?}");
         assert_eq!(never.decisions()[2].reason(), Some(Reason::CostExceedsCapacity), "{caller}: {never:?}");
         assert_eq!(remaining(&never), [10, 10, 10], "{caller}: nothing taken: {never:?}");
 
-        let both = all_at(&[(&caller, 3), (&other, 1), (&caller, 4)], BASE).await;
+        let both = limit_all_at(&[(&caller, 3), (&other, 1), (&caller, 4)], BASE).await;
         assert!(both.allowed(), "{caller}: 7 of 10: {both:?}");
         assert_eq!(remaining(&both), [7, 9, 3], "{caller}: taken in order: {both:?}");
 
-        let asked = [(&caller, 2), (&caller, 2)];
-        let denied = all_at(&asked, BASE).await;
+        let calls = [(&caller, 2), (&caller, 2)];
+        let denied = limit_all_at(&calls, BASE).await;
         let allowed: Vec<bool> = denied.decisions().iter().map(|decision| decision.allowed()).collect();
         assert_eq!(allowed, [true, false], "{caller}: 2 fit, 4 do not: {denied:?}");
         assert_eq!(remaining(&denied), [3, 3], "{caller}: nothing taken: {denied:?}");
         let wait = denied.retry_after().expect("4 fit in time").as_micros() as u64;
-        assert!(!all_at(&asked, BASE + wait - 1).await.allowed(), "{caller}: a microsecond before {wait}");
-        assert!(all_at(&asked, BASE + wait).await.allowed(), "{caller}: after {wait} us the sum fits");
+        assert!(!limit_all_at(&calls, BASE + wait - 1).await.allowed(), "{caller}: a microsecond before {wait}");
+        assert!(limit_all_at(&calls, BASE + wait).await.allowed(), "{caller}: after {wait} us the sum fits");
     }
     Applicability::Ran
 }
 
-/// Anything but `limit` among them is unsupported, and nothing is taken.
-pub async fn all_refuses_other_operations<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
-    for quota in tens() {
-        let first = Caller::new(subject, "all_refuses_other_operations", quota);
+/// Any operation but `limit` is unsupported, and nothing is taken.
+pub async fn joint_request_rejects_other_operations<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
+    for quota in standard_quotas() {
+        let first = Caller::new(subject, "joint_request_rejects_other_operations", quota);
         let second = first.with_key("second");
         second.take(4, BASE).await;
         for op in [Op::Check(Cost::ONE), Op::Reserve(Cost::ONE), Op::Refund(Cost::ONE), Op::Reset] {
@@ -133,25 +133,27 @@ pub async fn all_refuses_other_operations<S: Testing + 'static>(subject: &Subjec
                     let kind = result.map_err(|error| error.kind());
                     assert_eq!(kind, Err(StoreErrorKind::Unsupported), "{first}: {op:?} in a batch");
                 }
-                first.has(10, BASE, "after a refused batch").await;
-                second.has(6, BASE, "after a refused batch").await;
+                first.expect_remaining(10, BASE, "after a refused batch").await;
+                second.expect_remaining(6, BASE, "after a refused batch").await;
             }
         }
     }
     Applicability::Ran
 }
 
-/// What was used under another quota is used in a batch, too.
-pub async fn all_under_another_quota_keeps_what_was_used<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
-    for quota in tens() {
-        let caller = Caller::new(subject, "all_under_another_quota_keeps_what_was_used", quota);
-        let (raised, cut) = (caller.with_quota(at_rate(20, &quota)), caller.with_quota(at_rate(5, &quota)));
+/// A joint request counts usage from under another quota.
+pub async fn joint_request_keeps_usage_of_a_changed_quota<S: TestableStore + 'static>(
+    subject: &Subject<S>,
+) -> Applicability {
+    for quota in standard_quotas() {
+        let caller = Caller::new(subject, "joint_request_keeps_usage_of_a_changed_quota", quota);
+        let (raised, cut) = (caller.with_quota(with_rate(20, &quota)), caller.with_quota(with_rate(5, &quota)));
         let other = caller.with_key("other");
         caller.take(7, BASE).await;
-        let denied = all_at(&[(&cut, 1), (&other, 1)], BASE).await;
+        let denied = limit_all_at(&[(&cut, 1), (&other, 1)], BASE).await;
         assert!(!denied.allowed(), "{cut}: 7 of 10 used, now 5: {denied:?}");
         assert_eq!(remaining(&denied), [0, 10], "{cut}: nothing taken: {denied:?}");
-        let all = all_at(&[(&raised, 13), (&other, 1)], BASE).await;
+        let all = limit_all_at(&[(&raised, 13), (&other, 1)], BASE).await;
         assert!(all.allowed(), "{raised}: 7 of 10 used, now 20: {all:?}");
         assert_eq!(remaining(&all), [0, 9], "{raised}: 20 used: {all:?}");
     }
@@ -159,23 +161,25 @@ pub async fn all_under_another_quota_keeps_what_was_used<S: Testing + 'static>(s
 }
 
 /// One key under two quotas is unsupported in a batch, and nothing is taken.
-pub async fn all_refuses_one_key_under_two_quotas<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
-    for quota in tens() {
-        let caller = Caller::new(subject, "all_refuses_one_key_under_two_quotas", quota);
-        let raised = caller.with_quota(at_rate(20, &quota));
+pub async fn joint_request_rejects_one_key_under_two_quotas<S: TestableStore + 'static>(
+    subject: &Subject<S>,
+) -> Applicability {
+    for quota in standard_quotas() {
+        let caller = Caller::new(subject, "joint_request_rejects_one_key_under_two_quotas", quota);
+        let raised = caller.with_quota(with_rate(20, &quota));
         let requests = [caller.request(Op::Limit(Cost::ONE)), raised.request(Op::Limit(Cost::ONE))];
         let at = Timestamp::from_micros(BASE);
         for result in [subject.store().apply_all_at(&requests, at).await, subject.store().apply_all(&requests).await] {
             let kind = result.map_err(|error| error.kind());
             assert_eq!(kind, Err(StoreErrorKind::Unsupported), "{caller}: and another quota");
         }
-        caller.has(10, BASE, "after a refused batch").await;
+        caller.expect_remaining(10, BASE, "after a refused batch").await;
     }
     Applicability::Ran
 }
 
 /// A batch of nothing is allowed and has no decisions.
-pub async fn empty_batches_are_allowed<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
+pub async fn empty_batches_are_allowed<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     let at = Timestamp::from_micros(BASE);
     for result in [subject.store().apply_all_at(&[], at).await, subject.store().apply_all(&[]).await] {
         let all = result.unwrap_or_else(|error| panic!("an empty batch failed: {error}"));
@@ -186,9 +190,9 @@ pub async fn empty_batches_are_allowed<S: Testing + 'static>(subject: &Subject<S
 }
 
 /// Independent requests in one call are applied in order, each on its own.
-pub async fn each_is_applied_in_order<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
+pub async fn batch_is_applied_in_order<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for quota in quotas(10, MAX_PERIOD) {
-        let caller = Caller::new(subject, "each_is_applied_in_order", quota);
+        let caller = Caller::new(subject, "batch_is_applied_in_order", quota);
         let other = caller.with_key("other");
         let steps = [
             (&caller, Op::Limit(cost(6)), true, 4),
@@ -215,19 +219,21 @@ pub async fn each_is_applied_in_order<S: Testing + 'static>(subject: &Subject<S>
     Applicability::Ran
 }
 
-/// So they are when one key is asked for under two quotas in turn, and however many they are: as if one after the other.
-pub async fn each_under_two_quotas_is_applied_in_order<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
+/// A batch with one key under two quotas in turn is applied in order, however long it is.
+pub async fn batch_under_two_quotas_is_applied_in_order<S: TestableStore + 'static>(
+    subject: &Subject<S>,
+) -> Applicability {
     for quota in quotas(50, MAX_PERIOD) {
         let larger = quotas(60, MAX_PERIOD)[0];
-        let at_once = Caller::new(subject, "each_under_two_quotas_is_applied_in_order", quota);
-        let alone = at_once.with_key("alone");
-        let (at_once_larger, alone_larger) = (at_once.with_quota(larger), alone.with_quota(larger));
-        let mut requests = vec![at_once.request(Op::Limit(cost(1)))];
-        let mut expected = vec![subject.store().apply(&alone.request(Op::Limit(cost(1)))).await];
+        let batched = Caller::new(subject, "batch_under_two_quotas_is_applied_in_order", quota);
+        let single = batched.with_key("single");
+        let (batched_larger, single_larger) = (batched.with_quota(larger), single.with_quota(larger));
+        let mut requests = vec![batched.request(Op::Limit(cost(1)))];
+        let mut expected = vec![subject.store().apply(&single.request(Op::Limit(cost(1)))).await];
         // Two of each in turn: one that has to be carried over, and one that follows it.
         for n in 1..130 {
             let op = if n % 9 == 0 { Op::Check(cost(1)) } else { Op::Limit(cost(1)) };
-            let (caller, reference) = if n % 4 < 2 { (&at_once_larger, &alone_larger) } else { (&at_once, &alone) };
+            let (caller, reference) = if n % 4 < 2 { (&batched_larger, &single_larger) } else { (&batched, &single) };
             requests.push(caller.request(op));
             expected.push(subject.store().apply(&reference.request(op)).await);
         }
@@ -235,16 +241,16 @@ pub async fn each_under_two_quotas_is_applied_in_order<S: Testing + 'static>(sub
         let first = subject.store().apply_each(&requests[..1]).await;
         let results = first.into_iter().chain(subject.store().apply_each(&requests[1..]).await);
         for (n, (result, expected)) in results.zip(expected).enumerate() {
-            let [decision, expected] = [result, expected].map(|result| at_once.expect(result, requests[n].op));
+            let [decision, expected] = [result, expected].map(|result| batched.expect(result, requests[n].op));
             let [got, expected] = [decision, expected].map(|decision| (decision.allowed(), decision.remaining()));
-            assert_eq!(got, expected, "{at_once}: request {n}: {:?}", requests[n]);
+            assert_eq!(got, expected, "{batched}: request {n}: {:?}", requests[n]);
         }
     }
     Applicability::Ran
 }
 
 /// `try_apply` decides as `apply` does, about the same state; or says that it cannot, and has done nothing.
-pub async fn try_apply_agrees_with_apply<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
+pub async fn try_apply_agrees_with_apply<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for quota in quotas(10, seconds(86_400 * 300)) {
         let caller = Caller::new(subject, "try_apply_agrees_with_apply", quota);
         let mut used = 0;
@@ -273,15 +279,15 @@ pub async fn try_apply_agrees_with_apply<S: Testing + 'static>(subject: &Subject
     Applicability::Ran
 }
 
-/// A store that says it answers at once does: every future is ready at its first poll, and `try_apply` has an answer to
-/// whatever is asked, of new keys, known ones and those that are denied.
-pub async fn who_answers_at_once_never_waits<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
+/// A store that claims to be immediate is: every future is ready at its first poll, and `try_apply` always returns a
+/// result, for new keys, known keys and denials.
+pub async fn immediate_store_never_waits<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     let store = subject.store();
     if !store.is_immediate() {
-        return Applicability::NotApplicable("the store does not claim to answer at once");
+        return Applicability::NotApplicable("the store does not claim to be immediate");
     }
     for quota in quotas(10, MAX_PERIOD) {
-        let caller = Caller::new(subject, "who_answers_at_once_never_waits", quota);
+        let caller = Caller::new(subject, "immediate_store_never_waits", quota);
         for op in
             [Op::Limit(cost(6)), Op::Limit(cost(6)), Op::Check(cost(1)), Op::Refund(cost(1)), Op::Reserve(cost(1))]
         {

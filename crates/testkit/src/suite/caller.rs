@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use tidegate_core::{
-    Cost, DecisionParts, Key, OnStoreError, Op, Quota, Request, Scope, StoreError, Testing, Timestamp, seconds,
+    Cost, DecisionParts, Key, OnStoreError, Op, Quota, Request, Scope, StoreError, TestableStore, Timestamp, seconds,
 };
 
 use crate::Subject;
@@ -30,7 +30,7 @@ pub(super) fn quotas(rate: u64, period: Duration) -> Vec<Quota> {
 }
 
 /// 10 per 10 seconds, for every algorithm: what most cases use.
-pub(super) fn tens() -> Vec<Quota> {
+pub(super) fn standard_quotas() -> Vec<Quota> {
     quotas(10, seconds(10))
 }
 
@@ -47,7 +47,7 @@ pub(super) fn cost(units: u64) -> Cost {
 }
 
 /// The span of a decision added to a time.
-pub(super) fn after(at: u64, span: Option<u64>) -> u64 {
+pub(super) fn time_after(at: u64, span: Option<u64>) -> u64 {
     at + span.expect("a span was expected and none came")
 }
 
@@ -65,7 +65,7 @@ impl<S> fmt::Display for Caller<'_, S> {
     }
 }
 
-impl<'a, S: Testing + 'static> Caller<'a, S> {
+impl<'a, S: TestableStore + 'static> Caller<'a, S> {
     /// A caller with a limit of its own.
     pub(super) fn new(subject: &'a Subject<S>, case: &str, quota: Quota) -> Self {
         let scope = subject.scope(case, &label(&quota));
@@ -125,14 +125,14 @@ impl<'a, S: Testing + 'static> Caller<'a, S> {
     }
 
     /// Takes, and expects to be denied.
-    pub(super) async fn denied(&self, units: u64, at: u64) -> DecisionParts {
+    pub(super) async fn expect_denied(&self, units: u64, at: u64) -> DecisionParts {
         let decision = self.limit(units, at).await;
         assert!(!decision.allowed, "{self}: taking {units} at {at} should be denied, got {decision:?}");
         decision
     }
 
     /// Looks, and expects that much to be left.
-    pub(super) async fn has(&self, remaining: u64, at: u64, step: &str) -> DecisionParts {
+    pub(super) async fn expect_remaining(&self, remaining: u64, at: u64, step: &str) -> DecisionParts {
         let decision = self.check(1, at).await;
         assert_eq!(u64::from(decision.remaining), remaining, "{self}: {step}: remaining at {at}, in {decision:?}");
         decision
@@ -140,9 +140,9 @@ impl<'a, S: Testing + 'static> Caller<'a, S> {
 
     /// Expects that `op`, which was refused at `now` with this decision, is allowed after its `retry_after` and not
     /// a microsecond earlier. Returns when that is; `op` is applied then.
-    pub(super) async fn retries(&self, op: Op, refused: DecisionParts, now: u64) -> u64 {
+    pub(super) async fn expect_retry(&self, op: Op, refused: DecisionParts, now: u64) -> u64 {
         assert!(!refused.allowed, "{self}: {op:?} at {now} should be refused, got {refused:?}");
-        let retry = after(now, refused.retry_after);
+        let retry = time_after(now, refused.retry_after);
         assert!(retry > now, "{self}: {op:?} was refused at {now} with a retry at once: {refused:?}");
         let early = self.apply(op, retry - 1).await;
         assert!(!early.allowed, "{self}: {op:?} is allowed a microsecond before its retry at {retry}: {early:?}");
@@ -153,7 +153,7 @@ impl<'a, S: Testing + 'static> Caller<'a, S> {
 }
 
 /// The same algorithm and shape at another rate, with the same period.
-pub(super) fn at_rate(rate: u64, quota: &Quota) -> Quota {
+pub(super) fn with_rate(rate: u64, quota: &Quota) -> Quota {
     let other = quotas(rate, quota.parts().period).into_iter().find(|other| label(other) == label(quota));
     other.expect("the same algorithms at every rate")
 }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use tidegate_core::{Key, MAX_PERIOD, OnStoreError, Op, Quota, Request, Scope, Store, Testing};
+use tidegate_core::{Key, MAX_PERIOD, OnStoreError, Op, Quota, Request, Scope, Store, TestableStore};
 
 use super::caller::{Caller, cost, quotas};
 use crate::{Applicability, Subject};
@@ -12,10 +12,10 @@ use crate::{Applicability, Subject};
 const CALLERS: usize = 200;
 
 /// Hundreds of callers at once get exactly the capacity between them.
-pub async fn no_double_spend<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
+pub async fn concurrent_callers_never_double_spend<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for quota in quotas(100, MAX_PERIOD) {
-        let caller = Caller::new(subject, "no_double_spend", quota);
-        let admitted: u64 = admitted(&caller, |_| 1, 2).iter().map(|(admitted, _)| admitted).sum();
+        let caller = Caller::new(subject, "concurrent_callers_never_double_spend", quota);
+        let admitted: u64 = limit_concurrently(&caller, |_| 1, 2).iter().map(|(admitted, _)| admitted).sum();
         assert_eq!(admitted, 100, "{caller}: admitted to {CALLERS} callers who ask twice for 1 of 100");
         let left = caller.subject.store().apply(&caller.request(Op::Check(cost(1)))).await;
         assert_eq!(caller.expect(left, Op::Check(cost(1))).remaining(), 0, "{caller}: remaining in the end");
@@ -24,10 +24,12 @@ pub async fn no_double_spend<S: Testing + 'static>(subject: &Subject<S>) -> Appl
 }
 
 /// Hundreds of callers who ask for different amounts get no more than the capacity, and as much as fits.
-pub async fn no_double_spend_weighted<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
+pub async fn concurrent_weighted_callers_never_double_spend<S: TestableStore + 'static>(
+    subject: &Subject<S>,
+) -> Applicability {
     for quota in quotas(503, MAX_PERIOD) {
-        let caller = Caller::new(subject, "no_double_spend_weighted", quota);
-        let results = admitted(&caller, |index| 1 + index as u64 % 7, 2);
+        let caller = Caller::new(subject, "concurrent_weighted_callers_never_double_spend", quota);
+        let results = limit_concurrently(&caller, |index| 1 + index as u64 % 7, 2);
         let admitted: u64 = results.iter().map(|(admitted, _)| admitted).sum();
         let least_denied = results.iter().filter_map(|(_, denied)| *denied).min();
         assert!(admitted <= 503, "{caller}: {admitted} admitted of 503");
@@ -40,18 +42,18 @@ pub async fn no_double_spend_weighted<S: Testing + 'static>(subject: &Subject<S>
     Applicability::Ran
 }
 
-/// What each caller was admitted, and the least that was denied to it.
-fn admitted<S: Testing + 'static>(
+/// Limits from many threads at once. Returns the units each caller was admitted, and the units it was denied, if any.
+fn limit_concurrently<S: TestableStore + 'static>(
     caller: &Caller<'_, S>,
     units: impl Fn(usize) -> u64,
     calls: usize,
 ) -> Vec<(u64, Option<u64>)> {
-    caller.subject.concurrently(CALLERS, |index, store| {
-        let (asked, units) = (Owned::new(caller), units(index));
+    caller.subject.run_concurrently(CALLERS, |index, store| {
+        let (owned, units) = (OwnedCaller::new(caller), units(index));
         async move {
             let (mut admitted, mut denied) = (0, None);
             for _ in 0..calls {
-                match asked.limit(&*store, units).await {
+                match owned.limit(&*store, units).await {
                     true => admitted += units,
                     false => denied = Some(units),
                 }
@@ -63,15 +65,15 @@ fn admitted<S: Testing + 'static>(
 
 /// A caller that can be sent to another thread.
 #[derive(Clone)]
-pub(super) struct Owned {
+pub(super) struct OwnedCaller {
     scope: Scope,
     key: Key<'static>,
     quota: Quota,
 }
 
-impl Owned {
+impl OwnedCaller {
     pub(super) fn new<S>(caller: &Caller<'_, S>) -> Self {
-        Owned { scope: caller.scope.clone(), key: caller.key.clone(), quota: caller.quota }
+        OwnedCaller { scope: caller.scope.clone(), key: caller.key.clone(), quota: caller.quota }
     }
 
     pub(super) fn request(&self, op: Op) -> Request<'_> {
@@ -96,14 +98,16 @@ impl Owned {
 }
 
 /// Callers who take from two limits at once, in both orders, among callers who take from one: what was taken adds up.
-pub async fn all_or_nothing_under_concurrency<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
+pub async fn joint_requests_are_atomic_under_concurrency<S: TestableStore + 'static>(
+    subject: &Subject<S>,
+) -> Applicability {
     if !subject.store().capabilities().atomic_all {
         return Applicability::NotApplicable("the store does not claim atomic_all");
     }
     for quota in quotas(60, MAX_PERIOD) {
-        let caller = Caller::new(subject, "all_or_nothing_under_concurrency", quota);
-        let keys = Arc::new(["a", "b"].map(|key| Owned::new(&caller.with_key(key))));
-        let taken = subject.concurrently(CALLERS, |index, store| {
+        let caller = Caller::new(subject, "joint_requests_are_atomic_under_concurrency", quota);
+        let keys = Arc::new(["a", "b"].map(|key| OwnedCaller::new(&caller.with_key(key))));
+        let taken = subject.run_concurrently(CALLERS, |index, store| {
             let keys = keys.clone();
             async move {
                 // Twice in one order, twice in the other, once each alone.
@@ -124,7 +128,7 @@ pub async fn all_or_nothing_under_concurrency<S: Testing + 'static>(subject: &Su
             *left = look.remaining();
         }
         // There is more demand than quota, so callers were turned away only for want of it.
-        assert_eq!(left.iter().min(), Some(&0), "{caller}: somebody was denied though both had something left");
+        assert_eq!(left.iter().min(), Some(&0), "{caller}: a caller was denied though both keys had quota left");
     }
     Applicability::Ran
 }

@@ -1,39 +1,40 @@
-//! Who shares with whom.
+//! Isolation: which scopes and keys share a budget.
 
 use std::collections::HashMap;
 
-use tidegate_core::{Key, Quota, Scope, Testing, seconds};
+use tidegate_core::{Key, Quota, Scope, TestableStore, seconds};
 
-use super::caller::{BASE, Caller, tens};
+use super::caller::{BASE, Caller, standard_quotas};
 use crate::{Applicability, Subject};
 
 /// Two keys of one limit have a budget each.
-pub async fn keys_do_not_meet<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
-    for quota in tens() {
-        let first = Caller::new(subject, "keys_do_not_meet", quota);
+pub async fn keys_have_separate_budgets<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
+    for quota in standard_quotas() {
+        let first = Caller::new(subject, "keys_have_separate_budgets", quota);
         let second = first.with_key("other");
         first.take(10, BASE).await;
-        second.has(10, BASE, "after the first key took all of its own").await;
+        second.expect_remaining(10, BASE, "after the first key took all of its own").await;
         second.take(4, BASE).await;
-        first.has(0, BASE, "after the second key took some").await;
+        first.expect_remaining(0, BASE, "after the second key took some").await;
     }
     Applicability::Ran
 }
 
 /// Two limits have a budget each for the same key.
-pub async fn limits_do_not_meet<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
-    for quota in tens() {
-        let first = Caller::new(subject, "limits_do_not_meet", quota);
-        let second = first.with_scope(subject.scope("limits_do_not_meet", &format!("{}2", first.scope.limit())));
+pub async fn limits_have_separate_budgets<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
+    for quota in standard_quotas() {
+        let first = Caller::new(subject, "limits_have_separate_budgets", quota);
+        let second =
+            first.with_scope(subject.scope("limits_have_separate_budgets", &format!("{}2", first.scope.limit())));
         first.take(10, BASE).await;
-        second.has(10, BASE, "after another limit was used up").await;
+        second.expect_remaining(10, BASE, "after another limit was used up").await;
     }
     Applicability::Ran
 }
 
 /// Two limiters with different prefixes have a budget each, however the texts of prefix, limit and key run together.
-pub async fn prefixes_do_not_meet<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
-    let case = |end: &str| format!("{}prefixes_do_not_meet{end}", subject.prefix());
+pub async fn prefixes_have_separate_budgets<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
+    let case = |end: &str| format!("{}prefixes_have_separate_budgets{end}", subject.prefix());
     let quota = Quota::token_bucket(100, seconds(10)).expect("a valid quota");
     let mut callers = Vec::new();
     for (prefix, limit, key) in [
@@ -52,24 +53,24 @@ pub async fn prefixes_do_not_meet<S: Testing + 'static>(subject: &Subject<S>) ->
     ] {
         callers.push(Caller { subject, scope: Scope::new(&case(prefix), limit), key, quota });
     }
-    each_has_its_own(&callers).await
+    expect_separate_budgets(&callers).await
 }
 
 /// Two limiters on one store with the same prefix and the same limit's name share; that is how a fleet shares.
-pub async fn equal_scopes_share<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
-    for quota in tens() {
-        let first = Caller::new(subject, "equal_scopes_share", quota);
-        let second = Caller::new(subject, "equal_scopes_share", quota);
+pub async fn equal_scopes_share_a_budget<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
+    for quota in standard_quotas() {
+        let first = Caller::new(subject, "equal_scopes_share_a_budget", quota);
+        let second = Caller::new(subject, "equal_scopes_share_a_budget", quota);
         first.take(6, BASE).await;
-        second.has(4, BASE, "after an equal scope took 6").await;
+        second.expect_remaining(4, BASE, "after an equal scope took 6").await;
         second.take(4, BASE).await;
-        first.denied(1, BASE).await;
+        first.expect_denied(1, BASE).await;
     }
     Applicability::Ran
 }
 
 /// Keys that look alike, hold separators, are empty, long or of other scripts are all different.
-pub async fn tricky_keys_stay_distinct<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
+pub async fn tricky_keys_stay_distinct<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     let long = "x".repeat(4_095);
     let keys = vec![
         Key::GLOBAL,
@@ -119,11 +120,11 @@ pub async fn tricky_keys_stay_distinct<S: Testing + 'static>(subject: &Subject<S
     let quota = Quota::token_bucket(100, seconds(10)).expect("a valid quota");
     let caller = Caller::new(subject, "tricky_keys_stay_distinct", quota);
     let callers: Vec<_> = keys.into_iter().map(|key| caller.with_key(key)).collect();
-    each_has_its_own(&callers).await
+    expect_separate_budgets(&callers).await
 }
 
 /// Takes another amount from each caller, which has 100, and expects exactly that to be missing in the end.
-async fn each_has_its_own<S: Testing + 'static>(callers: &[Caller<'_, S>]) -> Applicability {
+async fn expect_separate_budgets<S: TestableStore + 'static>(callers: &[Caller<'_, S>]) -> Applicability {
     let mut names = HashMap::new();
     for (taken, caller) in (1..).zip(callers) {
         let name = (caller.scope.as_str(), caller.key.to_text());
@@ -132,7 +133,7 @@ async fn each_has_its_own<S: Testing + 'static>(callers: &[Caller<'_, S>]) -> Ap
         assert_eq!(u64::from(decision.remaining), 100 - taken, "{caller}: remaining after its first {taken}");
     }
     for (taken, caller) in (1..).zip(callers) {
-        caller.has(100 - taken, BASE, "after all the others took something").await;
+        caller.expect_remaining(100 - taken, BASE, "after all the others took something").await;
     }
     Applicability::Ran
 }

@@ -10,55 +10,62 @@
 
 mod batches;
 mod caller;
-mod changes;
 mod concurrency;
-mod deciding;
-mod forgetting;
-mod honesty;
+mod decisions;
+mod eviction;
 mod isolation;
 mod leases;
-mod numbers;
 mod operations;
-mod peers;
+mod precision;
+mod quota_changes;
+mod regressions;
+mod spans;
 mod time;
 
-use tidegate_core::Testing;
+use tidegate_core::TestableStore;
 
 use crate::{Applicability, Subject};
 pub use batches::{
-    all_counts_the_same_key_twice, all_denied_burns_nothing, all_refuses_one_key_under_two_quotas,
-    all_refuses_other_operations, all_retries_when_all_pass, all_takes_everything,
-    all_under_another_quota_keeps_what_was_used, each_is_applied_in_order, each_under_two_quotas_is_applied_in_order,
-    empty_batches_are_allowed, try_apply_agrees_with_apply, who_answers_at_once_never_waits,
+    batch_is_applied_in_order, batch_under_two_quotas_is_applied_in_order, denied_joint_request_consumes_nothing,
+    empty_batches_are_allowed, immediate_store_never_waits, joint_request_keeps_usage_of_a_changed_quota,
+    joint_request_rejects_one_key_under_two_quotas, joint_request_rejects_other_operations,
+    joint_request_sums_repeated_keys, joint_request_takes_from_every_limit, joint_retry_after_is_honest,
+    try_apply_agrees_with_apply,
 };
-pub use changes::{
-    algorithm_change_keeps_what_was_used, idle_is_new_under_any_quota, quota_cut_becomes_debt,
-    quota_raise_keeps_what_was_used, tiers_that_alternate_keep_refilling, tiers_that_alternate_share_what_was_used,
+pub use concurrency::{
+    concurrent_callers_never_double_spend, concurrent_weighted_callers_never_double_spend,
+    joint_requests_are_atomic_under_concurrency,
 };
-pub use concurrency::{all_or_nothing_under_concurrency, no_double_spend, no_double_spend_weighted};
-pub use deciding::{
-    allowed, blocked, check_writes_nothing, cost_above_capacity, denied_takes_nothing, exactly_at_capacity,
-    weighted_cost,
+pub use decisions::{
+    capacity_is_admitted_exactly, check_writes_nothing, cost_above_capacity_is_never_retryable,
+    denied_request_consumes_nothing, exhausted_key_is_denied, new_key_is_allowed, weighted_cost_is_consumed,
 };
-pub use forgetting::{busy_keys_are_not_forgotten, forgetting_changes_no_decision, idle_keys_are_forgotten};
-pub use honesty::{next_after_is_honest, reset_after_is_honest, retry_after_is_honest};
+pub use eviction::{busy_keys_are_not_evicted, eviction_changes_no_decision, idle_keys_are_evicted};
 pub use isolation::{
-    equal_scopes_share, keys_do_not_meet, limits_do_not_meet, prefixes_do_not_meet, tricky_keys_stay_distinct,
+    equal_scopes_share_a_budget, keys_have_separate_budgets, limits_have_separate_budgets,
+    prefixes_have_separate_budgets, tricky_keys_stay_distinct,
 };
 pub use leases::{
-    admitting_twice_takes_one_place, between_leases_and_a_rate_a_key_begins_anew, changed_quotas_keep_leases,
-    idle_leases_are_forgotten, late_release_changes_nothing, lease_expires_at_its_time, leases_and_units_do_not_mix,
-    leases_are_the_same_however_asked, leases_of_keys_do_not_meet, leases_on_a_clock_that_goes_back,
-    leases_up_to_the_capacity, leases_with_alike_ids_are_different, looking_at_leases_writes_nothing,
-    no_more_leases_than_the_capacity, releasing_twice_frees_one_place, renewing_extends_a_lease, reset_forgets_leases,
+    admitting_twice_takes_one_place, backwards_clock_stands_still_for_leases,
+    concurrent_leases_never_exceed_the_capacity, every_store_method_decides_leases_alike, expired_leases_are_evicted,
+    keys_have_separate_leases, late_release_changes_nothing, lease_check_writes_nothing, lease_expires_after_its_ttl,
+    leases_and_units_do_not_mix, leases_are_admitted_up_to_the_capacity, quota_change_keeps_leases,
+    releasing_twice_frees_one_place, renewing_extends_a_lease, reset_releases_every_lease,
+    similar_lease_ids_stay_distinct, switch_between_rate_and_leases_resets_the_key,
 };
-pub use numbers::{fractional_rates_are_exact, very_large_numbers, very_small_numbers};
 pub use operations::{
-    refund_gives_back, refund_takes_the_newest_first, reserve_goes_into_debt, reserve_stops_at_max_debt, reset_forgets,
+    refund_removes_the_newest_usage_first, refund_restores_quota, reserve_goes_into_debt, reserve_stops_at_max_debt,
+    reset_clears_the_key,
 };
-pub use peers::{burst_of_one_limits, check_then_add_does_not_over_admit, no_more_than_the_burst_after_idle};
+pub use precision::{fractional_rates_are_exact, very_large_numbers_are_exact, very_small_numbers_are_exact};
+pub use quota_changes::{
+    algorithm_change_keeps_usage, alternating_tiers_keep_refilling, alternating_tiers_share_usage,
+    idle_key_is_new_under_any_quota, quota_cut_becomes_debt, quota_raise_keeps_usage,
+};
+pub use regressions::{burst_of_one_limits, check_then_add_does_not_over_admit, idle_key_gets_no_more_than_its_burst};
+pub use spans::{next_after_is_honest, reset_after_is_honest, retry_after_is_honest};
 pub use time::{
-    backwards_clock_is_honest, backwards_clock_stands_still, leftovers_roll_over, polling_loses_nothing,
+    backwards_clock_is_honest, backwards_clock_stands_still, polling_loses_nothing, unused_grants_roll_over,
     windows_begin_at_start,
 };
 
@@ -90,9 +97,9 @@ macro_rules! __conformance_module {
                 #[test]
                 fn $case() {
                     let subject = $subject;
-                    let looked_at = subject.clone();
+                    let shared = subject.clone();
                     subject
-                        .run(async move { $crate::suite::$case(&looked_at).await })
+                        .run(async move { $crate::suite::$case(&shared).await })
                         .report(concat!(module_path!(), "::", stringify!($case)));
                 }
             )*
@@ -106,26 +113,26 @@ macro_rules! __with_cases {
     ($callback:ident $arguments:tt) => {
         $crate::$callback! {
             $arguments
-            allowed
-            blocked
-            weighted_cost
-            exactly_at_capacity
-            cost_above_capacity
-            denied_takes_nothing
+            new_key_is_allowed
+            exhausted_key_is_denied
+            weighted_cost_is_consumed
+            capacity_is_admitted_exactly
+            cost_above_capacity_is_never_retryable
+            denied_request_consumes_nothing
             check_writes_nothing
-            keys_do_not_meet
-            limits_do_not_meet
-            prefixes_do_not_meet
-            equal_scopes_share
+            keys_have_separate_budgets
+            limits_have_separate_budgets
+            prefixes_have_separate_budgets
+            equal_scopes_share_a_budget
             tricky_keys_stay_distinct
-            no_double_spend
-            no_double_spend_weighted
-            all_or_nothing_under_concurrency
+            concurrent_callers_never_double_spend
+            concurrent_weighted_callers_never_double_spend
+            joint_requests_are_atomic_under_concurrency
             reserve_goes_into_debt
             reserve_stops_at_max_debt
-            refund_gives_back
-            refund_takes_the_newest_first
-            reset_forgets
+            refund_restores_quota
+            refund_removes_the_newest_usage_first
+            reset_clears_the_key
             retry_after_is_honest
             reset_after_is_honest
             next_after_is_honest
@@ -133,50 +140,50 @@ macro_rules! __with_cases {
             backwards_clock_is_honest
             polling_loses_nothing
             windows_begin_at_start
-            leftovers_roll_over
+            unused_grants_roll_over
             fractional_rates_are_exact
-            very_large_numbers
-            very_small_numbers
-            all_takes_everything
-            all_denied_burns_nothing
-            all_retries_when_all_pass
-            all_counts_the_same_key_twice
-            all_refuses_other_operations
-            all_refuses_one_key_under_two_quotas
-            all_under_another_quota_keeps_what_was_used
+            very_large_numbers_are_exact
+            very_small_numbers_are_exact
+            joint_request_takes_from_every_limit
+            denied_joint_request_consumes_nothing
+            joint_retry_after_is_honest
+            joint_request_sums_repeated_keys
+            joint_request_rejects_other_operations
+            joint_request_rejects_one_key_under_two_quotas
+            joint_request_keeps_usage_of_a_changed_quota
             empty_batches_are_allowed
-            each_is_applied_in_order
-            each_under_two_quotas_is_applied_in_order
+            batch_is_applied_in_order
+            batch_under_two_quotas_is_applied_in_order
             try_apply_agrees_with_apply
-            who_answers_at_once_never_waits
-            quota_raise_keeps_what_was_used
+            immediate_store_never_waits
+            quota_raise_keeps_usage
             quota_cut_becomes_debt
-            algorithm_change_keeps_what_was_used
-            tiers_that_alternate_share_what_was_used
-            tiers_that_alternate_keep_refilling
-            idle_is_new_under_any_quota
-            idle_keys_are_forgotten
-            busy_keys_are_not_forgotten
-            forgetting_changes_no_decision
+            algorithm_change_keeps_usage
+            alternating_tiers_share_usage
+            alternating_tiers_keep_refilling
+            idle_key_is_new_under_any_quota
+            idle_keys_are_evicted
+            busy_keys_are_not_evicted
+            eviction_changes_no_decision
             burst_of_one_limits
-            no_more_than_the_burst_after_idle
+            idle_key_gets_no_more_than_its_burst
             check_then_add_does_not_over_admit
-            leases_up_to_the_capacity
-            leases_are_the_same_however_asked
-            lease_expires_at_its_time
+            leases_are_admitted_up_to_the_capacity
+            every_store_method_decides_leases_alike
+            lease_expires_after_its_ttl
             renewing_extends_a_lease
             late_release_changes_nothing
             releasing_twice_frees_one_place
             admitting_twice_takes_one_place
-            looking_at_leases_writes_nothing
-            reset_forgets_leases
-            changed_quotas_keep_leases
-            between_leases_and_a_rate_a_key_begins_anew
-            leases_of_keys_do_not_meet
-            leases_with_alike_ids_are_different
-            leases_on_a_clock_that_goes_back
-            idle_leases_are_forgotten
-            no_more_leases_than_the_capacity
+            lease_check_writes_nothing
+            reset_releases_every_lease
+            quota_change_keeps_leases
+            switch_between_rate_and_leases_resets_the_key
+            keys_have_separate_leases
+            similar_lease_ids_stay_distinct
+            backwards_clock_stands_still_for_leases
+            expired_leases_are_evicted
+            concurrent_leases_never_exceed_the_capacity
             leases_and_units_do_not_mix
         }
     };
@@ -190,7 +197,7 @@ macro_rules! __case_names {
         pub const CASES: &[&str] = &[$(stringify!($case)),*];
 
         /// Runs one case by its name; none when there is no such case.
-        pub async fn run<S: Testing + 'static>(subject: &Subject<S>, case: &str) -> Option<Applicability> {
+        pub async fn run<S: TestableStore + 'static>(subject: &Subject<S>, case: &str) -> Option<Applicability> {
             match case {
                 // On the heap, so that the future is not as large as all cases together.
                 $(stringify!($case) => Some(Box::pin($case(subject)).await),)*

@@ -1,13 +1,13 @@
 //! Reserve, refund and reset.
 
-use tidegate_core::{Algorithm, Op, Quota, Reason, Testing, seconds};
+use tidegate_core::{Algorithm, Op, Quota, Reason, TestableStore, seconds};
 
-use super::caller::{BASE, Caller, SECOND, cost, label, tens};
+use super::caller::{BASE, Caller, SECOND, cost, label, standard_quotas};
 use crate::{Applicability, Subject};
 
 /// A reservation is allowed into debt, says when that has cleared, and is repaid by the quota's own rule.
-pub async fn reserve_goes_into_debt<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
-    for quota in tens() {
+pub async fn reserve_goes_into_debt<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
+    for quota in standard_quotas() {
         let caller = Caller::new(subject, "reserve_goes_into_debt", quota);
         let decision = caller.reserve(8, BASE).await;
         let ordinary = (decision.allowed, decision.remaining, decision.retry_after, decision.reason);
@@ -25,7 +25,7 @@ pub async fn reserve_goes_into_debt<S: Testing + 'static>(subject: &Subject<S>) 
             _ => 10 * SECOND,
         };
         assert_eq!(debt.retry_after, Some(clears), "{caller}: when the debt has cleared: {debt:?}");
-        let denied = caller.denied(1, BASE).await;
+        let denied = caller.expect_denied(1, BASE).await;
         assert!(denied.retry_after >= debt.retry_after, "{caller}: a request waits for the debt: {denied:?}");
         // A debt of at most 1 lets 1 be reserved exactly when nothing is owed.
         let strict = caller.with_quota(quota.max_debt(1).expect("a valid quota"));
@@ -38,8 +38,8 @@ pub async fn reserve_goes_into_debt<S: Testing + 'static>(subject: &Subject<S>) 
 }
 
 /// A reservation that would pass `max_debt` is refused, takes nothing, and says honestly when it would not be.
-pub async fn reserve_stops_at_max_debt<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
-    for quota in tens() {
+pub async fn reserve_stops_at_max_debt<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
+    for quota in standard_quotas() {
         let caller = Caller::new(subject, "reserve_stops_at_max_debt", quota.max_debt(3).expect("a valid quota"));
         caller.take(10, BASE).await;
         let debt = caller.reserve(3, BASE).await;
@@ -49,21 +49,21 @@ pub async fn reserve_stops_at_max_debt<S: Testing + 'static>(subject: &Subject<S
             assert_eq!((refused.allowed, refused.reason), (false, Some(Reason::Rate)), "{caller}: refusal {n}");
         }
         let refused = caller.reserve(2, BASE).await;
-        caller.retries(Op::Reserve(cost(2)), refused, BASE).await;
+        caller.expect_retry(Op::Reserve(cost(2)), refused, BASE).await;
 
         let without = Caller::new(subject, "reserve_without_debt", quota.max_debt(0).expect("a valid quota"));
         without.take(9, BASE).await;
         let refused = without.reserve(2, BASE).await;
         assert_eq!(refused, without.limit(2, BASE).await, "{without}: without debt a reservation is a limit");
-        without.retries(Op::Reserve(cost(2)), refused, BASE).await;
+        without.expect_retry(Op::Reserve(cost(2)), refused, BASE).await;
     }
     Applicability::Ran
 }
 
 /// A refund gives back, never beyond the capacity, and nothing to a key that took nothing.
-pub async fn refund_gives_back<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
-    for quota in tens() {
-        let caller = Caller::new(subject, "refund_gives_back", quota);
+pub async fn refund_restores_quota<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
+    for quota in standard_quotas() {
+        let caller = Caller::new(subject, "refund_restores_quota", quota);
         let decision = caller.refund(5, BASE).await;
         assert_eq!((decision.allowed, decision.remaining), (true, 10), "{caller}: refund of a new key: {decision:?}");
         caller.take(6, BASE).await;
@@ -73,42 +73,42 @@ pub async fn refund_gives_back<S: Testing + 'static>(subject: &Subject<S>) -> Ap
         let new = (decision.remaining, decision.next_after, decision.reset_after);
         assert_eq!(new, (10, None, 0), "{caller}: more given back than was taken: {decision:?}");
         caller.take(10, BASE).await;
-        caller.denied(1, BASE).await;
+        caller.expect_denied(1, BASE).await;
         // Out of debt it comes back too.
         caller.reserve(5, BASE).await;
         caller.refund(6, BASE).await;
-        caller.has(1, BASE, "15 taken, 6 given back").await;
+        caller.expect_remaining(1, BASE, "15 taken, 6 given back").await;
     }
     Applicability::Ran
 }
 
 /// In the sliding kinds a refund takes back what was taken last, so what is older still expires first.
-pub async fn refund_takes_the_newest_first<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
+pub async fn refund_removes_the_newest_usage_first<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     let window = Quota::sliding_window(10, seconds(10)).expect("a valid quota");
     let finer = window.buckets(5).expect("a valid quota");
     let log = Quota::sliding_log(10, seconds(10)).expect("a valid quota");
     // When 3 more are taken, and when the first 4 are gone.
     for (quota, newer, gone) in [(window, 11, 20), (finer, 4, 12), (log, 4, 10)] {
-        let caller = Caller::new(subject, "refund_takes_the_newest_first", quota);
+        let caller = Caller::new(subject, "refund_removes_the_newest_usage_first", quota);
         caller.take(4, BASE).await;
         caller.take(3, BASE + newer * SECOND).await;
         caller.refund(3, BASE + (newer + 1) * SECOND).await;
-        let decision = caller.has(10, BASE + gone * SECOND, "the refunded were the newest").await;
+        let decision = caller.expect_remaining(10, BASE + gone * SECOND, "the refunded were the newest").await;
         assert_eq!(decision.reset_after, 0, "{caller}: only the refunded were left");
         // One more than the newest run: the older one gives the rest.
         let caller = caller.with_key(label(&quota));
         caller.take(4, BASE).await;
         caller.take(2, BASE + SECOND).await;
         caller.refund(3, BASE + SECOND).await;
-        caller.has(7, BASE + SECOND, "3 of 6 given back, over two times").await;
+        caller.expect_remaining(7, BASE + SECOND, "3 of 6 given back, over two times").await;
     }
     Applicability::Ran
 }
 
 /// A reset forgets one key, whatever it used or owes, and no other.
-pub async fn reset_forgets<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
-    for quota in tens() {
-        let caller = Caller::new(subject, "reset_forgets", quota);
+pub async fn reset_clears_the_key<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
+    for quota in standard_quotas() {
+        let caller = Caller::new(subject, "reset_clears_the_key", quota);
         let other = caller.with_key("other");
         other.take(7, BASE).await;
         for owed in [0, 6] {
@@ -119,11 +119,11 @@ pub async fn reset_forgets<S: Testing + 'static>(subject: &Subject<S>) -> Applic
             let decision = caller.apply(Op::Reset, BASE).await;
             let new = (decision.allowed, decision.remaining, decision.next_after, decision.reset_after);
             assert_eq!(new, (true, 10, None, 0), "{caller}: reset of a key that owes {owed}: {decision:?}");
-            caller.has(10, BASE, "after a reset").await;
+            caller.expect_remaining(10, BASE, "after a reset").await;
         }
         let again = caller.apply(Op::Reset, BASE).await;
         assert_eq!(again.remaining, 10, "{caller}: reset of a new key: {again:?}");
-        other.has(3, BASE, "after another key was reset").await;
+        other.expect_remaining(3, BASE, "after another key was reset").await;
     }
     Applicability::Ran
 }

@@ -1,23 +1,23 @@
 //! Clocks that jump back, callers that poll, and where windows begin.
 
-use tidegate_core::{Op, Quota, Testing, seconds};
+use tidegate_core::{Op, Quota, TestableStore, seconds};
 
-use super::caller::{BASE, Caller, SECOND, cost, tens};
+use super::caller::{BASE, Caller, SECOND, cost, standard_quotas};
 use crate::{Applicability, Subject};
 
 /// Time that goes backwards for a key counts as standing still: nothing is forgotten, nothing comes twice.
-pub async fn backwards_clock_stands_still<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
-    for quota in tens() {
+pub async fn backwards_clock_stands_still<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
+    for quota in standard_quotas() {
         let caller = Caller::new(subject, "backwards_clock_stands_still", quota);
         let (now, back) = (BASE + 12 * SECOND, BASE + 7 * SECOND);
         caller.take(4, now).await;
-        caller.has(6, back, "asked five seconds before the last take").await;
+        caller.expect_remaining(6, back, "asked five seconds before the last take").await;
         caller.take(3, back).await;
-        caller.has(3, back, "after a take on the clock that went back").await;
+        caller.expect_remaining(3, back, "after a take on the clock that went back").await;
         // Had the stored time moved back, five seconds would come in between a second time.
-        caller.has(3, now, "when the clock has caught up").await;
+        caller.expect_remaining(3, now, "when the clock has caught up").await;
         caller.refund(1, back).await;
-        caller.has(4, now, "after a refund on the clock that went back").await;
+        caller.expect_remaining(4, now, "after a refund on the clock that went back").await;
         let far = caller.check(1, SECOND).await;
         assert_eq!(far.remaining, 4, "{caller}: asked fifty years earlier: {far:?}");
     }
@@ -25,8 +25,8 @@ pub async fn backwards_clock_stands_still<S: Testing + 'static>(subject: &Subjec
 }
 
 /// On a clock that went back, spans count from that clock's now, and are still honest.
-pub async fn backwards_clock_is_honest<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
-    for quota in tens() {
+pub async fn backwards_clock_is_honest<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
+    for quota in standard_quotas() {
         let caller = Caller::new(subject, "backwards_clock_is_honest", quota);
         let (now, back) = (BASE + 12 * SECOND, BASE + 7 * SECOND);
         caller.take(10, now).await;
@@ -36,21 +36,21 @@ pub async fn backwards_clock_is_honest<S: Testing + 'static>(subject: &Subject<S
         assert_eq!(decision.next_after, later(then.next_after), "{caller}: next_after five seconds earlier");
         let reset_after = later(Some(then.reset_after));
         assert_eq!(Some(decision.reset_after), reset_after, "{caller}: reset_after five seconds earlier");
-        caller.retries(Op::Limit(cost(4)), decision, back).await;
+        caller.expect_retry(Op::Limit(cost(4)), decision, back).await;
     }
     Applicability::Ran
 }
 
 /// Asking far more often than units come loses nothing of them.
-pub async fn polling_loses_nothing<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
-    for quota in tens() {
+pub async fn polling_loses_nothing<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
+    for quota in standard_quotas() {
         let caller = Caller::new(subject, "polling_loses_nothing", quota);
         caller.take(10, BASE).await;
-        let wait = caller.denied(1, BASE).await.retry_after.expect("a denial by rate has a retry time");
+        let wait = caller.expect_denied(1, BASE).await.retry_after.expect("a denial by rate has a retry time");
         let due = BASE + wait;
         for n in 1..50 {
             let at = BASE + (due - BASE) * n / 50;
-            let decision = caller.denied(1, at).await;
+            let decision = caller.expect_denied(1, at).await;
             let expected = due - at;
             assert_eq!(decision.retry_after, Some(expected), "{caller}: poll number {n}, at {at}: {decision:?}");
         }
@@ -70,7 +70,7 @@ pub async fn polling_loses_nothing<S: Testing + 'static>(subject: &Subject<S>) -
 }
 
 /// Windows begin at `start` plus whole periods.
-pub async fn windows_begin_at_start<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
+pub async fn windows_begin_at_start<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     let fixed = Quota::fixed_window(2, seconds(10)).and_then(|quota| quota.start(seconds(3))).expect("a valid quota");
     let caller = Caller::new(subject, "windows_begin_at_start", fixed);
     // Early times too: before the first start there is a window as well.
@@ -78,7 +78,7 @@ pub async fn windows_begin_at_start<S: Testing + 'static>(subject: &Subject<S>) 
         let caller = caller.with_key(if base == 0 { "early" } else { "k" });
         let decision = caller.take(2, base + SECOND).await;
         assert_eq!(decision.reset_after, 2 * SECOND, "{caller}: from second 1 to the start at 3");
-        caller.denied(1, base + 3 * SECOND - 1).await;
+        caller.expect_denied(1, base + 3 * SECOND - 1).await;
         let decision = caller.take(1, base + 3 * SECOND).await;
         assert_eq!(decision.reset_after, 10 * SECOND, "{caller}: from one start to the next");
     }
@@ -88,29 +88,29 @@ pub async fn windows_begin_at_start<S: Testing + 'static>(subject: &Subject<S>) 
     // Both taken in the bucket that began at -7; at 8 half of that is still inside.
     caller.take(4, BASE + SECOND).await;
     caller.take(4, BASE + 3 * SECOND - 1).await;
-    let decision = caller.has(6, BASE + 8 * SECOND, "half of the previous bucket has gone").await;
+    let decision = caller.expect_remaining(6, BASE + 8 * SECOND, "half of the previous bucket has gone").await;
     assert_eq!(decision.reset_after, 5 * SECOND, "{caller}: until the previous bucket is gone");
     Applicability::Ran
 }
 
 /// What a fixed window leaves over rolls into the next when the capacity is above the rate; debt is repaid one grant
 /// a window.
-pub async fn leftovers_roll_over<S: Testing + 'static>(subject: &Subject<S>) -> Applicability {
+pub async fn unused_grants_roll_over<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     let quota = Quota::fixed_window(5, seconds(10)).and_then(|quota| quota.capacity(12)).expect("a valid quota");
-    let caller = Caller::new(subject, "leftovers_roll_over", quota);
+    let caller = Caller::new(subject, "unused_grants_roll_over", quota);
     let window = |n: u64| BASE + n * 10 * SECOND;
     caller.take(12, BASE).await;
     for (n, remaining) in [(0, 0), (1, 5), (2, 10), (3, 12)] {
-        caller.has(remaining, window(n), "grants add up to the capacity").await;
+        caller.expect_remaining(remaining, window(n), "grants add up to the capacity").await;
     }
     caller.take(1, window(1)).await;
-    caller.has(9, window(2), "4 left over and 5 granted").await;
+    caller.expect_remaining(9, window(2), "4 left over and 5 granted").await;
 
     let caller = caller.with_key("debt");
     caller.take(12, BASE).await;
     let debt = caller.reserve(12, BASE).await;
     assert_eq!(debt.retry_after, Some(30 * SECOND), "{caller}: 12 owed, 5 repaid a window: {debt:?}");
-    caller.has(0, window(3) - 1, "still in debt").await;
-    caller.has(3, window(3), "15 repaid of 12 owed").await;
+    caller.expect_remaining(0, window(3) - 1, "still in debt").await;
+    caller.expect_remaining(3, window(3), "15 repaid of 12 owed").await;
     Applicability::Ran
 }

@@ -5,11 +5,11 @@ mod store;
 use std::panic::{self, AssertUnwindSafe};
 
 use store::{BrokenStore, Flaw};
-use tidegate_core::Testing;
+use tidegate_core::TestableStore;
 use tidegate_testkit::{Applicability, MapStore, Subject, block_on, oracle, suite};
 
 /// Whether a case fails, and with what message.
-fn failure<S: Testing + 'static>(store: S, case: &str) -> Option<String> {
+fn failure<S: TestableStore + 'static>(store: S, case: &str) -> Option<String> {
     let subject = Subject::new(store);
     let run = AssertUnwindSafe(|| block_on(suite::run(&subject, case)).expect("a case of the suite"));
     let payload = panic::catch_unwind(run).err()?;
@@ -18,48 +18,48 @@ fn failure<S: Testing + 'static>(store: S, case: &str) -> Option<String> {
 }
 
 #[test]
-fn every_flaw_is_caught_by_the_case_that_names_it() {
+fn every_flaw_fails_its_case() {
     let caught_by = [
         (Flaw::WritesOnCheck, "check_writes_nothing"),
-        (Flaw::WritesOnDenial, "denied_takes_nothing"),
-        (Flaw::IgnoresCost, "weighted_cost"),
+        (Flaw::WritesOnDenial, "denied_request_consumes_nothing"),
+        (Flaw::IgnoresCost, "weighted_cost_is_consumed"),
         (Flaw::FloorsRefill, "polling_loses_nothing"),
         (Flaw::RetriesEarly, "retry_after_is_honest"),
         (Flaw::RetriesLate, "retry_after_is_honest"),
         (Flaw::MovesTimeBack, "backwards_clock_stands_still"),
-        (Flaw::ForgetsBusyKeys, "busy_keys_are_not_forgotten"),
-        (Flaw::ForgetsBusyKeys, "forgetting_changes_no_decision"),
-        (Flaw::NeverForgets, "idle_keys_are_forgotten"),
-        (Flaw::ChecksThenAdds, "no_double_spend"),
-        (Flaw::ChecksThenAdds, "no_double_spend_weighted"),
-        (Flaw::ChecksThenAdds, "all_or_nothing_under_concurrency"),
+        (Flaw::EvictsBusyKeys, "busy_keys_are_not_evicted"),
+        (Flaw::EvictsBusyKeys, "eviction_changes_no_decision"),
+        (Flaw::NeverEvicts, "idle_keys_are_evicted"),
+        (Flaw::ChecksThenAdds, "concurrent_callers_never_double_spend"),
+        (Flaw::ChecksThenAdds, "concurrent_weighted_callers_never_double_spend"),
+        (Flaw::ChecksThenAdds, "joint_requests_are_atomic_under_concurrency"),
         (Flaw::ChecksThenAdds, "check_then_add_does_not_over_admit"),
-        (Flaw::IgnoresPrefix, "prefixes_do_not_meet"),
+        (Flaw::IgnoresPrefix, "prefixes_have_separate_budgets"),
         (Flaw::IgnoresCase, "tricky_keys_stay_distinct"),
-        (Flaw::ForgivesOnQuotaChange, "quota_raise_keeps_what_was_used"),
-        (Flaw::ForgivesOnQuotaChange, "quota_cut_becomes_debt"),
-        (Flaw::ForgivesOnQuotaChange, "all_under_another_quota_keeps_what_was_used"),
-        (Flaw::IgnoresQuotaChange, "algorithm_change_keeps_what_was_used"),
-        (Flaw::RebasesIdleKeys, "idle_is_new_under_any_quota"),
-        (Flaw::TakesBatchesOneByOne, "all_denied_burns_nothing"),
-        (Flaw::JudgesTwinsAlone, "all_counts_the_same_key_twice"),
-        (Flaw::LetsBatchesCheck, "all_refuses_other_operations"),
-        (Flaw::JudgesAKeyByTwoQuotas, "all_refuses_one_key_under_two_quotas"),
-        (Flaw::TakesHoldersForOthers, "leases_are_the_same_however_asked"),
-        (Flaw::ClaimsToAnswerAtOnce, "who_answers_at_once_never_waits"),
-        (Flaw::WaitsForBatches, "who_answers_at_once_never_waits"),
-        (Flaw::RefundsBeyondCapacity, "refund_gives_back"),
-        (Flaw::LimitsDebtAway, "reserve_goes_into_debt"),
-        (Flaw::LosesLargeNumbers, "very_large_numbers"),
-        (Flaw::RenewsWhatIsGone, "renewing_extends_a_lease"),
-        (Flaw::TakesHoldersForOthers, "admitting_twice_takes_one_place"),
-        (Flaw::ReleasesEverything, "releasing_twice_frees_one_place"),
-        (Flaw::ReleasesEverything, "late_release_changes_nothing"),
-        (Flaw::LosesHalfOfALease, "leases_with_alike_ids_are_different"),
-        (Flaw::ForgivesOnQuotaChange, "changed_quotas_keep_leases"),
-        (Flaw::NeverForgets, "idle_leases_are_forgotten"),
-        (Flaw::ChecksThenAdds, "no_more_leases_than_the_capacity"),
-        (Flaw::MovesTimeBack, "leases_on_a_clock_that_goes_back"),
+        (Flaw::ResetsOnQuotaChange, "quota_raise_keeps_usage"),
+        (Flaw::ResetsOnQuotaChange, "quota_cut_becomes_debt"),
+        (Flaw::ResetsOnQuotaChange, "joint_request_keeps_usage_of_a_changed_quota"),
+        (Flaw::IgnoresQuotaChange, "algorithm_change_keeps_usage"),
+        (Flaw::RebasesIdleKeys, "idle_key_is_new_under_any_quota"),
+        (Flaw::AppliesBatchesOneByOne, "denied_joint_request_consumes_nothing"),
+        (Flaw::IgnoresRepeatedKeys, "joint_request_sums_repeated_keys"),
+        (Flaw::AllowsChecksInBatches, "joint_request_rejects_other_operations"),
+        (Flaw::AllowsTwoQuotasPerKey, "joint_request_rejects_one_key_under_two_quotas"),
+        (Flaw::ReplacesLeaseIds, "every_store_method_decides_leases_alike"),
+        (Flaw::ClaimsToBeImmediate, "immediate_store_never_waits"),
+        (Flaw::WaitsForBatches, "immediate_store_never_waits"),
+        (Flaw::RefundsBeyondCapacity, "refund_restores_quota"),
+        (Flaw::RefusesDebt, "reserve_goes_into_debt"),
+        (Flaw::LosesLargeNumbers, "very_large_numbers_are_exact"),
+        (Flaw::RenewsExpiredLeases, "renewing_extends_a_lease"),
+        (Flaw::ReplacesLeaseIds, "admitting_twice_takes_one_place"),
+        (Flaw::ReleasesAllLeases, "releasing_twice_frees_one_place"),
+        (Flaw::ReleasesAllLeases, "late_release_changes_nothing"),
+        (Flaw::TruncatesLeaseIds, "similar_lease_ids_stay_distinct"),
+        (Flaw::ResetsOnQuotaChange, "quota_change_keeps_leases"),
+        (Flaw::NeverEvicts, "expired_leases_are_evicted"),
+        (Flaw::ChecksThenAdds, "concurrent_leases_never_exceed_the_capacity"),
+        (Flaw::MovesTimeBack, "backwards_clock_stands_still_for_leases"),
     ];
     for (flaw, case) in caught_by {
         let message = failure(BrokenStore::new(flaw), case);
@@ -68,30 +68,30 @@ fn every_flaw_is_caught_by_the_case_that_names_it() {
 }
 
 #[test]
-fn a_store_without_a_flaw_is_not_accused() {
+fn flawless_store_passes_every_case() {
     for case in suite::CASES {
         assert_eq!(failure(BrokenStore::new(Flaw::None), case), None, "{case}");
     }
 }
 
 #[test]
-fn what_a_store_does_not_claim_is_listed_and_not_passed() {
-    let run = |case| block_on(suite::run(&Subject::new(BrokenStore::new(Flaw::TakesBatchesOneByOne)), case)).unwrap();
-    let listed = run("all_or_nothing_under_concurrency");
+fn unclaimed_capability_is_listed_as_not_applicable() {
+    let run = |case| block_on(suite::run(&Subject::new(BrokenStore::new(Flaw::AppliesBatchesOneByOne)), case)).unwrap();
+    let listed = run("joint_requests_are_atomic_under_concurrency");
     assert!(matches!(listed, Applicability::NotApplicable(reason) if reason.contains("atomic_all")));
-    assert_eq!(run("allowed"), Applicability::Ran);
+    assert_eq!(run("new_key_is_allowed"), Applicability::Ran);
 }
 
 #[test]
-fn the_oracle_catches_flaws_and_shortens_the_history() {
+fn oracle_finds_flaws_and_shortens_the_history() {
     let flaws = [
         Flaw::RetriesEarly,
         Flaw::MovesTimeBack,
         Flaw::WritesOnDenial,
-        Flaw::ForgivesOnQuotaChange,
-        Flaw::RenewsWhatIsGone,
-        Flaw::TakesHoldersForOthers,
-        Flaw::LosesHalfOfALease,
+        Flaw::ResetsOnQuotaChange,
+        Flaw::RenewsExpiredLeases,
+        Flaw::ReplacesLeaseIds,
+        Flaw::TruncatesLeaseIds,
     ];
     for flaw in flaws {
         let mismatch = (0..200)

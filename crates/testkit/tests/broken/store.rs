@@ -6,11 +6,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use tidegate_core::{
-    Capabilities, Cost, Decision, Entry, JointDecision, Lease, Leases, Op, Quota, Request, State, Store, StoreError,
-    StoreErrorKind, Testing, Timestamp, step, step_all,
+    Capabilities, Cost, Decision, JointDecision, JointEntry, Lease, Leases, Op, Quota, Request, State, Store,
+    StoreError, StoreErrorKind, TestableStore, Timestamp, step, step_all,
 };
 
-/// What is wrong with a [`BrokenStore`].
+/// The flaw of a [`BrokenStore`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flaw {
     None,
@@ -21,26 +21,26 @@ pub(crate) enum Flaw {
     RetriesEarly,
     RetriesLate,
     MovesTimeBack,
-    ForgetsBusyKeys,
-    NeverForgets,
+    EvictsBusyKeys,
+    NeverEvicts,
     ChecksThenAdds,
     IgnoresPrefix,
     IgnoresCase,
-    ForgivesOnQuotaChange,
+    ResetsOnQuotaChange,
     IgnoresQuotaChange,
     RebasesIdleKeys,
-    TakesBatchesOneByOne,
-    JudgesTwinsAlone,
-    LetsBatchesCheck,
-    JudgesAKeyByTwoQuotas,
+    AppliesBatchesOneByOne,
+    IgnoresRepeatedKeys,
+    AllowsChecksInBatches,
+    AllowsTwoQuotasPerKey,
     RefundsBeyondCapacity,
-    LimitsDebtAway,
+    RefusesDebt,
     LosesLargeNumbers,
-    RenewsWhatIsGone,
-    TakesHoldersForOthers,
-    ReleasesEverything,
-    LosesHalfOfALease,
-    ClaimsToAnswerAtOnce,
+    RenewsExpiredLeases,
+    ReplacesLeaseIds,
+    ReleasesAllLeases,
+    TruncatesLeaseIds,
+    ClaimsToBeImmediate,
     WaitsForBatches,
 }
 
@@ -65,7 +65,7 @@ impl BrokenStore {
     }
 
     /// Time for others to come in between, when nothing keeps them out.
-    fn dawdle(&self) {
+    fn yield_to_others(&self) {
         if self.flaw == Flaw::ChecksThenAdds {
             (0..5).for_each(|_| thread::yield_now());
         }
@@ -84,20 +84,20 @@ impl BrokenStore {
     fn op(&self, op: Op) -> Op {
         match (self.flaw, op) {
             (Flaw::IgnoresCost, Op::Limit(_)) => Op::Limit(Cost::ONE),
-            (Flaw::LimitsDebtAway, Op::Reserve(cost)) => Op::Limit(cost),
+            (Flaw::RefusesDebt, Op::Reserve(cost)) => Op::Limit(cost),
             // What a store in floating point would keep of a number.
             (Flaw::LosesLargeNumbers, Op::Limit(cost)) if cost.get() > 1 << 24 => {
                 Op::Limit(Cost::new(cost.get() as f32 as u64).unwrap())
             }
-            (Flaw::RenewsWhatIsGone, Op::Renew(lease)) => Op::Admit(lease),
-            // Whoever asks is somebody new.
-            (Flaw::TakesHoldersForOthers, Op::Admit(_)) => {
+            (Flaw::RenewsExpiredLeases, Op::Renew(lease)) => Op::Admit(lease),
+            // Each admission gets a new lease id.
+            (Flaw::ReplacesLeaseIds, Op::Admit(_)) => {
                 Op::Admit(Lease::from_bits(self.admitted.fetch_add(1, Ordering::Relaxed)))
             }
-            (Flaw::ReleasesEverything, Op::Release(_)) => Op::Reset,
-            (Flaw::LosesHalfOfALease, Op::Admit(lease)) => Op::Admit(half(lease)),
-            (Flaw::LosesHalfOfALease, Op::Renew(lease)) => Op::Renew(half(lease)),
-            (Flaw::LosesHalfOfALease, Op::Release(lease)) => Op::Release(half(lease)),
+            (Flaw::ReleasesAllLeases, Op::Release(_)) => Op::Reset,
+            (Flaw::TruncatesLeaseIds, Op::Admit(lease)) => Op::Admit(half(lease)),
+            (Flaw::TruncatesLeaseIds, Op::Renew(lease)) => Op::Renew(half(lease)),
+            (Flaw::TruncatesLeaseIds, Op::Release(lease)) => Op::Release(half(lease)),
             (_, op) => op,
         }
     }
@@ -106,10 +106,10 @@ impl BrokenStore {
         match self.keys().get(&self.name(request)).cloned() {
             None => State::New,
             Some((from, state)) if from == *request.quota => state,
-            Some(_) if self.flaw == Flaw::ForgivesOnQuotaChange => State::New,
+            Some(_) if self.flaw == Flaw::ResetsOnQuotaChange => State::New,
             Some((_, state)) if self.flaw == Flaw::IgnoresQuotaChange => state,
             Some((from, state)) => {
-                // As if nobody had looked at the clock: an idle key is carried over as if it were busy.
+                // As if the clock had not been read: an idle key is carried over as if it were busy.
                 let idle = self.flaw == Flaw::RebasesIdleKeys && state.is_new(&from, now);
                 let at = if idle { Timestamp::EPOCH } else { now };
                 state.rebase(&from, request.quota, at)
@@ -130,7 +130,7 @@ impl BrokenStore {
         let before = self.read(request, now);
         let mut state = before.clone();
         let outcome = step(request.quota, &mut state, op, now);
-        self.dawdle();
+        self.yield_to_others();
         match (self.flaw, op) {
             (Flaw::WritesOnCheck, Op::Check(cost)) => {
                 step(request.quota, &mut state, Op::Limit(cost), now);
@@ -156,7 +156,7 @@ impl BrokenStore {
     }
 
     fn decide_all(&self, requests: &[Request<'_>], now: Timestamp) -> Result<JointDecision, StoreError> {
-        if self.flaw == Flaw::TakesBatchesOneByOne {
+        if self.flaw == Flaw::AppliesBatchesOneByOne {
             return Ok(JointDecision::new(requests.iter().map(|request| self.decide(request, now)).collect()));
         }
         let _turn = self.turn();
@@ -164,29 +164,29 @@ impl BrokenStore {
         for request in requests {
             let cost = match request.op {
                 Op::Limit(cost) if request.quota.supports(request.op) => cost,
-                Op::Check(cost) if self.flaw == Flaw::LetsBatchesCheck => cost,
+                Op::Check(cost) if self.flaw == Flaw::AllowsChecksInBatches => cost,
                 _ => return Err(StoreError::new(StoreErrorKind::Unsupported, "only `limit`")),
             };
             let name = self.name(request);
             let known = names.iter().position(|known| *known == name);
             let is_under_another =
-                |(entry, _): &(Entry<'_>, _)| Some(entry.state) == known && entry.quota != request.quota;
-            if entries.iter().any(is_under_another) && self.flaw != Flaw::JudgesAKeyByTwoQuotas {
+                |(entry, _): &(JointEntry<'_>, _)| Some(entry.state) == known && entry.quota != request.quota;
+            if entries.iter().any(is_under_another) && self.flaw != Flaw::AllowsTwoQuotasPerKey {
                 return Err(StoreError::new(StoreErrorKind::Unsupported, "one key under two quotas"));
             }
             let index = match known {
-                Some(index) if self.flaw != Flaw::JudgesTwinsAlone => index,
+                Some(index) if self.flaw != Flaw::IgnoresRepeatedKeys => index,
                 _ => {
                     names.push(name);
                     states.push(self.read(request, now));
                     names.len() - 1
                 }
             };
-            entries.push((Entry { quota: request.quota, cost, state: index }, request));
+            entries.push((JointEntry { quota: request.quota, cost, state: index }, request));
         }
-        let only: Vec<Entry<'_>> = entries.iter().map(|(entry, _)| *entry).collect();
+        let only: Vec<JointEntry<'_>> = entries.iter().map(|(entry, _)| *entry).collect();
         let all = step_all(&only, &mut states, now);
-        self.dawdle();
+        self.yield_to_others();
         if all.allowed() {
             for (entry, request) in entries {
                 self.write(request, states[entry.state].clone());
@@ -212,7 +212,7 @@ fn moved(state: State, quota: &Quota, now: Timestamp, floor: bool) -> State {
     }
 }
 
-/// What a number of 32 bits keeps of a lease.
+/// The lower 32 bits of a lease.
 fn half(lease: Lease) -> Lease {
     Lease::from_bits(lease.to_bits() & 0xffff_ffff)
 }
@@ -234,11 +234,11 @@ fn at(state: State, now: Timestamp) -> State {
 
 impl Store for BrokenStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::default().with_atomic_all(self.flaw != Flaw::TakesBatchesOneByOne)
+        Capabilities::default().with_atomic_all(self.flaw != Flaw::AppliesBatchesOneByOne)
     }
 
     fn is_immediate(&self) -> bool {
-        matches!(self.flaw, Flaw::ClaimsToAnswerAtOnce | Flaw::WaitsForBatches)
+        matches!(self.flaw, Flaw::ClaimsToBeImmediate | Flaw::WaitsForBatches)
     }
 
     fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
@@ -263,7 +263,7 @@ impl Store for BrokenStore {
     async fn close(&self) {}
 }
 
-impl Testing for BrokenStore {
+impl TestableStore for BrokenStore {
     async fn apply_at(&self, request: &Request<'_>, at: Timestamp) -> Result<Decision, StoreError> {
         Ok(self.decide(request, at))
     }
@@ -272,10 +272,10 @@ impl Testing for BrokenStore {
         self.decide_all(requests, at)
     }
 
-    async fn held_at(&self, at: Timestamp) -> Option<usize> {
+    async fn sweep_at(&self, at: Timestamp) -> Option<usize> {
         match self.flaw {
-            Flaw::ForgetsBusyKeys => self.keys().clear(),
-            Flaw::NeverForgets => {}
+            Flaw::EvictsBusyKeys => self.keys().clear(),
+            Flaw::NeverEvicts => {}
             _ => self.keys().retain(|_, (quota, state)| !state.is_new(quota, at)),
         }
         Some(self.keys().len())

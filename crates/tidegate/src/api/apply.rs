@@ -189,7 +189,7 @@ impl<'a> ApplyItem<'a> {
     }
 
     fn operation(&self) -> Result<super::Op, Problem> {
-        self.op.on(self.lease.map(|lease| lease.0)).map_err(Problem::bad_request)
+        self.op.with_lease(self.lease.map(|lease| lease.0)).map_err(Problem::bad_request)
     }
 
     fn to_owned_request(&self, max_bytes: usize, prefix_fn: &impl Fn(&str) -> String) -> Result<OwnedRequest, Problem> {
@@ -456,7 +456,7 @@ mod tests {
             allowed: false,
             limit: u32::MAX,
             remaining: 7,
-            retry_after: Some(DecisionParts::LONGEST),
+            retry_after: Some(DecisionParts::MAX_SPAN),
             next_after: Some(1),
             reset_after: u64::MAX >> 1,
             reason: None,
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_body_is_not_taken_for_a_response() {
+    fn foreign_body_is_not_parsed_as_a_response() {
         for body in ["", "{}", "[]", r#"{"decisions":[{}]}"#, r#"{"decisions":[{"allowed":true}]}"#] {
             assert!(ApplyResponse::parse(body.as_bytes()).is_none(), "{body}");
         }

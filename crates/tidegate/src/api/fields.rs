@@ -302,7 +302,7 @@ impl OpName {
     }
 
     /// Returns the operation on the lease beside it, or an error if the two do not go together.
-    pub fn on(self, lease: Option<Lease>) -> Result<Op, String> {
+    pub fn with_lease(self, lease: Option<Lease>) -> Result<Op, String> {
         let name = self.as_str();
         let needed = || lease.ok_or_else(|| format!("lease: missing, expected the lease to {name}"));
         let op = match self {

@@ -380,7 +380,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hand_written_json_is_what_serde_writes() {
+    fn hand_written_json_equals_serde_output() {
         for reason in [None, Some("rate"), Some("cost_exceeds_capacity")] {
             for (number, wait) in [(0, None), (7, Some(0)), (u64::MAX, Some(u64::MAX))] {
                 let response = DecisionResponse {

@@ -8,7 +8,7 @@ use tidegate_core::Key;
 use super::LimitError;
 use crate::enforce::{Action, Caller, Enforcer, Outcome};
 #[cfg(feature = "tower")]
-use crate::tower::scope::{self, Above};
+use crate::tower::scope::{self, EnclosingLayer};
 use crate::{Error, Limiter};
 
 /// A call to a limit, in code that `#[limit]` generates. Not for direct use.
@@ -50,24 +50,24 @@ impl LimitedCall {
     /// Checks the limit.
     pub async fn enforce(self) -> Result<(), LimitError> {
         #[cfg(feature = "tower")]
-        if let Some(above) = scope::above(!self.in_addition) {
+        if let Some(above) = scope::enclosing_layer(!self.in_addition) {
             return self.enforce_under_layer(above).await;
         }
         require_allowed(self.outcome(None, None).await).map_err(LimitError::new)
     }
 
     #[cfg(feature = "tower")]
-    async fn enforce_under_layer(self, above: Above) -> Result<(), LimitError> {
-        let Above { layer, taken, told } = above;
+    async fn enforce_under_layer(self, above: EnclosingLayer) -> Result<(), LimitError> {
+        let EnclosingLayer { layer, taken, recorded } = above;
         if let Some((pending, outcome)) = taken {
             // First, because attribute and layer may share limit and key.
-            pending.give_back(&outcome).await;
+            pending.refund(&outcome).await;
         }
         // It replaces no layer: it says `also`, or another attribute has replaced the layer already.
-        let in_addition = told.is_none();
+        let in_addition = recorded.is_none();
         let outcome = self.outcome(layer.enforcer.as_ref(), layer.address).await;
-        if let Some(told) = told {
-            told.set(outcome.clone()).expect("nobody else was given it");
+        if let Some(recorded) = recorded {
+            recorded.set(outcome.clone()).expect("only this call has the cell");
         }
         require_allowed(outcome).map_err(|outcome| LimitError::new(outcome).with_layer(layer.rate_limit, in_addition))
     }
@@ -83,7 +83,7 @@ impl LimitedCall {
         if let Some(above) = above {
             enforcer = enforcer.with_hooks_of(above);
         }
-        enforcer.apply(&Caller::of(self.key, address), self.cost, Action::Limit).await
+        enforcer.apply(&Caller::from_key(self.key, address), self.cost, Action::Limit).await
     }
 }
 
@@ -91,16 +91,16 @@ fn require_allowed(outcome: Outcome) -> Result<(), Outcome> {
     if outcome.is_allowed() { Ok(()) } else { Err(outcome) }
 }
 
-static DEFAULT: OnceLock<Limiter> = OnceLock::new();
+static DEFAULT_LIMITER: OnceLock<Limiter> = OnceLock::new();
 
 /// Sets the limiter for attributes without a limiter of their own or a layer. Call it once, before the first call: a
 /// limit that moved to another limiter would start anew.
 pub fn set_default_limiter(limiter: Limiter) -> Result<(), SetDefaultLimiterError> {
-    DEFAULT.set(limiter).map_err(|_| SetDefaultLimiterError)
+    DEFAULT_LIMITER.set(limiter).map_err(|_| SetDefaultLimiterError)
 }
 
 pub(super) fn default_limiter() -> Option<&'static Limiter> {
-    DEFAULT.get()
+    DEFAULT_LIMITER.get()
 }
 
 /// The default limiter is already set.

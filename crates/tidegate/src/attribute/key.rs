@@ -18,7 +18,7 @@ pub trait AsKey {
     fn as_key(&self) -> Key<'_>;
 }
 
-macro_rules! keys {
+macro_rules! impl_as_key {
     ($($type:ty),*) => { $(
         impl AsKey for $type {
             fn as_key(&self) -> Key<'_> {
@@ -28,10 +28,10 @@ macro_rules! keys {
     )* };
 }
 
-keys! { str, String, Key<'_>, IpAddr, Ipv4Addr, Ipv6Addr }
-keys! { u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize }
+impl_as_key! { str, String, Key<'_>, IpAddr, Ipv4Addr, Ipv6Addr }
+impl_as_key! { u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize }
 
-macro_rules! pointers {
+macro_rules! impl_as_key_by_reference {
     ($($type:ty),*) => { $(
         impl<T: AsKey + ?Sized> AsKey for $type {
             fn as_key(&self) -> Key<'_> {
@@ -41,7 +41,7 @@ macro_rules! pointers {
     )* };
 }
 
-pointers! { &T, &mut T, Box<T>, Arc<T> }
+impl_as_key_by_reference! { &T, &mut T, Box<T>, Arc<T> }
 
 impl<T: AsKey + ToOwned + ?Sized> AsKey for Cow<'_, T> {
     fn as_key(&self) -> Key<'_> {

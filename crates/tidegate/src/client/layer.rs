@@ -13,7 +13,7 @@ use tower_service::Service;
 
 use super::backoff::{HostBackoffs, requested_backoff};
 use super::{OutgoingRequest, OutgoingResponse};
-use crate::clock::before;
+use crate::clock::complete_before;
 use crate::{Error, Limiter, Sleeper, TokioSleeper, hours, seconds};
 
 /// A layer that limits outgoing requests. See the [module](super). Cheap to clone: clones share their backoffs.
@@ -97,7 +97,7 @@ impl OutgoingLayer {
                 result
             }
         };
-        let result = admitted(result)?;
+        let result = require_admitted(result)?;
         // The host may have asked to back off while this request was queued.
         let waited = self.wait_for_host(host, deadline, timeout).await;
         // An unsent request does not count. Refunding units that were replenished meanwhile would credit them twice.
@@ -120,7 +120,7 @@ impl OutgoingLayer {
         let mut slept = Duration::ZERO;
         while let Some(wait) = self.backoffs.remaining(host, self.sleeper.now()) {
             let is_too_long = wait > deadline.since(self.sleeper.now()).min(self.max_wait);
-            if is_too_long || before(timeout.as_mut(), self.sleeper.sleep(wait)).await.is_none() {
+            if is_too_long || complete_before(timeout.as_mut(), self.sleeper.sleep(wait)).await.is_none() {
                 return Err(wait);
             }
             slept += wait;
@@ -130,7 +130,7 @@ impl OutgoingLayer {
 }
 
 /// Returns the decision that took units; `None` when the limit fails open.
-fn admitted<E>(result: Result<Decision, Error>) -> Result<Option<Decision>, OutgoingError<E>> {
+fn require_admitted<E>(result: Result<Decision, Error>) -> Result<Option<Decision>, OutgoingError<E>> {
     match result {
         Ok(decision) if !decision.allowed() => Err(OutgoingError::Limited(decision)),
         Ok(decision) => Ok(Some(decision).filter(Decision::is_unconditional)),

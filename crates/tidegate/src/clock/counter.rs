@@ -12,32 +12,32 @@ use std::time::{Instant, SystemTime};
 use tidegate_core::Timestamp;
 
 /// How long the counter is trusted, in nanoseconds.
-const TRUST: u64 = 10_000_000;
+const MAX_AGE_NANOS: u64 = 10_000_000;
 
 /// How far apart, in nanoseconds, the readings of the counter and of the system may be to count as one.
-const MAX_DISTANCE: u64 = 5_000;
+const MAX_READING_NANOS: u64 = 5_000;
 
 /// Bits of a fraction of a microsecond: they and microseconds until the year 2540 fit in 64 bits, and a reading needs no
 /// division.
-const FRACTION: u32 = 10;
+const FRACTION_BITS: u32 = 10;
 
-static COUNTER: LazyLock<Counter> = LazyLock::new(Counter::new);
+static COUNTER: LazyLock<TickCounter> = LazyLock::new(TickCounter::new);
 
 /// Returns the counter.
 #[inline]
-pub(super) fn counter() -> &'static Counter {
+pub(super) fn counter() -> &'static TickCounter {
     &COUNTER
 }
 
 /// Returns the time since the first call.
 #[allow(clippy::disallowed_methods)] // this is the place
 pub(super) fn steady() -> Timestamp {
-    static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
-    Timestamp::from_micros(BEGAN.elapsed().as_micros() as u64)
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    Timestamp::from_micros(START.elapsed().as_micros() as u64)
 }
 
 /// A counter, and the system's time at one of its values: a sequence lock, odd while it is written.
-pub(crate) struct Counter {
+pub(crate) struct TickCounter {
     version: AtomicU64,
     raw: AtomicU64,
     /// In 2^-10 microseconds.
@@ -45,18 +45,18 @@ pub(crate) struct Counter {
     /// What 2^32 ticks are, in 2^-10 microseconds.
     scale: u64,
     /// Ticks for which the counter is trusted.
-    trust: u64,
+    max_ticks: u64,
     clock: quanta::Clock,
 }
 
-impl Counter {
+impl TickCounter {
     fn new() -> Self {
         let clock = quanta::Clock::new();
         let nanos = clock.delta_as_nanos(0, 1 << 32).max(1);
-        let (scale, trust) = (fractions(nanos), (TRUST << 32) / nanos);
+        let (scale, max_ticks) = (to_fractions(nanos), (MAX_AGE_NANOS << 32) / nanos);
         // The first reading does not trust the counter, and reads the system's time.
         let [version, raw, time] = [0; 3].map(AtomicU64::new);
-        Counter { clock, scale, trust, version, raw, time }
+        TickCounter { clock, scale, max_ticks, version, raw, time }
     }
 
     /// Returns the current time.
@@ -66,9 +66,9 @@ impl Counter {
         let (raw, time) = (self.raw.load(Ordering::Acquire), self.time.load(Ordering::Acquire));
         // A counter that has gone back, as after a resume on another machine, wraps and is far beyond trust.
         let ticks = self.clock.raw().wrapping_sub(raw);
-        if ticks < self.trust && version & 1 == 0 && self.version.load(Ordering::Relaxed) == version {
+        if ticks < self.max_ticks && version & 1 == 0 && self.version.load(Ordering::Relaxed) == version {
             // As many ticks as are trusted are ten milliseconds: times the scale that is less than 2^56.
-            return Timestamp::from_micros((time + ((ticks * self.scale) >> 32)) >> FRACTION);
+            return Timestamp::from_micros((time + ((ticks * self.scale) >> 32)) >> FRACTION_BITS);
         }
         self.synchronize(version)
     }
@@ -78,13 +78,13 @@ impl Counter {
     fn synchronize(&self, version: u64) -> Timestamp {
         let (raw, nanos, after) = (self.clock.raw(), system_nanos(), self.clock.raw());
         // When the thread was suspended between the readings, they do not belong together.
-        let together = after >= raw && self.clock.delta_as_nanos(raw, after) < MAX_DISTANCE;
-        let alone = together
+        let is_consistent = after >= raw && self.clock.delta_as_nanos(raw, after) < MAX_READING_NANOS;
+        let is_writer = is_consistent
             && version & 1 == 0
             && self.version.compare_exchange(version, version + 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        if alone {
+        if is_writer {
             self.raw.store(raw, Ordering::Release);
-            self.time.store(fractions(nanos), Ordering::Release);
+            self.time.store(to_fractions(nanos), Ordering::Release);
             self.version.store(version + 2, Ordering::Release);
         }
         Timestamp::from_micros(nanos / 1_000)
@@ -92,8 +92,8 @@ impl Counter {
 }
 
 /// Nanoseconds, in 2^-10 microseconds.
-fn fractions(nanos: u64) -> u64 {
-    ((u128::from(nanos) << FRACTION) / 1_000) as u64
+fn to_fractions(nanos: u64) -> u64 {
+    ((u128::from(nanos) << FRACTION_BITS) / 1_000) as u64
 }
 
 /// Nanoseconds since the epoch, which fit in 64 bits until the year 2554.
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn counter_set_back_does_not_stop_the_clock() {
-        let counter = Counter::new();
+        let counter = TickCounter::new();
         counter.now();
         counter.raw.store(counter.clock.raw() + 1_000_000_000_000, Ordering::SeqCst);
         counter.time.store(1, Ordering::SeqCst);

@@ -4,7 +4,7 @@
 mod counter;
 // Without a system, the clock is that of JavaScript.
 #[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
-#[path = "date.rs"]
+#[path = "js_date.rs"]
 mod counter;
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-pub(crate) use counter::Counter;
+pub(crate) use counter::TickCounter;
 use tidegate_core::{BoxFuture, Timestamp};
 
 /// How far time may seem to go back although the clock was not set.
@@ -48,7 +48,7 @@ impl<C: Sleeper + ?Sized> Sleeper for Arc<C> {
 }
 
 /// Returns the output of `wanted`, or `None` when `limit` ends first.
-pub(crate) async fn before<T>(limit: impl Future<Output = ()>, wanted: impl Future<Output = T>) -> Option<T> {
+pub(crate) async fn complete_before<T>(limit: impl Future<Output = ()>, wanted: impl Future<Output = T>) -> Option<T> {
     let (mut wanted, mut limit) = (pin!(wanted), pin!(limit));
     poll_fn(|context| match wanted.as_mut().poll(context) {
         Poll::Ready(output) => Poll::Ready(Some(output)),
@@ -63,7 +63,7 @@ pub struct SystemClock;
 
 impl SystemClock {
     /// Returns the counter that it reads, for callers on a fast path.
-    pub(crate) fn counter(self) -> &'static Counter {
+    pub(crate) fn counter(self) -> &'static TickCounter {
         counter::counter()
     }
 }
@@ -133,10 +133,11 @@ impl Sleeper for TokioSleeper {
 /// assert_eq!(clock.now(), Timestamp::from_millis(7_000));
 /// ```
 #[derive(Clone, Default)]
-pub struct ManualClock(Arc<Mutex<Manual>>);
+pub struct ManualClock(Arc<Mutex<ManualState>>);
 
+/// The time of a manual clock, and its sleepers.
 #[derive(Default)]
-struct Manual {
+struct ManualState {
     now: Timestamp,
     /// Wakers by deadline; the number separates those of the same deadline.
     sleepers: BTreeMap<(Timestamp, u64), Waker>,
@@ -146,7 +147,7 @@ struct Manual {
 impl ManualClock {
     /// Creates a clock that shows `now`.
     pub fn new(now: Timestamp) -> Self {
-        ManualClock(Arc::new(Mutex::new(Manual { now, ..Manual::default() })))
+        ManualClock(Arc::new(Mutex::new(ManualState { now, ..ManualState::default() })))
     }
 
     /// Advances the clock, and wakes the sleepers that are due.
@@ -175,7 +176,7 @@ impl ManualClock {
         self.lock().sleepers.len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Manual> {
+    fn lock(&self) -> MutexGuard<'_, ManualState> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
@@ -198,16 +199,17 @@ impl Sleeper for ManualClock {
         manual.next += 1;
         let until = (manual.now.saturating_add(span), manual.next);
         drop(manual);
-        Box::pin(Sleep { clock: self.clone(), until })
+        Box::pin(ManualSleep { clock: self.clone(), until })
     }
 }
 
-struct Sleep {
+/// A sleep on a manual clock.
+struct ManualSleep {
     clock: ManualClock,
     until: (Timestamp, u64),
 }
 
-impl Future for Sleep {
+impl Future for ManualSleep {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -220,7 +222,7 @@ impl Future for Sleep {
     }
 }
 
-impl Drop for Sleep {
+impl Drop for ManualSleep {
     fn drop(&mut self) {
         self.clock.lock().sleepers.remove(&self.until);
     }

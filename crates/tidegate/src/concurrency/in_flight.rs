@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A counter of what is in flight.
 #[derive(Debug, Default)]
-pub(super) struct InFlight(AtomicU32);
+pub(super) struct InFlightCounter(AtomicU32);
 
-impl InFlight {
+impl InFlightCounter {
     /// Adds one, if that makes at most `ceiling`. Returns the new count, or the current one as an error.
     #[inline]
     pub(super) fn enter(&self, ceiling: u32) -> Result<u32, u32> {
@@ -50,26 +50,27 @@ mod loom_tests {
     use loom::thread;
     use tidegate_core::Timestamp;
 
-    use super::InFlight;
-    use crate::concurrency::permit::{Source, Ticket};
+    use super::InFlightCounter;
+    use crate::concurrency::permit::{PermitSource, PermitTicket};
     use crate::concurrency::{Completion, Permit};
 
     /// A room for one. Visits are counted without synchronization: one is lost when two visitors are in at once, or when the
     /// second does not see what the first has written.
     struct Room {
-        in_flight: InFlight,
+        in_flight: InFlightCounter,
         visits: AtomicU32,
     }
 
-    impl Source for Room {
-        fn release(&self, _: &Ticket, _: Completion) {
+    impl PermitSource for Room {
+        fn release(&self, _: &PermitTicket, _: Completion) {
             self.in_flight.leave();
         }
     }
 
     fn visit(room: &Arc<Room>) -> bool {
         let Ok(in_flight) = room.in_flight.enter(1) else { return false };
-        let permit = Permit::new(Arc::clone(room) as Arc<dyn Source>, Ticket::new(Timestamp::EPOCH, in_flight));
+        let permit =
+            Permit::new(Arc::clone(room) as Arc<dyn PermitSource>, PermitTicket::new(Timestamp::EPOCH, in_flight));
         room.visits.store(room.visits.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         permit.release(Completion::Success);
         true
@@ -78,7 +79,7 @@ mod loom_tests {
     #[test]
     fn one_enters_at_a_time_and_the_count_ends_at_zero() {
         loom::model(|| {
-            let room = Arc::new(Room { in_flight: InFlight::default(), visits: AtomicU32::new(0) });
+            let room = Arc::new(Room { in_flight: InFlightCounter::default(), visits: AtomicU32::new(0) });
             let other = Arc::clone(&room);
             let visitor = thread::spawn(move || visit(&other));
             let mine = visit(&room);
@@ -92,7 +93,7 @@ mod loom_tests {
     #[test]
     fn three_threads_share_two_places() {
         loom::model(|| {
-            let in_flight = Arc::new(InFlight::default());
+            let in_flight = Arc::new(InFlightCounter::default());
             let threads = [0, 1].map(|_| {
                 let in_flight = Arc::clone(&in_flight);
                 thread::spawn(move || in_flight.enter(2).map(|now| assert!(now <= 2)).map(|()| in_flight.leave()))

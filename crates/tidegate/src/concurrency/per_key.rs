@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use ahash::RandomState;
 use tidegate_core::Key;
 
-use super::permit::{HoldTime, Source, Ticket};
+use super::permit::{HoldTime, PermitSource, PermitTicket};
 use super::{Completion, Permit, RejectReason, Rejected};
 use crate::clock::{Clock, SystemClock};
-use crate::random::secrets;
+use crate::random::draw_secrets;
 
 /// A limit on how many may be in flight at once for each key. Cheap to clone; clones share the limit.
 ///
@@ -50,11 +50,11 @@ const MAX_SPARE_CAPACITY: usize = 1_024;
 /// The permits of a key. The key is in its map exactly while there are some.
 struct KeyPermits {
     count: u32,
-    source: Arc<KeySource>,
+    source: Arc<KeyPermitSource>,
 }
 
 /// The source of a key's permits.
-struct KeySource {
+struct KeyPermitSource {
     keys: Arc<Keys>,
     shard: usize,
     key: Arc<str>,
@@ -68,7 +68,7 @@ impl PerKey {
 
     /// Creates a limit for each key on another clock, for tests and simulations.
     pub fn with_clock(limit: u32, clock: impl Clock + 'static) -> Self {
-        let [a, b, c, d] = secrets();
+        let [a, b, c, d] = draw_secrets();
         let hash = RandomState::with_seeds(a, b, c, d);
         let shards = std::array::from_fn(|_| Mutex::new(HashMap::with_hasher(hash.clone())));
         let keys = Keys { limit: limit.max(1), shards, hash, hold_time: HoldTime::default(), clock: Arc::new(clock) };
@@ -88,13 +88,13 @@ impl PerKey {
                 return Err(Rejected { reason: RejectReason::Busy, limit: keys.limit, retry_after, shared: false });
             }
             permits.count += 1;
-            let ticket = Ticket::new(started, permits.count);
-            return Ok(Permit::new(Arc::clone(&permits.source) as Arc<dyn Source>, ticket));
+            let ticket = PermitTicket::new(started, permits.count);
+            return Ok(Permit::new(Arc::clone(&permits.source) as Arc<dyn PermitSource>, ticket));
         }
         let key = Arc::<str>::from(key);
-        let source = Arc::new(KeySource { keys: Arc::clone(keys), shard: number, key: Arc::clone(&key) });
+        let source = Arc::new(KeyPermitSource { keys: Arc::clone(keys), shard: number, key: Arc::clone(&key) });
         shard.insert(key, KeyPermits { count: 1, source: Arc::clone(&source) });
-        Ok(Permit::new(source, Ticket::new(started, 1)))
+        Ok(Permit::new(source, PermitTicket::new(started, 1)))
     }
 
     /// Returns how many are in flight for a key.
@@ -126,9 +126,9 @@ impl Keys {
     }
 }
 
-impl Source for KeySource {
-    fn release(&self, ticket: &Ticket, completion: Completion) {
-        let KeySource { keys, shard, key } = self;
+impl PermitSource for KeyPermitSource {
+    fn release(&self, ticket: &PermitTicket, completion: Completion) {
+        let KeyPermitSource { keys, shard, key } = self;
         {
             let mut shard = keys.lock(*shard);
             let permits = shard.get_mut(key).expect("a key is present while one of its permits is in flight");

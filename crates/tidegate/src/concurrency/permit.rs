@@ -12,8 +12,8 @@ use tidegate_core::{Timestamp, millis, minutes, seconds};
 #[must_use = "a permit that is dropped is released at once"]
 pub struct Permit {
     /// None once it was released.
-    source: Option<Arc<dyn Source>>,
-    ticket: Ticket,
+    source: Option<Arc<dyn PermitSource>>,
+    ticket: PermitTicket,
 }
 
 /// The outcome of the work that a [`Permit`] was for. A [`Controller`](super::Controller) learns from it.
@@ -49,7 +49,7 @@ impl fmt::Display for Completion {
 
 /// The data of a permit that its source needs when it comes back.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ticket {
+pub(crate) struct PermitTicket {
     /// When the permit was acquired.
     pub(crate) started: Timestamp,
     /// How many were in flight then, this one included.
@@ -58,28 +58,28 @@ pub(crate) struct Ticket {
     pub(crate) in_flight_of_limit: u32,
 }
 
-impl Ticket {
+impl PermitTicket {
     /// Creates the ticket of a permit that may use the whole limit.
     pub(crate) fn new(started: Timestamp, in_flight: u32) -> Self {
-        Ticket { started, in_flight, in_flight_of_limit: in_flight }
+        PermitTicket { started, in_flight, in_flight_of_limit: in_flight }
     }
 }
 
 /// The limiter that a permit comes from.
-pub(crate) trait Source: Send + Sync {
+pub(crate) trait PermitSource: Send + Sync {
     /// Takes a permit back. Called once for each permit.
-    fn release(&self, ticket: &Ticket, completion: Completion);
+    fn release(&self, ticket: &PermitTicket, completion: Completion);
 
     /// Takes a permit back whose client has left before the work was done.
     #[cfg(feature = "http")]
-    fn release_abandoned(&self, ticket: &Ticket) {
+    fn release_abandoned(&self, ticket: &PermitTicket) {
         self.release(ticket, Completion::Dropped);
     }
 }
 
 impl Permit {
     #[inline]
-    pub(crate) fn new(source: Arc<dyn Source>, ticket: Ticket) -> Self {
+    pub(crate) fn new(source: Arc<dyn PermitSource>, ticket: PermitTicket) -> Self {
         Permit { source: Some(source), ticket }
     }
 

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::in_flight::InFlight;
-use super::permit::{HoldTime, Source, Ticket};
+use super::in_flight::InFlightCounter;
+use super::permit::{HoldTime, PermitSource, PermitTicket};
 use super::{Completion, Controller, Permit, RejectReason, Rejected, Sample};
 use crate::clock::{Clock, SystemClock};
 
@@ -18,7 +18,7 @@ pub struct Concurrency {
 }
 
 struct Pool {
-    in_flight: InFlight,
+    in_flight: InFlightCounter,
     /// The controller's last answer, or the fixed limit.
     limit: AtomicU32,
     controller: Option<Mutex<Box<dyn Controller>>>,
@@ -41,7 +41,7 @@ impl Concurrency {
 
     fn new(limit: u32, controller: Option<Mutex<Box<dyn Controller>>>) -> Self {
         let pool = Pool {
-            in_flight: InFlight::default(),
+            in_flight: InFlightCounter::default(),
             limit: AtomicU32::new(limit),
             controller,
             hold_time: HoldTime::default(),
@@ -88,8 +88,8 @@ impl Concurrency {
         match pool.in_flight.enter(ceiling) {
             Ok(in_flight) => {
                 let in_flight_of_limit = if ceiling == limit { in_flight } else { scale(in_flight, ceiling, limit) };
-                let ticket = Ticket { started: pool.clock.now(), in_flight, in_flight_of_limit };
-                Ok(Permit::new(Arc::clone(&self.pool) as Arc<dyn Source>, ticket))
+                let ticket = PermitTicket { started: pool.clock.now(), in_flight, in_flight_of_limit };
+                Ok(Permit::new(Arc::clone(&self.pool) as Arc<dyn PermitSource>, ticket))
             }
             Err(_) => {
                 let retry_after = pool.hold_time.retry_after();
@@ -110,13 +110,13 @@ impl Concurrency {
     }
 }
 
-impl Source for Pool {
-    fn release(&self, ticket: &Ticket, completion: Completion) {
+impl PermitSource for Pool {
+    fn release(&self, ticket: &PermitTicket, completion: Completion) {
         self.in_flight.leave();
         if completion == Completion::Ignored {
             return;
         }
-        let Ticket { started, in_flight_of_limit, .. } = *ticket;
+        let PermitTicket { started, in_flight_of_limit, .. } = *ticket;
         let Some(controller) = &self.controller else {
             return self.hold_time.record(started, self.clock.now());
         };
@@ -136,7 +136,7 @@ impl Source for Pool {
     /// A client that leaves sooner than successful work usually takes is no sign of overload. Otherwise clients that change
     /// their minds, or pretend to, would bring the limit of a healthy server to its minimum.
     #[cfg(feature = "http")]
-    fn release_abandoned(&self, ticket: &Ticket) {
+    fn release_abandoned(&self, ticket: &PermitTicket) {
         let took = self.clock.now().since(ticket.started);
         // Not a multiple of the average: under overload, the average approaches the longest wait that clients accept.
         let is_early = self.success_time.average().is_some_and(|average| took < average);

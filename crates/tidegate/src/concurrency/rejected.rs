@@ -62,7 +62,7 @@ impl Rejected {
 
     /// Returns the rejection as a decision.
     pub fn decision(&self) -> Decision {
-        let micros = u64::try_from(self.retry_after.as_micros()).unwrap_or(DecisionParts::LONGEST);
+        let micros = u64::try_from(self.retry_after.as_micros()).unwrap_or(DecisionParts::MAX_SPAN);
         DecisionParts {
             allowed: false,
             limit: self.limit,

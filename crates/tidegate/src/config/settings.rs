@@ -179,7 +179,7 @@ impl HttpConfig {
 fn trust_proxy(field: Field<'_>) -> Option<TrustProxy> {
     const TRUST: &str = "false, a number of hops from 1 to 255, or a list of networks such as [\"10.0.0.0/8\"]";
     match &field.node.value {
-        Value::Bool { value: false, .. } => Some(TrustProxy::Nobody),
+        Value::Bool { value: false, .. } => Some(TrustProxy::None),
         Value::Number { whole: Some(hops @ 1..=255), .. } => NonZeroU8::new(*hops as u8).map(TrustProxy::Hops),
         Value::List(_) => {
             let networks = field.list(TRUST)?.filter_map(|entry| {
@@ -201,14 +201,14 @@ fn trust_proxy(field: Field<'_>) -> Option<TrustProxy> {
 const NETWORK: &str = "an address or a network such as \"10.0.0.0/8\"";
 
 /// Longer than any real header, and short enough for the HTTP libraries.
-const LONGEST_NAME: usize = 256;
+const MAX_HEADER_NAME_BYTES: usize = 256;
 
 fn header_name(field: Field<'_>) -> Option<String> {
     const NAME: &str = "the name of a header, such as \"x-forwarded-for\"";
     let name = field.text(NAME)?;
     // A token of RFC 9110.
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if !(1..=LONGEST_NAME).contains(&name.len()) || !name.bytes().all(is_token) {
+    if !(1..=MAX_HEADER_NAME_BYTES).contains(&name.len()) || !name.bytes().all(is_token) {
         field.reject(NAME);
         return None;
     }

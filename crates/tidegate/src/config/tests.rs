@@ -167,7 +167,7 @@ fn absent_fields_have_defaults() {
     assert_eq!(config.http(), &Default::default());
     assert_eq!(config.http().headers, [HeaderStyle::Ietf]);
     assert_eq!((config.http().client_header.as_str(), config.http().ipv6_prefix), ("x-forwarded-for", 64));
-    assert_eq!(config.http().trust_proxy, TrustProxy::Nobody);
+    assert_eq!(config.http().trust_proxy, TrustProxy::None);
 }
 
 #[test]

@@ -264,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_what_the_core_schema_calls_numbers() {
+    fn numbers_follow_the_core_schema() {
         for (text, expected) in
             [("5", Some(5)), ("+5", Some(5)), ("0x1F", Some(31)), ("0o17", Some(15)), ("010", Some(10))]
         {

@@ -1,10 +1,10 @@
-//! How many, how often and how much, in one question.
+//! Admission: concurrency guards, and then limits.
 
 use super::{Action, Caller, ConcurrencyGuards, Enforcer, Outcome, Permits};
 use crate::concurrency::{Completion, Priority};
 
-/// How many at once, how often, and how much in all, in that order and in one question. What refuses first gives back
-/// what was taken, and says [which it was](Outcome::kind). Cheap to clone.
+/// Concurrency guards and then limits, in one call. A rejection releases what was taken, and reports [which
+/// kind](Outcome::kind) of limit it was. Cheap to clone.
 ///
 /// ```
 /// use tidegate::concurrency::{Concurrency, PerKey, Priority, Completion};

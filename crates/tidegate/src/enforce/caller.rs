@@ -1,40 +1,40 @@
-//! Who asks.
+//! The caller of a request: its keys and its address.
 
 use std::net::IpAddr;
 
 use tidegate_core::Key;
 
-/// Who asks: a key for all limits of an enforcer or one for each, and an address for their deny lists.
+/// The caller of a request: one key for all limits of an enforcer or one for each, and an address for deny lists.
 #[derive(Debug, Clone)]
 pub struct Caller<'a> {
-    keys: Keys<'a>,
+    keys: CallerKeys<'a>,
     address: Option<IpAddr>,
 }
 
 #[derive(Debug, Clone)]
-enum Keys<'a> {
-    Same(Key<'a>),
-    Each(Vec<Key<'a>>),
+enum CallerKeys<'a> {
+    Common(Key<'a>),
+    PerLimit(Vec<Key<'a>>),
 }
 
 impl<'a> Caller<'a> {
-    /// Who is known by the same key to every limit.
+    /// Returns a caller with one key for every limit.
     pub fn new(key: impl Into<Key<'a>>) -> Self {
-        Caller::of(key.into(), None)
+        Caller::from_key(key.into(), None)
     }
 
-    /// Who is known by a key of its own to each limit, in the order in which the enforcer has them.
-    pub fn each(keys: impl Into<Vec<Key<'a>>>) -> Self {
-        Caller::of_each(keys.into(), None)
+    /// Returns a caller with one key for each limit, in the order in which the enforcer has them.
+    pub fn with_keys(keys: impl Into<Vec<Key<'a>>>) -> Self {
+        Caller::from_keys(keys.into(), None)
     }
 
     #[inline]
-    pub(crate) fn of(key: Key<'a>, address: Option<IpAddr>) -> Self {
-        Caller { keys: Keys::Same(key), address }
+    pub(crate) fn from_key(key: Key<'a>, address: Option<IpAddr>) -> Self {
+        Caller { keys: CallerKeys::Common(key), address }
     }
 
-    pub(crate) fn of_each(keys: Vec<Key<'a>>, address: Option<IpAddr>) -> Self {
-        Caller { keys: Keys::Each(keys), address }
+    pub(crate) fn from_keys(keys: Vec<Key<'a>>, address: Option<IpAddr>) -> Self {
+        Caller { keys: CallerKeys::PerLimit(keys), address }
     }
 
     /// The whole address, which deny lists look at beside the key.
@@ -47,8 +47,8 @@ impl<'a> Caller<'a> {
     /// The key for the limit at that place.
     pub fn key(&self, index: usize) -> Option<&Key<'a>> {
         match &self.keys {
-            Keys::Same(key) => Some(key),
-            Keys::Each(keys) => keys.get(index),
+            CallerKeys::Common(key) => Some(key),
+            CallerKeys::PerLimit(keys) => keys.get(index),
         }
     }
 
@@ -58,10 +58,10 @@ impl<'a> Caller<'a> {
     }
 
     /// Whether there is a key for each of so many limits, and no other.
-    pub(super) fn fits(&self, limits: usize) -> bool {
+    pub(super) fn has_keys_for(&self, limits: usize) -> bool {
         match &self.keys {
-            Keys::Same(_) => true,
-            Keys::Each(keys) => keys.len() == limits,
+            CallerKeys::Common(_) => true,
+            CallerKeys::PerLimit(keys) => keys.len() == limits,
         }
     }
 }

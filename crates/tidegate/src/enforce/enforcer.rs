@@ -1,6 +1,7 @@
-//! Limits that are enforced together.
+//! The enforcer: limits that are enforced together, with hooks.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 #[cfg(feature = "tracing")]
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,13 +10,12 @@ use smallvec::SmallVec;
 use tidegate_core::private::{InlineVec, poll_once};
 use tidegate_core::{Key, OnStoreError, Quota};
 
-use super::hooks::Hooks;
-use super::rule::{Rule, failed};
+use super::rule::{Rule, failed_outcome};
 use super::{Caller, ConcurrencyGuards, LimitDecisions, LimitKind, Outcome, Permits};
 use crate::concurrency::Priority;
 use crate::{Call, Error, Limiter, MemoryStore, UnknownLimit};
 
-/// What an enforcer does with its limits.
+/// The action of an enforcer on its limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// Takes the cost if every limit admits it. Nearly every request does this.
@@ -109,13 +109,13 @@ impl Enforcer {
     /// Enforces a further limit of the same limiter, on what requests cost: bytes, tokens, units of work. The limits that
     /// are no budgets count requests then, each as 1, whatever it costs. A cost of 0 is a mistake in the program.
     pub fn and_budget(mut self, limit: impl Into<Arc<str>>) -> Result<Self, UnknownLimit> {
-        self.change().has_budget = true;
+        self.inner_mut().has_budget = true;
         self.with_rule(limit.into(), LimitKind::Cost)
     }
 
     fn with_rule(mut self, limit: Arc<str>, kind: LimitKind) -> Result<Self, UnknownLimit> {
         self.inner.limiter.check_name(&limit)?;
-        self.change().rules.push(Rule::new(limit, kind));
+        self.inner_mut().rules.push(Rule::new(limit, kind));
         Ok(self)
     }
 
@@ -123,7 +123,7 @@ impl Enforcer {
     /// otherwise.
     #[must_use]
     pub fn with_policy_name(mut self, name: impl Into<Arc<str>>) -> Self {
-        self.last().policy = name.into();
+        self.last_rule().policy = name.into();
         self
     }
 
@@ -131,7 +131,7 @@ impl Enforcer {
     /// name. What a key has used is kept when it comes to the other.
     #[must_use]
     pub fn with_quota(mut self, quota: Quota) -> Self {
-        self.last().set_quota(quota);
+        self.last_rule().set_quota(quota);
         self
     }
 
@@ -141,7 +141,7 @@ impl Enforcer {
     /// It has no effect on a [bare store](crate::LimiterBuilder::bare_store).
     #[must_use]
     pub fn on_store_error(mut self, policy: OnStoreError) -> Self {
-        self.change().rules.iter_mut().for_each(|rule| rule.on_store_error = Some(policy));
+        self.inner_mut().rules.iter_mut().for_each(|rule| rule.on_store_error = Some(policy));
         self
     }
 
@@ -149,7 +149,7 @@ impl Enforcer {
     /// [`Admission`](super::Admission) know no shadow: what they guard against is real.
     #[must_use]
     pub fn shadow(mut self, shadow: bool) -> Self {
-        self.change().shadow = shadow;
+        self.inner_mut().shadow = shadow;
         self
     }
 
@@ -157,7 +157,7 @@ impl Enforcer {
     /// that would be but for [shadow mode](Outcome::is_shadowed). A panic in it is contained.
     #[must_use]
     pub fn on_limited(mut self, hook: impl Fn(&Caller<'_>, &Outcome) + Send + Sync + 'static) -> Self {
-        self.change().hooks.on_limited = Some(Arc::new(hook));
+        self.inner_mut().hooks.on_limited = Some(Arc::new(hook));
         self
     }
 
@@ -165,14 +165,14 @@ impl Enforcer {
     /// because the store is broken. A panic in it is contained.
     #[must_use]
     pub fn on_error(mut self, hook: impl Fn(&Caller<'_>, &Outcome) + Send + Sync + 'static) -> Self {
-        self.change().hooks.on_error = Some(Arc::new(hook));
+        self.inner_mut().hooks.on_error = Some(Arc::new(hook));
         self
     }
 
-    /// Tells whom another enforcer tells.
+    /// Uses the hooks of another enforcer.
     #[cfg(feature = "macros")]
     pub(crate) fn with_hooks_of(mut self, other: &Enforcer) -> Self {
-        self.change().hooks = other.inner.hooks.clone();
+        self.inner_mut().hooks = other.inner.hooks.clone();
         self
     }
 
@@ -182,7 +182,7 @@ impl Enforcer {
         self.inner.rules.len()
     }
 
-    /// What tells enforcers apart, while they are there.
+    /// Returns a number that is unique among living enforcers.
     #[cfg(feature = "ws")]
     pub(crate) fn identity(&self) -> usize {
         Arc::as_ptr(&self.inner).addr()
@@ -206,30 +206,30 @@ impl Enforcer {
         self.apply(&Caller::new(key), cost, Action::Limit).await
     }
 
-    /// The outcome of a request, waited for.
+    /// Applies an action to all limits, and returns the outcome.
     pub async fn apply(&self, caller: &Caller<'_>, cost: u64, action: Action) -> Outcome {
         let answer = match &*self.inner.rules {
             [] => Ok(LimitDecisions::default()),
-            [rule] => self.ask_one(rule, caller, cost, action).await,
-            _ => match self.ask_several_now(caller, cost, action) {
+            [rule] => self.apply_one(rule, caller, cost, action).await,
+            _ => match self.try_apply_several(caller, cost, action) {
                 Some(outcome) => return outcome,
                 // On the heap, because the future of several limits is large.
-                None => Box::pin(self.ask_several(caller, cost, action)).await,
+                None => Box::pin(self.apply_several(caller, cost, action)).await,
             },
         };
         self.finish(caller, action, answer)
     }
 
-    /// The outcome of a request, without waiting. None when it has to be waited for, because the store does I/O. Nothing
-    /// was done then.
+    /// Applies an action to all limits without waiting. `None` when the store does I/O and has to be awaited; nothing was
+    /// done then.
     pub fn try_apply(&self, caller: &Caller<'_>, cost: u64, action: Action) -> Option<Outcome> {
         let answer = match &*self.inner.rules {
             [] => Ok(LimitDecisions::default()),
-            [rule] => match self.call(rule, caller, cost, action) {
+            [rule] => match self.only_call(rule, caller, cost, action) {
                 Ok(call) => call.try_decide()?.map(|decided| LimitDecisions::from(rule.limit_decision(decided))),
                 Err(error) => Err(error),
             },
-            _ => return self.ask_several_now(caller, cost, action),
+            _ => return self.try_apply_several(caller, cost, action),
         };
         Some(self.finish(caller, action, answer))
     }
@@ -242,7 +242,7 @@ impl Enforcer {
         #[cfg(feature = "tracing")]
         self.log_missing_key();
         let outcome = Outcome::Invalid(Error::NoKey);
-        self.inner.hooks.tell(&Caller::each([]), &outcome);
+        self.inner.hooks.call(&Caller::with_keys([]), &outcome);
         outcome
     }
 
@@ -261,26 +261,25 @@ impl Enforcer {
         );
     }
 
-    /// Whether a deny list turns the caller away, so that nothing should be spent on it.
+    /// Whether a deny list denies the caller, so that nothing should be spent on it.
     pub(crate) fn denies(&self, caller: &Caller<'_>) -> bool {
         let Inner { limiter, rules, shadow, .. } = &*self.inner;
         !shadow && rules.iter().enumerate().any(|(index, rule)| rule.denies(limiter, caller, index))
     }
 
-    /// Gets a request into what guards how many are in flight, and tells the hooks of one that does not get as far as the
-    /// limits.
+    /// Passes a request through concurrency guards, and calls the hooks for a rejection.
     pub(crate) async fn admit(
         &self,
         guards: &ConcurrencyGuards,
         caller: Option<&Caller<'_>>,
         priority: Priority,
     ) -> Result<Permits, Outcome> {
-        let guarded = self.guarded(guards, caller);
-        let entered = guards.admit(guarded.as_ref().or(caller), priority).await;
-        entered.inspect_err(|outcome| self.tell(caller, outcome))
+        let normalized = self.normalized_caller(guards, caller);
+        let entered = guards.admit(normalized.as_ref().or(caller), priority).await;
+        entered.inspect_err(|outcome| self.call_hooks(caller, outcome))
     }
 
-    /// The same without waiting. None when it has to be waited for; nothing was done then.
+    /// Passes a request through concurrency guards without waiting. `None` when it has to wait; nothing was done then.
     #[cfg(feature = "http")]
     pub(crate) fn try_admit(
         &self,
@@ -288,21 +287,21 @@ impl Enforcer {
         caller: Option<&Caller<'_>>,
         priority: Priority,
     ) -> Option<Result<Permits, Outcome>> {
-        let guarded = self.guarded(guards, caller);
-        let entered = guards.try_admit(guarded.as_ref().or(caller), priority)?;
-        Some(entered.inspect_err(|outcome| self.tell(caller, outcome)))
+        let normalized = self.normalized_caller(guards, caller);
+        let entered = guards.try_admit(normalized.as_ref().or(caller), priority)?;
+        Some(entered.inspect_err(|outcome| self.call_hooks(caller, outcome)))
     }
 
-    /// Whom guards see where the first limit makes keys alike: who is one to that is one to them.
-    fn guarded(&self, guards: &ConcurrencyGuards, caller: Option<&Caller<'_>>) -> Option<Caller<'static>> {
-        let rule = self.inner.rules.first().filter(|_| guards.look_at_keys())?;
+    /// Returns the caller with the key as the first limit normalizes it, for guards that use keys.
+    fn normalized_caller(&self, guards: &ConcurrencyGuards, caller: Option<&Caller<'_>>) -> Option<Caller<'static>> {
+        let rule = self.inner.rules.first().filter(|_| guards.use_keys())?;
         rule.normalized(&self.inner.limiter, caller?).map(Caller::new)
     }
 
-    fn tell(&self, caller: Option<&Caller<'_>>, outcome: &Outcome) {
+    fn call_hooks(&self, caller: Option<&Caller<'_>>, outcome: &Outcome) {
         match caller {
-            Some(caller) => self.inner.hooks.tell(caller, outcome),
-            None => self.inner.hooks.tell(&Caller::each([]), outcome),
+            Some(caller) => self.inner.hooks.call(caller, outcome),
+            None => self.inner.hooks.call(&Caller::with_keys([]), outcome),
         }
     }
 
@@ -311,42 +310,49 @@ impl Enforcer {
         !self.inner.rules.is_empty()
     }
 
-    /// How a limit is asked for a step. In shadow mode a charge makes no debt: who was let through would have been denied, and
-    /// would have taken nothing.
+    /// Returns the action to apply. In shadow mode a charge makes no debt: a request that would have been denied would have
+    /// taken nothing.
     #[inline]
-    fn action(&self, action: Action) -> Action {
+    fn effective_action(&self, action: Action) -> Action {
         if action == Action::Charge && self.inner.shadow { Action::Limit } else { action }
     }
 
-    /// What a request that costs so much takes from a limit.
+    /// Returns the cost of a request to one limit.
     #[inline]
-    fn cost_to(&self, rule: &Rule, cost: u64) -> u64 {
+    fn cost_for(&self, rule: &Rule, cost: u64) -> u64 {
         if self.inner.has_budget && rule.kind == LimitKind::Rate { 1 } else { cost }
     }
 
-    /// The call of an enforcer's only limit.
+    /// Returns the call to an enforcer's only limit.
     #[inline]
-    fn call<'a>(
+    fn only_call<'a>(
         &'a self,
         rule: &'a Rule,
         caller: &'a Caller<'_>,
         cost: u64,
         action: Action,
     ) -> Result<Call<'a>, Error> {
-        if !caller.fits(1) {
+        if !caller.has_keys_for(1) {
             return Err(Error::NoKey);
         }
-        rule.call(&self.inner.limiter, caller, 0, self.cost_to(rule, cost), self.action(action), self.inner.shadow)
+        rule.call(
+            &self.inner.limiter,
+            caller,
+            0,
+            self.cost_for(rule, cost),
+            self.effective_action(action),
+            self.inner.shadow,
+        )
     }
 
-    async fn ask_one(
+    async fn apply_one(
         &self,
         rule: &Rule,
         caller: &Caller<'_>,
         cost: u64,
         action: Action,
     ) -> Result<LimitDecisions, Error> {
-        let call = self.call(rule, caller, cost, action)?;
+        let call = self.only_call(rule, caller, cost, action)?;
         let immediate = self.inner.limiter.is_immediate();
         match immediate.then(|| call.try_decide()).flatten() {
             Some(decided) => Ok(rule.limit_decision(decided?).into()),
@@ -355,26 +361,26 @@ impl Enforcer {
         }
     }
 
-    /// Several limits, without waiting.
-    fn ask_several_now(&self, caller: &Caller<'_>, cost: u64, action: Action) -> Option<Outcome> {
+    /// Applies an action to several limits, without waiting.
+    fn try_apply_several(&self, caller: &Caller<'_>, cost: u64, action: Action) -> Option<Outcome> {
         if !self.inner.limiter.is_immediate() {
             return None;
         }
-        Some(self.finish(caller, action, poll_once(self.ask_several(caller, cost, action))))
+        Some(self.finish(caller, action, poll_once(self.apply_several(caller, cost, action))))
     }
 
-    async fn ask_several(&self, caller: &Caller<'_>, cost: u64, action: Action) -> Result<LimitDecisions, Error> {
+    async fn apply_several(&self, caller: &Caller<'_>, cost: u64, action: Action) -> Result<LimitDecisions, Error> {
         let Inner { limiter, rules, shadow, .. } = &*self.inner;
-        if !caller.fits(rules.len()) {
+        if !caller.has_keys_for(rules.len()) {
             return Err(Error::NoKey);
         }
         let call = |(index, rule)| {
-            Rule::call(rule, limiter, caller, index, self.cost_to(rule, cost), self.action(action), *shadow)
+            Rule::call(rule, limiter, caller, index, self.cost_for(rule, cost), self.effective_action(action), *shadow)
         };
         let calls = rules.iter().enumerate().map(call).collect::<Result<InlineVec<_>, Error>>()?;
         let mut limit_decisions = LimitDecisions(SmallVec::with_capacity(rules.len()));
         if action == Action::Limit {
-            let joint = limiter.all_of(&calls).await?;
+            let joint = limiter.limit_all_borrowed(&calls).await?;
             for (rule, decision) in rules.iter().zip(joint.decisions()) {
                 limit_decisions.0.push(rule.limit_decision_of(limiter, *decision)?);
             }
@@ -394,28 +400,28 @@ impl Enforcer {
         }
     }
 
-    /// The outcome of an answer, after the hooks were called.
+    /// Makes the outcome, and calls the hooks.
     fn finish(&self, caller: &Caller<'_>, action: Action, answer: Result<LimitDecisions, Error>) -> Outcome {
         let Inner { shadow, hooks, .. } = &*self.inner;
         // A charge or a refund denies no request.
-        let is_asked = matches!(action, Action::Limit | Action::Check);
+        let may_deny = matches!(action, Action::Limit | Action::Check);
         let outcome = match answer {
-            Ok(limit_decisions) if *shadow => Outcome::of(limit_decisions.shadowed()),
-            Ok(limit_decisions) => Outcome::of(limit_decisions),
-            Err(error) => failed(error),
+            Ok(limit_decisions) if *shadow => Outcome::from_limit_decisions(limit_decisions.shadowed()),
+            Ok(limit_decisions) => Outcome::from_limit_decisions(limit_decisions),
+            Err(error) => failed_outcome(error),
         };
-        if is_asked || outcome.error().is_some() || outcome.is_without_store() {
-            hooks.tell(caller, &outcome);
+        if may_deny || outcome.error().is_some() || outcome.is_without_store() {
+            hooks.call(caller, &outcome);
         }
         outcome
     }
 
-    fn change(&mut self) -> &mut Inner {
+    fn inner_mut(&mut self) -> &mut Inner {
         Arc::make_mut(&mut self.inner)
     }
 
-    fn last(&mut self) -> &mut Rule {
-        self.change().rules.last_mut().expect("a limit was given before")
+    fn last_rule(&mut self) -> &mut Rule {
+        self.inner_mut().rules.last_mut().expect("a limit was given before")
     }
 }
 
@@ -431,6 +437,32 @@ impl fmt::Debug for Enforcer {
         let policies: Vec<_> = rules.iter().map(|rule| &rule.policy).collect();
         let mut debug = f.debug_struct("Enforcer");
         debug.field("policies", &policies).field("shadow", shadow).field("limiter", limiter).finish_non_exhaustive()
+    }
+}
+
+type Hook = Arc<dyn Fn(&Caller<'_>, &Outcome) + Send + Sync>;
+
+/// The hooks of a program.
+#[derive(Clone, Default)]
+struct Hooks {
+    on_limited: Option<Hook>,
+    on_error: Option<Hook>,
+}
+
+impl Hooks {
+    fn call(&self, caller: &Caller<'_>, outcome: &Outcome) {
+        let hook = match outcome {
+            Outcome::Limited(_) | Outcome::Overloaded(_) | Outcome::Denied(_) => &self.on_limited,
+            Outcome::Unavailable(_) | Outcome::Invalid(_) => &self.on_error,
+            Outcome::Allowed(_) if self.on_error.is_some() && outcome.is_without_store() => &self.on_error,
+            Outcome::Allowed(_) if self.on_limited.is_some() && outcome.is_shadowed() => &self.on_limited,
+            Outcome::Allowed(_) => return,
+        };
+        if let Some(hook) = hook {
+            // A hook that panics is its own business: the request was decided already. The panic's message has been printed
+            // by then.
+            let _ = catch_unwind(AssertUnwindSafe(|| hook(caller, outcome)));
+        }
     }
 }
 
@@ -452,12 +484,12 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_small_however_many_limits_there_are() {
+    fn waiting_futures_are_small_for_any_number_of_limits() {
         let enforcer = Enforcer::from_quota(Quota::token_bucket(1, std::time::Duration::from_secs(1)).unwrap());
         let caller = Caller::new("alice");
-        // It goes along with every request that waits, and what several limits work with is some kilobytes.
-        let asked = size_of_val(&enforcer.apply(&caller, 1, Action::Limit));
+        // Every waiting request carries its future, and the state of several limits is some kilobytes.
+        let one = size_of_val(&enforcer.apply(&caller, 1, Action::Limit));
         let all = size_of_val(&enforcer.limiter().limit_all([enforcer.limiter().limit("default", "alice")]));
-        assert!(asked <= 1_024 && all <= 1_536, "{asked} and {all} bytes");
+        assert!(one <= 1_024 && all <= 1_536, "{one} and {all} bytes");
     }
 }

@@ -1,4 +1,4 @@
-//! What a request has to get into before its limits are asked.
+//! Concurrency guards, which a request passes before its limits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,24 +11,24 @@ use crate::Error;
 use crate::concurrency::DistributedConcurrency;
 use crate::concurrency::{Completion, Concurrency, FairConcurrency, PerKey, Permit, Priority};
 
-/// Something that only lets so many be in flight.
+/// A bound on how many requests are in flight.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum ConcurrencyGuard {
-    /// Everybody together.
-    Everybody(Concurrency),
-    /// Each key on its own.
+    /// One bound for all requests together.
+    Global(Concurrency),
+    /// One bound for each key.
     PerKey(PerKey),
-    /// Everybody together, of which each key is a tenant that has its part. Who finds no room waits for so long, at most.
+    /// One bound for all requests, of which each key is a tenant with a share. A request waits for at most this long.
     Fair(FairConcurrency, Duration),
-    /// Each key on its own, in all processes together.
+    /// One bound for each key, in all processes together.
     #[cfg(feature = "tokio")]
-    Shared(DistributedConcurrency),
+    Distributed(DistributedConcurrency),
 }
 
 impl From<Concurrency> for ConcurrencyGuard {
     fn from(pool: Concurrency) -> Self {
-        ConcurrencyGuard::Everybody(pool)
+        ConcurrencyGuard::Global(pool)
     }
 }
 
@@ -38,7 +38,7 @@ impl From<PerKey> for ConcurrencyGuard {
     }
 }
 
-/// Without waiting.
+/// A guard that never waits.
 impl From<FairConcurrency> for ConcurrencyGuard {
     fn from(fair: FairConcurrency) -> Self {
         ConcurrencyGuard::Fair(fair, Duration::ZERO)
@@ -58,7 +58,7 @@ impl From<(FairConcurrency, Duration)> for ConcurrencyGuard {
 #[cfg(feature = "tokio")]
 impl From<DistributedConcurrency> for ConcurrencyGuard {
     fn from(shared: DistributedConcurrency) -> Self {
-        ConcurrencyGuard::Shared(shared)
+        ConcurrencyGuard::Distributed(shared)
     }
 }
 
@@ -68,86 +68,90 @@ impl ConcurrencyGuard {
             return entered;
         }
         match self {
-            ConcurrencyGuard::Fair(fair, within) => fair.acquire(key(caller)?, *within).await.map_err(Outcome::refused),
+            ConcurrencyGuard::Fair(fair, within) => {
+                fair.acquire(guard_key(caller)?, *within).await.map_err(Outcome::from_rejected)
+            }
             #[cfg(feature = "tokio")]
-            ConcurrencyGuard::Shared(shared) => shared.try_acquire(key(caller)?).await.map_err(Outcome::without_permit),
-            ConcurrencyGuard::Everybody(_) | ConcurrencyGuard::PerKey(_) => {
+            ConcurrencyGuard::Distributed(shared) => {
+                shared.try_acquire(guard_key(caller)?).await.map_err(Outcome::from_acquire_error)
+            }
+            ConcurrencyGuard::Global(_) | ConcurrencyGuard::PerKey(_) => {
                 unreachable!("there is nothing to wait for")
             }
         }
     }
 
-    /// None when it has to be waited for.
+    /// Passes the guard without waiting; `None` when the request has to wait.
     fn try_admit(&self, caller: Option<&Caller<'_>>, priority: Priority) -> Option<Result<Permit, Outcome>> {
         let entered = match self {
-            ConcurrencyGuard::Everybody(pool) => Ok(pool.try_acquire_as(priority)),
-            ConcurrencyGuard::PerKey(keys) => key(caller).map(|key| keys.try_acquire(key)),
-            ConcurrencyGuard::Fair(fair, within) => match key(caller).map(|key| fair.try_acquire(key)) {
+            ConcurrencyGuard::Global(pool) => Ok(pool.try_acquire_as(priority)),
+            ConcurrencyGuard::PerKey(keys) => guard_key(caller).map(|key| keys.try_acquire(key)),
+            ConcurrencyGuard::Fair(fair, within) => match guard_key(caller).map(|key| fair.try_acquire(key)) {
                 Ok(Err(_)) if !within.is_zero() => return None,
                 entered => entered,
             },
             #[cfg(feature = "tokio")]
-            ConcurrencyGuard::Shared(_) => return None,
+            ConcurrencyGuard::Distributed(_) => return None,
         };
-        Some(entered.and_then(|entered| entered.map_err(Outcome::refused)))
+        Some(entered.and_then(|entered| entered.map_err(Outcome::from_rejected)))
     }
 }
 
-/// Who is guarded: by the first of the keys, where there are several.
-fn key<'a>(caller: Option<&'a Caller<'_>>) -> Result<&'a Key<'a>, Outcome> {
+/// Returns the key that guards use: the first of the caller's keys.
+fn guard_key<'a>(caller: Option<&'a Caller<'_>>) -> Result<&'a Key<'a>, Outcome> {
     caller.and_then(|caller| caller.key(0)).ok_or_else(|| Outcome::invalid(Error::NoKey))
 }
 
-/// What a request has to get into, one after the other. Cheap to clone: clones are the same.
+/// Guards that a request passes in order. Cheap to clone: clones share their permits.
 ///
 /// Those that are waited for belong first: what a request has got into it holds while it waits for the next.
 #[derive(Debug, Clone, Default)]
 pub struct ConcurrencyGuards(Arc<Vec<ConcurrencyGuard>>);
 
 impl ConcurrencyGuards {
-    /// None: everybody gets in.
+    /// Returns no guards: every request passes.
     pub fn new() -> Self {
         ConcurrencyGuards::default()
     }
 
-    /// These, and then a further one.
+    /// Adds a guard after the others.
     #[must_use]
     pub fn and(mut self, guard: impl Into<ConcurrencyGuard>) -> Self {
         Arc::make_mut(&mut self.0).push(guard.into());
         self
     }
 
-    /// Whether everybody gets in.
+    /// Whether there is no guard.
     #[cfg(feature = "http")]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether any of them tells keys apart by itself.
-    pub(super) fn look_at_keys(&self) -> bool {
-        self.0.iter().any(|guard| !matches!(guard, ConcurrencyGuard::Everybody(_)))
+    /// Whether any guard uses keys.
+    pub(super) fn use_keys(&self) -> bool {
+        self.0.iter().any(|guard| !matches!(guard, ConcurrencyGuard::Global(_)))
     }
 
-    /// Gets into all of them, or none: the first that refuses gives back what was taken.
+    /// Passes all guards or none: when one rejects, the permits of those before it are released.
     pub async fn admit(&self, caller: Option<&Caller<'_>>, priority: Priority) -> Result<Permits, Outcome> {
         let mut permits = Vec::with_capacity(self.0.len());
         for guard in &*self.0 {
             permits.push(guard.admit(caller, priority).await?);
         }
-        Ok(Permits(Kept::Several(permits)))
+        Ok(Permits(PermitSet::Many(permits)))
     }
 
-    /// The same without waiting. None when one of them may have to be waited for; nothing was done then.
+    /// Passes all guards or none, without waiting. `None` when one may have to wait; nothing was done then.
     #[inline]
     pub fn try_admit(&self, caller: Option<&Caller<'_>>, priority: Priority) -> Option<Result<Permits, Outcome>> {
         match &**self.0 {
             [guard] => {
-                guard.try_admit(caller, priority).map(|entered| entered.map(|permit| Permits(Kept::One(permit))))
+                guard.try_admit(caller, priority).map(|entered| entered.map(|permit| Permits(PermitSet::One(permit))))
             }
             guards => {
                 let permits = guards.iter().map(|guard| guard.try_admit(caller, priority));
                 let permits = permits.collect::<Option<Result<_, _>>>()?;
-                Some(permits.map(|permits| Permits(Kept::Several(permits))))
+                Some(permits.map(|permits| Permits(PermitSet::Many(permits))))
             }
         }
     }
@@ -159,34 +163,34 @@ impl<G: Into<ConcurrencyGuard>> From<G> for ConcurrencyGuards {
     }
 }
 
-/// What a request holds while it is in flight: given back exactly once, as each [`Permit`] is.
+/// The permits of a request in flight. They are released exactly once, as each [`Permit`] is.
 #[derive(Debug)]
 #[must_use = "permits that are dropped are given back at once"]
-pub struct Permits(Kept);
+pub struct Permits(PermitSet);
 
-/// The usual one in place: an allocation for every request would be felt.
+/// One permit in place, because an allocation for every request would cost too much, or several.
 #[derive(Debug)]
-enum Kept {
+enum PermitSet {
     One(Permit),
-    Several(Vec<Permit>),
+    Many(Vec<Permit>),
 }
 
 impl Permits {
-    /// Gives them back because nobody waits for the work any more.
+    /// Releases them because the client no longer waits for the work.
     #[cfg(feature = "http")]
     pub(crate) fn abandon(self) {
-        self.each(Permit::abandon);
+        self.for_each(Permit::abandon);
     }
 
-    /// Gives them back, and says how the work ended.
+    /// Releases them, and records how the work ended.
     pub fn release(self, work: Completion) {
-        self.each(|permit| permit.release(work));
+        self.for_each(|permit| permit.release(work));
     }
 
-    fn each(self, give_back: impl Fn(Permit)) {
+    fn for_each(self, release: impl Fn(Permit)) {
         match self.0 {
-            Kept::One(permit) => give_back(permit),
-            Kept::Several(permits) => permits.into_iter().for_each(give_back),
+            PermitSet::One(permit) => release(permit),
+            PermitSet::Many(permits) => permits.into_iter().for_each(release),
         }
     }
 }

@@ -18,7 +18,7 @@
 //! match enforcer.enforce("alice", 1).await {
 //!     Outcome::Allowed(limit_decisions) => println!("{:?}", limit_decisions.binding().map(|limit| limit.decision().remaining())),
 //!     Outcome::Limited(limit_decisions) => println!("try again in {:?}", limit_decisions.retry_after()),
-//!     Outcome::Overloaded(refused) => println!("{refused}"), // only by an `Admission`
+//!     Outcome::Overloaded(rejected) => println!("{rejected}"), // only by an `Admission`
 //!     Outcome::Denied(_) => println!("never"),
 //!     Outcome::Unavailable(error) => println!("try again later: {error}"),
 //!     Outcome::Invalid(error) => println!("a bug: {error}"),
@@ -30,14 +30,11 @@ mod admission;
 mod caller;
 mod enforcer;
 mod guard;
-mod hooks;
 mod outcome;
 mod rule;
-mod summary;
 
 pub use admission::{Admission, AdmissionPermit};
 pub use caller::Caller;
 pub use enforcer::{Action, Enforcer};
 pub use guard::{ConcurrencyGuard, ConcurrencyGuards, Permits};
-pub use outcome::{LimitDecision, LimitDecisions, LimitKind, Outcome};
-pub use summary::OutcomeSummary;
+pub use outcome::{LimitDecision, LimitDecisions, LimitKind, Outcome, OutcomeSummary};

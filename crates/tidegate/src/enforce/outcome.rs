@@ -1,18 +1,18 @@
-//! What became of a request.
+//! The outcome of a request, its limit decisions, and its summary in words.
 
 use std::ops::Deref;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tidegate_core::{Decision, Reason};
+use tidegate_core::{Decision, Reason, ceil_millis};
 
 use crate::Error;
 #[cfg(feature = "tokio")]
 use crate::concurrency::AcquireError;
 use crate::concurrency::Rejected;
 
-/// What became of a request, with everything a transport needs to answer it.
+/// The outcome of a request, with everything that a transport needs to answer it.
 #[derive(Debug, Clone)]
 #[must_use = "a denial is an answer, not an error: nothing is limited unless somebody looks at it"]
 pub enum Outcome {
@@ -31,7 +31,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    pub(super) fn of(limit_decisions: LimitDecisions) -> Self {
+    pub(super) fn from_limit_decisions(limit_decisions: LimitDecisions) -> Self {
         let denied =
             |reason| move |limit: &LimitDecision| !limit.decision.allowed() && limit.decision.reason() == reason;
         if limit_decisions.iter().all(|limit| limit.decision.allowed()) {
@@ -58,12 +58,12 @@ impl Outcome {
         }
     }
 
-    /// The outcome of a request that got no permit.
-    pub(crate) fn refused(refused: Rejected) -> Self {
-        if refused.is_shared() {
-            return Outcome::Overloaded(refused);
+    /// Returns the outcome of a request that got no permit.
+    pub(crate) fn from_rejected(rejected: Rejected) -> Self {
+        if rejected.is_shared() {
+            return Outcome::Overloaded(rejected);
         }
-        Outcome::Limited(LimitDecisions::from(LimitDecision::of_concurrency(refused.decision())))
+        Outcome::Limited(LimitDecisions::from(LimitDecision::from_concurrency(rejected.decision())))
     }
 
     /// Makes an outcome of a mistake in the program, and logs the error with the feature `tracing`: clients do not see it.
@@ -73,13 +73,13 @@ impl Outcome {
         Outcome::Invalid(error)
     }
 
-    /// The outcome of a request that got no lease.
+    /// Returns the outcome of a request that got no lease.
     #[cfg(feature = "tokio")]
-    pub(crate) fn without_permit(why: AcquireError) -> Self {
-        match why {
-            AcquireError::Rejected(refused) => Outcome::refused(refused),
+    pub(crate) fn from_acquire_error(error: AcquireError) -> Self {
+        match error {
+            AcquireError::Rejected(rejected) => Outcome::from_rejected(rejected),
             AcquireError::Denied(decision) => {
-                Outcome::Denied(LimitDecisions::from(LimitDecision::of_concurrency(decision)))
+                Outcome::Denied(LimitDecisions::from(LimitDecision::from_concurrency(decision)))
             }
             AcquireError::Failed(error) if error.is_misuse() => Outcome::invalid(error),
             AcquireError::Failed(error) => Outcome::Unavailable(error),
@@ -99,7 +99,7 @@ impl Outcome {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Outcome::Limited(limit_decisions) => limit_decisions.retry_after(),
-            Outcome::Overloaded(refused) => Some(refused.retry_after()),
+            Outcome::Overloaded(rejected) => Some(rejected.retry_after()),
             _ => None,
         }
     }
@@ -130,7 +130,7 @@ impl Outcome {
     }
 }
 
-/// What one limit said about a request.
+/// The decision of one limit about a request.
 #[derive(Debug, Clone)]
 pub struct LimitDecision {
     pub(super) policy: Arc<str>,
@@ -145,9 +145,9 @@ impl LimitDecision {
         LimitDecision { policy, window, decision, kind }
     }
 
-    /// What a guard said, which has no name of its own.
-    fn of_concurrency(decision: Decision) -> Self {
-        // Made once: whoever is turned away often should not cost more for it.
+    /// Returns the decision of a concurrency guard, which has no name of its own.
+    fn from_concurrency(decision: Decision) -> Self {
+        // Allocated once: a flood of rejections should stay cheap.
         static POLICY: LazyLock<Arc<str>> = LazyLock::new(|| "concurrency".into());
         LimitDecision::new(Arc::clone(&POLICY), None, decision, LimitKind::Concurrency)
     }
@@ -192,9 +192,9 @@ impl FromIterator<LimitDecision> for LimitDecisions {
 }
 
 impl LimitDecisions {
-    /// Those of which that is so.
+    /// Returns the decisions for which `wanted` is true.
     #[cfg(feature = "http")]
-    pub(crate) fn only(&self, wanted: impl Fn(&LimitDecision) -> bool) -> Self {
+    pub(crate) fn filter(&self, wanted: impl Fn(&LimitDecision) -> bool) -> Self {
         self.iter().filter(|limit| wanted(limit)).cloned().collect()
     }
 
@@ -254,6 +254,53 @@ impl LimitKind {
             LimitKind::Concurrency => "concurrency",
             LimitKind::Rate => "rate",
             LimitKind::Cost => "cost",
+        }
+    }
+}
+
+/// An [`Outcome`] in words, for error objects of transports with neither statuses nor headers. See [`Outcome::summary`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OutcomeSummary {
+    /// The name of a gRPC code: `OK` for an admission, else for instance `RESOURCE_EXHAUSTED`.
+    pub code: &'static str,
+    /// One sentence for the client. Empty for an admission.
+    pub message: &'static str,
+    /// When another try may be worth it, in milliseconds, rounded up. None if that is unknown, or never.
+    pub retry_after_ms: Option<u64>,
+    /// Whether the same request may be admitted later.
+    pub retryable: bool,
+    /// The names of the limits that denied the request.
+    pub violated_policies: Vec<String>,
+}
+
+impl Outcome {
+    /// Describes the outcome in words, for an error object.
+    pub fn summary(&self) -> OutcomeSummary {
+        let (code, message) = match self {
+            Outcome::Allowed(_) => ("OK", ""),
+            Outcome::Limited(limit_decisions) if limit_decisions.never_pass() => {
+                ("FAILED_PRECONDITION", "It costs more than its whole quota")
+            }
+            Outcome::Limited(_) => ("RESOURCE_EXHAUSTED", "Rate limit exceeded"),
+            Outcome::Overloaded(_) => ("UNAVAILABLE", "As much is worked on as can be"),
+            Outcome::Denied(_) => ("PERMISSION_DENIED", "This client is not admitted"),
+            Outcome::Unavailable(_) => ("UNAVAILABLE", "Its limit cannot be asked at the moment"),
+            Outcome::Invalid(Error::InvalidCost(_)) => ("INVALID_ARGUMENT", "Its cost is none"),
+            Outcome::Invalid(_) => ("INTERNAL", "A limit could not be applied"),
+        };
+        let retryable = match self {
+            Outcome::Limited(limit_decisions) => !limit_decisions.never_pass(),
+            Outcome::Unavailable(_) => true,
+            _ => self.retry_after().is_some(),
+        };
+        let violated = self.limit_decisions().iter().filter(|limit| !limit.decision().allowed());
+        OutcomeSummary {
+            code,
+            message,
+            retry_after_ms: self.retry_after().map(ceil_millis),
+            retryable,
+            violated_policies: violated.map(|limit| limit.policy().to_owned()).collect(),
         }
     }
 }

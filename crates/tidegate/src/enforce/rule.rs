@@ -15,15 +15,15 @@ pub(super) struct Rule {
     limit: Arc<str>,
     /// Its name towards clients.
     pub(super) policy: Arc<str>,
-    quota: Option<Box<Tier>>,
+    quota_override: Option<Box<QuotaOverride>>,
     pub(super) on_store_error: Option<OnStoreError>,
     /// What it counts.
     pub(super) kind: LimitKind,
 }
 
-/// Another quota than the limit's.
+/// A quota in place of the limit's.
 #[derive(Clone, Copy)]
-struct Tier {
+struct QuotaOverride {
     quota: Quota,
     window: Option<Duration>,
 }
@@ -31,7 +31,7 @@ struct Tier {
 impl Rule {
     pub(super) fn new(limit: impl Into<Arc<str>>, kind: LimitKind) -> Self {
         let policy: Arc<str> = limit.into();
-        Rule { limit: Arc::clone(&policy), policy, quota: None, on_store_error: None, kind }
+        Rule { limit: Arc::clone(&policy), policy, quota_override: None, on_store_error: None, kind }
     }
 
     /// Whether the limit turns the caller away by its deny list, whatever is asked.
@@ -54,7 +54,7 @@ impl Rule {
     }
 
     pub(super) fn set_quota(&mut self, quota: Quota) {
-        self.quota = Some(Box::new(Tier { quota, window: quota.window() }));
+        self.quota_override = Some(Box::new(QuotaOverride { quota, window: quota.window() }));
     }
 
     /// The call to the limiter, for the caller's key at that place.
@@ -78,7 +78,7 @@ impl Rule {
             Action::Charge => CallKind::Reserve,
             Action::Refund => CallKind::Refund,
         };
-        let quota = self.quota.as_ref().map(|tier| &tier.quota);
+        let quota = self.quota_override.as_ref().map(|quota_override| &quota_override.quota);
         // Shadow mode never denies, whatever state the store is in.
         let on_store_error = if shadow { Some(OnStoreError::Open) } else { self.on_store_error };
         let options = CallOptions { quota, on_store_error, address: caller.address(), whole_key: None };
@@ -88,7 +88,7 @@ impl Rule {
     /// The limit's decision, with the name and the window that clients are told.
     #[inline]
     pub(super) fn limit_decision(&self, decided: WindowedDecision) -> LimitDecision {
-        let window = self.quota.as_ref().map_or(decided.window, |tier| tier.window);
+        let window = self.quota_override.as_ref().map_or(decided.window, |quota_override| quota_override.window);
         LimitDecision::new(Arc::clone(&self.policy), window, decided.decision, self.kind)
     }
 
@@ -100,13 +100,14 @@ impl Rule {
 
     fn summary(&self, limiter: &Limiter) -> Result<LimitSummary, Error> {
         let mut limit = limiter.summary(&self.limit)?;
-        limit.capacity = self.quota.as_ref().map_or(limit.capacity, |tier| tier.quota.parts().capacity);
+        limit.capacity =
+            self.quota_override.as_ref().map_or(limit.capacity, |quota_override| quota_override.quota.parts().capacity);
         Ok(limit)
     }
 }
 
 /// The outcome of a request that the limiter failed to decide. The store has applied each limit's `on_store_error` before.
 #[cold]
-pub(super) fn failed(error: Error) -> Outcome {
+pub(super) fn failed_outcome(error: Error) -> Outcome {
     if error.is_misuse() { Outcome::invalid(error) } else { Outcome::Unavailable(error) }
 }

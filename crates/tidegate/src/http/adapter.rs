@@ -29,7 +29,7 @@ impl OwnedHead {
     }
 
     /// Borrows the head for a gate, with the connection's peer and the route's template where the framework knows them.
-    pub fn incoming<'a>(&'a self, peer: Option<IpAddr>, route: Option<&'a str>) -> RequestHead<'a> {
+    pub fn as_request_head<'a>(&'a self, peer: Option<IpAddr>, route: Option<&'a str>) -> RequestHead<'a> {
         RequestHead::new(&self.method, &self.uri, &self.headers, &self.extensions).with_peer(peer).with_route(route)
     }
 }

@@ -11,11 +11,11 @@ use super::{AdmittedRequest, RateLimit, RequestHead};
 use crate::concurrency::Priority;
 use crate::enforce::{ConcurrencyGuards, Outcome};
 
-type PriorityOf = Arc<dyn Fn(&RequestHead<'_>) -> Priority + Send + Sync>;
+type PriorityFn = Arc<dyn Fn(&RequestHead<'_>) -> Priority + Send + Sync>;
 
-/// What stands in front of a service, whatever framework it is written with: how many requests may be in flight, and their
-/// limits. Each framework takes it as what it calls a middleware, and the tower layers are made of the same parts. Cheap to
-/// clone: clones share their permits and their limits.
+/// A gate in front of a service of any framework: it bounds how many requests are in flight, and then enforces their
+/// limits. Adapters make a middleware of it, and the tower layers consist of the same parts. Cheap to clone: clones share
+/// permits and limits.
 ///
 /// ```
 /// use tidegate::concurrency::Concurrency;
@@ -39,9 +39,9 @@ type PriorityOf = Arc<dyn Fn(&RequestHead<'_>) -> Priority + Send + Sync>;
 #[derive(Clone)]
 pub struct Gate {
     pub(crate) guards: ConcurrencyGuards,
-    /// Who asks, who is left alone and what is answered, for the guards as well as for the limits.
+    /// The clients, skipped requests and responses, for the guards as well as for the limits.
     pub(crate) rate_limit: RateLimit,
-    priority: Option<PriorityOf>,
+    priority: Option<PriorityFn>,
     dropped_if: Option<DroppedIf>,
 }
 
@@ -91,9 +91,9 @@ impl Gate {
         head: &RequestHead<'_>,
     ) -> impl Future<Output = Result<AdmittedRequest, Response<String>>> + Send + use<> {
         let begun = self.rate_limit.begin(head).map(|pending| (pending, self.priority_of(head)));
-        let (guards, ends) = (self.guards.clone(), self.ends_of(head));
+        let (guards, ends) = (self.guards.clone(), self.end_rules(head));
         async move {
-            let Some((pending, priority)) = begun else { return Ok(AdmittedRequest::unasked()) };
+            let Some((pending, priority)) = begun else { return Ok(AdmittedRequest::unlimited()) };
             let answer = |outcome: &Outcome| pending.rate_limit().response(outcome);
             // Whom no limit admits does not get as far as the guards.
             let permits = if guards.is_empty() || pending.is_denied() {
@@ -118,8 +118,8 @@ impl Gate {
         priority(&head.with_client(client.as_ref()))
     }
 
-    /// When a request will have ended, and how.
-    pub(crate) fn ends_of(&self, head: &RequestHead<'_>) -> EndRules {
+    /// Returns the rules for the end of a request.
+    pub(crate) fn end_rules(&self, head: &RequestHead<'_>) -> EndRules {
         EndRules::new(head.method(), self.dropped_if.clone())
     }
 }

@@ -77,8 +77,8 @@ impl LimitHeaders {
     /// they are not, the inner ones stay if they are of a denial that says when to retry, or if less is left there.
     pub fn write(&self, outcome: &Outcome, headers: &mut HeaderMap) {
         let (Outcome::Allowed(limit_decisions) | Outcome::Limited(limit_decisions)) = outcome else { return };
-        if limit_decisions.iter().any(|limit| is_made_up(limit.decision())) {
-            self.write_all(&limit_decisions.only(|limit| !is_made_up(limit.decision())), headers);
+        if limit_decisions.iter().any(|limit| has_no_quota(limit.decision())) {
+            self.write_all(&limit_decisions.filter(|limit| !has_no_quota(limit.decision())), headers);
         } else {
             self.write_all(limit_decisions, headers);
         }
@@ -95,8 +95,8 @@ impl LimitHeaders {
                 headers.append(IETF_POLICY, ietf_policy(limit_decisions));
                 headers.append(IETF_LIMIT, ietf_limit(limit_decisions));
             }
-            HeaderStyle::Draft03 => write_three(DRAFT03, binding, ceil_seconds, headers),
-            HeaderStyle::Legacy => write_three(LEGACY, binding, |reset| self.legacy_reset_of(reset), headers),
+            HeaderStyle::Draft03 => write_triple(DRAFT03, binding, ceil_seconds, headers),
+            HeaderStyle::Legacy => write_triple(LEGACY, binding, |reset| self.legacy_reset_of(reset), headers),
         }
     }
 
@@ -111,9 +111,9 @@ impl LimitHeaders {
     }
 }
 
-/// Whether a decision is not a limit's own. It is not listed then: a deny list has no quota to report, also in shadow mode,
+/// Whether a decision has no quota to report. It is not listed then: a deny list has no quota to report, also in shadow mode,
 /// and for a broken store the quota is unknown.
-fn is_made_up(decision: &Decision) -> bool {
+fn has_no_quota(decision: &Decision) -> bool {
     match decision.reason() {
         Some(Reason::Deny) => true,
         Some(Reason::Store) => decision.allowed(),
@@ -127,16 +127,16 @@ pub(super) fn write_retry_after(wait: Duration, headers: &mut HeaderMap) {
     headers.insert(RETRY_AFTER, ceil_seconds(wait).max(1).into());
 }
 
-fn write_three(
+fn write_triple(
     names: [HeaderName; 3],
     limit: &LimitDecision,
     reset: impl Fn(Duration) -> u64,
     headers: &mut HeaderMap,
 ) {
     let (remaining, reset_after) = (limit.decision().remaining(), limit.decision().reset_after());
-    let said = headers.get(&names[1]).and_then(|remaining| remaining.to_str().ok()?.parse().ok());
+    let present = headers.get(&names[1]).and_then(|remaining| remaining.to_str().ok()?.parse().ok());
     // The layer that denies reports its limit; otherwise the one with less left.
-    if said.is_some_and(|said: u64| said <= remaining || headers.contains_key(RETRY_AFTER)) {
+    if present.is_some_and(|present: u64| present <= remaining || headers.contains_key(RETRY_AFTER)) {
         return;
     }
     for (name, value) in names.into_iter().zip([limit.decision().limit(), remaining, reset(reset_after)]) {

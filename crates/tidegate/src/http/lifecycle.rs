@@ -18,7 +18,7 @@ use crate::concurrency::{Completion, Priority};
 use crate::enforce::LimitDecision;
 use crate::enforce::{Action, Caller, ConcurrencyGuards, Enforcer, Outcome, Permits};
 
-/// A request whose limits are still to be asked, or whose response is still to be charged.
+/// A request whose limits are not decided yet, or whose response is not charged yet.
 ///
 /// ```text
 /// rate_limit.begin -> pending.decide -> turned away: rate_limit.response
@@ -28,13 +28,13 @@ use crate::enforce::{Action, Caller, ConcurrencyGuards, Enforcer, Outcome, Permi
 pub struct PendingRequest {
     pub(super) rate_limit: RateLimit,
     /// The limits that were picked for this request.
-    pub(super) picked: Option<Enforcer>,
+    pub(super) picked_enforcer: Option<Enforcer>,
     /// None when the client is not known.
     pub(super) caller: Option<Caller<'static>>,
     pub(super) cost: u64,
     /// When the request began, for giving back.
     #[cfg(all(feature = "macros", feature = "tower"))]
-    pub(super) begun: Timestamp,
+    pub(super) started_at: Timestamp,
 }
 
 impl PendingRequest {
@@ -60,12 +60,12 @@ impl PendingRequest {
 
     /// Whether the request may go on, without waiting. None when the store has to be waited for; nothing was done then.
     pub fn try_decide(&self) -> Option<Outcome> {
-        self.try_apply(self.rate_limit.first_step())
+        self.try_apply(self.rate_limit.first_action())
     }
 
     /// Whether the request may go on.
     pub async fn decide(&self) -> Outcome {
-        self.apply(self.rate_limit.first_step()).await
+        self.apply(self.rate_limit.first_action()).await
     }
 
     /// Puts the outcome of an admitted request into its extensions, if the policy says so.
@@ -94,12 +94,12 @@ impl PendingRequest {
     /// Refunds the units that `outcome` took, because a handler's attribute decides instead. Not when units have been
     /// replenished since then: together that could be more than the quota.
     #[cfg(all(feature = "macros", feature = "tower"))]
-    pub(crate) async fn give_back(&self, outcome: &Outcome) {
-        let elapsed = SystemClock.now().since(self.begun);
-        let is_all_out = |limit: &LimitDecision| limit.decision().next_after().is_some_and(|next| elapsed < next);
-        if self.rate_limit.first_step() == Action::Limit
+    pub(crate) async fn refund(&self, outcome: &Outcome) {
+        let elapsed = SystemClock.now().since(self.started_at);
+        let is_unreplenished = |limit: &LimitDecision| limit.decision().next_after().is_some_and(|next| elapsed < next);
+        if self.rate_limit.first_action() == Action::Limit
             && outcome.is_unconditional()
-            && outcome.limit_decisions().iter().all(is_all_out)
+            && outcome.limit_decisions().iter().all(is_unreplenished)
         {
             let _ = self.apply(Action::Refund).await;
         }
@@ -113,7 +113,7 @@ impl PendingRequest {
 
     /// The limits that it meets.
     pub(crate) fn enforcer(&self) -> &Enforcer {
-        let enforcer = self.rate_limit.enforcer().or(self.picked.as_ref());
+        let enforcer = self.rate_limit.enforcer().or(self.picked_enforcer.as_ref());
         enforcer.expect("limits that are not common to all requests were picked for this one")
     }
 
@@ -138,23 +138,23 @@ impl PendingRequest {
 #[must_use = "a request that is dropped is no longer in flight"]
 pub struct AdmittedRequest {
     /// None for a request that is not limited.
-    asked: Option<(PendingRequest, Outcome)>,
+    limited: Option<(PendingRequest, Outcome)>,
     /// None without guards.
     held: Option<HeldPermits>,
 }
 
 impl AdmittedRequest {
-    pub(super) fn unasked() -> Self {
-        AdmittedRequest { asked: None, held: None }
+    pub(super) fn unlimited() -> Self {
+        AdmittedRequest { limited: None, held: None }
     }
 
     pub(super) fn new(pending: PendingRequest, outcome: Outcome, held: Option<HeldPermits>) -> Self {
-        AdmittedRequest { asked: Some((pending, outcome)), held }
+        AdmittedRequest { limited: Some((pending, outcome)), held }
     }
 
     /// The outcome, if handlers [want to know](super::RateLimit::extension).
     pub fn outcome(&self) -> Option<&Outcome> {
-        self.asked.as_ref().filter(|(pending, _)| pending.rate_limit().wants_extension()).map(|(_, outcome)| outcome)
+        self.limited.as_ref().filter(|(pending, _)| pending.rate_limit().wants_extension()).map(|(_, outcome)| outcome)
     }
 
     /// Puts the outcome into extensions, where the handlers of most frameworks find it.
@@ -167,7 +167,7 @@ impl AdmittedRequest {
     /// Charges for a request whose charge waited for the response, and writes the headers of its limits. `length` is the
     /// length of the body, where that is known and no header has it. The result must be kept with the body.
     pub async fn finish(mut self, status: StatusCode, headers: &mut HeaderMap, length: Option<u64>) -> InFlight {
-        if let Some((pending, mut outcome)) = self.asked.take() {
+        if let Some((pending, mut outcome)) = self.limited.take() {
             if pending.should_charge(status, headers) {
                 outcome = pending.charge().await;
             }
@@ -208,13 +208,13 @@ impl EndRules {
 
     /// Whether nothing of a response with that status comes after its head that is still this request: a server does not
     /// even look at a body then.
-    fn at_head(&self, status: StatusCode) -> bool {
+    fn ends_at_head(&self, status: StatusCode) -> bool {
         let bodiless = status.is_informational() || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
         self.is_head || bodiless || (self.is_connect && status.is_success())
     }
 
     /// What the work was when it ends with that status.
-    fn work(&self, status: StatusCode) -> Completion {
+    fn completion(&self, status: StatusCode) -> Completion {
         match &self.dropped_if {
             _ if self.is_ignored => Completion::Ignored,
             Some(dropped_if) if dropped_if(status) => Completion::Dropped,
@@ -236,9 +236,9 @@ impl HeldPermits {
     }
 
     /// It has ended.
-    pub(crate) fn end(mut self, work: Completion) {
+    pub(crate) fn end(mut self, completion: Completion) {
         if let Some(permits) = self.permits.take() {
-            permits.release(work);
+            permits.release(completion);
         }
     }
 }
@@ -266,7 +266,7 @@ pub struct InFlight(Option<ResponseInFlight>);
 struct ResponseInFlight {
     held: HeldPermits,
     /// What the work was if the body comes to its end.
-    work: Completion,
+    completion: Completion,
     /// How much of the body is to come, where that is known: a server stops there and does not ask for more.
     left: Option<u64>,
 }
@@ -280,11 +280,11 @@ impl InFlight {
         length: Option<u64>,
     ) -> Self {
         let Some(held) = held else { return InFlight(None) };
-        let work = held.ends.work(status);
+        let completion = held.ends.completion(status);
         // Told in the head, or by the server to itself.
         let left = content_length(headers).or(length);
-        let is_over = held.ends.at_head(status) || left == Some(0);
-        let mut in_flight = InFlight(Some(ResponseInFlight { held, work, left }));
+        let is_over = held.ends.ends_at_head(status) || left == Some(0);
+        let mut in_flight = InFlight(Some(ResponseInFlight { held, completion, left }));
         if is_over {
             in_flight.end();
         }
@@ -308,8 +308,8 @@ impl InFlight {
 
     /// The body has come to its end.
     pub fn end(&mut self) {
-        if let Some(ResponseInFlight { held, work, .. }) = self.0.take() {
-            held.end(work);
+        if let Some(ResponseInFlight { held, completion, .. }) = self.0.take() {
+            held.end(completion);
         }
     }
 

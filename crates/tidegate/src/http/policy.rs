@@ -11,9 +11,9 @@ use super::{Client, ClientAddress, ForwardingWarning, LimitHeaders, PendingReque
 use crate::clock::{Clock, SystemClock};
 use crate::enforce::{Action, Caller, Enforcer, Outcome};
 
-type Of<T> = Arc<dyn Fn(&RequestHead<'_>) -> T + Send + Sync>;
-type Charge = Arc<dyn Fn(StatusCode, &HeaderMap) -> bool + Send + Sync>;
-type MapResponse = Arc<dyn Fn(&Outcome, Response<String>) -> Response<String> + Send + Sync>;
+type RequestFn<T> = Arc<dyn Fn(&RequestHead<'_>) -> T + Send + Sync>;
+type ChargeFn = Arc<dyn Fn(StatusCode, &HeaderMap) -> bool + Send + Sync>;
+type MapResponseFn = Arc<dyn Fn(&Outcome, Response<String>) -> Response<String> + Send + Sync>;
 
 /// The policy of a service: the key and the cost of a request, the requests that are skipped, and the response to a denied
 /// one. Shared by every transport that speaks HTTP. Cheap to clone.
@@ -36,32 +36,32 @@ pub struct RateLimit {
 
 #[derive(Clone)]
 struct Inner {
-    keys: Keys,
-    cost: Option<Of<u64>>,
-    skip: Option<Of<bool>>,
-    charge_when: Option<Charge>,
+    keys: KeySource,
+    cost: Option<RequestFn<u64>>,
+    skip: Option<RequestFn<bool>>,
+    charge_when: Option<ChargeFn>,
     extension: bool,
     enforcer: EnforcerChoice,
     warning: Arc<ForwardingWarning>,
     client_address: ClientAddress,
     headers: LimitHeaders,
-    map_response: Option<MapResponse>,
+    map_response: Option<MapResponseFn>,
 }
 
 /// The limits of a request.
 #[derive(Clone)]
 enum EnforcerChoice {
-    One(Enforcer),
-    Picked(Of<Enforcer>),
+    Fixed(Enforcer),
+    Picked(RequestFn<Enforcer>),
 }
 
-/// The keys of a request.
+/// The source of a request's keys.
 #[derive(Clone)]
-enum Keys {
-    /// By its address, as [`keys::client`](super::keys::client) has it.
+enum KeySource {
+    /// The client's address, as [`keys::client`](super::keys::client) has it.
     Client,
-    Same(Of<Option<Key<'static>>>),
-    Each(Of<Option<Vec<Key<'static>>>>),
+    Common(RequestFn<Option<Key<'static>>>),
+    PerLimit(RequestFn<Option<Vec<Key<'static>>>>),
 }
 
 impl<L: Into<Enforcer>> From<L> for RateLimit {
@@ -74,7 +74,7 @@ impl RateLimit {
     /// Enforces the limits of an [`Enforcer`] (`limiter.enforcer("api")?`) or a bare quota; for each
     /// client on its own.
     pub fn new(limits: impl Into<Enforcer>) -> Self {
-        Self::of(EnforcerChoice::One(limits.into()))
+        Self::from_choice(EnforcerChoice::Fixed(limits.into()))
     }
 
     /// Enforces on each request the limits that `pick` returns: other limits for premium users, another limiter for each
@@ -82,7 +82,7 @@ impl RateLimit {
     /// on the clone ([`Enforcer::with_quota`]), at the price of an allocation; an outer layer must have loaded them, because
     /// `pick` cannot wait.
     pub fn pick(pick: impl Fn(&RequestHead<'_>) -> Enforcer + Send + Sync + 'static) -> Self {
-        Self::of(EnforcerChoice::Picked(Arc::new(pick)))
+        Self::from_choice(EnforcerChoice::Picked(Arc::new(pick)))
     }
 
     /// Enforces no limit: for an admission that only bounds how many requests are in flight.
@@ -90,9 +90,9 @@ impl RateLimit {
         Self::new(Enforcer::unlimited())
     }
 
-    fn of(enforcer: EnforcerChoice) -> Self {
+    fn from_choice(enforcer: EnforcerChoice) -> Self {
         let inner = Inner {
-            keys: Keys::Client,
+            keys: KeySource::Client,
             cost: None,
             skip: None,
             charge_when: None,
@@ -110,7 +110,7 @@ impl RateLimit {
     /// address, which is also used where there is no key.
     #[must_use]
     pub fn key(self, key: impl Fn(&RequestHead<'_>) -> Option<Key<'static>> + Send + Sync + 'static) -> Self {
-        self.with(|inner| inner.keys = Keys::Same(Arc::new(key)))
+        self.with(|inner| inner.keys = KeySource::Common(Arc::new(key)))
     }
 
     /// Sets one key for each of several limits, in the order in which the enforcer has them. Defaults to the client's
@@ -123,7 +123,7 @@ impl RateLimit {
         self,
         keys: impl Fn(&RequestHead<'_>) -> Option<Vec<Key<'static>>> + Send + Sync + 'static,
     ) -> Self {
-        self.with(|inner| inner.keys = Keys::Each(Arc::new(keys)))
+        self.with(|inner| inner.keys = KeySource::PerLimit(Arc::new(keys)))
     }
 
     /// Sets the cost of every request. Defaults to 1.
@@ -190,25 +190,25 @@ impl RateLimit {
             return None;
         }
         let picked = match &inner.enforcer {
-            EnforcerChoice::One(_) => None,
+            EnforcerChoice::Fixed(_) => None,
             EnforcerChoice::Picked(pick) => Some(pick(&head)),
         };
         let address = client.map(|client| client.address());
-        let one = |key| Caller::of(key, address);
+        let one = |key| Caller::from_key(key, address);
         let fallback = || client.map(|client| one(client.key().to_fallback()));
         let caller = match &inner.keys {
-            Keys::Client => client.map(|client| one(client.key())),
-            Keys::Same(key) => key(&head).map(one).or_else(fallback),
-            Keys::Each(keys) => keys(&head).map(|keys| Caller::of_each(keys, address)).or_else(fallback),
+            KeySource::Client => client.map(|client| one(client.key())),
+            KeySource::Common(key) => key(&head).map(one).or_else(fallback),
+            KeySource::PerLimit(keys) => keys(&head).map(|keys| Caller::from_keys(keys, address)).or_else(fallback),
         };
         let cost = inner.cost.as_ref().map_or(1, |cost| cost(&head));
         Some(PendingRequest {
             rate_limit: self.clone(),
-            picked,
+            picked_enforcer: picked,
             caller,
             cost,
             #[cfg(all(feature = "macros", feature = "tower"))]
-            begun: SystemClock.now(),
+            started_at: SystemClock.now(),
         })
     }
 
@@ -229,13 +229,13 @@ impl RateLimit {
     /// The limits that every request meets; none when they are picked for each.
     pub(crate) fn enforcer(&self) -> Option<&Enforcer> {
         match &self.inner.enforcer {
-            EnforcerChoice::One(enforcer) => Some(enforcer),
+            EnforcerChoice::Fixed(enforcer) => Some(enforcer),
             EnforcerChoice::Picked(_) => None,
         }
     }
 
-    /// The first question to the limits, before a request goes on.
-    pub(super) fn first_step(&self) -> Action {
+    /// Returns the action before a request goes on: a check if the charge waits for the response.
+    pub(super) fn first_action(&self) -> Action {
         if self.charges_later() { Action::Check } else { Action::Limit }
     }
 

@@ -31,25 +31,34 @@ pub(crate) fn response(outcome: &Outcome, limit_headers: &LimitHeaders) -> Respo
 
 fn status_and_body(outcome: &Outcome) -> (StatusCode, String) {
     match outcome {
-        Outcome::Limited(limit_decisions) => (StatusCode::TOO_MANY_REQUESTS, limited(limit_decisions)),
-        Outcome::Overloaded(refused) => (StatusCode::SERVICE_UNAVAILABLE, overloaded(refused)),
-        Outcome::Denied(_) => (StatusCode::FORBIDDEN, DENIED.to_owned()),
+        Outcome::Limited(limit_decisions) => (StatusCode::TOO_MANY_REQUESTS, limited_body(limit_decisions)),
+        Outcome::Overloaded(rejected) => (StatusCode::SERVICE_UNAVAILABLE, overloaded_body(rejected)),
+        Outcome::Denied(_) => (StatusCode::FORBIDDEN, FORBIDDEN.to_owned()),
         Outcome::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, UNAVAILABLE.to_owned()),
-        Outcome::Allowed(_) => (StatusCode::OK, BROKEN.to_owned()),
-        Outcome::Invalid(_) => (StatusCode::INTERNAL_SERVER_ERROR, BROKEN.to_owned()),
+        Outcome::Allowed(_) => (StatusCode::OK, INTERNAL_ERROR.to_owned()),
+        Outcome::Invalid(_) => (StatusCode::INTERNAL_SERVER_ERROR, INTERNAL_ERROR.to_owned()),
     }
 }
 
-fn limited(limit_decisions: &LimitDecisions) -> String {
+fn limited_body(limit_decisions: &LimitDecisions) -> String {
     let names = violated_names(limit_decisions);
     match limit_decisions.retry_after() {
-        Some(wait) => [LIMITED, &names, WAIT, &ceil_millis(wait).to_string(), RETRYABLE].concat(),
-        None => [LIMITED, &names, WAIT, "null", if limit_decisions.never_pass() { NEVER } else { AWAY }].concat(),
+        Some(wait) => {
+            [QUOTA_EXCEEDED_START, &names, RETRY_AFTER_FIELD, &ceil_millis(wait).to_string(), RETRYABLE_END].concat()
+        }
+        None => [
+            QUOTA_EXCEEDED_START,
+            &names,
+            RETRY_AFTER_FIELD,
+            "null",
+            if limit_decisions.never_pass() { COST_TOO_HIGH_END } else { STORE_UNAVAILABLE_END },
+        ]
+        .concat(),
     }
 }
 
-fn overloaded(refused: &Rejected) -> String {
-    let why = match refused.reason() {
+fn overloaded_body(rejected: &Rejected) -> String {
+    let reason = match rejected.reason() {
         RejectReason::Busy => "The server works on as many requests as it can",
         RejectReason::QueueFull => "The server works on as many requests as it can, and as many wait as may",
         RejectReason::TooLong => {
@@ -57,18 +66,18 @@ fn overloaded(refused: &Rejected) -> String {
         }
     };
     let detail = r#": try again after about the time that is given.","retry_after_ms":"#;
-    [OVERLOADED, why, detail, &ceil_millis(refused.retry_after()).to_string(), RETRYABLE].concat()
+    [OVERLOADED_START, reason, detail, &ceil_millis(rejected.retry_after()).to_string(), RETRYABLE_END].concat()
 }
 
 /// The names of the limits that denied it, escaped and joined by quotes.
 fn violated_names(limit_decisions: &LimitDecisions) -> Cow<'_, str> {
-    let mut names = limit_decisions.violated().map(|limit| escaped(limit.policy()));
+    let mut names = limit_decisions.violated().map(|limit| escape_json(limit.policy()));
     let first = names.next().unwrap_or_default();
     names.fold(first, |all, name| all + r#"",""# + name)
 }
 
 /// A name as a JSON string has it between its quotes.
-fn escaped(name: &str) -> Cow<'_, str> {
+fn escape_json(name: &str) -> Cow<'_, str> {
     if name.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'"' && byte != b'\\') {
         return Cow::Borrowed(name);
     }
@@ -77,14 +86,14 @@ fn escaped(name: &str) -> Cow<'_, str> {
 }
 
 /// No `title` or `detail`: a client that floods is sent this often, and the problem type explains it.
-const LIMITED: &str =
+const QUOTA_EXCEEDED_START: &str =
     r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","status":429,"violated-policies":[""#;
-const WAIT: &str = r#""],"retry_after_ms":"#;
-const RETRYABLE: &str = r#","retryable":true}"#;
-const NEVER: &str =
+const RETRY_AFTER_FIELD: &str = r#""],"retry_after_ms":"#;
+const RETRYABLE_END: &str = r#","retryable":true}"#;
+const COST_TOO_HIGH_END: &str =
     r#","retryable":false,"detail":"The request costs more than the whole quota: it cannot be retried as it is."}"#;
-const AWAY: &str = r#","retryable":true,"detail":"The request costs more than is admitted while the limit's store is away: try again later."}"#;
-const DENIED: &str = r#"{"type":"about:blank","title":"Forbidden","status":403,"detail":"This client is not admitted.","retry_after_ms":null,"retryable":false}"#;
+const STORE_UNAVAILABLE_END: &str = r#","retryable":true,"detail":"The request costs more than is admitted while the limit's store is away: try again later."}"#;
+const FORBIDDEN: &str = r#"{"type":"about:blank","title":"Forbidden","status":403,"detail":"This client is not admitted.","retry_after_ms":null,"retryable":false}"#;
 const UNAVAILABLE: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Request cannot be satisfied due to temporary server capacity constraints","status":503,"detail":"Whether this request is within its quota cannot be told at the moment: try again later.","retry_after_ms":null,"retryable":true}"#;
-const OVERLOADED: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Request cannot be satisfied due to temporary server capacity constraints","status":503,"detail":""#;
-const BROKEN: &str = r#"{"type":"about:blank","title":"Internal Server Error","status":500,"detail":"The server could not apply a limit to this request.","retry_after_ms":null,"retryable":false}"#;
+const OVERLOADED_START: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Request cannot be satisfied due to temporary server capacity constraints","status":503,"detail":""#;
+const INTERNAL_ERROR: &str = r#"{"type":"about:blank","title":"Internal Server Error","status":500,"detail":"The server could not apply a limit to this request.","retry_after_ms":null,"retryable":false}"#;

@@ -13,7 +13,7 @@ use super::Error;
 use super::call::{Call, WindowedDecision};
 use super::dispatch::Dispatch;
 use super::registry::Limits;
-use crate::clock::before;
+use crate::clock::complete_before;
 
 impl Call<'_> {
     /// Retries until the call is allowed, in the order in which callers came, for `within` at most.
@@ -36,15 +36,15 @@ impl Call<'_> {
         let ticket = inner.queues.join(self.queue_name(&limits)?);
         drop(limits);
         // One timer for the whole wait: a clock that is set back would make any later one longer.
-        let mut over = pin!(sleeper.sleep(within));
+        let mut timeout = pin!(sleeper.sleep(within));
         // The first in the queue has waited for no other, however little time there is.
         if !ticket.is_first() {
-            let in_time = before(over.as_mut(), ticket.turn()).await.is_some();
+            let in_time = complete_before(timeout.as_mut(), ticket.turn()).await.is_some();
             if !in_time || sleeper.now() > deadline {
                 let limits = inner.limits.load_full();
                 let dispatch = self.attempt(&limits, Op::Check(cost))?;
-                let look = dispatch.decide(&*inner.store).await?;
-                let decision = dispatch.finish(turn_came_too_late(look));
+                let check = dispatch.decide(&*inner.store).await?;
+                let decision = dispatch.finish(deny_late_turn(check));
                 return Ok(WindowedDecision { decision, window: dispatch.window() });
             }
         }
@@ -57,7 +57,7 @@ impl Call<'_> {
             if left.is_zero() || wait > left {
                 return Ok(decided);
             }
-            if before(over.as_mut(), sleeper.sleep(wait)).await.is_none() {
+            if complete_before(timeout.as_mut(), sleeper.sleep(wait)).await.is_none() {
                 return self.try_once(Op::Limit(cost)).await;
             }
         }
@@ -86,8 +86,8 @@ impl Call<'_> {
 }
 
 /// The denial of a caller whose turn did not come in time, whatever the quota has left.
-fn turn_came_too_late(look: Decision) -> Decision {
-    let mut parts = look.into_parts();
+fn deny_late_turn(check: Decision) -> Decision {
+    let mut parts = check.into_parts();
     // Allowed for a reason is not the quota's permission: a broken store's policy, or shadow mode.
     if parts.allowed && parts.reason.is_none() {
         parts.allowed = false;
@@ -127,10 +127,10 @@ impl Queues {
     /// Joins the end of a queue.
     fn join(self: &Arc<Self>, queue: String) -> Ticket {
         let mut queues = self.lock();
-        let line = queues.entry(queue.clone()).or_default();
-        let number = line.next;
-        line.next += 1;
-        line.waiting.push_back((number, None));
+        let waiters = queues.entry(queue.clone()).or_default();
+        let number = waiters.next;
+        waiters.next += 1;
+        waiters.waiting.push_back((number, None));
         drop(queues);
         Ticket { queues: Arc::clone(self), queue, number }
     }

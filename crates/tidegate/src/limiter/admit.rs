@@ -9,7 +9,7 @@ use tidegate_core::{Decision, Key, Lease, OnStoreError, Quota};
 
 use super::call::{Call, CallFuture, CallKind};
 use super::{Error, Limiter};
-use crate::random::Unguessable;
+use crate::random::SecureRandom;
 
 impl Limiter {
     /// Asks for a place of the `concurrency` limit `name` for `key`. The place is held under a lease, until it is
@@ -156,7 +156,7 @@ impl AdmitDecision {
 
 /// The source of a limiter's leases: ids that are unique across processes and cannot be guessed from others.
 #[derive(Default)]
-pub(super) struct LeaseIds(Unguessable);
+pub(super) struct LeaseIds(SecureRandom);
 
 impl LeaseIds {
     fn draw(&self) -> Lease {

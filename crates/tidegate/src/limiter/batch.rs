@@ -32,17 +32,17 @@ impl Limiter {
         let calls: InlineVec<_> = calls.into_iter().collect();
         // The future is large: it is polled in place where that is enough, and on the heap where it has to wait.
         match self.is_immediate() {
-            true => poll_once(self.all_of(&calls)),
-            false => Box::pin(self.all_of(&calls)).await,
+            true => poll_once(self.limit_all_borrowed(&calls)),
+            false => Box::pin(self.limit_all_borrowed(&calls)).await,
         }
     }
 
     /// [`Limiter::limit_all`] of borrowed calls, with a large future.
-    pub(crate) async fn all_of(&self, calls: &[Call<'_>]) -> Result<JointDecision, Error> {
-        self.all_on(calls, &*self.inner.store).await
+    pub(crate) async fn limit_all_borrowed(&self, calls: &[Call<'_>]) -> Result<JointDecision, Error> {
+        self.limit_all_on(calls, &*self.inner.store).await
     }
 
-    async fn all_on<D: Decider + ?Sized>(&self, calls: &[Call<'_>], decider: &D) -> Result<JointDecision, Error> {
+    async fn limit_all_on<D: Decider + ?Sized>(&self, calls: &[Call<'_>], decider: &D) -> Result<JointDecision, Error> {
         if self.inner.is_closed() {
             return Err(Error::Closed);
         }
@@ -51,13 +51,13 @@ impl Limiter {
         let mut dispatches: InlineVec<Dispatch<'_>> = InlineVec::with_capacity(calls.len());
         // A mistake in any call is found before anything is taken.
         for call in calls {
-            dispatches.push(self.checked(call, &limits)?.ok_or_else(|| not_a_limit(call))?);
+            dispatches.push(self.dispatch(call, &limits)?.ok_or_else(|| only_limit_error(call))?);
         }
         if let Some(index) = dispatches.iter().position(|dispatch| !matches!(dispatch.op, Op::Limit(_))) {
-            return Err(not_a_limit(&calls[index]));
+            return Err(only_limit_error(&calls[index]));
         }
         let enforced: InlineVec<&Dispatch<'_>> = dispatches.iter().filter(|dispatch| !dispatch.is_shadow()).collect();
-        let enforced = take_all(&enforced, decider).await?;
+        let enforced = limit_enforced(&enforced, decider).await?;
         // Shadow limits come afterwards: they count a request that passes, and only look at one that does not.
         let passes = enforced.allowed();
         let mut enforced = enforced.decisions().iter();
@@ -92,11 +92,11 @@ impl Limiter {
             .iter()
             .map(|call| {
                 let why = "an `acquire` would keep the calls behind it waiting";
-                self.checked(call, &limits)?.ok_or_else(|| Error::unsupported(call.name, why))
+                self.dispatch(call, &limits)?.ok_or_else(|| Error::unsupported(call.name, why))
             })
             .collect();
-        let asked = dispatches.iter().flatten().filter(|dispatch| !dispatch.is_denied());
-        let requests: Vec<Request<'_>> = asked.map(Dispatch::request).collect();
+        let undenied = dispatches.iter().flatten().filter(|dispatch| !dispatch.is_denied());
+        let requests: Vec<Request<'_>> = undenied.map(Dispatch::request).collect();
         let mut decided = match requests.is_empty() {
             true => Vec::new(),
             false => self.inner.store.apply_each(&requests).await,
@@ -114,7 +114,7 @@ impl Limiter {
     }
 
     /// A call of this limiter on its way to the store; none for an `acquire`.
-    fn checked<'c>(&self, call: &'c Call<'_>, limits: &'c Limits) -> Result<Option<Dispatch<'c>>, Error> {
+    fn dispatch<'c>(&self, call: &'c Call<'_>, limits: &'c Limits) -> Result<Option<Dispatch<'c>>, Error> {
         if !std::sync::Arc::ptr_eq(&call.limiter.inner, &self.inner) {
             return Err(Error::unsupported(call.name, "the call belongs to another limiter"));
         }
@@ -124,24 +124,27 @@ impl Limiter {
 
 /// Takes from all limits of calls of one limiter or from none, decided by `decider` in place of the limiter's store.
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
-pub(crate) async fn all_on<D: Decider + ?Sized>(calls: &[Call<'_>], decider: &D) -> Result<JointDecision, Error> {
+pub(crate) async fn limit_all_on<D: Decider + ?Sized>(calls: &[Call<'_>], decider: &D) -> Result<JointDecision, Error> {
     match calls.first() {
-        Some(call) => call.limiter.all_on(calls, decider).await,
+        Some(call) => call.limiter.limit_all_on(calls, decider).await,
         None => Ok(JointDecision::new(Vec::new())),
     }
 }
 
-fn not_a_limit(call: &Call<'_>) -> Error {
+fn only_limit_error(call: &Call<'_>) -> Error {
     Error::unsupported(call.name, "all-or-nothing is for `limit` only")
 }
 
-async fn take_all<D: Decider + ?Sized>(dispatches: &[&Dispatch<'_>], decider: &D) -> Result<JointDecision, Error> {
+async fn limit_enforced<D: Decider + ?Sized>(
+    dispatches: &[&Dispatch<'_>],
+    decider: &D,
+) -> Result<JointDecision, Error> {
     if dispatches.is_empty() {
         return Ok(JointDecision::new(Vec::new()));
     }
     // Before the store is asked: a denial by a list is sure, whatever state the store is in.
     if dispatches.iter().any(|dispatch| dispatch.is_denied()) {
-        return Ok(check_beside_denied(dispatches, decider).await);
+        return Ok(check_all_but_denied(dispatches, decider).await);
     }
     let requests: InlineVec<Request<'_>> = dispatches.iter().map(|dispatch| dispatch.request()).collect();
     Ok(decider.decide_all(&requests).await?)
@@ -149,9 +152,10 @@ async fn take_all<D: Decider + ?Sized>(dispatches: &[&Dispatch<'_>], decider: &D
 
 /// The decisions of several limits of which at least one is denied by a list. Nothing is taken; the others report what
 /// they have. A check that fails does not make it an error, because the whole is denied in any case.
-async fn check_beside_denied<D: Decider + ?Sized>(dispatches: &[&Dispatch<'_>], decider: &D) -> JointDecision {
-    let asked = dispatches.iter().filter(|dispatch| !dispatch.is_denied());
-    let requests: Vec<Request<'_>> = asked.map(|dispatch| dispatch.request_for(Op::Check(cost_of(dispatch)))).collect();
+async fn check_all_but_denied<D: Decider + ?Sized>(dispatches: &[&Dispatch<'_>], decider: &D) -> JointDecision {
+    let undenied = dispatches.iter().filter(|dispatch| !dispatch.is_denied());
+    let requests: Vec<Request<'_>> =
+        undenied.map(|dispatch| dispatch.request_for(Op::Check(limit_cost(dispatch)))).collect();
     let mut checks = match requests.is_empty() {
         true => Vec::new(),
         false => decider.decide_each(&requests).await,
@@ -172,14 +176,14 @@ async fn shadow_decision<D: Decider + ?Sized>(dispatch: &Dispatch<'_>, passes: b
     if dispatch.is_denied() {
         return dispatch.finish(dispatch.denial());
     }
-    let op = if passes { dispatch.op } else { Op::Check(cost_of(dispatch)) };
+    let op = if passes { dispatch.op } else { Op::Check(limit_cost(dispatch)) };
     match decider.decide(&dispatch.request_for(op)).await {
         Ok(decision) => dispatch.finish(decision),
         Err(_) => Decision::admitted_without_store(dispatch.capacity()),
     }
 }
 
-fn cost_of(dispatch: &Dispatch<'_>) -> Cost {
+fn limit_cost(dispatch: &Dispatch<'_>) -> Cost {
     let Op::Limit(cost) = dispatch.op else { unreachable!("only a `limit` is taken all or nothing") };
     cost
 }

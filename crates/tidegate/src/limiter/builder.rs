@@ -103,7 +103,7 @@ impl LimiterBuilder {
         let limits = self.take_limits()?;
         let store = match self.store.take() {
             Some(store) if self.is_bare => store,
-            Some(store) => self.resilient(store)?,
+            Some(store) => self.add_resilience(store)?,
             None => Arc::new(MemoryStore::new()),
         };
         #[cfg(feature = "tokio")]
@@ -114,7 +114,7 @@ impl LimiterBuilder {
     }
 
     /// Puts a timeout, a breaker and the failure policies around a store that needs them.
-    fn resilient(&mut self, store: Arc<dyn DynStore>) -> Result<Arc<dyn DynStore>, BuildError> {
+    fn add_resilience(&mut self, store: Arc<dyn DynStore>) -> Result<Arc<dyn DynStore>, BuildError> {
         if store.is_immediate() || store.capabilities().failure_policy {
             return Ok(store);
         }

@@ -139,8 +139,16 @@ impl<'a> Call<'a> {
             Ok(dispatch) => dispatch?,
             Err(error) => return Some(Err(error)),
         };
-        let window = dispatch.window();
-        Some(dispatch.try_decide(&*inner.store)?.map(|decision| WindowedDecision { decision, window }))
+        let decision = match dispatch.is_denied() {
+            true => Ok(dispatch.denial()),
+            false => inner.store.dyn_try_apply(&dispatch.request())?,
+        };
+        match decision {
+            Ok(decision) => {
+                Some(Ok(WindowedDecision { decision: dispatch.finish(decision), window: dispatch.window() }))
+            }
+            Err(error) => Some(Err(Error::Store(error))),
+        }
     }
 
     /// The answer, waited for, with the window of the limit.

@@ -23,7 +23,7 @@ impl DenyList {
         match entry.parse::<Network>() {
             Ok(network) => self.networks.insert(network),
             // An entry that looks like an address was meant as one: a typo must not make the list deny nothing.
-            Err(error) if entry.is_empty() || looks_like_an_address(entry) => return Err(error),
+            Err(error) if entry.is_empty() || looks_like_address(entry) => return Err(error),
             Err(_) => {
                 self.keys.insert(Key::from(entry).into_owned());
             }
@@ -59,7 +59,7 @@ impl DenyList {
     }
 }
 
-fn looks_like_an_address(entry: &str) -> bool {
+fn looks_like_address(entry: &str) -> bool {
     let entry = entry.trim();
     let made_of = |others: &str| entry.chars().all(|c| c.is_ascii_hexdigit() || others.contains(c));
     let is_address = |text: &str| parse_address(text.trim()).is_some();
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_typo_does_not_deny_nobody() {
+    fn mistyped_address_is_an_error() {
         let typos = [
             "",
             "203.0.113.0/240",

@@ -1,4 +1,4 @@
-//! The way of a call to the store and back: deny lists, normalization, shards, shadow mode.
+//! The dispatch of a call to the store: deny lists, normalization, shards, shadow mode.
 //!
 //! Every decision of a limiter goes through [`Dispatch`]: immediate and awaited calls, batches, enforcers, transactions.
 //! There is no shortcut around it. The store has one of its own, for a token bucket in memory.
@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::{Algorithm, Decision, DynStore, Key, OnStoreError, Op, Quota, Request};
+use tidegate_core::{Algorithm, Decision, Key, OnStoreError, Op, Quota, Request};
 
 use super::Error;
 use super::call::Call;
@@ -25,11 +25,11 @@ pub(super) struct Dispatch<'a> {
     on_store_error: OnStoreError,
     /// Whether a deny list has answered. The store is not asked then.
     is_denied: bool,
-    detour: Option<Box<Detour<'a>>>,
+    target: Option<Box<StoreTarget<'a>>>,
 }
 
-/// What normalization and shards make of a call.
-struct Detour<'a> {
+/// The key and quota in the store, where normalization or shards change them.
+struct StoreTarget<'a> {
     /// The key in the store: normalized, or the one of a shard.
     store_key: Key<'a>,
     /// The quota of the key's shard.
@@ -43,16 +43,16 @@ impl<'a> Dispatch<'a> {
         if !quota.supports(op) {
             return Err(Error::unsupported(limit.name(), unsupported_op(quota)));
         }
-        let (is_denied, detour) = match limit.is_plain {
+        let (is_denied, target) = match limit.is_plain {
             true => (false, None),
-            false => denial_and_detour(call, limit, op)?,
+            false => resolve_target(call, limit, op)?,
         };
         // Shadow mode never denies, whatever state the store is in.
         let on_store_error = match limit.limit.shadow {
             true => OnStoreError::Open,
             false => call.options.on_store_error.unwrap_or(limit.limit.on_store_error),
         };
-        Ok(Dispatch { limit, key: &call.key, quota, op, on_store_error, is_denied, detour })
+        Ok(Dispatch { limit, key: &call.key, quota, op, on_store_error, is_denied, target })
     }
 
     /// The request to the store.
@@ -65,23 +65,11 @@ impl<'a> Dispatch<'a> {
     #[inline(always)] // record 0032 has the measurement
     pub(super) fn request_for(&self, op: Op) -> Request<'_> {
         let (mut key, mut quota) = (self.key, self.quota);
-        if let Some(detour) = &self.detour {
-            key = &detour.store_key;
-            quota = detour.shard_quota.as_ref().unwrap_or(quota);
+        if let Some(target) = &self.target {
+            key = &target.store_key;
+            quota = target.shard_quota.as_ref().unwrap_or(quota);
         }
         Request { scope: &self.limit.scope, key, quota, op, on_store_error: self.on_store_error }
-    }
-
-    /// The store's answer without waiting. None when it has to be waited for; nothing was done then.
-    #[inline(always)] // record 0032 has the measurement
-    pub(super) fn try_decide(&self, store: &dyn DynStore) -> Option<Result<Decision, Error>> {
-        if self.is_denied() {
-            return Some(Ok(self.finish(self.denial())));
-        }
-        match store.dyn_try_apply(&self.request())? {
-            Ok(decision) => Some(Ok(self.finish(decision))),
-            Err(error) => Some(Err(Error::Store(error))),
-        }
     }
 
     /// The answer of `decider`.
@@ -124,27 +112,27 @@ impl<'a> Dispatch<'a> {
     }
 }
 
-/// Whether a deny list denies a call, and the call's detour, for a limit that is not [plain](NamedLimit::is_plain).
-fn denial_and_detour<'a>(
+/// Returns whether a deny list denies a call, and the call's target, for a limit that is not [plain](NamedLimit::is_plain).
+fn resolve_target<'a>(
     call: &'a Call<'_>,
     limit: &'a NamedLimit,
     op: Op,
-) -> Result<(bool, Option<Box<Detour<'a>>>), Error> {
+) -> Result<(bool, Option<Box<StoreTarget<'a>>>), Error> {
     let normalized = limit.normalized(&call.key);
-    let asks_to_pass = matches!(op, Op::Limit(_) | Op::Check(_) | Op::Reserve(_) | Op::Admit(_));
-    let is_denied = asks_to_pass && limit.denies(&call.key, &normalized, &call.options);
-    let detour = match limit.shards.is_empty() {
-        true => limit.limit.normalize.map(|_| Detour { store_key: normalized, shard_quota: None }),
+    let may_deny = matches!(op, Op::Limit(_) | Op::Check(_) | Op::Reserve(_) | Op::Admit(_));
+    let is_denied = may_deny && limit.denies(&call.key, &normalized, &call.options);
+    let target = match limit.shards.is_empty() {
+        true => limit.limit.normalize.map(|_| StoreTarget { store_key: normalized, shard_quota: None }),
         false => {
             let shard = limit.shard_of(&normalized);
             let shard_quota = match call.options.quota {
                 None => limit.shards[shard],
                 Some(quota) => quota.split(limit.limit.shards)?[shard],
             };
-            Some(Detour { store_key: Key::shard(shard as u32), shard_quota: Some(shard_quota) })
+            Some(StoreTarget { store_key: Key::shard(shard as u32), shard_quota: Some(shard_quota) })
         }
     };
-    Ok((is_denied, detour.map(Box::new)))
+    Ok((is_denied, target.map(Box::new)))
 }
 
 /// Why a limit refuses an operation that its quota does not support.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use tidegate_core::Key;
 
-use crate::net::{cut, parse_address};
+use crate::net::{parse_address, truncate_address};
 
 /// A normalization of the parts of a limit's keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,13 +24,13 @@ pub enum Normalize {
 
 impl Normalize {
     pub(crate) fn apply<'a>(self, key: &'a Key<'_>) -> Key<'a> {
-        if key.parts().all(|part| self.part(&part) == part) {
+        if key.parts().all(|part| self.normalize_part(&part) == part) {
             return key.borrow();
         }
-        key.map_parts(|part| self.part(part))
+        key.map_parts(|part| self.normalize_part(part))
     }
 
-    fn part(self, part: &str) -> Cow<'_, str> {
+    fn normalize_part(self, part: &str) -> Cow<'_, str> {
         match self {
             Normalize::Lowercase if part.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) => {
                 Cow::Borrowed(part)
@@ -38,7 +38,7 @@ impl Normalize {
             Normalize::Lowercase => Cow::Owned(part.to_lowercase()),
             Normalize::Trim => Cow::Borrowed(part.trim()),
             Normalize::Ip { ipv6_prefix } => match parse_address(part) {
-                Some(address) => Cow::Owned(cut(address, ipv6_prefix).to_string()),
+                Some(address) => Cow::Owned(truncate_address(address, ipv6_prefix).to_string()),
                 None => Cow::Borrowed(part),
             },
         }
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_that_mean_the_same_become_the_same() {
+    fn equivalent_keys_become_equal() {
         let ip = Normalize::Ip { ipv6_prefix: 64 };
         let cases = [
             (Normalize::Lowercase, "Alice", "alice"),
@@ -66,12 +66,15 @@ mod tests {
         ];
         for (normalize, before, after) in cases {
             assert_eq!(normalize.apply(&Key::from(before)), Key::from(after), "{before}");
-            assert_eq!(normalize.apply(&Key::from((before, "X "))), Key::from((after, normalize.part("X ").as_ref())));
+            assert_eq!(
+                normalize.apply(&Key::from((before, "X "))),
+                Key::from((after, normalize.normalize_part("X ").as_ref()))
+            );
         }
         assert_eq!(Normalize::Trim.apply(&Key::GLOBAL), Key::GLOBAL);
-        // An address that stands in for a user stays what no user can be.
-        let apart = Key::from("192.0.2.1").to_reserved().join(&Key::from("/Path"));
+        // No user can forge a reserved address, normalized or not.
+        let reserved = Key::from("192.0.2.1").to_reserved().join(&Key::from("/Path"));
         let forged = Key::from(("%a", "192.0.2.1", "/Path"));
-        assert_ne!(Normalize::Lowercase.apply(&apart), Normalize::Lowercase.apply(&forged));
+        assert_ne!(Normalize::Lowercase.apply(&reserved), Normalize::Lowercase.apply(&forged));
     }
 }

@@ -269,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_is_found_and_no_other() {
+    fn only_added_names_are_found() {
         let mut limits = Limits::default();
         assert!(limits.get("a").is_err());
         let quota = Quota::token_bucket(1, seconds(1)).unwrap();

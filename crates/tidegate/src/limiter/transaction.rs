@@ -19,7 +19,7 @@ impl postgres::InTransaction<'_> {
     /// Takes from several limits all or nothing, as [`Limiter::limit_all`](crate::Limiter::limit_all) does.
     pub async fn limit_all<'a>(&self, calls: impl IntoIterator<Item = Call<'a>>) -> Result<JointDecision, Error> {
         let calls: Vec<_> = calls.into_iter().collect();
-        batch::all_on(&calls, self).await
+        batch::limit_all_on(&calls, self).await
     }
 }
 
@@ -34,6 +34,6 @@ impl sqlite::InTransaction<'_> {
     /// Takes from several limits all or nothing, as [`Limiter::limit_all`](crate::Limiter::limit_all) does.
     pub fn limit_all<'c>(&self, calls: impl IntoIterator<Item = Call<'c>>) -> Result<JointDecision, Error> {
         let calls: Vec<_> = calls.into_iter().collect();
-        tidegate_core::private::poll_once(batch::all_on(&calls, self))
+        tidegate_core::private::poll_once(batch::limit_all_on(&calls, self))
     }
 }

@@ -83,12 +83,12 @@ impl<S> BreakerStore<S> {
     }
 
     async fn call<T>(&self, call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-        let pass = self.circuit.enter()?;
-        Self::report(pass, call.await)
+        let permit = self.circuit.enter()?;
+        Self::report(permit, call.await)
     }
 
-    fn report<T>(pass: Pass<'_>, result: Result<T, StoreError>) -> Result<T, StoreError> {
-        pass.report(Health::of(&result), result.as_ref().err());
+    fn report<T>(permit: CallPermit<'_>, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        permit.report(Health::from_result(&result), result.as_ref().err());
         result
     }
 }
@@ -101,14 +101,15 @@ struct Circuit {
     /// How long it stays open before a call may probe.
     pause: Duration,
     clock: Arc<dyn Clock>,
-    state: Mutex<State>,
+    state: Mutex<CircuitState>,
     /// Numbers the probes.
     probes: AtomicU64,
 }
 
-enum State {
-    /// Calls pass; the last `failed` of them failed, in a row.
-    Closed { failed: u32 },
+/// The state of a circuit, with its deadlines.
+enum CircuitState {
+    /// Calls pass; the last `failures` of them failed, in a row.
+    Closed { failures: u32 },
     /// Calls fail until then.
     Open { until: Timestamp },
     /// One call probes. The others fail until then: the probe may never be polled again.
@@ -125,7 +126,7 @@ enum Health {
 }
 
 impl Health {
-    fn of<T>(result: &Result<T, StoreError>) -> Self {
+    fn from_result<T>(result: &Result<T, StoreError>) -> Self {
         match result {
             Err(error) if error.kind() == StoreErrorKind::Contended => Health::Good,
             Err(error) if error.is_retryable() => Health::Bad,
@@ -136,17 +137,17 @@ impl Health {
 
     /// The evidence of a batch. One answer shows that the store is reachable, but not that it is fast enough: a batch that
     /// times out is abandoned at that point.
-    fn of_each<T>(results: &[Result<T, StoreError>]) -> Self {
+    fn from_results<T>(results: &[Result<T, StoreError>]) -> Self {
         if results.last().is_some_and(|last| matches!(last, Err(error) if error.kind() == StoreErrorKind::Timeout)) {
             return Health::Bad;
         }
-        let any = |health| results.iter().any(|result| Health::of(result) == health);
+        let any = |health| results.iter().any(|result| Health::from_result(result) == health);
         [Health::Good, Health::Bad].into_iter().find(|health| any(*health)).unwrap_or(Health::Unknown)
     }
 }
 
 /// Permission for one call. Dropped without a report, it leaves the circuit as if the call had not been made.
-struct Pass<'a> {
+struct CallPermit<'a> {
     circuit: &'a Circuit,
     /// The number of the probe, if this call is one.
     probe: Option<u64>,
@@ -154,26 +155,26 @@ struct Pass<'a> {
 
 impl Circuit {
     fn new(name: &str, failures: u32, pause: Duration, clock: Arc<dyn Clock>) -> Self {
-        telemetry::describe();
-        telemetry::breaker_state(name, BreakerState::Closed as u8);
-        let state = Mutex::new(State::Closed { failed: 0 });
+        telemetry::describe_metrics();
+        telemetry::record_breaker_state(name, BreakerState::Closed as u8);
+        let state = Mutex::new(CircuitState::Closed { failures: 0 });
         Circuit { name: name.into(), failures, pause, clock, state, probes: AtomicU64::new(0) }
     }
 
     fn state(&self) -> BreakerState {
-        self.lock().name()
+        self.lock().breaker_state()
     }
 
     /// Returns permission for a call, or the error to fail it with.
-    fn enter(&self) -> Result<Pass<'_>, StoreError> {
+    fn enter(&self) -> Result<CallPermit<'_>, StoreError> {
         let mut state = self.lock();
         match &mut *state {
-            State::Closed { .. } => Ok(Pass { circuit: self, probe: None }),
-            State::Open { until } => match self.left(until) {
+            CircuitState::Closed { .. } => Ok(CallPermit { circuit: self, probe: None }),
+            CircuitState::Open { until } => match self.remaining_pause(until) {
                 Duration::ZERO => Ok(self.probe(&mut state)),
                 left => Err(unavailable(format!("circuit open, next try in {left:?}"))),
             },
-            State::HalfOpen { until, .. } => match self.left(until) {
+            CircuitState::HalfOpen { until, .. } => match self.remaining_pause(until) {
                 Duration::ZERO => Ok(self.probe(&mut state)),
                 _ => Err(unavailable("circuit half open, another call is trying".to_owned())),
             },
@@ -182,45 +183,45 @@ impl Circuit {
 
     /// Returns the time left until then, at most one pause: when the clock was set back, the pause restarts instead of
     /// lasting until the clock has caught up.
-    fn left(&self, until: &mut Timestamp) -> Duration {
+    fn remaining_pause(&self, until: &mut Timestamp) -> Duration {
         let now = self.clock.now();
         *until = now.saturating_add(self.pause).min(*until);
         until.since(now)
     }
 
-    fn probe(&self, state: &mut State) -> Pass<'_> {
+    fn probe(&self, state: &mut CircuitState) -> CallPermit<'_> {
         let probe = self.probes.fetch_add(1, Ordering::Relaxed);
-        self.turn(state, State::HalfOpen { until: self.clock.now().saturating_add(self.pause), probe });
-        Pass { circuit: self, probe: Some(probe) }
+        self.set_state(state, CircuitState::HalfOpen { until: self.clock.now().saturating_add(self.pause), probe });
+        CallPermit { circuit: self, probe: Some(probe) }
     }
 
     /// Changes the state, under the lock, so that metrics end with the latest one.
-    fn turn(&self, state: &mut State, to: State) {
+    fn set_state(&self, state: &mut CircuitState, to: CircuitState) {
         *state = to;
-        telemetry::breaker_state(&self.name, state.name() as u8);
+        telemetry::record_breaker_state(&self.name, state.breaker_state() as u8);
     }
 
-    fn open(&self, state: &mut State) {
-        self.turn(state, State::Open { until: self.clock.now().saturating_add(self.pause) });
-        telemetry::breaker_opened(&self.name);
+    fn open(&self, state: &mut CircuitState) {
+        self.set_state(state, CircuitState::Open { until: self.clock.now().saturating_add(self.pause) });
+        telemetry::record_breaker_opened(&self.name);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, CircuitState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
-    fn name(&self) -> BreakerState {
+impl CircuitState {
+    fn breaker_state(&self) -> BreakerState {
         match self {
-            State::Closed { .. } => BreakerState::Closed,
-            State::Open { .. } => BreakerState::Open,
-            State::HalfOpen { .. } => BreakerState::HalfOpen,
+            CircuitState::Closed { .. } => BreakerState::Closed,
+            CircuitState::Open { .. } => BreakerState::Open,
+            CircuitState::HalfOpen { .. } => BreakerState::HalfOpen,
         }
     }
 }
 
-impl Pass<'_> {
+impl CallPermit<'_> {
     /// Ends the call. `error` is its error, for the log.
     fn report(mut self, health: Health, error: Option<&StoreError>) {
         let good = match health {
@@ -232,34 +233,34 @@ impl Pass<'_> {
         let circuit = self.circuit;
         let mut state = circuit.lock();
         match &mut *state {
-            State::Closed { failed } if good => *failed = 0,
-            State::Closed { failed } => {
-                *failed += 1;
-                if *failed >= circuit.failures {
+            CircuitState::Closed { failures } if good => *failures = 0,
+            CircuitState::Closed { failures } => {
+                *failures += 1;
+                if *failures >= circuit.failures {
                     circuit.open(&mut state);
                     telemetry::log_outage_begin(&circuit.name, error);
                 }
             }
-            State::HalfOpen { probe, .. } if reported == Some(*probe) => match good {
+            CircuitState::HalfOpen { probe, .. } if reported == Some(*probe) => match good {
                 true => {
-                    circuit.turn(&mut state, State::Closed { failed: 0 });
+                    circuit.set_state(&mut state, CircuitState::Closed { failures: 0 });
                     telemetry::log_outage_end(&circuit.name);
                 }
                 false => circuit.open(&mut state),
             },
             // A call that began before the circuit opened, or before the current probe, is no news.
-            State::Open { .. } | State::HalfOpen { .. } => {}
+            CircuitState::Open { .. } | CircuitState::HalfOpen { .. } => {}
         }
     }
 }
 
-impl Drop for Pass<'_> {
+impl Drop for CallPermit<'_> {
     fn drop(&mut self) {
         let Some(dropped) = self.probe else { return };
         let mut state = self.circuit.lock();
-        if matches!(*state, State::HalfOpen { probe, .. } if probe == dropped) {
+        if matches!(*state, CircuitState::HalfOpen { probe, .. } if probe == dropped) {
             // The next call probes.
-            self.circuit.turn(&mut state, State::Open { until: Timestamp::EPOCH });
+            self.circuit.set_state(&mut state, CircuitState::Open { until: Timestamp::EPOCH });
         }
     }
 }
@@ -288,13 +289,13 @@ impl<S: Store> Store for BreakerStore<S> {
     }
 
     fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
-        let pass = match self.circuit.enter() {
-            Ok(pass) => pass,
+        let permit = match self.circuit.enter() {
+            Ok(permit) => permit,
             Err(error) => return Some(Err(error)),
         };
-        // None drops the pass: the call was not made.
+        // `None` drops the permit: the call was not made.
         let result = self.store.try_apply(request)?;
-        Some(Self::report(pass, result))
+        Some(Self::report(permit, result))
     }
 
     async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
@@ -307,10 +308,10 @@ impl<S: Store> Store for BreakerStore<S> {
 
     async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
         match self.circuit.enter() {
-            Ok(pass) => {
+            Ok(permit) => {
                 let results = self.store.apply_each(requests).await;
                 let error = results.iter().rev().find_map(|result| result.as_ref().err());
-                pass.report(Health::of_each(&results), error);
+                permit.report(Health::from_results(&results), error);
                 results
             }
             Err(error) => requests.iter().map(|_| Err(error.clone())).collect(),
@@ -323,7 +324,7 @@ impl<S: Store> Store for BreakerStore<S> {
 }
 
 #[cfg(feature = "testing")]
-impl<S: tidegate_core::Testing> tidegate_core::Testing for BreakerStore<S> {
+impl<S: tidegate_core::TestableStore> tidegate_core::TestableStore for BreakerStore<S> {
     async fn apply_at(&self, request: &Request<'_>, at: Timestamp) -> Result<Decision, StoreError> {
         self.call(self.store.apply_at(request, at)).await
     }
@@ -332,7 +333,7 @@ impl<S: tidegate_core::Testing> tidegate_core::Testing for BreakerStore<S> {
         self.call(self.store.apply_all_at(requests, at)).await
     }
 
-    async fn held_at(&self, at: Timestamp) -> Option<usize> {
-        self.store.held_at(at).await
+    async fn sweep_at(&self, at: Timestamp) -> Option<usize> {
+        self.store.sweep_at(at).await
     }
 }

@@ -87,7 +87,7 @@ impl Resilience {
 
     /// Sets for how many keys a denial is cached, so that a retry which cannot succeed yet is answered without the store.
     /// Defaults to 0. See [`DenialCacheStore`] for the changes that a cached denial hides.
-    pub fn remember_denials(mut self, keys: usize) -> Self {
+    pub fn cache_denials(mut self, keys: usize) -> Self {
         self.max_denials = keys;
         self
     }

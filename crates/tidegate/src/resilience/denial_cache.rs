@@ -10,7 +10,7 @@ use tidegate_core::{
 
 use crate::clock::{Clock, SteadyClock};
 use crate::keyed_hash::KeyedHash;
-use crate::random::secrets;
+use crate::random::draw_secrets;
 
 /// A store that caches each denial until its `retry_after`. Meanwhile it denies the same key under the same quota, at the
 /// same cost or more, without calling the store, and with the time that is left.
@@ -39,20 +39,20 @@ use crate::random::secrets;
 /// ```
 pub struct DenialCacheStore<S> {
     store: S,
-    cache: Cache,
+    cache: DenialCache,
     clock: Arc<dyn Clock>,
 }
 
 impl<S> DenialCacheStore<S> {
     /// Wraps `store`, with the default settings.
     pub fn new(store: S) -> Self {
-        DenialCacheStore { store, cache: Cache::new(10_000), clock: Arc::new(SteadyClock) }
+        DenialCacheStore { store, cache: DenialCache::new(10_000), clock: Arc::new(SteadyClock) }
     }
 
     /// Sets for how many keys a denial is cached. Defaults to 10,000; 0 turns the cache off.
     #[must_use]
     pub fn max_keys(mut self, keys: usize) -> Self {
-        self.cache = Cache::new(keys);
+        self.cache = DenialCache::new(keys);
         self
     }
 
@@ -75,9 +75,9 @@ impl<S> DenialCacheStore<S> {
     }
 
     /// Answers from the cache, or prepares a call to the store.
-    fn begin<'a>(&'a self, request: &'a Request<'a>) -> Result<Decision, Pending<'a>> {
+    fn begin<'a>(&'a self, request: &'a Request<'a>) -> Result<Decision, PendingCall<'a>> {
         let miss = match request.op {
-            Op::Limit(cost) if !self.cache.is_off() => {
+            Op::Limit(cost) if !self.cache.is_disabled() => {
                 let now = self.clock.now();
                 match self.cache.answer(request, cost, now) {
                     Ok(decision) => return Ok(decision),
@@ -86,36 +86,36 @@ impl<S> DenialCacheStore<S> {
             }
             _ => None,
         };
-        Err(Pending { cache: &self.cache, clock: &*self.clock, request, miss })
+        Err(PendingCall { cache: &self.cache, clock: &*self.clock, request, miss })
     }
 }
 
 /// A request that is on its way to the store.
-struct Pending<'a> {
-    cache: &'a Cache,
+struct PendingCall<'a> {
+    cache: &'a DenialCache,
     clock: &'a dyn Clock,
     request: &'a Request<'a>,
     /// The entry for a denial, and when the request was sent.
     miss: Option<(EntryId, Timestamp)>,
 }
 
-impl Pending<'_> {
+impl PendingCall<'_> {
     /// Caches the answer if it is a denial.
     fn end(self, result: &Result<Decision, StoreError>) {
         let Ok(decision) = result else { return };
         if decision.allowed() {
-            note_admitted(self.cache, self.request);
+            remove_after_admission(self.cache, self.request);
             return;
         }
         let (Some((entry, sent)), Op::Limit(cost)) = (self.miss, self.request.op) else { return };
         let now = self.clock.now();
-        if let Some(denial) = Denial::of(self.request.quota, cost, decision, sent, now) {
+        if let Some(denial) = CachedDenial::from_decision(self.request.quota, cost, decision, sent, now) {
             self.cache.insert(entry, denial, now);
         }
     }
 }
 
-impl Drop for Pending<'_> {
+impl Drop for PendingCall<'_> {
     fn drop(&mut self) {
         // Whatever the result: after an error or a dropped call, the store may have applied it.
         if is_refund(self.request) {
@@ -124,7 +124,7 @@ impl Drop for Pending<'_> {
     }
 }
 
-fn note_admitted(cache: &Cache, request: &Request<'_>) {
+fn remove_after_admission(cache: &DenialCache, request: &Request<'_>) {
     if matches!(request.op, Op::Limit(_) | Op::Reserve(_)) {
         cache.remove_other_quota(request);
     }
@@ -137,40 +137,46 @@ fn is_refund(request: &Request<'_>) -> bool {
 
 /// A cached denial.
 #[derive(Clone, Copy)]
-struct Denial {
+struct CachedDenial {
     quota: Quota,
     cost: u64,
     parts: DecisionParts,
     /// Its `retry_after`, in microseconds.
     retry: u64,
     /// When the answer arrived.
-    known: Timestamp,
+    arrived: Timestamp,
     expires: Timestamp,
 }
 
-impl Denial {
-    /// Returns the denial to cache for a decision, if any. The request was sent at `sent`, the answer arrived at `known`.
-    fn of(quota: &Quota, cost: Cost, decision: &Decision, sent: Timestamp, known: Timestamp) -> Option<Self> {
+impl CachedDenial {
+    /// Returns the denial to cache for a decision, if any. The request was sent at `sent`, the answer arrived at `arrived`.
+    fn from_decision(
+        quota: &Quota,
+        cost: Cost,
+        decision: &Decision,
+        sent: Timestamp,
+        arrived: Timestamp,
+    ) -> Option<Self> {
         let parts = decision.into_parts();
         let retry = parts.retry_after.filter(|_| !parts.allowed && parts.reason == Some(Reason::Rate))?;
         // The store decided between these two times, and `retry_after` counts from then. With expiry measured from the
         // earlier and answers from the later one, the cache neither denies what the store would admit nor promises a time
         // that is too early.
         let expires = Timestamp::from_micros(sent.as_micros().saturating_add(retry));
-        (known < expires).then_some(Denial { quota: *quota, cost: cost.get(), parts, retry, known, expires })
+        (arrived < expires).then_some(CachedDenial { quota: *quota, cost: cost.get(), parts, retry, arrived, expires })
     }
 
     /// Returns the answer for `cost` under `quota` at `now`, or `None` when the store must decide.
     fn answer(&self, quota: &Quota, cost: Cost, now: Timestamp) -> Option<Decision> {
         let cost = cost.get();
-        let holds = self.quota == *quota
+        let applies = self.quota == *quota
             && (self.cost..=u64::from(self.parts.limit)).contains(&cost)
             // After a clock was set back, spans say nothing.
-            && (self.known..self.expires).contains(&now);
-        if !holds {
+            && (self.arrived..self.expires).contains(&now);
+        if !applies {
             return None;
         }
-        let passed = now.as_micros() - self.known.as_micros();
+        let passed = now.as_micros() - self.arrived.as_micros();
         let (retry, reset) = (self.retry - passed, self.parts.reset_after.saturating_sub(passed));
         let longer = self.replenished_after(cost - self.cost).and_then(|longer| retry.checked_add(longer));
         let parts = DecisionParts {
@@ -198,23 +204,23 @@ impl Denial {
     }
 
     /// Returns whether the other denial answers every request that this one does.
-    fn is_within(&self, other: &Denial) -> bool {
+    fn is_covered_by(&self, other: &CachedDenial) -> bool {
         self.quota == other.quota && self.cost >= other.cost && self.expires <= other.expires
     }
 }
 
 /// How many keys share a set of the cache.
-const WAYS: usize = 4;
+const ENTRIES_PER_SET: usize = 4;
 
 /// A set-associative cache of denials: its size is fixed, however many keys there are.
-struct Cache {
-    sets: Box<[Mutex<Set>]>,
+struct DenialCache {
+    sets: Box<[Mutex<CacheSet>]>,
     hash: KeyedHash,
 }
 
 #[derive(Default)]
-struct Set {
-    entries: [Option<(u64, Denial)>; WAYS],
+struct CacheSet {
+    entries: [Option<(u64, CachedDenial)>; ENTRIES_PER_SET],
     /// How many refunds and resets there were for keys of this set.
     refunds: u64,
 }
@@ -226,19 +232,19 @@ struct EntryId {
     refunds: u64,
 }
 
-impl Cache {
+impl DenialCache {
     fn new(keys: usize) -> Self {
-        let sets = (0..keys.div_ceil(WAYS)).map(|_| Mutex::default()).collect();
-        Cache { sets, hash: KeyedHash::new(secrets()) }
+        let sets = (0..keys.div_ceil(ENTRIES_PER_SET)).map(|_| Mutex::default()).collect();
+        DenialCache { sets, hash: KeyedHash::new(draw_secrets()) }
     }
 
-    fn is_off(&self) -> bool {
+    fn is_disabled(&self) -> bool {
         self.sets.is_empty()
     }
 
     /// Answers a request for `cost`, or returns the key's entry when the store must decide.
     fn answer(&self, request: &Request<'_>, cost: Cost, now: Timestamp) -> Result<Decision, EntryId> {
-        let hash = self.hash.of(request.scope, request.key);
+        let hash = self.hash.hash(request.scope, request.key);
         let set = self.set(hash);
         let denial = set.entries.iter().flatten().find(|(known, _)| *known == hash);
         let answer = denial.and_then(|(_, denial)| denial.answer(request.quota, cost, now));
@@ -247,19 +253,19 @@ impl Cache {
 
     /// Caches a denial, unless there was a refund since the store was called: which of the two came first is unknown. In a
     /// full set, the entry that expires first is evicted.
-    fn insert(&self, EntryId { hash, refunds }: EntryId, denial: Denial, now: Timestamp) {
+    fn insert(&self, EntryId { hash, refunds }: EntryId, denial: CachedDenial, now: Timestamp) {
         let mut set = self.set(hash);
         if set.refunds != refunds {
             return;
         }
-        let rank = |entry: &Option<(u64, Denial)>| match entry {
+        let rank = |entry: &Option<(u64, CachedDenial)>| match entry {
             Some((known, _)) if *known == hash => Timestamp::EPOCH,
             Some((_, known)) if known.expires > now => known.expires,
             _ => Timestamp::from_micros(1),
         };
         let Some(entry) = set.entries.iter_mut().min_by_key(|entry| rank(entry)) else { return };
         let stays = match entry {
-            Some((known_hash, known)) if *known_hash == hash => known.expires > now && denial.is_within(known),
+            Some((known_hash, known)) if *known_hash == hash => known.expires > now && denial.is_covered_by(known),
             Some((_, known)) => known.expires > now && known.expires > denial.expires,
             None => false,
         };
@@ -270,10 +276,10 @@ impl Cache {
 
     /// Removes the denial of a key that got a refund or was reset.
     fn remove(&self, request: &Request<'_>) {
-        if self.is_off() {
+        if self.is_disabled() {
             return;
         }
-        let hash = self.hash.of(request.scope, request.key);
+        let hash = self.hash.hash(request.scope, request.key);
         let mut set = self.set(hash);
         set.refunds += 1;
         for entry in &mut set.entries {
@@ -284,10 +290,10 @@ impl Cache {
     /// Removes the denial of a key that was admitted under another quota. From now on the key's usage counts under the new
     /// quota, and may have been replenished under the old one when that is used next.
     fn remove_other_quota(&self, request: &Request<'_>) {
-        if self.is_off() {
+        if self.is_disabled() {
             return;
         }
-        let hash = self.hash.of(request.scope, request.key);
+        let hash = self.hash.hash(request.scope, request.key);
         for entry in &mut self.set(hash).entries {
             entry.take_if(|(known, denial)| *known == hash && denial.quota != *request.quota);
         }
@@ -298,18 +304,18 @@ impl Cache {
         self.sets.iter().map(|set| lock(set).entries.iter().flatten().count()).sum()
     }
 
-    fn set(&self, hash: u64) -> MutexGuard<'_, Set> {
+    fn set(&self, hash: u64) -> MutexGuard<'_, CacheSet> {
         lock(&self.sets[(hash % self.sets.len() as u64) as usize])
     }
 }
 
-fn lock(set: &Mutex<Set>) -> MutexGuard<'_, Set> {
+fn lock(set: &Mutex<CacheSet>) -> MutexGuard<'_, CacheSet> {
     set.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<S: fmt::Debug> fmt::Debug for DenialCacheStore<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let max_keys = WAYS * self.cache.sets.len();
+        let max_keys = ENTRIES_PER_SET * self.cache.sets.len();
         f.debug_struct("DenialCacheStore")
             .field("store", &self.store)
             .field("max_keys", &max_keys)
@@ -355,7 +361,7 @@ impl<S: Store> Store for DenialCacheStore<S> {
     async fn apply_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
         let result = self.store.apply_all(requests).await;
         if result.as_ref().is_ok_and(JointDecision::allowed) {
-            requests.iter().for_each(|request| note_admitted(&self.cache, request));
+            requests.iter().for_each(|request| remove_after_admission(&self.cache, request));
         }
         result
     }
@@ -368,7 +374,7 @@ impl<S: Store> Store for DenialCacheStore<S> {
             let results = self.store.apply_each(requests).await;
             let decided = requests.iter().zip(&results);
             let allowed = decided.filter(|(_, result)| result.as_ref().is_ok_and(Decision::allowed));
-            allowed.for_each(|(request, _)| note_admitted(&self.cache, request));
+            allowed.for_each(|(request, _)| remove_after_admission(&self.cache, request));
             return results;
         }
         let begun: Vec<_> = requests.iter().map(|request| self.begin(request)).collect();
@@ -377,7 +383,7 @@ impl<S: Store> Store for DenialCacheStore<S> {
         // Without a miss there is no call.
         let results = if misses.is_empty() { Vec::new() } else { self.store.apply_each(&misses).await };
         let mut results = results.into_iter();
-        let answer = |begun: Result<Decision, Pending<'_>>| match begun {
+        let answer = |begun: Result<Decision, PendingCall<'_>>| match begun {
             Ok(decision) => Ok(decision),
             Err(pending) => {
                 let result = results.next().expect("a result for each request");
@@ -395,7 +401,7 @@ impl<S: Store> Store for DenialCacheStore<S> {
 
 /// Bypasses the cache: a test's time is not this store's.
 #[cfg(feature = "testing")]
-impl<S: tidegate_core::Testing> tidegate_core::Testing for DenialCacheStore<S> {
+impl<S: tidegate_core::TestableStore> tidegate_core::TestableStore for DenialCacheStore<S> {
     async fn apply_at(&self, request: &Request<'_>, at: Timestamp) -> Result<Decision, StoreError> {
         self.store.apply_at(request, at).await
     }
@@ -404,7 +410,7 @@ impl<S: tidegate_core::Testing> tidegate_core::Testing for DenialCacheStore<S> {
         self.store.apply_all_at(requests, at).await
     }
 
-    async fn held_at(&self, at: Timestamp) -> Option<usize> {
-        self.store.held_at(at).await
+    async fn sweep_at(&self, at: Timestamp) -> Option<usize> {
+        self.store.sweep_at(at).await
     }
 }

@@ -19,7 +19,7 @@ use crate::telemetry;
 
 /// How long an outage must have had no requests before it is over. One success of the store is not enough: a store that
 /// fails every other request would cause a new table for each of them.
-const QUIET: Duration = Duration::from_secs(1);
+const MIN_QUIET_SPAN: Duration = Duration::from_secs(1);
 
 /// A store that answers for the one inside when that fails, by the [`OnStoreError`] policy of each request's limit.
 ///
@@ -45,15 +45,15 @@ const QUIET: Duration = Duration::from_secs(1);
 /// replenished since.
 pub struct FallbackStore<S> {
     store: S,
-    local: Local,
+    local: LocalFallback,
     label: fn(&Scope) -> &str,
 }
 
 impl<S> FallbackStore<S> {
     /// Wraps `store`, with the default settings.
     pub fn new(store: S) -> Self {
-        telemetry::describe();
-        let local = Local {
+        telemetry::describe_metrics();
+        let local = LocalFallback {
             replicas: EXPECTED_REPLICAS,
             max_keys: 100_000,
             clock: Arc::new(SystemClock),
@@ -104,12 +104,16 @@ impl<S> FallbackStore<S> {
     }
 
     /// Applies the policy to an error of the store.
-    fn answer(&self, request: &Request<'_>, result: Result<Decision, StoreError>) -> Result<Decision, StoreError> {
+    fn apply_policy(
+        &self,
+        request: &Request<'_>,
+        result: Result<Decision, StoreError>,
+    ) -> Result<Decision, StoreError> {
         let error = match result {
             Err(error) if is_failure(&error) => error,
-            result => return self.pass_on(result),
+            result => return self.pass_through(result),
         };
-        telemetry::fell_back((self.label)(request.scope), request.on_store_error);
+        telemetry::record_fallback((self.label)(request.scope), request.on_store_error);
         match request.on_store_error {
             OnStoreError::Closed => Err(error),
             OnStoreError::Local => self.local.decide(request),
@@ -117,14 +121,14 @@ impl<S> FallbackStore<S> {
         }
     }
 
-    async fn answer_all(
+    async fn apply_joint_policy(
         &self,
         requests: &[Request<'_>],
         result: Result<JointDecision, StoreError>,
     ) -> Result<JointDecision, StoreError> {
         let error = match result {
             Err(error) if is_failure(&error) => error,
-            result => return self.pass_on(result),
+            result => return self.pass_through(result),
         };
         if requests.iter().any(|request| !matches!(request.op, Op::Limit(_)) || !request.quota.supports(request.op)) {
             // The store would have said so, had it answered.
@@ -132,7 +136,7 @@ impl<S> FallbackStore<S> {
         }
         let is_set = |policy: &OnStoreError| requests.iter().any(|request| request.on_store_error == *policy);
         let policy = OnStoreError::ALL.into_iter().find(is_set).unwrap_or_default();
-        requests.iter().for_each(|request| telemetry::fell_back((self.label)(request.scope), policy));
+        requests.iter().for_each(|request| telemetry::record_fallback((self.label)(request.scope), policy));
         match policy {
             OnStoreError::Closed => Err(error),
             OnStoreError::Local => self.local.decide_all(requests).await,
@@ -140,7 +144,7 @@ impl<S> FallbackStore<S> {
         }
     }
 
-    fn pass_on<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+    fn pass_through<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
         if result.is_ok() {
             self.local.end_outage();
         }
@@ -161,7 +165,7 @@ fn admit(request: &Request<'_>) -> Decision {
 }
 
 /// Decides in process while the store fails, under a share of each quota.
-struct Local {
+struct LocalFallback {
     replicas: NonZeroU32,
     max_keys: usize,
     clock: Arc<dyn Clock>,
@@ -181,11 +185,11 @@ struct Outage {
 impl Outage {
     fn is_over(&self, now: Timestamp) -> bool {
         let [used, full] = [&self.used_at, &self.full_at].map(|at| Timestamp::from_micros(at.load(Ordering::Relaxed)));
-        now.since(used) >= QUIET && now >= full
+        now.since(used) >= MIN_QUIET_SPAN && now >= full
     }
 }
 
-impl Local {
+impl LocalFallback {
     fn decide(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
         let quota = request.quota.share(self.replicas);
         let op = match request.op {
@@ -196,7 +200,7 @@ impl Local {
         let outage = self.outage();
         let decision = outage.store.try_apply(&Request { quota: &quota, op, ..*request });
         let decision = decision.expect("the memory store never waits")?;
-        self.keep(&outage, decision.reset_after());
+        self.extend_outage(&outage, decision.reset_after());
         Ok(mark_provisional(decision, request))
     }
 
@@ -205,7 +209,7 @@ impl Local {
         let shares = requests.iter().zip(&quotas).map(|(request, quota)| Request { quota, ..*request });
         let outage = self.outage();
         let all = outage.store.apply_all(&shares.collect::<Vec<_>>()).await?;
-        self.keep(&outage, all.decisions().iter().map(Decision::reset_after).max().unwrap_or_default());
+        self.extend_outage(&outage, all.decisions().iter().map(Decision::reset_after).max().unwrap_or_default());
         let decisions = all.into_decisions().into_iter().zip(requests);
         Ok(JointDecision::new(decisions.map(|(decision, request)| mark_provisional(decision, request)).collect()))
     }
@@ -235,7 +239,7 @@ impl Local {
     }
 
     /// Keeps the state for at least this long from now.
-    fn keep(&self, outage: &Outage, span: Duration) {
+    fn extend_outage(&self, outage: &Outage, span: Duration) {
         outage.full_at.fetch_max(self.clock.now().saturating_add(span).as_micros(), Ordering::Relaxed);
     }
 }
@@ -282,20 +286,20 @@ impl<S: Store> Store for FallbackStore<S> {
     }
 
     fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
-        self.store.try_apply(request).map(|result| self.answer(request, result))
+        self.store.try_apply(request).map(|result| self.apply_policy(request, result))
     }
 
     async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
-        self.answer(request, self.store.apply(request).await)
+        self.apply_policy(request, self.store.apply(request).await)
     }
 
     async fn apply_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
-        self.answer_all(requests, self.store.apply_all(requests).await).await
+        self.apply_joint_policy(requests, self.store.apply_all(requests).await).await
     }
 
     async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
         let results = self.store.apply_each(requests).await;
-        requests.iter().zip(results).map(|(request, result)| self.answer(request, result)).collect()
+        requests.iter().zip(results).map(|(request, result)| self.apply_policy(request, result)).collect()
     }
 
     async fn close(&self) {
@@ -304,16 +308,16 @@ impl<S: Store> Store for FallbackStore<S> {
 }
 
 #[cfg(feature = "testing")]
-impl<S: tidegate_core::Testing> tidegate_core::Testing for FallbackStore<S> {
+impl<S: tidegate_core::TestableStore> tidegate_core::TestableStore for FallbackStore<S> {
     async fn apply_at(&self, request: &Request<'_>, at: Timestamp) -> Result<Decision, StoreError> {
-        self.answer(request, self.store.apply_at(request, at).await)
+        self.apply_policy(request, self.store.apply_at(request, at).await)
     }
 
     async fn apply_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<JointDecision, StoreError> {
-        self.answer_all(requests, self.store.apply_all_at(requests, at).await).await
+        self.apply_joint_policy(requests, self.store.apply_all_at(requests, at).await).await
     }
 
-    async fn held_at(&self, at: Timestamp) -> Option<usize> {
-        self.store.held_at(at).await
+    async fn sweep_at(&self, at: Timestamp) -> Option<usize> {
+        self.store.sweep_at(at).await
     }
 }

@@ -25,7 +25,7 @@ pub struct InstrumentedStore<S> {
 impl<S> InstrumentedStore<S> {
     /// Wraps `store`, which metrics and spans call `name`.
     pub fn new(store: S, name: &str) -> Self {
-        telemetry::describe();
+        telemetry::describe_metrics();
         InstrumentedStore { store, name: name.into(), clock: Arc::new(SteadyClock) }
     }
 
@@ -41,30 +41,30 @@ impl<S> InstrumentedStore<S> {
         &self.store
     }
 
-    async fn record<T: Recorded>(
+    async fn record<T: StoreResult>(
         &self,
         call: &'static str,
         requests: &[Request<'_>],
         answer: impl Future<Output = T>,
     ) -> T {
         let span = CallSpan::new(&self.name, call, requests);
-        let start = telemetry::start(&*self.clock);
-        let answer = span.around(answer).await;
-        telemetry::end(start, &*self.clock, &self.name, call);
-        answer.errors().for_each(|error| telemetry::failed(&self.name, error));
+        let timer = telemetry::start_timer(&*self.clock);
+        let answer = span.instrument(answer).await;
+        telemetry::record_duration(timer, &*self.clock, &self.name, call);
+        answer.errors().for_each(|error| telemetry::record_store_error(&self.name, error));
         span.record(answer.outcome());
         answer
     }
 }
 
-/// An answer of a store whose errors and outcome are recorded.
-trait Recorded {
+/// The result of a store call, whose errors and outcome are recorded.
+trait StoreResult {
     fn errors(&self) -> impl Iterator<Item = &StoreError>;
 
     fn outcome(&self) -> &'static str;
 }
 
-impl Recorded for Result<Decision, StoreError> {
+impl StoreResult for Result<Decision, StoreError> {
     fn errors(&self) -> impl Iterator<Item = &StoreError> {
         self.as_ref().err().into_iter()
     }
@@ -74,7 +74,7 @@ impl Recorded for Result<Decision, StoreError> {
     }
 }
 
-impl Recorded for Result<JointDecision, StoreError> {
+impl StoreResult for Result<JointDecision, StoreError> {
     fn errors(&self) -> impl Iterator<Item = &StoreError> {
         self.as_ref().err().into_iter()
     }
@@ -84,7 +84,7 @@ impl Recorded for Result<JointDecision, StoreError> {
     }
 }
 
-impl Recorded for Vec<Result<Decision, StoreError>> {
+impl StoreResult for Vec<Result<Decision, StoreError>> {
     fn errors(&self) -> impl Iterator<Item = &StoreError> {
         self.iter().filter_map(|result| result.as_ref().err())
     }
@@ -128,10 +128,10 @@ impl<S: Store> Store for InstrumentedStore<S> {
     }
 
     fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
-        let start = telemetry::start(&*self.clock);
+        let timer = telemetry::start_timer(&*self.clock);
         let answer = self.store.try_apply(request)?;
-        telemetry::end(start, &*self.clock, &self.name, "try_apply");
-        answer.errors().for_each(|error| telemetry::failed(&self.name, error));
+        telemetry::record_duration(timer, &*self.clock, &self.name, "try_apply");
+        answer.errors().for_each(|error| telemetry::record_store_error(&self.name, error));
         Some(answer)
     }
 
@@ -153,7 +153,7 @@ impl<S: Store> Store for InstrumentedStore<S> {
 }
 
 #[cfg(feature = "testing")]
-impl<S: tidegate_core::Testing> tidegate_core::Testing for InstrumentedStore<S> {
+impl<S: tidegate_core::TestableStore> tidegate_core::TestableStore for InstrumentedStore<S> {
     async fn apply_at(&self, request: &Request<'_>, at: tidegate_core::Timestamp) -> Result<Decision, StoreError> {
         self.record("apply", slice::from_ref(request), self.store.apply_at(request, at)).await
     }
@@ -166,8 +166,8 @@ impl<S: tidegate_core::Testing> tidegate_core::Testing for InstrumentedStore<S> 
         self.record("apply_all", requests, self.store.apply_all_at(requests, at)).await
     }
 
-    async fn held_at(&self, at: tidegate_core::Timestamp) -> Option<usize> {
-        self.store.held_at(at).await
+    async fn sweep_at(&self, at: tidegate_core::Timestamp) -> Option<usize> {
+        self.store.sweep_at(at).await
     }
 }
 
@@ -186,7 +186,7 @@ pub struct MeteredStore<S> {
 impl<S> MeteredStore<S> {
     /// Wraps `store`.
     pub fn new(store: S) -> Self {
-        telemetry::describe();
+        telemetry::describe_metrics();
         MeteredStore { store }
     }
 
@@ -199,7 +199,7 @@ impl<S> MeteredStore<S> {
 fn count(request: &Request<'_>, result: Result<&Decision, &StoreError>) {
     if matches!(request.op, Op::Limit(_) | Op::Reserve(_) | Op::Admit(_)) {
         let reason = result.ok().and_then(Decision::reason);
-        telemetry::decided(request.scope.limit(), outcome(result.map(Decision::allowed)), reason);
+        telemetry::record_decision(request.scope.limit(), outcome(result.map(Decision::allowed)), reason);
     }
 }
 
@@ -258,7 +258,7 @@ impl<S: Store> Store for MeteredStore<S> {
 }
 
 #[cfg(feature = "testing")]
-impl<S: tidegate_core::Testing> tidegate_core::Testing for MeteredStore<S> {
+impl<S: tidegate_core::TestableStore> tidegate_core::TestableStore for MeteredStore<S> {
     async fn apply_at(&self, request: &Request<'_>, at: tidegate_core::Timestamp) -> Result<Decision, StoreError> {
         count_one(request, self.store.apply_at(request, at).await)
     }
@@ -271,7 +271,7 @@ impl<S: tidegate_core::Testing> tidegate_core::Testing for MeteredStore<S> {
         count_all(requests, self.store.apply_all_at(requests, at).await)
     }
 
-    async fn held_at(&self, at: tidegate_core::Timestamp) -> Option<usize> {
-        self.store.held_at(at).await
+    async fn sweep_at(&self, at: tidegate_core::Timestamp) -> Option<usize> {
+        self.store.sweep_at(at).await
     }
 }

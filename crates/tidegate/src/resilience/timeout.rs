@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tidegate_core::{Capabilities, Decision, JointDecision, Key, Request, Scope, Store, StoreError, StoreErrorKind};
 
-use crate::clock::{Sleeper, before};
+use crate::clock::{Sleeper, complete_before};
 
 /// How many requests of one [`Store::apply_each`] share one timeout. A larger batch is sent in parts of this size, one after
 /// the other: the total time of a large batch says nothing about the health of the store.
@@ -37,7 +37,7 @@ impl<S> TimeoutStore<S> {
     }
 
     async fn with_timeout<T>(&self, call: impl Future<Output = T>) -> Result<T, StoreError> {
-        before(self.sleeper.sleep(self.timeout), call)
+        complete_before(self.sleeper.sleep(self.timeout), call)
             .await
             .ok_or_else(|| StoreError::new(StoreErrorKind::Timeout, format!("no answer within {:?}", self.timeout)))
     }
@@ -96,7 +96,7 @@ impl<S: Store> Store for TimeoutStore<S> {
 }
 
 #[cfg(feature = "testing")]
-impl<S: tidegate_core::Testing> tidegate_core::Testing for TimeoutStore<S> {
+impl<S: tidegate_core::TestableStore> tidegate_core::TestableStore for TimeoutStore<S> {
     async fn apply_at(&self, request: &Request<'_>, at: tidegate_core::Timestamp) -> Result<Decision, StoreError> {
         self.with_timeout(self.store.apply_at(request, at)).await?
     }
@@ -109,7 +109,7 @@ impl<S: tidegate_core::Testing> tidegate_core::Testing for TimeoutStore<S> {
         self.with_timeout(self.store.apply_all_at(requests, at)).await?
     }
 
-    async fn held_at(&self, at: tidegate_core::Timestamp) -> Option<usize> {
-        self.store.held_at(at).await
+    async fn sweep_at(&self, at: tidegate_core::Timestamp) -> Option<usize> {
+        self.store.sweep_at(at).await
     }
 }

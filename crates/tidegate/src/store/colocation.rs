@@ -1,21 +1,21 @@
-//! Which keys live together, where a store has more than one place.
+//! The choice of keys that live together in a store with more than one place.
 
 use tidegate_core::Scope;
 
-/// Which keys live together: in one slot of a cluster, or on one of several servers. Keys that do can be taken all or
+/// The keys that live together, in one slot of a cluster or on one of several servers. Such keys can be taken all or
 /// nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Colocation {
-    /// Every key where its own name puts it: the evenest spread.
+    /// No keys: each key goes where its own name puts it. This spreads keys most evenly.
     #[default]
-    Nothing,
+    None,
     /// The same key under every limit: a user's `login`, `send` and `upload`.
     Key,
-    /// Everything with one prefix. It all lives in one place.
+    /// All keys under one prefix. They all live in one place.
     Prefix,
 }
 
-/// The prefix of a scope, as it is written there.
+/// Returns the prefix of a scope in its escaped form.
 pub(super) fn prefix(scope: &Scope) -> &str {
     // The limit's name is the last part, and the separator is escaped within parts.
     scope.as_str().rsplit_once('|').map_or("", |(prefix, _)| prefix)

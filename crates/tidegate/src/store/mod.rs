@@ -1,15 +1,17 @@
-//! What a store of your own implements and calls. The stores that come with the library are at its root.
+//! The contract of a store, for custom stores. The stores that come with the library are at its root.
 //!
-//! A store keeps the state of keys. It implements [`Store`], and makes every decision by [`step`], which takes a quota, a
-//! state, an operation and the time. The conformance suite of `tidegate-testkit` shows whether it keeps the contract.
+//! A store keeps the state of keys. It implements [`Store`], and makes every decision by [`step`], which takes a quota,
+//! a state, an operation and the time. The conformance suite of `tidegate-testkit` shows whether it keeps the contract.
 
 pub use tidegate_core::{
-    BoxFuture, Capabilities, Counts, DecisionParts, DynStore, Entry, InFlightCount, Leases, Log, NarrowBucket,
-    NarrowStep, Op, Request, Scope, State, StepResult, Store, StoreError, StoreErrorKind, Testing, check_all, step,
-    step_all,
+    BoxFuture, BucketCounts, Capabilities, DecisionParts, DynStore, InFlightCount, JointEntry, Leases, NarrowBucket,
+    NarrowStep, Op, Request, RequestLog, Scope, State, StepResult, Store, StoreError, StoreErrorKind, TestableStore,
+    check_all, step, step_all,
 };
 use tidegate_core::{Decision, JointDecision};
 
+#[cfg_attr(not(feature = "stored"), allow(unreachable_pub, reason = "the feature makes these items public"))]
+pub(crate) mod codec;
 #[cfg(feature = "redis")]
 pub(crate) mod colocation;
 pub(crate) mod memory;
@@ -25,19 +27,17 @@ pub(crate) mod rendezvous;
 mod secret;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
-#[cfg_attr(not(feature = "stored"), allow(unreachable_pub, reason = "what is public there is so with that feature"))]
-pub(crate) mod stored;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod table;
 #[cfg(feature = "tokio")]
 pub(crate) mod two_tier;
 
-/// The default of every setting named `expected_replicas`: one process. A program that runs more than one sets it to their
-/// usual number.
+/// The default of every setting named `expected_replicas`: one process. A program that runs more than one sets it to
+/// their usual number.
 pub(crate) const EXPECTED_REPLICAS: std::num::NonZeroU32 = std::num::NonZeroU32::MIN;
 
-/// Where a dispatched call is decided: the limiter's store, or a transaction of the caller's. A transaction is no store,
-/// because only the caller sees it, and it may belong to one thread.
+/// The place where a dispatched call is decided: the store of the limiter, or a transaction of the caller. A
+/// transaction is no store, because only the caller sees it, and it may belong to one thread.
 pub(crate) trait Decider {
     /// [`Store::apply`].
     async fn decide(&self, request: &Request<'_>) -> Result<Decision, StoreError>;

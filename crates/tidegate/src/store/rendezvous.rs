@@ -1,13 +1,13 @@
-//! Several independent servers: every key has one, found without asking anybody.
+//! Several independent servers as one store. Each process computes the server of a key by itself.
 
 use futures_util::future::join_all;
 use tidegate_core::{Capabilities, Decision, JointDecision, Key, Request, Scope, Store, StoreError, StoreErrorKind};
 
 use super::colocation::{Colocation, prefix};
 
-/// Several stores that know nothing of each other, as one. A key lives on the one whose name gives, with the key, the
-/// highest hash (rendezvous hashing): so every process finds the same one, the keys spread evenly, and with one more
-/// server out of `n` only that server's share, one key in `n`, moves. A key that moves starts as new, as after a reset.
+/// Several independent stores as one store. A key lives on the store whose name gives, with the key, the highest hash
+/// (rendezvous hashing). Every process finds the same store, and the keys spread evenly. With one more server out of
+/// `n`, only that server's share moves, one key in `n`. A key that moves starts as new, as after a reset.
 ///
 /// ```
 /// use tidegate::{MemoryStore, RendezvousStore, Colocation};
@@ -23,17 +23,18 @@ pub struct RendezvousStore<S> {
 
 #[derive(Debug)]
 struct Server<S> {
-    /// Of its name.
+    /// The hash of the server's name.
     hash: u64,
     store: S,
 }
 
 impl<S: Store> RendezvousStore<S> {
-    /// These servers, each with a name that stays the same wherever it moves. Their order does not matter.
+    /// Creates a store over these servers. The name of a server must stay the same wherever the server moves. Their
+    /// order does not matter.
     ///
     /// # Panics
     ///
-    /// When there is none, or two have the same name.
+    /// Panics without servers, or when two servers have the same name.
     pub fn new<N: AsRef<str>>(servers: impl IntoIterator<Item = (N, S)>) -> Self {
         let named = servers.into_iter().map(|(name, store)| (name.as_ref().to_owned(), store));
         let mut names = Vec::new();
@@ -46,20 +47,21 @@ impl<S: Store> RendezvousStore<S> {
             })
             .collect();
         assert!(!names.is_empty(), "no server");
-        RendezvousStore { servers, colocation: Colocation::Nothing }
+        RendezvousStore { servers, colocation: Colocation::None }
     }
 
-    /// Which keys live on the same server, and so can be taken all or nothing.
+    /// Sets which keys live on the same server, and so can be taken all or nothing. Defaults to
+    /// [`Colocation::None`].
     #[must_use]
     pub fn colocation(mut self, colocation: Colocation) -> Self {
         self.colocation = colocation;
         self
     }
 
-    /// Which server a key lives on, by number.
-    fn home(&self, scope: &Scope, key: &Key<'_>) -> usize {
+    /// Returns the index of the server that a key lives on.
+    fn server_index(&self, scope: &Scope, key: &Key<'_>) -> usize {
         let hash = match self.colocation {
-            Colocation::Nothing => key.stable_hash(scope.stable_hash()),
+            Colocation::None => key.stable_hash(scope.stable_hash()),
             Colocation::Key => key.stable_hash(0),
             Colocation::Prefix => Key::from(prefix(scope)).stable_hash(0),
         };
@@ -68,38 +70,37 @@ impl<S: Store> RendezvousStore<S> {
     }
 
     fn server(&self, request: &Request<'_>) -> &S {
-        &self.servers[self.home(request.scope, request.key)].store
+        &self.servers[self.server_index(request.scope, request.key)].store
     }
 
-    /// The one server on which all of these live.
-    fn common(&self, requests: &[Request<'_>]) -> Result<&S, StoreError> {
-        let mut homes = requests.iter().map(|request| self.home(request.scope, request.key));
-        let first = homes.next().unwrap_or(0);
-        if homes.all(|home| home == first) {
+    /// Returns the one server on which the keys of all requests live.
+    fn common_server(&self, requests: &[Request<'_>]) -> Result<&S, StoreError> {
+        let mut indices = requests.iter().map(|request| self.server_index(request.scope, request.key));
+        let first = indices.next().unwrap_or(0);
+        if indices.all(|index| index == first) {
             return Ok(&self.servers[first].store);
         }
-        let why =
-            "all-or-nothing over keys that live on different servers: let them live together (Rendezvous::together)";
+        let why = "all-or-nothing over keys that live on different servers: let them live together (RendezvousStore::colocation)";
         Err(StoreError::new(StoreErrorKind::Unsupported, why))
     }
 }
 
 impl<S: Store> Store for RendezvousStore<S> {
     fn capabilities(&self) -> Capabilities {
-        let one_place = self.servers.len() == 1 || self.colocation == Colocation::Prefix;
+        let is_colocated = self.servers.len() == 1 || self.colocation == Colocation::Prefix;
         let all = |has: fn(Capabilities) -> bool| self.servers.iter().all(|server| has(server.store.capabilities()));
         Capabilities::default()
-            .with_atomic_all(one_place && all(|server| server.atomic_all))
+            .with_atomic_all(is_colocated && all(|server| server.atomic_all))
             .with_failure_policy(all(|server| server.failure_policy))
     }
 
-    /// No: what is asked of several servers is put together.
+    /// Returns `false`: a call over several servers awaits all of them.
     fn is_immediate(&self) -> bool {
         false
     }
 
     fn prefetch(&self, scope: &Scope, key: &Key<'_>) {
-        self.servers[self.home(scope, key)].store.prefetch(scope, key);
+        self.servers[self.server_index(scope, key)].store.prefetch(scope, key);
     }
 
     fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
@@ -111,19 +112,19 @@ impl<S: Store> Store for RendezvousStore<S> {
     }
 
     async fn apply_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
-        self.common(requests)?.apply_all(requests).await
+        self.common_server(requests)?.apply_all(requests).await
     }
 
     async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
-        let homes: Vec<_> = requests.iter().map(|request| self.home(request.scope, request.key)).collect();
+        let indices: Vec<_> = requests.iter().map(|request| self.server_index(request.scope, request.key)).collect();
         let shares = self.servers.iter().enumerate().map(|(number, server)| {
             let share: Vec<_> =
-                requests.iter().zip(&homes).filter(|(_, home)| **home == number).map(|(r, _)| *r).collect();
-            // A server that is not asked is not called.
+                requests.iter().zip(&indices).filter(|(_, index)| **index == number).map(|(r, _)| *r).collect();
+            // A server without requests is not called.
             async move { if share.is_empty() { Vec::new() } else { server.store.apply_each(&share).await } }
         });
-        let mut answers: Vec<_> = join_all(shares).await.into_iter().map(Vec::into_iter).collect();
-        homes.iter().map(|home| answers[*home].next().expect("an answer for each request")).collect()
+        let mut results: Vec<_> = join_all(shares).await.into_iter().map(Vec::into_iter).collect();
+        indices.iter().map(|index| results[*index].next().expect("a result for each request")).collect()
     }
 
     async fn close(&self) {
@@ -132,7 +133,7 @@ impl<S: Store> Store for RendezvousStore<S> {
 }
 
 #[cfg(feature = "testing")]
-impl<S: tidegate_core::Testing> tidegate_core::Testing for RendezvousStore<S> {
+impl<S: tidegate_core::TestableStore> tidegate_core::TestableStore for RendezvousStore<S> {
     async fn apply_at(&self, request: &Request<'_>, at: tidegate_core::Timestamp) -> Result<Decision, StoreError> {
         self.server(request).apply_at(request, at).await
     }
@@ -142,11 +143,11 @@ impl<S: tidegate_core::Testing> tidegate_core::Testing for RendezvousStore<S> {
         requests: &[Request<'_>],
         at: tidegate_core::Timestamp,
     ) -> Result<JointDecision, StoreError> {
-        self.common(requests)?.apply_all_at(requests, at).await
+        self.common_server(requests)?.apply_all_at(requests, at).await
     }
 
-    async fn held_at(&self, at: tidegate_core::Timestamp) -> Option<usize> {
-        let held = join_all(self.servers.iter().map(|server| server.store.held_at(at))).await;
+    async fn sweep_at(&self, at: tidegate_core::Timestamp) -> Option<usize> {
+        let held = join_all(self.servers.iter().map(|server| server.store.sweep_at(at))).await;
         held.into_iter().sum()
     }
 }

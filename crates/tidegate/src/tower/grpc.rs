@@ -45,7 +45,7 @@ pub struct GrpcFormat;
 impl<B: Default> ResponseFormat<B> for GrpcFormat {
     fn denial(&self, rate_limit: &RateLimit, outcome: &Outcome, method: &Method) -> Response<B> {
         let mut response = status(outcome).into_http();
-        // What is no call, such as a look at `/healthz` beside the services, does not know of a status in the trailers.
+        // A plain HTTP request, such as a probe of `/healthz`, does not read the status in the trailers.
         if *method != Method::POST {
             *response.status_mut() = rate_limit.response(outcome).status();
         }
@@ -60,7 +60,7 @@ impl<S: NamedService, F> NamedService for RateLimitService<S, F> {
     const NAME: &'static str = S::NAME;
 }
 
-/// The same, where calls in flight are guarded, too.
+/// An admission service has the name of its inner service, too.
 impl<S: NamedService, F> NamedService for AdmissionService<S, F> {
     const NAME: &'static str = S::NAME;
 }
@@ -69,8 +69,8 @@ impl<S: NamedService, F> NamedService for AdmissionService<S, F> {
 pub fn status(outcome: &Outcome) -> Status {
     match outcome {
         Outcome::Allowed(_) => Status::ok(""),
-        Outcome::Limited(limit_decisions) => limited(limit_decisions),
-        Outcome::Overloaded(refused) => overloaded(refused),
+        Outcome::Limited(limit_decisions) => limited_status(limit_decisions),
+        Outcome::Overloaded(rejected) => overloaded_status(rejected),
         Outcome::Denied(_) => Status::permission_denied("this client is not admitted"),
         Outcome::Unavailable(_) => Status::unavailable("the limit of this call cannot be asked at the moment"),
         Outcome::Invalid(Error::InvalidCost(error)) => Status::invalid_argument(error.to_string()),
@@ -81,24 +81,24 @@ pub fn status(outcome: &Outcome) -> Status {
 /// For functions with `#[limit]` that answer with a status.
 #[cfg(feature = "macros")]
 impl From<crate::attribute::LimitError> for Status {
-    fn from(refusal: crate::attribute::LimitError) -> Self {
-        status(refusal.outcome())
+    fn from(error: crate::attribute::LimitError) -> Self {
+        status(error.outcome())
     }
 }
 
-fn overloaded(refused: &Rejected) -> Status {
-    let details = ErrorDetails::with_retry_info(Some(refused.retry_after()));
-    let message = match refused.reason() {
+fn overloaded_status(rejected: &Rejected) -> Status {
+    let details = ErrorDetails::with_retry_info(Some(rejected.retry_after()));
+    let message = match rejected.reason() {
         RejectReason::Busy => "as many calls are worked on as can be",
         RejectReason::QueueFull => "as many calls are worked on as can be, and as many wait as may",
         RejectReason::TooLong => "as many calls are worked on as can be, and the turn of this one did not come in time",
     };
     let mut status = Status::with_error_details(Code::Unavailable, message, details);
-    status.metadata_mut().insert(PUSHBACK, ceil_millis(refused.retry_after()).into());
+    status.metadata_mut().insert(PUSHBACK, ceil_millis(rejected.retry_after()).into());
     status
 }
 
-fn limited(limit_decisions: &LimitDecisions) -> Status {
+fn limited_status(limit_decisions: &LimitDecisions) -> Status {
     let never = limit_decisions.never_pass();
     let violations = limit_decisions
         .violated()
@@ -114,9 +114,9 @@ fn limited(limit_decisions: &LimitDecisions) -> Status {
     let mut status = Status::with_error_details(code, message, details);
     let pushback = match limit_decisions.retry_after() {
         Some(wait) => Some(ceil_millis(wait).into()),
-        // A negative one tells clients that retry by themselves not to.
+        // A negative pushback stops automatic retries.
         None if never => Some(AsciiMetadataValue::from_static("-1")),
-        // More than is admitted without the store, and nobody knows when that is back.
+        // More than is admitted without the store. When the store is back is not known.
         None => None,
     };
     pushback.and_then(|pushback| status.metadata_mut().insert(PUSHBACK, pushback));

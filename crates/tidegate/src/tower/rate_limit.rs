@@ -11,7 +11,7 @@ use tidegate_core::BoxFuture;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::request_state::{Decided, RequestState, write_headers};
+use super::request_state::{DecidedRequest, RequestState, write_headers};
 use super::{HttpFormat, ResponseFormat};
 use crate::http::{PendingRequest, RateLimit, RequestHead};
 
@@ -144,11 +144,11 @@ pin_project! {
 /// The stages of a request.
 enum Stage<S, ReqBody, ResBody> {
     /// The limits are asked. The request waits on the heap, so that the future of one that need not wait is small.
-    Waiting(BoxFuture<'static, Decided>, Option<Box<(S, Request<ReqBody>)>>),
+    Waiting(BoxFuture<'static, DecidedRequest>, Option<Box<(S, Request<ReqBody>)>>),
     /// The request was admitted or skipped, and the service works on it.
     Serving(RequestState),
     /// The response is known, and its request is charged.
-    Charging(BoxFuture<'static, Decided>, Option<Response<ResBody>>),
+    Charging(BoxFuture<'static, DecidedRequest>, Option<Response<ResBody>>),
     Denied(Option<Response<ResBody>>),
 }
 
@@ -186,7 +186,7 @@ where
             match this.stage {
                 Stage::Waiting(decided, waiting) => {
                     let (pending, outcome) = ready!(decided.as_mut().poll(context));
-                    let (mut service, mut request) = *waiting.take().expect(POLLED);
+                    let (mut service, mut request) = *waiting.take().expect(POLLED_AFTER_COMPLETION);
                     *this.stage = if outcome.is_allowed() {
                         pending.insert_outcome(&outcome, request.extensions_mut());
                         this.response.set(Some(service.call(request)));
@@ -197,7 +197,9 @@ where
                     };
                 }
                 Stage::Serving(state) => {
-                    let mut response = ready!(state.poll(this.response.as_mut().as_pin_mut().expect(POLLED), context))?;
+                    let mut response = ready!(
+                        state.poll(this.response.as_mut().as_pin_mut().expect(POLLED_AFTER_COMPLETION), context)
+                    )?;
                     if state.finish(this.format, &mut response) {
                         return Poll::Ready(Ok(response));
                     }
@@ -206,14 +208,14 @@ where
                 }
                 Stage::Charging(charged, response) => {
                     let (pending, outcome) = ready!(charged.as_mut().poll(context));
-                    let mut response = response.take().expect(POLLED);
+                    let mut response = response.take().expect(POLLED_AFTER_COMPLETION);
                     write_headers(this.format, pending.rate_limit(), &outcome, &mut response);
                     return Poll::Ready(Ok(response));
                 }
-                Stage::Denied(response) => return Poll::Ready(Ok(response.take().expect(POLLED))),
+                Stage::Denied(response) => return Poll::Ready(Ok(response.take().expect(POLLED_AFTER_COMPLETION))),
             }
         }
     }
 }
 
-const POLLED: &str = "polled after completion";
+const POLLED_AFTER_COMPLETION: &str = "polled after completion";

@@ -14,12 +14,12 @@ use tidegate_core::BoxFuture;
 
 use super::ResponseFormat;
 #[cfg(feature = "macros")]
-use super::scope::{self, Layer};
+use super::scope::{self, LayerSettings};
 use crate::enforce::Outcome;
 use crate::http::{PendingRequest, RateLimit, RequestHead};
 
 /// A request with the outcome of its limits.
-pub(super) type Decided = (PendingRequest, Outcome);
+pub(super) type DecidedRequest = (PendingRequest, Outcome);
 
 /// A request that its service works on.
 #[derive(Default)]
@@ -30,19 +30,22 @@ pub(super) enum RequestState {
     Skipped,
     /// The layer has skipped it, but its policy applies to a handler's attribute.
     #[cfg(feature = "macros")]
-    SkippedUnder(RateLimit, Option<IpAddr>),
+    SkippedWithPolicy(RateLimit, Option<IpAddr>),
     /// The layer's limits have admitted it.
     Admitted(PendingRequest, Outcome),
     /// The handler's attribute decides in place of the layer, and records the outcome.
     #[cfg(feature = "macros")]
-    ByHandler(Layer, Arc<OnceLock<Outcome>>),
+    DecidedByHandler(LayerSettings, Arc<OnceLock<Outcome>>),
 }
 
 impl RequestState {
     /// A request that the layer skips.
     pub(super) fn skipped(rate_limit: &RateLimit, head: &RequestHead<'_>) -> Self {
         #[cfg(feature = "macros")]
-        return RequestState::SkippedUnder(rate_limit.clone(), rate_limit.client(head).map(|client| client.address()));
+        return RequestState::SkippedWithPolicy(
+            rate_limit.clone(),
+            rate_limit.client(head).map(|client| client.address()),
+        );
         #[cfg(not(feature = "macros"))]
         {
             let _ = (rate_limit, head);
@@ -72,11 +75,11 @@ impl RequestState {
                 write_headers(format, pending.rate_limit(), outcome, response);
             }
             #[cfg(feature = "macros")]
-            RequestState::SkippedUnder(..) => {
+            RequestState::SkippedWithPolicy(..) => {
                 is_attribute_denial(format, response);
             }
             #[cfg(feature = "macros")]
-            RequestState::ByHandler(layer, recorded) => {
+            RequestState::DecidedByHandler(layer, recorded) => {
                 if let Some(outcome) = recorded.get() {
                     write_headers(format, &layer.rate_limit, outcome, response);
                     // Also for a denial that the program has turned into a gRPC status or an error of its own.
@@ -91,7 +94,7 @@ impl RequestState {
 
     /// Charges for the request.
     #[cold]
-    pub(super) fn charge(&mut self) -> BoxFuture<'static, Decided> {
+    pub(super) fn charge(&mut self) -> BoxFuture<'static, DecidedRequest> {
         let RequestState::Admitted(pending, _) = mem::take(self) else {
             unreachable!("only an admitted request is charged")
         };

@@ -17,72 +17,76 @@ thread_local! {
     static CURRENT: RefCell<RequestState> = const { RefCell::new(RequestState::Skipped) };
 }
 
-/// What attributes take over from a layer.
+/// The settings of a layer that an attribute takes over.
 #[derive(Clone)]
-pub(crate) struct Layer {
+pub(crate) struct LayerSettings {
     pub(crate) rate_limit: RateLimit,
-    /// None when it is picked for each request, and was not for this one.
+    /// None when enforcers are picked per request, and none was for this one.
     pub(crate) enforcer: Option<Enforcer>,
     pub(crate) address: Option<IpAddr>,
 }
 
 /// The layer above a function.
-pub(crate) struct Above {
-    pub(crate) layer: Layer,
-    /// What the layer has taken and is to be given back.
+pub(crate) struct EnclosingLayer {
+    pub(crate) layer: LayerSettings,
+    /// The request that the layer has charged, to be refunded.
     pub(crate) taken: Option<(PendingRequest, Outcome)>,
-    /// Where the layer looks for what is decided in its place.
-    pub(crate) told: Option<Arc<OnceLock<Outcome>>>,
+    /// The cell from which the layer reads the outcome that is decided in its place.
+    pub(crate) recorded: Option<Arc<OnceLock<Outcome>>>,
 }
 
-/// The layer above, if there is one. With `replace` the layer leaves the decision to who asks, unless somebody has it
+/// Returns the layer above, if there is one. With `replace` the caller decides in its place, unless another attribute does
 /// already.
-pub(crate) fn above(replace: bool) -> Option<Above> {
-    CURRENT.try_with(|current| current.borrow_mut().above(replace)).ok().flatten()
+pub(crate) fn enclosing_layer(replace: bool) -> Option<EnclosingLayer> {
+    CURRENT.try_with(|current| current.borrow_mut().enclosing_layer(replace)).ok().flatten()
 }
 
-/// Puts `admitted` into the cell until the guard is dropped, by a panic too.
-pub(super) fn enter(state: &mut RequestState) -> Entered<'_> {
-    swap(state);
-    Entered(state)
+/// Puts a request into the cell until the guard is dropped, by a panic too.
+pub(super) fn enter(state: &mut RequestState) -> ScopeGuard<'_> {
+    swap_current(state);
+    ScopeGuard(state)
 }
 
-/// Keeps what was in the cell before: the request of a layer further up.
-pub(super) struct Entered<'a>(&'a mut RequestState);
+/// A guard that keeps the former content of the cell, the request of an outer layer, and puts it back when dropped.
+pub(super) struct ScopeGuard<'a>(&'a mut RequestState);
 
-impl Drop for Entered<'_> {
+impl Drop for ScopeGuard<'_> {
     fn drop(&mut self) {
-        swap(self.0);
+        swap_current(self.0);
     }
 }
 
-fn swap(state: &mut RequestState) {
+fn swap_current(state: &mut RequestState) {
     // A thread that is ending has no cell any more, neither now nor when it would be swapped back.
     let _ = CURRENT.try_with(|current| mem::swap(&mut *current.borrow_mut(), state));
 }
 
 impl RequestState {
-    fn above(&mut self, replace: bool) -> Option<Above> {
+    fn enclosing_layer(&mut self, replace: bool) -> Option<EnclosingLayer> {
         let layer = match self {
             RequestState::Skipped => return None,
-            RequestState::SkippedUnder(rate_limit, address) => {
-                Layer { rate_limit: rate_limit.clone(), enforcer: rate_limit.enforcer().cloned(), address: *address }
-            }
-            RequestState::Admitted(pending, _) => Layer {
+            RequestState::SkippedWithPolicy(rate_limit, address) => LayerSettings {
+                rate_limit: rate_limit.clone(),
+                enforcer: rate_limit.enforcer().cloned(),
+                address: *address,
+            },
+            RequestState::Admitted(pending, _) => LayerSettings {
                 rate_limit: pending.rate_limit().clone(),
                 enforcer: Some(pending.enforcer().clone()),
                 address: pending.address(),
             },
-            RequestState::ByHandler(layer, _) => return Some(Above { layer: layer.clone(), taken: None, told: None }),
+            RequestState::DecidedByHandler(layer, _) => {
+                return Some(EnclosingLayer { layer: layer.clone(), taken: None, recorded: None });
+            }
         };
         if !replace {
-            return Some(Above { layer, taken: None, told: None });
+            return Some(EnclosingLayer { layer, taken: None, recorded: None });
         }
-        let told = Arc::default();
-        let taken = match mem::replace(self, RequestState::ByHandler(layer.clone(), Arc::clone(&told))) {
+        let recorded = Arc::default();
+        let taken = match mem::replace(self, RequestState::DecidedByHandler(layer.clone(), Arc::clone(&recorded))) {
             RequestState::Admitted(pending, outcome) => Some((pending, outcome)),
             _ => None,
         };
-        Some(Above { layer, taken, told: Some(told) })
+        Some(EnclosingLayer { layer, taken, recorded: Some(recorded) })
     }
 }

@@ -16,7 +16,7 @@ use tokio_tungstenite::{WebSocketStream, accept_hdr_async_with_config};
 use super::session::{reject, serve};
 use super::socket::{MessageSocket, ReadBudget, socket_config};
 use super::{ConnectionData, ErrorCode, MessageError, Router};
-use crate::clock::before;
+use crate::clock::complete_before;
 use crate::http::Client;
 
 impl<D: ConnectionData> Router<D> {
@@ -53,7 +53,7 @@ impl<D: ConnectionData> Router<D> {
         let (read_budget, stream) = ReadBudget::meter(stream, max_bytes);
         let accepted = accept_hdr_async_with_config(stream, callback, Some(socket_config(max_bytes)));
         let late = tokio::time::sleep(settings.handshake_timeout);
-        let accepted = before(late, accepted).await.ok_or(io::ErrorKind::TimedOut)?;
+        let accepted = complete_before(late, accepted).await.ok_or(io::ErrorKind::TimedOut)?;
         let socket = MessageSocket { stream: accepted.map_err(io::Error::other)?, read_budget: Some(read_budget) };
         let request: Request<()> = opening.expect("a handshake has a request");
         match self.authenticate(request, peer).await {

@@ -23,12 +23,12 @@ pub struct ConnectionId(Arc<str>);
 
 impl ConnectionId {
     pub(super) fn new() -> Self {
-        let [first, second, ..] = random::secrets();
+        let [first, second, ..] = random::draw_secrets();
         ConnectionId(format!("{first:016x}{second:016x}").into())
     }
 
     #[cfg(test)]
-    pub(super) fn named(name: &str) -> Self {
+    pub(super) fn from_name(name: &str) -> Self {
         ConnectionId(name.into())
     }
 

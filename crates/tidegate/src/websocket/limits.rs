@@ -96,16 +96,16 @@ impl<D: ConnectionData> MessageRateLimit<D> {
     /// Limits messages by an [`Enforcer`] (`limiter.enforcer("send")?`) or a bare quota. Counts each
     /// user and message type separately.
     pub fn new(limits: impl Into<Enforcer>) -> Self {
-        Self::of(EnforcerSource::Fixed(limits.into()))
+        Self::from_source(EnforcerSource::Fixed(limits.into()))
     }
 
     /// Picks an enforcer for each message, such as for expensive types or paying users. Build the enforcers beforehand
     /// and clone them. Unknown limits show with the first message, not when the router is built.
     pub fn pick(pick: impl Fn(&MessageHead<'_, D>) -> Enforcer + Send + Sync + 'static) -> Self {
-        Self::of(EnforcerSource::Picked(Arc::new(pick)))
+        Self::from_source(EnforcerSource::Picked(Arc::new(pick)))
     }
 
-    fn of(enforcer: EnforcerSource<D>) -> Self {
+    fn from_source(enforcer: EnforcerSource<D>) -> Self {
         MessageRateLimit { enforcer, keys: vec![keys::user_and_type()], cost: None, skip: None }
     }
 
@@ -182,7 +182,7 @@ impl<D: ConnectionData> MessageRateLimit<D> {
             }
             keys.push(key);
         }
-        let caller = if keys.len() == 1 { Caller::new(keys.remove(0)) } else { Caller::each(keys) };
+        let caller = if keys.len() == 1 { Caller::new(keys.remove(0)) } else { Caller::with_keys(keys) };
         Some(match head.client() {
             Some(client) => caller.with_address(client.address()),
             None => caller,

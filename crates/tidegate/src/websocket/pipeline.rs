@@ -98,7 +98,7 @@ impl<'a, D: ConnectionData> Pipeline<'a, D> {
         // 2. Minimal parse
         let envelope = Envelope::read(text)
             .map_err(|error| Rejection { reply_to: None, reason: RejectionReason::Malformed(error) })?;
-        if self.aborts(&envelope) {
+        if self.abort_rpc(&envelope) {
             return Ok(());
         }
         let handler = self.router.inner().handlers.get(&*envelope.message_type);
@@ -155,7 +155,7 @@ impl<'a, D: ConnectionData> Pipeline<'a, D> {
 
     /// Aborts the RPC if the message says so. An abort is free: its RPC has paid. An abort of no RPC is a message like
     /// any other.
-    fn aborts(&self, envelope: &Envelope<'_>) -> bool {
+    fn abort_rpc(&self, envelope: &Envelope<'_>) -> bool {
         envelope.message_type == ABORT && envelope.correlation_id.as_ref().is_some_and(|id| self.rpcs.abort(id))
     }
 
@@ -311,9 +311,9 @@ impl<D: ConnectionData> Pipeline<'_, D> {
     /// Waits until more may be read: until the client reads, and, after many rejections in a row, for a moment. A flood
     /// then waits at its own end of the connection and costs other clients little.
     pub(super) async fn wait_for_room(&self) {
-        const TOLERATED: u32 = 16;
+        const MAX_CONSECUTIVE_REJECTIONS: u32 = 16;
         const PENALTY: Duration = Duration::from_millis(1);
-        if self.consecutive_rejections > TOLERATED {
+        if self.consecutive_rejections > MAX_CONSECUTIVE_REJECTIONS {
             sleep(PENALTY).await;
         }
         self.connection.queue().wait_for_room().await;
@@ -362,7 +362,7 @@ impl<D: ConnectionData> Pipeline<'_, D> {
             SocketError::Protocol => {
                 Err(CloseCause::close_without_reading(close_code::PROTOCOL_ERROR, "Against the protocol"))
             }
-            SocketError::Gone => Err(CloseCause::gone()),
+            SocketError::Disconnected => Err(CloseCause::disconnected()),
         }
     }
 
@@ -418,11 +418,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burst_of_malformed_frames_is_tolerated_and_a_flood_is_not() {
+    fn burst_of_malformed_frames_is_tolerated_and_flood_is_not() {
         let mut limit = MalformedFrameLimit::new();
         let now = Timestamp::from_millis(1_000_000);
         let tolerated = (0..1_000).take_while(|_| limit.record(now).is_ok()).count();
         assert_eq!(tolerated, 200);
-        assert!(limit.record(now.saturating_add(seconds(1))).is_ok(), "it is forgotten in time");
+        assert!(limit.record(now.saturating_add(seconds(1))).is_ok(), "the quota refills");
     }
 }

@@ -21,7 +21,7 @@ use super::{
     Connection, ConnectionData, ConnectionId, ErrorCode, LimitExceeded, Message, MessageError, MessageRateLimit,
     RouterBuilder, lock, wire,
 };
-use crate::clock::{Clock, before};
+use crate::clock::{Clock, complete_before};
 use crate::http::{Client, ClientAddress, ForwardingWarning};
 
 pub(super) type Authenticate<D> = Arc<dyn Fn(Handshake) -> BoxFuture<'static, Result<D, MessageError>> + Send + Sync>;
@@ -174,7 +174,8 @@ impl<D: ConnectionData> Router<D> {
         let late = tokio::time::sleep(inner.settings.handshake_timeout);
         let too_late = || Err(MessageError::new(ErrorCode::DeadlineExceeded, "Authentication took too long"));
         let panicked = |_| Err(MessageError::internal());
-        let data = before(late, authenticated).await.map_or_else(too_late, |known| known.unwrap_or_else(panicked))?;
+        let data =
+            complete_before(late, authenticated).await.map_or_else(too_late, |known| known.unwrap_or_else(panicked))?;
         Ok((data, client))
     }
 }

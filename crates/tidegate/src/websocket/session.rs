@@ -17,7 +17,7 @@ use super::pipeline::Pipeline;
 use super::queue::{Dequeued, SendQueue};
 use super::socket::{InboundFrame, MessageSocket, OutboundFrame, SocketError};
 use super::{CloseEvent, ConnectionData, MessageError, Router, close_code, wire};
-use crate::clock::before;
+use crate::clock::complete_before;
 use crate::http::Client;
 
 /// Why a connection closes.
@@ -41,7 +41,7 @@ impl CloseCause {
         CloseCause::Close { code, reason: reason.into(), reads: false }
     }
 
-    pub(super) fn gone() -> Self {
+    pub(super) fn disconnected() -> Self {
         CloseCause::PeerAddr(CloseEvent { code: 1006, reason: String::new() })
     }
 }
@@ -145,7 +145,7 @@ async fn read<D: ConnectionData>(
         let received = stream.next().await;
         heartbeat.record_activity();
         let taken = match received {
-            None | Some(Err(SocketError::Gone)) => Err(CloseCause::gone()),
+            None | Some(Err(SocketError::Disconnected)) => Err(CloseCause::disconnected()),
             Some(Err(error)) => pipeline.socket_error(error),
             Some(Ok(InboundFrame::Text(text))) => pipeline.message(&text).await,
             Some(Ok(InboundFrame::Binary(bytes))) => pipeline.binary(bytes),
@@ -200,7 +200,7 @@ impl<'a, S: Sink<OutboundFrame, Error = SocketError> + Unpin> FrameWriter<'a, S>
                     () = self.queue.wait_for_messages() => {}
                     () = self.heartbeat.wait_for_ping() => {}
                 },
-                Ok(Err(_)) => return CloseCause::gone(),
+                Ok(Err(_)) => return CloseCause::disconnected(),
                 Err(_) => return CloseCause::Lost("the peer does not read"),
             }
         }
@@ -308,7 +308,7 @@ impl Heartbeat {
             // The timeout begins when the ping is sent. The writer handles a peer that does not read.
             let activity_count = self.activity_count.load(Ordering::Relaxed);
             self.ping_sent.notified().await;
-            let answered = before(sleep(timeout), self.activity_after(activity_count)).await.is_some();
+            let answered = complete_before(sleep(timeout), self.activity_after(activity_count)).await.is_some();
             if !answered && self.is_reading.load(Ordering::Relaxed) {
                 return CloseCause::Lost("the peer does not answer");
             }

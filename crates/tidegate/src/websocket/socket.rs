@@ -60,7 +60,7 @@ pub(super) enum SocketError {
     /// The peer violated the protocol.
     Protocol,
     /// The peer left.
-    Gone,
+    Disconnected,
 }
 
 /// Returns the configuration of a socket with this maximum message size.
@@ -135,9 +135,9 @@ fn socket_error(error: &TungsteniteError) -> SocketError {
         }
         TungsteniteError::Utf8(_) => SocketError::NotText,
         // The peer left without a close frame.
-        TungsteniteError::Protocol(ResetWithoutClosingHandshake | SendAfterClosing) => SocketError::Gone,
+        TungsteniteError::Protocol(ResetWithoutClosingHandshake | SendAfterClosing) => SocketError::Disconnected,
         TungsteniteError::Protocol(_) => SocketError::Protocol,
-        _ => SocketError::Gone,
+        _ => SocketError::Disconnected,
     }
 }
 

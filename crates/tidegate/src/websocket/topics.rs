@@ -104,7 +104,7 @@ mod tests {
 
     fn subscriber(topics: &Arc<Topics>, name: &str) -> (Arc<SendQueue>, Subscriptions) {
         let queue = Arc::new(SendQueue::new(QueueBounds { messages: 2, bytes: 100 }));
-        let id = ConnectionId::named(name);
+        let id = ConnectionId::from_name(name);
         (Arc::clone(&queue), Subscriptions::new(Arc::clone(topics), id, queue, 2))
     }
 
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!((of_a.add("x"), of_a.add("x"), of_b.add("x")), (Ok(true), Ok(false), Ok(true)));
         let message = Bytes::from_static(b"hello");
         assert_eq!(topics.publish("x", &message, None), 2);
-        assert_eq!(topics.publish("x", &message, Some(&ConnectionId::named("a"))), 1);
+        assert_eq!(topics.publish("x", &message, Some(&ConnectionId::from_name("a"))), 1);
         assert_eq!(topics.publish("y", &message, None), 0);
         assert_eq!((a.pop(), a.pop()), (Dequeued::Message(message.clone()), Dequeued::Empty));
         assert_eq!(

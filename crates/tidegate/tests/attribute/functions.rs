@@ -115,7 +115,7 @@ async fn not_sync(limiter: Limiter, number: NotSync) -> Result<u64, LimitError> 
 }
 
 #[test]
-fn future_is_send_whatever_the_key_borrows() {
+fn future_is_send_with_any_key() {
     fn is_send<F: Future + Send>(future: F) -> F {
         future
     }
@@ -138,30 +138,30 @@ fn cost_can_depend_on_the_arguments() {
     assert_eq!(left(&limiter, "send", "all"), 2);
 }
 
-#[limit("send", key = user.ok_or(Why::NoUser)?, limiter = limiter)]
-async fn of_user(limiter: &Limiter, user: Option<&str>) -> Result<(), Why> {
+#[limit("send", key = user.ok_or(KeyError::NoUser)?, limiter = limiter)]
+async fn send_for_user(limiter: &Limiter, user: Option<&str>) -> Result<(), KeyError> {
     let _ = user;
     Ok(())
 }
 
 #[derive(Debug, PartialEq)]
-enum Why {
+enum KeyError {
     NoUser,
-    Refused,
+    Denied,
 }
 
-impl From<LimitError> for Why {
+impl From<LimitError> for KeyError {
     fn from(_: LimitError) -> Self {
-        Why::Refused
+        KeyError::Denied
     }
 }
 
 #[test]
 fn failing_key_expression_returns_early() {
     let limiter = limiter(&[("send", 1)]);
-    assert_eq!(block_on(of_user(&limiter, None)), Err(Why::NoUser));
-    assert_eq!(block_on(of_user(&limiter, Some("alice"))), Ok(()));
-    assert_eq!(block_on(of_user(&limiter, Some("alice"))), Err(Why::Refused));
+    assert_eq!(block_on(send_for_user(&limiter, None)), Err(KeyError::NoUser));
+    assert_eq!(block_on(send_for_user(&limiter, Some("alice"))), Ok(()));
+    assert_eq!(block_on(send_for_user(&limiter, Some("alice"))), Err(KeyError::Denied));
 }
 
 #[limit("send", key = limited_call, limiter = limiter)]

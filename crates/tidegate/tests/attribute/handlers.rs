@@ -30,7 +30,7 @@ async fn result_of_responses(
 }
 
 #[limit("login", key = user, limiter = limiter)]
-async fn something(Path(user): Path<String>, State(limiter): State<Limiter>) -> impl IntoResponse {
+async fn impl_into_response(Path(user): Path<String>, State(limiter): State<Limiter>) -> impl IntoResponse {
     if user.is_empty() {
         return (StatusCode::NOT_FOUND, user);
     }
@@ -38,19 +38,19 @@ async fn something(Path(user): Path<String>, State(limiter): State<Limiter>) -> 
 }
 
 enum AppError {
-    Refused(LimitError),
+    Limited(LimitError),
 }
 
 impl From<LimitError> for AppError {
-    fn from(refusal: LimitError) -> Self {
-        AppError::Refused(refusal)
+    fn from(error: LimitError) -> Self {
+        AppError::Limited(error)
     }
 }
 
 impl IntoResponse for AppError {
     fn into_response(self) -> Response {
-        let AppError::Refused(refusal) = self;
-        (StatusCode::IM_A_TEAPOT, refusal).into_response()
+        let AppError::Limited(error) = self;
+        (StatusCode::IM_A_TEAPOT, error).into_response()
     }
 }
 
@@ -71,7 +71,7 @@ fn app(limiter: &Limiter) -> Router {
         .route("/result/{user}", on_get(result))
         .route("/response/{user}", on_get(response))
         .route("/result_of_responses/{user}", on_get(result_of_responses))
-        .route("/something/{user}", on_get(something))
+        .route("/impl_into_response/{user}", on_get(impl_into_response))
         .route("/own_error/{user}", on_get(own_error))
         .route("/whole_request/{user}", on_get(whole_request))
         .with_state(limiter.clone())
@@ -79,7 +79,7 @@ fn app(limiter: &Limiter) -> Router {
 
 #[test]
 fn denied_handler_responds_like_a_layer() {
-    for path in ["result", "response", "result_of_responses", "something", "whole_request"] {
+    for path in ["result", "response", "result_of_responses", "impl_into_response", "whole_request"] {
         let limiter = limiter(&[("login", 1)]);
         let (app, path) = (app(&limiter), format!("/{path}/alice"));
         let admitted = get(&app, &path);

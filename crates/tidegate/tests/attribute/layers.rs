@@ -23,7 +23,7 @@ use crate::support::{builder, left, limiter, quota, waiting_limiter};
 const CLIENT: &str = "192.0.2.1";
 
 /// Puts a router under a layer with this limit.
-pub(crate) fn under(limiter: &Limiter, limit: &str, router: Router) -> Router {
+pub(crate) fn layered(limiter: &Limiter, limit: &str, router: Router) -> Router {
     router.layer(RateLimitLayer::new(limiter.enforcer(limit).unwrap()))
 }
 
@@ -74,8 +74,8 @@ async fn charged_twice(user: &str) -> Result<(), LimitError> {
 
 /// Continues after a denial.
 async fn forgiving(Path(user): Path<String>) -> String {
-    let refused = mail(&user).await.is_err();
-    format!("{user} {refused}")
+    let denied = mail(&user).await.is_err();
+    format!("{user} {denied}")
 }
 
 fn routes() -> Router {
@@ -91,16 +91,16 @@ fn routes() -> Router {
 fn handler_attribute_replaces_the_layer() {
     let limits = [("api", 5), ("login", 1)];
     for limiter in [limiter(&limits), waiting_limiter(&limits)] {
-        let app = under(&limiter, "api", routes());
+        let app = layered(&limiter, "api", routes());
         let admitted = get(&app, "/login/alice");
         assert_eq!(admitted.status(), 200);
         assert!(header(&admitted, "ratelimit").starts_with("\"login\";r=0;"));
         assert_eq!([left(&limiter, "api", CLIENT), left(&limiter, "login", "alice")], [5, 0]);
 
-        let refused = get(&app, "/login/alice");
-        assert_eq!(refused.status(), 429);
-        assert!(header(&refused, "ratelimit").starts_with("\"login\";r=0;"));
-        assert!(text(refused).contains("\"violated-policies\":[\"login\"]"));
+        let denied = get(&app, "/login/alice");
+        assert_eq!(denied.status(), 429);
+        assert!(header(&denied, "ratelimit").starts_with("\"login\";r=0;"));
+        assert!(text(denied).contains("\"violated-policies\":[\"login\"]"));
         assert_eq!(left(&limiter, "api", CLIENT), 5);
 
         // Other handlers still use the layer.
@@ -125,7 +125,7 @@ fn all_limits_of_the_layer_are_refunded() {
 fn shadow_mode_layer_is_not_refunded() {
     let shadow = Limit::new(quota(1)).shadow(true);
     let limiter = builder().limit("api", shadow).limit("login", quota(9)).build().unwrap();
-    let app = under(&limiter, "api", routes());
+    let app = layered(&limiter, "api", routes());
     assert_eq!(get(&app, "/plain").status(), 200);
     assert_eq!(left(&limiter, "api", CLIENT), 0);
     assert_eq!(get(&app, "/login/alice").status(), 200);
@@ -159,7 +159,7 @@ fn attribute_and_layer_can_share_limit_and_key() {
         Ok(())
     }
     let limiter = limiter(&[("api", 1)]);
-    let app = under(&limiter, "api", Router::new().route("/", on_get(same)));
+    let app = layered(&limiter, "api", Router::new().route("/", on_get(same)));
     assert_eq!(get(&app, "/").status(), 200);
     assert_eq!(left(&limiter, "api", CLIENT), 0);
 }
@@ -169,17 +169,17 @@ fn skipped_handler_uses_the_layers_limiter_and_settings() {
     let limiter = limiter(&[("api", 1), ("login", 2)]);
     let rate_limit = RateLimit::new(limiter.enforcer("api").unwrap())
         .headers(LimitHeaders::new([HeaderStyle::Draft03]))
-        .skip(|incoming| incoming.uri().path().starts_with("/login"));
+        .skip(|head| head.uri().path().starts_with("/login"));
     let app = routes().layer(RateLimitLayer::new(rate_limit));
     assert_eq!(get(&app, "/plain").status(), 200);
     assert_eq!(get(&app, "/plain").status(), 429);
     // The layer's limit is exhausted, and this handler is reached all the same.
     assert_eq!(header(&get(&app, "/login/alice"), "ratelimit-remaining"), "1");
     assert_eq!(header(&get(&app, "/login/alice"), "ratelimit-remaining"), "0");
-    let refused = get(&app, "/login/alice");
-    assert_eq!(refused.status(), 429);
-    assert_eq!(header(&refused, "ratelimit-remaining"), "0");
-    assert_eq!(header(&refused, "ratelimit"), "");
+    let denied = get(&app, "/login/alice");
+    assert_eq!(denied.status(), 429);
+    assert_eq!(header(&denied, "ratelimit-remaining"), "0");
+    assert_eq!(header(&denied, "ratelimit"), "");
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn skipped_handlers_deny_list_sees_the_client_address() {
     let limiter = builder().limit("api", quota(9)).limit("login", quota(9)).deny("login", [CLIENT]).unwrap();
     let limiter = limiter.build().unwrap();
     let rate_limit =
-        RateLimit::new(limiter.enforcer("api").unwrap()).skip(|incoming| incoming.uri().path().starts_with("/login"));
+        RateLimit::new(limiter.enforcer("api").unwrap()).skip(|head| head.uri().path().starts_with("/login"));
     let app = routes().layer(RateLimitLayer::new(rate_limit));
     assert_eq!(get(&app, "/login/alice").status(), 403);
 }
@@ -206,22 +206,22 @@ fn nothing_is_refunded_after_replenishment() {
     let limits = builder().limit("short", window(millis(1))).limit("long", window(minutes(1)));
     let limiter = limits.limit("login", quota(9)).build().unwrap();
     for (limit, expected) in [("short", 8), ("long", 9)] {
-        let app = under(&limiter, limit, Router::new().route("/late/{user}", on_get(late)));
+        let app = layered(&limiter, limit, Router::new().route("/late/{user}", on_get(late)));
         assert_eq!(get(&app, "/late/alice").status(), 200);
         assert_eq!(left(&limiter, limit, CLIENT), expected, "{limit}");
     }
 }
 
 #[test]
-fn denial_under_two_layers_hides_only_the_nearer_one() {
+fn denial_hides_only_the_headers_of_the_nearest_layer() {
     let limiter = limiter(&[("outer", 9), ("inner", 9), ("login", 1)]);
-    let app = under(&limiter, "outer", under(&limiter, "inner", routes()));
+    let app = layered(&limiter, "outer", layered(&limiter, "inner", routes()));
     get(&app, "/login/alice");
-    let refused = get(&app, "/login/alice");
-    let told: Vec<_> = refused.headers().get_all("ratelimit").iter().map(|value| value.to_str().unwrap()).collect();
+    let denied = get(&app, "/login/alice");
+    let headers: Vec<_> = denied.headers().get_all("ratelimit").iter().map(|value| value.to_str().unwrap()).collect();
     assert!(
-        matches!(told[..], [login, outer] if login.starts_with("\"login\";r=0") && outer.starts_with("\"outer\";r=7")),
-        "{told:?}"
+        matches!(headers[..], [login, outer] if login.starts_with("\"login\";r=0") && outer.starts_with("\"outer\";r=7")),
+        "{headers:?}"
     );
 }
 
@@ -230,8 +230,8 @@ fn denial_uses_the_layers_response_and_hooks() {
     let limiter = builder().limit("api", quota(9)).limit("login", quota(9)).build().unwrap();
     // The address is not in the key, but the layer knows it.
     limiter.replace("login", Limit::new(quota(9)).deny([CLIENT]).unwrap()).unwrap();
-    let told = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&told);
+    let hook_calls = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&hook_calls);
     let enforcer = limiter.enforcer("api").unwrap().on_limited(move |_, _| {
         count.fetch_add(1, Ordering::SeqCst);
     });
@@ -240,14 +240,14 @@ fn denial_uses_the_layers_response_and_hooks() {
         response
     });
     let app = routes().layer(RateLimitLayer::new(rate_limit));
-    let refused = get(&app, "/login/alice");
-    assert_eq!(refused.status(), 403);
-    assert_eq!(header(&refused, "x-answered-by"), "layer");
-    assert_eq!(told.load(Ordering::SeqCst), 1);
+    let denied = get(&app, "/login/alice");
+    assert_eq!(denied.status(), 403);
+    assert_eq!(header(&denied, "x-answered-by"), "layer");
+    assert_eq!(hook_calls.load(Ordering::SeqCst), 1);
 }
 
-/// All limit headers of a response, however many fields they are in.
-fn told_together(response: &Response) -> String {
+/// Returns the limit headers of a response, joined.
+fn joined_limit_headers(response: &Response) -> String {
     let fields = response.headers().get_all("ratelimit").iter();
     fields.map(|value| value.to_str().unwrap()).collect::<Vec<_>>().join(", ")
 }
@@ -255,17 +255,17 @@ fn told_together(response: &Response) -> String {
 #[test]
 fn function_with_also_counts_in_addition() {
     let limiter = limiter(&[("api", 9), ("mail", 1)]);
-    let app = under(&limiter, "api", routes());
+    let app = layered(&limiter, "api", routes());
     let admitted = get(&app, "/remind/alice");
     assert_eq!(admitted.status(), 200);
     assert!(header(&admitted, "ratelimit").starts_with("\"api\";r=8;"));
     assert_eq!([left(&limiter, "api", CLIENT), left(&limiter, "mail", "alice")], [8, 0]);
 
     // The headers describe the denying limit, and the layer's.
-    let refused = get(&app, "/remind/alice");
-    assert_eq!(refused.status(), 429);
-    let told = told_together(&refused);
-    assert!(told.starts_with("\"mail\";r=0;") && told.contains("\"api\";r=7;"), "{told}");
+    let denied = get(&app, "/remind/alice");
+    assert_eq!(denied.status(), 429);
+    let headers = joined_limit_headers(&denied);
+    assert!(headers.starts_with("\"mail\";r=0;") && headers.contains("\"api\";r=7;"), "{headers}");
     assert_eq!(left(&limiter, "api", CLIENT), 7);
 
     // Unless the handler ignores the error.
@@ -278,7 +278,7 @@ fn function_with_also_counts_in_addition() {
 #[test]
 fn first_attribute_replaces_the_layer_and_others_add() {
     let limiter = limiter(&[("api", 9), ("login", 9), ("mail", 9)]);
-    let app = under(&limiter, "api", routes());
+    let app = layered(&limiter, "api", routes());
     let admitted = get(&app, "/register/alice");
     assert!(header(&admitted, "ratelimit").starts_with("\"login\";r=8;"));
     assert_eq!(["login", "mail"].map(|limit| left(&limiter, limit, "alice")), [8, 7]);
@@ -286,16 +286,19 @@ fn first_attribute_replaces_the_layer_and_others_add() {
 
     // If one of the others denies, the headers describe both.
     let limiter = self::limiter(&[("api", 9), ("login", 9), ("mail", 1)]);
-    let refused = get(&under(&limiter, "api", routes()), "/register/alice");
-    let told = told_together(&refused);
-    assert_eq!(refused.status(), 429);
-    assert!(told.starts_with("\"mail\";r=0;") && told.contains("\"login\";r=8;") && !told.contains("api"), "{told}");
+    let denied = get(&layered(&limiter, "api", routes()), "/register/alice");
+    let headers = joined_limit_headers(&denied);
+    assert_eq!(denied.status(), 429);
+    assert!(
+        headers.starts_with("\"mail\";r=0;") && headers.contains("\"login\";r=8;") && !headers.contains("api"),
+        "{headers}"
+    );
 }
 
 #[test]
-fn attribute_replaces_the_nearer_of_two_layers() {
+fn attribute_replaces_the_nearest_of_two_layers() {
     let limiter = limiter(&[("outer", 9), ("inner", 9), ("login", 9)]);
-    let app = under(&limiter, "outer", under(&limiter, "inner", routes()));
+    let app = layered(&limiter, "outer", layered(&limiter, "inner", routes()));
     assert_eq!(get(&app, "/login/alice").status(), 200);
     assert_eq!(["outer", "inner"].map(|limit| left(&limiter, limit, CLIENT)), [8, 9]);
     assert_eq!(get(&app, "/plain").status(), 200);
@@ -311,7 +314,7 @@ fn requests_on_one_thread_do_not_mix() {
     }
     let limiter = limiter(&[("api", 9), ("login", 9)]);
     let routes = Router::new().route("/slow/{user}", on_get(slow)).route("/slow", on_get(yield_now));
-    let app = under(&limiter, "api", routes);
+    let app = layered(&limiter, "api", routes);
     let ask = |path: &str| {
         let mut request = Request::get(path).body(Body::empty()).unwrap();
         request.extensions_mut().insert(PeerAddr(CLIENT.parse().unwrap()));
@@ -330,16 +333,16 @@ fn panic_leaves_no_layer_behind() {
     async fn panics() -> &'static str {
         panic!("on purpose")
     }
-    let app = under(&limiter, "api", Router::new().route("/", on_get(panics)));
+    let app = layered(&limiter, "api", Router::new().route("/", on_get(panics)));
     assert!(catch_unwind(AssertUnwindSafe(|| get(&app, "/"))).is_err());
     // Had the layer stayed, this would refund its units and use its limiter.
-    let refusal = block_on(orphan("alice")).unwrap_err();
-    assert!(refusal.outcome().error().is_some());
+    let error = block_on(mail_without_layer("alice")).unwrap_err();
+    assert!(error.outcome().error().is_some());
     assert_eq!(left(&limiter, "api", CLIENT), 8);
 }
 
 #[limit("only the layer's limiter would know it", key = user)]
-async fn orphan(user: &str) -> Result<(), LimitError> {
+async fn mail_without_layer(user: &str) -> Result<(), LimitError> {
     let _ = user;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Which limiter decides.
+//! The limiter of an attribute.
 
 use tidegate::attribute::{LimitError, set_default_limiter};
 use tidegate::enforce::Outcome;
@@ -22,9 +22,9 @@ async fn by_attribute(limiter: &Limiter, user: &str) -> Result<(), LimitError> {
 /// One test, because the default of a process can be set once.
 #[test]
 fn attribute_limiter_wins_over_layer_and_layer_over_default() {
-    let refusal = block_on(by_default("alice")).unwrap_err();
-    assert!(matches!(refusal.outcome(), Outcome::Invalid(Error::NoLimiter)), "{refusal:?}");
-    assert!(refusal.to_string().contains("set_default_limiter"), "{refusal}");
+    let error = block_on(by_default("alice")).unwrap_err();
+    assert!(matches!(error.outcome(), Outcome::Invalid(Error::NoLimiter)), "{error:?}");
+    assert!(error.to_string().contains("set_default_limiter"), "{error}");
 
     let default = limiter(&[("send", 10)]);
     set_default_limiter(default.clone()).unwrap();
@@ -38,7 +38,7 @@ fn attribute_limiter_wins_over_layer_and_layer_over_default() {
 
     #[cfg(feature = "axum")]
     {
-        use crate::layers::{get, under};
+        use crate::layers::{get, layered};
         use axum::routing;
 
         let scope = limiter(&[("api", 10), ("send", 10)]);
@@ -46,7 +46,7 @@ fn attribute_limiter_wins_over_layer_and_layer_over_default() {
         let app = axum::Router::new()
             .route("/scope", routing::get(|| by_default("alice")))
             .route("/own", routing::get(|| async move { by_attribute(&attribute, "alice").await }));
-        let app = under(&scope, "api", app);
+        let app = layered(&scope, "api", app);
         assert_eq!(get(&app, "/scope").status(), 200);
         let all = [&own, &scope, &default].map(|limiter| left(limiter, "send", "alice"));
         assert_eq!(all, [9, 9, 9]);
@@ -64,6 +64,6 @@ fn attribute_limiter_wins_over_layer_and_layer_over_default() {
 
 #[test]
 fn unknown_limit_is_a_programming_error() {
-    let refusal = block_on(by_attribute(&limiter(&[("other", 1)]), "alice")).unwrap_err();
-    assert!(matches!(refusal.outcome(), Outcome::Invalid(Error::UnknownLimit(_))), "{refusal:?}");
+    let error = block_on(by_attribute(&limiter(&[("other", 1)]), "alice")).unwrap_err();
+    assert!(matches!(error.outcome(), Outcome::Invalid(Error::UnknownLimit(_))), "{error:?}");
 }

@@ -1,8 +1,5 @@
 //! Tests of the attribute `#[limit]`, on functions and on handlers under a layer.
 
-#[cfg(feature = "axum")]
-#[path = "../common/elsewhere.rs"]
-mod elsewhere;
 mod errors;
 mod functions;
 #[cfg(feature = "axum")]
@@ -14,3 +11,6 @@ mod limiters;
 #[cfg(feature = "grpc")]
 mod statuses;
 mod support;
+#[cfg(feature = "axum")]
+#[path = "../common/waiting_store.rs"]
+mod waiting_store;

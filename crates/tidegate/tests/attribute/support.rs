@@ -4,7 +4,7 @@ use tidegate::{Key, Limiter, LimiterBuilder, ManualClock, MemoryStore, Quota, Ti
 use tidegate_testkit::block_on;
 
 #[cfg(feature = "axum")]
-use crate::elsewhere::Elsewhere;
+use crate::waiting_store::WaitingStore;
 
 /// A limiter with these limits per minute.
 pub(crate) fn limiter(limits: &[(&str, u64)]) -> Limiter {
@@ -14,7 +14,7 @@ pub(crate) fn limiter(limits: &[(&str, u64)]) -> Limiter {
 /// The same on a store that is not immediate.
 #[cfg(feature = "axum")]
 pub(crate) fn waiting_limiter(limits: &[(&str, u64)]) -> Limiter {
-    with_limits(Limiter::builder().bare_store(Elsewhere::new(memory())), limits)
+    with_limits(Limiter::builder().bare_store(WaitingStore::new(memory())), limits)
 }
 
 fn with_limits(builder: LimiterBuilder, limits: &[(&str, u64)]) -> Limiter {

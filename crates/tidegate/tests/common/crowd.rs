@@ -9,19 +9,19 @@ use std::time::Duration;
 
 use tidegate::ManualClock;
 
-/// Calls that wait at the same time, polled on this thread and only when they were woken: a wake-up that is lost
-/// leaves its caller where it is.
+/// Calls that wait at the same time, polled on this thread and only when they were woken. A lost wake-up
+/// leaves its call pending.
 pub(crate) struct Crowd<'a, T> {
-    waiting: Vec<Option<(Waits<'a, T>, Arc<Woken>)>>,
+    waiting: Vec<Option<(WaitingCall<'a, T>, Arc<WakeFlag>)>>,
     answers: Vec<(usize, T)>,
 }
 
-/// Somebody who waits.
-pub(crate) type Waits<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+/// A call that waits.
+pub(crate) type WaitingCall<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-struct Woken(AtomicBool);
+struct WakeFlag(AtomicBool);
 
-impl Wake for Woken {
+impl Wake for WakeFlag {
     fn wake(self: Arc<Self>) {
         self.0.store(true, Ordering::SeqCst);
     }
@@ -34,14 +34,14 @@ impl<T> Default for Crowd<'_, T> {
 }
 
 impl<'a, T> Crowd<'a, T> {
-    /// Adds a caller, lets it come as far as it can, and says its number.
+    /// Adds a call, polls it as far as it can go, and returns its number.
     pub(crate) fn add(&mut self, call: impl Future<Output = T> + Send + 'a) -> usize {
-        self.waiting.push(Some((Box::pin(call), Arc::new(Woken(AtomicBool::new(true))))));
+        self.waiting.push(Some((Box::pin(call), Arc::new(WakeFlag(AtomicBool::new(true))))));
         self.run();
         self.waiting.len() - 1
     }
 
-    /// Polls whoever was woken until nobody is.
+    /// Polls woken calls until none is left.
     pub(crate) fn run(&mut self) {
         let mut progress = true;
         while std::mem::take(&mut progress) {
@@ -60,18 +60,18 @@ impl<'a, T> Crowd<'a, T> {
         }
     }
 
-    /// Moves the clock on and lets everybody who was woken by that run.
+    /// Advances the clock, and polls the calls that this wakes.
     pub(crate) fn advance(&mut self, clock: &ManualClock, span: Duration) {
         clock.advance(span);
         self.run();
     }
 
-    /// One caller walks away.
+    /// Cancels a call.
     pub(crate) fn leave(&mut self, number: usize) {
         assert!(self.waiting[number].take().is_some(), "caller {number} is not waiting");
     }
 
-    /// The answers since the last time, in order.
+    /// Returns the answers since the last time, in order.
     pub(crate) fn answers(&mut self) -> Vec<(usize, T)> {
         std::mem::take(&mut self.answers)
     }

@@ -1,4 +1,4 @@
-//! Many processes, one truth.
+//! Several processes that share limits.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -7,19 +7,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tidegate::{Error, Limiter, LimiterBuilder, MAX_PERIOD, Quota, StoreErrorKind};
 use tokio::task::JoinSet;
 
-/// Processes that ask for the same key under a limit of each algorithm, of which nothing comes back meanwhile.
+/// Processes that take one key of a limit of each algorithm. Nothing is replenished meanwhile.
 pub(crate) struct Fleet {
     pub(crate) processes: u64,
-    /// In each of them.
+    /// The tasks of each process.
     pub(crate) tasks: u64,
-    /// How much a bucket, a fixed window, a sliding window and a log admit, and how often each is asked for.
+    /// The capacity of a bucket, a fixed window, a sliding window and a log, and the number of calls for each.
     pub(crate) limits: [(u64, u64); 4],
 }
 
 const NAMES: [&str; 4] = ["bucket", "fixed", "sliding", "log"];
 
 impl Fleet {
-    /// The limits, without a store yet.
+    /// The limits, without a store.
     pub(crate) fn limits(&self) -> LimiterBuilder {
         let [bucket, fixed, sliding, log] = self.limits.map(|(admits, _)| admits);
         let quotas = [
@@ -31,7 +31,7 @@ impl Fleet {
         Limiter::builder().limits(NAMES.into_iter().zip(quotas.map(Result::unwrap)))
     }
 
-    /// Runs as many of a command, each of which [asks](Fleet::ask): not one too many is admitted, and not one too few.
+    /// Runs the processes, each of which [takes its share](Fleet::take_share), and checks that exactly the capacity is admitted.
     pub(crate) fn run(&self, child: impl Fn() -> Command) {
         let children: Vec<_> = (0..self.processes).map(|_| child().spawn().unwrap()).collect();
         let mut admitted = [0; NAMES.len()];
@@ -47,9 +47,9 @@ impl Fleet {
         assert_eq!(admitted, self.limits.map(|(admits, _)| admits));
     }
 
-    /// Asks as often as is one process's share, and says how often it was admitted.
-    #[allow(clippy::print_stdout)] // this is how it answers
-    pub(crate) async fn ask(&self, limiter: &Limiter) {
+    /// Makes the calls that are one process's share, and prints how many were admitted.
+    #[allow(clippy::print_stdout)] // the parent reads it
+    pub(crate) async fn take_share(&self, limiter: &Limiter) {
         let mut admitted = Vec::new();
         for (limit, (_, asked)) in NAMES.into_iter().zip(self.limits) {
             let count = Arc::new(AtomicU64::new(0));
@@ -59,7 +59,7 @@ impl Fleet {
                     (limiter.clone(), Arc::clone(&count), asked / self.processes / self.tasks);
                 tasks.spawn(async move {
                     for _ in 0..share {
-                        count.fetch_add(u64::from(admitted_one(&limiter, limit).await), Ordering::Relaxed);
+                        count.fetch_add(u64::from(take_one(&limiter, limit).await), Ordering::Relaxed);
                     }
                 });
             }
@@ -70,9 +70,9 @@ impl Fleet {
     }
 }
 
-/// Asks for one unit until the store decides. On a busy machine the queue for the one key can be longer than the store's
-/// timeout; a call that timed out must not have taken anything, or the fleet's sum comes out too small.
-async fn admitted_one(limiter: &Limiter, limit: &str) -> bool {
+/// Takes one unit, and retries until the store decides. On a busy machine the queue for the key can outlast the store's
+/// timeout. A call that timed out must not have taken anything, or the sum is too small.
+async fn take_one(limiter: &Limiter, limit: &str) -> bool {
     loop {
         match limiter.limit(limit, "everybody").await {
             Err(Error::Store(error)) if error.kind() == StoreErrorKind::Timeout => {}

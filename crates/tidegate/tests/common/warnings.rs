@@ -8,21 +8,21 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Keeps the messages of all warnings, and who gave them. It is the whole program's: what is asked by one thread only may
-/// be taken for what nobody asks when another comes first to the place that warns.
-struct Warnings;
+/// A subscriber that records warnings with their threads. It is global, because `tracing` caches for all threads whether a
+/// call site has a subscriber.
+struct WarningRecorder;
 
-static GIVEN: Mutex<Vec<(ThreadId, String)>> = Mutex::new(Vec::new());
+static LOGGED: Mutex<Vec<(ThreadId, String)>> = Mutex::new(Vec::new());
 
-/// What this thread has warned of since it first asked here.
+/// Returns the warnings that this thread has logged since its first call.
 pub(crate) fn warnings() -> Vec<String> {
-    static LISTENING: OnceLock<()> = OnceLock::new();
-    LISTENING.get_or_init(|| {
-        tracing::subscriber::set_global_default(Warnings).expect("nobody else listens");
+    static INSTALLED: OnceLock<()> = OnceLock::new();
+    INSTALLED.get_or_init(|| {
+        tracing::subscriber::set_global_default(WarningRecorder).expect("there is no other subscriber");
         tracing::callsite::rebuild_interest_cache();
     });
-    let given = GIVEN.lock().unwrap();
-    given.iter().filter(|(thread, _)| *thread == thread::current().id()).map(|(_, said)| said.clone()).collect()
+    let logged = LOGGED.lock().unwrap();
+    logged.iter().filter(|(thread, _)| *thread == thread::current().id()).map(|(_, message)| message.clone()).collect()
 }
 
 struct Message<'a>(&'a mut String);
@@ -35,7 +35,7 @@ impl Visit for Message<'_> {
     }
 }
 
-impl Subscriber for Warnings {
+impl Subscriber for WarningRecorder {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         *metadata.level() <= Level::WARN && metadata.target().starts_with("tidegate")
     }
@@ -43,7 +43,7 @@ impl Subscriber for Warnings {
     fn event(&self, event: &Event<'_>) {
         let mut message = String::new();
         event.record(&mut Message(&mut message));
-        GIVEN.lock().unwrap().push((thread::current().id(), message));
+        LOGGED.lock().unwrap().push((thread::current().id(), message));
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {

@@ -22,7 +22,7 @@ fn left(limiter: &Limiter, limit: &str) -> u64 {
     limiter.check(limit, "alice").try_now().unwrap().remaining()
 }
 
-fn ask(admission: &Admission, cost: u64) -> Result<AdmissionPermit, Outcome> {
+fn admit(admission: &Admission, cost: u64) -> Result<AdmissionPermit, Outcome> {
     block_on(admission.admit(&Caller::new("alice"), cost, Priority::Default))
 }
 
@@ -33,12 +33,12 @@ fn denied_request_consumes_nothing_of_concurrency_rate_and_cost() {
     let admission = Admission::new(ConcurrencyGuards::new().and(pool.clone()).and(keys.clone()), enforcer);
     let in_flight = || (pool.in_flight(), keys.in_flight("alice"));
 
-    let first = ask(&admission, 40).unwrap();
+    let first = admit(&admission, 40).unwrap();
     assert!(first.outcome().is_unconditional());
     assert_eq!((in_flight(), left(&limiter, "requests"), left(&limiter, "tokens")), ((1, 1), 2, 60));
 
     // Too many at once for the key: what the pool gave is given back.
-    let refused = ask(&admission, 40).unwrap_err();
+    let refused = admit(&admission, 40).unwrap_err();
     assert_eq!(refused.kind(), Some(LimitKind::Concurrency));
     assert!(matches!(refused, Outcome::Limited(_)) && refused.retry_after().is_some());
     assert_eq!((in_flight(), left(&limiter, "requests"), left(&limiter, "tokens")), ((1, 1), 2, 60));
@@ -47,35 +47,35 @@ fn denied_request_consumes_nothing_of_concurrency_rate_and_cost() {
 
     // Too many at once, of all callers.
     let others = [pool.try_acquire().unwrap(), pool.try_acquire().unwrap()];
-    let refused = ask(&admission, 1).unwrap_err();
+    let refused = admit(&admission, 1).unwrap_err();
     assert!(matches!(refused, Outcome::Overloaded(_)) && refused.retry_after().is_some());
     assert_eq!((refused.kind(), in_flight()), (Some(LimitKind::Concurrency), (2, 0)));
     drop(others);
 
     // Too much in all: the rate keeps its token, and nothing is in flight.
-    let refused = ask(&admission, 61).unwrap_err();
+    let refused = admit(&admission, 61).unwrap_err();
     assert_eq!(refused.kind(), Some(LimitKind::Cost));
     assert_eq!((in_flight(), left(&limiter, "requests"), left(&limiter, "tokens")), ((0, 0), 2, 60));
 
     // Too often: the budget keeps its tokens. The rate counts requests, whatever they cost.
-    ask(&admission, 5).unwrap().release(Completion::Success);
-    drop(ask(&admission, 5).unwrap());
-    let refused = ask(&admission, 5).unwrap_err();
+    admit(&admission, 5).unwrap().release(Completion::Success);
+    drop(admit(&admission, 5).unwrap());
+    let refused = admit(&admission, 5).unwrap_err();
     assert_eq!(refused.kind(), Some(LimitKind::Rate));
     assert_eq!((in_flight(), left(&limiter, "requests"), left(&limiter, "tokens")), ((0, 0), 0, 50));
 
     // Both at once: the first is named.
-    assert_eq!(ask(&admission, 99).unwrap_err().kind(), Some(LimitKind::Rate));
+    assert_eq!(admit(&admission, 99).unwrap_err().kind(), Some(LimitKind::Rate));
 }
 
 #[test]
 fn without_limits_only_the_guards_decide() {
     let admission = Admission::new(Concurrency::fixed(1), Enforcer::unlimited());
-    let held = ask(&admission, 1).unwrap();
+    let held = admit(&admission, 1).unwrap();
     assert!(held.outcome().limit_decisions().is_empty());
-    assert!(ask(&admission, 1).is_err());
+    assert!(admit(&admission, 1).is_err());
     drop(held);
-    assert!(ask(&admission, 1).is_ok());
+    assert!(admit(&admission, 1).is_ok());
 }
 
 #[test]
@@ -97,20 +97,20 @@ fn hooks_see_rejections_by_a_guard() {
         counted.fetch_add(1, Ordering::Relaxed);
     });
     let admission = Admission::new(Concurrency::fixed(1), hooked);
-    let _held = ask(&admission, 1).unwrap();
-    assert!(ask(&admission, 1).is_err());
+    let _held = admit(&admission, 1).unwrap();
+    assert!(admit(&admission, 1).is_err());
     assert_eq!(told.load(Ordering::Relaxed), 1);
 }
 
 #[test]
 fn guard_per_key_without_a_key_is_an_error() {
     let admission = Admission::new(PerKey::new(1), Enforcer::unlimited());
-    let outcome = block_on(admission.admit(&Caller::each([]), 1, Priority::Default)).unwrap_err();
+    let outcome = block_on(admission.admit(&Caller::with_keys([]), 1, Priority::Default)).unwrap_err();
     assert!(matches!(outcome, Outcome::Invalid(_)), "{outcome:?}");
 }
 
 /// A limiter of its own, whose limit has the same name as the others' and denies these.
-fn denying(denied: &[&str]) -> Limiter {
+fn limiter_with_deny_list(denied: &[&str]) -> Limiter {
     let quota = Quota::token_bucket(100, minutes(1)).unwrap();
     Limiter::builder().limit("api", quota).deny("api", denied.iter().copied()).unwrap().build().unwrap()
 }
@@ -121,23 +121,23 @@ fn guards_use_the_deny_list_of_the_limiter() {
         |limiter: &Limiter, pool: &Concurrency| Admission::new(pool.clone(), limiter.enforcer("api").unwrap());
     // All of it in one thread, which remembers limits.
     for denied_first in [true, false] {
-        let (denying, others) = (denying(&["alice"]), denying(&[]));
+        let (denying, others) = (limiter_with_deny_list(&["alice"]), limiter_with_deny_list(&[]));
         let (full, pool) = (Concurrency::fixed(1), Concurrency::fixed(1));
         let _one = full.try_acquire().unwrap();
-        let turned_away = || matches!(ask(&admission(&denying, &full), 1), Err(Outcome::Denied(_)));
+        let turned_away = || matches!(admit(&admission(&denying, &full), 1), Err(Outcome::Denied(_)));
         if denied_first {
             assert!(turned_away());
         }
-        let admitted = ask(&admission(&others, &pool), 1).expect("that limiter has no deny list");
+        let admitted = admit(&admission(&others, &pool), 1).expect("that limiter has no deny list");
         assert_eq!(pool.in_flight(), 1);
         drop(admitted);
         assert!(turned_away(), "not because the pool is full");
     }
     // One that is built anew under the same name.
-    let (before, after) = (denying(&["alice"]), denying(&[]));
-    assert!(ask(&admission(&before, &Concurrency::fixed(1)), 1).is_err());
+    let (before, after) = (limiter_with_deny_list(&["alice"]), limiter_with_deny_list(&[]));
+    assert!(admit(&admission(&before, &Concurrency::fixed(1)), 1).is_err());
     drop(before);
-    assert!(ask(&admission(&after, &Concurrency::fixed(1)), 1).is_ok());
+    assert!(admit(&admission(&after, &Concurrency::fixed(1)), 1).is_ok());
 }
 
 /// Clients that are one key to the limit are one key to the guards.
@@ -146,10 +146,10 @@ fn guards_use_keys_as_the_first_limit_normalizes_them() {
     let limit = Limit::new(Quota::token_bucket(100, minutes(1)).unwrap()).normalize(Normalize::Lowercase);
     let limiter = Limiter::builder().limit("api", limit).build().unwrap();
     let admission = Admission::new(PerKey::new(1), limiter.enforcer("api").unwrap());
-    let ask = |key: &'static str| block_on(admission.admit(&Caller::new(key), 1, Priority::Default));
-    let held = ask("alice").unwrap();
-    assert_eq!(ask("ALICE").unwrap_err().kind(), Some(LimitKind::Concurrency));
-    assert!(ask("bob").is_ok());
+    let admit_key = |key: &'static str| block_on(admission.admit(&Caller::new(key), 1, Priority::Default));
+    let held = admit_key("alice").unwrap();
+    assert_eq!(admit_key("ALICE").unwrap_err().kind(), Some(LimitKind::Concurrency));
+    assert!(admit_key("bob").is_ok());
     drop(held);
-    assert!(ask("ALICE").is_ok());
+    assert!(admit_key("ALICE").is_ok());
 }

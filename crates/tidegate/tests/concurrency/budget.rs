@@ -209,7 +209,7 @@ async fn late_answer_leaves_no_hold_behind() {
         .build()
         .unwrap();
     let budget = Budget::with_clock(&limiter, "tokens", "holds", clock);
-    faults.answer_late();
+    faults.delay_responses();
     assert!(budget.hold("alice", 40).await.is_err());
     faults.pass();
     assert_eq!(limiter.check("holds", "alice").await.unwrap().remaining(), 5);
@@ -220,7 +220,7 @@ async fn late_answer_leaves_no_hold_behind() {
 #[test]
 fn cost_beyond_the_quota_is_bounded_by_open_holds() {
     const HOLDS: u64 = 4;
-    const MOST: u64 = 60;
+    const MAX_COST: u64 = 60;
     let mut beyond = 0;
     for seed in 0..300 {
         let mut random = Random::new(seed);
@@ -232,7 +232,7 @@ fn cost_beyond_the_quota_is_bounded_by_open_holds() {
                 0 | 1 => {
                     let estimate = random.between(1, 30);
                     if let Some(hold) = block_on(budget.hold("alice", estimate)).unwrap().hold() {
-                        open.push((hold.clone(), random.between(0, MOST)));
+                        open.push((hold.clone(), random.between(0, MAX_COST)));
                     }
                 }
                 2 if !open.is_empty() => {
@@ -243,9 +243,9 @@ fn cost_beyond_the_quota_is_bounded_by_open_holds() {
                 _ => clock.advance(millis(random.between(0, 5_000))),
             }
             let given = 100 + clock.now().since(begun).as_millis() as u64 * 100 / 60_000 + 1;
-            assert!(settled <= given + HOLDS * (MOST - 1), "seed {seed}: {settled} of {given}");
+            assert!(settled <= given + HOLDS * (MAX_COST - 1), "seed {seed}: {settled} of {given}");
             beyond = beyond.max(settled.saturating_sub(given));
         }
     }
-    assert!(beyond > MOST, "the bound is put to the test: {beyond} beyond");
+    assert!(beyond > MAX_COST, "the bound is put to the test: {beyond} beyond");
 }

@@ -102,7 +102,7 @@ async fn hold(shared: &DistributedConcurrency, count: usize, clock: &ManualClock
     for _ in 0..count {
         held.push(shared.try_acquire("a").await.unwrap());
     }
-    shared.settled().await;
+    shared.flush().await;
     until(|| clock.sleepers() == 1).await;
     held
 }
@@ -146,7 +146,7 @@ async fn dropped_call_holds_no_lease() {
     .await;
     assert_eq!(free_in(&limiter).await, 0);
     drop(call);
-    shared.settled().await;
+    shared.flush().await;
     assert_eq!(free_in(&limiter).await, 1);
 }
 
@@ -191,10 +191,10 @@ async fn leases_expire_when_the_runtime_ends() {
     clock.advance(TTL / 2);
     until(|| clock.sleepers() == 1).await;
     clock.advance(TTL / 2);
-    shared.settled().await;
+    shared.flush().await;
     assert_eq!(free(&limiter, "a"), 0, "it was renewed");
     drop(permit);
-    shared.settled().await;
+    shared.flush().await;
     assert_eq!(free(&limiter, "a"), 1);
 }
 
@@ -220,14 +220,14 @@ async fn leases_are_taken_over_from_a_runtime_that_ends() {
     clock.advance(TTL / 2);
     assert_eq!(free(&limiter, "a"), 0, "releases wait for the next renewer");
     drop(shared.try_acquire("b").await.unwrap());
-    shared.settled().await;
+    shared.flush().await;
     assert_eq!(free(&limiter, "a"), 2);
     until(|| clock.sleepers() == 1).await;
     clock.advance(TTL / 2);
-    shared.settled().await;
+    shared.flush().await;
     assert_eq!(free(&limiter, "a"), 2, "the other is renewed");
     drop(held);
-    shared.settled().await;
+    shared.flush().await;
     assert_eq!(free(&limiter, "a"), 3);
 }
 
@@ -249,7 +249,7 @@ async fn settled_releases_leases_on_any_runtime() {
     })
     .join()
     .unwrap();
-    shared.settled().await;
+    shared.flush().await;
     assert_eq!(free_in(&limiter).await, 100);
 }
 
@@ -264,10 +264,10 @@ async fn endless_messages_do_not_delay_renewals() {
         drop(shared.try_acquire("a").await.unwrap());
         clock.advance(TTL / 100);
     }
-    shared.settled().await;
+    shared.flush().await;
     assert_eq!(free_in(&limiter).await, 999, "the one that is held is held");
     drop(long);
-    shared.settled().await;
+    shared.flush().await;
     assert_eq!(free_in(&limiter).await, 1_000);
 }
 
@@ -281,7 +281,7 @@ async fn endless_renewals_do_not_delay_releases() {
     let due = clock.now();
     until(|| clock.now() > due).await;
     held.pop();
-    let released = tokio::time::timeout(seconds(30), shared.settled()).await;
+    let released = tokio::time::timeout(seconds(30), shared.flush()).await;
     assert!(released.is_ok(), "released permits release their leases");
     assert_eq!(free_in(&limiter).await, 2);
 }
@@ -294,7 +294,7 @@ async fn many_leases_are_released_in_parallel() {
     let held = hold(&shared, 250, &clock).await;
     drop(held);
     // Asked before anything is released, and answered when all of it is.
-    let settled = shared.settled();
+    let settled = shared.flush();
     let mut settled = std::pin::pin!(settled);
     let mut turns = 0;
     while poll_fn(|context| Poll::Ready(settled.as_mut().poll(context).is_pending())).await {
@@ -329,12 +329,12 @@ async fn clock_set_back_loses_no_lease() {
     let _held = shared.try_acquire("a").await.unwrap();
     until(|| clock.sleepers() == 1).await;
     clock.set(Timestamp::from_millis(1_799_999_000_000));
-    shared.settled().await;
+    shared.flush().await;
     for _ in 0..20 {
         until(|| clock.sleepers() == 1).await;
         clock.advance(TTL / 4);
     }
-    shared.settled().await;
+    shared.flush().await;
     assert_eq!(free(&limiter, "a"), 0);
 }
 
@@ -347,13 +347,13 @@ async fn clock_set_back_loses_none_of_many_leases() {
     let shared = DistributedConcurrency::with_sleeper(&limiter, "work", clock.clone());
     let _held = hold(&shared, 300, &clock).await;
     clock.set(Timestamp::from_millis(1_799_996_400_000));
-    shared.settled().await;
+    shared.flush().await;
     for _ in 0..20 {
         until(|| clock.sleepers() == 1).await;
         stores.advance(TTL / 4);
         clock.advance(TTL / 4);
     }
-    shared.settled().await;
+    shared.flush().await;
     assert_eq!(free(&limiter, "a"), 0);
 }
 
@@ -378,7 +378,7 @@ async fn store_that_fails_once_loses_no_lease() {
         until(|| clock.sleepers() == 1).await;
         clock.advance(TTL / 4);
     }
-    shared.settled().await;
+    shared.flush().await;
     assert_eq!(free_in(&limiter).await, 1);
 }
 
@@ -397,7 +397,7 @@ async fn failing_store_admits_if_the_limit_fails_open() {
             (OnStoreError::Closed, Err(AcquireError::Failed(_))) => {}
             (policy, answer) => panic!("{policy:?}: {answer:?}"),
         }
-        shared.settled().await;
+        shared.flush().await;
     }
 }
 
@@ -413,7 +413,7 @@ async fn retry_hint_is_the_sooner_of_work_and_first_expiry() {
     assert_eq!(hint(shared.try_acquire("a").await.map(|_| ())), TTL);
     clock.advance(millis(50));
     permit.release(Completion::Success);
-    shared.settled().await;
+    shared.flush().await;
     let _held = shared.try_acquire("a").await.unwrap();
     assert_eq!(hint(shared.try_acquire("a").await.map(|_| ())), millis(50));
 }

@@ -12,28 +12,28 @@ use tidegate_testkit::Random;
 
 /// How a piece of work ends.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Fate {
-    Completes,
-    Fails,
-    Returns,
-    Panics,
+enum Ending {
+    Success,
+    Failure,
+    Return,
+    Panic,
     /// Never ends by itself: it is cancelled.
-    Hangs,
+    Cancellation,
 }
 
-const FATES: [Fate; 5] = [Fate::Completes, Fate::Fails, Fate::Returns, Fate::Panics, Fate::Hangs];
+const ENDINGS: [Ending; 5] = [Ending::Success, Ending::Failure, Ending::Return, Ending::Panic, Ending::Cancellation];
 
 /// Work that holds a permit, for so many polls.
-async fn work(permit: Permit, polls: u64, fate: Fate) {
+async fn work(permit: Permit, polls: u64, ending: Ending) {
     for _ in 0..polls {
         yield_once().await;
     }
-    match fate {
-        Fate::Completes => permit.release(Completion::Success),
-        Fate::Fails => permit.release(Completion::Dropped),
-        Fate::Returns => {}
-        Fate::Panics => std::panic::resume_unwind(Box::new("as it was told")),
-        Fate::Hangs => std::future::pending().await,
+    match ending {
+        Ending::Success => permit.release(Completion::Success),
+        Ending::Failure => permit.release(Completion::Dropped),
+        Ending::Return => {}
+        Ending::Panic => std::panic::resume_unwind(Box::new("as it was told")),
+        Ending::Cancellation => std::future::pending().await,
     }
 }
 
@@ -42,10 +42,10 @@ fn yield_once() -> impl Future<Output = ()> {
     std::future::poll_fn(move |_| if std::mem::replace(&mut yielded, true) { Poll::Ready(()) } else { Poll::Pending })
 }
 
-type Running = (Pin<Box<dyn Future<Output = ()>>>, Fate);
+type RunningWork = (Pin<Box<dyn Future<Output = ()>>>, Ending);
 
-/// Where permits come from.
-trait Source {
+/// A source of permits.
+trait PermitSource {
     fn acquire(&self, random: &mut Random) -> Result<Permit, Rejected>;
     fn in_flight(&self) -> u32;
     fn capacity(&self) -> u32;
@@ -53,7 +53,7 @@ trait Source {
 
 const LIMIT: u32 = 7;
 
-impl Source for Concurrency {
+impl PermitSource for Concurrency {
     fn acquire(&self, _: &mut Random) -> Result<Permit, Rejected> {
         self.clone().try_acquire()
     }
@@ -69,7 +69,7 @@ impl Source for Concurrency {
 
 const KEYS: [&str; 3] = ["a", "b", "c"];
 
-impl Source for PerKey {
+impl PermitSource for PerKey {
     fn acquire(&self, random: &mut Random) -> Result<Permit, Rejected> {
         self.try_acquire(random.pick(&KEYS))
     }
@@ -84,29 +84,29 @@ impl Source for PerKey {
 }
 
 /// Starts, polls and cancels work at random, and compares with what should be in flight after each step.
-fn any_order(seed: u64, source: &impl Source) -> u64 {
+fn run_in_random_order(seed: u64, source: &impl PermitSource) -> u64 {
     let mut random = Random::new(seed);
-    let mut running: Vec<Running> = Vec::new();
+    let mut running: Vec<RunningWork> = Vec::new();
     let mut context = Context::from_waker(Waker::noop());
     let mut told = 0;
     for _ in 0..200 {
         match random.below(10) {
             0..4 => match source.acquire(&mut random) {
                 Ok(permit) => {
-                    let (polls, fate) = (random.below(4), random.pick(&FATES));
-                    running.push((Box::pin(work(permit, polls, fate)), fate));
+                    let (polls, ending) = (random.below(4), random.pick(&ENDINGS));
+                    running.push((Box::pin(work(permit, polls, ending)), ending));
                 }
                 Err(refused) => assert!(running.len() as u32 >= LIMIT, "{refused} at {}", running.len()),
             },
             4..9 if !running.is_empty() => {
                 let index = random.below(running.len() as u64) as usize;
-                let (work, fate) = &mut running[index];
+                let (work, ending) = &mut running[index];
                 let ended = match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(&mut context))) {
                     Ok(poll) => poll.is_ready(),
                     Err(_) => true,
                 };
                 if ended {
-                    told += u64::from(matches!(fate, Fate::Completes | Fate::Fails));
+                    told += u64::from(matches!(ending, Ending::Success | Ending::Failure));
                     drop(running.swap_remove(index));
                 }
             }
@@ -125,9 +125,9 @@ fn any_order(seed: u64, source: &impl Source) -> u64 {
 }
 
 /// Counts what it is told, and never changes its mind.
-struct Counting(Arc<Mutex<u64>>);
+struct CountingController(Arc<Mutex<u64>>);
 
-impl Controller for Counting {
+impl Controller for CountingController {
     fn limit(&self) -> u32 {
         LIMIT
     }
@@ -141,16 +141,16 @@ impl Controller for Counting {
 fn permit_is_released_once_on_completion_error_drop_cancel_and_panic() {
     for seed in 0..500 {
         let samples = Arc::default();
-        let pool = Concurrency::adaptive(Counting(Arc::clone(&samples)));
-        let told = any_order(seed, &pool);
+        let pool = Concurrency::adaptive(CountingController(Arc::clone(&samples)));
+        let told = run_in_random_order(seed, &pool);
         assert_eq!(
             *samples.lock().unwrap(),
             told,
             "seed {seed}: a controller learns once, and only from reported outcomes"
         );
-        any_order(seed, &Concurrency::fixed(LIMIT));
+        run_in_random_order(seed, &Concurrency::fixed(LIMIT));
         let keys = PerKey::new(LIMIT);
-        any_order(seed, &keys);
+        run_in_random_order(seed, &keys);
         assert_eq!(keys.keys(), 0, "a key without permits takes no memory");
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tidegate::concurrency::{FairConcurrency, FairConcurrencyBuilder, Permit, Rejected};
 use tidegate::{ManualClock, Timestamp};
 
-use crate::common_crowd::{self, Waits};
+use crate::common_crowd::{self, WaitingCall};
 
 /// A clock that stands far from the epoch.
 pub(crate) fn clock() -> ManualClock {
@@ -23,7 +23,7 @@ pub(crate) fn all_of(fair: &FairConcurrency, tenant: &str) -> Vec<Permit> {
 }
 
 /// A caller that acquires, and waits if it must.
-pub(crate) type Acquire = Waits<'static, Result<Permit, Rejected>>;
+pub(crate) type Acquire = WaitingCall<'static, Result<Permit, Rejected>>;
 
 /// Callers that wait for permits.
 pub(crate) type Crowd = common_crowd::Crowd<'static, Result<Permit, Rejected>>;

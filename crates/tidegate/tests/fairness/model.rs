@@ -13,7 +13,7 @@ pub(crate) struct Model {
     pub(crate) default_weight: u64,
     pub(crate) max_tenants: usize,
     pub(crate) queue: usize,
-    pub(crate) queue_in_all: usize,
+    pub(crate) total_queue: usize,
     pub(crate) idle_after: u64,
     pub(crate) now: u64,
     /// How many times a caller got a slot or began to wait.
@@ -38,7 +38,7 @@ pub(crate) struct Tenant {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
     Permit,
-    Waits,
+    Queued,
     QueueFull,
 }
 
@@ -97,11 +97,11 @@ impl Model {
     /// Advances the time, and removes absent tenants. Returns the callers that get a slot by that, and those that waited too long.
     pub(crate) fn advance(&mut self, now: u64) -> (Vec<usize>, Vec<usize>) {
         self.now = now;
-        let given = self.look();
-        (given, self.too_late())
+        let given = self.serve_waiting();
+        (given, self.take_expired())
     }
 
-    fn look(&mut self) -> Vec<usize> {
+    fn serve_waiting(&mut self) -> Vec<usize> {
         let (now, idle_after) = (self.now, self.idle_after);
         let is_here =
             |tenant: &Tenant| tenant.in_flight > 0 || !tenant.waiting.is_empty() || tenant.seen + idle_after > now;
@@ -109,7 +109,7 @@ impl Model {
         self.hand_out()
     }
 
-    fn too_late(&mut self) -> Vec<usize> {
+    fn take_expired(&mut self) -> Vec<usize> {
         let now = self.now;
         let mut late = Vec::new();
         for tenant in &mut self.tenants {
@@ -159,19 +159,19 @@ impl Model {
         self.tenants[index].served = self.events;
     }
 
-    pub(crate) fn enter_or_join(&mut self, name: Name, caller: usize, until: u64) -> Answer {
+    pub(crate) fn enter_or_queue(&mut self, name: Name, caller: usize, until: u64) -> Answer {
         if self.enter(name) {
             return Answer::Permit;
         }
         let (index, in_all) = (self.index(name), self.waiting());
         let waiting = &mut self.tenants[index].waiting;
-        if waiting.len() >= self.queue || (in_all >= self.queue_in_all && !waiting.is_empty()) {
+        if waiting.len() >= self.queue || (in_all >= self.total_queue && !waiting.is_empty()) {
             return Answer::QueueFull;
         }
         waiting.push((caller, until));
         self.events += 1;
         self.tenants[index].since.push(self.events);
-        Answer::Waits
+        Answer::Queued
     }
 
     /// Returns a slot. Returns the callers that get one by that.

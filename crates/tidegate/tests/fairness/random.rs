@@ -13,7 +13,7 @@ use crate::model::{Answer, Model, Name};
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
 /// The same events, for the library and for the model.
-struct Run {
+struct RandomRun {
     random: Random,
     fair: FairConcurrency,
     clock: ManualClock,
@@ -26,7 +26,7 @@ struct Run {
     undisturbed: bool,
 }
 
-impl Run {
+impl RandomRun {
     fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let clock = clock();
@@ -36,7 +36,7 @@ impl Run {
             default_weight: random.between(1, 3),
             max_tenants: random.below(4) as usize,
             queue: random.between(1, 4) as usize,
-            queue_in_all: random.between(1, 8) as usize,
+            total_queue: random.between(1, 8) as usize,
             idle_after: random.between(1, 20),
             now: clock.now().as_micros() / 1_000,
             events: 0,
@@ -46,13 +46,13 @@ impl Run {
             .default_weight(model.default_weight as u32)
             .max_tenants(model.max_tenants)
             .queue(model.queue)
-            .queue_in_all(model.queue_in_all)
+            .total_queue(model.total_queue)
             .idle_after(Duration::from_millis(model.idle_after));
         for (name, weight) in NAMES.iter().zip(&model.weights) {
             builder = builder.weight(*name, *weight as u32);
         }
         let (crowd, permits, waiting) = Default::default();
-        Run { random, fair: builder.build(), clock, crowd, model, permits, waiting, undisturbed: true }
+        RandomRun { random, fair: builder.build(), clock, crowd, model, permits, waiting, undisturbed: true }
     }
 
     fn step(&mut self) {
@@ -71,8 +71,8 @@ impl Run {
     fn try_acquire(&mut self, number: usize) {
         let (name, before) = self.arrive(number);
         let answer = self.fair.try_acquire(NAMES[number]);
-        self.given(before, false);
-        self.note_refusal(name, answer.is_ok());
+        self.check_served(before, false);
+        self.record_rejection(name, answer.is_ok());
         assert_eq!(answer.is_ok(), self.model.enter(name), "{:?}", self.model);
         match answer {
             Ok(permit) => self.permits.push((name, permit)),
@@ -86,16 +86,16 @@ impl Run {
         let caller = self.crowd.join(&self.fair, NAMES[number], Duration::from_millis(within));
         let mut answers = self.crowd.answers();
         let own = answers.iter().position(|(other, _)| *other == caller).map(|at| answers.remove(at).1);
-        self.answered(answers, before, Vec::new());
-        self.note_refusal(name, matches!(own, Some(Ok(_))));
-        match (self.model.enter_or_join(name, caller, self.model.now + within), own) {
+        self.check_answer(answers, before, Vec::new());
+        self.record_rejection(name, matches!(own, Some(Ok(_))));
+        match (self.model.enter_or_queue(name, caller, self.model.now + within), own) {
             (Answer::Permit, Some(Ok(permit))) => self.permits.push((name, permit)),
             (Answer::QueueFull, Some(Err(refused))) => assert_eq!(refused.reason(), RejectReason::QueueFull),
-            (Answer::Waits, Some(Err(refused))) if within == 0 => {
+            (Answer::Queued, Some(Err(refused))) if within == 0 => {
                 assert_eq!(refused.reason(), RejectReason::TooLong);
                 self.model.cancel(caller);
             }
-            (Answer::Waits, None) => self.waiting.push((caller, name)),
+            (Answer::Queued, None) => self.waiting.push((caller, name)),
             (expected, own) => panic!("{expected:?}, and not {own:?}: {:?}", self.model),
         }
     }
@@ -112,7 +112,7 @@ impl Run {
         }
         let given = self.model.release(name);
         let cancel = self.random.one_in(3);
-        self.given(given, cancel);
+        self.check_served(given, cancel);
     }
 
     fn cancel(&mut self) {
@@ -132,7 +132,7 @@ impl Run {
         self.undisturbed &= self.model.tenants.len() == before;
         self.crowd.advance(&self.clock, Duration::from_millis(span));
         let answers = self.crowd.answers();
-        self.answered(answers, given, late);
+        self.check_answer(answers, given, late);
     }
 
     fn set_limit(&mut self) {
@@ -140,7 +140,7 @@ impl Run {
         self.undisturbed &= limit == self.model.limit;
         let given = self.model.set_limit(limit);
         self.fair.set_limit(limit as u32);
-        self.given(given, false);
+        self.check_served(given, false);
     }
 
     /// A caller arrives in the model. Returns its tenant, and the callers that get a slot because it has come.
@@ -152,7 +152,7 @@ impl Run {
     }
 
     /// These callers get slots; sometimes one of them walks away before it notices.
-    fn given(&mut self, mut given: Vec<usize>, cancel: bool) {
+    fn check_served(&mut self, mut given: Vec<usize>, cancel: bool) {
         while let Some(caller) = given.first().copied().filter(|_| cancel) {
             given.remove(0);
             self.crowd.leave(caller);
@@ -164,11 +164,11 @@ impl Run {
         }
         self.crowd.run();
         let answers = self.crowd.answers();
-        self.answered(answers, given, Vec::new());
+        self.check_answer(answers, given, Vec::new());
     }
 
     /// Exactly these callers were given slots, and these have waited too long.
-    fn answered(
+    fn check_answer(
         &mut self,
         answers: Vec<(usize, Result<Permit, tidegate::concurrency::Rejected>)>,
         mut given: Vec<usize>,
@@ -200,7 +200,7 @@ impl Run {
     }
 
     /// What a refusal may mean, said without the model's rule: it comes before the model has decided.
-    fn note_refusal(&self, name: Name, admitted: bool) {
+    fn record_rejection(&self, name: Name, admitted: bool) {
         let model = &self.model;
         let tenant = model.find(name).expect("it has asked");
         let free = model.limit.saturating_sub(model.in_flight());
@@ -221,7 +221,7 @@ impl Run {
 
     /// All visible state matches the model, and no caller waits that may have a slot.
     fn compare(&mut self) {
-        let Run { fair, model, .. } = self;
+        let RandomRun { fair, model, .. } = self;
         assert_eq!(u64::from(fair.in_flight()), model.in_flight());
         assert_eq!((fair.waiting(), fair.tenants()), (model.waiting(), model.tenants.len()));
         for (number, name) in NAMES.iter().enumerate() {
@@ -258,9 +258,9 @@ impl Run {
 }
 
 #[test]
-fn random_instances_share_as_the_model_does_and_keep_every_promise() {
+fn random_instances_behave_like_the_model() {
     for seed in 0..20_000 {
-        let mut run = Run::new(seed);
+        let mut run = RandomRun::new(seed);
         for _ in 0..run.random.between(10, 60) {
             run.step();
         }

@@ -168,16 +168,16 @@ fn largest_numbers_are_exact() {
     assert_eq!((guarantee("a"), guarantee("b")), ((1 << 31) - 1, (1 << 31) - 1));
 }
 
-/// A clock that can be counted.
-struct Counted(ManualClock, #[expect(dead_code, reason = "it is there to be counted")] Arc<()>);
+/// A clock whose references can be counted.
+struct CountedClock(ManualClock, #[expect(dead_code, reason = "its references are counted")] Arc<()>);
 
-impl Clock for Counted {
+impl Clock for CountedClock {
     fn now(&self) -> Timestamp {
         self.0.now()
     }
 }
 
-impl Sleeper for Counted {
+impl Sleeper for CountedClock {
     fn sleep(&self, span: Duration) -> BoxFuture<'static, ()> {
         self.0.sleep(span)
     }
@@ -186,7 +186,7 @@ impl Sleeper for Counted {
 #[test]
 fn dropped_limiter_frees_its_clock() {
     let counted = Arc::new(());
-    let fair = FairConcurrency::builder(1).sleeper(Counted(clock(), Arc::clone(&counted))).build();
+    let fair = FairConcurrency::builder(1).sleeper(CountedClock(clock(), Arc::clone(&counted))).build();
     let permit = fair.try_acquire("a").unwrap();
     drop(fair);
     assert_eq!(Arc::strong_count(&counted), 2, "a permit can still be given back");

@@ -8,36 +8,37 @@ use tidegate_testkit::Random;
 
 use crate::crowd::{Crowd, clock, fair};
 
-struct Steady {
+/// Tenants that keep a constant number of callers.
+struct SteadyDemand {
     fair: FairConcurrency,
     crowd: Crowd,
     weights: Vec<u32>,
     /// How many each tenant wants in flight at once.
     wants: Vec<u32>,
     /// How many of each are in flight or waiting.
-    asked: Vec<u32>,
+    demand: Vec<u32>,
     /// Whose caller has which number.
     callers: Vec<usize>,
     permits: VecDeque<(usize, Permit)>,
 }
 
-impl Steady {
+impl SteadyDemand {
     fn new(limit: u32, weights: Vec<u32>, wants: Vec<u32>) -> Self {
         let mut builder = fair(limit, &clock()).queue(100);
         for (tenant, weight) in weights.iter().enumerate() {
             builder = builder.weight(tenant, *weight);
         }
-        let asked = vec![0; weights.len()];
+        let demand = vec![0; weights.len()];
         let (crowd, callers, permits) = Default::default();
-        let mut steady = Steady { fair: builder.build(), crowd, weights, wants, asked, callers, permits };
-        steady.ask();
+        let mut steady = SteadyDemand { fair: builder.build(), crowd, weights, wants, demand, callers, permits };
+        steady.fill();
         steady
     }
 
-    fn ask(&mut self) {
+    fn fill(&mut self) {
         for tenant in 0..self.wants.len() {
-            while self.asked[tenant] < self.wants[tenant] {
-                self.asked[tenant] += 1;
+            while self.demand[tenant] < self.wants[tenant] {
+                self.demand[tenant] += 1;
                 self.callers.push(tenant);
                 self.crowd.join(&self.fair, &tenant.to_string(), days(1));
             }
@@ -45,11 +46,11 @@ impl Steady {
     }
 
     /// The tenant of the oldest work gets a new caller, the work ends, and the caller that gets the slot begins. Returns its tenant.
-    fn turn(&mut self) -> Vec<usize> {
+    fn rotate(&mut self) -> Vec<usize> {
         self.collect();
         let (tenant, permit) = self.permits.pop_front().expect("something is in flight");
-        self.asked[tenant] -= 1;
-        self.ask();
+        self.demand[tenant] -= 1;
+        self.fill();
         drop(permit);
         self.collect()
     }
@@ -71,9 +72,9 @@ fn steady_demand_is_shared_by_guarantee_then_by_load() {
         let limit = random.between(1, 12) as u32;
         let weights: Vec<u32> = (0..random.between(1, 5)).map(|_| random.between(1, 9) as u32).collect();
         let wants: Vec<u32> = weights.iter().map(|_| random.between(1, 12) as u32).collect();
-        let mut steady = Steady::new(limit, weights, wants);
+        let mut steady = SteadyDemand::new(limit, weights, wants);
         for _ in 0..limit * 8 {
-            steady.turn();
+            steady.rotate();
         }
         let weights: u32 = steady.weights.iter().sum();
         let tenants: Vec<_> = steady
@@ -109,10 +110,10 @@ fn no_tenant_starves_under_permanent_demand() {
         // Often more tenants than slots: then most have a guarantee of nothing.
         let weights: Vec<u32> = (0..random.between(2, 12)).map(|_| random.between(1, 9) as u32).collect();
         let tenants = weights.len();
-        let mut steady = Steady::new(limit, weights, vec![limit + 1; tenants]);
+        let mut steady = SteadyDemand::new(limit, weights, vec![limit + 1; tenants]);
         let mut hungry = vec![0; tenants];
         for _ in 0..limit as usize * (tenants + 1) * 3 {
-            let served = steady.turn();
+            let served = steady.rotate();
             hungry.iter_mut().for_each(|turns| *turns += 1);
             served.into_iter().for_each(|tenant| hungry[tenant] = 0);
             // In `limit` turns all that is in flight has ended once, and something of it was there to be borrowed.

@@ -133,7 +133,7 @@ fn full_queue_of_a_tenant_rejects_at_once() {
 
 #[test]
 fn full_sum_of_queues_still_admits_one_waiting_caller_per_tenant() {
-    let fair = fair(1, &clock()).queue_in_all(2).build();
+    let fair = fair(1, &clock()).total_queue(2).build();
     let _held = fair.try_acquire("a").unwrap();
     let mut crowd = Crowd::default();
     for tenant in ["a", "a", "a", "b", "b"] {
@@ -151,7 +151,7 @@ fn waiting_ends_exactly_at_the_deadline() {
     let fair = fair(1, &clock).build();
     let _held = fair.try_acquire("a").unwrap();
     let mut crowd = Crowd::default();
-    // Longer than tenants that do nothing are kept, so that it looks after them meanwhile.
+    // Longer than tenants that do nothing are kept, so that it readings after them meanwhile.
     crowd.join(&fair, "a", seconds(25));
     for _ in 0..24 {
         crowd.advance(&clock, seconds(1));
@@ -229,28 +229,28 @@ fn call_that_was_never_polled_has_no_effect() {
 }
 
 /// A waker that reads the slots when it is woken, and drops a waiting caller when it is dropped.
-struct Nosy {
+struct ReadingWaker {
     fair: FairConcurrency,
     companion: Mutex<Option<Acquire>>,
-    saw: AtomicU32,
+    in_flight_seen: AtomicU32,
 }
 
-impl Wake for Nosy {
+impl Wake for ReadingWaker {
     fn wake(self: Arc<Self>) {
-        self.saw.store(self.fair.in_flight(), Ordering::SeqCst);
+        self.in_flight_seen.store(self.fair.in_flight(), Ordering::SeqCst);
     }
 }
 
 /// A clock that keeps no wakers, and never wakes.
-struct Standing;
+struct StoppedClock;
 
-impl Clock for Standing {
+impl Clock for StoppedClock {
     fn now(&self) -> Timestamp {
         Timestamp::EPOCH
     }
 }
 
-impl Sleeper for Standing {
+impl Sleeper for StoppedClock {
     fn sleep(&self, _: Duration) -> BoxFuture<'static, ()> {
         Box::pin(pending())
     }
@@ -258,14 +258,14 @@ impl Sleeper for Standing {
 
 #[test]
 fn wakers_run_without_a_lock() {
-    let fair = FairConcurrency::builder(1).sleeper(Standing).build();
+    let fair = FairConcurrency::builder(1).sleeper(StoppedClock).build();
     let waits = || {
         let fair = fair.clone();
         let mut acquire: Acquire = Box::pin(async move { fair.acquire("a", days(1)).await });
         assert!(acquire.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         acquire
     };
-    let alone = || Arc::new(Nosy { fair: fair.clone(), companion: Mutex::default(), saw: 0.into() });
+    let alone = || Arc::new(ReadingWaker { fair: fair.clone(), companion: Mutex::default(), in_flight_seen: 0.into() });
     let with_companion = || {
         let nosy = alone();
         *nosy.companion.lock().unwrap() = Some(waits());
@@ -284,7 +284,7 @@ fn wakers_run_without_a_lock() {
     drop(first);
     assert_eq!(fair.waiting(), 1);
     drop(held);
-    assert_eq!(woken.saw.load(Ordering::SeqCst), 1, "it was woken, and has seen its own slot");
+    assert_eq!(woken.in_flight_seen.load(Ordering::SeqCst), 1, "it was woken, and has seen its own slot");
 }
 
 #[cfg(not(feature = "tokio"))]
@@ -313,21 +313,21 @@ async fn tokio_feature_provides_a_sleeper() {
 
 /// A clock that is set back by an hour with every reading, and on which every sleep is over at once.
 #[derive(Clone, Default)]
-struct SetBack {
-    looks: Arc<AtomicU32>,
-    slept: Arc<Mutex<Duration>>,
+struct BackwardsClock {
+    readings: Arc<AtomicU32>,
+    total_sleep: Arc<Mutex<Duration>>,
 }
 
-impl Clock for SetBack {
+impl Clock for BackwardsClock {
     fn now(&self) -> Timestamp {
-        let looks = self.looks.fetch_add(1, Ordering::SeqCst);
-        Timestamp::from_millis(1_800_000_000_000).saturating_sub(seconds(3_600) * looks)
+        let readings = self.readings.fetch_add(1, Ordering::SeqCst);
+        Timestamp::from_millis(1_800_000_000_000).saturating_sub(seconds(3_600) * readings)
     }
 }
 
-impl Sleeper for SetBack {
+impl Sleeper for BackwardsClock {
     fn sleep(&self, span: Duration) -> BoxFuture<'static, ()> {
-        let mut slept = self.slept.lock().unwrap();
+        let mut slept = self.total_sleep.lock().unwrap();
         *slept += span;
         assert!(*slept <= seconds(60), "it waits for ever");
         Box::pin(async {})
@@ -336,9 +336,9 @@ impl Sleeper for SetBack {
 
 #[test]
 fn clock_set_back_does_not_prolong_a_wait() {
-    let clock = SetBack::default();
+    let clock = BackwardsClock::default();
     let fair = FairConcurrency::builder(1).sleeper(clock.clone()).idle_after(seconds(1)).build();
     let _held = fair.try_acquire("a").unwrap();
     let refused = block_on(fair.acquire("b", seconds(5))).unwrap_err();
-    assert_eq!((refused.reason(), *clock.slept.lock().unwrap()), (RejectReason::TooLong, seconds(5)));
+    assert_eq!((refused.reason(), *clock.total_sleep.lock().unwrap()), (RejectReason::TooLong, seconds(5)));
 }

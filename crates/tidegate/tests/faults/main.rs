@@ -3,7 +3,7 @@
 //! `cargo xtask test` gets them; by hand, `cargo xtask servers` does, and says what to export.
 
 mod load;
-mod on_postgres;
-mod on_redis;
+mod postgres_store;
+mod redis_store;
 mod stalls;
 mod support;

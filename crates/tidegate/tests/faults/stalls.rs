@@ -1,4 +1,4 @@
-//! When this machine did not let anybody run: a test that bounds a time has to know.
+//! Stalls of this machine, in which no thread could run. Tests that bound a time allow for them.
 
 use std::sync::{Mutex, Once};
 use std::time::Duration;
@@ -9,20 +9,20 @@ use tokio::time::Instant;
 /// Stretches in which a thread that wanted to run did not get to.
 static STALLS: Mutex<Vec<(Instant, Instant)>> = Mutex::new(Vec::new());
 
-/// How long a thread sleeps between two looks.
-const BEAT: Duration = millis(5);
+/// How long the watching thread sleeps between two measurements.
+const INTERVAL: Duration = millis(5);
 
-/// Watches from now on.
-#[allow(clippy::disallowed_methods)] // the very thing that is watched is whether a sleeper wakes up
-pub(crate) fn watch() {
+/// Starts to watch for stalls, once.
+#[allow(clippy::disallowed_methods)] // it measures how late a sleeping thread wakes up
+pub(crate) fn start_watch() {
     static WATCH: Once = Once::new();
     WATCH.call_once(|| {
         std::thread::spawn(|| {
             loop {
                 let began = Instant::now();
-                std::thread::sleep(BEAT);
+                std::thread::sleep(INTERVAL);
                 let ended = Instant::now();
-                if ended - began > 3 * BEAT {
+                if ended - began > 3 * INTERVAL {
                     STALLS.lock().unwrap().push((began, ended));
                 }
             }
@@ -30,8 +30,8 @@ pub(crate) fn watch() {
     });
 }
 
-/// How much of a time nobody could run.
-pub(crate) fn between(from: Instant, to: Instant) -> Duration {
+/// The time between two instants in which no thread could run.
+pub(crate) fn stalled_time(from: Instant, to: Instant) -> Duration {
     let stalls = STALLS.lock().unwrap();
     stalls.iter().map(|(began, ended)| (*ended).min(to).saturating_duration_since((*began).max(from))).sum()
 }

@@ -10,19 +10,19 @@ use tidegate_servers::wait_until;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 
-use crate::load::{Load, Log};
+use crate::load::{Load, LoadLog};
 use crate::stalls;
 
-/// What a key may have in a test: hardly anything comes back while it runs.
+/// The capacity of a key: hardly anything is replenished while a test runs.
 pub(crate) const CAPACITY: u64 = 40;
-/// What one of [`REPLICAS`] may admit by itself.
-pub(crate) const SHARE: u64 = CAPACITY / REPLICAS as u64;
+/// The units that one of [`REPLICAS`] may admit by itself.
+pub(crate) const LOCAL_SHARE: u64 = CAPACITY / REPLICAS as u64;
 const REPLICAS: u32 = 4;
 
 /// How long a call may take.
 pub(crate) const TIMEOUT: Duration = millis(50);
-/// How long the breaker leaves the store alone.
-const PAUSE: Duration = millis(200);
+/// How long the breaker stays open.
+const BREAKER_PAUSE: Duration = millis(200);
 
 /// One runtime for all tests, beside the threads of the tests: those may block.
 static RUNTIME: LazyLock<Runtime> =
@@ -36,21 +36,21 @@ pub(crate) fn spawn<T: Send + 'static>(work: impl Future<Output = T> + Send + 's
     RUNTIME.spawn(work)
 }
 
-/// Lets what is going on go on for a while.
-pub(crate) fn pause(span: Duration) {
+/// Blocks this thread for a while, and not the runtime.
+pub(crate) fn sleep(span: Duration) {
     run(async { tokio::time::sleep(span).await });
 }
 
-/// The limiter, and a look at the wrappers below it.
+/// A limiter, and the resilience wrappers below it.
 pub(crate) struct Service<S> {
     pub(crate) limiter: Limiter,
     store: Arc<Resilient<S>>,
 }
 
 impl<S: Store + 'static> Service<S> {
-    pub(crate) fn over(store: S, timeout: Duration) -> Self {
-        stalls::watch();
-        let resilience = Resilience::default().timeout(timeout).breaker(5, PAUSE).expected_replicas(REPLICAS);
+    pub(crate) fn new(store: S, timeout: Duration) -> Self {
+        stalls::start_watch();
+        let resilience = Resilience::default().timeout(timeout).breaker(5, BREAKER_PAUSE).expected_replicas(REPLICAS);
         let store = Arc::new(resilience.build(store));
         let quota = Quota::token_bucket(1, days(300)).unwrap().capacity(CAPACITY).unwrap();
         let limits = OnStoreError::ALL.map(|policy| (policy.as_str(), Limit::new(quota).on_store_error(policy)));
@@ -62,48 +62,48 @@ impl<S: Store + 'static> Service<S> {
         self.store.breaker()
     }
 
-    /// Calls that do not end before they are told to, for so many keys under each policy.
-    pub(crate) fn load(&self, keys: usize) -> Load {
+    /// Starts calls for so many keys under each policy, until [`Load::stop`].
+    pub(crate) fn start_load(&self, keys: usize) -> Load {
         Load::start(&self.limiter, keys)
     }
 
-    /// The store goes away for a while under load and comes back: meanwhile nobody gets an answer of it and each policy holds
-    /// its promise, and afterwards it decides again. How much it admitted in all is for the caller to look at.
-    pub(crate) fn outage(&self, leave: impl FnOnce(), come_back: impl FnOnce()) -> Outage {
-        let load = self.load(1);
-        load.uses_up();
-        let struck = Instant::now();
-        leave();
-        let left = Instant::now();
-        // A signal is not there at once; that calls fail shows that this one is.
-        self.notices();
+    /// Makes the store unavailable for a while under load. Asserts that meanwhile it answers no call and each policy
+    /// holds its promise, and that afterwards it decides again. The caller checks how much the store admitted in all.
+    pub(crate) fn run_outage(&self, interrupt: impl FnOnce(), restore: impl FnOnce()) -> Outage {
+        let load = self.start_load(1);
+        load.wait_until_used_up();
+        let began = Instant::now();
+        interrupt();
+        let interrupted = Instant::now();
+        // A signal takes time to arrive; failing calls show that it has.
+        self.wait_for_open_breaker();
         let noticed = Instant::now();
-        // Longer than the breaker waits, so that it can ask in vain.
-        pause(2 * PAUSE);
-        load.is_left_to_the_policies();
-        let away = Instant::now();
-        come_back();
-        self.resumes(&keys(1));
+        // Longer than the breaker's pause, so that it probes in vain.
+        sleep(2 * BREAKER_PAUSE);
+        load.wait_until_policies_answer();
+        let ended = Instant::now();
+        restore();
+        self.wait_for_recovery(&keys(1));
         let resumed = Instant::now();
-        load.uses_up();
+        load.wait_until_used_up();
         let log = load.stop();
-        log.assert_away(noticed, away);
-        log.assert_share(struck, away);
-        log.assert_share_was_served(away);
+        log.assert_unavailable(noticed, ended);
+        log.assert_local_share(began, ended);
+        log.assert_local_share_used(ended);
         log.assert_served(resumed);
-        Outage { log, struck, left }
+        Outage { log, began, interrupted }
     }
 
-    /// Comes back when the breaker has seen that the store is away.
-    pub(crate) fn notices(&self) {
+    /// Returns when the breaker has noticed that the store is unavailable.
+    pub(crate) fn wait_for_open_breaker(&self) {
         assert!(wait_until(|| self.breaker() == BreakerState::Open), "the breaker does not open");
     }
 
-    /// Comes back when the store decides again about these keys under every policy, and the breaker lets everybody ask.
-    pub(crate) fn resumes(&self, keys: &[String]) {
+    /// Returns when the store decides again about these keys under every policy, and the breaker is closed.
+    pub(crate) fn wait_for_recovery(&self, keys: &[String]) {
         let by_store = |policy: OnStoreError, key: &str| {
             let answer = run(self.limiter.limit(policy.as_str(), key).into_future());
-            matches!(Answer::of(policy, answer), Answer::Store { .. })
+            matches!(Answer::from_result(policy, answer), Answer::Store { .. })
         };
         let resumed = wait_until(|| {
             OnStoreError::ALL.into_iter().all(|policy| keys.iter().all(|key| by_store(policy, key)))
@@ -113,15 +113,16 @@ impl<S: Store + 'static> Service<S> {
     }
 }
 
-/// A time in which the store was away, and what the callers have seen.
+/// An outage of the store, and the log of the calls.
 pub(crate) struct Outage {
-    pub(crate) log: Log,
-    /// Before it left, and when it had.
-    pub(crate) struck: Instant,
-    pub(crate) left: Instant,
+    pub(crate) log: LoadLog,
+    /// Before the store was made unavailable.
+    pub(crate) began: Instant,
+    /// When the store had been made unavailable.
+    pub(crate) interrupted: Instant,
 }
 
-/// Who decided, and whether with a yes.
+/// The source of an answer, and whether it allowed the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
     Store { allowed: bool },
@@ -129,8 +130,8 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
-    /// What an answer is, which has to be one that the policy promises.
-    pub(crate) fn of(policy: OnStoreError, answer: Result<Decision, Error>) -> Self {
+    /// Classifies an answer, and asserts that the policy promises it.
+    pub(crate) fn from_result(policy: OnStoreError, answer: Result<Decision, Error>) -> Self {
         match (policy, answer) {
             (OnStoreError::Closed, Err(error)) if error.is_retryable() => Answer::Policy { allowed: false },
             (_, Err(error)) => panic!("{policy:?}: {error}"),
@@ -138,7 +139,7 @@ impl Answer {
                 assert!(decision.allowed(), "open: {decision:?}");
                 Answer::Policy { allowed: true }
             }
-            (OnStoreError::Local, Ok(decision)) if decision.limit() == SHARE => {
+            (OnStoreError::Local, Ok(decision)) if decision.limit() == LOCAL_SHARE => {
                 Answer::Policy { allowed: decision.allowed() }
             }
             (_, Ok(decision)) => {
@@ -150,13 +151,13 @@ impl Answer {
     }
 }
 
-/// A quota of each algorithm, of which nothing comes back while a test runs.
+/// A quota of each algorithm, which replenishes nothing while a test runs.
 pub(crate) fn quotas() -> [Quota; 4] {
-    quotas_in(days(300))
+    quotas_with_period(days(300))
 }
 
 /// A quota of each algorithm, for a period.
-pub(crate) fn quotas_in(period: Duration) -> [Quota; 4] {
+pub(crate) fn quotas_with_period(period: Duration) -> [Quota; 4] {
     let quotas = [Quota::token_bucket, Quota::fixed_window, Quota::sliding_window, Quota::sliding_log];
     quotas.map(|quota| quota(CAPACITY, period).unwrap())
 }

@@ -1,3 +1,3 @@
-//! HTTP semantics, promise by promise.
+//! The HTTP semantics that need no server: the address of a client.
 
-mod client;
+mod client_address;

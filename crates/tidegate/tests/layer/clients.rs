@@ -7,20 +7,21 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufStream};
 use tokio::net::TcpStream;
 
-/// What was answered.
+/// A response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
-    /// The lines of the headers as they came, but for the date.
+    /// The header lines as received, without the date.
     pub(crate) lines: Vec<String>,
     pub(crate) body: String,
 }
 
 impl Reply {
-    /// The lines that tell a client of its limits.
-    pub(crate) fn told(&self) -> Vec<&str> {
-        let tells = |line: &str| ["ratelimit", "x-ratelimit", "retry-after"].iter().any(|name| line.starts_with(name));
-        self.lines.iter().map(String::as_str).filter(|line| tells(line)).collect()
+    /// Returns the header lines about limits.
+    pub(crate) fn limit_headers(&self) -> Vec<&str> {
+        let is_limit_header =
+            |line: &str| ["ratelimit", "x-ratelimit", "retry-after"].iter().any(|name| line.starts_with(name));
+        self.lines.iter().map(String::as_str).filter(|line| is_limit_header(line)).collect()
     }
 
     /// The value of the one header of that name.
@@ -45,12 +46,12 @@ impl Reply {
     }
 }
 
-/// A connection whose bytes are seen as they are.
-pub(crate) struct Raw(BufStream<TcpStream>);
+/// A client that writes and reads the bytes of one HTTP/1.1 connection.
+pub(crate) struct RawClient(BufStream<TcpStream>);
 
-impl Raw {
+impl RawClient {
     pub(crate) async fn connect(address: SocketAddr) -> Self {
-        Raw(BufStream::new(TcpStream::connect(address).await.unwrap()))
+        RawClient(BufStream::new(TcpStream::connect(address).await.unwrap()))
     }
 
     /// Sends a GET and reads its answer; the connection stays.
@@ -87,7 +88,7 @@ impl Raw {
         reply
     }
 
-    /// One line, which has to end as HTTP says.
+    /// Reads one line, which must end with CRLF.
     async fn line(&mut self) -> String {
         let mut line = Vec::new();
         self.0.read_until(b'\n', &mut line).await.unwrap();
@@ -103,7 +104,7 @@ pub(crate) async fn get(address: SocketAddr) -> Reply {
 
 /// One GET with these headers over a connection of its own.
 pub(crate) async fn get_with(address: SocketAddr, headers: &[&str]) -> Reply {
-    Raw::connect(address).await.get("/", headers).await
+    RawClient::connect(address).await.get("/", headers).await
 }
 
 /// A client that speaks HTTP/1.1 only.

@@ -1,4 +1,4 @@
-//! What is answered to requests that are turned away: the status, and a problem with exactly these members.
+//! Responses to denied requests: the status, and the exact members of the problem.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use tidegate_testkit::FaultyStore;
 
 use crate::clients::{self, get_with};
 use crate::support::{
-    ME, Server, bucket, builder, clock, left, limiter, memory, removed_limit, waiting_limiter, window,
+    LOOPBACK, Server, bucket, builder, clock, left, limiter, memory, removed_limit, waiting_limiter, window,
 };
 
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 const REDUCED_CAPACITY: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
 
-/// A problem without the two members that are there for people to read.
+/// Returns a problem without its two members of prose.
 async fn problem(server: &Server, status: u16) -> Value {
     let reply = clients::get(server.address).await;
     assert_eq!(reply.status, status);
@@ -33,21 +33,21 @@ fn without_prose(mut problem: Value) -> Value {
 }
 
 #[tokio::test]
-async fn over_its_quota_is_429() {
+async fn exhausted_quota_is_429() {
     for limiter in [limiter(window(1)), waiting_limiter(window(1))] {
         let server = Server::behind(limiter.enforcer("api").unwrap()).await;
         assert_eq!(clients::get(server.address).await.status, 200);
         let expected = json!({
             "type": QUOTA_EXCEEDED, "status": 429, "violated-policies": ["api"], "retry_after_ms": 60_000, "retryable": true,
         });
-        // Nothing for people to read: it is sent to whoever asks too often, as often.
+        // No prose: this response is sent as often as clients retry.
         let reply = clients::get(server.address).await;
         assert_eq!((reply.status, reply.problem()), (429, expected));
     }
 }
 
 #[tokio::test]
-async fn a_cost_above_the_capacity_is_429_and_cannot_be_retried() {
+async fn cost_above_the_capacity_is_429_and_not_retryable() {
     let limiter = limiter(window(2));
     let server = Server::behind(RateLimit::new(limiter.enforcer("api").unwrap()).cost(3)).await;
     let reply = clients::get(server.address).await;
@@ -57,31 +57,31 @@ async fn a_cost_above_the_capacity_is_429_and_cannot_be_retried() {
         "detail": "The request costs more than the whole quota: it cannot be retried as it is.",
     });
     assert_eq!(reply.problem(), expected);
-    assert_eq!(left(&limiter, "api", ME).await, 2);
+    assert_eq!(left(&limiter, "api", LOOPBACK).await, 2);
 }
 
 #[tokio::test]
-async fn on_the_deny_list_is_403_without_a_word_about_quotas() {
-    let limiter = builder(&clock()).limit("api", window(2)).deny("api", [ME]).unwrap().build().unwrap();
+async fn listed_client_is_403_without_limit_headers() {
+    let limiter = builder(&clock()).limit("api", window(2)).deny("api", [LOOPBACK]).unwrap().build().unwrap();
     let server = Server::behind(limiter.enforcer("api").unwrap()).await;
     let reply = clients::get(server.address).await;
-    assert_eq!((reply.status, reply.told()), (403, vec![]));
+    assert_eq!((reply.status, reply.limit_headers()), (403, vec![]));
     let expected = json!({ "type": "about:blank", "status": 403, "retry_after_ms": null, "retryable": false });
     assert_eq!(without_prose(reply.problem()), expected);
 }
 
 #[tokio::test]
-async fn in_shadow_mode_too_a_deny_list_says_no_word_about_quotas() {
-    let limiter = builder(&clock()).limit("api", window(2)).deny("api", [ME]).unwrap().build().unwrap();
+async fn shadowed_deny_list_writes_no_limit_headers() {
+    let limiter = builder(&clock()).limit("api", window(2)).deny("api", [LOOPBACK]).unwrap().build().unwrap();
     let server = Server::behind(limiter.enforcer("api").unwrap().shadow(true)).await;
     let reply = clients::get(server.address).await;
-    assert_eq!((reply.status, reply.told()), (200, vec![]));
+    assert_eq!((reply.status, reply.limit_headers()), (200, vec![]));
 }
 
-/// Of a limit that has nothing to say, that is; the others say what they do without it.
+/// A limit without a quota to report does not hide the others.
 #[tokio::test]
-async fn beside_one_in_shadow_mode_that_denies_by_a_list_the_others_are_told() {
-    let trial = Limit::new(window(5)).shadow(true).deny([ME]).unwrap();
+async fn shadowed_deny_list_keeps_the_headers_of_other_limits() {
+    let trial = Limit::new(window(5)).shadow(true).deny([LOOPBACK]).unwrap();
     let limiter = builder(&clock()).limit("api", window(2)).limit("trial", trial).build().unwrap();
     let server = Server::behind(limiter.enforcer("trial").unwrap().and("api").unwrap()).await;
     let reply = clients::get(server.address).await;
@@ -90,7 +90,7 @@ async fn beside_one_in_shadow_mode_that_denies_by_a_list_the_others_are_told() {
 }
 
 #[tokio::test]
-async fn a_deny_list_sees_the_whole_address_of_a_client_that_is_counted_by_its_network() {
+async fn deny_list_sees_the_whole_ipv6_address() {
     let limiter = builder(&clock()).limit("api", window(2)).deny_all(["2001:db8::bad"]).unwrap().build().unwrap();
     let clients = ClientAddress::new().trust(TrustProxy::hops(1));
     let server = Server::behind(RateLimit::new(limiter.enforcer("api").unwrap()).client_address(clients)).await;
@@ -108,21 +108,21 @@ async fn a_deny_list_sees_the_whole_address_of_a_client_that_is_counted_by_its_n
 }
 
 #[tokio::test]
-async fn a_store_that_is_dead_is_503_where_the_limit_is_closed() {
+async fn dead_store_is_503_when_the_limit_is_closed() {
     let store = Arc::new(FaultyStore::new(memory(&clock())));
     store.faults().fail(StoreError::new(StoreErrorKind::Unavailable, "the password is hunter2"));
     let limit = Limit::new(window(2)).on_store_error(OnStoreError::Closed);
     let limiter = Limiter::builder().limit("api", limit).store(store).build().unwrap();
     let server = Server::behind(limiter.enforcer("api").unwrap()).await;
     let reply = clients::get(server.address).await;
-    assert_eq!((reply.status, reply.told()), (503, vec![]));
+    assert_eq!((reply.status, reply.limit_headers()), (503, vec![]));
     assert!(!reply.body.contains("hunter2"));
     let expected = json!({ "type": REDUCED_CAPACITY, "status": 503, "retry_after_ms": null, "retryable": true });
     assert_eq!(without_prose(reply.problem()), expected);
 }
 
 #[tokio::test]
-async fn mistakes_in_the_program_are_500_and_nothing_leaks() {
+async fn misuse_is_500_and_leaks_nothing() {
     let limiter = limiter(bucket(2));
     let mistakes = [
         ("a limit that was removed", RateLimit::new(removed_limit("secret-name"))),
@@ -135,16 +135,16 @@ async fn mistakes_in_the_program_are_500_and_nothing_leaks() {
     for (what, limits) in mistakes {
         let server = Server::behind(limits).await;
         let reply = clients::get(server.address).await;
-        assert_eq!((reply.status, reply.told()), (500, vec![]), "{what}");
+        assert_eq!((reply.status, reply.limit_headers()), (500, vec![]), "{what}");
         assert!(!reply.body.contains("secret-name") && !reply.body.contains("api"), "{what}: {}", reply.body);
         let expected = json!({ "type": "about:blank", "status": 500, "retry_after_ms": null, "retryable": false });
         assert_eq!(without_prose(reply.problem()), expected, "{what}");
     }
-    assert_eq!(left(&limiter, "api", ME).await, 2);
+    assert_eq!(left(&limiter, "api", LOOPBACK).await, 2);
 }
 
 #[tokio::test]
-async fn a_limiter_that_was_closed_is_503() {
+async fn closed_limiter_is_503() {
     let limiter = limiter(bucket(2));
     let server = Server::behind(limiter.enforcer("api").unwrap()).await;
     limiter.close().await;
@@ -153,7 +153,7 @@ async fn a_limiter_that_was_closed_is_503() {
 }
 
 #[tokio::test]
-async fn a_client_whose_address_nobody_knows_is_500() {
+async fn unknown_client_address_is_500() {
     let limiter = limiter(bucket(2));
     let limits = || RateLimit::new(limiter.enforcer("api").unwrap());
     for rate_limit in [limits(), limits().key(|_| None)] {

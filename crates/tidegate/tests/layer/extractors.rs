@@ -1,4 +1,4 @@
-//! What axum's handlers can ask for.
+//! Extractors of axum's handlers.
 
 use axum::Router;
 use axum::extract::FromRef;
@@ -9,7 +9,7 @@ use tidegate::http::{RateLimit, RequestHead};
 use tidegate::tower::RateLimitLayer;
 
 use crate::clients;
-use crate::support::{ME, Server, left, limiter, waiting_limiter, window};
+use crate::support::{LOOPBACK, Server, left, limiter, waiting_limiter, window};
 
 async fn remaining(outcome: Outcome) -> String {
     let [limit] = outcome.limit_decisions() else { panic!("{outcome:?}") };
@@ -17,7 +17,7 @@ async fn remaining(outcome: Outcome) -> String {
 }
 
 #[tokio::test]
-async fn a_handler_gets_what_was_decided() {
+async fn handler_extracts_the_outcome() {
     for limiter in [limiter(window(3)), waiting_limiter(window(3))] {
         let layer = RateLimitLayer::new(RateLimit::new(limiter.enforcer("api").unwrap()).extension());
         let server = Server::router(Router::new().route("/", get(remaining)).layer(layer)).await;
@@ -28,7 +28,7 @@ async fn a_handler_gets_what_was_decided() {
 }
 
 #[tokio::test]
-async fn a_handler_to_which_nothing_was_handed_over_says_so() {
+async fn missing_outcome_is_500_with_an_explanation() {
     let limiter = limiter(window(3));
     for router in [
         Router::new().route("/", get(remaining)),
@@ -42,11 +42,11 @@ async fn a_handler_to_which_nothing_was_handed_over_says_so() {
 }
 
 #[tokio::test]
-async fn a_handler_of_requests_that_are_skipped_takes_an_option() {
+async fn optional_outcome_is_none_for_a_skipped_request() {
     async fn remaining(outcome: Option<Outcome>) -> String {
         outcome.map_or("skipped".to_owned(), |outcome| outcome.limit_decisions()[0].decision().remaining().to_string())
     }
-    // Who it is is known to `skip` as well.
+    // `skip` can use the client's address.
     let from_me = |head: &RequestHead<'_>| head.client().is_some_and(|client| client.address().is_loopback());
     let limiter = limiter(window(3));
     for (skips, body) in [(false, "2"), (true, "skipped")] {
@@ -59,26 +59,26 @@ async fn a_handler_of_requests_that_are_skipped_takes_an_option() {
 }
 
 #[derive(Clone)]
-struct State {
+struct AppState {
     limiter: Limiter,
 }
 
-impl FromRef<State> for Limiter {
-    fn from_ref(state: &State) -> Self {
+impl FromRef<AppState> for Limiter {
+    fn from_ref(state: &AppState) -> Self {
         state.limiter.clone()
     }
 }
 
 #[tokio::test]
-async fn a_handler_gets_the_limiter_out_of_the_state() {
+async fn handler_extracts_the_limiter_from_the_state() {
     async fn take(limiter: Limiter) -> String {
         limiter.limit("api", "by hand").await.unwrap().remaining().to_string()
     }
     let limiter = limiter(window(3));
     let whole = Router::new().route("/", get(take)).with_state(limiter.clone());
-    let part = Router::new().route("/", get(take)).with_state(State { limiter: limiter.clone() });
+    let part = Router::new().route("/", get(take)).with_state(AppState { limiter: limiter.clone() });
     for (router, body) in [(whole, "2"), (part, "1")] {
         assert_eq!(clients::get(Server::router(router).await.address).await.body, body);
     }
-    assert_eq!((left(&limiter, "api", "by hand").await, left(&limiter, "api", ME).await), (1, 3));
+    assert_eq!((left(&limiter, "api", "by hand").await, left(&limiter, "api", LOOPBACK).await), (1, 3));
 }

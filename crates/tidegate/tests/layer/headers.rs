@@ -1,18 +1,19 @@
-//! What clients are told, byte for byte, over both versions of HTTP.
+//! The headers of limits, byte for byte, over both versions of HTTP.
 
 use std::time::Duration;
 
 use axum::Router;
 use reqwest::Version;
+use sfv::{BareItem, List, ListEntry, Parser};
 use tidegate::http::{HeaderStyle, LegacyReset, LimitHeaders, RateLimit};
 use tidegate::tower::RateLimitLayer;
 use tidegate::{Clock, ManualClock, Quota, millis, seconds};
 
-use crate::clients::{self, Raw, Reply, http1, http2, send};
-use crate::support::{Server, bucket, builder, clock, window};
+use crate::clients::{self, RawClient, Reply, http1, http2, send};
+use crate::support::{Server, bucket, builder, clock, limiter, window};
 
-/// Three requests under a limit of two a minute, the second and third of them a second and a half after the first: two
-/// are admitted, and nothing of what is told is a whole second.
+/// Sends three requests under a limit of two a minute, the second and third 1.5 seconds after the first. Two are admitted,
+/// and no header has a whole number of seconds before it is rounded.
 async fn three_requests(headers: LimitHeaders, clock: ManualClock, client: Option<reqwest::Client>) -> [Reply; 3] {
     let limiter = builder(&clock).limit("api", bucket(2)).build().unwrap();
     let server = Server::behind(RateLimit::new(limiter.enforcer("api").unwrap()).headers(headers)).await;
@@ -27,32 +28,32 @@ async fn three_requests(headers: LimitHeaders, clock: ManualClock, client: Optio
     [first, ask().await, ask().await]
 }
 
-/// What is told of the three requests: in bytes over HTTP/1.1, and to a client over HTTP/1.1 and over HTTP/2.
-async fn assert_told(headers: impl Fn(&ManualClock) -> LimitHeaders, told: [&[&str]; 3]) {
+/// Checks the limit headers of the three requests: in bytes over HTTP/1.1, and with a client over HTTP/1.1 and HTTP/2.
+async fn assert_limit_headers(headers: impl Fn(&ManualClock) -> LimitHeaders, expected: [&[&str]; 3]) {
     for client in [None, Some(http1()), Some(http2())] {
         let clock = clock();
         let replies = three_requests(headers(&clock), clock, client).await;
         assert_eq!(replies.each_ref().map(|reply| reply.status), [200, 200, 429]);
-        for (reply, told) in replies.iter().zip(told) {
-            assert_eq!(reply.told(), told);
+        for (reply, expected) in replies.iter().zip(expected) {
+            assert_eq!(reply.limit_headers(), expected);
         }
         assert_eq!(replies[2].problem()["violated-policies"], serde_json::json!(["api"]));
     }
 }
 
 #[tokio::test]
-async fn the_ietf_family_is_the_default() {
-    let told: [&[&str]; 3] = [
+async fn ietf_headers_are_the_default() {
+    let expected: [&[&str]; 3] = [
         &[r#"ratelimit-policy: "api";q=2;w=60"#, r#"ratelimit: "api";r=1;t=30"#],
         &[r#"ratelimit-policy: "api";q=2;w=60"#, r#"ratelimit: "api";r=0;t=29"#],
         &[r#"ratelimit-policy: "api";q=2;w=60"#, r#"ratelimit: "api";r=0;t=29"#, "retry-after: 29"],
     ];
-    assert_told(|_| LimitHeaders::default(), told).await;
-    assert_told(|_| LimitHeaders::new([HeaderStyle::Ietf]), told).await;
+    assert_limit_headers(|_| LimitHeaders::default(), expected).await;
+    assert_limit_headers(|_| LimitHeaders::new([HeaderStyle::Ietf]), expected).await;
 }
 
 #[tokio::test]
-async fn a_window_is_told_where_it_is_whole_seconds() {
+async fn policy_window_is_written_in_whole_seconds_only() {
     for (period, policy) in [(500, r#""api";q=5"#), (1_500, r#""api";q=5"#), (2_000, r#""api";q=5;w=2"#)] {
         let limiter = builder(&clock()).limit("api", Quota::fixed_window(5, millis(period)).unwrap()).build().unwrap();
         let server = Server::behind(RateLimit::new(limiter.enforcer("api").unwrap())).await;
@@ -61,28 +62,28 @@ async fn a_window_is_told_where_it_is_whole_seconds() {
 }
 
 #[tokio::test]
-async fn the_family_of_draft_03() {
-    let told: [&[&str]; 3] = [
+async fn draft_03_headers_are_written() {
+    let expected: [&[&str]; 3] = [
         &["ratelimit-limit: 2", "ratelimit-remaining: 1", "ratelimit-reset: 30"],
         &["ratelimit-limit: 2", "ratelimit-remaining: 0", "ratelimit-reset: 59"],
         &["ratelimit-limit: 2", "ratelimit-remaining: 0", "ratelimit-reset: 59", "retry-after: 29"],
     ];
-    assert_told(|_| LimitHeaders::new([HeaderStyle::Draft03]), told).await;
+    assert_limit_headers(|_| LimitHeaders::new([HeaderStyle::Draft03]), expected).await;
 }
 
 #[tokio::test]
-async fn the_legacy_family_counts_seconds_from_now() {
-    let told: [&[&str]; 3] = [
+async fn legacy_reset_counts_seconds_from_now() {
+    let expected: [&[&str]; 3] = [
         &["x-ratelimit-limit: 2", "x-ratelimit-remaining: 1", "x-ratelimit-reset: 30"],
         &["x-ratelimit-limit: 2", "x-ratelimit-remaining: 0", "x-ratelimit-reset: 59"],
         &["x-ratelimit-limit: 2", "x-ratelimit-remaining: 0", "x-ratelimit-reset: 59", "retry-after: 29"],
     ];
-    assert_told(|_| LimitHeaders::new([HeaderStyle::Legacy]), told).await;
+    assert_limit_headers(|_| LimitHeaders::new([HeaderStyle::Legacy]), expected).await;
 }
 
 #[tokio::test]
-async fn the_legacy_family_can_count_from_the_epoch() {
-    let told: [&[&str]; 3] = [
+async fn legacy_reset_can_count_from_the_epoch() {
+    let expected: [&[&str]; 3] = [
         &["x-ratelimit-limit: 2", "x-ratelimit-remaining: 1", "x-ratelimit-reset: 1800000030"],
         &["x-ratelimit-limit: 2", "x-ratelimit-remaining: 0", "x-ratelimit-reset: 1800000060"],
         &["x-ratelimit-limit: 2", "x-ratelimit-remaining: 0", "x-ratelimit-reset: 1800000060", "retry-after: 29"],
@@ -90,12 +91,12 @@ async fn the_legacy_family_can_count_from_the_epoch() {
     let epoch = |clock: &ManualClock| {
         LimitHeaders::new([HeaderStyle::Legacy]).legacy_reset(LegacyReset::Epoch).clock(clock.clone())
     };
-    assert_told(epoch, told).await;
+    assert_limit_headers(epoch, expected).await;
 }
 
 #[tokio::test]
-async fn several_families_at_once_and_none() {
-    let told: [&[&str]; 3] = [
+async fn header_families_can_be_combined_or_disabled() {
+    let expected: [&[&str]; 3] = [
         &[
             r#"ratelimit-policy: "api";q=2;w=60"#,
             r#"ratelimit: "api";r=1;t=30"#,
@@ -129,12 +130,12 @@ async fn several_families_at_once_and_none() {
         ],
     ];
     let families = [HeaderStyle::Ietf, HeaderStyle::Draft03, HeaderStyle::Legacy];
-    assert_told(|_| LimitHeaders::new(families), told).await;
-    assert_told(|_| LimitHeaders::new([]), [&[], &[], &["retry-after: 29"]]).await;
+    assert_limit_headers(|_| LimitHeaders::new(families), expected).await;
+    assert_limit_headers(|_| LimitHeaders::new([]), [&[], &[], &["retry-after: 29"]]).await;
 }
 
 #[tokio::test]
-async fn the_whole_of_both_responses() {
+async fn admitted_and_denied_responses_match_byte_for_byte() {
     let clock = clock();
     let [first, _, third] = three_requests(LimitHeaders::default(), clock, None).await;
     let lines = |lines: &[&str]| lines.iter().map(|&line| line.to_owned()).collect::<Vec<_>>();
@@ -160,7 +161,7 @@ async fn the_whole_of_both_responses() {
 }
 
 #[tokio::test]
-async fn the_clients_speak_the_version_they_are_there_for() {
+async fn test_clients_use_their_http_version() {
     let limiter = builder(&clock()).limit("api", bucket(2)).build().unwrap();
     let server = Server::behind(limiter.enforcer("api").unwrap()).await;
     for (client, version) in [(http1(), Version::HTTP_11), (http2(), Version::HTTP_2)] {
@@ -169,11 +170,11 @@ async fn the_clients_speak_the_version_they_are_there_for() {
 }
 
 #[tokio::test]
-async fn waits_are_rounded_up_and_never_none() {
+async fn waits_are_rounded_up_and_never_zero() {
     let clock = clock();
     let limiter = builder(&clock).limit("api", window(1)).build().unwrap();
     let server = Server::behind(limiter.enforcer("api").unwrap()).await;
-    let mut client = Raw::connect(server.address).await;
+    let mut client = RawClient::connect(server.address).await;
     assert_eq!(client.get("/", &[]).await.status, 200);
     let began = clock.now();
     let micros = Duration::from_micros;
@@ -197,13 +198,54 @@ async fn waits_are_rounded_up_and_never_none() {
 }
 
 #[tokio::test]
-async fn what_the_service_says_of_limits_of_its_own_stays() {
+async fn headers_of_the_service_are_kept() {
     let service = || async { ([("ratelimit", "\"mine\";r=7"), ("x-ratelimit-limit", "9"), ("server", "mine")], "ok") };
     let limiter = builder(&clock()).limit("api", bucket(2)).build().unwrap();
     let layer = RateLimitLayer::new(limiter.enforcer("api").unwrap());
     let server = Server::router(Router::new().fallback(service).layer(layer)).await;
     let reply = clients::get(server.address).await;
     assert_eq!(reply.headers("ratelimit"), [r#""mine";r=7"#, r#""api";r=1;t=30"#]);
-    // Of a family that was not chosen the layer says nothing, and leaves alone what others say.
+    // The layer neither writes nor changes headers of a family that was not chosen.
     assert_eq!((reply.header("x-ratelimit-limit"), reply.header("server")), (Some("9"), Some("mine")));
+}
+
+/// Returns the one name in a list of strings with parameters.
+fn parse_name(value: &str) -> String {
+    let list: List = Parser::new(value).parse().unwrap();
+    let [ListEntry::Item(item)] = &list[..] else { panic!("{value}: not one item") };
+    let BareItem::String(name) = &item.bare_item else { panic!("{value}: not a string") };
+    name.as_str().to_owned()
+}
+
+#[tokio::test]
+async fn policy_name_cannot_break_a_header() {
+    let names = [
+        ("plain", "plain", r#""plain""#),
+        ("a \"quoted\" name", "a \"quoted\" name", r#""a \"quoted\" name""#),
+        (r"back\slash\", r"back\slash\", r#""back\\slash\\""#),
+        ("100%", "100%", r#""100%""#),
+        ("", "", r#""""#),
+        (r#"x";q=9, "y"#, r#"x";q=9, "y"#, r#""x\";q=9, \"y""#),
+        ("line\r\nset-cookie: a=b", "line%0D%0Aset-cookie: a=b", r#""line%0D%0Aset-cookie: a=b""#),
+        ("tab\tand\0nul\x7f", "tab%09and%00nul%7F", r#""tab%09and%00nul%7F""#),
+        ("tide 🌊 50%", "tide %F0%9F%8C%8A 50%25", r#""tide %F0%9F%8C%8A 50%25""#),
+        ("größe", "gr%C3%B6%C3%9Fe", r#""gr%C3%B6%C3%9Fe""#),
+    ];
+    for (policy, parsed, written) in names {
+        let limiter = limiter(bucket(1));
+        let server = Server::behind(RateLimit::new(limiter.enforcer("api").unwrap().with_policy_name(policy))).await;
+        for status in [200, 429] {
+            let reply = clients::get(server.address).await;
+            assert_eq!(reply.status, status);
+            assert_eq!(reply.header("ratelimit-policy"), Some(&*format!("{written};q=1;w=60")));
+            assert_eq!(reply.header("ratelimit"), Some(&*format!("{written};r=0;t=60")));
+            assert_eq!(reply.header("set-cookie"), None);
+            assert_eq!(parse_name(reply.header("ratelimit-policy").unwrap()), parsed);
+            assert_eq!(parse_name(reply.header("ratelimit").unwrap()), parsed);
+            if status == 429 {
+                // JSON can carry any text, so the problem has the name itself.
+                assert_eq!(reply.problem()["violated-policies"], serde_json::json!([policy]));
+            }
+        }
+    }
 }

@@ -1,29 +1,28 @@
-//! The layer over sockets, promise by promise: axum, hyper and tonic serve, and clients of other kinds ask.
+//! The layer over sockets, behind axum, hyper and tonic.
 
 mod adapters;
 mod admission;
-mod around;
 mod charging;
 mod clients;
 mod cors;
 mod denials;
-#[path = "../common/elsewhere.rs"]
-mod elsewhere;
-mod exact;
+mod exact_quota;
 mod extractors;
+mod fast_path;
 mod grpc;
 mod headers;
 mod hooks;
 mod keys;
-mod names;
+mod limit_selection;
+mod multiple_limits;
 mod outages;
-mod picking;
 mod plain_hyper;
 mod readiness;
 mod response_formats;
-mod several;
-mod shortest;
+mod router_service;
 mod support;
+#[path = "../common/waiting_store.rs"]
+mod waiting_store;
 #[cfg(feature = "tracing")]
 mod warning;
 #[cfg(feature = "tracing")]

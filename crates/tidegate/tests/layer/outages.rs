@@ -1,4 +1,4 @@
-//! Stores that hang or are dead, behind what keeps services alive through that.
+//! Stores that hang or are dead, within `Resilience`.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tidegate_testkit::Faults;
 use tokio::task::JoinHandle;
 
 use crate::clients::{self, Reply};
-use crate::support::{Server, TIMEOUT, breaking_limiter, dead, unplugged, until, window};
+use crate::support::{Server, TIMEOUT, dead_store, faulty_limiter, unavailable_error, until, window};
 
 /// A limit of six a minute over a store that breaks on command; two replicas share it in an outage.
 struct Outage {
@@ -20,7 +20,7 @@ struct Outage {
 
 impl Outage {
     async fn new(policy: OnStoreError) -> Self {
-        let (limiter, faults, clock) = breaking_limiter(policy);
+        let (limiter, faults, clock) = faulty_limiter(policy);
         Outage { server: Server::behind(limiter.enforcer("api").unwrap()).await, faults, clock }
     }
 
@@ -28,14 +28,14 @@ impl Outage {
         clients::get(self.server.address).await
     }
 
-    /// Sends a request that the store holds, looks that it is not answered before the timeout, and gives the answer that
-    /// comes with it.
-    async fn get_while_it_hangs(&self) -> Reply {
+    /// Sends a request while the store hangs, checks that no answer comes before the timeout, and returns the one that comes
+    /// with it.
+    async fn get_while_hanging(&self) -> Reply {
         let address = self.server.address;
         let reply: JoinHandle<Reply> = tokio::spawn(async move { clients::get(address).await });
         until(|| self.faults.held_calls() == 1 && self.clock.sleepers() == 1).await;
         self.clock.advance(TIMEOUT - Duration::from_micros(1));
-        // Time enough for an answer, were there one.
+        // Long enough for a premature answer to arrive.
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
@@ -47,29 +47,29 @@ impl Outage {
     }
 
     fn kill(&self) {
-        self.faults.fail(unplugged());
+        self.faults.fail(unavailable_error());
     }
 }
 
 fn assert_unavailable(reply: &Reply) {
-    assert_eq!((reply.status, reply.told()), (503, vec![]));
+    assert_eq!((reply.status, reply.limit_headers()), (503, vec![]));
     let Value::Object(problem) = reply.problem() else { panic!("{}", reply.body) };
     assert_eq!(problem["type"], "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity");
     assert_eq!((&problem["status"], &problem["retryable"]), (&503.into(), &true.into()));
 }
 
 #[tokio::test]
-async fn open_admits_and_says_nothing_of_a_quota() {
+async fn open_admits_without_quota_headers() {
     let outage = Outage::new(OnStoreError::Open).await;
     outage.faults.hang();
     for _ in 0..8 {
-        let reply = outage.get_while_it_hangs().await;
-        assert_eq!((reply.status, &*reply.body, reply.told()), (200, "ok", vec![]));
+        let reply = outage.get_while_hanging().await;
+        assert_eq!((reply.status, &*reply.body, reply.limit_headers()), (200, "ok", vec![]));
     }
     outage.kill();
     for _ in 0..8 {
         let reply = outage.get().await;
-        assert_eq!((reply.status, reply.told()), (200, vec![]));
+        assert_eq!((reply.status, reply.limit_headers()), (200, vec![]));
     }
     outage.faults.pass();
     assert_eq!(outage.get().await.header("ratelimit"), Some(r#""api";r=5;t=60"#));
@@ -79,7 +79,7 @@ async fn open_admits_and_says_nothing_of_a_quota() {
 async fn closed_answers_503_with_a_problem() {
     let outage = Outage::new(OnStoreError::Closed).await;
     outage.faults.hang();
-    assert_unavailable(&outage.get_while_it_hangs().await);
+    assert_unavailable(&outage.get_while_hanging().await);
     outage.kill();
     assert_unavailable(&outage.get().await);
     outage.faults.pass();
@@ -87,10 +87,10 @@ async fn closed_answers_503_with_a_problem() {
 }
 
 #[tokio::test]
-async fn local_keeps_limiting_to_this_replica_s_share() {
+async fn local_limits_to_the_share_of_this_replica() {
     let outage = Outage::new(OnStoreError::Local).await;
     outage.faults.hang();
-    let first = outage.get_while_it_hangs().await;
+    let first = outage.get_while_hanging().await;
     assert_eq!((first.status, first.header("ratelimit-policy")), (200, Some(r#""api";q=3;w=60"#)));
     assert_eq!(first.header("ratelimit"), Some(r#""api";r=2;t=60"#));
     outage.kill();
@@ -101,12 +101,12 @@ async fn local_keeps_limiting_to_this_replica_s_share() {
     assert_eq!(outage.get().await.header("ratelimit"), Some(r#""api";r=5;t=60"#));
 }
 
-/// What is more than this replica's share, and not more than the quota, can be had when the store is back.
+/// A cost above the replica's share, and within the quota, can be admitted when the store is back.
 #[tokio::test]
-async fn local_does_not_say_never_to_what_is_only_more_than_the_share() {
-    let (limiter, faults, _clock) = breaking_limiter(OnStoreError::Local);
+async fn cost_above_the_local_share_is_retryable() {
+    let (limiter, faults, _clock) = faulty_limiter(OnStoreError::Local);
     let server = Server::behind(RateLimit::new(limiter.enforcer("api").unwrap()).cost(4)).await;
-    faults.fail(unplugged());
+    faults.fail(unavailable_error());
     let reply = clients::get(server.address).await;
     let problem = reply.problem();
     assert_eq!((reply.status, reply.header("retry-after")), (429, None));
@@ -116,12 +116,12 @@ async fn local_does_not_say_never_to_what_is_only_more_than_the_share() {
     assert_eq!(clients::get(server.address).await.status, 200);
 }
 
-/// With what keeps services alive around the store and without it.
+/// Within `Resilience` and on a bare store.
 #[tokio::test]
-async fn open_does_not_admit_what_nobody_ever_would() {
-    let (resilient, faults, _clock) = breaking_limiter(OnStoreError::Open);
-    faults.fail(unplugged());
-    let bare = Limiter::builder().limit("api", window(6)).store(dead()).build().unwrap();
+async fn open_denies_a_cost_above_the_capacity() {
+    let (resilient, faults, _clock) = faulty_limiter(OnStoreError::Open);
+    faults.fail(unavailable_error());
+    let bare = Limiter::builder().limit("api", window(6)).store(dead_store()).build().unwrap();
     for limiter in [resilient, bare] {
         for (cost, status) in [(6, 200), (7, 429)] {
             let server = Server::behind(RateLimit::new(limiter.enforcer("api").unwrap()).cost(cost)).await;
@@ -137,7 +137,7 @@ async fn open_does_not_admit_what_nobody_ever_would() {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_leaves_nobody_asking() {
+async fn disconnected_client_cancels_its_store_call() {
     let outage = Outage::new(OnStoreError::Closed).await;
     outage.faults.hang();
     let address = outage.server.address;

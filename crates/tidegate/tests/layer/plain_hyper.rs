@@ -1,4 +1,4 @@
-//! hyper without a framework, and services that no server runs.
+//! hyper without a framework, and a service without a server.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -14,11 +14,11 @@ use tidegate::http::PeerAddr;
 use tidegate::tower::RateLimitLayer;
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 
-use crate::clients::{self, Raw};
-use crate::support::{ME, Server, limiter, waiting_limiter, window};
+use crate::clients::{self, RawClient};
+use crate::support::{LOOPBACK, Server, limiter, waiting_limiter, window};
 
 #[tokio::test]
-async fn hyper_is_told_the_peer_by_whoever_accepts_the_connection() {
+async fn peer_addr_extension_identifies_clients_of_plain_hyper() {
     for limiter in [limiter(window(2)), waiting_limiter(window(2))] {
         let layer = RateLimitLayer::new(limiter.enforcer("api").unwrap());
         let server = Server::start(|listener| async move {
@@ -38,7 +38,7 @@ async fn hyper_is_told_the_peer_by_whoever_accepts_the_connection() {
         })
         .await;
         // One connection for two requests, and one for the third.
-        let mut client = Raw::connect(server.address).await;
+        let mut client = RawClient::connect(server.address).await;
         for limit in [r#""api";r=1;t=60"#, r#""api";r=0;t=60"#] {
             let reply = client.get("/", &[]).await;
             assert_eq!((reply.status, &*reply.body, reply.header("ratelimit")), (200, "ok", Some(limit)));
@@ -62,14 +62,14 @@ impl From<String> for LambdaBody {
 }
 
 #[tokio::test]
-async fn a_body_that_can_be_made_of_text_is_enough() {
+async fn body_only_has_to_convert_from_text() {
     let limiter = limiter(window(1));
     let service = ServiceBuilder::new().layer(RateLimitLayer::new(limiter.enforcer("api").unwrap())).service(
         service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(LambdaBody::Text("ok".to_owned())))),
     );
     let ask = || {
         let mut request = Request::new(());
-        request.extensions_mut().insert(PeerAddr(ME.parse::<IpAddr>().unwrap()));
+        request.extensions_mut().insert(PeerAddr(LOOPBACK.parse::<IpAddr>().unwrap()));
         service.clone().oneshot(request)
     };
     let response = ask().await.unwrap();

@@ -1,4 +1,4 @@
-//! Readiness and cancellation: what `tower` asks of a service, with a store that answers at once and one that does not.
+//! Readiness and cancellation as `tower` requires them, with an immediate store and a waiting one.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -17,31 +17,31 @@ use tidegate_testkit::{Faults, FaultyStore};
 use tower::limit::ConcurrencyLimitLayer;
 use tower::{Layer, Service, ServiceExt};
 
-use crate::support::{ME, clock, left, limiter, memory, waiting_limiter, window};
+use crate::support::{LOOPBACK, clock, left, limiter, memory, waiting_limiter, window};
 
 /// A service that panics when it is called without having been ready, and that is ready for one call only. As `tower` has
 /// it, a clone has to become ready by itself.
 #[derive(Default)]
-struct Strict {
+struct StrictService {
     ready: bool,
     calls: Arc<AtomicUsize>,
 }
 
-impl Strict {
+impl StrictService {
     fn new() -> (Self, Arc<AtomicUsize>) {
-        let strict = Strict::default();
+        let strict = StrictService::default();
         let calls = Arc::clone(&strict.calls);
         (strict, calls)
     }
 }
 
-impl Clone for Strict {
+impl Clone for StrictService {
     fn clone(&self) -> Self {
-        Strict { ready: false, calls: Arc::clone(&self.calls) }
+        StrictService { ready: false, calls: Arc::clone(&self.calls) }
     }
 }
 
-impl Service<Request<()>> for Strict {
+impl Service<Request<()>> for StrictService {
     type Response = Response<Full<Bytes>>;
     type Error = Infallible;
     type Future = Ready<Result<Self::Response, Infallible>>;
@@ -60,7 +60,7 @@ impl Service<Request<()>> for Strict {
 
 fn request() -> Request<()> {
     let mut request = Request::new(());
-    request.extensions_mut().insert(PeerAddr(ME.parse().unwrap()));
+    request.extensions_mut().insert(PeerAddr(LOOPBACK.parse().unwrap()));
     request
 }
 
@@ -69,16 +69,16 @@ fn limited<S>(limiter: &Limiter, service: S) -> RateLimitService<S, HttpFormat> 
 }
 
 /// A limiter on a store that hangs on command.
-fn hanging() -> (Limiter, Faults) {
+fn hanging_limiter() -> (Limiter, Faults) {
     let store: FaultyStore<MemoryStore> = FaultyStore::new(memory(&clock()));
     let faults = store.faults();
     (Limiter::builder().limit("api", window(9)).store(store).build().unwrap(), faults)
 }
 
 #[tokio::test]
-async fn the_service_that_is_called_is_the_one_that_was_ready() {
+async fn layer_calls_the_service_that_was_ready() {
     for limiter in [limiter(window(4)), waiting_limiter(window(4))] {
-        let (strict, calls) = Strict::new();
+        let (strict, calls) = StrictService::new();
         let mut service = limited(&limiter, strict);
         for (call, status) in [(1, 200), (2, 200), (3, 200), (4, 200), (4, 429), (4, 429)] {
             let response = service.ready().await.unwrap().call(request()).await.unwrap();
@@ -90,9 +90,9 @@ async fn the_service_that_is_called_is_the_one_that_was_ready() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_left_alone_meets_a_service_that_was_ready() {
+async fn skipped_request_calls_a_ready_service() {
     let limiter = waiting_limiter(window(1));
-    let (strict, calls) = Strict::new();
+    let (strict, calls) = StrictService::new();
     let limits = RateLimit::new(limiter.enforcer("api").unwrap()).skip(|_| true);
     let mut service = RateLimitLayer::new(limits).layer(strict);
     for _ in 0..3 {
@@ -104,7 +104,7 @@ async fn a_request_that_is_left_alone_meets_a_service_that_was_ready() {
 #[tokio::test]
 async fn clones_share_their_limits() {
     for limiter in [limiter(window(2)), waiting_limiter(window(2))] {
-        let first = limited(&limiter, Strict::new().0);
+        let first = limited(&limiter, StrictService::new().0);
         let clones = [first.clone(), first.clone(), first];
         let mut statuses = Vec::new();
         for service in clones {
@@ -115,9 +115,9 @@ async fn clones_share_their_limits() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_given_up_while_the_limits_are_asked_does_not_reach_the_service() {
-    let (limiter, faults) = hanging();
-    let (strict, calls) = Strict::new();
+async fn cancelled_request_does_not_reach_the_service() {
+    let (limiter, faults) = hanging_limiter();
+    let (strict, calls) = StrictService::new();
     let mut service = limited(&limiter, strict);
     faults.hang();
     {
@@ -125,54 +125,54 @@ async fn a_request_that_is_given_up_while_the_limits_are_asked_does_not_reach_th
         assert!(response.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         assert_eq!(faults.held_calls(), 1);
     }
-    assert_eq!(faults.held_calls(), 0, "nobody waits, and somebody asks");
+    assert_eq!(faults.held_calls(), 0, "the store call was not cancelled");
     faults.release();
     faults.pass();
-    assert_eq!((calls.load(Ordering::SeqCst), left(&limiter, "api", ME).await), (0, 9));
-    // The service that stayed becomes ready and serves.
+    assert_eq!((calls.load(Ordering::SeqCst), left(&limiter, "api", LOOPBACK).await), (0, 9));
+    // The service still becomes ready and serves.
     service.ready().await.unwrap().call(request()).await.unwrap();
-    assert_eq!((calls.load(Ordering::SeqCst), left(&limiter, "api", ME).await), (1, 8));
+    assert_eq!((calls.load(Ordering::SeqCst), left(&limiter, "api", LOOPBACK).await), (1, 8));
 }
 
-/// Whether a clone of this service becomes ready.
-fn becomes_ready<S: Service<Request<()>> + Clone>(service: &S) -> bool {
+/// Returns whether a clone of the service is ready.
+fn clone_is_ready<S: Service<Request<()>> + Clone>(service: &S) -> bool {
     service.clone().poll_ready(&mut Context::from_waker(Waker::noop())).is_ready()
 }
 
 #[tokio::test]
-async fn what_a_request_was_ready_with_is_given_back_when_it_is_given_up() {
-    let (limiter, faults) = hanging();
-    let one_at_a_time = ConcurrencyLimitLayer::new(1).layer(Strict::new().0);
+async fn cancelled_request_releases_the_ready_slot() {
+    let (limiter, faults) = hanging_limiter();
+    let one_at_a_time = ConcurrencyLimitLayer::new(1).layer(StrictService::new().0);
     let outside = one_at_a_time.clone();
     let mut service = limited(&limiter, one_at_a_time);
     faults.hang();
     let mut response = Box::pin(service.ready().await.unwrap().call(request()));
     assert!(response.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-    // The request has the one place that there is.
-    assert!(!becomes_ready(&service) && !becomes_ready(&outside));
+    // The request holds the one slot.
+    assert!(!clone_is_ready(&service) && !clone_is_ready(&outside));
     drop(response);
-    assert!(becomes_ready(&service) && becomes_ready(&outside));
+    assert!(clone_is_ready(&service) && clone_is_ready(&outside));
 }
 
 #[tokio::test]
-async fn what_a_request_was_ready_with_is_given_back_when_it_is_turned_away() {
+async fn denied_request_releases_the_ready_slot() {
     for limiter in [limiter(window(1)), waiting_limiter(window(1))] {
-        let one_at_a_time = ConcurrencyLimitLayer::new(1).layer(Strict::new().0);
+        let one_at_a_time = ConcurrencyLimitLayer::new(1).layer(StrictService::new().0);
         let outside = one_at_a_time.clone();
         let service = limited(&limiter, one_at_a_time);
         for status in [200, 429, 429] {
             let response = service.clone().oneshot(request()).await.unwrap();
             assert_eq!(response.status().as_u16(), status);
             drop(response);
-            assert!(becomes_ready(&service) && becomes_ready(&outside), "{status}");
+            assert!(clone_is_ready(&service) && clone_is_ready(&outside), "{status}");
         }
     }
 }
 
 #[tokio::test]
-async fn requests_of_one_service_wait_for_the_limits_at_the_same_time() {
-    let (limiter, faults) = hanging();
-    let (strict, calls) = Strict::new();
+async fn requests_of_one_service_wait_concurrently() {
+    let (limiter, faults) = hanging_limiter();
+    let (strict, calls) = StrictService::new();
     let mut service = limited(&limiter, strict);
     faults.hang();
     let mut responses = Vec::new();
@@ -186,10 +186,10 @@ async fn requests_of_one_service_wait_for_the_limits_at_the_same_time() {
     for response in responses {
         assert_eq!(response.await.unwrap().status().as_u16(), 200);
     }
-    assert_eq!((calls.load(Ordering::SeqCst), left_of(&limiter, &faults).await), (3, 6));
+    assert_eq!((calls.load(Ordering::SeqCst), left_after_recovery(&limiter, &faults).await), (3, 6));
 }
 
-async fn left_of(limiter: &Limiter, faults: &Faults) -> u64 {
+async fn left_after_recovery(limiter: &Limiter, faults: &Faults) -> u64 {
     faults.pass();
-    left(limiter, "api", ME).await
+    left(limiter, "api", LOOPBACK).await
 }

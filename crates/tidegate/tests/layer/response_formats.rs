@@ -1,4 +1,4 @@
-//! Response formats of a program's own: denials and headers are theirs.
+//! Custom response formats, which write denials and headers.
 
 use axum::Router;
 use axum::body::Body;
@@ -12,22 +12,22 @@ use crate::clients::{self, Reply};
 use crate::support::{Server, limiter, waiting_limiter, window};
 
 #[derive(Clone)]
-struct Silent;
+struct HeaderlessFormat;
 
-impl ResponseFormat<Body> for Silent {
+impl ResponseFormat<Body> for HeaderlessFormat {
     fn denial(&self, _: &RateLimit, outcome: &Outcome, _: &Method) -> Response<Body> {
-        turned_away(outcome)
+        denial_response(outcome)
     }
 
     fn write_headers(&self, _: &RateLimit, _: &Outcome, _: &mut HeaderMap) {}
 }
 
 #[derive(Clone)]
-struct Usual;
+struct PolicyHeadersFormat;
 
-impl ResponseFormat<Body> for Usual {
+impl ResponseFormat<Body> for PolicyHeadersFormat {
     fn denial(&self, _: &RateLimit, outcome: &Outcome, _: &Method) -> Response<Body> {
-        turned_away(outcome)
+        denial_response(outcome)
     }
 
     fn write_headers(&self, rate_limit: &RateLimit, outcome: &Outcome, headers: &mut HeaderMap) {
@@ -36,11 +36,11 @@ impl ResponseFormat<Body> for Usual {
 }
 
 #[derive(Clone)]
-struct Talkative;
+struct CustomHeaderFormat;
 
-impl ResponseFormat<Body> for Talkative {
+impl ResponseFormat<Body> for CustomHeaderFormat {
     fn denial(&self, _: &RateLimit, outcome: &Outcome, _: &Method) -> Response<Body> {
-        turned_away(outcome)
+        denial_response(outcome)
     }
 
     fn write_headers(&self, _: &RateLimit, outcome: &Outcome, headers: &mut HeaderMap) {
@@ -49,12 +49,12 @@ impl ResponseFormat<Body> for Talkative {
     }
 }
 
-fn turned_away(outcome: &Outcome) -> Response<Body> {
+fn denial_response(outcome: &Outcome) -> Response<Body> {
     let wait = outcome.retry_after().expect("it comes back");
     Response::builder().status(420).body(format!("calm down for {}s", wait.as_secs()).into()).unwrap()
 }
 
-/// What so many requests are answered.
+/// Returns the replies to `requests` requests.
 async fn replies<P>(rate_limit: &RateLimit, format: P, requests: usize) -> Vec<Reply>
 where
     P: ResponseFormat<Body> + Send + Sync + 'static,
@@ -68,10 +68,9 @@ where
     replies
 }
 
-/// With a store that answers at once and with one that does not, with headers and without, and charged at once and
-/// afterwards; always after another layer with the same settings has told somebody as HTTP does, so that what it worked
-/// out is there. `check` is shown what that one has told, and what this one has.
-async fn each_way<P>(format: P, check: impl Fn(bool, &Reply, &Reply))
+/// Runs a format on an immediate and a waiting store, with headers and without, charging at once and afterwards. A layer
+/// with the same settings and the usual format answers first. `check` gets the replies of both.
+async fn check_every_setup<P>(format: P, check: impl Fn(bool, &Reply, &Reply))
 where
     P: ResponseFormat<Body> + Send + Sync + 'static,
 {
@@ -90,23 +89,23 @@ where
 }
 
 #[tokio::test]
-async fn a_format_without_headers_writes_none() {
-    each_way(Silent, |_, _, admitted| assert_eq!(admitted.told(), [""; 0])).await;
+async fn format_without_headers_writes_none() {
+    check_every_setup(HeaderlessFormat, |_, _, admitted| assert_eq!(admitted.limit_headers(), [""; 0])).await;
 }
 
 #[tokio::test]
-async fn a_format_can_write_the_headers_of_the_policy() {
-    each_way(Usual, |_, usual, admitted| {
-        let one_less: Vec<_> = usual.told().iter().map(|line| line.replace(";r=1;", ";r=0;")).collect();
-        assert_eq!(admitted.told(), one_less);
+async fn format_can_write_the_headers_of_the_policy() {
+    check_every_setup(PolicyHeadersFormat, |_, usual, admitted| {
+        let one_less: Vec<_> = usual.limit_headers().iter().map(|line| line.replace(";r=1;", ";r=0;")).collect();
+        assert_eq!(admitted.limit_headers(), one_less);
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_format_can_write_headers_of_its_own() {
-    each_way(Talkative, |_, _, admitted| {
-        assert_eq!(admitted.told(), [""; 0]);
+async fn format_can_write_custom_headers() {
+    check_every_setup(CustomHeaderFormat, |_, _, admitted| {
+        assert_eq!(admitted.limit_headers(), [""; 0]);
         assert_eq!(admitted.headers("x-left"), ["0"]);
     })
     .await;

@@ -1,4 +1,4 @@
-//! What the tests of every theme use: limits whose time stands still, and servers on loopback.
+//! Limiters with a manual clock, and servers on loopback.
 
 use std::convert::Infallible;
 use std::future::{Future, IntoFuture};
@@ -20,12 +20,12 @@ use tokio::net::TcpListener;
 use tokio::task::{AbortHandle, yield_now};
 use tower::Service;
 
-use crate::elsewhere::Elsewhere;
+use crate::waiting_store::WaitingStore;
 
-/// Who asks from loopback.
-pub(crate) const ME: &str = "127.0.0.1";
+/// The address of every test client.
+pub(crate) const LOOPBACK: &str = "127.0.0.1";
 
-/// A clock that stands at the beginning of a minute, far from the epoch.
+/// A manual clock at the beginning of a minute, far from the epoch.
 pub(crate) fn clock() -> ManualClock {
     ManualClock::new(Timestamp::from_millis(1_800_000_000_000))
 }
@@ -39,33 +39,32 @@ pub(crate) fn builder(clock: &ManualClock) -> LimiterBuilder {
     Limiter::builder().store(memory(clock))
 }
 
-/// A limiter with the one limit `api`, whose time stands still.
+/// A limiter with the one limit `api`, on a manual clock.
 pub(crate) fn limiter(quota: Quota) -> Limiter {
     builder(&clock()).limit("api", quota).build().unwrap()
 }
 
-/// The same on a store that does not answer at once.
+/// A limiter with the one limit `api`, on a store that does not answer at once.
 pub(crate) fn waiting_limiter(quota: Quota) -> Limiter {
-    Limiter::builder().limit("api", quota).store(Elsewhere::new(memory(&clock()))).build().unwrap()
+    Limiter::builder().limit("api", quota).store(WaitingStore::new(memory(&clock()))).build().unwrap()
 }
 
 /// A limiter with the one limit `api` of six a minute, over a store that breaks on command; two replicas share it in an
-/// outage. Time stands still but for what is advanced.
-pub(crate) fn breaking_limiter(policy: OnStoreError) -> (Limiter, Faults, ManualClock) {
+/// outage. The clock is manual.
+pub(crate) fn faulty_limiter(policy: OnStoreError) -> (Limiter, Faults, ManualClock) {
     let clock = clock();
     let store = FaultyStore::new(memory(&clock));
     let faults = store.faults();
-    // A breaker would soon leave the store alone; here every request meets it.
+    // The breaker stays closed, so that every request reaches the store.
     let resilience = Resilience::new(clock.clone()).timeout(TIMEOUT).breaker(1_000, millis(1)).expected_replicas(2);
     let limit = Limit::new(window(6)).on_store_error(policy);
     let limiter = Limiter::builder().limit("api", limit).store(resilience.build(store)).build().unwrap();
     (limiter, faults, clock)
 }
 
-/// How long such a store is waited for.
+/// The timeout of that store.
 pub(crate) const TIMEOUT: Duration = millis(20);
 
-/// A store that is dead.
 /// An enforcer of a limit that the limiter had when the enforcer was built, and has no longer.
 pub(crate) fn removed_limit(name: &str) -> Enforcer {
     let limiter = builder(&clock()).limit(name, bucket(1)).build().unwrap();
@@ -74,13 +73,14 @@ pub(crate) fn removed_limit(name: &str) -> Enforcer {
     enforcer
 }
 
-pub(crate) fn dead() -> FaultyStore<MemoryStore> {
+/// A store whose every call fails.
+pub(crate) fn dead_store() -> FaultyStore<MemoryStore> {
     let store = FaultyStore::new(memory(&clock()));
-    store.faults().fail(unplugged());
+    store.faults().fail(unavailable_error());
     store
 }
 
-pub(crate) fn unplugged() -> StoreError {
+pub(crate) fn unavailable_error() -> StoreError {
     StoreError::new(StoreErrorKind::Unavailable, "unplugged")
 }
 
@@ -94,7 +94,7 @@ pub(crate) fn window(rate: u64) -> Quota {
     Quota::fixed_window(rate, Duration::from_secs(60)).unwrap()
 }
 
-/// What a key has left.
+/// Returns the remaining quota of a key.
 pub(crate) async fn left<'a>(limiter: &'a Limiter, limit: &'a str, key: impl Into<Key<'a>>) -> u64 {
     limiter.check(limit, key).into_future().await.unwrap().remaining()
 }
@@ -106,7 +106,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Serves whatever `serve` makes of a socket.
+    /// Runs `serve` with a listener.
     pub(crate) async fn start<F>(serve: impl FnOnce(TcpListener) -> F) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
@@ -116,13 +116,13 @@ impl Server {
         Server { address, task: tokio::spawn(serve(listener)).abort_handle() }
     }
 
-    /// Serves a router that is told its peers.
+    /// Serves a router, with peer addresses.
     pub(crate) async fn router(router: Router) -> Self {
         // As its own `into_make_service_with_connect_info` does: otherwise its routes are made anew for every request.
         Self::service(router.with_state(())).await
     }
 
-    /// Serves a service of axum's requests that is told its peers.
+    /// Serves a service of axum's requests, with peer addresses.
     pub(crate) async fn service<S>(service: S) -> Self
     where
         S: Service<extract::Request, Response = Response, Error = Infallible, Future: Send>
@@ -135,7 +135,7 @@ impl Server {
         Self::start(|listener| async move { axum::serve(listener, service).await.unwrap() }).await
     }
 
-    /// Answers `ok` to whatever the limits admit.
+    /// Answers `ok` to admitted requests.
     pub(crate) async fn behind(limits: impl Into<RateLimit>) -> Self {
         Self::router(Router::new().fallback(|| async { "ok" }).layer(RateLimitLayer::new(limits))).await
     }
@@ -151,12 +151,12 @@ impl Drop for Server {
     }
 }
 
-/// Comes back when `condition` holds.
+/// Waits until a condition holds.
 pub(crate) async fn until(condition: impl Fn() -> bool) {
     let holds = async {
         while !condition() {
             yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), holds).await.expect("what was waited for does not happen");
+    tokio::time::timeout(Duration::from_secs(30), holds).await.expect("the condition never holds");
 }

@@ -1,4 +1,4 @@
-//! The operator is told, once, of a proxy that nobody trusts, and of peer addresses that are missing.
+//! Logged warnings: an untrusted proxy and missing peer addresses, once each.
 
 use std::convert::Infallible;
 
@@ -13,16 +13,16 @@ use crate::support::{Server, limiter, window};
 use crate::warnings::warnings;
 
 #[tokio::test]
-async fn a_layer_warns_of_a_forgotten_proxy_once() {
+async fn layer_warns_once_of_an_untrusted_proxy() {
     let rate_limit = RateLimit::new(limiter(window(9)).enforcer("api").unwrap());
     let server = Server::behind(rate_limit.clone()).await;
     assert_eq!(warnings(), [""; 0]);
     clients::get(server.address).await;
-    assert_eq!(warnings(), [""; 0], "there is no reason yet");
+    assert_eq!(warnings(), [""; 0], "no forwarding header yet");
     for _ in 0..3 {
         clients::get_with(server.address, &["x-forwarded-for: 192.0.2.1"]).await;
     }
-    // What the same limits are in front of besides has the same proxy.
+    // Another server with the same policy does not warn again.
     clients::get_with(Server::behind(rate_limit).await.address, &["forwarded: for=192.0.2.1"]).await;
     let told = warnings();
     assert_eq!(told.len(), 1, "{told:?}");
@@ -30,7 +30,7 @@ async fn a_layer_warns_of_a_forgotten_proxy_once() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_is_trusted_is_no_reason_to_warn() {
+async fn trusted_proxy_does_not_warn() {
     assert_eq!(warnings(), [""; 0]);
     let trusting = ClientAddress::new().trust(TrustProxy::networks(["127.0.0.0/8"]).unwrap());
     let server =

@@ -12,38 +12,38 @@ use tidegate::{
 };
 use tidegate_testkit::block_on;
 
-use crate::support::{Crowd, ask, builder, clock, left, poll};
+use crate::support::{Crowd, builder, clock, decide, left, poll};
 
 const MICROSECOND: Duration = Duration::from_micros(1);
 
-/// `capacity` at once, and one more every second.
-fn one_a_second(clock: &ManualClock, capacity: u64) -> Limiter {
+/// Creates a limiter with `capacity` units and one more every second.
+fn one_per_second(clock: &ManualClock, capacity: u64) -> Limiter {
     let quota = Quota::token_bucket(1, seconds(1)).unwrap().capacity(capacity).unwrap();
     builder(clock).limit("send", quota).build().unwrap()
 }
 
-/// The same, with nothing left for the key `u`.
+/// Creates that limiter with nothing left for the key `u`.
 fn exhausted(clock: &ManualClock, capacity: u64) -> Limiter {
-    let limiter = one_a_second(clock, capacity);
-    assert!(ask(limiter.limit("send", "u").cost(capacity)).allowed());
+    let limiter = one_per_second(clock, capacity);
+    assert!(decide(limiter.limit("send", "u").cost(capacity)).allowed());
     limiter
 }
 
 #[test]
-fn what_is_there_is_had_at_once() {
+fn available_units_are_taken_without_waiting() {
     let clock = clock();
-    let limiter = one_a_second(&clock, 3);
-    let decision = ask(limiter.acquire("send", "u", Duration::ZERO).cost(2));
+    let limiter = one_per_second(&clock, 3);
+    let decision = decide(limiter.acquire("send", "u", Duration::ZERO).cost(2));
     assert!(decision.allowed());
     assert_eq!((decision.remaining(), decision.retry_after(), clock.sleepers()), (1, None, 0));
 }
 
 #[test]
-fn it_waits_exactly_as_long_as_retry_after_said() {
+fn acquire_waits_exactly_until_retry_after() {
     let clock = clock();
     let limiter = exhausted(&clock, 5);
     for cost in [1, 3, 5, 2] {
-        let wait = ask(limiter.check("send", "u").cost(cost)).retry_after().unwrap();
+        let wait = decide(limiter.check("send", "u").cost(cost)).retry_after().unwrap();
         assert_eq!(wait, seconds(cost));
         let mut crowd = Crowd::default();
         crowd.join(limiter.acquire("send", "u", days(1)).cost(cost));
@@ -58,7 +58,7 @@ fn it_waits_exactly_as_long_as_retry_after_said() {
 }
 
 #[test]
-fn it_takes_only_what_it_asked_for_and_only_once() {
+fn acquire_takes_its_cost_exactly_once() {
     let clock = clock();
     let limiter = exhausted(&clock, 10);
     let mut crowd = Crowd::default();
@@ -69,10 +69,10 @@ fn it_takes_only_what_it_asked_for_and_only_once() {
 }
 
 #[test]
-fn a_wait_longer_than_allowed_is_denied_at_once() {
+fn wait_longer_than_the_maximum_is_denied_at_once() {
     let clock = clock();
     let limiter = exhausted(&clock, 5);
-    let denied = ask(limiter.acquire("send", "u", seconds(3) - MICROSECOND).cost(3));
+    let denied = decide(limiter.acquire("send", "u", seconds(3) - MICROSECOND).cost(3));
     assert!(!denied.allowed());
     assert_eq!((denied.reason(), denied.retry_after()), (Some(Reason::Rate), Some(seconds(3))));
     assert_eq!(clock.sleepers(), 0);
@@ -85,23 +85,23 @@ fn a_wait_longer_than_allowed_is_denied_at_once() {
 }
 
 #[test]
-fn a_cost_that_can_never_be_had_is_denied_at_once() {
+fn cost_above_the_capacity_is_denied_at_once() {
     let clock = clock();
     let limiter = exhausted(&clock, 5);
-    let denied = ask(limiter.acquire("send", "u", days(1)).cost(6));
+    let denied = decide(limiter.acquire("send", "u", days(1)).cost(6));
     assert_eq!((denied.allowed(), denied.reason()), (false, Some(Reason::CostExceedsCapacity)));
     assert_eq!((denied.retry_after(), clock.sleepers()), (None, 0));
 }
 
 #[test]
-fn somebody_who_takes_in_between_prolongs_the_wait_up_to_the_deadline() {
+fn units_taken_by_others_prolong_the_wait_up_to_the_deadline() {
     let clock = clock();
     let limiter = exhausted(&clock, 5);
     let mut crowd = Crowd::default();
     let patient = crowd.join(limiter.acquire("send", "u", seconds(9)).cost(2));
     clock.advance(seconds(1));
     // A plain `limit` does not stand in the queue.
-    assert!(ask(limiter.limit("send", "u")).allowed());
+    assert!(decide(limiter.limit("send", "u")).allowed());
     crowd.advance(&clock, seconds(1));
     assert!(crowd.answered().is_empty());
     crowd.advance(&clock, seconds(1));
@@ -109,7 +109,7 @@ fn somebody_who_takes_in_between_prolongs_the_wait_up_to_the_deadline() {
 
     let hurried = crowd.join(limiter.acquire("send", "u", seconds(2)).cost(2));
     clock.advance(seconds(1));
-    assert!(ask(limiter.limit("send", "u")).allowed());
+    assert!(decide(limiter.limit("send", "u")).allowed());
     // At the time it wanted to be served it would have to wait for one second more than it may.
     crowd.advance(&clock, seconds(1));
     assert_eq!(crowd.answered(), [(hurried, false)]);
@@ -117,7 +117,7 @@ fn somebody_who_takes_in_between_prolongs_the_wait_up_to_the_deadline() {
 }
 
 #[test]
-fn waiters_are_served_in_the_order_in_which_they_came_whatever_they_cost() {
+fn waiters_are_served_in_order_regardless_of_cost() {
     let clock = clock();
     let limiter = exhausted(&clock, 5);
     let mut crowd = Crowd::default();
@@ -135,7 +135,7 @@ fn waiters_are_served_in_the_order_in_which_they_came_whatever_they_cost() {
 }
 
 #[test]
-fn one_leap_of_the_clock_serves_everybody_it_is_enough_for_in_order() {
+fn clock_jump_serves_all_waiters_it_suffices_for_in_order() {
     let clock = clock();
     let limiter = exhausted(&clock, 5);
     let mut crowd = Crowd::default();
@@ -152,7 +152,7 @@ fn one_leap_of_the_clock_serves_everybody_it_is_enough_for_in_order() {
 }
 
 #[test]
-fn somebody_who_could_be_served_now_does_not_overtake() {
+fn smaller_cost_does_not_overtake_the_queue() {
     let clock = clock();
     let limiter = exhausted(&clock, 5);
     clock.advance(seconds(2));
@@ -167,11 +167,11 @@ fn somebody_who_could_be_served_now_does_not_overtake() {
 }
 
 #[test]
-fn other_keys_and_other_limits_do_not_wait_for_each_other() {
+fn keys_and_limits_have_separate_queues() {
     let clock = clock();
     let quota = Quota::token_bucket(1, seconds(1)).unwrap();
     let limiter = builder(&clock).limit("send", quota).limit("read", quota).build().unwrap();
-    let _ = ask(limiter.limit("send", "u"));
+    let _ = decide(limiter.limit("send", "u"));
     let mut crowd = Crowd::default();
     crowd.join(limiter.acquire("send", "u", days(1)));
     let free = [
@@ -185,7 +185,7 @@ fn other_keys_and_other_limits_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn a_waiter_whose_turn_does_not_come_in_time_is_denied_and_takes_nothing() {
+fn waiter_that_misses_its_deadline_is_denied_and_takes_nothing() {
     let clock = clock();
     let limiter = exhausted(&clock, 5);
     let mut crowd = Crowd::default();
@@ -206,7 +206,7 @@ fn a_waiter_whose_turn_does_not_come_in_time_is_denied_and_takes_nothing() {
 }
 
 #[test]
-fn a_denial_for_want_of_a_turn_says_why() {
+fn denial_in_the_queue_has_the_reason_of_the_quota() {
     let clock = clock();
     let limiter = exhausted(&clock, 5);
     clock.advance(seconds(2));
@@ -224,7 +224,7 @@ fn a_denial_for_want_of_a_turn_says_why() {
 }
 
 #[test]
-fn the_time_in_the_queue_counts_towards_the_deadline() {
+fn time_in_the_queue_counts_towards_the_deadline() {
     let clock = clock();
     let limiter = exhausted(&clock, 5);
     let mut crowd = Crowd::default();
@@ -239,7 +239,7 @@ fn the_time_in_the_queue_counts_towards_the_deadline() {
 }
 
 #[test]
-fn a_waiter_that_is_dropped_gives_its_place_up() {
+fn dropped_waiter_leaves_the_queue() {
     for leaver in 0..3 {
         let clock = clock();
         let limiter = exhausted(&clock, 5);
@@ -262,7 +262,7 @@ fn a_waiter_that_is_dropped_gives_its_place_up() {
 }
 
 #[test]
-fn a_waiter_that_leaves_does_not_push_the_others_forward() {
+fn leaving_waiter_does_not_reorder_the_queue() {
     let clock = clock();
     let limiter = exhausted(&clock, 5);
     let mut crowd = Crowd::default();
@@ -281,7 +281,7 @@ fn a_waiter_that_leaves_does_not_push_the_others_forward() {
 }
 
 #[test]
-fn a_waiter_dropped_after_it_was_woken_hands_its_turn_on() {
+fn waiter_dropped_after_its_wake_up_passes_its_turn_on() {
     let clock = clock();
     let limiter = exhausted(&clock, 5);
     let mut crowd = Crowd::default();
@@ -298,7 +298,7 @@ fn a_waiter_dropped_after_it_was_woken_hands_its_turn_on() {
 }
 
 #[test]
-fn a_caller_that_was_never_polled_has_no_place() {
+fn call_that_was_never_polled_is_not_queued() {
     let clock = clock();
     let limiter = exhausted(&clock, 5);
     let idle = IntoFuture::into_future(limiter.acquire("send", "u", days(1)));
@@ -310,7 +310,7 @@ fn a_caller_that_was_never_polled_has_no_place() {
 }
 
 #[test]
-fn a_queue_that_emptied_begins_anew() {
+fn emptied_queue_can_be_used_again() {
     let clock = clock();
     let limiter = exhausted(&clock, 5);
     for _ in 0..3 {
@@ -326,15 +326,15 @@ fn a_queue_that_emptied_begins_anew() {
 }
 
 #[test]
-fn a_decision_that_is_wanted_without_waiting_is_not_there() {
+fn try_now_does_not_wait() {
     let clock = clock();
-    let limiter = one_a_second(&clock, 1);
+    let limiter = one_per_second(&clock, 1);
     assert!(limiter.acquire("send", "u", days(1)).try_now().is_err());
     assert_eq!(left(&limiter, "send", "u"), 1);
 }
 
 #[test]
-fn the_wake_up_goes_to_whoever_polled_last() {
+fn wake_up_goes_to_the_last_waker() {
     // A future that moves to another task has another waker.
     let clock = clock();
     let limiter = exhausted(&clock, 5);
@@ -352,7 +352,7 @@ fn the_wake_up_goes_to_whoever_polled_last() {
 }
 
 #[test]
-fn threads_are_all_served_and_no_wake_up_is_lost() {
+fn competing_threads_lose_no_wake_up() {
     const CALLERS: u64 = 8;
     const TURNS: u64 = 25;
     let clock = clock();
@@ -364,7 +364,7 @@ fn threads_are_all_served_and_no_wake_up_is_lost() {
                 let limiter = limiter.clone();
                 scope.spawn(move || {
                     for _ in 0..TURNS {
-                        assert!(ask(limiter.acquire("send", "u", days(1)).cost(1 + number % 3)).allowed());
+                        assert!(decide(limiter.acquire("send", "u", days(1)).cost(1 + number % 3)).allowed());
                     }
                 })
             })
@@ -385,7 +385,7 @@ fn threads_are_all_served_and_no_wake_up_is_lost() {
 }
 
 #[test]
-fn threads_are_served_in_the_order_in_which_they_came() {
+fn threads_are_served_in_order() {
     let clock = clock();
     // Never more than one at once: who comes next needs the clock, which waits until the one before is written down.
     let limiter = exhausted(&clock, 1);
@@ -394,7 +394,7 @@ fn threads_are_served_in_the_order_in_which_they_came() {
         for number in 0..6_usize {
             let (limiter, order) = (&limiter, &order);
             scope.spawn(move || {
-                assert!(ask(limiter.acquire("send", "u", days(1))).allowed());
+                assert!(decide(limiter.acquire("send", "u", days(1))).allowed());
                 order.lock().unwrap().push(number);
             });
             // Each of them stands in the queue before the next one comes: all wait for the deadline, the first for budget, too.
@@ -417,18 +417,18 @@ fn threads_are_served_in_the_order_in_which_they_came() {
 
 #[cfg(not(feature = "tokio"))]
 #[test]
-fn without_a_sleeper_it_is_an_error_and_takes_nothing() {
+fn acquire_without_a_sleeper_is_an_error_and_takes_nothing() {
     let clock = clock();
     let quota = Quota::token_bucket(1, seconds(1)).unwrap();
     let limiter = Limiter::builder().limit("send", quota).store(crate::support::memory(&clock)).build().unwrap();
-    let error = crate::support::refused(limiter.acquire("send", "u", days(1)));
+    let error = crate::support::expect_error(limiter.acquire("send", "u", days(1)));
     assert!(matches!(error, tidegate::Error::NoSleeper) && error.is_misuse() && !error.is_retryable(), "{error:?}");
     assert_eq!(left(&limiter, "send", "u"), 1);
 }
 
 #[cfg(feature = "tokio")]
 #[test]
-fn with_the_feature_tokio_it_waits_on_its_timer() {
+fn tokio_feature_provides_the_timer() {
     let [quota, slow] = [millis(5), days(1)].map(|period| Quota::token_bucket(1, period).unwrap());
     let limiter = Limiter::builder().limit("send", quota).limit("seldom", slow).build().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
@@ -447,7 +447,7 @@ fn with_the_feature_tokio_it_waits_on_its_timer() {
 }
 
 #[test]
-fn another_quota_counts_for_its_call() {
+fn acquire_uses_the_quota_of_its_call() {
     let clock = clock();
     let limiter = exhausted(&clock, 5);
     let fast = Quota::token_bucket(10, seconds(1)).unwrap().capacity(5).unwrap();
@@ -460,19 +460,19 @@ fn another_quota_counts_for_its_call() {
 }
 
 #[test]
-fn a_shadow_limit_never_makes_anybody_wait() {
+fn shadow_limit_never_waits() {
     let clock = clock();
     let quota = Quota::token_bucket(1, seconds(1)).unwrap();
     let limiter = builder(&clock).limit("send", Limit::new(quota).shadow(true)).build().unwrap();
     for expected in [None, Some(Reason::Rate), Some(Reason::Rate)] {
-        let decision = ask(limiter.acquire("send", "u", Duration::ZERO));
+        let decision = decide(limiter.acquire("send", "u", Duration::ZERO));
         assert_eq!((decision.allowed(), decision.reason()), (true, expected));
     }
     assert_eq!(clock.sleepers(), 0);
 }
 
 #[test]
-fn every_algorithm_can_be_waited_on() {
+fn acquire_waits_under_every_algorithm() {
     let quotas = [
         Quota::token_bucket(2, seconds(1)).unwrap(),
         Quota::fixed_window(2, seconds(1)).unwrap(),
@@ -484,8 +484,8 @@ fn every_algorithm_can_be_waited_on() {
         let clock = clock();
         clock.advance(millis(300));
         let limiter = builder(&clock).limit("send", quota).build().unwrap();
-        let _ = ask(limiter.limit("send", "u").cost(2));
-        let wait = ask(limiter.check("send", "u").cost(2)).retry_after().unwrap();
+        let _ = decide(limiter.limit("send", "u").cost(2));
+        let wait = decide(limiter.check("send", "u").cost(2)).retry_after().unwrap();
         let mut crowd = Crowd::default();
         crowd.join(limiter.acquire("send", "u", wait).cost(2));
         crowd.advance(&clock, wait - MICROSECOND);
@@ -496,11 +496,11 @@ fn every_algorithm_can_be_waited_on() {
 }
 
 #[test]
-fn a_normalised_key_can_be_waited_on() {
+fn acquire_waits_for_a_normalized_key() {
     let clock = clock();
     let quota = Quota::token_bucket(1, seconds(1)).unwrap();
     let limiter = builder(&clock).limit("send", Limit::new(quota).normalize(Normalize::Lowercase)).build().unwrap();
-    let _ = ask(limiter.limit("send", "Bob"));
+    let _ = decide(limiter.limit("send", "Bob"));
     let mut crowd = Crowd::default();
     crowd.join(limiter.acquire("send", "BOB", days(1)));
     crowd.advance(&clock, seconds(1));
@@ -508,32 +508,32 @@ fn a_normalised_key_can_be_waited_on() {
     assert_eq!(left(&limiter, "send", "bob"), 0);
 }
 
-/// A clock that can be set, and sleeps that go on as they would.
+/// A clock that can be set back without affecting its sleeps.
 #[derive(Clone)]
-struct Settable {
+struct SettableClock {
     clock: ManualClock,
     back: Arc<AtomicU64>,
 }
 
-impl Clock for Settable {
+impl Clock for SettableClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.clock.now().as_micros() - self.back.load(Ordering::Relaxed))
     }
 }
 
-impl Sleeper for Settable {
+impl Sleeper for SettableClock {
     fn sleep(&self, span: Duration) -> BoxFuture<'static, ()> {
         self.clock.sleep(span)
     }
 }
 
 #[test]
-fn a_clock_that_is_set_back_makes_nobody_wait_longer() {
-    let clock = Settable { clock: clock(), back: Arc::default() };
+fn clock_set_back_prolongs_no_wait() {
+    let clock = SettableClock { clock: clock(), back: Arc::default() };
     let store = MemoryStore::builder().clock(clock.clone()).build();
     let quota = Quota::token_bucket(1, seconds(1)).unwrap().capacity(5).unwrap();
     let limiter = Limiter::builder().limit("send", quota).store(store).sleeper(clock.clone()).build().unwrap();
-    assert!(ask(limiter.limit("send", "u").cost(5)).allowed());
+    assert!(decide(limiter.limit("send", "u").cost(5)).allowed());
     let mut crowd = Crowd::default();
     crowd.join(limiter.acquire("send", "u", seconds(10)).cost(5));
     crowd.advance(&clock.clock, seconds(4));

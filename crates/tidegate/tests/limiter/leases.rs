@@ -1,4 +1,4 @@
-//! Places of a concurrency limit: admitted, renewed, released.
+//! Leases of a concurrency limit: admitted, renewed, released.
 
 use std::collections::HashSet;
 use std::future::IntoFuture;
@@ -8,60 +8,60 @@ use tidegate::{
 };
 use tidegate_testkit::block_on;
 
-use crate::support::{ask, bucket, builder, clock, left, refused};
+use crate::support::{bucket, builder, clock, decide, expect_error, left};
 
-/// `capacity` at once, each for ten seconds.
-fn places(capacity: u64) -> Quota {
+/// Creates a quota of `capacity` leases, each for ten seconds.
+fn concurrency_quota(capacity: u64) -> Quota {
     Quota::concurrency(capacity, seconds(10)).unwrap()
 }
 
-fn working(capacity: u64) -> Limiter {
-    builder(&clock()).limit("work", places(capacity)).limit("rate", bucket(5)).build().unwrap()
+fn work_limiter(capacity: u64) -> Limiter {
+    builder(&clock()).limit("work", concurrency_quota(capacity)).limit("rate", bucket(5)).build().unwrap()
 }
 
-/// The answer, which has to be the same kind of answer with and without waiting.
+/// Awaits an admit call.
 fn admit(call: AdmitCall<'_>) -> AdmitDecision {
     block_on(call.into_future()).unwrap()
 }
 
-/// A place that has to be free.
-fn held(limiter: &Limiter, name: &str, key: &str) -> Lease {
-    admit(limiter.admit(name, key)).lease().expect("a place is free")
+/// Admits a lease that must fit.
+fn admit_lease(limiter: &Limiter, name: &str, key: &str) -> Lease {
+    admit(limiter.admit(name, key)).lease().expect("a lease fits")
 }
 
 #[test]
-fn a_place_is_held_until_it_is_released() {
-    let limiter = working(2);
-    let [first, second] = [(); 2].map(|()| held(&limiter, "work", "u"));
+fn lease_counts_until_it_is_released() {
+    let limiter = work_limiter(2);
+    let [first, second] = [(); 2].map(|()| admit_lease(&limiter, "work", "u"));
     let full = admit(limiter.admit("work", "u"));
     assert_eq!((full.decision().allowed(), full.lease()), (false, None));
     let said = (full.decision().reason(), full.decision().retry_after());
     assert_eq!(said, (Some(Reason::Concurrency), Some(seconds(10))));
-    assert_eq!(ask(limiter.release("work", "u", first)).remaining(), 1);
-    assert!(!ask(limiter.release("work", "u", first)).allowed(), "released before");
-    held(&limiter, "work", "u");
-    assert!(ask(limiter.release("work", "u", second)).allowed());
+    assert_eq!(decide(limiter.release("work", "u", first)).remaining(), 1);
+    assert!(!decide(limiter.release("work", "u", first)).allowed(), "released before");
+    admit_lease(&limiter, "work", "u");
+    assert!(decide(limiter.release("work", "u", second)).allowed());
 }
 
 #[test]
-fn a_lease_lives_its_time_from_when_it_was_last_renewed() {
+fn lease_expires_its_ttl_after_the_last_renewal() {
     let clock = clock();
-    let limiter = builder(&clock).limit("work", places(1)).build().unwrap();
-    let lease = held(&limiter, "work", "u");
+    let limiter = builder(&clock).limit("work", concurrency_quota(1)).build().unwrap();
+    let lease = admit_lease(&limiter, "work", "u");
     clock.advance(millis(9_999));
-    assert!(ask(limiter.renew("work", "u", lease)).allowed());
+    assert!(decide(limiter.renew("work", "u", lease)).allowed());
     clock.advance(millis(9_999));
     assert_eq!(left(&limiter, "work", "u"), 0);
     clock.advance(millis(1));
-    assert!(!ask(limiter.renew("work", "u", lease)).allowed(), "it is gone");
-    let other = held(&limiter, "work", "u");
-    assert!(!ask(limiter.release("work", "u", lease)).allowed(), "its place is another's");
-    assert!(ask(limiter.renew("work", "u", other)).allowed());
+    assert!(!decide(limiter.renew("work", "u", lease)).allowed(), "it has expired");
+    let other = admit_lease(&limiter, "work", "u");
+    assert!(!decide(limiter.release("work", "u", lease)).allowed(), "another lease took its room");
+    assert!(decide(limiter.renew("work", "u", other)).allowed());
 }
 
 #[test]
-fn every_answer_is_there_without_waiting() {
-    let limiter = working(1);
+fn lease_operations_do_not_wait() {
+    let limiter = work_limiter(1);
     let lease = limiter.admit("work", "u").try_now().unwrap().lease().unwrap();
     assert!(limiter.admit("work", "u").try_now().unwrap().lease().is_none());
     assert!(limiter.renew("work", "u", lease).try_now().unwrap().allowed());
@@ -69,8 +69,8 @@ fn every_answer_is_there_without_waiting() {
 }
 
 #[test]
-fn whoever_asks_again_takes_no_second_place() {
-    let limiter = working(2);
+fn repeated_admit_call_counts_one_lease() {
+    let limiter = work_limiter(2);
     let call = limiter.admit("work", "u");
     let leases = [admit(call.clone()), admit(call.clone()), call.try_now().unwrap()].map(|admitted| admitted.lease());
     assert!(leases[0].is_some() && leases.iter().all(|lease| *lease == leases[0]), "{leases:?}");
@@ -81,20 +81,21 @@ fn whoever_asks_again_takes_no_second_place() {
 }
 
 #[test]
-fn leases_are_drawn_anew_by_every_limiter() {
-    let limiters = [working(u64::from(u32::MAX)), working(u64::from(u32::MAX))];
-    let drawn: HashSet<_> = limiters.iter().flat_map(|limiter| (0..500).map(|_| held(limiter, "work", "u"))).collect();
-    assert_eq!(drawn.len(), 1_000);
+fn lease_ids_are_unique_across_limiters() {
+    let limiters = [work_limiter(u64::from(u32::MAX)), work_limiter(u64::from(u32::MAX))];
+    let leases_seen: HashSet<_> =
+        limiters.iter().flat_map(|limiter| (0..500).map(|_| admit_lease(limiter, "work", "u"))).collect();
+    assert_eq!(leases_seen.len(), 1_000);
     // Nor are they numbers that follow each other.
-    let small = drawn.iter().filter(|lease| lease.to_bits() < 1 << 48).count();
+    let small = leases_seen.iter().filter(|lease| lease.to_bits() < 1 << 48).count();
     assert!(small < 10, "{small} of 1000 begin with sixteen bits of zero");
 }
 
 #[test]
-fn what_a_limit_does_not_count_is_refused_before_the_store_is_asked() {
-    let limiter = working(2);
+fn unsupported_operation_is_rejected_before_the_store_is_called() {
+    let limiter = work_limiter(2);
     let lease = Lease::from_bits(7);
-    let (one_place, one_unit) = (places(1), bucket(1));
+    let (one_place, one_unit) = (concurrency_quota(1), bucket(1));
     let calls: [Call<'_>; 8] = [
         limiter.limit("work", "u"),
         limiter.reserve("work", "u"),
@@ -107,7 +108,7 @@ fn what_a_limit_does_not_count_is_refused_before_the_store_is_asked() {
     ];
     // The same for a quota of one call only, which may be of another kind than the limit's.
     for call in calls.into_iter().chain([limiter.admit("work", "u").with_quota(&one_unit).into()]) {
-        let error = refused(call);
+        let error = expect_error(call);
         assert!(matches!(&error, Error::Unsupported(_)) && error.is_misuse(), "{error}");
     }
     assert_eq!((left(&limiter, "work", "u"), left(&limiter, "rate", "u")), (2, 5));
@@ -118,54 +119,54 @@ fn what_a_limit_does_not_count_is_refused_before_the_store_is_asked() {
         assert!(block_on(limiter.limit_all(all)).unwrap_err().is_misuse());
     }
     assert_eq!(left(&limiter, "rate", "u"), 5, "nothing was taken");
-    let text = refused(limiter.limit("work", "u")).to_string();
+    let text = expect_error(limiter.limit("work", "u")).to_string();
     assert!(text.contains("use `admit`, `renew` and `release`"), "{text}");
 }
 
 #[test]
-fn a_look_says_how_many_would_fit_and_a_reset_forgets_all() {
-    let limiter = working(3);
-    held(&limiter, "work", "u");
-    let [two, three] = [2, 3].map(|cost| ask(limiter.check("work", "u").cost(cost)).allowed());
+fn check_tells_how_many_fit_and_reset_removes_all_leases() {
+    let limiter = work_limiter(3);
+    admit_lease(&limiter, "work", "u");
+    let [two, three] = [2, 3].map(|cost| decide(limiter.check("work", "u").cost(cost)).allowed());
     assert_eq!((two, three), (true, false));
-    assert_eq!(ask(limiter.reset("work", "u")).remaining(), 3);
+    assert_eq!(decide(limiter.reset("work", "u")).remaining(), 3);
 }
 
 #[test]
-fn a_key_on_the_deny_list_holds_no_place_and_may_give_one_back() {
-    let limiter = working(2);
-    let lease = held(&limiter, "work", "mallory");
-    limiter.replace("work", Limit::new(places(2)).deny(["mallory", "203.0.113.0/24"]).unwrap()).unwrap();
+fn denied_key_is_not_admitted_and_can_release() {
+    let limiter = work_limiter(2);
+    let lease = admit_lease(&limiter, "work", "mallory");
+    limiter.replace("work", Limit::new(concurrency_quota(2)).deny(["mallory", "203.0.113.0/24"]).unwrap()).unwrap();
     let denied = admit(limiter.admit("work", "mallory"));
     assert_eq!((denied.lease(), denied.decision().reason()), (None, Some(Reason::Deny)));
     let address = "203.0.113.9".parse().unwrap();
     assert_eq!(admit(limiter.admit("work", "bob").address(&address)).decision().reason(), Some(Reason::Deny));
-    assert!(ask(limiter.release("work", "mallory", lease)).allowed());
+    assert!(decide(limiter.release("work", "mallory", lease)).allowed());
 }
 
 #[test]
-fn keys_that_are_made_alike_share_their_places() {
-    let limit = Limit::new(places(1)).normalize(Normalize::Lowercase);
+fn spellings_of_a_normalized_key_share_their_leases() {
+    let limit = Limit::new(concurrency_quota(1)).normalize(Normalize::Lowercase);
     let limiter = builder(&clock()).limit("work", limit).build().unwrap();
-    let lease = held(&limiter, "work", "Alice");
+    let lease = admit_lease(&limiter, "work", "Alice");
     assert_eq!(admit(limiter.admit("work", "ALICE")).lease(), None);
-    assert!(ask(limiter.release("work", "alice", lease)).allowed());
+    assert!(decide(limiter.release("work", "alice", lease)).allowed());
 }
 
 #[test]
-fn in_shadow_mode_nobody_is_denied_and_a_place_is_held_by_whoever_got_one() {
-    let limiter = builder(&clock()).limit("work", Limit::new(places(1)).shadow(true)).build().unwrap();
-    let lease = held(&limiter, "work", "u");
+fn shadow_mode_admits_without_a_lease_beyond_the_capacity() {
+    let limiter = builder(&clock()).limit("work", Limit::new(concurrency_quota(1)).shadow(true)).build().unwrap();
+    let lease = admit_lease(&limiter, "work", "u");
     let beyond = admit(limiter.admit("work", "u"));
     let said = (beyond.decision().allowed(), beyond.decision().reason(), beyond.lease());
     assert_eq!(said, (true, Some(Reason::Concurrency), None));
-    let _ = ask(limiter.release("work", "u", lease));
-    assert_eq!(left(&limiter, "work", "u"), 1, "nobody else had one");
+    let _ = decide(limiter.release("work", "u", lease));
+    assert_eq!(left(&limiter, "work", "u"), 1, "no other lease was counted");
 }
 
 #[test]
-fn places_are_cut_by_key() {
-    let limit = Limit::new(places(7)).shards(3).unwrap();
+fn sharded_concurrency_limit_admits_the_whole_capacity() {
+    let limit = Limit::new(concurrency_quota(7)).shards(3).unwrap();
     let limiter = builder(&clock()).limit("work", limit).build().unwrap();
     // All keys together hold the whole, and each gives back where it took.
     let keys: Vec<String> = (0..60).map(|n| format!("user-{n}")).collect();
@@ -173,37 +174,37 @@ fn places_are_cut_by_key() {
         keys.iter().filter_map(|key| Some((key, admit(limiter.admit("work", key)).lease()?))).collect();
     assert_eq!(leases.len(), 7);
     for (key, lease) in leases {
-        assert!(ask(limiter.release("work", key, lease)).allowed());
+        assert!(decide(limiter.release("work", key, lease)).allowed());
     }
 }
 
 #[test]
-fn leases_stay_when_a_limit_is_replaced() {
-    let limiter = working(3);
-    let leases = [(); 3].map(|()| held(&limiter, "work", "u"));
-    limiter.set_quota("work", places(1)).unwrap();
-    assert!(ask(limiter.renew("work", "u", leases[0])).allowed());
+fn replaced_limit_keeps_its_leases() {
+    let limiter = work_limiter(3);
+    let leases = [(); 3].map(|()| admit_lease(&limiter, "work", "u"));
+    limiter.set_quota("work", concurrency_quota(1)).unwrap();
+    assert!(decide(limiter.renew("work", "u", leases[0])).allowed());
     for lease in &leases[..2] {
-        assert_eq!(ask(limiter.release("work", "u", *lease)).remaining(), 0);
+        assert_eq!(decide(limiter.release("work", "u", *lease)).remaining(), 0);
     }
     assert_eq!(admit(limiter.admit("work", "u")).lease(), None);
-    assert_eq!(ask(limiter.release("work", "u", leases[2])).remaining(), 1);
+    assert_eq!(decide(limiter.release("work", "u", leases[2])).remaining(), 1);
 }
 
 #[test]
-fn a_quota_of_one_call_counts_the_same_leases() {
-    let limiter = working(1);
-    let premium = places(2);
-    held(&limiter, "work", "u");
+fn quota_of_a_call_counts_the_same_leases() {
+    let limiter = work_limiter(1);
+    let premium = concurrency_quota(2);
+    admit_lease(&limiter, "work", "u");
     assert_eq!(admit(limiter.admit("work", "u")).lease(), None);
     assert!(admit(limiter.admit("work", "u").with_quota(&premium)).lease().is_some());
     assert_eq!(admit(limiter.admit("work", "u").with_quota(&premium)).lease(), None);
 }
 
 #[test]
-fn several_leases_are_renewed_and_released_in_one_call() {
-    let limiter = working(3);
-    let leases = [(); 3].map(|()| held(&limiter, "work", "u"));
+fn batch_renews_and_releases_several_leases() {
+    let limiter = work_limiter(3);
+    let leases = [(); 3].map(|()| admit_lease(&limiter, "work", "u"));
     let calls =
         leases.iter().flat_map(|lease| [limiter.renew("work", "u", *lease), limiter.release("work", "u", *lease)]);
     let answers = block_on(limiter.batch(calls));
@@ -212,11 +213,11 @@ fn several_leases_are_renewed_and_released_in_one_call() {
 }
 
 #[test]
-fn a_closed_limiter_holds_no_places() {
-    let limiter = working(1);
-    let lease = held(&limiter, "work", "u");
+fn closed_limiter_rejects_lease_operations() {
+    let limiter = work_limiter(1);
+    let lease = admit_lease(&limiter, "work", "u");
     block_on(limiter.close());
     assert!(matches!(limiter.admit("work", "u").try_now(), Err(Error::Closed)));
-    assert!(matches!(refused(limiter.release("work", "u", lease)), Error::Closed));
+    assert!(matches!(expect_error(limiter.release("work", "u", lease)), Error::Closed));
     assert!(matches!(block_on(limiter.admit("nowhere", "u").into_future()), Err(Error::UnknownLimit(_))));
 }

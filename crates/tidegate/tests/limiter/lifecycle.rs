@@ -8,19 +8,19 @@ use tidegate::{
 };
 use tidegate_testkit::{FaultyStore, block_on};
 
-use crate::support::{all, ask, bucket, builder, clock, left, memory, refused, window};
+use crate::support::{bucket, builder, clock, decide, expect_error, left, limit_all, memory, window};
 
 fn login(clock: &ManualClock) -> Limiter {
     builder(clock).limit("login", bucket(3)).build().unwrap()
 }
 
 #[test]
-fn an_error_is_two_words() {
+fn error_is_two_words() {
     assert!(size_of::<Error>() <= 16, "{}", size_of::<Error>());
 }
 
 #[test]
-fn calls_can_be_sent_to_other_threads() {
+fn calls_are_send() {
     fn is_send<T: Send>(value: T) -> T {
         value
     }
@@ -35,51 +35,51 @@ fn calls_can_be_sent_to_other_threads() {
 }
 
 #[test]
-fn nothing_happens_until_a_call_is_awaited() {
+fn call_does_nothing_until_it_is_awaited() {
     let limiter = login(&clock());
     let call = limiter.limit("login", "u");
     let future = IntoFuture::into_future(call.clone());
     drop((call.clone(), future));
     assert_eq!(left(&limiter, "login", "u"), 3);
-    assert_eq!(ask(call.clone()).remaining(), 2);
-    assert_eq!(ask(call).remaining(), 1);
+    assert_eq!(decide(call.clone()).remaining(), 2);
+    assert_eq!(decide(call).remaining(), 1);
 }
 
 #[test]
-fn the_answer_is_the_same_with_and_without_waiting() {
+fn try_now_and_await_decide_alike() {
     let (one, other) = (login(&clock()), login(&clock()));
     for _ in 0..5 {
-        assert_eq!(one.limit("login", 7_u64).try_now().unwrap(), ask(other.limit("login", 7_u64)));
+        assert_eq!(one.limit("login", 7_u64).try_now().unwrap(), decide(other.limit("login", 7_u64)));
     }
-    assert_eq!(one.refund("login", 7_u64).try_now().unwrap(), ask(other.refund("login", 7_u64)));
-    assert_eq!(one.check("login", 7_u64).try_now().unwrap(), ask(other.check("login", 7_u64)));
-    assert_eq!(one.reserve("login", 7_u64).cost(3).try_now().unwrap(), ask(other.reserve("login", 7_u64).cost(3)));
-    assert_eq!(one.reset("login", 7_u64).try_now().unwrap(), ask(other.reset("login", 7_u64)));
+    assert_eq!(one.refund("login", 7_u64).try_now().unwrap(), decide(other.refund("login", 7_u64)));
+    assert_eq!(one.check("login", 7_u64).try_now().unwrap(), decide(other.check("login", 7_u64)));
+    assert_eq!(one.reserve("login", 7_u64).cost(3).try_now().unwrap(), decide(other.reserve("login", 7_u64).cost(3)));
+    assert_eq!(one.reset("login", 7_u64).try_now().unwrap(), decide(other.reset("login", 7_u64)));
     assert_eq!(left(&one, "login", 7_u64), 3);
 }
 
 #[test]
-fn every_operation_does_what_its_name_says() {
+fn every_operation_has_its_effect() {
     let clock = clock();
     let limiter = login(&clock);
-    assert_eq!(ask(limiter.limit("login", "u").cost(2)).remaining(), 1);
-    assert_eq!(ask(limiter.check("login", "u").cost(2)).reason(), Some(Reason::Rate));
+    assert_eq!(decide(limiter.limit("login", "u").cost(2)).remaining(), 1);
+    assert_eq!(decide(limiter.check("login", "u").cost(2)).reason(), Some(Reason::Rate));
     assert_eq!(left(&limiter, "login", "u"), 1);
-    let debt = ask(limiter.reserve("login", "u").cost(2));
+    let debt = decide(limiter.reserve("login", "u").cost(2));
     assert!(debt.allowed() && debt.remaining() == 0);
     // One unit of debt at 3 a minute.
     assert_eq!(debt.retry_after(), Some(millis(20_000)));
-    assert!(!ask(limiter.limit("login", "u")).allowed());
-    assert_eq!(ask(limiter.refund("login", "u").cost(2)).remaining(), 1);
-    assert_eq!(ask(limiter.refund("login", "u").cost(100)).remaining(), 3);
-    let _ = ask(limiter.limit("login", "u").cost(3));
-    assert_eq!(ask(limiter.reset("login", "u")).remaining(), 3);
-    assert_eq!(ask(limiter.limit("login", "u").cost(4)).reason(), Some(Reason::CostExceedsCapacity));
+    assert!(!decide(limiter.limit("login", "u")).allowed());
+    assert_eq!(decide(limiter.refund("login", "u").cost(2)).remaining(), 1);
+    assert_eq!(decide(limiter.refund("login", "u").cost(100)).remaining(), 3);
+    let _ = decide(limiter.limit("login", "u").cost(3));
+    assert_eq!(decide(limiter.reset("login", "u")).remaining(), 3);
+    assert_eq!(decide(limiter.limit("login", "u").cost(4)).reason(), Some(Reason::CostExceedsCapacity));
     assert_eq!(left(&limiter, "login", "u"), 3);
 }
 
 #[test]
-fn an_unknown_limit_is_named_with_those_that_are_known() {
+fn unknown_limit_error_lists_the_known_limits() {
     let clock = clock();
     let limiter = builder(&clock).limit("send", bucket(1)).limit("login", bucket(1)).build().unwrap();
     let calls = [
@@ -91,7 +91,7 @@ fn an_unknown_limit_is_named_with_those_that_are_known() {
         limiter.acquire("logn", "u", millis(1)),
     ];
     for call in calls {
-        let error = refused(call);
+        let error = expect_error(call);
         assert!(error.is_misuse() && !error.is_retryable());
         assert_eq!(error.to_string(), "there is no limit named \"logn\": expected one of login, send");
         let Error::UnknownLimit(unknown) = error else { panic!("{error:?}") };
@@ -108,7 +108,7 @@ fn an_unknown_limit_is_named_with_those_that_are_known() {
 }
 
 #[test]
-fn names_that_resemble_each_other_are_told_apart() {
+fn limits_with_similar_names_are_distinct() {
     // Of equal length, with equal ends: what a quick hash of names could take for the same.
     let names =
         ["", "a", "b", "ab", "ba", "aXXXXXXb", "aYYYYYYb", "abcdefgh-middle1-abcdefgh", "abcdefgh-middle2-abcdefgh"];
@@ -116,13 +116,13 @@ fn names_that_resemble_each_other_are_told_apart() {
     let limits = names.iter().zip(1..).map(|(name, rate)| (*name, bucket(rate)));
     let limiter = builder(&clock).limits(limits).build().unwrap();
     for (name, rate) in names.iter().zip(1..) {
-        assert_eq!(ask(limiter.limit(name, "u").cost(rate)).limit(), rate, "{name:?}");
+        assert_eq!(decide(limiter.limit(name, "u").cost(rate)).limit(), rate, "{name:?}");
         assert_eq!(left(&limiter, name, "u"), 0, "{name:?}");
     }
 }
 
 #[test]
-fn a_cost_of_nothing_is_an_error_before_anything_is_asked() {
+fn cost_of_zero_is_an_error_before_the_store_is_called() {
     let store = FaultyStore::new(memory(&clock()));
     let faults = store.faults();
     let limiter = Limiter::builder().limit("login", bucket(3)).bare_store(store).sleeper(clock()).build().unwrap();
@@ -134,7 +134,7 @@ fn a_cost_of_nothing_is_an_error_before_anything_is_asked() {
         limiter.acquire("login", "u", millis(1)),
     ];
     for call in calls {
-        let error = refused(call.cost(0));
+        let error = expect_error(call.cost(0));
         assert!(matches!(error, Error::InvalidCost(InvalidCost)) && error.is_misuse(), "{error:?}");
     }
     assert!(matches!(
@@ -145,19 +145,19 @@ fn a_cost_of_nothing_is_an_error_before_anything_is_asked() {
 }
 
 #[test]
-fn the_largest_cost_is_a_cost() {
+fn largest_cost_is_accepted() {
     let limiter = login(&clock());
-    assert_eq!(ask(limiter.limit("login", "u").cost(u64::MAX)).reason(), Some(Reason::CostExceedsCapacity));
-    assert_eq!(ask(limiter.reserve("login", "u").cost(u64::MAX)).reason(), Some(Reason::CostExceedsCapacity));
-    assert!(ask(limiter.limit("login", "u").cost(3)).allowed());
-    assert_eq!(ask(limiter.refund("login", "u").cost(u64::MAX)).remaining(), 3);
+    assert_eq!(decide(limiter.limit("login", "u").cost(u64::MAX)).reason(), Some(Reason::CostExceedsCapacity));
+    assert_eq!(decide(limiter.reserve("login", "u").cost(u64::MAX)).reason(), Some(Reason::CostExceedsCapacity));
+    assert!(decide(limiter.limit("login", "u").cost(3)).allowed());
+    assert_eq!(decide(limiter.refund("login", "u").cost(u64::MAX)).remaining(), 3);
     let twice = [limiter.limit("login", "u").cost(u64::MAX), limiter.limit("login", "u").cost(u64::MAX)];
-    assert!(!all(&limiter, twice).allowed());
+    assert!(!limit_all(&limiter, twice).allowed());
     assert_eq!(left(&limiter, "login", "u"), 3);
 }
 
 #[test]
-fn what_cannot_be_built_is_named() {
+fn build_error_names_the_limit() {
     let clock = clock();
     let twice = builder(&clock).limit("a", bucket(1)).limit("b", bucket(1)).limit("a", bucket(2)).build();
     assert_eq!(twice.unwrap_err(), BuildError::DuplicateLimit("a".to_owned()));
@@ -166,17 +166,17 @@ fn what_cannot_be_built_is_named() {
 }
 
 #[test]
-fn a_deny_list_may_be_given_before_its_limit() {
+fn deny_list_can_precede_its_limit() {
     let clock = clock();
     let limiter = builder(&clock).deny("a", ["u"]).unwrap().limit("a", bucket(1)).build().unwrap();
-    assert_eq!(ask(limiter.limit("a", "u")).reason(), Some(Reason::Deny));
+    assert_eq!(decide(limiter.limit("a", "u")).reason(), Some(Reason::Deny));
 }
 
 #[test]
-fn a_limiter_without_limits_knows_no_limit() {
+fn limiter_without_limits_rejects_every_name() {
     let limiter = builder(&clock()).build().unwrap();
     assert!(limiter.names().is_empty());
-    assert!(matches!(refused(limiter.limit("", Key::GLOBAL)), Error::UnknownLimit(_)));
+    assert!(matches!(expect_error(limiter.limit("", Key::GLOBAL)), Error::UnknownLimit(_)));
 }
 
 #[test]
@@ -191,26 +191,26 @@ fn settings_can_be_read_back() {
 }
 
 #[test]
-fn a_clone_is_the_same_limiter() {
+fn clones_share_one_limiter() {
     let limiter = login(&clock());
     let clone = limiter.clone();
-    assert_eq!(ask(limiter.limit("login", "u")).remaining(), 2);
-    assert_eq!(ask(clone.limit("login", "u")).remaining(), 1);
+    assert_eq!(decide(limiter.limit("login", "u")).remaining(), 2);
+    assert_eq!(decide(clone.limit("login", "u")).remaining(), 1);
     clone.set_quota("login", bucket(10)).unwrap();
     assert_eq!(left(&limiter, "login", "u"), 8);
-    assert!(all(&limiter, [clone.limit("login", "u")]).allowed());
+    assert!(limit_all(&limiter, [clone.limit("login", "u")]).allowed());
     block_on(clone.close());
-    assert!(matches!(refused(limiter.limit("login", "u")), Error::Closed));
+    assert!(matches!(expect_error(limiter.limit("login", "u")), Error::Closed));
 }
 
 #[test]
-fn cloning_into_threads_multiplies_nothing() {
+fn clones_in_threads_share_one_quota() {
     let clock = clock();
     let limiter = builder(&clock).limit("login", bucket(1_000)).build().unwrap();
     let threads: Vec<_> = (0..8)
         .map(|_| {
             let limiter = limiter.clone();
-            thread::spawn(move || (0..200).filter(|_| ask(limiter.limit("login", "u")).allowed()).count())
+            thread::spawn(move || (0..200).filter(|_| decide(limiter.limit("login", "u")).allowed()).count())
         })
         .collect();
     let admitted: usize = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
@@ -218,7 +218,7 @@ fn cloning_into_threads_multiplies_nothing() {
 }
 
 #[test]
-fn limits_keys_and_prefixes_do_not_meet() {
+fn limits_keys_and_prefixes_are_isolated() {
     let clock = clock();
     let store = Arc::new(memory(&clock));
     // Names and prefixes that would be the same if they were only put behind each other.
@@ -230,55 +230,55 @@ fn limits_keys_and_prefixes_do_not_meet() {
     for (limiter, names) in ["", "a", "b", "a|b", "a|", "|a"].map(limiter) {
         for name in names {
             for key in ["", "a", "b", "a|b", "a%7cb", "|"] {
-                assert!(ask(limiter.limit(name, key)).allowed(), "{name:?} {key:?}");
+                assert!(decide(limiter.limit(name, key)).allowed(), "{name:?} {key:?}");
             }
             for key in [("a", "b"), ("", ""), ("a|b", ""), ("", "a|b")] {
-                assert!(ask(limiter.limit(name, key)).allowed(), "{name:?} {key:?}");
+                assert!(decide(limiter.limit(name, key)).allowed(), "{name:?} {key:?}");
             }
-            assert!(ask(limiter.limit(name, Key::GLOBAL)).allowed(), "{name:?}");
+            assert!(decide(limiter.limit(name, Key::GLOBAL)).allowed(), "{name:?}");
         }
     }
 }
 
 #[test]
-fn limiters_with_the_same_prefix_share_what_is_in_the_store() {
+fn limiters_with_the_same_prefix_share_the_state_in_the_store() {
     let clock = clock();
     let store = Arc::new(memory(&clock));
     let build = |prefix: &str| {
         Limiter::builder().limit("login", bucket(3)).prefix(prefix).store(store.clone()).build().unwrap()
     };
     let (one, same, other) = (build("eu"), build("eu"), build("us"));
-    let _ = ask(one.limit("login", "u").cost(2));
+    let _ = decide(one.limit("login", "u").cost(2));
     assert_eq!((left(&same, "login", "u"), left(&other, "login", "u")), (1, 3));
     // Settings are not shared: the limits are the limiter's own, what was used is the store's.
     same.set_quota("login", bucket(10)).unwrap();
     assert_eq!((left(&same, "login", "u"), left(&one, "login", "u")), (8, 1));
     // Neither is being open.
     block_on(one.close());
-    assert!(ask(same.limit("login", "u")).allowed());
+    assert!(decide(same.limit("login", "u")).allowed());
 }
 
 #[test]
-fn a_thread_that_uses_many_limiters_by_turns_never_mixes_them_up() {
+fn thread_with_many_limiters_never_mixes_them_up() {
     let clock = clock();
     let limiters: Vec<_> = (1..=40).map(|rate| builder(&clock).limit("a", bucket(rate)).build().unwrap()).collect();
     for round in 0..3 {
         for (limiter, rate) in limiters.iter().zip(1..) {
-            assert_eq!(ask(limiter.check("a", "u")).limit(), rate + round);
+            assert_eq!(decide(limiter.check("a", "u")).limit(), rate + round);
             limiter.set_quota("a", bucket(rate + round + 1)).unwrap();
-            assert_eq!(ask(limiter.check("a", "u")).limit(), rate + round + 1);
+            assert_eq!(decide(limiter.check("a", "u")).limit(), rate + round + 1);
         }
     }
 }
 
 #[test]
-fn after_close_nothing_is_answered_and_nothing_is_asked() {
+fn closed_limiter_rejects_calls_without_the_store() {
     let clock = clock();
     let store = FaultyStore::new(memory(&clock));
     let faults = store.faults();
     let limiter =
         Limiter::builder().limit("login", bucket(3)).bare_store(store).sleeper(clock.clone()).build().unwrap();
-    let _ = ask(limiter.limit("login", "u"));
+    let _ = decide(limiter.limit("login", "u"));
     let asked = faults.calls().decisions();
     for _ in 0..3 {
         block_on(limiter.close());
@@ -293,7 +293,7 @@ fn after_close_nothing_is_answered_and_nothing_is_asked() {
         limiter.acquire("login", "u", millis(1)),
     ];
     for call in calls {
-        let error = refused(call);
+        let error = expect_error(call);
         assert!(matches!(error, Error::Closed) && !error.is_misuse() && !error.is_retryable());
     }
     assert!(matches!(block_on(limiter.limit_all([limiter.limit("login", "u")])), Err(Error::Closed)));
@@ -301,7 +301,7 @@ fn after_close_nothing_is_answered_and_nothing_is_asked() {
 }
 
 #[test]
-fn a_broken_store_is_an_error_that_says_whether_a_retry_can_help() {
+fn store_error_tells_whether_a_retry_can_help() {
     let clock = clock();
     let store = FaultyStore::new(memory(&clock));
     let faults = store.faults();
@@ -310,12 +310,12 @@ fn a_broken_store_is_an_error_that_says_whether_a_retry_can_help() {
     for (kind, retryable) in [(StoreErrorKind::Unavailable, true), (StoreErrorKind::Corrupt, false)] {
         faults.fail(StoreError::new(kind, "unplugged"));
         for call in [limiter.limit("login", "u"), limiter.acquire("login", "u", millis(1))] {
-            let error = refused(call);
+            let error = expect_error(call);
             assert!(matches!(&error, Error::Store(error) if error.kind() == kind), "{error:?}");
             assert_eq!((error.is_retryable(), error.is_misuse()), (retryable, false));
         }
         assert!(matches!(block_on(limiter.limit_all([limiter.limit("login", "u")])), Err(Error::Store(_))));
     }
     faults.pass();
-    assert_eq!(ask(limiter.limit("login", "u")).remaining(), 2);
+    assert_eq!(decide(limiter.limit("login", "u")).remaining(), 2);
 }

@@ -1,11 +1,11 @@
 //! The limiter, promise by promise, on a clock that only moves when it is told to.
 
 mod acquire;
-mod all;
+mod batch;
 #[path = "../common/crowd.rs"]
 mod common_crowd;
-mod deny;
-mod each;
+mod deny_lists;
+mod joint;
 mod leases;
 mod lifecycle;
 mod normalize;

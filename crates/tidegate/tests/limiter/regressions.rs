@@ -10,7 +10,7 @@ use tidegate_testkit::{FaultyStore, block_on};
 use super::support::*;
 
 #[test]
-fn a_mistake_in_a_shadow_call_of_all_takes_nothing_from_the_others() {
+fn invalid_shadow_call_in_a_joint_call_takes_nothing() {
     let trial = Limit::new(bucket(10)).shards(5).unwrap().shadow(true);
     let limiter = builder(&clock()).limit("user", bucket(3)).limit("trial", trial).build().unwrap();
     let two = bucket(2);
@@ -20,17 +20,17 @@ fn a_mistake_in_a_shadow_call_of_all_takes_nothing_from_the_others() {
 }
 
 #[test]
-fn a_closed_limiter_says_so_even_when_asked_for_nothing() {
+fn closed_limiter_rejects_an_empty_joint_call() {
     let limiter = builder(&clock()).limit("user", bucket(3)).build().unwrap();
     block_on(limiter.close());
     assert!(matches!(block_on(limiter.limit_all([])), Err(Error::Closed)));
 }
 
 #[test]
-fn close_ends_those_who_wait() {
+fn close_ends_waiting_calls() {
     let c = clock();
     let limiter = builder(&c).limit("send", bucket(1)).build().unwrap();
-    let _ = ask(limiter.limit("send", "u"));
+    let _ = decide(limiter.limit("send", "u"));
     let mut crowd = Crowd::default();
     crowd.join(limiter.acquire("send", "u", days(1)));
     block_on(limiter.close());
@@ -40,10 +40,10 @@ fn close_ends_those_who_wait() {
 }
 
 #[test]
-fn acquire_waits_under_the_quota_of_now() {
+fn acquire_waits_under_the_current_quota() {
     let c = clock();
     let limiter = builder(&c).limit("send", Quota::token_bucket(1, seconds(1)).unwrap()).build().unwrap();
-    let _ = ask(limiter.limit("send", "u"));
+    let _ = decide(limiter.limit("send", "u"));
     let mut crowd = Crowd::default();
     for _ in 0..5 {
         crowd.join(limiter.acquire("send", "u", days(1)));
@@ -57,11 +57,11 @@ fn acquire_waits_under_the_quota_of_now() {
 }
 
 #[test]
-fn the_queue_is_that_of_the_normalised_key() {
+fn spellings_of_a_normalized_key_share_one_queue() {
     let c = clock();
     let q = Quota::token_bucket(1, seconds(1)).unwrap().capacity(5).unwrap();
     let limiter = builder(&c).limit("send", Limit::new(q).normalize(Normalize::Lowercase)).build().unwrap();
-    let _ = ask(limiter.limit("send", "bob").cost(5));
+    let _ = decide(limiter.limit("send", "bob").cost(5));
     let mut crowd = Crowd::default();
     crowd.join(limiter.acquire("send", "bob", days(1)).cost(3));
     crowd.join(limiter.acquire("send", "Bob", days(1)).cost(1));
@@ -91,14 +91,14 @@ fn acquire_in_shadow_mode_never_denies() {
 }
 
 #[test]
-fn a_deny_entry_is_made_alike_as_keys_are() {
+fn deny_entry_is_normalized_like_keys() {
     let limit = Limit::new(bucket(9)).normalize(Normalize::Lowercase).deny(["Mallory"]).unwrap();
     let limiter = builder(&clock()).limit("a", limit).build().unwrap();
-    assert!(!ask(limiter.limit("a", "mallory")).allowed());
+    assert!(!decide(limiter.limit("a", "mallory")).allowed());
 }
 
 #[test]
-fn one_key_under_two_quotas_in_all_is_misuse() {
+fn one_key_under_two_quotas_in_a_joint_call_is_misuse() {
     let limiter = builder(&clock()).limit("user", bucket(3)).build().unwrap();
     let t = bucket(30);
     let e = block_on(limiter.limit_all([limiter.limit("user", "u"), limiter.limit("user", "u").with_quota(&t)]))
@@ -107,7 +107,7 @@ fn one_key_under_two_quotas_in_all_is_misuse() {
 }
 
 #[test]
-fn a_denied_key_does_not_stand_in_line() {
+fn denied_key_is_not_queued() {
     let c = clock();
     let store = FaultyStore::new(memory(&c));
     let faults = store.faults();
@@ -121,10 +121,10 @@ fn a_denied_key_does_not_stand_in_line() {
 }
 
 #[test]
-fn a_cost_that_never_fits_does_not_stand_in_line() {
+fn cost_above_the_capacity_is_not_queued() {
     let c = clock();
     let limiter = builder(&c).limit("a", bucket(3)).build().unwrap();
-    let _ = ask(limiter.limit("a", "u").cost(3));
+    let _ = decide(limiter.limit("a", "u").cost(3));
     let mut crowd = Crowd::default();
     crowd.join(limiter.acquire("a", "u", days(1)));
     crowd.join(limiter.acquire("a", "u", days(1)).cost(4));
@@ -132,12 +132,12 @@ fn a_cost_that_never_fits_does_not_stand_in_line() {
 }
 
 #[test]
-fn a_turn_that_comes_after_the_deadline_is_not_taken() {
+fn turn_after_the_deadline_is_denied() {
     // The turn comes after the deadline, and is taken all the same.
     let c = clock();
     let limiter =
         builder(&c).limit("a", Quota::token_bucket(1, seconds(1)).unwrap().capacity(5).unwrap()).build().unwrap();
-    let _ = ask(limiter.limit("a", "u").cost(5));
+    let _ = decide(limiter.limit("a", "u").cost(5));
     let mut crowd = Crowd::default();
     crowd.join(limiter.acquire("a", "u", days(1)).cost(1));
     crowd.join(limiter.acquire("a", "u", seconds(1)).cost(1));
@@ -146,7 +146,7 @@ fn a_turn_that_comes_after_the_deadline_is_not_taken() {
 }
 
 #[test]
-fn a_call_that_has_to_wait_can_be_polled_again() {
+fn waiting_call_can_be_polled_again() {
     let c = clock();
     let store = FaultyStore::new(memory(&c));
     let faults = store.faults();
@@ -159,11 +159,11 @@ fn a_call_that_has_to_wait_can_be_polled_again() {
 }
 
 #[test]
-fn parts_of_one_budget_see_every_bit_of_a_key() {
+fn shard_of_a_key_depends_on_every_bit() {
     // Plain FNV-1a modulo a power of two put these into one part.
     let limiter = builder(&clock()).limit("cut", Limit::new(window(160)).shards(16).unwrap()).build().unwrap();
     for key in ["alice", "ALICE", "Alice", "1lice", "qlice"] {
-        assert!(ask(limiter.limit("cut", key)).allowed());
+        assert!(decide(limiter.limit("cut", key)).allowed());
     }
     let used = (0..200_u64).filter(|key| left(&limiter, "cut", *key) < 10).count();
     assert!(used > 200 * 2 / 16, "{used} of 200 other keys share a part with one of five");

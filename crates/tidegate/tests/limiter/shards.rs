@@ -1,4 +1,4 @@
-//! One budget for everyone, cut into parts that keys are sent to.
+//! Sharded limits: one quota, split into shards that keys are assigned to.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use tidegate::{
 };
 use tidegate_testkit::{Random, block_on};
 
-use crate::support::{ask, bucket, builder, clock, left, memory, window};
+use crate::support::{bucket, builder, clock, decide, left, memory, window};
 
-/// Which of eight parts of `limit` a key's budget is in.
-fn part_of(prefix: &str, name: &str, limit: Limit, key: Key<'_>) -> u32 {
+/// Returns which of eight shards of `limit` a key is assigned to.
+fn shard_of(prefix: &str, name: &str, limit: Limit, key: Key<'_>) -> u32 {
     let quota = *limit.quota();
     let store: Arc<MemoryStore> = Arc::new(memory(&clock()));
     let limiter = Limiter::builder().limit(name, limit).prefix(prefix).store(store.clone()).build().unwrap();
-    assert!(ask(limiter.limit(name, &key)).allowed());
+    assert!(decide(limiter.limit(name, &key)).allowed());
     let (scope, parts) = (Scope::new(prefix, name), quota.split(8).unwrap());
     let is_used = |part: &u32| {
         let (key, quota, op) = (Key::shard(*part), &parts[*part as usize], Op::Check(Cost::ONE));
@@ -28,12 +28,12 @@ fn part_of(prefix: &str, name: &str, limit: Limit, key: Key<'_>) -> u32 {
     *part
 }
 
-fn eight() -> Limit {
+fn eight_shards() -> Limit {
     Limit::new(window(80)).shards(8).unwrap()
 }
 
 #[test]
-fn parts_add_up_to_the_whole_whatever_the_numbers() {
+fn random_shards_add_up_to_the_quota() {
     let mut random = Random::new(11);
     for _ in 0..20_000 {
         let rate = random.of_bits(1, 32).max(1);
@@ -64,7 +64,7 @@ fn parts_add_up_to_the_whole_whatever_the_numbers() {
 }
 
 #[test]
-fn ten_over_three_is_four_and_three_and_three() {
+fn ten_units_over_three_shards_are_four_three_and_three() {
     let parts = window(10).split(3).unwrap();
     let numbers: Vec<_> = parts.iter().map(|part| (part.parts().rate, part.parts().capacity)).collect();
     assert_eq!(numbers, [(4, 4), (3, 3), (3, 3)]);
@@ -75,7 +75,7 @@ fn ten_over_three_is_four_and_three_and_three() {
 }
 
 #[test]
-fn a_part_that_would_get_less_than_one_is_refused() {
+fn shard_of_less_than_one_unit_is_rejected() {
     {
         let limit = |quota: Quota, shards: u32| Limit::new(quota).shards(shards);
         assert!(limit(window(3), 3).is_ok());
@@ -88,37 +88,37 @@ fn a_part_that_would_get_less_than_one_is_refused() {
 }
 
 #[test]
-fn one_key_always_meets_the_same_part_in_every_process() {
+fn shard_of_a_key_is_stable_across_processes() {
     // These are part of the contract with stores that outlive the process: they must never change.
     let keys = ["alice", "bob", "", "a|b", "203.0.113.9", "42"];
-    let parts = keys.map(|key| part_of("", "login", eight(), key.into()));
+    let parts = keys.map(|key| shard_of("", "login", eight_shards(), key.into()));
     assert_eq!(parts, [4, 6, 0, 2, 4, 6]);
-    assert_eq!(part_of("", "login", eight(), ("tenant", "alice").into()), 4);
-    assert_eq!(part_of("", "login", eight(), Key::GLOBAL), 6);
-    assert_eq!(part_of("", "login", eight(), 42_u64.into()), parts[5]);
+    assert_eq!(shard_of("", "login", eight_shards(), ("tenant", "alice").into()), 4);
+    assert_eq!(shard_of("", "login", eight_shards(), Key::GLOBAL), 6);
+    assert_eq!(shard_of("", "login", eight_shards(), 42_u64.into()), parts[5]);
     // The limit and the prefix count too, so that a key does not meet the same neighbours everywhere.
-    assert_eq!(["send", "read", "write"].map(|name| part_of("", name, eight(), "alice".into())), [0, 6, 7]);
-    assert_eq!(["eu", "us", "ap"].map(|prefix| part_of(prefix, "login", eight(), "alice".into())), [2, 1, 4]);
+    assert_eq!(["send", "read", "write"].map(|name| shard_of("", name, eight_shards(), "alice".into())), [0, 6, 7]);
+    assert_eq!(["eu", "us", "ap"].map(|prefix| shard_of(prefix, "login", eight_shards(), "alice".into())), [2, 1, 4]);
 }
 
 #[test]
-fn keys_that_are_the_same_once_normalised_meet_in_one_part() {
+fn spellings_of_a_normalized_key_share_one_shard() {
     for key in ["alice", "bob", "carol"] {
-        let expected = part_of("", "login", eight(), key.into());
+        let expected = shard_of("", "login", eight_shards(), key.into());
         for spelling in [format!(" {key}"), format!("{key}\t"), format!("  {key} "), key.to_owned()] {
-            let part = part_of("", "login", eight().normalize(Normalize::Trim), spelling.as_str().into());
+            let part = shard_of("", "login", eight_shards().normalize(Normalize::Trim), spelling.as_str().into());
             assert_eq!(part, expected, "{spelling:?}");
         }
     }
 }
 
 #[test]
-fn a_key_has_the_budget_of_its_part() {
+fn key_has_the_quota_of_its_shard() {
     let limit = Limit::new(window(10)).shards(3).unwrap();
     let limiter = builder(&clock()).limit("login", limit).build().unwrap();
     let mut sizes = [0_usize; 5];
     for number in 0..200_u64 {
-        sizes[ask(limiter.check("login", number)).limit() as usize] += 1;
+        sizes[decide(limiter.check("login", number)).limit() as usize] += 1;
     }
     let [0, 0, 0, three, four] = sizes else { panic!("{sizes:?}") };
     // One part of four and two of three, met by about as many keys each.
@@ -126,13 +126,13 @@ fn a_key_has_the_budget_of_its_part() {
 }
 
 #[test]
-fn many_keys_together_get_the_whole_and_never_more() {
+fn many_keys_get_exactly_the_whole_quota() {
     for (whole, shards) in [(100, 7), (10, 3), (64, 64), (5, 1), (97, 2)] {
         let clock = clock();
         let limit = Limit::new(window(whole)).shards(shards).unwrap();
         let limiter = builder(&clock).limit("login", limit).build().unwrap();
         for _ in 0..3 {
-            let admitted = (0..5_000_u64).filter(|key| ask(limiter.limit("login", *key)).allowed()).count() as u64;
+            let admitted = (0..5_000_u64).filter(|key| decide(limiter.limit("login", *key)).allowed()).count() as u64;
             // A limit in one part is not a budget for everyone: every key has its own.
             assert_eq!(admitted, if shards == 1 { 5_000 } else { whole }, "{whole} over {shards}");
             clock.advance(minutes(1));
@@ -141,7 +141,7 @@ fn many_keys_together_get_the_whole_and_never_more() {
 }
 
 #[test]
-fn at_any_time_no_more_than_the_whole_has_been_had() {
+fn sharded_limit_never_exceeds_the_whole_quota() {
     let clock = clock();
     let quota = Quota::token_bucket(50, seconds(1)).unwrap().capacity(20).unwrap();
     let limiter = builder(&clock).limit("login", Limit::new(quota).shards(6).unwrap()).build().unwrap();
@@ -153,7 +153,7 @@ fn at_any_time_no_more_than_the_whole_has_been_had() {
             clock.advance(millis(random.below(10)));
         }
         let cost = random.between(1, 3);
-        if ask(limiter.limit("login", random.below(500)).cost(cost)).allowed() {
+        if decide(limiter.limit("login", random.below(500)).cost(cost)).allowed() {
             had += cost;
         }
         let passed: Timestamp = tidegate::Clock::now(&clock);
@@ -165,29 +165,29 @@ fn at_any_time_no_more_than_the_whole_has_been_had() {
 }
 
 #[test]
-fn every_operation_meets_the_same_part() {
-    let limiter = builder(&clock()).limit("login", eight()).build().unwrap();
-    assert_eq!(ask(limiter.limit("login", "u").cost(4)).remaining(), 6);
+fn every_operation_uses_the_same_shard() {
+    let limiter = builder(&clock()).limit("login", eight_shards()).build().unwrap();
+    assert_eq!(decide(limiter.limit("login", "u").cost(4)).remaining(), 6);
     assert_eq!(left(&limiter, "login", "u"), 6);
-    assert_eq!(ask(limiter.reserve("login", "u").cost(8)).remaining(), 0);
-    assert!(!ask(limiter.limit("login", "u")).allowed());
-    assert_eq!(ask(limiter.refund("login", "u").cost(7)).remaining(), 5);
-    assert_eq!(ask(limiter.acquire("login", "u", millis(0))).remaining(), 4);
+    assert_eq!(decide(limiter.reserve("login", "u").cost(8)).remaining(), 0);
+    assert!(!decide(limiter.limit("login", "u")).allowed());
+    assert_eq!(decide(limiter.refund("login", "u").cost(7)).remaining(), 5);
+    assert_eq!(decide(limiter.acquire("login", "u", millis(0))).remaining(), 4);
     assert_eq!(limiter.limit("login", "u").try_now().unwrap().remaining(), 3);
-    assert_eq!(ask(limiter.reset("login", "u")).remaining(), 10);
-    let dear = ask(limiter.limit("login", "u").cost(11));
-    assert_eq!((dear.allowed(), dear.reason()), (false, Some(Reason::CostExceedsCapacity)));
+    assert_eq!(decide(limiter.reset("login", "u")).remaining(), 10);
+    let too_large = decide(limiter.limit("login", "u").cost(11));
+    assert_eq!((too_large.allowed(), too_large.reason()), (false, Some(Reason::CostExceedsCapacity)));
 }
 
 #[test]
-fn a_key_that_looks_like_a_part_is_not_one() {
-    // Somebody who may choose a key cannot reach the parts of the budget from outside.
+fn user_key_cannot_equal_a_shard_key() {
+    // A client that chooses its key cannot reach the shards from outside.
     let clock = clock();
     let store = Arc::new(memory(&clock));
     let build = |limit: Limit| Limiter::builder().limit("login", limit).store(store.clone()).build().unwrap();
-    let (cut, whole) = (build(eight()), build(Limit::new(window(80))));
+    let (cut, whole) = (build(eight_shards()), build(Limit::new(window(80))));
     for number in 0..200_u64 {
-        let _ = ask(cut.limit("login", number));
+        let _ = decide(cut.limit("login", number));
     }
     for part in 0..8_u32 {
         let text = Key::shard(part).to_text().into_owned();

@@ -1,4 +1,4 @@
-//! A store that has to be waited for: hanging, late, broken.
+//! Calls to a store that makes them wait: hanging, late, broken.
 
 use std::future::IntoFuture;
 use std::task::Poll;
@@ -7,10 +7,10 @@ use std::thread;
 use tidegate::{Error, Lease, Limit, Limiter, MemoryStore, Reason, StoreError, StoreErrorKind, days, millis};
 use tidegate_testkit::{Faults, FaultyStore, block_on};
 
-use crate::support::{Crowd, all, ask, bucket, builder, clock, left, memory, poll, window};
+use crate::support::{Crowd, bucket, builder, clock, decide, left, limit_all, memory, poll, window};
 
-/// A limiter over a store that can be told to be slow.
-fn slow() -> (Limiter, Faults) {
+/// Creates a limiter over a store that can be made slow.
+fn slow_store_limiter() -> (Limiter, Faults) {
     let clock = clock();
     let store = FaultyStore::new(memory(&clock));
     let faults = store.faults();
@@ -25,17 +25,17 @@ fn slow() -> (Limiter, Faults) {
     (limiter, faults)
 }
 
-/// What a key has left once the store is itself again.
-fn left_after(limiter: &Limiter, faults: &Faults, name: &str) -> u64 {
+/// Returns the remaining units of a key after the store recovered.
+fn left_after_recovery(limiter: &Limiter, faults: &Faults, name: &str) -> u64 {
     faults.pass();
     left(limiter, name, "u")
 }
 
 #[test]
-fn a_call_that_has_to_wait_answers_when_the_store_does() {
-    let (limiter, faults) = slow();
-    for slowly in [Faults::hang, Faults::answer_late] {
-        slowly(&faults);
+fn waiting_call_completes_when_the_store_answers() {
+    let (limiter, faults) = slow_store_limiter();
+    for slow_down in [Faults::hang, Faults::delay_responses] {
+        slow_down(&faults);
         let mut call = limiter.limit("login", "u").into_future();
         for _ in 0..3 {
             assert!(poll(&mut call).is_pending());
@@ -44,12 +44,12 @@ fn a_call_that_has_to_wait_answers_when_the_store_does() {
         faults.release();
         assert!(matches!(poll(&mut call), Poll::Ready(Ok(decision)) if decision.allowed()));
     }
-    assert_eq!(left_after(&limiter, &faults, "login"), 1);
+    assert_eq!(left_after_recovery(&limiter, &faults, "login"), 1);
 }
 
 #[test]
-fn every_operation_can_be_waited_for() {
-    let (limiter, faults) = slow();
+fn every_operation_can_wait_for_the_store() {
+    let (limiter, faults) = slow_store_limiter();
     faults.hang();
     let mut crowd = Crowd::default();
     crowd.join(limiter.limit("login", "u").cost(3));
@@ -67,24 +67,27 @@ fn every_operation_can_be_waited_for() {
 }
 
 #[test]
-fn without_waiting_there_is_no_answer_and_nothing_was_done() {
-    let (limiter, faults) = slow();
-    for slowly in [Faults::hang, Faults::answer_late] {
-        slowly(&faults);
+fn try_now_on_a_slow_store_does_nothing() {
+    let (limiter, faults) = slow_store_limiter();
+    for slow_down in [Faults::hang, Faults::delay_responses] {
+        slow_down(&faults);
         for name in ["login", "hot"] {
             assert!(limiter.limit(name, "u").try_now().is_err());
             assert!(limiter.reset(name, "u").try_now().is_err());
         }
         assert_eq!(faults.held_calls(), 0);
     }
-    assert_eq!((left_after(&limiter, &faults, "login"), left_after(&limiter, &faults, "hot")), (3, 10));
+    assert_eq!(
+        (left_after_recovery(&limiter, &faults, "login"), left_after_recovery(&limiter, &faults, "hot")),
+        (3, 10)
+    );
 }
 
 #[test]
-fn what_needs_no_store_is_answered_while_it_hangs() {
-    let (limiter, faults) = slow();
+fn calls_without_the_store_complete_while_it_hangs() {
+    let (limiter, faults) = slow_store_limiter();
     faults.hang();
-    assert_eq!(ask(limiter.limit("listed", "mallory")).reason(), Some(Reason::Deny));
+    assert_eq!(decide(limiter.limit("listed", "mallory")).reason(), Some(Reason::Deny));
     assert!(matches!(limiter.limit("nobody", "u").try_now(), Err(Error::UnknownLimit(_))));
     assert!(matches!(limiter.limit("login", "u").cost(0).try_now(), Err(Error::InvalidCost(_))));
     assert!(matches!(limiter.renew("hot", "u", Lease::from_bits(1)).try_now(), Err(Error::Unsupported(_))));
@@ -93,19 +96,19 @@ fn what_needs_no_store_is_answered_while_it_hangs() {
 }
 
 #[test]
-fn a_call_that_was_never_polled_takes_nothing() {
-    let (limiter, faults) = slow();
+fn call_that_was_never_polled_takes_nothing() {
+    let (limiter, faults) = slow_store_limiter();
     faults.hang();
     drop(limiter.limit("login", "u"));
     drop(limiter.limit("login", "u").into_future());
     drop(limiter.acquire("login", "u", days(1)).into_future());
     drop(limiter.limit_all([limiter.limit("login", "u")]));
-    assert_eq!((faults.calls().decisions(), left_after(&limiter, &faults, "login")), (0, 3));
+    assert_eq!((faults.calls().decisions(), left_after_recovery(&limiter, &faults, "login")), (0, 3));
 }
 
 #[test]
-fn a_waiting_call_can_be_dropped() {
-    let (limiter, faults) = slow();
+fn dropped_waiting_call_takes_nothing() {
+    let (limiter, faults) = slow_store_limiter();
     faults.hang();
     for name in ["login", "hot"] {
         for call in [limiter.limit(name, "u"), limiter.check(name, "u"), limiter.acquire(name, "u", days(1))] {
@@ -119,27 +122,30 @@ fn a_waiting_call_can_be_dropped() {
         drop(both);
     }
     faults.release();
-    assert_eq!((left_after(&limiter, &faults, "login"), left_after(&limiter, &faults, "hot")), (3, 10));
+    assert_eq!(
+        (left_after_recovery(&limiter, &faults, "login"), left_after_recovery(&limiter, &faults, "hot")),
+        (3, 10)
+    );
 }
 
 #[test]
-fn a_call_dropped_after_the_store_took_it_has_taken() {
-    let (limiter, faults) = slow();
-    faults.answer_late();
+fn call_dropped_after_the_store_applied_it_has_taken() {
+    let (limiter, faults) = slow_store_limiter();
+    faults.delay_responses();
     let mut call = limiter.limit("login", "u").into_future();
     assert!(poll(&mut call).is_pending());
     drop(call);
-    assert_eq!(left_after(&limiter, &faults, "login"), 2);
+    assert_eq!(left_after_recovery(&limiter, &faults, "login"), 2);
 }
 
 #[test]
-fn whoever_waits_behind_a_dropped_acquire_gets_the_turn() {
-    let (limiter, faults) = slow();
+fn dropped_acquire_passes_its_turn_on() {
+    let (limiter, faults) = slow_store_limiter();
     faults.hang();
     let mut crowd = Crowd::default();
     let first = crowd.join(limiter.acquire("login", "u", days(1)));
     let second = crowd.join(limiter.acquire("login", "u", days(1)));
-    // The one in front asks alone.
+    // Only the first in the queue calls the store.
     assert_eq!(faults.held_calls(), 1);
     crowd.leave(first);
     crowd.run();
@@ -147,12 +153,12 @@ fn whoever_waits_behind_a_dropped_acquire_gets_the_turn() {
     faults.release();
     crowd.run();
     assert_eq!(crowd.answered(), [(second, true)]);
-    assert_eq!(left_after(&limiter, &faults, "login"), 2);
+    assert_eq!(left_after_recovery(&limiter, &faults, "login"), 2);
 }
 
 #[test]
-fn whoever_waits_behind_an_acquire_that_failed_gets_the_turn() {
-    let (limiter, faults) = slow();
+fn failed_acquire_passes_its_turn_on() {
+    let (limiter, faults) = slow_store_limiter();
     let mut crowd = Crowd::default();
     faults.hang();
     crowd.join(limiter.acquire("login", "u", days(1)));
@@ -166,26 +172,29 @@ fn whoever_waits_behind_an_acquire_that_failed_gets_the_turn() {
         "{answers:?}"
     );
     faults.pass();
-    assert_eq!(ask(limiter.acquire("login", "u", days(1))).remaining(), 1);
+    assert_eq!(decide(limiter.acquire("login", "u", days(1))).remaining(), 1);
 }
 
 #[test]
-fn several_limits_can_be_waited_for() {
-    let (limiter, faults) = slow();
-    for slowly in [Faults::hang, Faults::answer_late] {
-        slowly(&faults);
+fn joint_call_can_wait_for_the_store() {
+    let (limiter, faults) = slow_store_limiter();
+    for slow_down in [Faults::hang, Faults::delay_responses] {
+        slow_down(&faults);
         let calls = [limiter.limit("login", "u"), limiter.limit("hot", "u"), limiter.limit("listed", "u")];
         let mut three = Box::pin(limiter.limit_all(calls));
         assert!(poll(&mut three).is_pending());
         faults.release();
         assert!(matches!(poll(&mut three), Poll::Ready(Ok(answer)) if answer.allowed()));
     }
-    assert_eq!((left_after(&limiter, &faults, "login"), left_after(&limiter, &faults, "hot")), (1, 8));
+    assert_eq!(
+        (left_after_recovery(&limiter, &faults, "login"), left_after_recovery(&limiter, &faults, "hot")),
+        (1, 8)
+    );
 }
 
 #[test]
-fn a_store_that_waits_decides_the_same() {
-    let (limiter, faults) = slow();
+fn waiting_store_decides_like_an_immediate_one() {
+    let (limiter, faults) = slow_store_limiter();
     faults.hang();
     let release = |call: tidegate::Call<'_>| {
         let mut call = call.into_future();
@@ -204,7 +213,7 @@ fn a_store_that_waits_decides_the_same() {
 }
 
 #[test]
-fn an_error_of_the_store_comes_through_while_waiting() {
+fn waiting_call_returns_the_error_of_the_store() {
     let failing = FaultyStore::new(memory(&clock()));
     let failures = failing.faults();
     let slow = FaultyStore::new(failing);
@@ -218,12 +227,12 @@ fn an_error_of_the_store_comes_through_while_waiting() {
     let answer = poll(&mut call);
     assert!(matches!(&answer, Poll::Ready(Err(error)) if error.is_retryable()), "{answer:?}");
     failures.pass();
-    assert_eq!(left_after(&limiter, &faults, "hot"), 10);
+    assert_eq!(left_after_recovery(&limiter, &faults, "hot"), 10);
 }
 
 #[test]
-fn a_limiter_closed_while_a_call_was_not_polled_refuses_it() {
-    let (limiter, faults) = slow();
+fn limiter_closed_before_the_first_poll_rejects_the_call() {
+    let (limiter, faults) = slow_store_limiter();
     faults.hang();
     let mut call = limiter.limit("login", "u").into_future();
     block_on(limiter.close());
@@ -231,7 +240,7 @@ fn a_limiter_closed_while_a_call_was_not_polled_refuses_it() {
 }
 
 #[test]
-fn callers_on_many_threads_are_all_answered() {
+fn callers_on_many_threads_all_complete() {
     let clock = clock();
     let store = FaultyStore::new(MemoryStore::builder().max_keys(100).clock(clock.clone()).build());
     let faults = store.faults();
@@ -248,7 +257,7 @@ fn callers_on_many_threads_are_all_answered() {
                             0 => limiter.limit("login", "u"),
                             _ => limiter.acquire("login", "u", millis(0)),
                         };
-                        admitted += u32::from(ask(call).allowed());
+                        admitted += u32::from(decide(call).allowed());
                     }
                     admitted
                 })
@@ -264,10 +273,10 @@ fn callers_on_many_threads_are_all_answered() {
 }
 
 #[test]
-fn a_store_in_process_answers_at_the_first_poll() {
+fn immediate_store_completes_at_the_first_poll() {
     let limiter = builder(&clock()).limit("login", bucket(3)).build().unwrap();
     assert!(matches!(poll(&mut limiter.limit("login", "u").into_future()), Poll::Ready(Ok(_))));
     let mut both = Box::pin(limiter.limit_all([limiter.limit("login", "u"), limiter.limit("login", "v")]));
     assert!(matches!(poll(&mut both), Poll::Ready(Ok(_))));
-    assert!(all(&limiter, [limiter.limit("login", "u")]).allowed());
+    assert!(limit_all(&limiter, [limiter.limit("login", "u")]).allowed());
 }

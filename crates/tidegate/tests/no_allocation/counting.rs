@@ -1,39 +1,39 @@
-//! The system's allocator, which counts.
+//! A counting allocator.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The system's allocator, which counts what this thread asks of it.
-struct Counting;
+/// The system's allocator, which counts the allocations of each thread.
+struct CountingAllocator;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-fn count() {
-    // Not there any more while the thread ends.
+fn record_allocation() {
+    // Destroyed already while the thread ends.
     let _ = ALLOCATIONS.try_with(|allocations| allocations.set(allocations.get() + 1));
 }
 
 // SAFETY: everything is passed on to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
+        record_allocation();
         // SAFETY: the caller's promises are those of the system's allocator.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
+        record_allocation();
         // SAFETY: as above.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
+        record_allocation();
         // SAFETY: as above.
         unsafe { System.realloc(pointer, layout, size) }
     }
@@ -44,8 +44,8 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// What `work` answers, and how often it allocated.
-pub(crate) fn counted<T>(work: impl FnOnce() -> T) -> (T, u64) {
+/// Returns the result of `work`, and how often it allocated.
+pub(crate) fn count_allocations<T>(work: impl FnOnce() -> T) -> (T, u64) {
     let before = ALLOCATIONS.get();
     let answer = work();
     (answer, ALLOCATIONS.get() - before)

@@ -1,4 +1,4 @@
-//! The layer in front of a service, with the store in process: its headers are all it allocates.
+//! The layer in front of a service, with the memory store: it allocates only its headers.
 
 use std::convert::Infallible;
 use std::future::{Future, Ready, ready};
@@ -15,13 +15,13 @@ use tidegate::{Limit, Limiter, MemoryStore, Quota, days, seconds};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::counting::counted;
+use crate::counting::count_allocations;
 
-/// Answers at once, and allocates nothing.
+/// A service that answers at once and allocates nothing.
 #[derive(Clone)]
-struct Plain;
+struct EmptyService;
 
-impl Service<Request<()>> for Plain {
+impl Service<Request<()>> for EmptyService {
     type Response = Response<bytes::Bytes>;
     type Error = Infallible;
     type Future = Ready<Result<Self::Response, Infallible>>;
@@ -35,7 +35,7 @@ impl Service<Request<()>> for Plain {
     }
 }
 
-fn answered<S>(service: &mut S, request: Request<()>) -> S::Response
+fn call_service<S>(service: &mut S, request: Request<()>) -> S::Response
 where
     S: Service<Request<()>, Error = Infallible>,
 {
@@ -47,40 +47,40 @@ where
     }
 }
 
-fn from(peer: impl Clone + Send + Sync + 'static) -> Request<()> {
+fn request_from(peer: impl Clone + Send + Sync + 'static) -> Request<()> {
     let mut request = Request::new(());
     request.extensions_mut().insert(peer);
     request
 }
 
 fn request() -> Request<()> {
-    let mut request = from(PeerAddr([203, 0, 113, 7].into()));
+    let mut request = request_from(PeerAddr([203, 0, 113, 7].into()));
     request.headers_mut().insert("x-api-key", "0123456789".parse().unwrap());
     request
 }
 
-/// How often one admitted request allocates, and its response.
+/// Returns how often one admitted request allocates, and its headers.
 fn allocations(rate_limit: &RateLimit) -> (u64, HeaderMap) {
     allocations_of(rate_limit, request)
 }
 
 fn allocations_of(rate_limit: &RateLimit, request: impl Fn() -> Request<()>) -> (u64, HeaderMap) {
-    let mut service = RateLimitLayer::new(rate_limit.clone()).layer(Plain);
-    // The first question of a thread to a limiter makes the thread's own copy of the limits.
-    answered(&mut service, request());
+    let mut service = RateLimitLayer::new(rate_limit.clone()).layer(EmptyService);
+    // The first call of a thread to a limiter makes the thread's own copy of the limits.
+    call_service(&mut service, request());
     let given = request();
-    let (response, allocations) = counted(|| answered(&mut service, given));
+    let (response, allocations) = count_allocations(|| call_service(&mut service, given));
     assert_eq!(response.status(), 200);
     (allocations, response.into_parts().0.headers)
 }
 
-fn plenty() -> Enforcer {
+fn generous_enforcer() -> Enforcer {
     Enforcer::from_quota(Quota::token_bucket(1_000, seconds(60)).unwrap())
 }
 
 #[test]
-fn without_headers_an_admitted_request_allocates_nothing() {
-    let rate_limit = RateLimit::new(plenty()).headers(LimitHeaders::new([]));
+fn admitted_request_without_headers_allocates_nothing() {
+    let rate_limit = RateLimit::new(generous_enforcer()).headers(LimitHeaders::new([]));
     let api_key = keys::header(http::HeaderName::from_static("x-api-key"));
     for (name, rate_limit) in [
         ("by address", rate_limit.clone()),
@@ -93,7 +93,7 @@ fn without_headers_an_admitted_request_allocates_nothing() {
         (
             "picked",
             RateLimit::pick({
-                let enforcer = plenty();
+                let enforcer = generous_enforcer();
                 move |_| enforcer.clone()
             })
             .headers(LimitHeaders::new([])),
@@ -104,7 +104,7 @@ fn without_headers_an_admitted_request_allocates_nothing() {
 }
 
 /// Four limits, of which all but the last have enough for a test.
-fn four() -> Limiter {
+fn four_limits() -> Limiter {
     let quotas = [
         Quota::token_bucket(1_000, seconds(60)).unwrap(),
         Quota::fixed_window(10_000, days(1)).unwrap(),
@@ -118,8 +118,8 @@ fn four() -> Limiter {
 }
 
 #[test]
-fn a_request_of_several_limits_allocates_one_list() {
-    let limiter = four();
+fn request_of_several_limits_allocates_one_list() {
+    let limiter = four_limits();
     let two = || limiter.enforcer("second").unwrap().and("day").unwrap();
     let silent = |enforcer| RateLimit::new(enforcer).headers(LimitHeaders::new([]));
     for (name, rate_limit) in [
@@ -144,30 +144,30 @@ fn a_request_of_several_limits_allocates_one_list() {
 }
 
 #[test]
-fn whoever_the_peer_is_it_allocates_nothing() {
-    let rate_limit = RateLimit::new(plenty()).headers(LimitHeaders::new([]));
+fn request_of_any_peer_allocates_nothing() {
+    let rate_limit = RateLimit::new(generous_enforcer()).headers(LimitHeaders::new([]));
     for peer in ["203.0.113.7", "2001:db8::17", "fdff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "::ffff:203.0.113.7"] {
         let peer: IpAddr = peer.parse().unwrap();
         let whole = rate_limit.clone().client_address(ClientAddress::new().ipv6_prefix(128));
         for rate_limit in [&rate_limit, &whole] {
-            assert_eq!(allocations_of(rate_limit, || from(PeerAddr(peer))).0, 0, "{peer}");
+            assert_eq!(allocations_of(rate_limit, || request_from(PeerAddr(peer))).0, 0, "{peer}");
             #[cfg(feature = "axum")]
             {
                 let peer = axum::extract::ConnectInfo(std::net::SocketAddr::from((peer, 4_242)));
-                assert_eq!(allocations_of(rate_limit, || from(peer)).0, 0, "{peer:?}, by axum");
+                assert_eq!(allocations_of(rate_limit, || request_from(peer)).0, 0, "{peer:?}, by axum");
             }
         }
     }
 }
 
 #[test]
-fn an_admitted_request_allocates_its_headers_and_nothing_else() {
+fn admitted_request_allocates_only_its_headers() {
     let styles = [HeaderStyle::Ietf, HeaderStyle::Draft03, HeaderStyle::Legacy];
     for styles in [&styles[..1], &styles[1..2], &styles[2..], &styles] {
-        let rate_limit = RateLimit::new(plenty()).headers(LimitHeaders::new(styles.iter().copied()));
+        let rate_limit = RateLimit::new(generous_enforcer()).headers(LimitHeaders::new(styles.iter().copied()));
         let (allocations, headers) = allocations(&rate_limit);
         // What it takes to put the same headers into an empty map, and what the values themselves are.
-        let (_, map) = counted(|| {
+        let (_, map) = count_allocations(|| {
             let mut map = HeaderMap::new();
             for (name, value) in &headers {
                 map.insert(name.clone(), http::HeaderValue::from_bytes(value.as_bytes()).unwrap());
@@ -181,25 +181,25 @@ fn an_admitted_request_allocates_its_headers_and_nothing_else() {
 }
 
 #[test]
-fn a_denial_allocates_its_headers_its_body_and_nothing_else() {
+fn denied_request_allocates_only_its_headers_and_body() {
     let rate_limit = RateLimit::new(Enforcer::from_quota(Quota::token_bucket(1, seconds(3_600)).unwrap()));
-    let mut service = RateLimitLayer::new(rate_limit).layer(Plain);
-    answered(&mut service, request());
-    answered(&mut service, request());
+    let mut service = RateLimitLayer::new(rate_limit).layer(EmptyService);
+    call_service(&mut service, request());
+    call_service(&mut service, request());
     let given = request();
-    let (response, allocations) = counted(|| answered(&mut service, given));
+    let (response, allocations) = count_allocations(|| call_service(&mut service, given));
     assert_eq!((response.status().as_u16(), response.headers().len()), (429, 4));
     // The map is two, each list of a limit is a text and a value, `Retry-After` is two, and the body is its number and itself.
     assert!(allocations <= 10, "{allocations}");
 }
 
 #[test]
-fn a_request_that_is_turned_away_has_an_outcome_without_allocations() {
+fn outcome_of_a_denial_allocates_nothing() {
     let enforcer = Enforcer::from_quota(Quota::fixed_window(1, days(300)).unwrap());
     let caller = tidegate::enforce::Caller::new("alice");
     let step = tidegate::enforce::Action::Limit;
     enforcer.try_apply(&caller, 1, step);
-    let (outcome, allocations) = counted(|| enforcer.try_apply(&caller, 1, step));
+    let (outcome, allocations) = count_allocations(|| enforcer.try_apply(&caller, 1, step));
     assert!(matches!(outcome, Some(Outcome::Limited(_))));
     assert_eq!(allocations, 0);
 }

@@ -1,4 +1,4 @@
-//! What is decided in process allocates nothing.
+//! Decisions in process allocate nothing.
 
 mod counting;
 mod decisions;
@@ -9,6 +9,6 @@ mod two_tier;
 
 #[test]
 fn allocations_are_counted() {
-    let ((), allocations) = counting::counted(|| drop(std::hint::black_box(Box::new(1_u64))));
+    let ((), allocations) = counting::count_allocations(|| drop(std::hint::black_box(Box::new(1_u64))));
     assert_eq!(allocations, 1);
 }

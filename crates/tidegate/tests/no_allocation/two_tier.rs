@@ -3,7 +3,7 @@
 use tidegate::{Limiter, ManualClock, MemoryStore, Quota, Timestamp, TwoTierStore, hours};
 use tokio::runtime::Builder;
 
-use crate::counting::counted;
+use crate::counting::count_allocations;
 
 #[test]
 fn decision_from_the_balance_allocates_nothing() {
@@ -22,7 +22,7 @@ fn decision_from_the_balance_allocates_nothing() {
         }
     });
     // Outside of the runtime, so that nothing is fetched.
-    assert_eq!(counted(take), (Some(true), 0));
+    assert_eq!(count_allocations(take), (Some(true), 0));
     runtime.block_on(async { while limiter.limit("api", "alice").await.unwrap().allowed() {} });
-    assert_eq!(counted(take), (Some(false), 0));
+    assert_eq!(count_allocations(take), (Some(false), 0));
 }

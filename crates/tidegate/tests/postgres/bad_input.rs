@@ -1,19 +1,19 @@
-//! Keys, addresses and rows that somebody has thought hard about.
+//! Hostile and corrupt input: keys, addresses and rows.
 
 use tidegate::postgres::PostgresStore;
 use tidegate::store::{Op, Request, Scope};
 use tidegate::{Cost, Key, Limiter, OnStoreError, Quota, Store, StoreErrorKind, days};
 use tidegate_testkit::Random;
 
-use crate::support::{client, run, store_in, unique, url};
-use tidegate_servers::variable;
+use crate::support::{client, run, store_in_table, unique_name, url};
+use tidegate_servers::required_env;
 
 #[test]
-fn keys_of_any_kind_are_just_keys() {
-    let table = unique("keys");
+fn keys_with_special_characters_are_distinct() {
+    let table = unique_name("keys");
     let limiter = Limiter::builder()
         .limit("a'; DROP", Quota::fixed_window(2, days(300)).unwrap())
-        .bare_store(store_in(&table))
+        .bare_store(store_in_table(&table))
         .build();
     let limiter = limiter.unwrap();
     let (long, longer) = ("x".repeat(10_240), "x".repeat(10_241));
@@ -36,7 +36,7 @@ fn keys_of_any_kind_are_just_keys() {
 }
 
 #[test]
-fn addresses_that_are_wrong_are_told_so_without_their_password() {
+fn connect_error_never_contains_the_password() {
     let connect = |url: &str| run(PostgresStore::connect(url)).unwrap_err();
     let error = connect("postgres://app:hunter2@[::1");
     assert_eq!(error.kind(), StoreErrorKind::Unsupported);
@@ -47,28 +47,27 @@ fn addresses_that_are_wrong_are_told_so_without_their_password() {
         format!("{error:?}{error}").contains("refused") && !format!("{error:?}{error}").contains("hunter2"),
         "{error:?}"
     );
-    let error = connect(&variable("TIDEGATE_POSTGRES_URL").replace("/postgres", "/nobodys"));
+    let error = connect(&required_env("TIDEGATE_POSTGRES_URL").replace("/postgres", "/nobodys"));
     assert!(error.to_string().contains("database \"nobodys\" does not exist"), "{error}");
     let error = connect(&format!("{}&sslmode=require", url()));
     assert!(error.to_string().contains("TLS"), "{error}");
 }
 
 #[test]
-fn names_that_are_none_are_refused() {
+fn invalid_table_name_is_refused() {
     for name in ["", "a b", "a;b", "a\"b", "a.b.c", "1a"] {
         let error = PostgresStore::builder().table(name).err().expect(name);
         assert!(error.to_string().contains("accepted are"), "{error}");
     }
 }
 
-const OPS: [Op; 4] = [Op::Limit(Cost::ONE), Op::Check(Cost::ONE), Op::Reserve(Cost::ONE), Op::Refund(Cost::ONE)];
+const UNIT_OPS: [Op; 4] = [Op::Limit(Cost::ONE), Op::Check(Cost::ONE), Op::Reserve(Cost::ONE), Op::Refund(Cost::ONE)];
 
-/// Whatever somebody has written into our row: an answer or an error that says it is not ours, and a key that works again
-/// once it is reset.
+/// A row with random content gives a decision or a `Corrupt` error, and its key works again once it is reset.
 #[test]
-fn rows_that_are_not_ours_are_corrupt_until_the_key_is_reset() {
-    let (table, client) = (unique("rows"), client());
-    let (store, scope, key) = (store_in(&table), Scope::new("", "rows"), Key::from("u"));
+fn foreign_row_is_corrupt_until_its_key_is_reset() {
+    let (table, client) = (unique_name("rows"), client());
+    let (store, scope, key) = (store_in_table(&table), Scope::new("", "rows"), Key::from("u"));
     let period = days(300);
     let quotas = [
         Quota::token_bucket(10, period).unwrap(),
@@ -95,7 +94,7 @@ fn rows_that_are_not_ours_are_corrupt_until_the_key_is_reset() {
             })
             .collect();
         let other = (round % 3 == 0).then(|| (0..random.below(12)).map(|_| random.next() as u8).collect::<Vec<u8>>());
-        for op in OPS {
+        for op in UNIT_OPS {
             run(client.execute(&write, &[&numbers, &other])).unwrap();
             match apply(op) {
                 Ok(_) => answered += 1,

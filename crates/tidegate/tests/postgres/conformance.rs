@@ -1,37 +1,37 @@
-//! The whole suite and the oracle.
+//! The conformance suite and the oracle.
 
 use std::sync::LazyLock;
 
 use tidegate::postgres::PostgresStore;
-use tidegate::store::Testing;
+use tidegate::store::TestableStore;
 use tidegate::{Store, Timestamp};
 use tidegate_testkit::{conformance_tests, oracle};
 
-use crate::support::{builder, pool, run, store, subject, unique};
-use tidegate_servers::variable;
+use crate::support::{builder, pool, run, store, subject, unique_name};
+use tidegate_servers::required_env;
 
 // A table for each case: some count the keys in it.
 conformance_tests!(on_postgres, subject(&store()));
-conformance_tests!(behind_a_pooler, subject(&pooled()));
-conformance_tests!(over_a_pool, subject(&prepared()));
+conformance_tests!(behind_pgbouncer, subject(&pgbouncer_store()));
+conformance_tests!(prepared_statements, subject(&prepared_store()));
 
 /// Statements prepared once, on a pool of the caller's.
-fn prepared() -> PostgresStore {
-    run(builder(&unique("prepared")).prepared().over(pool())).unwrap()
+fn prepared_store() -> PostgresStore {
+    run(builder(&unique_name("prepared")).prepared().over(pool())).unwrap()
 }
 
 /// Behind PgBouncer in transaction mode, where two statements may run on two connections, with hashed keys.
-fn pooled() -> PostgresStore {
-    let builder = builder(&unique("pooled")).hash_keys("a secret").connections(2);
-    run(builder.connect(&variable("TIDEGATE_PGBOUNCER_URL"))).unwrap()
+fn pgbouncer_store() -> PostgresStore {
+    let builder = builder(&unique_name("pooled")).hash_keys("a secret").connections(2);
+    run(builder.connect(&required_env("TIDEGATE_PGBOUNCER_URL"))).unwrap()
 }
 
-/// What it did not claim would not be tried.
+/// The suite does not test a capability that the store does not report.
 #[test]
-fn it_claims_what_it_can() {
-    for store in [store(), pooled(), prepared()] {
+fn store_reports_its_capabilities() {
+    for store in [store(), pgbouncer_store(), prepared_store()] {
         assert!(store.capabilities().atomic_all && !store.is_immediate());
-        assert_eq!(run(store.held_at(Timestamp::EPOCH)), Some(0));
+        assert_eq!(run(store.sweep_at(Timestamp::EPOCH)), Some(0));
     }
 }
 

@@ -4,10 +4,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use tidegate::{Error, Limiter, MAX_PERIOD, Quota, StoreErrorKind};
-use tidegate_servers::{Postgres, Rights, on_a_small_disk, variable};
+use tidegate_servers::{DiskRights, Postgres, required_env, run_on_small_disk};
 
-use crate::myself::myself;
-use crate::support::{builder, run, unique};
+use crate::child_process::test_process;
+use crate::support::{builder, run, unique_name};
 
 /// Set for the process that has a disk of its own.
 const DISK: &str = "TIDEGATE_TEST_DISK";
@@ -15,26 +15,26 @@ const DISK: &str = "TIDEGATE_TEST_DISK";
 const CAPACITY: u64 = 3;
 
 #[test]
-fn a_full_disk_is_an_error_and_loses_nothing() {
+fn full_disk_is_an_error_and_loses_nothing() {
     if let Some(disk) = std::env::var_os(DISK) {
         return fill(Path::new(&disk));
     }
-    let folder = std::env::temp_dir().join(unique("tidegate-disk"));
+    let folder = std::env::temp_dir().join(unique_name("tidegate-disk"));
     std::fs::create_dir(&folder).unwrap();
-    let child = myself("full_disk::a_full_disk_is_an_error_and_loses_nothing", DISK, &folder);
-    let output = on_a_small_disk(&child, &folder, "6m", Rights::None);
+    let child = test_process("full_disk::full_disk_is_an_error_and_loses_nothing", DISK, &folder);
+    let output = run_on_small_disk(&child, &folder, "6m", DiskRights::Unprivileged);
     std::fs::remove_dir(&folder).unwrap();
-    let [said, complained] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
-    assert!(output.status.success(), "{said}\n{complained}");
-    assert!(said.contains("1 passed"), "the test did not run there: {said}");
+    let [stdout, stderr] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    assert!(output.status.success(), "{stdout}\n{stderr}");
+    assert!(stdout.contains("1 passed"), "the test did not run there: {stdout}");
 }
 
 fn fill(disk: &Path) {
     let server =
-        Postgres::start(&PathBuf::from(variable("TIDEGATE_POSTGRES_PROGRAMS")), &[Postgres::UNSYNCED]).unwrap();
+        Postgres::start(&PathBuf::from(required_env("TIDEGATE_POSTGRES_PROGRAMS")), &[Postgres::NO_FSYNC]).unwrap();
     let (space, filler) = (disk.join("space"), disk.join("filler"));
     std::fs::create_dir(&space).unwrap();
-    server.own(&space).unwrap();
+    server.chown(&space).unwrap();
     std::fs::File::create(&filler).unwrap().write_all(&vec![1; 4 << 20]).unwrap();
     assert_eq!(server.sql(&format!("CREATE TABLESPACE small LOCATION '{}'", space.display())), "CREATE TABLESPACE");
     let url = format!("{}?options=-c%20default_tablespace%3Dsmall", server.url());

@@ -2,23 +2,23 @@
 //!
 //! `cargo xtask test` gets and starts them; by hand, `cargo xtask servers` does, and says what to export.
 
-#[path = "../common/crashed.rs"]
-mod crashed;
+#[path = "../common/child_process.rs"]
+mod child_process;
+#[path = "../common/crashed_holder.rs"]
+mod crashed_holder;
 #[path = "../common/fleet.rs"]
 mod fleet;
-#[path = "../common/killed.rs"]
-mod killed;
-#[path = "../common/myself.rs"]
-mod myself;
+#[path = "../common/killed_process.rs"]
+mod killed_process;
 
 mod bad_input;
-mod beside_memory;
 mod conformance;
-mod connecting;
+mod connections;
 mod full_disk;
+mod joint;
+mod memory_agreement;
 mod processes;
 mod schema;
 mod support;
-mod sweeping;
-mod together;
+mod sweep;
 mod transaction;

@@ -1,56 +1,56 @@
-//! Many processes, one truth; and one that is killed in the middle of it.
+//! Many processes that share a table, and one that is killed in the middle of a call.
 
 use tidegate::postgres::PostgresStore;
 
-use crate::crashed::{self, comes_back_when_it_expires, hold_for_ever};
+use crate::child_process::test_process;
+use crate::crashed_holder::{self, assert_lease_expires, hold_forever};
 use crate::fleet::Fleet;
-use crate::killed::{KEY, gives_nothing_back, limits, take_for_ever};
-use crate::myself::myself;
-use crate::support::{builder, run, store_in, unique};
-use tidegate_servers::variable;
+use crate::killed_process::{KEY, assert_kills_refund_nothing, limits, take_forever};
+use crate::support::{builder, run, store_in_table, unique_name};
+use tidegate_servers::required_env;
 
 /// As many tasks as there are connections.
 const FLEET: Fleet =
     Fleet { processes: 8, tasks: 8, limits: [(4_000, 16_000), (1_000, 4_480), (1_000, 4_480), (300, 1_920)] };
 
-/// Set for a process that is another one.
+/// Set for a child process.
 const CHILD: &str = "TIDEGATE_TEST_TABLE";
 
 #[test]
-fn eight_processes_never_admit_one_too_many() {
+fn eight_processes_never_exceed_the_quota() {
     // The same test runs as each of the eight: there it only asks. All of them make the table at once.
     if let Ok(table) = std::env::var(CHILD) {
-        return run(FLEET.ask(&FLEET.limits().bare_store(store_in(&table)).build().unwrap()));
+        return run(FLEET.take_share(&FLEET.limits().bare_store(store_in_table(&table)).build().unwrap()));
     }
-    let table = unique("processes");
-    FLEET.run(|| myself("processes::eight_processes_never_admit_one_too_many", CHILD, &table));
+    let table = unique_name("processes");
+    FLEET.run(|| test_process("processes::eight_processes_never_exceed_the_quota", CHILD, &table));
 }
 
-/// On the server as it is: a commit waits for the disk.
-fn durable(table: &str) -> PostgresStore {
-    run(builder(table).connect(&variable("TIDEGATE_POSTGRES_URL"))).unwrap()
+/// A store on the server with its default settings: a commit waits for the disk.
+fn durable_store(table: &str) -> PostgresStore {
+    run(builder(table).connect(&required_env("TIDEGATE_POSTGRES_URL"))).unwrap()
 }
 
 #[test]
-fn a_killed_process_gives_nothing_back() {
+fn killed_process_returns_no_quota() {
     if let Ok(table) = std::env::var(CHILD) {
-        return run(take_for_ever(&limits().bare_store(durable(&table)).build().unwrap()));
+        return run(take_forever(&limits().bare_store(durable_store(&table)).build().unwrap()));
     }
-    let table = unique("killed");
-    let child = || myself("processes::a_killed_process_gives_nothing_back", CHILD, &table);
-    gives_nothing_back(5, child, |limit| {
-        let limiter = limits().bare_store(durable(&table)).build().unwrap();
+    let table = unique_name("killed");
+    let child = || test_process("processes::killed_process_returns_no_quota", CHILD, &table);
+    assert_kills_refund_nothing(5, child, |limit| {
+        let limiter = limits().bare_store(durable_store(&table)).build().unwrap();
         run(limiter.check(limit, KEY).into_future()).unwrap().remaining()
     });
 }
 
 #[test]
-fn the_place_of_a_killed_holder_comes_back_when_its_lease_expires() {
-    let limiter = |table: &str| crashed::limits().bare_store(durable(table)).build().unwrap();
+fn place_of_a_killed_holder_is_free_after_its_lease_expires() {
+    let limiter = |table: &str| crashed_holder::limits().bare_store(durable_store(table)).build().unwrap();
     if let Ok(table) = std::env::var(CHILD) {
-        return run(hold_for_ever(&limiter(&table)));
+        return run(hold_forever(&limiter(&table)));
     }
-    let table = unique("holder");
-    let test = "processes::the_place_of_a_killed_holder_comes_back_when_its_lease_expires";
-    comes_back_when_it_expires(myself(test, CHILD, &table), &limiter(&table), |waited| run(waited));
+    let table = unique_name("holder");
+    let test = "processes::place_of_a_killed_holder_is_free_after_its_lease_expires";
+    assert_lease_expires(test_process(test, CHILD, &table), &limiter(&table), |check| run(check));
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use deadpool_postgres::{Manager, Pool};
 use tidegate::postgres::{PostgresStore, PostgresStoreBuilder};
 use tidegate::{Clock, SystemClock, seconds};
-use tidegate_servers::variable;
+use tidegate_servers::required_env;
 use tidegate_testkit::Subject;
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::{Client, NoTls};
@@ -21,24 +21,24 @@ pub(crate) fn run<T>(work: impl Future<Output = T>) -> T {
     RUNTIME.block_on(async { tokio::time::timeout(seconds(300), work).await }).expect("it does not end")
 }
 
-/// A name that nobody has used before, for tables and prefixes.
-pub(crate) fn unique(what: &str) -> String {
+/// Returns a new name for a table, a role or a prefix of keys.
+pub(crate) fn unique_name(prefix: &str) -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let (now, next) = (SystemClock.now().as_micros(), NEXT.fetch_add(1, Ordering::Relaxed));
-    format!("{what}_{now}_{}_{next}", std::process::id())
+    format!("{prefix}_{now}_{}_{next}", std::process::id())
 }
 
 /// The address of the shared server, where a commit does not wait for the disk: most tests are not about that.
 pub(crate) fn url() -> String {
-    format!("{}?options=-c%20synchronous_commit%3Doff", variable("TIDEGATE_POSTGRES_URL"))
+    format!("{}?options=-c%20synchronous_commit%3Doff", required_env("TIDEGATE_POSTGRES_URL"))
 }
 
 /// A store on the shared server, in a table of its own.
 pub(crate) fn store() -> PostgresStore {
-    store_in(&unique("t"))
+    store_in_table(&unique_name("t"))
 }
 
-pub(crate) fn store_in(table: &str) -> PostgresStore {
+pub(crate) fn store_in_table(table: &str) -> PostgresStore {
     run(builder(table).connect(&url())).unwrap()
 }
 
@@ -67,5 +67,5 @@ pub(crate) fn client_to(url: &str) -> Client {
 
 /// What the suite and the oracle look at. Those of one store share its table and not their keys.
 pub(crate) fn subject(store: &PostgresStore) -> Subject<PostgresStore> {
-    Subject::new(store.clone()).prefixed(unique("p")).run_with(run)
+    Subject::new(store.clone()).with_prefix(unique_name("p")).with_runner(run)
 }

@@ -1,25 +1,25 @@
-//! Decisions inside the caller's own transaction.
+//! Decisions inside a transaction of the caller.
 
 use tidegate::postgres::PostgresStore;
 use tidegate::{Error, Limit, Limiter, MAX_PERIOD, Quota, StoreErrorKind, millis};
 use tokio_postgres::IsolationLevel;
 
-use crate::support::{builder, client, pool, run, store, store_in, unique};
+use crate::support::{builder, client, pool, run, store, store_in_table, unique_name};
 
 fn limiter(store: &PostgresStore) -> Limiter {
     let quota = |capacity| Quota::token_bucket(1, MAX_PERIOD).unwrap().capacity(capacity).unwrap();
-    let cut = Limit::new(Quota::sliding_log(8, MAX_PERIOD).unwrap()).shards(4).unwrap();
+    let sharded = Limit::new(Quota::sliding_log(8, MAX_PERIOD).unwrap()).shards(4).unwrap();
     Limiter::builder()
         .limit("orders", quota(3))
         .limit("mails", quota(1))
-        .limit("cut", cut)
+        .limit("sharded", sharded)
         .bare_store(store.clone())
         .build()
         .unwrap()
 }
 
 #[test]
-fn what_is_taken_is_taken_with_the_commit_and_given_back_with_the_rollback() {
+fn units_are_taken_on_commit_and_returned_on_rollback() {
     let (store, mut client) = (store(), client());
     let limiter = limiter(&store);
     run(async {
@@ -45,7 +45,7 @@ fn what_is_taken_is_taken_with_the_commit_and_given_back_with_the_rollback() {
 }
 
 #[test]
-fn all_or_nothing_and_limits_in_shards_too() {
+fn joint_calls_and_sharded_limits_work_in_a_transaction() {
     let (store, mut client) = (store(), client());
     let limiter = limiter(&store);
     run(async {
@@ -57,17 +57,17 @@ fn all_or_nothing_and_limits_in_shards_too() {
         assert!(within.limit_all([]).await.unwrap().allowed());
         let mut admitted = 0;
         for _ in 0..40 {
-            admitted += u32::from(within.apply(limiter.limit("cut", "u")).await.unwrap().allowed());
+            admitted += u32::from(within.apply(limiter.limit("sharded", "u")).await.unwrap().allowed());
         }
         assert_eq!(admitted, 2);
         tx.rollback().await.unwrap();
-        assert_eq!(limiter.check("cut", "u").await.unwrap().remaining(), 2);
+        assert_eq!(limiter.check("sharded", "u").await.unwrap().remaining(), 2);
         assert_eq!(limiter.check("mails", "u").await.unwrap().remaining(), 1);
     });
 }
 
 #[test]
-fn what_is_misused_is_an_error_and_breaks_nothing() {
+fn misuse_is_an_error_and_the_transaction_stays_usable() {
     let (store, mut client) = (store(), client());
     let limiter = limiter(&store);
     run(async {
@@ -82,22 +82,22 @@ fn what_is_misused_is_an_error_and_breaks_nothing() {
     });
 }
 
-/// How many steps on a table wait for somebody's lock.
-async fn waiting_for_locks(watcher: &tokio_postgres::Client, table: &str) -> i64 {
+/// Returns how many steps on a table wait for a lock.
+async fn count_lock_waiters(watcher: &tokio_postgres::Client, table: &str) -> i64 {
     let query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE $1";
     watcher.query_one(query, &[&format!("%{table}_step%")]).await.unwrap().get(0)
 }
 
-async fn until_somebody_waits(watcher: &tokio_postgres::Client, table: &str) {
-    while waiting_for_locks(watcher, table).await == 0 {
+async fn wait_for_lock_waiter(watcher: &tokio_postgres::Client, table: &str) {
+    while count_lock_waiters(watcher, table).await == 0 {
         tokio::task::yield_now().await;
     }
 }
 
-/// Whether it soon is fewer than so many.
-async fn few_wait(watcher: &tokio_postgres::Client, table: &str, than: i64) -> bool {
+/// Returns whether fewer than `limit` steps wait for a lock soon.
+async fn lock_waiters_drop_below(watcher: &tokio_postgres::Client, table: &str, limit: i64) -> bool {
     for _ in 0..100 {
-        if waiting_for_locks(watcher, table).await < than {
+        if count_lock_waiters(watcher, table).await < limit {
             return true;
         }
         tokio::time::sleep(millis(10)).await;
@@ -105,11 +105,11 @@ async fn few_wait(watcher: &tokio_postgres::Client, table: &str, than: i64) -> b
     false
 }
 
-/// Whoever asks while another's transaction has the row waits for it, and then decides by what it left.
+/// A call waits while a transaction locks the row, and then decides by the state that it left.
 #[test]
-fn others_wait_for_the_row_and_see_what_came_of_it() {
-    let table = unique("waits");
-    let (store, mut client, watcher) = (store_in(&table), client(), client());
+fn concurrent_call_waits_for_the_row_and_sees_the_commit() {
+    let table = unique_name("waits");
+    let (store, mut client, watcher) = (store_in_table(&table), client(), client());
     let limiter = limiter(&store);
     run(async {
         let mut tx = client.transaction().await.unwrap();
@@ -118,14 +118,14 @@ fn others_wait_for_the_row_and_see_what_came_of_it() {
             let limiter = limiter.clone();
             async move { limiter.limit("mails", "u").await.unwrap().allowed() }
         });
-        until_somebody_waits(&watcher, &table).await;
+        wait_for_lock_waiter(&watcher, &table).await;
         tx.commit().await.unwrap();
         assert!(!other.await.unwrap());
     });
 }
 
 #[test]
-fn a_wait_for_somebodys_long_transaction_ends() {
+fn wait_for_a_locked_row_times_out() {
     let (store, mut client) = (store(), client());
     let limiter = limiter(&store);
     run(async {
@@ -140,11 +140,11 @@ fn a_wait_for_somebodys_long_transaction_ends() {
     });
 }
 
-/// Which is not about one key.
+/// A table lock concerns every key, so it is no `Contended` error.
 #[test]
-fn a_wait_for_the_whole_table_ends() {
-    let table = unique("table");
-    let (store, mut client) = (store_in(&table), client());
+fn wait_for_a_locked_table_times_out() {
+    let table = unique_name("table");
+    let (store, mut client) = (store_in_table(&table), client());
     let limiter = limiter(&store);
     run(async {
         let tx = client.transaction().await.unwrap();
@@ -155,12 +155,11 @@ fn a_wait_for_the_whole_table_ends() {
     });
 }
 
-/// Calls that are given up while they wait for somebody's row keep nobody else from the database, and no more of its
-/// connections than there are calls.
+/// Calls that are given up while they wait for a row leave connections for other calls, and none open at the server.
 #[test]
-fn a_locked_row_takes_no_connection_from_the_others() {
-    let table = unique("locked");
-    let (store, mut client, watcher) = (store_in(&table), client(), client());
+fn locked_row_does_not_exhaust_the_connections() {
+    let table = unique_name("locked");
+    let (store, mut client, watcher) = (store_in_table(&table), client(), client());
     let limiter = limiter(&store);
     run(async {
         assert!(limiter.limit("orders", "u").await.unwrap().allowed());
@@ -169,7 +168,7 @@ fn a_locked_row_takes_no_connection_from_the_others() {
         // More than there are connections.
         for _ in 0..20 {
             let given_up = async {
-                until_somebody_waits(&watcher, &table).await;
+                wait_for_lock_waiter(&watcher, &table).await;
                 tokio::time::sleep(millis(20)).await;
             };
             tokio::select! {
@@ -177,7 +176,7 @@ fn a_locked_row_takes_no_connection_from_the_others() {
                 () = given_up => {}
             }
         }
-        assert!(few_wait(&watcher, &table, 10).await, "they wait for the row, and nobody for them");
+        assert!(lock_waiters_drop_below(&watcher, &table, 10).await, "they wait for the row, and nobody for them");
         // Were a connection still busy with one of those, this would wait up to two seconds for it.
         for key in 0..20_u32 {
             let call = limiter.limit("orders", key).into_future();
@@ -188,11 +187,11 @@ fn a_locked_row_takes_no_connection_from_the_others() {
     });
 }
 
-/// Of a batch, whose statements are sent at once, the server would go on to the next one, and wait for that row, too.
+/// A batch sends its statements at once. Without a cancel, the server would run the next one and wait for its row, too.
 #[test]
-fn a_batch_that_is_given_up_ends_at_the_server() {
-    let table = unique("batch");
-    let (store, mut client, watcher) = (store_in(&table), client(), client());
+fn abandoned_batch_is_cancelled_on_the_server() {
+    let table = unique_name("batch");
+    let (store, mut client, watcher) = (store_in_table(&table), client(), client());
     let limiter = limiter(&store);
     run(async {
         let mut tx = client.transaction().await.unwrap();
@@ -203,17 +202,17 @@ fn a_batch_that_is_given_up_ends_at_the_server() {
             let limiter = limiter.clone();
             async move { limiter.batch((0..32_u32).map(|key| limiter.limit("orders", key))).await }
         });
-        until_somebody_waits(&watcher, &table).await;
+        wait_for_lock_waiter(&watcher, &table).await;
         batch.abort();
-        assert!(few_wait(&watcher, &table, 1).await, "the server goes on with it");
+        assert!(lock_waiters_drop_below(&watcher, &table, 1).await, "the server goes on with it");
         tx.rollback().await.unwrap();
     });
 }
 
 #[test]
-fn decisions_in_transactions_are_swept_too() {
-    let table = unique("swept");
-    let (store, mut client) = (store_in(&table), client());
+fn decisions_in_transactions_trigger_sweeps() {
+    let table = unique_name("swept");
+    let (store, mut client) = (store_in_table(&table), client());
     let limiter = limiter(&store);
     let other = crate::support::client();
     run(async {
@@ -236,11 +235,11 @@ fn decisions_in_transactions_are_swept_too() {
     });
 }
 
-/// Closing a store leaves a pool that others use alone.
+/// Closing a store does not close a pool that the caller made.
 #[test]
-fn a_pool_of_the_callers_stays_open() {
+fn pool_of_the_caller_stays_open_after_close() {
     let pool = pool();
-    let limiter = limiter(&run(builder(&unique("shared")).over(pool.clone())).unwrap());
+    let limiter = limiter(&run(builder(&unique_name("shared")).over(pool.clone())).unwrap());
     run(async {
         assert!(limiter.limit("orders", "u").await.unwrap().allowed());
         limiter.close().await;
@@ -248,11 +247,11 @@ fn a_pool_of_the_callers_stays_open() {
     });
 }
 
-/// Stricter isolation: a transaction that was overtaken is told so, and has taken nothing.
+/// Under stricter isolation, a transaction with an old snapshot gets an error, and takes nothing.
 #[test]
-fn a_snapshot_that_is_too_old_is_an_error_that_can_be_retried() {
-    let table = unique("isolation");
-    let (store, mut client) = (store_in(&table), client());
+fn stale_snapshot_is_a_retryable_error() {
+    let table = unique_name("isolation");
+    let (store, mut client) = (store_in_table(&table), client());
     let limiter = limiter(&store);
     for level in [IsolationLevel::RepeatableRead, IsolationLevel::Serializable] {
         for used_before in [true, false] {

@@ -2,23 +2,23 @@
 //!
 //! `cargo xtask test` gets and starts them; by hand, `cargo xtask servers` does, and says what to export.
 
-#[path = "../common/crashed.rs"]
-mod crashed;
+#[path = "../common/child_process.rs"]
+mod child_process;
+#[path = "../common/crashed_holder.rs"]
+mod crashed_holder;
 #[path = "../common/fleet.rs"]
 mod fleet;
-#[path = "../common/myself.rs"]
-mod myself;
 
-mod beside_memory;
-mod coalesce;
+mod coalescing;
 mod conformance;
-mod denials;
+mod denial_cache;
 mod expiry;
-mod names;
+mod joint;
+mod key_names;
+mod memory_agreement;
 mod permissions;
 mod processes;
 mod rendezvous;
 mod support;
-mod together;
 #[cfg(feature = "tokio")]
 mod two_tier;

@@ -1,22 +1,22 @@
-//! A user of the server who may do what the guide says, and nothing else.
+//! Permissions of a server user: those that the guide names, and no others.
 
 use tidegate::redis::RedisStore;
 use tidegate::{Limiter, Quota, minutes, seconds};
 
-use crate::support::{prefix, run};
-use tidegate_servers::variable;
+use crate::support::{run, unique_prefix};
+use tidegate_servers::required_env;
 
-/// What `docs/redis.md` says to grant.
+/// The commands that `docs/redis.md` says to grant.
 const GRANTED: &str = "+eval +evalsha +get +psetex +setrange +del +time";
 const FOR_LEASES: &str = "+zadd +zcount +zrangebyscore +zrem +zremrangebyscore +zrevrange +zscore +pexpire";
 
 #[test]
-fn the_permissions_in_the_guide_are_enough_and_all_needed_words_are_there() {
+fn permissions_in_the_guide_are_sufficient() {
     let guide = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/redis.md")).unwrap();
     assert!(guide.contains(GRANTED) && guide.contains(FOR_LEASES), "the guide says something else");
 
-    for url in ["TIDEGATE_REDIS_URL", "TIDEGATE_VALKEY_URL"].map(variable) {
-        let (prefix, user) = (prefix(), prefix());
+    for url in ["TIDEGATE_REDIS_URL", "TIDEGATE_VALKEY_URL"].map(required_env) {
+        let (prefix, user) = (unique_prefix(), unique_prefix());
         let mut admin = redis::Client::open(&*url).unwrap().get_connection().unwrap();
         let mut command = redis::cmd("ACL");
         command.arg("SETUSER").arg(&user).arg("on").arg(">secret").arg(format!("~{prefix}*"));

@@ -1,11 +1,11 @@
-//! Many processes, one truth; and one that is killed in the middle of it.
+//! Many processes on one server, and a lease holder that is killed.
 
 use tidegate::redis::RedisStore;
 
-use crate::crashed::{comes_back_when_it_expires, hold_for_ever, limits};
+use crate::child_process::test_process;
+use crate::crashed_holder::{assert_lease_expires, hold_forever, limits};
 use crate::fleet::Fleet;
-use crate::myself::myself;
-use crate::support::{prefix, run, single};
+use crate::support::{connect_single, run, unique_prefix};
 
 const FLEET: Fleet =
     Fleet { processes: 16, tasks: 25, limits: [(20_000, 100_000), (2_000, 10_000), (2_000, 10_000), (500, 4_000)] };
@@ -14,26 +14,26 @@ const FLEET: Fleet =
 const CHILD: &str = "TIDEGATE_TEST_PREFIX";
 
 #[test]
-fn sixteen_processes_never_admit_one_too_many() {
-    // The same test runs as each of the sixteen: there it only asks.
+fn sixteen_processes_admit_exactly_the_quota() {
+    // This test runs in each of the sixteen processes, too: there it only takes quota.
     if let Ok(prefix) = std::env::var(CHILD) {
-        let store = single("TIDEGATE_REDIS_URL", RedisStore::builder());
-        return run(FLEET.ask(&FLEET.limits().prefix(prefix).bare_store(store).build().unwrap()));
+        let store = connect_single("TIDEGATE_REDIS_URL", RedisStore::builder());
+        return run(FLEET.take_share(&FLEET.limits().prefix(prefix).bare_store(store).build().unwrap()));
     }
-    let prefix = prefix();
-    FLEET.run(|| myself("processes::sixteen_processes_never_admit_one_too_many", CHILD, &prefix));
+    let prefix = unique_prefix();
+    FLEET.run(|| test_process("processes::sixteen_processes_admit_exactly_the_quota", CHILD, &prefix));
 }
 
 #[test]
-fn the_place_of_a_killed_holder_comes_back_when_its_lease_expires() {
+fn lease_of_killed_holder_frees_its_permit_on_expiry() {
     let limiter = |prefix: &str| {
-        let store = single("TIDEGATE_REDIS_URL", RedisStore::builder());
+        let store = connect_single("TIDEGATE_REDIS_URL", RedisStore::builder());
         limits().prefix(prefix).bare_store(store).build().unwrap()
     };
     if let Ok(prefix) = std::env::var(CHILD) {
-        return run(hold_for_ever(&limiter(&prefix)));
+        return run(hold_forever(&limiter(&prefix)));
     }
-    let prefix = prefix();
-    let test = "processes::the_place_of_a_killed_holder_comes_back_when_its_lease_expires";
-    comes_back_when_it_expires(myself(test, CHILD, &prefix), &limiter(&prefix), |waited| run(waited));
+    let prefix = unique_prefix();
+    let test = "processes::lease_of_killed_holder_frees_its_permit_on_expiry";
+    assert_lease_expires(test_process(test, CHILD, &prefix), &limiter(&prefix), |check| run(check));
 }

@@ -1,90 +1,17 @@
-//! Several independent servers as one store.
-
-use std::sync::Arc;
+//! The rendezvous store over a Redis and a Valkey.
 
 use tidegate::redis::RedisStore;
-use tidegate::store::{Op, Request, Scope};
-use tidegate::{
-    Colocation, Cost, Key, Limiter, MemoryStore, OnStoreError, Quota, RendezvousStore, Store, StoreErrorKind, days,
-};
-use tidegate_testkit::{Subject, block_on, conformance_tests};
+use tidegate::{Colocation, Limiter, Quota, RendezvousStore, days};
 
-use crate::support::{prefix, run, single};
-
-fn of(names: &[&str]) -> (RendezvousStore<Arc<MemoryStore>>, Vec<Arc<MemoryStore>>) {
-    let stores: Vec<_> = names.iter().map(|_| Arc::new(MemoryStore::builder().max_keys(10_000).build())).collect();
-    (RendezvousStore::new(names.iter().zip(stores.iter().cloned())), stores)
-}
-
-fn subject() -> Subject<RendezvousStore<MemoryStore>> {
-    let servers = ["one", "two", "three"].map(|name| (name, MemoryStore::builder().max_keys(10_000).build()));
-    Subject::new(RendezvousStore::new(servers).colocation(Colocation::Prefix))
-}
-
-conformance_tests!(rendezvous, subject());
-
-fn quota() -> Quota {
-    Quota::sliding_log(2, days(1)).unwrap()
-}
-
-/// Takes one from each of a thousand keys, and says which could be.
-fn take_one_each(store: &impl Store) -> Vec<bool> {
-    let (scope, quota) = (Scope::new("", "a"), quota());
-    (0..1_000_u64)
-        .map(|key| {
-            let (key, op) = (Key::from(key), Op::Limit(Cost::ONE));
-            let request = Request { scope: &scope, key: &key, quota: &quota, op, on_store_error: OnStoreError::Closed };
-            block_on(store.apply(&request)).unwrap().allowed()
-        })
-        .collect()
-}
+use crate::support::{connect_single, run, unique_prefix};
 
 #[test]
-fn keys_spread_evenly_and_a_new_server_moves_only_its_share() {
-    let (three, stores) = of(&["one", "two", "three"]);
-    assert!(take_one_each(&three).iter().all(|taken| *taken));
-    let held: Vec<_> = stores.iter().map(|store| store.stats().keys).collect();
-    assert!(held.iter().all(|keys| (250..420).contains(keys)), "{held:?}");
-
-    // The same servers in another order, and one more: whoever moved starts anew.
-    let fourth = Arc::new(MemoryStore::new());
-    let mut named: Vec<_> = ["one", "two", "three"].into_iter().zip(stores.iter().cloned()).collect();
-    named.push(("four", Arc::clone(&fourth)));
-    named.reverse();
-    let four = RendezvousStore::new(named);
-    assert!(take_one_each(&four).iter().all(|taken| *taken));
-    let moved = fourth.stats().keys;
-    assert!((180..330).contains(&moved), "{moved}");
-    let stayed = take_one_each(&four).iter().filter(|taken| !**taken).count();
-    assert_eq!(stayed, 1_000 - moved, "who stayed has used two, who moved only one");
-}
-
-#[test]
-fn keys_on_different_servers_are_not_taken_together() {
-    let (store, _) = of(&["one", "two", "three"]);
-    let (scope, quota) = (Scope::new("", "a"), quota());
-    let keys: Vec<_> = (0..20_u64).map(Key::from).collect();
-    let requests: Vec<_> = keys
-        .iter()
-        .map(|key| Request {
-            scope: &scope,
-            key,
-            quota: &quota,
-            op: Op::Limit(Cost::ONE),
-            on_store_error: OnStoreError::Open,
-        })
-        .collect();
-    assert_eq!(block_on(store.apply_all(&requests)).unwrap_err().kind(), StoreErrorKind::Unsupported);
-    let answers = block_on(store.apply_each(&requests));
-    assert!(answers.iter().all(|answer| answer.as_ref().is_ok_and(|decision| decision.remaining() == 1)));
-}
-
-#[test]
-fn redis_and_valkey_side_by_side() {
+fn redis_and_valkey_form_one_store() {
+    let quota = Quota::sliding_log(2, days(1)).unwrap();
     let servers = ["TIDEGATE_REDIS_URL", "TIDEGATE_VALKEY_URL"];
-    let store =
-        RendezvousStore::new(servers.map(|url| (url, single(url, RedisStore::builder())))).colocation(Colocation::Key);
-    let limits = Limiter::builder().prefix(prefix()).limit("a", quota()).limit("b", quota());
+    let store = RendezvousStore::new(servers.map(|url| (url, connect_single(url, RedisStore::builder()))))
+        .colocation(Colocation::Key);
+    let limits = Limiter::builder().prefix(unique_prefix()).limit("a", quota).limit("b", quota);
     let limiter = limits.bare_store(store).build().unwrap();
     for user in ["u1", "u2", "u3", "u4", "u5", "u6"] {
         let taken: Vec<_> = (0..3)

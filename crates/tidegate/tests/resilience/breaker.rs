@@ -10,7 +10,7 @@ use tidegate::store::{Capabilities, Op, Request};
 use tidegate::{Decision, JointDecision, ManualClock, Store, StoreError, StoreErrorKind, Timestamp, millis, seconds};
 use tidegate_testkit::{Faults, block_on};
 
-use crate::support::{Asked, Faulty, clock, error, every_way, faulty, kind, poll};
+use crate::support::{Faulty, TestRequest, apply_in_every_way, clock, error, faulty, kind, poll};
 
 const UNAVAILABLE: Option<StoreErrorKind> = Some(StoreErrorKind::Unavailable);
 
@@ -21,7 +21,9 @@ fn guarded() -> (BreakerStore<Faulty>, Faults, ManualClock) {
 }
 
 fn ask(store: &impl Store) -> Result<bool, String> {
-    block_on(store.apply(&Asked::new(50).limit())).map(|decision| decision.allowed()).map_err(|error| error.to_string())
+    block_on(store.apply(&TestRequest::new(50).limit()))
+        .map(|decision| decision.allowed())
+        .map_err(|error| error.to_string())
 }
 
 /// A breaker that has just opened.
@@ -46,9 +48,9 @@ fn breaker_opens_after_the_set_number_of_failures_in_a_row() {
 }
 
 /// A store that answers a part of each batch, and the rest too late.
-struct TooSlow(Faulty);
+struct PartialBatchStore(Faulty);
 
-impl Store for TooSlow {
+impl Store for PartialBatchStore {
     fn capabilities(&self) -> Capabilities {
         self.0.capabilities()
     }
@@ -79,11 +81,11 @@ impl Store for TooSlow {
 #[test]
 fn batch_that_times_out_counts_as_failure() {
     let clock = clock();
-    let store = BreakerStore::new(TooSlow(faulty(&clock).0), "slow").failures(3).clock(clock);
-    let asked = Asked::new(50);
+    let store = BreakerStore::new(PartialBatchStore(faulty(&clock).0), "slow").failures(3).clock(clock);
+    let target = TestRequest::new(50);
     for _ in 0..3 {
         assert_eq!(store.state(), BreakerState::Closed);
-        assert!(block_on(store.apply_each(&[asked.limit(), asked.limit()]))[0].is_ok());
+        assert!(block_on(store.apply_each(&[target.limit(), target.limit()]))[0].is_ok());
     }
     assert_eq!(store.state(), BreakerState::Open);
 }
@@ -123,7 +125,7 @@ fn open_breaker_fails_every_call_without_the_store() {
     let before = faults.calls();
     clock.advance(millis(500));
     assert_eq!(ask(&store), Err("store unavailable: circuit open, next try in 1.5s".to_owned()));
-    let refused = every_way(&store, &Asked::new(5));
+    let refused = apply_in_every_way(&store, &TestRequest::new(5));
     assert_eq!(refused.into_iter().map(kind).collect::<Vec<_>>(), [UNAVAILABLE; 5]);
     assert_eq!(faults.calls(), before);
     block_on(store.close());
@@ -158,24 +160,24 @@ fn failed_probe_opens_the_breaker_for_another_pause() {
 
 #[test]
 fn every_kind_of_call_can_open_and_close_the_breaker() {
-    type Way = fn(&BreakerStore<Faulty>, &Asked) -> Option<StoreErrorKind>;
-    let ways: [Way; 4] = [
-        |store, asked| kind(store.try_apply(&asked.limit()).unwrap()),
-        |store, asked| kind(block_on(store.apply(&asked.limit()))),
-        |store, asked| kind(block_on(store.apply_all(&[asked.limit()]))),
-        |store, asked| kind(block_on(store.apply_each(&[asked.limit(), asked.limit()])).remove(1)),
+    type CallFn = fn(&BreakerStore<Faulty>, &TestRequest) -> Option<StoreErrorKind>;
+    let ways: [CallFn; 4] = [
+        |store, target| kind(store.try_apply(&target.limit()).unwrap()),
+        |store, target| kind(block_on(store.apply(&target.limit()))),
+        |store, target| kind(block_on(store.apply_all(&[target.limit()]))),
+        |store, target| kind(block_on(store.apply_each(&[target.limit(), target.limit()])).remove(1)),
     ];
     for ask in ways {
         let (store, faults, clock) = guarded();
         faults.fail(error(StoreErrorKind::Unavailable));
         for _ in 0..3 {
             assert_eq!(store.state(), BreakerState::Closed);
-            assert_eq!(ask(&store, &Asked::new(5)), UNAVAILABLE);
+            assert_eq!(ask(&store, &TestRequest::new(5)), UNAVAILABLE);
         }
         assert_eq!(store.state(), BreakerState::Open);
         clock.advance(seconds(2));
         faults.pass();
-        assert_eq!((ask(&store, &Asked::new(5)), store.state()), (None, BreakerState::Closed));
+        assert_eq!((ask(&store, &TestRequest::new(5)), store.state()), (None, BreakerState::Closed));
     }
 }
 
@@ -184,8 +186,8 @@ fn other_calls_fail_during_a_probe() {
     let (store, faults, clock) = open();
     clock.advance(seconds(2));
     faults.hang();
-    let asked = Asked::new(50);
-    let request = asked.limit();
+    let target = TestRequest::new(50);
+    let request = target.limit();
     let mut trying = pin!(store.apply(&request));
     assert!(poll(trying.as_mut()).is_pending());
     assert_eq!(store.state(), BreakerState::HalfOpen);
@@ -203,8 +205,8 @@ fn other_calls_fail_during_a_probe() {
 #[test]
 fn probe_that_is_never_polled_blocks_others_for_one_pause() {
     let (store, faults, clock) = open();
-    let asked = Asked::new(50);
-    let request = asked.limit();
+    let target = TestRequest::new(50);
+    let request = target.limit();
     clock.advance(seconds(2));
     faults.hang();
     let mut first = Box::pin(store.apply(&request));
@@ -256,8 +258,8 @@ fn dropped_probe_lets_the_next_call_probe() {
     let (store, faults, clock) = open();
     clock.advance(seconds(2));
     faults.hang();
-    let asked = Asked::new(50);
-    let requests = [asked.limit()];
+    let target = TestRequest::new(50);
+    let requests = [target.limit()];
     {
         let mut all = pin!(store.apply_all(&requests));
         assert!(poll(all.as_mut()).is_pending());
@@ -277,7 +279,7 @@ fn store_that_must_wait_is_not_probed_without_waiting() {
     let (store, faults, clock) = open();
     clock.advance(seconds(2));
     faults.hang();
-    assert!(store.try_apply(&Asked::new(5).limit()).is_none());
+    assert!(store.try_apply(&TestRequest::new(5).limit()).is_none());
     faults.pass();
     assert_eq!((ask(&store), store.state()), (Ok(true), BreakerState::Closed));
 }
@@ -285,8 +287,8 @@ fn store_that_must_wait_is_not_probed_without_waiting() {
 #[test]
 fn call_from_before_the_outage_does_not_close_the_breaker() {
     let (store, faults, clock) = guarded();
-    let asked = Asked::new(50);
-    let request = asked.limit();
+    let target = TestRequest::new(50);
+    let request = target.limit();
     faults.hang();
     let (mut early, mut other) = (pin!(store.apply(&request)), pin!(store.apply(&request)));
     assert!(poll(early.as_mut()).is_pending() && poll(other.as_mut()).is_pending());
@@ -309,22 +311,22 @@ fn call_from_before_the_outage_does_not_close_the_breaker() {
 #[test]
 fn unsupported_request_does_not_affect_the_breaker() {
     let (store, faults, clock) = guarded();
-    let asked = Asked::new(50);
+    let target = TestRequest::new(50);
     for _ in 0..10 {
-        assert_eq!(kind(block_on(store.apply_all(&[asked.op(Op::Reset)]))), Some(StoreErrorKind::Unsupported));
+        assert_eq!(kind(block_on(store.apply_all(&[target.op(Op::Reset)]))), Some(StoreErrorKind::Unsupported));
     }
     assert_eq!(store.state(), BreakerState::Closed);
     faults.fail(error(StoreErrorKind::Unavailable));
     assert!(ask(&store).is_err() && ask(&store).is_err());
     faults.pass();
-    assert!(block_on(store.apply_all(&[asked.op(Op::Reset)])).is_err());
+    assert!(block_on(store.apply_all(&[target.op(Op::Reset)])).is_err());
     faults.fail(error(StoreErrorKind::Unavailable));
     ask(&store).unwrap_err();
     assert_eq!(store.state(), BreakerState::Open);
     // Nor that it is back, or still broken: the next call tries.
     clock.advance(seconds(2));
     faults.pass();
-    assert!(block_on(store.apply_all(&[asked.op(Op::Reset)])).is_err());
+    assert!(block_on(store.apply_all(&[target.op(Op::Reset)])).is_err());
     assert_eq!((store.state(), ask(&store)), (BreakerState::Open, Ok(true)));
     assert_eq!(store.state(), BreakerState::Closed);
 }

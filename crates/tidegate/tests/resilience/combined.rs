@@ -13,7 +13,7 @@ use tidegate::{
 };
 use tidegate_testkit::{Faults, block_on};
 
-use crate::support::{Asked, Faulty, clock, error, faulty, poll};
+use crate::support::{Faulty, TestRequest, clock, error, faulty, poll};
 
 fn resilient() -> (Arc<Resilient<Faulty>>, Faults, ManualClock) {
     let clock = clock();
@@ -44,8 +44,8 @@ fn ask(call: Call<'_>) -> Result<Decision, Error> {
 fn policy_answers_a_timeout() {
     let (store, faults, clock) = resilient();
     faults.hang();
-    let asked = Asked::new(5);
-    let request = asked.limit();
+    let target = TestRequest::new(5);
+    let request = target.limit();
     let mut call = pin!(store.apply(&request));
     assert!(poll(call.as_mut()).is_pending());
     clock.advance(millis(20));
@@ -56,33 +56,33 @@ fn policy_answers_a_timeout() {
 fn timeouts_open_the_breaker_and_end_the_waiting() {
     let (store, faults, clock) = resilient();
     faults.hang();
-    let asked = Asked::new(5);
+    let target = TestRequest::new(5);
     for _ in 0..2 {
-        let request = asked.limit();
+        let request = target.limit();
         let mut call = pin!(store.apply(&request));
         assert!(poll(call.as_mut()).is_pending());
         clock.advance(millis(20));
         assert!(poll(call.as_mut()).is_ready());
     }
     assert_eq!(store.breaker(), BreakerState::Open);
-    let request = asked.limit();
+    let request = target.limit();
     assert!(matches!(poll(pin!(store.apply(&request))), Poll::Ready(Ok(_))));
     assert!(matches!(store.try_apply(&request), Some(Ok(decision)) if decision.reason() == Some(Reason::Store)));
     // And it comes back by itself.
     faults.pass();
     clock.advance(seconds(3));
-    assert_eq!((asked.take(&store).reason(), store.breaker()), (None, BreakerState::Closed));
+    assert_eq!((target.take(&store).reason(), store.breaker()), (None, BreakerState::Closed));
 }
 
 #[test]
 fn hanging_probe_does_not_keep_the_breaker_half_open() {
     let (store, faults, clock) = resilient();
     faults.fail(error(StoreErrorKind::Unavailable));
-    let asked = Asked::new(5);
-    assert!(asked.admitted(&store) == 100 && store.breaker() == BreakerState::Open);
+    let target = TestRequest::new(5);
+    assert!(target.admitted(&store) == 100 && store.breaker() == BreakerState::Open);
     faults.hang();
     clock.advance(seconds(3));
-    let request = asked.limit();
+    let request = target.limit();
     let mut call = pin!(store.apply(&request));
     assert!(poll(call.as_mut()).is_pending());
     assert_eq!(store.breaker(), BreakerState::HalfOpen);

@@ -5,7 +5,7 @@ use tidegate::store::Op;
 use tidegate::{Cost, OnStoreError, Reason, Store, StoreErrorKind};
 use tidegate_testkit::{Faults, block_on};
 
-use crate::support::{Asked, FAILURES, Faulty, clock, error, every_way, faulty, kind};
+use crate::support::{FAILURES, Faulty, TestRequest, apply_in_every_way, clock, error, faulty, kind};
 
 fn falling_back() -> (FallbackStore<Faulty>, Faults) {
     let clock = clock();
@@ -18,7 +18,7 @@ fn open_admits_with_the_reason_store() {
     let (store, faults) = falling_back();
     for kind in FAILURES {
         faults.fail(error(kind));
-        let results = every_way(&store, &Asked::new(1));
+        let results = apply_in_every_way(&store, &TestRequest::new(1));
         assert_eq!(results.len(), 5);
         for result in results {
             let decision = result.unwrap();
@@ -34,10 +34,10 @@ fn open_admits_with_the_reason_store() {
 fn open_denies_an_impossible_cost() {
     let (store, faults) = falling_back();
     faults.fail(error(StoreErrorKind::Unavailable));
-    let asked = Asked::new(5);
-    let too_much = block_on(store.apply(&asked.op(Op::Limit(Cost::new(6).unwrap())))).unwrap();
+    let target = TestRequest::new(5);
+    let too_much = block_on(store.apply(&target.op(Op::Limit(Cost::new(6).unwrap())))).unwrap();
     assert_eq!((too_much.allowed(), too_much.reason()), (false, Some(Reason::CostExceedsCapacity)));
-    let all_of_it = block_on(store.apply(&asked.op(Op::Limit(Cost::new(5).unwrap())))).unwrap();
+    let all_of_it = block_on(store.apply(&target.op(Op::Limit(Cost::new(5).unwrap())))).unwrap();
     assert_eq!((all_of_it.allowed(), all_of_it.reason()), (true, Some(Reason::Store)));
 }
 
@@ -46,7 +46,7 @@ fn closed_returns_the_error() {
     let (store, faults) = falling_back();
     for failure in FAILURES {
         faults.fail(error(failure));
-        let results = every_way(&store, &Asked::new(5).policy(OnStoreError::Closed));
+        let results = apply_in_every_way(&store, &TestRequest::new(5).policy(OnStoreError::Closed));
         assert_eq!(results.into_iter().map(kind).collect::<Vec<_>>(), [Some(failure); 5]);
     }
     assert_eq!(store.local(), None);
@@ -58,7 +58,7 @@ fn local_decides_in_process_by_the_quota() {
         let (store, faults) = falling_back();
         faults.fail(error(failure));
         // One by try_apply, one by apply, two by apply_all, two by apply_each: the last is the sixth of five.
-        let results = every_way(&store, &Asked::new(5).policy(OnStoreError::Local));
+        let results = apply_in_every_way(&store, &TestRequest::new(5).policy(OnStoreError::Local));
         let answers: Vec<_> = results.into_iter().map(|result| result.unwrap()).collect();
         let allowed: Vec<_> = answers.iter().map(|decision| decision.allowed()).collect();
         assert_eq!(allowed, [true, true, true, true, false]);
@@ -71,15 +71,15 @@ fn local_decides_in_process_by_the_quota() {
 fn unsupported_is_returned_under_every_policy() {
     for policy in OnStoreError::ALL {
         let (store, faults) = falling_back();
-        let asked = Asked::new(5).policy(policy);
+        let target = TestRequest::new(5).policy(policy);
         faults.fail(error(StoreErrorKind::Unsupported));
-        let results = every_way(&store, &asked);
+        let results = apply_in_every_way(&store, &target);
         assert_eq!(results.into_iter().map(kind).collect::<Vec<_>>(), [Some(StoreErrorKind::Unsupported); 5]);
         assert_eq!(store.local(), None);
         // Even when the store is too broken to say so.
         faults.fail(error(StoreErrorKind::Unavailable));
         for op in [Op::Check(Cost::ONE), Op::Reserve(Cost::ONE), Op::Refund(Cost::ONE), Op::Reset] {
-            let misuse = block_on(store.apply_all(&[asked.limit(), asked.op(op)]));
+            let misuse = block_on(store.apply_all(&[target.limit(), target.op(op)]));
             assert_eq!(kind(misuse), Some(StoreErrorKind::Unsupported));
         }
     }
@@ -90,10 +90,10 @@ fn strictest_policy_of_several_limits_wins() {
     use OnStoreError::{Closed, Local, Open};
     let (store, faults) = falling_back();
     faults.fail(error(StoreErrorKind::Timeout));
-    let asked = |policy| Asked::new(5).policy(policy);
+    let target = |policy| TestRequest::new(5).policy(policy);
     let all = |policies: &[OnStoreError]| {
-        let parts: Vec<_> = policies.iter().map(|policy| asked(*policy)).collect();
-        block_on(store.apply_all(&parts.iter().map(Asked::limit).collect::<Vec<_>>()))
+        let parts: Vec<_> = policies.iter().map(|policy| target(*policy)).collect();
+        block_on(store.apply_all(&parts.iter().map(TestRequest::limit).collect::<Vec<_>>()))
     };
     for closed in [&[Closed, Local, Open][..], &[Open, Closed], &[Local, Local, Closed]] {
         assert_eq!(kind(all(closed)), Some(StoreErrorKind::Timeout));
@@ -114,9 +114,9 @@ fn strictest_policy_of_several_limits_wins() {
 fn independent_requests_use_their_own_policies() {
     let (store, faults) = falling_back();
     faults.fail(error(StoreErrorKind::Unavailable));
-    let asked =
-        [OnStoreError::Open, OnStoreError::Closed, OnStoreError::Local].map(|policy| Asked::new(5).policy(policy));
-    let results = block_on(store.apply_each(&asked.each_ref().map(Asked::limit)));
+    let target = [OnStoreError::Open, OnStoreError::Closed, OnStoreError::Local]
+        .map(|policy| TestRequest::new(5).policy(policy));
+    let results = block_on(store.apply_each(&target.each_ref().map(TestRequest::limit)));
     let [open, closed, local] = results.try_into().unwrap();
     assert_eq!(open.unwrap().reason(), Some(Reason::Store));
     assert_eq!(kind(closed), Some(StoreErrorKind::Unavailable));
@@ -128,16 +128,16 @@ fn store_that_must_wait_has_not_failed() {
     let (store, faults) = falling_back();
     faults.hang();
     for policy in OnStoreError::ALL {
-        assert!(store.try_apply(&Asked::new(5).policy(policy).limit()).is_none());
+        assert!(store.try_apply(&TestRequest::new(5).policy(policy).limit()).is_none());
     }
 }
 
 #[test]
 fn answers_of_the_store_are_passed_on() {
     let (store, faults) = falling_back();
-    let asked = Asked::new(3).policy(OnStoreError::Local);
-    assert_eq!(asked.admitted(&store), 3);
-    assert_eq!((asked.left(store.inner()), store.local()), (0, None));
+    let target = TestRequest::new(3).policy(OnStoreError::Local);
+    assert_eq!(target.admitted(&store), 3);
+    assert_eq!((target.left(store.inner()), store.local()), (0, None));
     block_on(store.close());
     assert_eq!(faults.calls().close, 1);
 }

@@ -1,4 +1,4 @@
-//! What a store is told, and what it says of itself, through whatever is around it.
+//! Wrappers forward prefetches and capabilities.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidegate::resilience::{
     BreakerStore, DenialCacheStore, FallbackStore, InstrumentedStore, MeteredStore, Resilience, TimeoutStore,
 };
-use tidegate::store::{Capabilities, Request, Scope, Testing};
+use tidegate::store::{Capabilities, Request, Scope, TestableStore};
 use tidegate::{
     Decision, JointDecision, Key, Limiter, MemoryStore, Quota, Store, StoreError, Timestamp, TwoTierStore, minutes,
 };
@@ -15,40 +15,40 @@ use tidegate_testkit::block_on;
 
 use crate::support::clock;
 
-/// What a store was told of, and what it was asked about: scopes and keys.
-type Places = Arc<Mutex<Vec<(String, String)>>>;
+/// The scopes and keys of recorded calls.
+type KeyLog = Arc<Mutex<Vec<(String, String)>>>;
 
-/// A store that remembers that.
-struct Listening {
+/// A store that records the keys of its calls.
+struct RecordingStore {
     memory: MemoryStore,
-    told: Places,
-    asked: Places,
+    prefetched: KeyLog,
+    applied: KeyLog,
 }
 
-impl Listening {
-    fn new() -> (Self, [Places; 2]) {
-        let (told, asked) = (Places::default(), Places::default());
-        let places = [Arc::clone(&told), Arc::clone(&asked)];
-        (Listening { memory: MemoryStore::builder().max_keys(64).build(), told, asked }, places)
+impl RecordingStore {
+    fn new() -> (Self, [KeyLog; 2]) {
+        let (prefetched, applied) = (KeyLog::default(), KeyLog::default());
+        let log = [Arc::clone(&prefetched), Arc::clone(&applied)];
+        (RecordingStore { memory: MemoryStore::builder().max_keys(64).build(), prefetched, applied }, log)
     }
 }
 
-fn note(places: &Places, scope: &Scope, key: &Key<'_>) {
-    places.lock().unwrap().push((scope.as_str().to_owned(), key.to_text().into_owned()));
+fn record(log: &KeyLog, scope: &Scope, key: &Key<'_>) {
+    log.lock().unwrap().push((scope.as_str().to_owned(), key.to_text().into_owned()));
 }
 
-impl Store for Listening {
+impl Store for RecordingStore {
     fn capabilities(&self) -> Capabilities {
         self.memory.capabilities()
     }
 
     fn prefetch(&self, scope: &Scope, key: &Key<'_>) {
-        note(&self.told, scope, key);
+        record(&self.prefetched, scope, key);
         self.memory.prefetch(scope, key);
     }
 
     fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
-        note(&self.asked, request.scope, request.key);
+        record(&self.applied, request.scope, request.key);
         self.memory.try_apply(request)
     }
 
@@ -69,24 +69,24 @@ impl Store for Listening {
 
 #[test]
 fn every_wrapper_forwards_prefetch_and_decides_nothing() {
-    let (store, [told, asked]) = Listening::new();
-    let store = Resilience::new(clock()).remember_denials(10).build(store);
+    let (store, [prefetched, applied]) = RecordingStore::new();
+    let store = Resilience::new(clock()).cache_denials(10).build(store);
     let quota = Quota::token_bucket(3, minutes(1)).unwrap();
     let limiter = Limiter::builder().store(store).limit("api", quota).build().unwrap();
     for left in [2, 1] {
         let call = limiter.limit("api", ("ann", 7_u64));
         call.prefetch();
-        assert!(asked.lock().unwrap().is_empty());
+        assert!(applied.lock().unwrap().is_empty());
         assert_eq!(call.try_now().unwrap().remaining(), left);
-        assert_eq!(told.lock().unwrap().len(), 1);
-        assert_eq!(*told.lock().unwrap(), *asked.lock().unwrap());
-        told.lock().unwrap().clear();
-        asked.lock().unwrap().clear();
+        assert_eq!(prefetched.lock().unwrap().len(), 1);
+        assert_eq!(*prefetched.lock().unwrap(), *applied.lock().unwrap());
+        prefetched.lock().unwrap().clear();
+        applied.lock().unwrap().clear();
         // The same when the limits are others than at first.
         limiter.set_quota("api", quota).unwrap();
     }
     limiter.limit("nobody", "ann").prefetch();
-    assert!(told.lock().unwrap().is_empty());
+    assert!(prefetched.lock().unwrap().is_empty());
 }
 
 #[test]
@@ -100,20 +100,20 @@ fn only_wrappers_that_never_wait_answer_at_once() {
     assert!(!InstrumentedStore::new(TimeoutStore::new(memory(), within, clock()), "memory").is_immediate());
 }
 
-/// The conformance suite leaves out what a store does not say it can do, and what it cannot tell.
+/// The conformance suite skips capabilities that a store does not claim.
 #[test]
 fn every_wrapper_forwards_capabilities() {
-    fn says<S: Testing>(store: S) {
+    fn assert_forwards<S: TestableStore>(store: S) {
         assert!(store.capabilities().atomic_all);
-        assert_eq!(block_on(store.held_at(Timestamp::from_micros(1))), Some(0));
+        assert_eq!(block_on(store.sweep_at(Timestamp::from_micros(1))), Some(0));
     }
     let memory = || MemoryStore::builder().max_keys(64).build();
-    says(TimeoutStore::new(memory(), Duration::from_millis(50), clock()));
-    says(BreakerStore::new(memory(), "memory"));
-    says(FallbackStore::new(memory()));
-    says(DenialCacheStore::new(memory()));
-    says(InstrumentedStore::new(memory(), "memory"));
-    says(MeteredStore::new(memory()));
-    says(Resilience::new(clock()).build(memory()));
-    says(TwoTierStore::new(memory()));
+    assert_forwards(TimeoutStore::new(memory(), Duration::from_millis(50), clock()));
+    assert_forwards(BreakerStore::new(memory(), "memory"));
+    assert_forwards(FallbackStore::new(memory()));
+    assert_forwards(DenialCacheStore::new(memory()));
+    assert_forwards(InstrumentedStore::new(memory(), "memory"));
+    assert_forwards(MeteredStore::new(memory()));
+    assert_forwards(Resilience::new(clock()).build(memory()));
+    assert_forwards(TwoTierStore::new(memory()));
 }

@@ -10,6 +10,7 @@ mod leases;
 mod local;
 #[cfg(feature = "metrics")]
 mod metrics;
+mod rendezvous;
 #[cfg(feature = "tracing")]
 mod spans;
 mod support;

@@ -9,7 +9,7 @@ use tidegate::store::{Op, Scope};
 use tidegate::{Cost, OnStoreError, Store, StoreErrorKind, millis, seconds};
 use tidegate_testkit::block_on;
 
-use crate::support::{Asked, clock, error, faulty, poll};
+use crate::support::{TestRequest, clock, error, faulty, poll};
 
 /// Runs `work` and says what it recorded: `name{label=value,...}`, labels sorted, and its value.
 fn recorded(work: impl FnOnce()) -> BTreeMap<String, DebugValue> {
@@ -49,24 +49,24 @@ fn decisions_are_counted_by_limit_outcome_and_reason() {
         let clock = clock();
         let (store, faults) = faulty(&clock);
         let store = Resilience::new(clock).build(store);
-        let asked = Asked::new(2);
-        let send = Asked { scope: Scope::new("prefix", "send"), ..Asked::new(2) };
+        let target = TestRequest::new(2);
+        let send = TestRequest { scope: Scope::new("prefix", "send"), ..TestRequest::new(2) };
         // Two of three at once, one alone, one in a batch, one by reservation: the last finds nothing left.
-        assert!(store.try_apply(&asked.limit()).unwrap().unwrap().allowed());
-        assert!(asked.take(&store).allowed());
-        assert!(!block_on(store.apply_each(&[asked.limit()]))[0].as_ref().unwrap().allowed());
+        assert!(store.try_apply(&target.limit()).unwrap().unwrap().allowed());
+        assert!(target.take(&store).allowed());
+        assert!(!block_on(store.apply_each(&[target.limit()]))[0].as_ref().unwrap().allowed());
         // Denied as a whole, by one of them.
-        assert!(!block_on(store.apply_all(&[send.limit(), asked.limit()])).unwrap().allowed());
+        assert!(!block_on(store.apply_all(&[send.limit(), target.limit()])).unwrap().allowed());
         assert!(block_on(store.apply_all(&[send.limit(), send.limit()])).unwrap().allowed());
         let _ = block_on(store.apply(&send.op(Op::Reserve(Cost::ONE)))).unwrap();
         let _ = block_on(store.apply(&send.op(Op::Limit(Cost::new(3).unwrap())))).unwrap();
         // Looks and gifts are no decisions to take.
         for op in [Op::Check(Cost::ONE), Op::Refund(Cost::ONE), Op::Reset] {
-            let _ = block_on(store.apply(&asked.op(op))).unwrap();
+            let _ = block_on(store.apply(&target.op(op))).unwrap();
         }
         faults.fail(error(StoreErrorKind::Unavailable));
-        let _ = asked.take(&store);
-        assert!(block_on(store.apply(&asked.policy(OnStoreError::Closed).limit())).is_err());
+        let _ = target.take(&store);
+        assert!(block_on(store.apply(&target.policy(OnStoreError::Closed).limit())).is_err());
     });
     assert_eq!(
         counters(&recorded, "tidegate_decisions_total"),
@@ -87,13 +87,13 @@ fn fallbacks_are_counted_by_limit_and_policy() {
         let clock = clock();
         let (store, faults) = faulty(&clock);
         let store = Resilience::new(clock).build(store);
-        let _ = Asked::new(5).take(&store);
+        let _ = TestRequest::new(5).take(&store);
         faults.fail(error(StoreErrorKind::Unavailable));
         for policy in OnStoreError::ALL {
-            let _ = block_on(store.apply(&Asked::new(5).policy(policy).limit()));
+            let _ = block_on(store.apply(&TestRequest::new(5).policy(policy).limit()));
         }
-        let both = [Asked::new(5), Asked::new(5).policy(OnStoreError::Local)];
-        let _ = block_on(store.apply_all(&both.each_ref().map(Asked::limit))).unwrap();
+        let both = [TestRequest::new(5), TestRequest::new(5).policy(OnStoreError::Local)];
+        let _ = block_on(store.apply_all(&both.each_ref().map(TestRequest::limit))).unwrap();
     });
     assert_eq!(
         counters(&recorded, "tidegate_fallback_total"),
@@ -111,8 +111,8 @@ fn store_calls_are_timed_and_errors_counted_by_kind() {
         let clock = clock();
         let (store, faults) = faulty(&clock);
         let store = InstrumentedStore::new(store, "faulty").clock(clock.clone());
-        let asked = Asked::new(5);
-        let requests = [asked.limit(), asked.limit()];
+        let target = TestRequest::new(5);
+        let requests = [target.limit(), target.limit()];
         store.try_apply(&requests[0]);
         let _ = block_on(store.apply_all(&requests)).unwrap();
         faults.fail(error(StoreErrorKind::Corrupt));
@@ -159,13 +159,13 @@ fn timeout_counts_as_store_error_and_open_breaker_does_not() {
         let (store, faults) = faulty(&clock);
         let store = Resilience::new(clock.clone()).name("faulty").breaker(1, seconds(1)).build(store);
         faults.hang();
-        let asked = Asked::new(5);
-        let request = asked.limit();
+        let target = TestRequest::new(5);
+        let request = target.limit();
         let mut call = pin!(store.apply(&request));
         assert!(poll(call.as_mut()).is_pending());
         clock.advance(millis(50));
         assert!(poll(call.as_mut()).is_ready());
-        asked.admitted(&store);
+        target.admitted(&store);
     });
     assert_eq!(counters(&recorded, "tidegate_store_errors_total"), owned([("{kind=timeout,store=faulty}", 1)]));
     assert_eq!(counters(&recorded, "tidegate_fallback_total"), owned([("{limit=login,policy=open}", 101)]));
@@ -179,8 +179,8 @@ fn breaker_state_and_openings_are_recorded() {
             let clock = clock();
             let (store, faults) = faulty(&clock);
             let store = BreakerStore::new(store, "faulty").failures(1).clock(clock.clone());
-            let asked = Asked::new(5);
-            let request = asked.limit();
+            let target = TestRequest::new(5);
+            let request = target.limit();
             let mut trying = Box::pin(store.apply(&request));
             for step in 1..=steps {
                 match step {
@@ -216,11 +216,11 @@ fn no_label_holds_a_key() {
         let (store, faults) = faulty(&clock);
         let store = Resilience::new(clock).build(store);
         for policy in OnStoreError::ALL {
-            let asked = Asked::new(1).key("alice@example.org").policy(policy);
+            let target = TestRequest::new(1).key("alice@example.org").policy(policy);
             faults.pass();
-            let _ = block_on(store.apply(&asked.limit())).unwrap();
+            let _ = block_on(store.apply(&target.limit())).unwrap();
             faults.fail(error(StoreErrorKind::Unavailable));
-            let _ = block_on(store.apply(&asked.limit()));
+            let _ = block_on(store.apply(&target.limit()));
         }
     });
     assert!(recorded.len() > 5);

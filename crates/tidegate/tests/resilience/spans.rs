@@ -11,7 +11,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use crate::support::{Asked, clock, error, faulty};
+use crate::support::{TestRequest, clock, error, faulty};
 
 type Fields = BTreeMap<&'static str, String>;
 
@@ -57,8 +57,8 @@ fn span_of_a_call_has_every_field_but_the_key() {
     tracing::subscriber::with_default(spans.clone(), || {
         let (store, faults) = faulty(&clock());
         let store = InstrumentedStore::new(store, "faulty");
-        let asked = Asked::new(2).key("alice");
-        let requests = [asked.limit(), asked.limit()];
+        let target = TestRequest::new(2).key("alice");
+        let requests = [target.limit(), target.limit()];
         let _ = block_on(store.apply(&requests[0])).unwrap();
         let _ = block_on(store.apply_all(&requests)).unwrap();
         faults.fail(error(StoreErrorKind::Timeout));

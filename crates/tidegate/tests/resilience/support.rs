@@ -33,28 +33,28 @@ pub(crate) fn error(kind: StoreErrorKind) -> StoreError {
     StoreError::new(kind, "on command")
 }
 
-/// One key of one limit.
+/// A request for one key of one limit.
 #[derive(Clone)]
-pub(crate) struct Asked {
+pub(crate) struct TestRequest {
     pub(crate) scope: Scope,
     pub(crate) key: Key<'static>,
     pub(crate) quota: Quota,
     pub(crate) policy: OnStoreError,
 }
 
-impl Asked {
-    /// The key `u` of the limit `login`: `rate` a minute.
+impl TestRequest {
+    /// Creates a request for the key `u` of the limit `login`: `rate` a minute.
     pub(crate) fn new(rate: u64) -> Self {
         let quota = Quota::fixed_window(rate, minutes(1)).unwrap();
-        Asked { scope: Scope::new("", "login"), key: Key::from("u"), quota, policy: OnStoreError::Open }
+        TestRequest { scope: Scope::new("", "login"), key: Key::from("u"), quota, policy: OnStoreError::Open }
     }
 
     pub(crate) fn policy(&self, policy: OnStoreError) -> Self {
-        Asked { policy, ..self.clone() }
+        TestRequest { policy, ..self.clone() }
     }
 
     pub(crate) fn key(&self, key: impl Into<Key<'static>>) -> Self {
-        Asked { key: key.into(), ..self.clone() }
+        TestRequest { key: key.into(), ..self.clone() }
     }
 
     pub(crate) fn op(&self, op: Op) -> Request<'_> {
@@ -65,12 +65,12 @@ impl Asked {
         self.op(Op::Limit(Cost::ONE))
     }
 
-    /// Takes from `store`, which has to answer.
+    /// Takes one unit from `store`, which must answer.
     pub(crate) fn take(&self, store: &impl Store) -> Decision {
         block_on(store.apply(&self.limit())).unwrap()
     }
 
-    /// How many of 100 requests `store` admits.
+    /// Returns how many of 100 requests `store` admits.
     pub(crate) fn admitted(&self, store: &impl Store) -> usize {
         (0..100).filter(|_| self.take(store).allowed()).count()
     }
@@ -81,9 +81,9 @@ impl Asked {
     }
 }
 
-/// What every way to ask a store ends with: `try_apply` where it answers, `apply`, `apply_all` and `apply_each`.
-pub(crate) fn every_way<S: Store>(store: &S, asked: &Asked) -> Vec<Result<Decision, StoreError>> {
-    let request = asked.limit();
+/// Applies a request in every way: by `try_apply` if it answers, `apply`, `apply_all` and `apply_each`.
+pub(crate) fn apply_in_every_way<S: Store>(store: &S, target: &TestRequest) -> Vec<Result<Decision, StoreError>> {
+    let request = target.limit();
     let mut results: Vec<_> = store.try_apply(&request).into_iter().collect();
     results.push(block_on(store.apply(&request)));
     results.push(block_on(store.apply_all(&[request, request])).map(|all| all.decisions()[1]));

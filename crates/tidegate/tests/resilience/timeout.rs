@@ -5,13 +5,13 @@ use std::task::Poll;
 use std::thread;
 
 use tidegate::resilience::TimeoutStore;
-use tidegate::store::{Capabilities, Request, Testing};
+use tidegate::store::{Capabilities, Request, TestableStore};
 use tidegate::{
     Decision, JointDecision, ManualClock, MemoryStore, Sleeper, Store, StoreError, StoreErrorKind, Timestamp, millis,
 };
 use tidegate_testkit::{Faults, block_on};
 
-use crate::support::{Asked, Faulty, clock, error, faulty, kind, poll};
+use crate::support::{Faulty, TestRequest, clock, error, faulty, kind, poll};
 
 fn slow() -> (TimeoutStore<Faulty>, Faults, ManualClock) {
     let clock = clock();
@@ -23,8 +23,8 @@ fn slow() -> (TimeoutStore<Faulty>, Faults, ManualClock) {
 fn hanging_call_ends_exactly_at_its_timeout() {
     let (store, faults, clock) = slow();
     faults.hang();
-    let asked = Asked::new(5);
-    let request = asked.limit();
+    let target = TestRequest::new(5);
+    let request = target.limit();
     let mut call = pin!(store.apply(&request));
     assert!(poll(call.as_mut()).is_pending());
     clock.advance(millis(49));
@@ -39,9 +39,9 @@ fn hanging_call_ends_exactly_at_its_timeout() {
 fn timed_out_call_is_dropped_and_not_applied_later() {
     let (store, faults, clock) = slow();
     faults.hang();
-    let asked = Asked::new(5);
+    let target = TestRequest::new(5);
     {
-        let request = asked.limit();
+        let request = target.limit();
         let mut call = pin!(store.apply(&request));
         assert!(poll(call.as_mut()).is_pending());
         assert_eq!((faults.held_calls(), clock.sleepers()), (1, 1));
@@ -52,14 +52,14 @@ fn timed_out_call_is_dropped_and_not_applied_later() {
     }
     faults.release();
     faults.pass();
-    assert_eq!(asked.left(&store), 5);
+    assert_eq!(target.left(&store), 5);
 }
 
 #[test]
 fn timer_wakes_the_waiting_caller() {
     let (store, faults, clock) = slow();
     faults.hang();
-    let caller = thread::spawn(move || kind(block_on(store.apply(&Asked::new(5).limit()))));
+    let caller = thread::spawn(move || kind(block_on(store.apply(&TestRequest::new(5).limit()))));
     while clock.sleepers() == 0 {
         thread::yield_now();
     }
@@ -70,10 +70,10 @@ fn timer_wakes_the_waiting_caller() {
 #[test]
 fn answer_in_time_is_passed_on() {
     let (store, faults, clock) = slow();
-    let asked = Asked::new(5);
-    for slowly in [Faults::hang, Faults::answer_late] {
+    let target = TestRequest::new(5);
+    for slowly in [Faults::hang, Faults::delay_responses] {
         slowly(&faults);
-        let request = asked.limit();
+        let request = target.limit();
         let mut call = pin!(store.apply(&request));
         assert!(poll(call.as_mut()).is_pending());
         clock.advance(millis(49));
@@ -81,15 +81,15 @@ fn answer_in_time_is_passed_on() {
         assert!(matches!(poll(call.as_mut()), Poll::Ready(Ok(decision)) if decision.allowed()));
     }
     faults.pass();
-    assert_eq!((asked.left(&store), clock.sleepers()), (3, 0));
+    assert_eq!((target.left(&store), clock.sleepers()), (3, 0));
 }
 
 #[test]
 fn several_requests_share_one_timeout() {
     let (store, faults, clock) = slow();
     faults.hang();
-    let asked = Asked::new(5);
-    let requests = [asked.limit(), asked.limit(), asked.limit()];
+    let target = TestRequest::new(5);
+    let requests = [target.limit(), target.limit(), target.limit()];
     let (mut all, mut each) = (pin!(store.apply_all(&requests)), pin!(store.apply_each(&requests)));
     assert!(poll(all.as_mut()).is_pending() && poll(each.as_mut()).is_pending());
     clock.advance(millis(50));
@@ -100,12 +100,12 @@ fn several_requests_share_one_timeout() {
 }
 
 /// A store of which each request takes a millisecond.
-struct Steady {
+struct MillisecondStore {
     clock: ManualClock,
     store: MemoryStore,
 }
 
-impl Store for Steady {
+impl Store for MillisecondStore {
     fn capabilities(&self) -> Capabilities {
         self.store.capabilities()
     }
@@ -137,10 +137,10 @@ impl Store for Steady {
 #[test]
 fn long_batch_is_answered_in_parts_with_a_timeout_each() {
     let clock = clock();
-    let store = Steady { clock: clock.clone(), store: MemoryStore::builder().clock(clock.clone()).build() };
+    let store = MillisecondStore { clock: clock.clone(), store: MemoryStore::builder().clock(clock.clone()).build() };
     let store = TimeoutStore::new(store, millis(50), clock.clone());
-    let asked = Asked::new(1_000);
-    let requests = vec![asked.limit(); 500];
+    let target = TestRequest::new(1_000);
+    let requests = vec![target.limit(); 500];
     let mut each = pin!(store.apply_each(&requests));
     let mut passed = 0;
     let results = loop {
@@ -159,8 +159,8 @@ fn long_batch_is_answered_in_parts_with_a_timeout_each() {
 fn batch_to_a_hanging_store_waits_once() {
     let (store, faults, clock) = slow();
     faults.hang();
-    let asked = Asked::new(5);
-    let requests = vec![asked.limit(); 500];
+    let target = TestRequest::new(5);
+    let requests = vec![target.limit(); 500];
     let mut each = pin!(store.apply_each(&requests));
     assert!(poll(each.as_mut()).is_pending());
     clock.advance(millis(50));
@@ -173,8 +173,8 @@ fn batch_to_a_hanging_store_waits_once() {
 fn testing_entry_has_the_timeout() {
     let (store, faults, clock) = slow();
     faults.hang();
-    let asked = Asked::new(5);
-    let (requests, at) = ([asked.limit()], Timestamp::from_millis(1));
+    let target = TestRequest::new(5);
+    let (requests, at) = ([target.limit()], Timestamp::from_millis(1));
     let (mut one, mut all) = (pin!(store.apply_at(&requests[0], at)), pin!(store.apply_all_at(&requests, at)));
     assert!(poll(one.as_mut()).is_pending() && poll(all.as_mut()).is_pending());
     clock.advance(millis(50));
@@ -185,13 +185,13 @@ fn testing_entry_has_the_timeout() {
 #[test]
 fn immediate_calls_are_passed_on() {
     let (store, faults, clock) = slow();
-    let asked = Asked::new(5);
-    assert!(store.try_apply(&asked.limit()).unwrap().unwrap().allowed());
+    let target = TestRequest::new(5);
+    assert!(store.try_apply(&target.limit()).unwrap().unwrap().allowed());
     faults.hang();
-    assert!(store.try_apply(&asked.limit()).is_none());
+    assert!(store.try_apply(&target.limit()).is_none());
     faults.fail(error(StoreErrorKind::Corrupt));
-    assert_eq!(kind(store.try_apply(&asked.limit()).unwrap()), Some(StoreErrorKind::Corrupt));
-    assert_eq!(kind(block_on(store.apply(&asked.limit()))), Some(StoreErrorKind::Corrupt));
+    assert_eq!(kind(store.try_apply(&target.limit()).unwrap()), Some(StoreErrorKind::Corrupt));
+    assert_eq!(kind(block_on(store.apply(&target.limit()))), Some(StoreErrorKind::Corrupt));
     block_on(store.close());
     assert_eq!((faults.calls().close, clock.sleepers()), (1, 0));
 }

@@ -1,12 +1,12 @@
-//! Keys, names, files and tables that somebody means harm with, or got wrong.
+//! Hostile and mistaken input: keys, table names, files and tables.
 
 use rusqlite::Connection;
 use tidegate::sqlite::SqliteStore;
 use tidegate::{Error, StoreError, StoreErrorKind};
 
-use crate::support::{CAPACITY, Folder, ask, left, limiter};
+use crate::support::{CAPACITY, TempFolder, decide, limiter, remaining};
 
-fn refused(error: &StoreError, words: &[&str]) {
+fn assert_unsupported(error: &StoreError, words: &[&str]) {
     assert_eq!(error.kind(), StoreErrorKind::Unsupported, "{error}");
     for word in words {
         assert!(error.to_string().contains(word), "{error}: no {word:?}");
@@ -21,8 +21,8 @@ fn store_error(error: Error) -> StoreError {
 }
 
 #[test]
-fn keys_are_bytes_whatever_they_look_like() {
-    let folder = Folder::new();
+fn keys_with_special_characters_are_distinct() {
+    let folder = TempFolder::new();
     folder.connection().execute_batch("CREATE TABLE users (name TEXT); INSERT INTO users VALUES ('alice')").unwrap();
     let limiter = limiter(&folder.store());
     let keys = [
@@ -49,12 +49,12 @@ fn keys_are_bytes_whatever_they_look_like() {
     ];
     for spent in 1..=CAPACITY {
         for key in &keys {
-            let decision = ask(limiter.limit("a", key.as_str())).unwrap();
+            let decision = decide(limiter.limit("a", key.as_str())).unwrap();
             assert_eq!((decision.allowed(), decision.remaining()), (true, CAPACITY - spent), "{key:?}");
         }
     }
     for key in &keys {
-        assert!(!ask(limiter.limit("a", key.as_str())).unwrap().allowed(), "{key:?}");
+        assert!(!decide(limiter.limit("a", key.as_str())).unwrap().allowed(), "{key:?}");
     }
     assert_eq!(folder.rows(), keys.len() as u64);
     let users: String =
@@ -63,18 +63,18 @@ fn keys_are_bytes_whatever_they_look_like() {
 }
 
 #[test]
-fn only_plain_table_names_are_accepted() {
+fn invalid_table_name_is_refused() {
     let words = ["accepted are"];
     for name in ["", "a b", "a\"b", "a;DROP TABLE users", "1a", "é", "a\0", &"x".repeat(41)] {
-        refused(&SqliteStore::builder().table(name).err().unwrap(), &words);
+        assert_unsupported(&SqliteStore::builder().table(name).err().unwrap(), &words);
     }
-    refused(&SqliteStore::builder().table("main.limits").err().unwrap(), &["sqlite: ", "no schema"]);
-    refused(&SqliteStore::builder().table("sqlite_limits").err().unwrap(), &["sqlite: ", "for itself"]);
+    assert_unsupported(&SqliteStore::builder().table("main.limits").err().unwrap(), &["sqlite: ", "no schema"]);
+    assert_unsupported(&SqliteStore::builder().table("sqlite_limits").err().unwrap(), &["sqlite: ", "for itself"]);
 }
 
 #[test]
-fn nothing_else_in_the_database_is_touched() {
-    let folder = Folder::new();
+fn store_leaves_other_tables_alone() {
+    let folder = TempFolder::new();
     let connection = folder.connection();
     connection
         .execute_batch(
@@ -86,17 +86,17 @@ fn nothing_else_in_the_database_is_touched() {
         select.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
     };
     let store = folder.store_with(SqliteStore::builder().table("limits").unwrap());
-    let _ = ask(limiter(&store).limit("a", "alice")).unwrap();
+    let _ = decide(limiter(&store).limit("a", "alice")).unwrap();
     assert_eq!(schema(&connection), ["all_users", "limits", "limits_expires", "users"]);
     let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
     assert_eq!(version, 7);
     // A second store in a table of its own.
     let other = folder.store_with(SqliteStore::builder().table("others").unwrap());
-    assert_eq!(left(&limiter(&other), "alice"), CAPACITY);
+    assert_eq!(remaining(&limiter(&other), "alice"), CAPACITY);
 }
 
 #[test]
-fn a_table_of_another_shape_is_refused() {
+fn table_of_another_shape_is_refused_and_unchanged() {
     let shapes = [
         "CREATE TABLE tidegate (id INTEGER PRIMARY KEY, name TEXT)",
         "CREATE TABLE tidegate (key BLOB NOT NULL, value BLOB NOT NULL, expires_at INTEGER)",
@@ -109,13 +109,16 @@ fn a_table_of_another_shape_is_refused() {
         "CREATE TABLE t (expires_at); CREATE INDEX tidegate_expires ON t (expires_at)",
     ];
     for shape in shapes {
-        let folder = Folder::new();
+        let folder = TempFolder::new();
         let connection = folder.connection();
         connection.execute_batch(shape).unwrap();
         let before: String =
             connection.query_row("SELECT group_concat(sql) FROM sqlite_schema", [], |row| row.get(0)).unwrap();
         let error = SqliteStore::open(folder.file()).unwrap_err();
-        refused(&error, &["sqlite: ", "limits.db", "another shape", "expires_at", "SqliteStoreBuilder::table"]);
+        assert_unsupported(
+            &error,
+            &["sqlite: ", "limits.db", "another shape", "expires_at", "SqliteStoreBuilder::table"],
+        );
         let after: String =
             connection.query_row("SELECT group_concat(sql) FROM sqlite_schema", [], |row| row.get(0)).unwrap();
         assert_eq!(before, after, "it was left as it is");
@@ -123,26 +126,26 @@ fn a_table_of_another_shape_is_refused() {
 }
 
 #[test]
-fn a_table_that_vanishes_or_changes_later_is_an_error_and_comes_back() {
-    let folder = Folder::new();
+fn lost_table_is_an_error_until_it_is_restored() {
+    let folder = TempFolder::new();
     let limiter = limiter(&folder.store());
-    let _ = ask(limiter.limit("a", "alice")).unwrap();
+    let _ = decide(limiter.limit("a", "alice")).unwrap();
     let connection = folder.connection();
     for change in ["ALTER TABLE tidegate RENAME TO away", "CREATE TABLE tidegate (other TEXT)"] {
         connection.execute_batch(change).unwrap();
         for call in [limiter.limit("a", "alice"), limiter.check("a", "alice")] {
-            let error = store_error(ask(call).unwrap_err());
+            let error = store_error(decide(call).unwrap_err());
             assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
             assert!(error.to_string().contains("sqlite::migration"), "{error}");
         }
     }
     connection.execute_batch("DROP TABLE tidegate; ALTER TABLE away RENAME TO tidegate").unwrap();
-    assert_eq!(ask(limiter.limit("a", "alice")).unwrap().remaining(), CAPACITY - 2);
+    assert_eq!(decide(limiter.limit("a", "alice")).unwrap().remaining(), CAPACITY - 2);
 }
 
 #[test]
-fn a_row_that_is_not_ours_is_an_error_of_its_own_and_reset_mends_it() {
-    let folder = Folder::new();
+fn foreign_row_is_corrupt_until_its_key_is_reset() {
+    let folder = TempFolder::new();
     let limiter = limiter(&folder.store());
     for (index, value) in [&b""[..], b"x", b"hello, world", &[0xff; 64], &[0; 64]].into_iter().enumerate() {
         let key = format!("key-{index}");
@@ -150,18 +153,18 @@ fn a_row_that_is_not_ours_is_an_error_of_its_own_and_reset_mends_it() {
         let row = format!("shop|a|{key}").into_bytes();
         connection.execute("INSERT INTO tidegate VALUES (?1, ?2, 0)", (&row, value)).unwrap();
         for call in [limiter.limit("a", &*key), limiter.check("a", &*key), limiter.refund("a", &*key)] {
-            let error = store_error(ask(call).unwrap_err());
+            let error = store_error(decide(call).unwrap_err());
             assert_eq!(error.kind(), StoreErrorKind::Corrupt, "{error}");
         }
-        assert!(ask(limiter.limit("a", "somebody else")).unwrap().allowed());
-        assert_eq!(ask(limiter.reset("a", &*key)).unwrap().remaining(), CAPACITY);
-        assert_eq!(ask(limiter.limit("a", &*key)).unwrap().remaining(), CAPACITY - 1);
+        assert!(decide(limiter.limit("a", "somebody else")).unwrap().allowed());
+        assert_eq!(decide(limiter.reset("a", &*key)).unwrap().remaining(), CAPACITY);
+        assert_eq!(decide(limiter.limit("a", &*key)).unwrap().remaining(), CAPACITY - 1);
     }
 }
 
 #[test]
-fn a_file_that_is_no_database_is_an_error_and_stays_as_it_is() {
-    let folder = Folder::new();
+fn file_that_is_no_database_is_refused_and_unchanged() {
+    let folder = TempFolder::new();
     let text = "not a database, but somebody's notes. ".repeat(200);
     std::fs::write(folder.file(), &text).unwrap();
     let error = SqliteStore::open(folder.file()).unwrap_err();
@@ -171,15 +174,15 @@ fn a_file_that_is_no_database_is_an_error_and_stays_as_it_is() {
 }
 
 #[test]
-fn a_damaged_database_is_an_error_and_no_decision() {
-    let folder = Folder::new();
+fn damaged_database_is_an_error() {
+    let folder = TempFolder::new();
     {
         let store = folder.store();
         let limiter = limiter(&store);
         for key in 0..2_000_u64 {
             drop(limiter.limit("a", key).try_now());
         }
-        run_all(&limiter, 2_000);
+        limit_keys(&limiter, 2_000);
         crate::support::run(tidegate::Store::close(&store));
     }
     let mut bytes = std::fs::read(folder.file()).unwrap();
@@ -188,26 +191,26 @@ fn a_damaged_database_is_an_error_and_no_decision() {
     std::fs::write(folder.file(), bytes).unwrap();
     let limiter = limiter(&folder.store());
     for call in [limiter.limit("a", 7_u64), limiter.check("a", 7_u64)] {
-        let error = store_error(ask(call).unwrap_err());
+        let error = store_error(decide(call).unwrap_err());
         assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
         assert!(error.to_string().contains("integrity_check"), "{error}");
     }
 }
 
-fn run_all(limiter: &tidegate::Limiter, keys: u64) {
+fn limit_keys(limiter: &tidegate::Limiter, keys: u64) {
     for key in 0..keys {
-        let _ = ask(limiter.limit("a", key)).unwrap();
+        let _ = decide(limiter.limit("a", key)).unwrap();
     }
 }
 
 #[test]
-fn paths_that_name_no_file_are_refused() {
+fn path_that_names_no_file_is_refused() {
     for path in ["", ":memory:"] {
-        refused(&SqliteStore::open(path).unwrap_err(), &["sqlite: ", "MemoryStore"]);
+        assert_unsupported(&SqliteStore::open(path).unwrap_err(), &["sqlite: ", "MemoryStore"]);
     }
-    refused(&SqliteStore::open("file:limits.db?mode=memory").unwrap_err(), &["sqlite: ", "URI"]);
-    refused(&SqliteStore::open("a\0b").unwrap_err(), &["sqlite: "]);
-    let folder = Folder::new();
+    assert_unsupported(&SqliteStore::open("file:limits.db?mode=memory").unwrap_err(), &["sqlite: ", "URI"]);
+    assert_unsupported(&SqliteStore::open("a\0b").unwrap_err(), &["sqlite: "]);
+    let folder = TempFolder::new();
     for path in [folder.path().join("missing").join("limits.db"), folder.path().to_owned()] {
         let error = SqliteStore::open(&path).unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");

@@ -5,7 +5,7 @@ use tidegate::store::{DecisionParts, Op, Request, Scope};
 use tidegate::{Cost, Key, ManualClock, MemoryStore, OnStoreError, Quota, Store, StoreErrorKind, Timestamp, seconds};
 use tidegate_testkit::{Random, block_on};
 
-use crate::support::{Folder, try_start};
+use crate::support::{TempFolder, try_start_call};
 
 fn quotas() -> [Quota; 6] {
     [
@@ -18,41 +18,41 @@ fn quotas() -> [Quota; 6] {
     ]
 }
 
-/// How something is asked.
+/// The kind of a store call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum How {
-    One,
-    Each,
-    JointDecision,
+enum CallKind {
+    Single,
+    Batch,
+    Joint,
 }
 
-/// What both stores are asked.
-struct Question {
-    how: How,
-    asks: Vec<(Scope, Key<'static>, Quota, Op)>,
+/// A call that both stores get.
+struct StoreCall {
+    kind: CallKind,
+    operations: Vec<(Scope, Key<'static>, Quota, Op)>,
 }
 
-impl Question {
+impl StoreCall {
     fn new(random: &mut Random) -> Self {
-        let how = random.pick(&[How::One, How::One, How::Each, How::JointDecision]);
-        let count = if how == How::One { 1 } else { 1 + random.below(5) };
-        let mut asks: Vec<_> = (0..count).map(|_| ask(random, how)).collect();
-        // Looks alone are asked of the other thread, so they are not in order with the rest.
-        if asks.iter().all(|(.., op)| matches!(op, Op::Check(_))) {
-            asks[0].3 = Op::Limit(Cost::ONE);
+        let kind = random.pick(&[CallKind::Single, CallKind::Single, CallKind::Batch, CallKind::Joint]);
+        let count = if kind == CallKind::Single { 1 } else { 1 + random.below(5) };
+        let mut operations: Vec<_> = (0..count).map(|_| random_operation(random, kind)).collect();
+        // The reading thread decides a call of checks only, so it is not in order with the others.
+        if operations.iter().all(|(.., op)| matches!(op, Op::Check(_))) {
+            operations[0].3 = Op::Limit(Cost::ONE);
         }
-        Question { how, asks }
+        StoreCall { kind, operations }
     }
 
-    /// The decisions of a store.
-    async fn ask(&self, store: &impl Store) -> Vec<Result<DecisionParts, StoreErrorKind>> {
+    /// Returns the decisions of a store.
+    async fn apply_to(&self, store: &impl Store) -> Vec<Result<DecisionParts, StoreErrorKind>> {
         let request = |(scope, key, quota, op)| Request { scope, key, quota, op, on_store_error: OnStoreError::Closed };
         let requests: Vec<_> =
-            self.asks.iter().map(|(scope, key, quota, op)| request((scope, key, quota, *op))).collect();
-        let decisions = match self.how {
-            How::One => vec![store.apply(&requests[0]).await],
-            How::Each => store.apply_each(&requests).await,
-            How::JointDecision => match store.apply_all(&requests).await {
+            self.operations.iter().map(|(scope, key, quota, op)| request((scope, key, quota, *op))).collect();
+        let decisions = match self.kind {
+            CallKind::Single => vec![store.apply(&requests[0]).await],
+            CallKind::Batch => store.apply_each(&requests).await,
+            CallKind::Joint => match store.apply_all(&requests).await {
                 Ok(all) => all.into_decisions().into_iter().map(Ok).collect(),
                 Err(error) => vec![Err(error)],
             },
@@ -62,14 +62,14 @@ impl Question {
     }
 }
 
-/// Something about one of a few keys, mostly under the quota of its limit and sometimes under another.
-fn ask(random: &mut Random, how: How) -> (Scope, Key<'static>, Quota, Op) {
+/// Returns an operation on one of a few keys, mostly under the quota of its limit and sometimes under another.
+fn random_operation(random: &mut Random, kind: CallKind) -> (Scope, Key<'static>, Quota, Op) {
     let limit = random.below(2);
     let quota = if random.below(6) == 0 { random.below(6) } else { limit };
     let cost = Cost::new(1 + random.below(4)).unwrap();
     let op = match random.below(10) {
         0..=5 => Op::Limit(cost),
-        _ if how == How::JointDecision => Op::Limit(cost),
+        _ if kind == CallKind::Joint => Op::Limit(cost),
         6 => Op::Check(cost),
         7 => Op::Reserve(cost),
         8 => Op::Refund(cost),
@@ -79,27 +79,26 @@ fn ask(random: &mut Random, how: How) -> (Scope, Key<'static>, Quota, Op) {
 }
 
 #[test]
-fn a_batch_is_decided_as_one_call_after_the_other() {
+fn batched_calls_decide_like_sequential_calls() {
     for seed in 0..6 {
-        let (folder, clock) = (Folder::new(), ManualClock::new(Timestamp::from_millis(1_700_000_000_000)));
+        let (folder, clock) = (TempFolder::new(), ManualClock::new(Timestamp::from_millis(1_700_000_000_000)));
         let memory = MemoryStore::builder().clock(clock.clone()).build();
         let mut random = Random::new(seed);
         for round in 0..15 {
-            // Opened anew, so that what is in the file is all it knows.
+            // A new store knows only the content of the file.
             let store = folder.store_with(SqliteStore::builder().clock(clock.clone()));
             clock.advance(std::time::Duration::from_micros(random.below(4_000_000)));
-            let questions: Vec<_> = (0..1 + random.below(60)).map(|_| Question::new(&mut random)).collect();
-            // They stand in line in this order, and are served together when the lock is free.
+            let calls: Vec<_> = (0..1 + random.below(60)).map(|_| StoreCall::new(&mut random)).collect();
+            // The calls wait in this order, and share transactions once the lock is free.
             let lock = folder.lock();
-            let asked: Vec<_> = questions.iter().map(|question| try_start(question.ask(&store))).collect();
+            let started: Vec<_> = calls.iter().map(|call| try_start_call(call.apply_to(&store))).collect();
             drop(lock);
-            for (index, (question, answer)) in questions.iter().zip(asked).enumerate() {
-                let (expected, got) =
-                    (block_on(question.ask(&memory)), answer.map_or_else(|mistake| mistake, block_on));
+            for (index, (call, answer)) in calls.iter().zip(started).enumerate() {
+                let (expected, got) = (block_on(call.apply_to(&memory)), answer.map_or_else(|early| early, block_on));
                 assert_eq!(
                     got, expected,
-                    "seed {seed}, round {round}, question {index}: {:?} {:?}",
-                    question.how, question.asks
+                    "seed {seed}, round {round}, call {index}: {:?} {:?}",
+                    call.kind, call.operations
                 );
             }
         }

@@ -1,17 +1,17 @@
-//! The whole suite and the oracle.
+//! The conformance suite and the oracle.
 
 use tidegate::sqlite::{SqliteStore, SqliteStoreBuilder};
-use tidegate::store::Testing;
+use tidegate::store::TestableStore;
 use tidegate::{Store, Timestamp};
 use tidegate_testkit::{Subject, block_on, conformance_tests, oracle};
 
-use crate::support::Folder;
+use crate::support::TempFolder;
 
-/// A store in a file that nobody else has. The folder stays as long as somebody can run something.
+/// A subject in a file of its own. Its runner keeps the folder.
 fn subject(builder: SqliteStoreBuilder) -> Subject<SqliteStore> {
-    let folder = Folder::new();
-    Subject::new(folder.store_with(builder)).run_with(move |future| {
-        let _stays = &folder;
+    let folder = TempFolder::new();
+    Subject::new(folder.store_with(builder)).with_runner(move |future| {
+        let _folder = &folder;
         block_on(future);
     })
 }
@@ -19,13 +19,13 @@ fn subject(builder: SqliteStoreBuilder) -> Subject<SqliteStore> {
 conformance_tests!(on_a_file, subject(SqliteStore::builder()));
 conformance_tests!(with_hashed_keys, subject(SqliteStore::builder().hash_keys("a secret").table("limits").unwrap()));
 
-/// What it did not claim would not be tried.
+/// The suite does not test a capability that the store does not report.
 #[test]
-fn it_claims_what_it_can() {
+fn store_reports_its_capabilities() {
     let subject = subject(SqliteStore::builder());
     let store = subject.store();
     assert!(store.capabilities().atomic_all && !store.is_immediate());
-    assert_eq!(block_on(store.held_at(Timestamp::EPOCH)), Some(0));
+    assert_eq!(block_on(store.sweep_at(Timestamp::EPOCH)), Some(0));
 }
 
 /// How many random traces; `cargo xtask deep` asks for more.

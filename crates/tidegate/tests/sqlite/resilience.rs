@@ -1,4 +1,4 @@
-//! A file that is locked for long, with everything around the store that should be around it.
+//! A file that is locked for long, with `Resilience` around the store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,22 +8,22 @@ use tidegate::sqlite::SqliteStore;
 use tidegate::{Limit, Limiter, MAX_PERIOD, OnStoreError, Quota, Reason, millis, seconds};
 use tokio::time::Instant;
 
-use crate::support::{Folder, ask, run};
+use crate::support::{TempFolder, decide, run};
 
 const CAPACITY: u64 = 40;
 const REPLICAS: u32 = 4;
 const TIMEOUT: Duration = millis(50);
-const PAUSE: Duration = millis(100);
+const BREAKER_PAUSE: Duration = millis(100);
 
 /// How much later than its timeout a call may end on a busy machine, which is far from the busy timeout of five minutes.
-const SCHEDULING: Duration = millis(1_000);
+const SCHEDULING_SLACK: Duration = millis(1_000);
 
-/// How long a call may take that is to be answered by the store, however busy the machine is.
-const PATIENCE: Duration = seconds(30);
+/// The timeout of calls that the store must answer, however busy the machine is.
+const LONG_TIMEOUT: Duration = seconds(30);
 
-fn service(folder: &Folder, timeout: Duration) -> (Limiter, Arc<Resilient<SqliteStore>>) {
+fn service(folder: &TempFolder, timeout: Duration) -> (Limiter, Arc<Resilient<SqliteStore>>) {
     let resilience =
-        Resilience::default().name("sqlite").timeout(timeout).breaker(3, PAUSE).expected_replicas(REPLICAS);
+        Resilience::default().name("sqlite").timeout(timeout).breaker(3, BREAKER_PAUSE).expected_replicas(REPLICAS);
     let store = Arc::new(resilience.build(folder.store()));
     let quota = Quota::token_bucket(1, MAX_PERIOD).unwrap().capacity(CAPACITY).unwrap();
     let limits = OnStoreError::ALL.map(|policy| (policy.as_str(), Limit::new(quota).on_store_error(policy)));
@@ -32,23 +32,23 @@ fn service(folder: &Folder, timeout: Duration) -> (Limiter, Arc<Resilient<Sqlite
 }
 
 #[test]
-fn a_file_that_is_locked_for_long_is_for_the_policies_and_then_it_goes_on() {
-    let folder = Folder::new();
-    let ((limiter, store), (patient, _)) = (service(&folder, TIMEOUT), service(&folder, PATIENCE));
+fn long_lock_applies_on_store_error_until_it_ends() {
+    let folder = TempFolder::new();
+    let ((limiter, store), (long_limiter, _)) = (service(&folder, TIMEOUT), service(&folder, LONG_TIMEOUT));
     for policy in OnStoreError::ALL {
-        assert_eq!(ask(patient.limit(policy.as_str(), "alice")).unwrap().remaining(), CAPACITY - 1);
+        assert_eq!(decide(long_limiter.limit(policy.as_str(), "alice")).unwrap().remaining(), CAPACITY - 1);
     }
 
     let lock = folder.lock();
     for _ in 0..5 {
         let began = Instant::now();
-        let open = ask(limiter.limit("open", "alice")).unwrap();
+        let open = decide(limiter.limit("open", "alice")).unwrap();
         assert_eq!((open.allowed(), open.reason()), (true, Some(Reason::Store)));
-        let error = ask(limiter.limit("closed", "alice")).unwrap_err();
+        let error = decide(limiter.limit("closed", "alice")).unwrap_err();
         assert!(error.is_retryable(), "{error}");
-        let local = ask(limiter.limit("local", "alice")).unwrap();
+        let local = decide(limiter.limit("local", "alice")).unwrap();
         assert_eq!(local.limit(), CAPACITY / u64::from(REPLICAS));
-        assert!(began.elapsed() < 3 * TIMEOUT + SCHEDULING, "{:?}", began.elapsed());
+        assert!(began.elapsed() < 3 * TIMEOUT + SCHEDULING_SLACK, "{:?}", began.elapsed());
     }
     assert_ne!(store.breaker(), BreakerState::Closed);
     drop(lock);
@@ -66,14 +66,14 @@ fn a_file_that_is_locked_for_long_is_for_the_policies_and_then_it_goes_on() {
     assert!(resumed, "the breaker is {:?}", store.breaker());
     // Nothing was spent by calls that were given up.
     for policy in OnStoreError::ALL {
-        assert_eq!(ask(patient.limit(policy.as_str(), "alice")).unwrap().remaining(), CAPACITY - 2);
+        assert_eq!(decide(long_limiter.limit(policy.as_str(), "alice")).unwrap().remaining(), CAPACITY - 2);
     }
 }
 
 #[test]
-fn a_mistake_is_an_error_whatever_the_policy() {
-    let folder = Folder::new();
-    let (limiter, _) = service(&folder, PATIENCE);
+fn misuse_is_an_error_under_every_policy() {
+    let folder = TempFolder::new();
+    let (limiter, _) = service(&folder, LONG_TIMEOUT);
     let two = Quota::token_bucket(2, MAX_PERIOD).unwrap();
     let calls = [limiter.limit("open", "alice"), limiter.limit("open", "alice").with_quota(&two)];
     assert!(run(limiter.limit_all(calls)).unwrap_err().is_misuse());

@@ -1,4 +1,4 @@
-//! Files in folders of their own, and whoever else looks into them.
+//! Stores on files in temporary folders, and other connections to these files.
 
 use std::future::{Future, IntoFuture};
 use std::path::{Path, PathBuf};
@@ -12,24 +12,24 @@ use tidegate::sqlite::{SqliteStore, SqliteStoreBuilder};
 use tidegate::{Call, Decision, Error, Limiter, MAX_PERIOD, Quota, seconds};
 use tokio::runtime::{Builder, Runtime};
 
-/// What a key may have in a test, of which nothing comes back while it runs.
+/// The capacity of a key in a test. Nothing is replenished while the test runs.
 pub(crate) const CAPACITY: u64 = 5;
 
-/// A folder that is removed with all that is in it.
-pub(crate) struct Folder(PathBuf);
+/// A folder that is removed with its content on drop.
+pub(crate) struct TempFolder(PathBuf);
 
-/// A store that waits for a lock for as long as a test holds it, however slow the machine.
-pub(crate) fn patient() -> SqliteStoreBuilder {
+/// A builder of a store that waits for a lock for as long as a test holds it, however slow the machine is.
+pub(crate) fn patient_builder() -> SqliteStoreBuilder {
     SqliteStore::builder().busy_timeout(seconds(300))
 }
 
-impl Folder {
+impl TempFolder {
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let name = format!("tidegate-sqlite-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&path).unwrap();
-        Folder(path)
+        TempFolder(path)
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -47,23 +47,23 @@ impl Folder {
     }
 
     pub(crate) fn store(&self) -> SqliteStore {
-        self.store_with(patient())
+        self.store_with(patient_builder())
     }
 
     pub(crate) fn store_with(&self, builder: SqliteStoreBuilder) -> SqliteStore {
         builder.open(self.file()).unwrap()
     }
 
-    /// A connection of somebody else's.
+    /// Opens another connection to the database.
     pub(crate) fn connection(&self) -> Connection {
         Connection::open(self.file()).unwrap()
     }
 
-    /// Keeps everybody else from writing until it is dropped.
-    pub(crate) fn lock(&self) -> Lock {
+    /// Locks the database against writes until the lock is dropped.
+    pub(crate) fn lock(&self) -> WriteLock {
         let connection = self.connection();
         connection.execute_batch("BEGIN IMMEDIATE").unwrap();
-        Lock { _connection: connection }
+        WriteLock { _connection: connection }
     }
 
     /// How many rows there are.
@@ -85,7 +85,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TempFolder {
     fn drop(&mut self) {
         // A store that has just been dropped may be removing files itself.
         let _ = (0..100).find(|_| std::fs::remove_dir_all(&self.0).is_ok() || !self.0.exists());
@@ -93,7 +93,7 @@ impl Drop for Folder {
 }
 
 /// A write lock; a connection that ends in a transaction rolls it back.
-pub(crate) struct Lock {
+pub(crate) struct WriteLock {
     _connection: Connection,
 }
 
@@ -110,37 +110,37 @@ pub(crate) fn run<T>(work: impl Future<Output = T>) -> T {
     RUNTIME.block_on(async { tokio::time::timeout(seconds(60), work).await }).expect("it does not end")
 }
 
-/// The answer to a call, waited for.
-pub(crate) fn ask(call: Call<'_>) -> Result<Decision, Error> {
+/// Waits for the decision of a call.
+pub(crate) fn decide(call: Call<'_>) -> Result<Decision, Error> {
     run(call.into_future())
 }
 
 /// A limiter with one limit, `a`, of [`CAPACITY`].
 pub(crate) fn limiter(store: &SqliteStore) -> Limiter {
-    limiter_of(store, Quota::token_bucket(1, MAX_PERIOD).unwrap().capacity(CAPACITY).unwrap())
+    limiter_with_quota(store, Quota::token_bucket(1, MAX_PERIOD).unwrap().capacity(CAPACITY).unwrap())
 }
 
 /// A limiter with one limit, `a`.
-pub(crate) fn limiter_of(store: &SqliteStore, quota: Quota) -> Limiter {
+pub(crate) fn limiter_with_quota(store: &SqliteStore, quota: Quota) -> Limiter {
     Limiter::builder().prefix("shop").limit("a", quota).bare_store(store.clone()).build().unwrap()
 }
 
-/// What a key of the limit `a` has left.
-pub(crate) fn left(limiter: &Limiter, key: &str) -> u64 {
-    ask(limiter.check("a", key)).unwrap().remaining()
+/// Returns what a key of the limit `a` has left.
+pub(crate) fn remaining(limiter: &Limiter, key: &str) -> u64 {
+    decide(limiter.check("a", key)).unwrap().remaining()
 }
 
-/// A call that has been made and not been waited for.
-pub(crate) type Started<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+/// A call that was polled once and is not ready.
+pub(crate) type PendingCall<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// Makes a call, whose answer cannot be there yet.
-pub(crate) fn start<'a, T: 'a>(call: impl Future<Output = T> + 'a) -> Started<'a, T> {
-    try_start(call).unwrap_or_else(|_| panic!("it was answered at once"))
+/// Polls a call once, whose result cannot be ready yet.
+pub(crate) fn start_call<'a, T: 'a>(call: impl Future<Output = T> + 'a) -> PendingCall<'a, T> {
+    try_start_call(call).unwrap_or_else(|_| panic!("it was answered at once"))
 }
 
-/// Makes a call; the answer if it is there at once.
-pub(crate) fn try_start<'a, T: 'a>(call: impl Future<Output = T> + 'a) -> Result<Started<'a, T>, T> {
-    let mut call: Started<'a, T> = Box::pin(call);
+/// Polls a call once. Returns its result as an error if it is ready at once.
+pub(crate) fn try_start_call<'a, T: 'a>(call: impl Future<Output = T> + 'a) -> Result<PendingCall<'a, T>, T> {
+    let mut call: PendingCall<'a, T> = Box::pin(call);
     match call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => Err(answer),
         Poll::Pending => Ok(call),

@@ -1,4 +1,4 @@
-//! Decisions inside transactions of the caller's.
+//! Decisions inside transactions of the caller.
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tidegate::sqlite::{SqliteStore, migration};
@@ -8,7 +8,7 @@ use tidegate::{
 };
 use tidegate_testkit::{Random, block_on};
 
-use crate::support::{CAPACITY, Folder, ask, left, limiter, run};
+use crate::support::{CAPACITY, TempFolder, decide, limiter, remaining, run};
 
 fn immediate(connection: &mut Connection) -> Transaction<'_> {
     connection.transaction_with_behavior(TransactionBehavior::Immediate).unwrap()
@@ -18,7 +18,7 @@ fn orders(connection: &Connection) -> u64 {
     connection.query_row("SELECT count(*) FROM orders", [], |row| row.get::<_, i64>(0)).unwrap() as u64
 }
 
-/// Orders as long as the limit allows it, in one transaction with the order itself.
+/// Takes a unit and adds an order, in one transaction.
 fn order(store: &SqliteStore, limiter: &Limiter, connection: &mut Connection) -> Decision {
     let mut transaction = immediate(connection);
     let decision = store.in_transaction(&mut transaction).apply(limiter.limit("a", "alice")).unwrap();
@@ -30,24 +30,24 @@ fn order(store: &SqliteStore, limiter: &Limiter, connection: &mut Connection) ->
 }
 
 #[test]
-fn what_is_taken_is_committed_with_the_rest() {
-    let folder = Folder::new();
+fn units_are_taken_on_commit() {
+    let folder = TempFolder::new();
     let store = folder.store();
     let (limiter, mut connection) = (limiter(&store), folder.connection());
     connection.execute_batch("CREATE TABLE orders (who TEXT)").unwrap();
     for spent in 1..=CAPACITY {
         assert_eq!(order(&store, &limiter, &mut connection).remaining(), CAPACITY - spent);
         // The store sees it, and so does whoever comes later.
-        assert_eq!(left(&limiter, "alice"), CAPACITY - spent);
+        assert_eq!(remaining(&limiter, "alice"), CAPACITY - spent);
     }
     assert!(!order(&store, &limiter, &mut connection).allowed());
-    assert!(!ask(limiter.limit("a", "alice")).unwrap().allowed());
+    assert!(!decide(limiter.limit("a", "alice")).unwrap().allowed());
     assert_eq!(orders(&connection), CAPACITY);
 }
 
 #[test]
-fn what_is_taken_is_rolled_back_with_the_rest() {
-    let folder = Folder::new();
+fn units_are_returned_on_rollback() {
+    let folder = TempFolder::new();
     let store = folder.store();
     let (limiter, mut connection) = (limiter(&store), folder.connection());
     for _ in 0..3 {
@@ -57,11 +57,11 @@ fn what_is_taken_is_rolled_back_with_the_rest() {
             assert_eq!(inside.apply(limiter.limit("a", "alice")).unwrap().remaining(), CAPACITY - spent);
             assert_eq!(inside.apply(limiter.check("a", "alice")).unwrap().remaining(), CAPACITY - spent);
             // Nobody else sees it.
-            assert_eq!(left(&limiter, "alice"), CAPACITY);
+            assert_eq!(remaining(&limiter, "alice"), CAPACITY);
         }
         assert!(!store.in_transaction(&mut transaction).apply(limiter.limit("a", "alice")).unwrap().allowed());
         transaction.rollback().unwrap();
-        assert_eq!(left(&limiter, "alice"), CAPACITY);
+        assert_eq!(remaining(&limiter, "alice"), CAPACITY);
     }
     // A savepoint is rolled back by itself.
     let mut transaction = immediate(&mut connection);
@@ -70,12 +70,12 @@ fn what_is_taken_is_rolled_back_with_the_rest() {
     let _ = store.in_transaction(&mut transaction).apply(limiter.limit("a", "alice").cost(2)).unwrap();
     transaction.execute_batch("ROLLBACK TO mine").unwrap();
     transaction.commit().unwrap();
-    assert_eq!(left(&limiter, "alice"), CAPACITY - 1);
+    assert_eq!(remaining(&limiter, "alice"), CAPACITY - 1);
 }
 
 #[test]
-fn all_or_nothing_inside() {
-    let folder = Folder::new();
+fn joint_call_in_a_transaction_is_all_or_nothing() {
+    let folder = TempFolder::new();
     let store = folder.store();
     let (limiter, mut connection) = (limiter(&store), folder.connection());
     let mut transaction = immediate(&mut connection);
@@ -85,12 +85,12 @@ fn all_or_nothing_inside() {
     assert!(!inside.limit_all(both(3)).unwrap().allowed());
     assert!(inside.limit_all([]).unwrap().allowed());
     transaction.commit().unwrap();
-    assert_eq!([left(&limiter, "alice"), left(&limiter, "bob")], [CAPACITY - 3, CAPACITY - 1]);
+    assert_eq!([remaining(&limiter, "alice"), remaining(&limiter, "bob")], [CAPACITY - 3, CAPACITY - 1]);
 }
 
 #[test]
-fn all_is_nothing_when_writing_fails_in_the_middle_and_the_caller_commits_all_the_same() {
-    let folder = Folder::new();
+fn joint_call_with_a_failed_write_takes_nothing_on_commit() {
+    let folder = TempFolder::new();
     let store = folder.store();
     let (limiter, mut connection) = (limiter(&store), folder.connection());
     let trigger = "CREATE TRIGGER no BEFORE INSERT ON tidegate WHEN new.key = CAST('shop|a|bob' AS BLOB)
@@ -105,18 +105,18 @@ fn all_is_nothing_when_writing_fails_in_the_middle_and_the_caller_commits_all_th
         assert!(error.to_string().contains("not him"), "{error}");
         let _ = inside.apply(limiter.refund("a", "carol")).unwrap();
         transaction.commit().unwrap();
-        assert_eq!(["alice", "bob", "carol"].map(|key| left(&limiter, key)), [CAPACITY; 3]);
+        assert_eq!(["alice", "bob", "carol"].map(|key| remaining(&limiter, key)), [CAPACITY; 3]);
     }
 }
 
 #[test]
-fn every_operation_and_setting_works_inside() {
-    let folder = Folder::new();
+fn every_operation_and_setting_works_in_a_transaction() {
+    let folder = TempFolder::new();
     let store = folder.store();
     let quota = Quota::token_bucket(10, MAX_PERIOD).unwrap();
     let limiter = Limiter::builder()
         .limit("a", quota)
-        .limit("cut", Limit::new(quota).shards(2).unwrap())
+        .limit("sharded", Limit::new(quota).shards(2).unwrap())
         .limit("shadow", Limit::new(quota).shadow(true))
         .deny("a", ["mallory"])
         .unwrap()
@@ -127,7 +127,7 @@ fn every_operation_and_setting_works_inside() {
     let mut transaction = immediate(&mut connection);
     let inside = store.in_transaction(&mut transaction);
 
-    assert_eq!(inside.apply(limiter.limit("cut", "alice")).unwrap().remaining(), 4);
+    assert_eq!(inside.apply(limiter.limit("sharded", "alice")).unwrap().remaining(), 4);
     assert!(inside.apply(limiter.limit("shadow", "alice").cost(11)).unwrap().allowed());
     assert!(inside.apply(limiter.reserve("a", "bob").cost(10)).unwrap().allowed());
     assert!(inside.apply(limiter.reserve("a", "bob")).unwrap().retry_after().is_some());
@@ -141,18 +141,18 @@ fn every_operation_and_setting_works_inside() {
     assert!(inside.apply(limiter.limit("a", "alice").cost(0)).unwrap_err().is_misuse());
     assert!(inside.limit_all([limiter.check("a", "alice")]).unwrap_err().is_misuse());
     transaction.commit().unwrap();
-    assert_eq!(ask(limiter.check("cut", "alice")).unwrap().remaining(), 4);
+    assert_eq!(decide(limiter.check("sharded", "alice")).unwrap().remaining(), 4);
 }
 
 #[test]
-fn a_transaction_that_read_before_somebody_wrote_has_to_be_run_again() {
-    let folder = Folder::new();
+fn transaction_with_a_stale_read_is_a_retryable_error() {
+    let folder = TempFolder::new();
     let store = folder.store();
     let (limiter, mut connection) = (limiter(&store), folder.connection());
     let mut transaction = connection.transaction().unwrap();
     let inside = store.in_transaction(&mut transaction);
     assert_eq!(inside.apply(limiter.check("a", "alice")).unwrap().remaining(), CAPACITY);
-    let _ = ask(limiter.limit("a", "alice")).unwrap();
+    let _ = decide(limiter.limit("a", "alice")).unwrap();
     // After its first row the store sweeps, and is done with that when another sweep is done.
     block_on(store.sweep()).unwrap();
     let error = inside.apply(limiter.limit("a", "alice")).unwrap_err();
@@ -168,12 +168,12 @@ fn a_transaction_that_read_before_somebody_wrote_has_to_be_run_again() {
         CAPACITY - 2
     );
     transaction.commit().unwrap();
-    assert_eq!(left(&limiter, "alice"), CAPACITY - 2);
+    assert_eq!(remaining(&limiter, "alice"), CAPACITY - 2);
 }
 
 #[test]
-fn a_database_without_the_table_needs_the_migration() {
-    let folder = Folder::new();
+fn database_without_the_table_needs_the_migration() {
+    let folder = TempFolder::new();
     let store = folder.store_with(SqliteStore::builder().table("limits").unwrap());
     let limiter = limiter(&store);
     let mut connection = Connection::open(folder.path().join("other.db")).unwrap();
@@ -188,12 +188,12 @@ fn a_database_without_the_table_needs_the_migration() {
     assert!(store.in_transaction(&mut transaction).apply(limiter.limit("a", "alice")).unwrap().allowed());
     transaction.commit().unwrap();
     // It is another database.
-    assert_eq!(left(&limiter, "alice"), CAPACITY);
+    assert_eq!(remaining(&limiter, "alice"), CAPACITY);
 }
 
 #[test]
-fn a_transaction_that_has_ended_takes_nothing() {
-    let folder = Folder::new();
+fn ended_transaction_takes_nothing() {
+    let folder = TempFolder::new();
     let store = folder.store();
     let (limiter, mut connection) = (limiter(&store), folder.connection());
     let mut transaction = immediate(&mut connection);
@@ -207,25 +207,25 @@ fn a_transaction_that_has_ended_takes_nothing() {
         assert!(error.is_retryable() && error.to_string().contains("has ended"), "{error}");
     }
     drop(transaction);
-    assert_eq!(left(&limiter, "alice"), CAPACITY);
+    assert_eq!(remaining(&limiter, "alice"), CAPACITY);
 }
 
 #[test]
-fn transactions_and_the_stores_own_calls_never_admit_one_too_many() {
-    const MANY: u64 = 400;
-    let folder = Folder::new();
+fn transactions_and_store_calls_never_exceed_the_quota() {
+    const SHARED_CAPACITY: u64 = 400;
+    let folder = TempFolder::new();
     let store = folder.store();
-    let quota = Quota::token_bucket(1, MAX_PERIOD).unwrap().capacity(MANY).unwrap();
-    let limiter = crate::support::limiter_of(&store, quota);
+    let quota = Quota::token_bucket(1, MAX_PERIOD).unwrap().capacity(SHARED_CAPACITY).unwrap();
+    let limiter = crate::support::limiter_with_quota(&store, quota);
     let admitted: u64 = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4)
             .map(|thread| {
                 let (folder, store, limiter) = (&folder, &store, &limiter);
                 scope.spawn(move || {
                     let mut connection = folder.connection();
-                    let allowed = (0..MANY / 2).filter(|_| {
+                    let allowed = (0..SHARED_CAPACITY / 2).filter(|_| {
                         if thread % 2 == 0 {
-                            return ask(limiter.limit("a", "everybody")).unwrap().allowed();
+                            return decide(limiter.limit("a", "everybody")).unwrap().allowed();
                         }
                         let mut transaction = immediate(&mut connection);
                         let decision = store.in_transaction(&mut transaction).apply(limiter.limit("a", "everybody"));
@@ -238,11 +238,11 @@ fn transactions_and_the_stores_own_calls_never_admit_one_too_many() {
             .collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).sum()
     });
-    assert_eq!(admitted, MANY);
+    assert_eq!(admitted, SHARED_CAPACITY);
 }
 
 #[test]
-fn random_calls_inside_agree_with_the_memory_store() {
+fn random_calls_in_transactions_agree_with_the_memory_store() {
     let quotas = [
         Quota::token_bucket(10, seconds(10)).unwrap(),
         Quota::fixed_window(8, seconds(5)).unwrap(),
@@ -251,7 +251,7 @@ fn random_calls_inside_agree_with_the_memory_store() {
     ];
     let clock = ManualClock::new(Timestamp::from_millis(1_700_000_000_000));
     for (seed, quota) in quotas.into_iter().enumerate() {
-        let folder = Folder::new();
+        let folder = TempFolder::new();
         let store = folder.store_with(SqliteStore::builder().clock(clock.clone()));
         let build = |builder: tidegate::LimiterBuilder| builder.limit("a", quota).build().unwrap();
         let limiter = build(Limiter::builder().bare_store(store.clone()));
@@ -260,26 +260,26 @@ fn random_calls_inside_agree_with_the_memory_store() {
         for step in 0..150 {
             clock.advance(std::time::Duration::from_micros(random.below(3_000_000)));
             let (key, cost, what) = (random.below(2), 1 + random.below(5), random.below(6));
-            let call = |limiter: &Limiter, inside: &dyn Fn(tidegate::Call<'_>) -> Result<Decision, Error>| {
+            let call = |limiter: &Limiter, decide: &dyn Fn(tidegate::Call<'_>) -> Result<Decision, Error>| {
                 let call = match what {
                     0..=2 => limiter.limit("a", key),
                     3 => limiter.check("a", key),
                     4 => limiter.reserve("a", key),
                     _ => limiter.refund("a", key),
                 };
-                inside(call.cost(cost)).unwrap().into_parts()
+                decide(call.cost(cost)).unwrap().into_parts()
             };
             // Now inside, now outside.
-            let found = if random.below(3) == 0 {
-                call(&limiter, &|call| ask(call))
+            let actual = if random.below(3) == 0 {
+                call(&limiter, &|call| decide(call))
             } else {
                 let mut transaction = immediate(&mut connection);
                 let inside = store.in_transaction(&mut transaction);
-                let found = call(&limiter, &|call| inside.apply(call));
+                let decision = call(&limiter, &|call| inside.apply(call));
                 transaction.commit().unwrap();
-                found
+                decision
             };
-            assert_eq!(found, call(&memory, &|call| call.try_now()), "{quota:?}, step {step}");
+            assert_eq!(actual, call(&memory, &|call| call.try_now()), "{quota:?}, step {step}");
         }
         run(tidegate::Store::close(&store));
     }

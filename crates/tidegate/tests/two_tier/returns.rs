@@ -56,7 +56,7 @@ async fn close_returns_balances_and_pending_refills() {
     let key = TestKey::window();
     key.warm(&store, 100).await;
     // Taken, and the answer is held up.
-    faults.answer_late();
+    faults.delay_responses();
     let late = tokio::spawn({
         let store = Arc::clone(&store);
         async move { TestKey::window().key("late").take_units(&store, 100).await }

@@ -13,9 +13,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message as Frame;
 
-use crate::support::{Add, Client, Counter, Over, Say, Sum, over_both, say, serve, soon, until};
+use crate::support::{Add, Client, Counter, Say, ServerKind, Sum, for_every_server, say, serve, until, within_timeout};
 
-over_both!(
+for_every_server!(
     client_that_ignores_pings_is_disconnected,
     client_that_does_not_read_is_disconnected_when_its_queue_overflows,
     client_that_does_not_read_is_disconnected_in_time,
@@ -39,9 +39,9 @@ over_both!(
 );
 
 /// A raw client that can violate the protocol.
-struct Raw(TcpStream);
+struct RawClient(TcpStream);
 
-impl Raw {
+impl RawClient {
     async fn connect(address: SocketAddr) -> Self {
         let mut stream = TcpStream::connect(address).await.unwrap();
         let request = "GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
@@ -49,10 +49,10 @@ impl Raw {
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
-            head.push(soon(stream.read_u8()).await.unwrap());
+            head.push(within_timeout(stream.read_u8()).await.unwrap());
         }
         assert!(head.starts_with(b"HTTP/1.1 101"), "{}", String::from_utf8_lossy(&head));
-        Raw(stream)
+        RawClient(stream)
     }
 
     /// Sends a frame with this first byte. A zero mask leaves the payload unchanged.
@@ -76,19 +76,19 @@ impl Raw {
 
     /// A write after the server has closed fails; the next read shows it.
     async fn write(&mut self, bytes: &[u8]) {
-        let _ = soon(self.0.write_all(bytes)).await;
+        let _ = within_timeout(self.0.write_all(bytes)).await;
     }
 
     /// Returns the payload of the next frame, and its first byte.
     async fn read(&mut self) -> Option<(u8, Vec<u8>)> {
-        let first = soon(self.0.read_u8()).await.ok()?;
-        let length = match soon(self.0.read_u8()).await.ok()? {
-            126 => u64::from(soon(self.0.read_u16()).await.ok()?),
-            127 => soon(self.0.read_u64()).await.ok()?,
+        let first = within_timeout(self.0.read_u8()).await.ok()?;
+        let length = match within_timeout(self.0.read_u8()).await.ok()? {
+            126 => u64::from(within_timeout(self.0.read_u16()).await.ok()?),
+            127 => within_timeout(self.0.read_u64()).await.ok()?,
             length => length.into(),
         };
         let mut payload = vec![0; length as usize];
-        soon(self.0.read_exact(&mut payload)).await.ok()?;
+        within_timeout(self.0.read_exact(&mut payload)).await.ok()?;
         Some((first, payload))
     }
 
@@ -113,7 +113,7 @@ fn echo() -> tidegate::websocket::RouterBuilder<()> {
     Router::builder().on(|context: Context<()>, say: Say| async move { context.send(&say) })
 }
 
-async fn client_that_ignores_pings_is_disconnected(over: Over) {
+async fn client_that_ignores_pings_is_disconnected(server_kind: ServerKind) {
     let ends = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&ends);
     let router = echo()
@@ -124,14 +124,14 @@ async fn client_that_ignores_pings_is_disconnected(over: Over) {
         })
         .build()
         .unwrap();
-    let client = Raw::connect(serve(over, &router).await).await;
+    let client = RawClient::connect(serve(server_kind, &router).await).await;
     until(|| ends.lock().unwrap().len() == 1).await;
     assert_eq!(ends.lock().unwrap()[0], (1_006, "the peer does not answer".to_owned()));
     until(|| router.connection_count() == 0).await;
     drop(client);
 }
 
-async fn client_that_does_not_read_is_disconnected_when_its_queue_overflows(over: Over) {
+async fn client_that_does_not_read_is_disconnected_when_its_queue_overflows(server_kind: ServerKind) {
     let router = echo()
         .send_queue(64, usize::MAX)
         .send_timeout(Duration::from_secs(3_600))
@@ -141,8 +141,8 @@ async fn client_that_does_not_read_is_disconnected_when_its_queue_overflows(over
         )
         .build()
         .unwrap();
-    let address = serve(over, &router).await;
-    let _does_not_read = Raw::connect(address).await;
+    let address = serve(server_kind, &router).await;
+    let _does_not_read = RawClient::connect(address).await;
     let mut reads = Client::connect(address).await;
     until(|| router.publish("all", &Say { text: String::new() }) == Ok(2)).await;
     // The sockets' own buffers are bounded, too.
@@ -158,9 +158,9 @@ async fn client_that_does_not_read_is_disconnected_when_its_queue_overflows(over
     while reads.next().await["payload"]["text"] != "still there" {}
 }
 
-async fn client_that_does_not_read_is_disconnected_in_time(over: Over) {
+async fn client_that_does_not_read_is_disconnected_in_time(server_kind: ServerKind) {
     let router = echo().send_queue(100_000, usize::MAX).send_timeout(Duration::from_millis(100)).build().unwrap();
-    let mut client = Raw::connect(serve(over, &router).await).await;
+    let mut client = RawClient::connect(serve(server_kind, &router).await).await;
     until(|| router.connection_count() == 1).await;
     let message = say(&"x".repeat(60_000)).to_string();
     for _ in 0..400 {
@@ -186,7 +186,7 @@ impl Rpc for Repeat {
     type Reply = Say;
 }
 
-async fn client_that_sends_without_reading_is_not_read(over: Over) {
+async fn client_that_sends_without_reading_is_not_read(server_kind: ServerKind) {
     const MESSAGES: usize = 600;
     let router = echo()
         .send_queue(16, usize::MAX)
@@ -195,7 +195,7 @@ async fn client_that_sends_without_reading_is_not_read(over: Over) {
         .send_timeout(Duration::from_secs(3_600))
         .build()
         .unwrap();
-    let address = serve(over, &router).await;
+    let address = serve(server_kind, &router).await;
     for message_type in ["SAY", "REPEAT"] {
         // Far more than the queue holds: the server stops reading before it would have to disconnect.
         let (mut sink, mut stream) = futures_util::StreamExt::split(Client::connect(address).await.0);
@@ -212,7 +212,7 @@ async fn client_that_sends_without_reading_is_not_read(over: Over) {
         tokio::time::sleep(Duration::from_millis(200)).await;
         let mut answered = 0;
         while answered < MESSAGES {
-            match soon(futures_util::StreamExt::next(&mut stream)).await {
+            match within_timeout(futures_util::StreamExt::next(&mut stream)).await {
                 Some(Ok(Frame::Text(_))) => answered += 1,
                 Some(Ok(Frame::Ping(_))) => {}
                 other => panic!("after {answered} of {message_type}: {other:?}"),
@@ -224,7 +224,7 @@ async fn client_that_sends_without_reading_is_not_read(over: Over) {
     }
 }
 
-async fn progress_is_dropped_and_the_reply_is_not(over: Over) {
+async fn progress_is_dropped_and_the_reply_is_not(server_kind: ServerKind) {
     let done = Counter::default();
     let counts = done.clone();
     let router: Router<()> = Router::builder()
@@ -247,7 +247,7 @@ async fn progress_is_dropped_and_the_reply_is_not(over: Over) {
         })
         .build()
         .unwrap();
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let mut client = Client::connect(serve(server_kind, &router).await).await;
     client.call("1", "ADD", json!([1, 1])).await;
     until(|| done.get() == 1).await;
     let mut progress = 0;
@@ -261,9 +261,9 @@ async fn progress_is_dropped_and_the_reply_is_not(over: Over) {
     }
 }
 
-async fn fragmented_message_is_one_message(over: Over) {
+async fn fragmented_message_is_one_message(server_kind: ServerKind) {
     let router = echo().build().unwrap();
-    let mut client = Raw::connect(serve(over, &router).await).await;
+    let mut client = RawClient::connect(serve(server_kind, &router).await).await;
     let message = say("in parts: é").to_string();
     let (first, rest) = message.as_bytes().split_at(7);
     // The second ends within a character.
@@ -296,9 +296,9 @@ fn small(on_exceeded: OnExceeded) -> (Router<()>, Arc<Mutex<Vec<LimitExceeded>>>
     (router, seen)
 }
 
-async fn fragments_of_a_large_message_are_disconnected(over: Over) {
+async fn fragments_of_a_large_message_are_disconnected(server_kind: ServerKind) {
     let (router, seen) = small(OnExceeded::Close(close_code::TOO_BIG));
-    let mut client = Raw::connect(serve(over, &router).await).await;
+    let mut client = RawClient::connect(serve(server_kind, &router).await).await;
     client.frame(TEXT, &[b'x'; 600]).await;
     client.frame(CONTINUED, &[b'x'; 600]).await;
     assert_eq!(client.closed().await, Some(1_009));
@@ -306,37 +306,37 @@ async fn fragments_of_a_large_message_are_disconnected(over: Over) {
     assert_eq!((seen.len(), seen[0].kind, seen[0].limit), (1, ExceededKind::Payload, 1_000));
 }
 
-async fn header_of_a_large_frame_is_rejected_before_its_payload(over: Over) {
+async fn header_of_a_large_frame_is_rejected_before_its_payload(server_kind: ServerKind) {
     let (router, seen) = small(OnExceeded::Close(close_code::TOO_BIG));
-    let mut client = Raw::connect(serve(over, &router).await).await;
+    let mut client = RawClient::connect(serve(server_kind, &router).await).await;
     client.header(FIN | TEXT, 1 << 40).await;
     assert_eq!(client.closed().await, Some(1_009), "without a byte of the message");
     assert_eq!(seen.lock().unwrap()[0].observed, 1 << 40);
     until(|| router.connection_count() == 0).await;
 }
 
-async fn huge_message_gets_a_close_frame(over: Over) {
+async fn huge_message_gets_a_close_frame(server_kind: ServerKind) {
     let (router, seen) = small(OnExceeded::Close(4_009));
-    let mut client = Raw::connect(serve(over, &router).await).await;
+    let mut client = RawClient::connect(serve(server_kind, &router).await).await;
     client.frame(FIN | TEXT, &vec![b'x'; 20 << 20]).await;
     assert_eq!(client.closed().await, Some(4_009));
     assert_eq!(seen.lock().unwrap().len(), 1);
 }
 
-async fn large_message_is_not_read(over: Over) {
+async fn large_message_is_not_read(server_kind: ServerKind) {
     let router = echo().max_message_bytes(1_000).close_timeout(Duration::from_secs(3_600)).build().unwrap();
-    let mut client = Raw::connect(serve(over, &router).await).await;
+    let mut client = RawClient::connect(serve(server_kind, &router).await).await;
     client.header(FIN | TEXT, 1 << 40).await;
     assert_eq!(client.closed().await, Some(1_009));
     // More than all buffers hold. A server that read it would need longer on most machines.
     let rest = vec![b'x'; 100 << 20];
     let sent = client.0.write_all(&rest);
-    assert!(tokio::time::timeout(Duration::from_secs(1), sent).await.is_err(), "somebody reads it");
+    assert!(tokio::time::timeout(Duration::from_secs(1), sent).await.is_err(), "the server reads it");
 }
 
-async fn discarded_message_has_a_bound(over: Over) {
+async fn discarded_message_has_a_bound(server_kind: ServerKind) {
     let (router, seen) = small(OnExceeded::Send);
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let mut client = Client::connect(serve(server_kind, &router).await).await;
     client.send_frame(Frame::text("x".repeat(16_000))).await;
     assert_eq!(client.error().await, "FAILED_PRECONDITION");
     client.send_frame(Frame::text("x".repeat(16_001))).await;
@@ -345,24 +345,24 @@ async fn discarded_message_has_a_bound(over: Over) {
     assert_eq!(observed, [16_000, 16_001]);
 }
 
-async fn invalid_utf_8_closes_with_1007(over: Over) {
+async fn invalid_utf_8_closes_with_1007(server_kind: ServerKind) {
     let router = echo().build().unwrap();
-    let mut client = Raw::connect(serve(over, &router).await).await;
+    let mut client = RawClient::connect(serve(server_kind, &router).await).await;
     client.frame(FIN | TEXT, b"{\"type\":\"\xff\"}").await;
     assert_eq!(client.closed().await, Some(1_007));
 }
 
-async fn invalid_frames_are_disconnected(over: Over) {
+async fn invalid_frames_are_disconnected(server_kind: ServerKind) {
     let router = echo().build().unwrap();
-    let address = serve(over, &router).await;
+    let address = serve(server_kind, &router).await;
     // A reserved opcode, a reserved bit, a continuation of nothing, a fragmented ping.
     for first in [FIN | 0x3, FIN | 0x40 | TEXT, FIN | CONTINUED, 0x9] {
-        let mut client = Raw::connect(address).await;
+        let mut client = RawClient::connect(address).await;
         client.frame(first, b"x").await;
         assert_eq!(client.closed().await, Some(1_002), "{first:#x}");
     }
     // Not masked.
-    let mut client = Raw::connect(address).await;
+    let mut client = RawClient::connect(address).await;
     client.write(&[FIN | TEXT, 2, b'{', b'}']).await;
     assert_eq!(client.closed().await, Some(1_002));
     until(|| router.connection_count() == 0).await;
@@ -372,33 +372,33 @@ fn standing_still() -> ManualClock {
     ManualClock::new(Timestamp::from_millis(1_700_000_000_000))
 }
 
-async fn flood_of_large_messages_is_disconnected(over: Over) {
+async fn flood_of_large_messages_is_disconnected(server_kind: ServerKind) {
     let router =
         echo().clock(standing_still()).max_message_bytes(10).on_payload_exceeded(OnExceeded::Send).build().unwrap();
-    let mut client = Raw::connect(serve(over, &router).await).await;
+    let mut client = RawClient::connect(serve(server_kind, &router).await).await;
     for number in 0..300 {
         client.frame(FIN | if number % 2 == 0 { TEXT } else { 0x2 }, &[b'x'; 100]).await;
     }
     assert_eq!(client.closed().await, Some(1_008));
 }
 
-async fn endless_fragments_are_disconnected(over: Over) {
+async fn endless_fragments_are_disconnected(server_kind: ServerKind) {
     let router = echo().max_message_bytes(1_000).build().unwrap();
-    let mut client = Raw::connect(serve(over, &router).await).await;
+    let mut client = RawClient::connect(serve(server_kind, &router).await).await;
     client.frame(TEXT, b"{").await;
     // Each is empty, so no length is ever too large.
     let empty = [0, 0x80, 0, 0, 0, 0].repeat(100_000);
     let mut sent = 0;
-    while soon(client.0.write_all(&empty)).await.is_ok() {
+    while within_timeout(client.0.write_all(&empty)).await.is_ok() {
         sent += 1;
         assert!(sent < 1_000, "it is read for ever");
     }
     until(|| router.connection_count() == 0).await;
 }
 
-async fn message_in_single_byte_fragments_is_one_message(over: Over) {
+async fn message_in_single_byte_fragments_is_one_message(server_kind: ServerKind) {
     let router = echo().max_message_bytes(1_000).build().unwrap();
-    let mut client = Raw::connect(serve(over, &router).await).await;
+    let mut client = RawClient::connect(serve(server_kind, &router).await).await;
     let message = say(&"x".repeat(900)).to_string();
     for round in 0..20 {
         for (index, letter) in message.bytes().enumerate() {
@@ -410,7 +410,7 @@ async fn message_in_single_byte_fragments_is_one_message(over: Over) {
     }
 }
 
-async fn events_waiting_for_room_are_dropped_when_the_client_leaves(over: Over) {
+async fn events_waiting_for_room_are_dropped_when_the_client_leaves(server_kind: ServerKind) {
     let (handled, sent) = (Counter::default(), Counter::default());
     let (counts, sends) = (handled.clone(), sent.clone());
     let router: Router<()> = Router::builder()
@@ -426,7 +426,7 @@ async fn events_waiting_for_room_are_dropped_when_the_client_leaves(over: Over) 
         })
         .build()
         .unwrap();
-    let mut client = Raw::connect(serve(over, &router).await).await;
+    let mut client = RawClient::connect(serve(server_kind, &router).await).await;
     let message = say("").to_string();
     for _ in 0..10 {
         client.frame(FIN | TEXT, message.as_bytes()).await;
@@ -437,31 +437,31 @@ async fn events_waiting_for_room_are_dropped_when_the_client_leaves(over: Over) 
     until(|| router.connection_count() == 0).await;
 }
 
-async fn flood_of_pings_is_disconnected(over: Over) {
+async fn flood_of_pings_is_disconnected(server_kind: ServerKind) {
     let router = echo().clock(standing_still()).build().unwrap();
-    let mut client = Raw::connect(serve(over, &router).await).await;
+    let mut client = RawClient::connect(serve(server_kind, &router).await).await;
     for _ in 0..300 {
         client.frame(PING, b"").await;
     }
     assert_eq!(client.closed().await, Some(1_008));
 }
 
-async fn flood_of_malformed_messages_is_disconnected(over: Over) {
+async fn flood_of_malformed_messages_is_disconnected(server_kind: ServerKind) {
     let router = echo().clock(standing_still()).build().unwrap();
-    let mut client = Raw::connect(serve(over, &router).await).await;
+    let mut client = RawClient::connect(serve(server_kind, &router).await).await;
     for number in 0..300 {
         client.frame(FIN | if number % 2 == 0 { TEXT } else { 0x2 }, b"{").await;
     }
     assert_eq!(client.closed().await, Some(1_008));
 }
 
-async fn half_a_message_is_not_handled(over: Over) {
+async fn half_a_message_is_not_handled(server_kind: ServerKind) {
     let router = echo().build().unwrap();
-    let address = serve(over, &router).await;
-    let mut client = Raw::connect(address).await;
+    let address = serve(server_kind, &router).await;
+    let mut client = RawClient::connect(address).await;
     client.header(FIN | TEXT, 1_000).await;
     client.write(b"{\"type\":").await;
-    let mut other = Raw::connect(address).await;
+    let mut other = RawClient::connect(address).await;
     other.frame(TEXT, b"{\"type\":").await;
     until(|| router.connection_count() == 2).await;
     drop((client, other));
@@ -471,7 +471,7 @@ async fn half_a_message_is_not_handled(over: Over) {
 #[tokio::test(flavor = "multi_thread")]
 async fn unfinished_handshake_times_out() {
     let router = echo().handshake_timeout(Duration::from_millis(10)).build().unwrap();
-    let mut stream = TcpStream::connect(serve(Over::Tungstenite, &router).await).await.unwrap();
+    let mut stream = TcpStream::connect(serve(ServerKind::Tungstenite, &router).await).await.unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
-    assert_eq!(soon(stream.read(&mut [0; 100])).await.unwrap_or(0), 0, "it is cut off");
+    assert_eq!(within_timeout(stream.read(&mut [0; 100])).await.unwrap_or(0), 0, "it is cut off");
 }

@@ -12,9 +12,11 @@ use tokio_tungstenite::tungstenite::Error as Failed;
 use tokio_tungstenite::tungstenite::Message as Frame;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 
-use crate::support::{Client, Counter, Over, Say, User, by_name, over_both, say, serve, soon, until};
+use crate::support::{
+    Client, Counter, Say, ServerKind, User, by_name, for_every_server, say, serve, until, within_timeout,
+};
 
-over_both!(
+for_every_server!(
     handlers_see_the_connection_data,
     trusted_proxy_sets_the_client_address,
     on_open_runs_before_the_first_message,
@@ -28,7 +30,7 @@ over_both!(
     client_that_is_not_read_is_not_taken_for_dead,
 );
 
-async fn handlers_see_the_connection_data(over: Over) {
+async fn handlers_see_the_connection_data(server_kind: ServerKind) {
     let router = Router::<User>::builder()
         .on(|context: Context<User>, _: Say| async move {
             let address = context.client().unwrap().address();
@@ -36,12 +38,12 @@ async fn handlers_see_the_connection_data(over: Over) {
         })
         .authenticate(by_name)
         .unwrap();
-    let mut client = Client::connect_as(serve(over, &router).await, "alice").await;
+    let mut client = Client::connect_as(serve(server_kind, &router).await, "alice").await;
     client.send(say("")).await;
     assert_eq!(client.next().await["payload"]["text"], "alice from 127.0.0.1");
 }
 
-async fn trusted_proxy_sets_the_client_address(over: Over) {
+async fn trusted_proxy_sets_the_client_address(server_kind: ServerKind) {
     let router: Router<()> = Router::builder()
         .client_address(ClientAddress::new().trust(TrustProxy::hops(1)))
         .on(|context: Context<()>, _: Say| async move {
@@ -49,12 +51,12 @@ async fn trusted_proxy_sets_the_client_address(over: Over) {
         })
         .build()
         .unwrap();
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let mut client = Client::connect(serve(server_kind, &router).await).await;
     client.send(say("")).await;
     assert_eq!(client.next().await["payload"]["text"], "192.0.2.9");
 }
 
-async fn on_open_runs_before_the_first_message(over: Over) {
+async fn on_open_runs_before_the_first_message(server_kind: ServerKind) {
     let router: Router<()> = Router::builder()
         .on_open(|connection: Connection<()>| async move {
             tokio::task::yield_now().await;
@@ -63,18 +65,18 @@ async fn on_open_runs_before_the_first_message(over: Over) {
         .on(|context: Context<()>, say: Say| async move { context.send(&say) })
         .build()
         .unwrap();
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let mut client = Client::connect(serve(server_kind, &router).await).await;
     client.send(say("hello")).await;
     assert_eq!(client.next().await["payload"]["text"], "welcome");
     assert_eq!(client.next().await["payload"]["text"], "hello");
 }
 
-async fn rejected_connection_gets_the_reason(over: Over) {
+async fn rejected_connection_gets_the_reason(server_kind: ServerKind) {
     let router: Router<()> = Router::builder()
         .on_open(|_: Connection<()>| async { Err(MessageError::new(ErrorCode::PermissionDenied, "é".repeat(100))) })
         .build()
         .unwrap();
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let mut client = Client::connect(serve(server_kind, &router).await).await;
     assert_eq!(client.error().await, "PERMISSION_DENIED");
     assert_eq!(client.closed().await, Some(close_code::POLICY), "though the reason is too long for a close frame");
     until(|| router.connection_count() == 0).await;
@@ -90,9 +92,9 @@ async fn axum_rejects_an_unauthenticated_client_with_a_status() {
         }
     });
     let router = router.unwrap();
-    let address = serve(Over::Axum, &router).await;
+    let address = serve(ServerKind::Axum, &router).await;
     let refused = |name: &'static str| async move {
-        match soon(connect_async(format!("ws://{address}/?name={name}"))).await {
+        match within_timeout(connect_async(format!("ws://{address}/?name={name}"))).await {
             Err(Failed::Http(response)) => response,
             other => panic!("{other:?}"),
         }
@@ -108,7 +110,7 @@ async fn axum_rejects_an_unauthenticated_client_with_a_status() {
 #[tokio::test(flavor = "multi_thread")]
 async fn accepted_socket_of_an_unauthenticated_client_is_closed() {
     let router = Router::<User>::builder().authenticate(by_name).unwrap();
-    let mut client = Client::connect_as(serve(Over::Tungstenite, &router).await, "mallory").await;
+    let mut client = Client::connect_as(serve(ServerKind::Tungstenite, &router).await, "mallory").await;
     assert_eq!(client.error().await, "UNAUTHENTICATED");
     assert_eq!(client.closed().await, Some(close_code::POLICY));
 }
@@ -119,10 +121,10 @@ async fn slow_authentication_is_rejected() {
         .handshake_timeout(Duration::from_millis(10))
         .authenticate(|_| async { std::future::pending().await })
         .unwrap();
-    let mut client = Client::connect(serve(Over::Tungstenite, &router).await).await;
+    let mut client = Client::connect(serve(ServerKind::Tungstenite, &router).await).await;
     assert_eq!(client.error().await, "DEADLINE_EXCEEDED");
-    let address = serve(Over::Axum, &router).await;
-    let refused = soon(connect_async(format!("ws://{address}/"))).await;
+    let address = serve(ServerKind::Axum, &router).await;
+    let refused = within_timeout(connect_async(format!("ws://{address}/"))).await;
     assert!(matches!(refused, Err(Failed::Http(response)) if response.status() == 503));
 }
 
@@ -144,9 +146,9 @@ fn noting() -> (Router<()>, Arc<Mutex<Vec<CloseEvent>>>) {
     (router, ends)
 }
 
-async fn on_close_gets_code_and_reason(over: Over) {
+async fn on_close_gets_code_and_reason(server_kind: ServerKind) {
     let (router, ends) = noting();
-    let address = serve(over, &router).await;
+    let address = serve(server_kind, &router).await;
     let ended = |count: usize| {
         let ends = Arc::clone(&ends);
         async move {
@@ -167,9 +169,9 @@ async fn on_close_gets_code_and_reason(over: Over) {
     assert_eq!(router.connection_count(), 0);
 }
 
-async fn handler_can_close_its_connection(over: Over) {
+async fn handler_can_close_its_connection(server_kind: ServerKind) {
     let (router, ends) = noting();
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let mut client = Client::connect(serve(server_kind, &router).await).await;
     client.send(say("enough")).await;
     let Some(Frame::Close(Some(frame))) = client.frame().await else { panic!("it is not closed") };
     assert_eq!((u16::from(frame.code), frame.reason.as_str()), (4_321, "enough"));
@@ -177,9 +179,9 @@ async fn handler_can_close_its_connection(over: Over) {
     assert_eq!(ends.lock().unwrap()[0].code, 4_321);
 }
 
-async fn close_all_closes_every_connection(over: Over) {
+async fn close_all_closes_every_connection(server_kind: ServerKind) {
     let (router, _) = noting();
-    let address = serve(over, &router).await;
+    let address = serve(server_kind, &router).await;
     let mut clients = vec![Client::connect(address).await, Client::connect(address).await];
     until(|| router.connection_count() == 2).await;
     router.close_all(close_code::GOING_AWAY, "a new version");
@@ -189,7 +191,7 @@ async fn close_all_closes_every_connection(over: Over) {
     until(|| router.connection_count() == 0).await;
 }
 
-async fn queued_messages_arrive_before_the_close_frame(over: Over) {
+async fn queued_messages_arrive_before_the_close_frame(server_kind: ServerKind) {
     let router: Router<()> = Router::builder()
         .on(|context: Context<()>, say: Say| async move {
             for _ in 0..100 {
@@ -200,7 +202,7 @@ async fn queued_messages_arrive_before_the_close_frame(over: Over) {
         })
         .build()
         .unwrap();
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let mut client = Client::connect(serve(server_kind, &router).await).await;
     client.send(say("x")).await;
     for _ in 0..100 {
         assert_eq!(client.next().await["payload"]["text"], "x");
@@ -208,7 +210,7 @@ async fn queued_messages_arrive_before_the_close_frame(over: Over) {
     assert_eq!(client.closed().await, Some(4_000));
 }
 
-async fn panicking_hook_leaves_no_connection_behind(over: Over) {
+async fn panicking_hook_leaves_no_connection_behind(server_kind: ServerKind) {
     let router: Router<()> = Router::builder()
         .on_open(|connection: Connection<()>| async move {
             connection.subscribe("all")?;
@@ -217,26 +219,26 @@ async fn panicking_hook_leaves_no_connection_behind(over: Over) {
         .on_close(|_: Connection<()>, _| async { panic!("at the very end") })
         .build()
         .unwrap();
-    let client = Client::connect(serve(over, &router).await).await;
+    let client = Client::connect(serve(server_kind, &router).await).await;
     until(|| router.publish("all", &Say { text: String::new() }) == Ok(1)).await;
     drop(client);
     until(|| router.connection_count() == 0).await;
     assert_eq!(router.publish("all", &Say { text: String::new() }), Ok(0));
 }
 
-async fn client_that_answers_pings_stays_connected(over: Over) {
+async fn client_that_answers_pings_stays_connected(server_kind: ServerKind) {
     let router: Router<()> =
         Router::builder().heartbeat(Duration::from_millis(1), Duration::from_secs(60)).build().unwrap();
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let mut client = Client::connect(serve(server_kind, &router).await).await;
     // Each ping but the first shows that the previous one was answered.
     for _ in 0..10 {
-        let frame = soon(client.0.next()).await;
+        let frame = within_timeout(client.0.next()).await;
         assert!(matches!(frame, Some(Ok(Frame::Ping(_)))), "{frame:?}");
     }
     assert_eq!(router.connection_count(), 1);
 }
 
-async fn client_that_is_not_read_is_not_taken_for_dead(over: Over) {
+async fn client_that_is_not_read_is_not_taken_for_dead(server_kind: ServerKind) {
     let (gate, handled) = (Arc::new(Semaphore::new(0)), Counter::default());
     let (opens, counts) = (Arc::clone(&gate), handled.clone());
     let router: Router<()> = Router::builder()
@@ -250,12 +252,12 @@ async fn client_that_is_not_read_is_not_taken_for_dead(over: Over) {
         })
         .build()
         .unwrap();
-    let (mut sink, mut stream) = Client::connect(serve(over, &router).await).await.0.split();
+    let (mut sink, mut stream) = Client::connect(serve(server_kind, &router).await).await.0.split();
     // It answers pings while a task drives its reads.
     tokio::spawn(async move { while let Some(Ok(_)) = stream.next().await {} });
     // More than the queue holds: nothing is read after them.
     for _ in 0..100 {
-        soon(sink.send(Frame::text(say("").to_string()))).await.unwrap();
+        within_timeout(sink.send(Frame::text(say("").to_string()))).await.unwrap();
     }
     // Longer than a peer may be silent.
     tokio::time::sleep(Duration::from_millis(1_500)).await;

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use serde_json::json;
 use tidegate::websocket::{Context, ErrorCode, Message, MessageError, Next, Router, RouterBuildError};
 
-use crate::support::{Client, Counter, Over, Say, over_both, say, serve, until};
+use crate::support::{Client, Counter, Say, ServerKind, for_every_server, say, serve, until};
 
-over_both!(
+for_every_server!(
     events_of_a_connection_are_handled_in_order,
     handler_error_goes_to_the_client,
     panic_is_internal_and_the_connection_stays_open,
@@ -18,7 +18,7 @@ over_both!(
     received_events_are_handled_after_the_client_left,
 );
 
-async fn events_of_a_connection_are_handled_in_order(over: Over) {
+async fn events_of_a_connection_are_handled_in_order(server_kind: ServerKind) {
     let router: Router<()> = Router::builder()
         .on(|context: Context<()>, say: Say| async move {
             // The first is the slowest.
@@ -29,7 +29,7 @@ async fn events_of_a_connection_are_handled_in_order(over: Over) {
         })
         .build()
         .unwrap();
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let mut client = Client::connect(serve(server_kind, &router).await).await;
     for number in 0..100 {
         client.send(say(&number.to_string())).await;
     }
@@ -38,20 +38,20 @@ async fn events_of_a_connection_are_handled_in_order(over: Over) {
     }
 }
 
-async fn handler_error_goes_to_the_client(over: Over) {
+async fn handler_error_goes_to_the_client(server_kind: ServerKind) {
     let told = Counter::default();
-    let told_by = told.clone();
+    let error_hook = told.clone();
     let router: Router<()> = Router::builder()
         .on(|_: Context<()>, _: Say| async {
             Err(MessageError::new(ErrorCode::NotFound, "no such room").with_detail("room", 7))
         })
         .on_error(move |_, error| {
             assert_eq!(error.code(), ErrorCode::NotFound);
-            told_by.count();
+            error_hook.count();
         })
         .build()
         .unwrap();
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let mut client = Client::connect(serve(server_kind, &router).await).await;
     // An ID does not make it an RPC.
     client.send(json!({ "type": "SAY", "meta": { "correlationId": "1" }, "payload": { "text": "" } })).await;
     let payload =
@@ -60,21 +60,21 @@ async fn handler_error_goes_to_the_client(over: Over) {
     assert_eq!(told.get(), 1);
 }
 
-async fn panic_is_internal_and_the_connection_stays_open(over: Over) {
+async fn panic_is_internal_and_the_connection_stays_open(server_kind: ServerKind) {
     let told = Counter::default();
-    let told_by = told.clone();
+    let error_hook = told.clone();
     let router: Router<()> = Router::builder()
         .on(|context: Context<()>, say: Say| async move {
             assert_ne!(say.text, "panic");
             context.send(&say)
         })
         .on_error(move |_, error| {
-            told_by.count();
+            error_hook.count();
             panic!("{error}");
         })
         .build()
         .unwrap();
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let mut client = Client::connect(serve(server_kind, &router).await).await;
     client.send(say("panic")).await;
     assert_eq!(client.error().await, "INTERNAL");
     client.send(say("on")).await;
@@ -82,10 +82,10 @@ async fn panic_is_internal_and_the_connection_stays_open(over: Over) {
     assert_eq!(told.get(), 1);
 }
 
-async fn panic_while_validating_is_internal(over: Over) {
+async fn panic_while_validating_is_internal(server_kind: ServerKind) {
     #[derive(serde::Deserialize)]
-    struct Odd;
-    impl Message for Odd {
+    struct PanickingMessage;
+    impl Message for PanickingMessage {
         const TYPE: &'static str = "ODD";
 
         fn validate(&self) -> Result<(), String> {
@@ -93,10 +93,13 @@ async fn panic_while_validating_is_internal(over: Over) {
         }
     }
     let told = Counter::default();
-    let told_by = told.clone();
-    let router: Router<()> =
-        Router::builder().on(|_: Context<()>, _: Odd| async {}).on_error(move |_, _| told_by.count()).build().unwrap();
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let error_hook = told.clone();
+    let router: Router<()> = Router::builder()
+        .on(|_: Context<()>, _: PanickingMessage| async {})
+        .on_error(move |_, _| error_hook.count())
+        .build()
+        .unwrap();
+    let mut client = Client::connect(serve(server_kind, &router).await).await;
     for _ in 0..2 {
         client.send(json!({ "type": "ODD" })).await;
         assert_eq!(client.error().await, "INTERNAL");
@@ -104,9 +107,9 @@ async fn panic_while_validating_is_internal(over: Over) {
     assert_eq!(told.get(), 2);
 }
 
-async fn unknown_type_is_unimplemented(over: Over) {
+async fn unknown_type_is_unimplemented(server_kind: ServerKind) {
     let router: Router<()> = Router::builder().build().unwrap();
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let mut client = Client::connect(serve(server_kind, &router).await).await;
     client.send(say("")).await;
     assert_eq!(client.error().await, "UNIMPLEMENTED");
     // It may be an RPC, so the client may wait for an answer.
@@ -117,9 +120,9 @@ async fn unknown_type_is_unimplemented(over: Over) {
     assert_eq!(client.error().await, "INVALID_ARGUMENT");
 }
 
-async fn malformed_message_is_invalid_argument(over: Over) {
+async fn malformed_message_is_invalid_argument(server_kind: ServerKind) {
     let router: Router<()> = Router::builder().on(|_: Context<()>, _: Say| async {}).build().unwrap();
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let mut client = Client::connect(serve(server_kind, &router).await).await;
     for text in ["", "[]", "{\"type\":7}", "{\"type\":\"SAY\"", "\u{0}"] {
         client.send_frame(text.into()).await;
         assert_eq!(client.error().await, "INVALID_ARGUMENT", "{text}");
@@ -135,7 +138,7 @@ async fn malformed_message_is_invalid_argument(over: Over) {
     assert_eq!(message["payload"]["message"], "not that", "what the type itself refuses");
 }
 
-async fn middleware_runs_in_order_and_can_stop_it(over: Over) {
+async fn middleware_runs_in_order_and_can_stop_it(server_kind: ServerKind) {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let note = |name: &'static str| {
         let seen = Arc::clone(&seen);
@@ -162,14 +165,14 @@ async fn middleware_runs_in_order_and_can_stop_it(over: Over) {
         })
         .build()
         .unwrap();
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let mut client = Client::connect(serve(server_kind, &router).await).await;
     client.send(say("")).await;
     assert_eq!(client.error().await, "PERMISSION_DENIED");
     assert_eq!(*seen.lock().unwrap(), ["first SAY", "of SAY SAY", "of SAY error", "first error"]);
     assert_eq!(handled.get(), 0);
 }
 
-async fn received_events_are_handled_after_the_client_left(over: Over) {
+async fn received_events_are_handled_after_the_client_left(server_kind: ServerKind) {
     let handled = Counter::default();
     let handled_by = handled.clone();
     let router: Router<()> = Router::builder()
@@ -182,7 +185,7 @@ async fn received_events_are_handled_after_the_client_left(over: Over) {
         })
         .build()
         .unwrap();
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let mut client = Client::connect(serve(server_kind, &router).await).await;
     for _ in 0..20 {
         client.send(say("")).await;
     }

@@ -5,6 +5,7 @@ mod connections;
 mod events;
 mod limits;
 mod pipeline;
+#[cfg(feature = "_real-servers")]
 mod redis;
 mod rpcs;
 mod support;

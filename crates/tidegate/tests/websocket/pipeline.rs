@@ -9,9 +9,9 @@ use tidegate::websocket::{
 use tidegate::{Limiter, MemoryStore};
 use tokio::sync::Semaphore;
 
-use crate::support::{Add, Client, Counter, Over, Say, Sum, over_both, quota, say, serve};
+use crate::support::{Add, Client, Counter, Say, ServerKind, Sum, for_every_server, quota, say, serve};
 
-over_both!(
+for_every_server!(
     large_message_costs_no_token,
     malformed_message_costs_no_token,
     unknown_type_costs_its_token,
@@ -37,7 +37,7 @@ async fn left(limiter: &Limiter) -> u64 {
     limiter.check("send", tidegate::Key::GLOBAL).await.unwrap().remaining()
 }
 
-async fn large_message_costs_no_token(over: Over) {
+async fn large_message_costs_no_token(server_kind: ServerKind) {
     let limiter = limiter(5);
     let router = limited(&limiter)
         .max_message_bytes(1_000)
@@ -45,7 +45,7 @@ async fn large_message_costs_no_token(over: Over) {
         .on(|_: Context<()>, _: Say| async {})
         .build()
         .unwrap();
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let mut client = Client::connect(serve(server_kind, &router).await).await;
     client.send(say(&"x".repeat(1_000))).await;
     let message = client.next().await;
     let length = say(&"x".repeat(1_000)).to_string().len();
@@ -66,19 +66,19 @@ async fn large_message_costs_no_token(over: Over) {
     assert_eq!(left(&limiter).await, 4);
 }
 
-async fn malformed_message_costs_no_token(over: Over) {
+async fn malformed_message_costs_no_token(server_kind: ServerKind) {
     let limiter = limiter(5);
     let router = limited(&limiter).on(|_: Context<()>, _: Say| async {}).build().unwrap();
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let mut client = Client::connect(serve(server_kind, &router).await).await;
     client.send_frame("{".into()).await;
     assert_eq!(client.error().await, "INVALID_ARGUMENT");
     assert_eq!(left(&limiter).await, 5);
 }
 
-async fn unknown_type_costs_its_token(over: Over) {
+async fn unknown_type_costs_its_token(server_kind: ServerKind) {
     let limiter = limiter(1);
     let router = limited(&limiter).build().unwrap();
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let mut client = Client::connect(serve(server_kind, &router).await).await;
     client.send(json!({ "type": "A" })).await;
     assert_eq!(client.error().await, "UNIMPLEMENTED");
     client.send(json!({ "type": "B" })).await;
@@ -98,10 +98,10 @@ fn gated(builder: RouterBuilder<()>, gate: &Arc<Semaphore>) -> Router<()> {
     builder.max_concurrent_rpcs(1).rpc(handler).build().unwrap()
 }
 
-async fn limited_rpc_takes_no_slot(over: Over) {
+async fn limited_rpc_takes_no_slot(server_kind: ServerKind) {
     let (limiter, gate) = (limiter(1), Arc::new(Semaphore::new(0)));
     let router = gated(limited(&limiter), &gate);
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let mut client = Client::connect(serve(server_kind, &router).await).await;
     client.send(json!({ "type": "NOBODY" })).await;
     assert_eq!(client.error().await, "UNIMPLEMENTED", "there goes the token");
     for id in ["1", "2", "3"] {
@@ -116,29 +116,29 @@ async fn limited_rpc_takes_no_slot(over: Over) {
     assert_eq!(client.next().await["type"], "SUM", "the one place is free");
 }
 
-async fn limited_message_is_not_parsed(over: Over) {
+async fn limited_message_is_not_parsed(server_kind: ServerKind) {
     let limiter = limiter(1);
     let router = limited(&limiter).on(|_: Context<()>, _: Say| async {}).build().unwrap();
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let mut client = Client::connect(serve(server_kind, &router).await).await;
     client.send(say("")).await;
     client.send(json!({ "type": "SAY", "payload": "nonsense" })).await;
     assert_eq!(client.error().await, "RESOURCE_EXHAUSTED");
 }
 
-async fn rpc_over_the_concurrency_bound_is_not_parsed_and_costs_its_token(over: Over) {
+async fn rpc_over_the_concurrency_bound_is_not_parsed_and_costs_its_token(server_kind: ServerKind) {
     let (limiter, gate) = (limiter(3), Arc::new(Semaphore::new(0)));
     let router = gated(limited(&limiter), &gate);
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let mut client = Client::connect(serve(server_kind, &router).await).await;
     client.call("1", "ADD", json!([1, 1])).await;
     client.call("2", "ADD", json!("nonsense")).await;
     assert_eq!(client.next().await["payload"]["message"], "Too many calls at once");
     assert_eq!(left(&limiter).await, 1);
 }
 
-async fn invalid_payload_costs_its_token_and_releases_its_slot(over: Over) {
+async fn invalid_payload_costs_its_token_and_releases_its_slot(server_kind: ServerKind) {
     let (limiter, gate) = (limiter(3), Arc::new(Semaphore::new(1)));
     let router = gated(limited(&limiter), &gate);
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let mut client = Client::connect(serve(server_kind, &router).await).await;
     client.call("1", "ADD", json!("nonsense")).await;
     assert_eq!(client.next().await["payload"]["code"], "INVALID_ARGUMENT");
     assert_eq!(left(&limiter).await, 2);
@@ -146,17 +146,17 @@ async fn invalid_payload_costs_its_token_and_releases_its_slot(over: Over) {
     assert_eq!(client.next().await["type"], "SUM");
 }
 
-async fn answered_rpc_has_released_its_slot(over: Over) {
+async fn answered_rpc_has_released_its_slot(server_kind: ServerKind) {
     const CALLS: usize = 500;
     let router = gated(Router::builder(), &Arc::new(Semaphore::new(CALLS)));
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let mut client = Client::connect(serve(server_kind, &router).await).await;
     for id in 0..CALLS {
         client.call(&id.to_string(), "ADD", json!([id, 0])).await;
         assert_eq!(client.next().await["payload"], id, "there is one place, and it is free");
     }
 }
 
-async fn admitted_message_is_handled_exactly_once(over: Over) {
+async fn admitted_message_is_handled_exactly_once(server_kind: ServerKind) {
     let limiter = limiter(60);
     let (handled, limited_by_hook) = (Counter::default(), Counter::default());
     let (counts, told) = (handled.clone(), limited_by_hook.clone());
@@ -172,7 +172,7 @@ async fn admitted_message_is_handled_exactly_once(over: Over) {
         })
         .build()
         .unwrap();
-    let address = serve(over, &router).await;
+    let address = serve(server_kind, &router).await;
     let mut clients = Vec::new();
     for _ in 0..4 {
         clients.push(Client::connect(address).await);
@@ -192,10 +192,10 @@ async fn admitted_message_is_handled_exactly_once(over: Over) {
     assert_eq!((handled.get(), limited_by_hook.get()), (60, 40));
 }
 
-async fn abort_costs_nothing(over: Over) {
+async fn abort_costs_nothing(server_kind: ServerKind) {
     let (limiter, gate) = (limiter(1), Arc::new(Semaphore::new(0)));
     let router = gated(limited(&limiter), &gate);
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let mut client = Client::connect(serve(server_kind, &router).await).await;
     client.call("1", "ADD", json!([1, 1])).await;
     let abort = json!({ "type": "$ws:abort", "meta": { "correlationId": "1" } });
     client.send(abort.clone()).await;

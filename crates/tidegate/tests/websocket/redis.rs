@@ -3,9 +3,9 @@
 use tidegate::redis::RedisStore;
 use tidegate::websocket::{Context, MessageRateLimit, Router, keys};
 use tidegate::{Clock, Limiter, SystemClock};
-use tidegate_servers::variable;
+use tidegate_servers::required_env;
 
-use crate::support::{Client, Counter, Over, Say, quota, say, serve};
+use crate::support::{Client, Counter, Say, ServerKind, quota, say, serve};
 
 const CONNECTIONS: usize = 200;
 const MESSAGES: usize = 20;
@@ -13,7 +13,7 @@ const QUOTA: u64 = 1_234;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_hundred_connections_get_exactly_the_quota() {
-    let store = RedisStore::builder().connect(variable("TIDEGATE_REDIS_URL")).await.unwrap();
+    let store = RedisStore::builder().connect(required_env("TIDEGATE_REDIS_URL")).await.unwrap();
     let prefix = format!("ws-{}-{}-", SystemClock.now().as_micros(), std::process::id());
     let limiter = Limiter::builder().prefix(prefix).limit("send", quota(QUOTA)).bare_store(store).build().unwrap();
     let handled = Counter::default();
@@ -27,7 +27,7 @@ async fn two_hundred_connections_get_exactly_the_quota() {
         .build()
         .unwrap();
     // Half of them on each kind of server, with their quota in Redis.
-    let addresses = [serve(Over::Tungstenite, &router).await, serve(Over::Axum, &router).await];
+    let addresses = [serve(ServerKind::Tungstenite, &router).await, serve(ServerKind::Axum, &router).await];
     let mut clients = tokio::task::JoinSet::new();
     for number in 0..CONNECTIONS {
         let address = addresses[number % 2];

@@ -11,9 +11,9 @@ use tidegate::{Limiter, MemoryStore};
 use tidegate_testkit::FaultyStore;
 use tokio::sync::Semaphore;
 
-use crate::support::{Add, Client, Counter, Over, Sum, over_both, quota, serve, until};
+use crate::support::{Add, Client, Counter, ServerKind, Sum, for_every_server, quota, serve, until};
 
-over_both!(
+for_every_server!(
     rpc_gets_its_reply,
     rpc_error_is_the_answer,
     rpcs_run_concurrently,
@@ -77,17 +77,17 @@ impl Drop for OnDrop {
     }
 }
 
-async fn rpc_gets_its_reply(over: Over) {
+async fn rpc_gets_its_reply(server_kind: ServerKind) {
     let router: Router<()> =
         Router::builder().rpc(|_: RpcContext<()>, Add(a, b): Add| async move { Ok(Sum(a + b)) }).build().unwrap();
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let mut client = Client::connect(serve(server_kind, &router).await).await;
     client.call("é\"1", "ADD", json!([2, 3])).await;
     assert_eq!(client.next().await, json!({ "type": "SUM", "meta": { "correlationId": "é\"1" }, "payload": 5 }));
     client.send(json!({ "type": "ADD", "payload": [2, 3] })).await;
     assert_eq!(client.error().await, "INVALID_ARGUMENT", "a call has an id");
 }
 
-async fn rpc_error_is_the_answer(over: Over) {
+async fn rpc_error_is_the_answer(server_kind: ServerKind) {
     let router: Router<()> = Router::builder()
         .rpc(|_: RpcContext<()>, Add(a, b): Add| async move {
             assert!(a < 100, "too much for anybody");
@@ -97,7 +97,7 @@ async fn rpc_error_is_the_answer(over: Over) {
         })
         .build()
         .unwrap();
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let mut client = Client::connect(serve(server_kind, &router).await).await;
     client.call("1", "ADD", json!([2, 3])).await;
     let message = client.next().await;
     rpc_error("1", "UNAVAILABLE", &message);
@@ -108,10 +108,10 @@ async fn rpc_error_is_the_answer(over: Over) {
     rpc_error("3", "INVALID_ARGUMENT", &client.next().await);
 }
 
-async fn rpcs_run_concurrently(over: Over) {
+async fn rpcs_run_concurrently(server_kind: ServerKind) {
     let gate = Gate::new();
     let router = gate.router().build().unwrap();
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let mut client = Client::connect(serve(server_kind, &router).await).await;
     for id in ["1", "2", "3", "4"] {
         client.call(id, "ADD", json!([1, 1])).await;
     }
@@ -136,7 +136,7 @@ async fn rpcs_run_concurrently(over: Over) {
     gate.open(3);
 }
 
-async fn progress_precedes_the_reply_and_never_follows(over: Over) {
+async fn progress_precedes_the_reply_and_never_follows(server_kind: ServerKind) {
     let late = Counter::default();
     let late_by = late.clone();
     let router: Router<()> = Router::builder()
@@ -159,7 +159,7 @@ async fn progress_precedes_the_reply_and_never_follows(over: Over) {
         .on(|context: Context<()>, say: crate::support::Say| async move { context.send(&say) })
         .build()
         .unwrap();
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let mut client = Client::connect(serve(server_kind, &router).await).await;
     client.call("1", "ADD", json!([2, 3])).await;
     for step in 0..3 {
         let expected =
@@ -178,10 +178,10 @@ async fn progress_precedes_the_reply_and_never_follows(over: Over) {
     assert_eq!(client.next().await["type"], "SAY", "nothing comes after the answer");
 }
 
-async fn aborted_rpc_is_dropped_and_answered_once(over: Over) {
+async fn aborted_rpc_is_dropped_and_answered_once(server_kind: ServerKind) {
     let gate = Gate::new();
     let router = gate.router().build().unwrap();
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let mut client = Client::connect(serve(server_kind, &router).await).await;
     let abort = |id: &str| json!({ "type": "$ws:abort", "meta": { "correlationId": id } });
     client.call("1", "ADD", json!([1, 1])).await;
     client.call("2", "ADD", json!([1, 1])).await;
@@ -197,27 +197,27 @@ async fn aborted_rpc_is_dropped_and_answered_once(over: Over) {
     assert_eq!(client.next().await["meta"]["correlationId"], "2");
 }
 
-async fn rpc_that_times_out_is_dropped(over: Over) {
+async fn rpc_that_times_out_is_dropped(server_kind: ServerKind) {
     let gate = Gate::new();
     let router = gate.router().rpc_timeout(Duration::from_millis(1)).build().unwrap();
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let mut client = Client::connect(serve(server_kind, &router).await).await;
     client.call("1", "ADD", json!([1, 1])).await;
     rpc_error("1", "DEADLINE_EXCEEDED", &client.next().await);
     assert_eq!(gate.ended.get(), gate.begun.get());
 }
 
-async fn client_can_shorten_the_timeout(over: Over) {
+async fn client_can_shorten_the_timeout(server_kind: ServerKind) {
     let router = Gate::new().router().build().unwrap();
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let mut client = Client::connect(serve(server_kind, &router).await).await;
     let meta = json!({ "correlationId": "1", "timeoutMs": 1 });
     client.send(json!({ "type": "ADD", "meta": meta, "payload": [1, 1] })).await;
     rpc_error("1", "DEADLINE_EXCEEDED", &client.next().await);
 }
 
-async fn id_in_flight_is_rejected(over: Over) {
+async fn id_in_flight_is_rejected(server_kind: ServerKind) {
     let gate = Gate::new();
     let router = gate.router().build().unwrap();
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let mut client = Client::connect(serve(server_kind, &router).await).await;
     client.call("1", "ADD", json!([1, 1])).await;
     client.call("1", "ADD", json!([2, 2])).await;
     // With its ID, the client would take it for the answer to the first.
@@ -228,10 +228,10 @@ async fn id_in_flight_is_rejected(over: Over) {
     assert_eq!(client.next().await["payload"], 4, "the id is free again");
 }
 
-async fn id_can_be_reused_after_an_abort(over: Over) {
+async fn id_can_be_reused_after_an_abort(server_kind: ServerKind) {
     let gate = Gate::new();
     let router = gate.router().build().unwrap();
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let mut client = Client::connect(serve(server_kind, &router).await).await;
     for number in 0..50 {
         client.call("1", "ADD", json!([number, 0])).await;
         client.send(json!({ "type": "$ws:abort", "meta": { "correlationId": "1" } })).await;
@@ -261,12 +261,12 @@ async fn id_can_be_reused_after_an_abort(over: Over) {
     }
 }
 
-async fn id_freed_during_the_rate_limit_is_answered(over: Over) {
+async fn id_freed_during_the_rate_limit_is_answered(server_kind: ServerKind) {
     let (gate, store) = (Gate::new(), FaultyStore::new(MemoryStore::new()));
     let faults = store.faults();
     let limiter = Limiter::builder().limit("call", quota(2)).store(store).build().unwrap();
     let router = gate.router().rate_limit(MessageRateLimit::new(limiter.enforcer("call").unwrap())).build().unwrap();
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let mut client = Client::connect(serve(server_kind, &router).await).await;
     client.call("1", "ADD", json!([1, 1])).await;
     until(|| gate.begun.get() == 1).await;
     // The next two are checked while the RPC before them holds the ID, and decided when it is free.
@@ -286,12 +286,12 @@ async fn id_freed_during_the_rate_limit_is_answered(over: Over) {
     }
 }
 
-async fn many_large_replies_arrive(over: Over) {
+async fn many_large_replies_arrive(server_kind: ServerKind) {
     let gate = Arc::new(Semaphore::new(0));
     let opens = Arc::clone(&gate);
     let router: Router<()> = Router::builder()
         .send_queue(8, 1 << 20)
-        .rpc(move |_: RpcContext<()>, _: Ask| {
+        .rpc(move |_: RpcContext<()>, _: GetLong| {
             let gate = Arc::clone(&opens);
             async move {
                 gate.acquire().await.unwrap().forget();
@@ -301,11 +301,11 @@ async fn many_large_replies_arrive(over: Over) {
         .build()
         .unwrap();
     #[derive(serde::Deserialize)]
-    struct Ask;
-    impl Message for Ask {
+    struct GetLong;
+    impl Message for GetLong {
         const TYPE: &'static str = "ASK";
     }
-    impl Rpc for Ask {
+    impl Rpc for GetLong {
         type Reply = Long;
     }
     #[derive(serde::Serialize)]
@@ -313,31 +313,31 @@ async fn many_large_replies_arrive(over: Over) {
     impl Message for Long {
         const TYPE: &'static str = "LONG";
     }
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let mut client = Client::connect(serve(server_kind, &router).await).await;
     for id in 0..64 {
         client.call(&id.to_string(), "ASK", json!(null)).await;
     }
     gate.add_permits(64);
     for _ in 0..64 {
-        assert_eq!(client.next().await["type"], "LONG", "none of them is lost, and nobody is disconnected");
+        assert_eq!(client.next().await["type"], "LONG", "none of them is lost, and the client stays connected");
     }
 }
 
-async fn middleware_can_reply(over: Over) {
+async fn middleware_can_reply(server_kind: ServerKind) {
     let router: Router<()> = Router::builder()
         .wrap(|context: Context<()>, _| async move { context.reply(&Sum(42)) })
-        .rpc(|_: RpcContext<()>, _: Add| async { Err(MessageError::new(ErrorCode::Internal, "nobody asks")) })
+        .rpc(|_: RpcContext<()>, _: Add| async { Err(MessageError::new(ErrorCode::Internal, "never called")) })
         .build()
         .unwrap();
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let mut client = Client::connect(serve(server_kind, &router).await).await;
     client.call("1", "ADD", json!([1, 1])).await;
     assert_eq!(client.next().await, json!({ "type": "SUM", "meta": { "correlationId": "1" }, "payload": 42 }));
 }
 
-async fn rpcs_end_with_their_connection(over: Over) {
+async fn rpcs_end_with_their_connection(server_kind: ServerKind) {
     let gate = Gate::new();
     let router = gate.router().build().unwrap();
-    let mut client = Client::connect(serve(over, &router).await).await;
+    let mut client = Client::connect(serve(server_kind, &router).await).await;
     for id in ["1", "2"] {
         client.call(id, "ADD", json!([1, 1])).await;
     }

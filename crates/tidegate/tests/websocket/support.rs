@@ -17,45 +17,45 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
 /// The kind of server.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Over {
+pub(crate) enum ServerKind {
     Tungstenite,
     Axum,
 }
 
 /// Runs each test on both kinds of server.
-macro_rules! over_both {
+macro_rules! for_every_server {
     ($($name:ident),* $(,)?) => {
-        mod over_tungstenite {
+        mod on_tungstenite {
             $(#[tokio::test(flavor = "multi_thread")]
             async fn $name() {
-                super::$name(crate::support::Over::Tungstenite).await;
+                super::$name(crate::support::ServerKind::Tungstenite).await;
             })*
         }
 
-        mod over_axum {
+        mod on_axum {
             $(#[tokio::test(flavor = "multi_thread")]
             async fn $name() {
-                super::$name(crate::support::Over::Axum).await;
+                super::$name(crate::support::ServerKind::Axum).await;
             })*
         }
     };
 }
-pub(crate) use over_both;
+pub(crate) use for_every_server;
 
 /// Serves a router on a free loopback port.
-pub(crate) async fn serve<D: ConnectionData>(over: Over, router: &Router<D>) -> SocketAddr {
+pub(crate) async fn serve<D: ConnectionData>(server_kind: ServerKind, router: &Router<D>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let router = router.clone();
-    match over {
-        Over::Tungstenite => tokio::spawn(async move {
+    match server_kind {
+        ServerKind::Tungstenite => tokio::spawn(async move {
             loop {
                 let (stream, peer) = listener.accept().await.unwrap();
                 let router = router.clone();
                 tokio::spawn(async move { drop(router.accept(stream, Some(peer.ip())).await) });
             }
         }),
-        Over::Axum => tokio::spawn(async move {
+        ServerKind::Axum => tokio::spawn(async move {
             let app = axum::Router::new().route("/", websocket::route(router));
             axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await.unwrap();
         }),
@@ -64,17 +64,17 @@ pub(crate) async fn serve<D: ConnectionData>(over: Over, router: &Router<D>) -> 
 }
 
 /// The timeout of a test's waits. No measurement depends on it.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Awaits a future within the timeout.
-pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.expect("it does not happen")
+pub(crate) async fn within_timeout<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(TIMEOUT, future).await.expect("the wait timed out")
 }
 
 /// Waits for a condition.
-pub(crate) async fn until(is_so: impl Fn() -> bool) {
-    soon(async {
-        while !is_so() {
+pub(crate) async fn until(condition: impl Fn() -> bool) {
+    within_timeout(async {
+        while !condition() {
             // Yields to other work on machines with few cores.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -96,7 +96,7 @@ impl Client {
     pub(crate) async fn connect_as(address: SocketAddr, name: &str) -> Self {
         let mut request = format!("ws://{address}/?name={name}").into_client_request().unwrap();
         request.headers_mut().insert("x-forwarded-for", "192.0.2.9".parse().unwrap());
-        Client(soon(connect_async(request)).await.unwrap().0)
+        Client(within_timeout(connect_async(request)).await.unwrap().0)
     }
 
     pub(crate) async fn send(&mut self, message: Value) {
@@ -104,7 +104,7 @@ impl Client {
     }
 
     pub(crate) async fn send_frame(&mut self, frame: Frame) {
-        soon(self.0.send(frame)).await.unwrap();
+        within_timeout(self.0.send(frame)).await.unwrap();
     }
 
     /// Sends an RPC without waiting for its answer.
@@ -115,7 +115,7 @@ impl Client {
     /// Returns the next frame that is not a ping or pong; `None` at the end.
     pub(crate) async fn frame(&mut self) -> Option<Frame> {
         loop {
-            match soon(self.0.next()).await? {
+            match within_timeout(self.0.next()).await? {
                 Ok(Frame::Ping(_) | Frame::Pong(_)) => {}
                 Ok(frame) => return Some(frame),
                 Err(_) => return None,

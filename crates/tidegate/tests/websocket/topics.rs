@@ -4,9 +4,9 @@ use serde::Deserialize;
 use serde_json::json;
 use tidegate::websocket::{Context, Message, Router};
 
-use crate::support::{Client, Over, Say, over_both, say, serve, until};
+use crate::support::{Client, Say, ServerKind, for_every_server, say, serve, until};
 
-over_both!(
+for_every_server!(
     subscribers_get_published_messages,
     closed_connection_gets_no_published_messages,
     concurrent_rpcs_are_bounded
@@ -56,9 +56,9 @@ impl Client {
     }
 }
 
-async fn subscribers_get_published_messages(over: Over) {
+async fn subscribers_get_published_messages(server_kind: ServerKind) {
     let router = rooms();
-    let address = serve(over, &router).await;
+    let address = serve(server_kind, &router).await;
     let mut clients = Vec::new();
     for _ in 0..4 {
         clients.push(Client::connect(address).await);
@@ -82,17 +82,17 @@ async fn subscribers_get_published_messages(over: Over) {
     assert_eq!(clients[3].says("LEAVE", "another").await, "true", "and nothing came before");
 }
 
-async fn closed_connection_gets_no_published_messages(over: Over) {
+async fn closed_connection_gets_no_published_messages(server_kind: ServerKind) {
     let router = rooms();
-    let address = serve(over, &router).await;
+    let address = serve(server_kind, &router).await;
     let mut client = Client::connect(address).await;
     assert_eq!(client.says("JOIN", "room").await, "true");
     drop(client);
     until(|| router.publish("room", &Say { text: String::new() }) == Ok(0)).await;
 }
 
-async fn concurrent_rpcs_are_bounded(over: Over) {
-    let mut client = Client::connect(serve(over, &rooms()).await).await;
+async fn concurrent_rpcs_are_bounded(server_kind: ServerKind) {
+    let mut client = Client::connect(serve(server_kind, &rooms()).await).await;
     assert_eq!(client.says("JOIN", "1").await, "true");
     assert_eq!(client.says("JOIN", "2").await, "true");
     client.send(json!({ "type": "JOIN", "payload": "3" })).await;

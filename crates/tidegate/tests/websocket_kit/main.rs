@@ -1,19 +1,19 @@
 //! Tests of the wire format against ws-kit's own packages: their schemas, validation and error codes.
 
-mod served;
+mod server;
 
 use std::process::Command;
 
-use tidegate_servers::variable;
+use tidegate_servers::required_env;
 
 /// The script makes its own assertions, and prints `ok` at the end.
 #[tokio::test(flavor = "multi_thread")]
-async fn ws_kit_understands_what_is_sent() {
-    let address = served::start().await;
+async fn ws_kit_accepts_every_message() {
+    let address = server::start().await;
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/websocket_kit/ask.mjs");
     let mut node = Command::new("node");
-    node.args([script, &variable("TIDEGATE_WS_KIT"), &format!("ws://{address}/ws")]);
+    node.args([script, &required_env("TIDEGATE_WS_KIT"), &format!("ws://{address}/ws")]);
     let output = tokio::task::spawn_blocking(move || node.output().expect("node")).await.unwrap();
-    let said = [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
-    assert_eq!(said, "ok\n");
+    let output = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    assert_eq!(output, "ok\n");
 }

@@ -1,4 +1,4 @@
-//! Decisions by the limits of this Worker.
+//! Decisions by the limits of the Worker.
 
 use tidegate::api::{
     self, AdmitRequest, AdmitResponse, BatchRequest, BatchResponse, DecisionResponse, JointResponse, LeaseToken,
@@ -6,68 +6,68 @@ use tidegate::api::{
 };
 use tidegate::{Call, Decision};
 
-use super::{Answer, Api, json, problem, text};
-use crate::store::Objects;
+use super::{Api, ApiResponse, json, json_bytes, to_problem};
+use crate::store::ObjectClient;
 
-impl<P: Objects> Api<P> {
-    pub(super) async fn decide(&self, op: Op, body: &[u8]) -> Result<Answer, Problem> {
-        let asked: LimitRequest<'_> = api::parse(body, LimitRequest::EXAMPLE)?;
-        let call = self.call(op, &asked)?;
-        let decision = call.await.map_err(|error| problem(&error))?;
-        Ok(text(DecisionResponse::from(&decision).to_json()))
+impl<P: ObjectClient> Api<P> {
+    pub(super) async fn decide(&self, op: Op, body: &[u8]) -> Result<ApiResponse, Problem> {
+        let request: LimitRequest<'_> = api::parse(body, LimitRequest::EXAMPLE)?;
+        let call = self.call(op, &request)?;
+        let decision = call.await.map_err(|error| to_problem(&error))?;
+        Ok(json_bytes(DecisionResponse::from(&decision).to_json()))
     }
 
-    pub(super) async fn all(&self, body: &[u8]) -> Result<Answer, Problem> {
-        let several = BatchRequest::parse(body)?;
-        let all = self.limiter.limit_all(self.calls(&several)?).await.map_err(|error| problem(&error))?;
+    pub(super) async fn limit_all(&self, body: &[u8]) -> Result<ApiResponse, Problem> {
+        let batch = BatchRequest::parse(body)?;
+        let all = self.limiter.limit_all(self.calls(&batch)?).await.map_err(|error| to_problem(&error))?;
         Ok(json(&JointResponse::from(&all)))
     }
 
-    pub(super) async fn batch(&self, body: &[u8]) -> Result<Answer, Problem> {
-        let several = BatchRequest::parse(body)?;
-        let answers = self.limiter.batch(self.calls(&several)?).await;
-        Ok(json(&BatchResponse::new(&answers, problem)))
+    pub(super) async fn batch(&self, body: &[u8]) -> Result<ApiResponse, Problem> {
+        let batch = BatchRequest::parse(body)?;
+        let results = self.limiter.batch(self.calls(&batch)?).await;
+        Ok(json(&BatchResponse::new(&results, to_problem)))
     }
 
-    pub(super) async fn admit(&self, body: &[u8]) -> Result<Answer, Problem> {
-        let place: AdmitRequest<'_> = api::parse(body, AdmitRequest::EXAMPLE)?;
-        let (limit, key) = (&*place.limit, place.key.checked()?);
+    pub(super) async fn admit(&self, body: &[u8]) -> Result<ApiResponse, Problem> {
+        let request: AdmitRequest<'_> = api::parse(body, AdmitRequest::EXAMPLE)?;
+        let (limit, key) = (&*request.limit, request.key.checked()?);
         let call = self.limiter.admit(limit, &key);
-        let held = LeaseToken { lease: call.requested_lease(), limit: limit.into(), key: key.to_text() };
-        let admitted = call.await.map_err(|error| problem(&error))?;
+        let token = LeaseToken { lease: call.requested_lease(), limit: limit.into(), key: key.to_text() };
+        let admitted = call.await.map_err(|error| to_problem(&error))?;
         let quota = self.limiter.quota(limit).ok();
-        Ok(json(&AdmitResponse::new(admitted.decision(), &held, quota.as_ref())))
+        Ok(json(&AdmitResponse::new(admitted.decision(), &token, quota.as_ref())))
     }
 
-    pub(super) async fn renew(&self, body: &[u8]) -> Result<Answer, Problem> {
+    pub(super) async fn renew(&self, body: &[u8]) -> Result<ApiResponse, Problem> {
         let RenewRequest { lease } = api::parse(body, LeaseToken::EXAMPLE)?;
-        let (held, key) = LeaseToken::read(&lease)?;
-        let decision = self.asked(self.limiter.renew(&held.limit, key, held.lease)).await?;
-        Ok(json(&RenewResponse::new(&decision, self.limiter.quota(&held.limit).ok().as_ref())))
+        let (token, key) = LeaseToken::read(&lease)?;
+        let decision = self.decision(self.limiter.renew(&token.limit, key, token.lease)).await?;
+        Ok(json(&RenewResponse::new(&decision, self.limiter.quota(&token.limit).ok().as_ref())))
     }
 
-    pub(super) async fn release(&self, body: &[u8]) -> Result<Answer, Problem> {
-        let released: ReleaseRequest<'_> = api::parse(body, LeaseToken::EXAMPLE)?;
-        released.completion()?;
-        let (held, key) = LeaseToken::read(&released.lease)?;
-        let decision = self.asked(self.limiter.release(&held.limit, key, held.lease)).await?;
-        Ok(text(DecisionResponse::from(&decision).to_json()))
+    pub(super) async fn release(&self, body: &[u8]) -> Result<ApiResponse, Problem> {
+        let request: ReleaseRequest<'_> = api::parse(body, LeaseToken::EXAMPLE)?;
+        request.completion()?;
+        let (token, key) = LeaseToken::read(&request.lease)?;
+        let decision = self.decision(self.limiter.release(&token.limit, key, token.lease)).await?;
+        Ok(json_bytes(DecisionResponse::from(&decision).to_json()))
     }
 
-    async fn asked(&self, call: Call<'_>) -> Result<Decision, Problem> {
-        call.await.map_err(|error| problem(&error))
+    async fn decision(&self, call: Call<'_>) -> Result<Decision, Problem> {
+        call.await.map_err(|error| to_problem(&error))
     }
 
-    /// The questions, once nothing is wrong with any of them.
-    fn calls<'a>(&'a self, several: &'a BatchRequest<'_>) -> Result<Vec<Call<'a>>, Problem> {
-        for asked in &several.requests {
-            self.limiter.quota(&asked.limit).map_err(|error| problem(&error))?;
+    /// Builds the calls of a batch, after all of its requests are validated.
+    fn calls<'a>(&'a self, batch: &'a BatchRequest<'_>) -> Result<Vec<Call<'a>>, Problem> {
+        for request in &batch.requests {
+            self.limiter.quota(&request.limit).map_err(|error| to_problem(&error))?;
         }
-        several.requests.iter().map(|asked| self.call(Op::Limit, asked)).collect()
+        batch.requests.iter().map(|request| self.call(Op::Limit, request)).collect()
     }
 
-    fn call<'a>(&'a self, op: Op, asked: &'a LimitRequest<'_>) -> Result<Call<'a>, Problem> {
-        let (limit, key) = (&*asked.limit, asked.key.checked()?);
+    fn call<'a>(&'a self, op: Op, request: &'a LimitRequest<'_>) -> Result<Call<'a>, Problem> {
+        let (limit, key) = (&*request.limit, request.key.checked()?);
         let call = match op {
             Op::Check => self.limiter.check(limit, key),
             Op::Reserve => self.limiter.reserve(limit, key),
@@ -78,6 +78,6 @@ impl<P: Objects> Api<P> {
             Op::Release(lease) => self.limiter.release(limit, key, lease),
             Op::Limit => self.limiter.limit(limit, key),
         };
-        Ok(call.cost(asked.cost.0))
+        Ok(call.cost(request.cost.0))
     }
 }

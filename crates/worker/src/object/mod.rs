@@ -1,12 +1,11 @@
-//! The class of the objects that keys live in.
+//! The class of the Durable Objects that keys live in.
 
-mod book;
 mod cache;
 #[cfg(test)]
 pub(crate) mod memory;
 pub(crate) mod message;
-mod rows;
 mod sql;
+pub(crate) mod table;
 
 use std::cell::{Cell, OnceCell};
 use std::time::Duration;
@@ -16,41 +15,40 @@ use tidegate::{Clock, StoreError, SystemClock, Timestamp};
 // The attribute expects some of these by name.
 use worker::{Delay, DurableObject, Env, Method, Request, Response, State, durable_object, wasm_bindgen};
 
-pub(crate) use book::{Book, When};
-use message::Message;
+use message::{ObjectAddress, ObjectMessage};
 use sql::SqlRows;
+use table::{DecisionTime, ShardTable};
 
-use crate::Shards;
-use crate::settings::{BINDING, SHARD, SHARDS};
+use crate::settings::BINDING;
 use crate::shards::object_name;
-use crate::store::detail;
+use crate::store::problem_detail;
 
-/// How often an object forgets the keys that are as good as new.
-const SWEEP: Duration = Duration::from_secs(3_600);
+/// The interval at which an object evicts the keys that are as good as new.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(3_600);
 
-/// One of the objects that keys live in. Only Workers ask it, over its binding.
+/// A Durable Object that some of the keys live in. Only Workers call it, over its binding.
 ///
-/// It decides without waiting for anything between reading and writing, so its decisions are those of some order of the
-/// calls. What it has in memory is what is in its storage: when the platform ends it, nothing is lost.
+/// It never awaits between reading and writing, so its decisions are those of some order of the calls. Its memory only
+/// caches its storage: nothing is lost when the platform ends it.
 #[durable_object(alarm)]
 pub struct RateLimiter {
     state: State,
     env: Env,
-    book: OnceCell<Book<SqlRows>>,
-    /// What the first object has said about how many there are.
-    compared: Cell<Option<u16>>,
-    /// Whether it is known that an alarm is set.
+    table: OnceCell<ShardTable<SqlRows>>,
+    /// The number of objects that the first object has confirmed.
+    confirmed_shards: Cell<Option<u16>>,
+    /// Whether an alarm is known to be set.
     has_alarm: Cell<bool>,
 }
 
 impl DurableObject for RateLimiter {
     fn new(state: State, env: Env) -> Self {
-        let (book, compared, has_alarm) = (OnceCell::new(), Cell::new(None), Cell::new(false));
-        RateLimiter { state, env, book, compared, has_alarm }
+        let (table, confirmed_shards, has_alarm) = (OnceCell::new(), Cell::new(None), Cell::new(false));
+        RateLimiter { state, env, table, confirmed_shards, has_alarm }
     }
 
     async fn fetch(&self, request: Request) -> worker::Result<Response> {
-        match self.answer(request).await {
+        match self.respond(request).await {
             Ok(body) => Response::from_bytes(body),
             Err(problem) => {
                 let (head, body) = problem.to_response().into_parts();
@@ -61,205 +59,178 @@ impl DurableObject for RateLimiter {
 
     async fn alarm(&self) -> worker::Result<Response> {
         self.has_alarm.set(false);
-        // What cannot be swept now can be in an hour: the alarm comes again, whatever has failed.
-        let swept = self.sweep(None).await.and_then(|()| self.open()?.rows().is_empty());
+        // A failed sweep is repeated in an hour: the alarm is set again even after an error.
+        let swept = self.sweep(None).await.and_then(|()| self.open_table()?.rows().is_empty());
         let is_empty = swept.unwrap_or_else(|error| {
             worker::console_error!("tidegate: not everything could be swept: {error}");
             false
         });
         if !is_empty {
-            self.arm().await?;
+            self.set_alarm().await?;
         }
         Response::empty()
     }
 }
 
 impl RateLimiter {
-    fn open(&self) -> Result<&Book<SqlRows>, StoreError> {
-        if let Some(book) = self.book.get() {
-            return Ok(book);
+    fn open_table(&self) -> Result<&ShardTable<SqlRows>, StoreError> {
+        if let Some(table) = self.table.get() {
+            return Ok(table);
         }
         let rows = SqlRows::open(self.state.storage().sql())?;
-        Ok(self.book.get_or_init(|| Book::new(rows)))
+        Ok(self.table.get_or_init(|| ShardTable::new(rows)))
     }
 
-    fn book(&self) -> Result<&Book<SqlRows>, Problem> {
-        self.open().map_err(broken)
+    fn table(&self) -> Result<&ShardTable<SqlRows>, Problem> {
+        self.open_table().map_err(store_problem)
     }
 
-    async fn answer(&self, mut request: Request) -> Result<Vec<u8>, Problem> {
-        let asked = Asked::of(&request)?;
+    async fn respond(&self, mut request: Request) -> Result<Vec<u8>, Problem> {
+        let address = ObjectAddress::from_request(&request)?;
         if request.method() != Method::Post {
             return Err(Problem::method_not_allowed());
         }
-        self.compare(asked).await?;
+        self.check_shards(address).await?;
         match &*request.path() {
             path @ ("/apply" | "/look") => {
-                let message = Message::read(&path[1..], &body(&mut request).await?)?;
-                self.apply(asked, &message).await
+                let message = ObjectMessage::parse(&path[1..], &read_body(&mut request).await?)?;
+                self.apply(address, &message).await
             }
-            "/settle" => self.settle(asked).await.map(|()| Vec::new()),
-            "/compare" => Ok(self.book()?.rows().shards().map(|_| SETTLED.to_vec()).unwrap_or_default()),
+            "/settle" => self.set_shards(address).await.map(|()| Vec::new()),
+            "/compare" => Ok(self.table()?.rows().shards().map(|_| SHARDS_SET.to_vec()).unwrap_or_default()),
             "/sweep" => {
-                let at = body(&mut request).await?;
+                let at = read_body(&mut request).await?;
                 let at = str::from_utf8(&at).ok().and_then(|at| at.parse().ok());
                 let at = at.ok_or_else(|| Problem::bad_request("expected a time in microseconds"))?;
-                self.sweep(Some(Timestamp::from_micros(at))).await.map_err(broken)?;
-                let held = self.book()?.rows().count().map_err(broken)?;
-                Ok(held.to_string().into_bytes())
+                self.sweep(Some(Timestamp::from_micros(at))).await.map_err(store_problem)?;
+                let rows = self.table()?.rows().count().map_err(store_problem)?;
+                Ok(rows.to_string().into_bytes())
             }
             _ => Err(Problem::not_found("there is nothing at this path of an object")),
         }
     }
 
-    async fn apply(&self, asked: Asked, message: &Message) -> Result<Vec<u8>, Problem> {
-        let answer = loop {
-            match message.answer(self.book()?, SystemClock.now()) {
-                Ok(answer) => break answer,
-                // Once that is done, there are tables to write into.
-                Err(_) => self.settle(asked).await?,
+    async fn apply(&self, address: ObjectAddress, message: &ObjectMessage) -> Result<Vec<u8>, Problem> {
+        let response = loop {
+            match message.respond(self.table()?, SystemClock.now()) {
+                Ok(response) => break response,
+                // This creates the tables.
+                Err(_) => self.set_shards(address).await?,
             }
         };
-        if self.book()?.rows().was_written() && !self.has_alarm.get() {
-            // The decision is made and written: that it is swept an hour later or so is not worth an error.
-            if let Err(error) = self.arm().await {
+        if self.table()?.rows().take_has_written() && !self.has_alarm.get() {
+            // The decision is made and written, so a missing alarm only delays a sweep and is no error of the call.
+            if let Err(error) = self.set_alarm().await {
                 worker::console_error!("tidegate: no alarm could be set: {error}");
             }
         }
-        Ok(answer)
+        Ok(response)
     }
 
-    /// Whether the Worker counts as many objects as there are. A storage with nothing in it does not know; the first object
-    /// does, because every number of objects has one.
-    async fn compare(&self, asked: Asked) -> Result<(), Problem> {
-        let count = asked.shards.count();
-        match self.book()?.rows().shards().or(self.compared.get()) {
-            Some(settled) if settled == count => Ok(()),
-            Some(settled) => Err(differ(settled, count)),
-            None if asked.shard == 0 => Ok(()),
+    /// Checks that the Worker counts as many objects as there are. An empty storage does not know their number; the
+    /// first object does, because every number of objects has one.
+    async fn check_shards(&self, address: ObjectAddress) -> Result<(), Problem> {
+        let count = address.shards.count();
+        match self.table()?.rows().shards().or(self.confirmed_shards.get()) {
+            Some(shards) if shards == count => Ok(()),
+            Some(shards) => Err(shard_mismatch(shards, count)),
+            None if address.shard == 0 => Ok(()),
             None => {
-                // As long as nobody has settled it, the next one may count differently.
-                if self.first(asked, "compare").await? == SETTLED {
-                    self.compared.set(Some(count));
+                // Until the number is set, the next Worker may count differently.
+                if self.call_first_object(address, "compare").await? == SHARDS_SET {
+                    self.confirmed_shards.set(Some(count));
                 }
                 Ok(())
             }
         }
     }
 
-    /// Settles how many objects there are: with the first object, and then here.
-    async fn settle(&self, asked: Asked) -> Result<(), Problem> {
-        if asked.shard != 0 {
-            self.first(asked, "settle").await?;
+    /// Sets the number of objects, in the first object and then here.
+    async fn set_shards(&self, address: ObjectAddress) -> Result<(), Problem> {
+        if address.shard != 0 {
+            self.call_first_object(address, "settle").await?;
         }
-        // Somebody else may have been quicker, while this one waited.
-        match self.book()?.rows().shards() {
-            Some(settled) if settled != asked.shards.count() => Err(differ(settled, asked.shards.count())),
+        // Another call may have set it during the await.
+        match self.table()?.rows().shards() {
+            Some(shards) if shards != address.shards.count() => Err(shard_mismatch(shards, address.shards.count())),
             Some(_) => Ok(()),
-            None => self.book()?.rows().settle(asked.shards).map_err(broken),
+            None => self.table()?.rows().set_shards(address.shards).map_err(store_problem),
         }
     }
 
-    /// Asks the first object.
-    async fn first(&self, asked: Asked, what: &str) -> Result<Vec<u8>, Problem> {
-        let asked = Asked { shard: 0, ..asked };
+    /// Sends a message to the first object and returns the body of its response.
+    async fn call_first_object(&self, address: ObjectAddress, path: &str) -> Result<Vec<u8>, Problem> {
+        let address = ObjectAddress { shard: 0, ..address };
         let stub = self.env.durable_object(BINDING).and_then(|objects| objects.get_by_name(&object_name(0)));
-        let answer = async { stub?.fetch_with_request(asked.request(what, &[])?).await }.await;
-        let mut answer = answer.map_err(|error| unreachable(&error))?;
-        let said = answer.bytes().await.map_err(|error| unreachable(&error))?;
-        match answer.status_code() {
-            200 => Ok(said),
-            status => Err(handed_on(status, &said)),
+        let response = async { stub?.fetch_with_request(address.new_request(path, &[])?).await }.await;
+        let mut response = response.map_err(|error| first_object_unreachable(&error))?;
+        let body = response.bytes().await.map_err(|error| first_object_unreachable(&error))?;
+        match response.status_code() {
+            200 => Ok(body),
+            status => Err(forwarded_problem(status, &body)),
         }
     }
 
-    /// Forgets what is as good as new: now, or at the time of a test.
+    /// Evicts the rows that are as good as new, now or at the time of a test.
     async fn sweep(&self, at: Option<Timestamp>) -> Result<(), StoreError> {
-        let book = self.open()?;
-        let when = When { at: at.unwrap_or_else(|| SystemClock.now()), given: at.is_some() };
+        let table = self.open_table()?;
+        let time = DecisionTime { at: at.unwrap_or_else(|| SystemClock.now()), is_test: at.is_some() };
         let mut after = String::new();
-        while let Some(next) = book.sweep(&after, when)? {
+        while let Some(next) = table.sweep(&after, time)? {
             after = next;
-            // Whoever asks meanwhile does not wait for all pages.
+            // Other calls run between two pages.
             Delay::from(Duration::ZERO).await;
         }
         Ok(())
     }
 
-    /// How often it is swept, which only a test changes.
-    fn every(&self) -> Duration {
-        let told = |name| self.env.var(name).ok().map(|told| told.to_string());
-        let testing = told("TIDEGATE_TESTING").is_some_and(|testing| testing == "true");
-        let millis = told("TIDEGATE_SWEEP_MS").filter(|_| testing).and_then(|millis| millis.parse().ok());
-        millis.map_or(SWEEP, Duration::from_millis)
+    /// Returns the interval of sweeps, which only a test changes.
+    fn sweep_interval(&self) -> Duration {
+        let variable = |name| self.env.var(name).ok().map(|value| value.to_string());
+        let testing = variable("TIDEGATE_TESTING").is_some_and(|testing| testing == "true");
+        let millis = variable("TIDEGATE_SWEEP_MS").filter(|_| testing).and_then(|millis| millis.parse().ok());
+        millis.map_or(SWEEP_INTERVAL, Duration::from_millis)
     }
 
     /// Sets the alarm for the next sweep, unless it is set.
-    async fn arm(&self) -> worker::Result<()> {
+    async fn set_alarm(&self) -> worker::Result<()> {
         let storage = self.state.storage();
         if storage.get_alarm().await?.is_none() {
-            storage.set_alarm(self.every()).await?;
+            storage.set_alarm(self.sweep_interval()).await?;
         }
         self.has_alarm.set(true);
         Ok(())
     }
 }
 
-/// Which object is asked, and out of how many.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked {
-    pub(crate) shard: u16,
-    pub(crate) shards: Shards,
-}
-
-impl Asked {
-    fn of(request: &Request) -> Result<Self, Problem> {
-        let number = |name| request.headers().get(name).ok().flatten().and_then(|number| number.parse().ok());
-        let shards = number(SHARDS).and_then(Shards::new);
-        let asked = number(SHARD).zip(shards).map(|(shard, shards)| Asked { shard, shards });
-        asked.ok_or_else(|| Problem::bad_request("only a Worker asks an object"))
-    }
-
-    /// A request to the object.
-    pub(crate) fn request(self, what: &str, body: &[u8]) -> worker::Result<Request> {
-        let mut init = worker::RequestInit::new();
-        let headers = worker::Headers::new();
-        headers.set(SHARD, &self.shard.to_string())?;
-        headers.set(SHARDS, &self.shards.to_string())?;
-        let body = worker::js_sys::Uint8Array::from(body);
-        init.with_method(Method::Post).with_headers(headers).with_body(Some(body.into()));
-        Request::new_with_init(&format!("https://object/{what}"), &init)
-    }
-}
-
-async fn body(request: &mut Request) -> Result<Vec<u8>, Problem> {
+async fn read_body(request: &mut Request) -> Result<Vec<u8>, Problem> {
     request.bytes().await.map_err(|error| Problem::bad_request(format!("the body cannot be read: {error}")))
 }
 
-/// What the first object answers once it is settled how many there are.
-const SETTLED: &[u8] = b"settled";
+/// The response of the first object once the number of objects is set.
+const SHARDS_SET: &[u8] = b"settled";
 
-/// What an error begins with that is about how many objects there are.
-pub(crate) const DIFFERENT: &str = "shards: ";
+/// The prefix of an error about the number of objects.
+pub(crate) const SHARD_MISMATCH_PREFIX: &str = "shards: ";
 
-fn differ(settled: u16, asked: u16) -> Problem {
+fn shard_mismatch(actual: u16, counted: u16) -> Problem {
     let detail = format!(
-        "{DIFFERENT}this Worker counts {asked} objects, and the keys live in {settled}: most would be looked for elsewhere \
-         and begin anew. Set it back to {settled}, or move as docs/workers.md says"
+        "{SHARD_MISMATCH_PREFIX}this Worker counts {counted} objects, and the keys live in {actual}: most would be looked for elsewhere \
+         and begin anew. Set it back to {actual}, or move as docs/workers.md says"
     );
     Problem::new(http::StatusCode::CONFLICT, detail)
 }
 
-fn broken(error: StoreError) -> Problem {
+fn store_problem(error: StoreError) -> Problem {
     Problem::from(&tidegate::Error::Store(error))
 }
 
-fn unreachable(error: &worker::Error) -> Problem {
+fn first_object_unreachable(error: &worker::Error) -> Problem {
     let status = http::StatusCode::SERVICE_UNAVAILABLE;
     Problem::new(status, format!("the first object cannot be asked: {error}"))
 }
 
-fn handed_on(status: u16, said: &[u8]) -> Problem {
+fn forwarded_problem(status: u16, body: &[u8]) -> Problem {
     let status = http::StatusCode::from_u16(status).unwrap_or(http::StatusCode::SERVICE_UNAVAILABLE);
-    Problem::new(status, detail(status, said))
+    Problem::new(status, problem_detail(status, body))
 }

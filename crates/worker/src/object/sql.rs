@@ -1,4 +1,4 @@
-//! The rows of an object, in its SQLite.
+//! The rows of an object in its SQLite database.
 
 use std::cell::Cell;
 
@@ -6,39 +6,39 @@ use serde::Serialize;
 use tidegate::{StoreError, StoreErrorKind};
 use worker::{SqlStorage, SqlStorageValue};
 
-use super::rows::{LARGEST, Row, Rows, Unwritten};
+use super::table::{MAX_VALUE_BYTES, Row, Rows, WriteError};
 use crate::Shards;
 
-/// The largest whole number that JavaScript is exact about: in microseconds, the year 2255.
-const EXACT: u64 = (1 << 53) - 1;
+/// The largest whole number that JavaScript represents exactly. In microseconds it is the year 2255.
+const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
-/// The rows of an object, in its SQLite. Nothing is there before the first write.
+/// The rows of an object in its SQLite database. There are no tables before the first write.
 pub(super) struct SqlRows {
     sql: SqlStorage,
-    /// How many objects there are, once that is settled.
+    /// The number of objects, once it is set.
     shards: Cell<Option<u16>>,
-    written: Cell<bool>,
+    has_written: Cell<bool>,
 }
 
 impl SqlRows {
-    /// What is in this storage.
+    /// Opens the rows in this storage.
     pub(super) fn open(sql: SqlStorage) -> Result<Self, StoreError> {
-        let rows = SqlRows { sql, shards: Cell::new(None), written: Cell::new(false) };
+        let rows = SqlRows { sql, shards: Cell::new(None), has_written: Cell::new(false) };
         let tables = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'tidegate_shards'";
         if rows.numbers(tables, Vec::new())?.first() == Some(&1) {
-            let settled = rows.numbers("SELECT shards FROM tidegate_shards", Vec::new())?;
-            rows.shards.set(settled.first().and_then(|shards| u16::try_from(*shards).ok()));
+            let stored = rows.numbers("SELECT shards FROM tidegate_shards", Vec::new())?;
+            rows.shards.set(stored.first().and_then(|shards| u16::try_from(*shards).ok()));
         }
         Ok(rows)
     }
 
-    /// How many objects there are, once that is settled.
+    /// Returns the number of objects, once it is set.
     pub(super) fn shards(&self) -> Option<u16> {
         self.shards.get()
     }
 
-    /// Settles how many objects there are, and makes the tables.
-    pub(super) fn settle(&self, shards: Shards) -> Result<(), StoreError> {
+    /// Creates the tables and sets the number of objects.
+    pub(super) fn set_shards(&self, shards: Shards) -> Result<(), StoreError> {
         self.run(
             "CREATE TABLE IF NOT EXISTS tidegate (
                  name TEXT PRIMARY KEY, value BLOB NOT NULL, new_at INTEGER NOT NULL, given INTEGER NOT NULL
@@ -46,25 +46,25 @@ impl SqlRows {
              CREATE TABLE IF NOT EXISTS tidegate_shards (only_one INTEGER PRIMARY KEY, shards INTEGER NOT NULL)",
             Vec::new(),
         )?;
-        let settled = vec![SqlStorageValue::Integer(shards.count().into())];
-        self.run("INSERT OR IGNORE INTO tidegate_shards VALUES (1, ?)", settled)?;
+        let count = vec![SqlStorageValue::Integer(shards.count().into())];
+        self.run("INSERT OR IGNORE INTO tidegate_shards VALUES (1, ?)", count)?;
         self.shards.set(Some(shards.count()));
         Ok(())
     }
 
-    /// How many rows there are, which takes a look at each.
+    /// Counts the rows, which reads all of them.
     pub(super) fn count(&self) -> Result<u64, StoreError> {
         self.number("SELECT count(*) FROM tidegate")
     }
 
-    /// Whether there is no row.
+    /// Returns whether there is no row.
     pub(super) fn is_empty(&self) -> Result<bool, StoreError> {
         self.number("SELECT EXISTS (SELECT 1 FROM tidegate)").map(|exists| exists == 0)
     }
 
-    /// Whether anything was written since this was asked last.
-    pub(super) fn was_written(&self) -> bool {
-        self.written.take()
+    /// Returns whether anything was written since the last call.
+    pub(super) fn take_has_written(&self) -> bool {
+        self.has_written.take()
     }
 
     fn number(&self, statement: &str) -> Result<u64, StoreError> {
@@ -75,37 +75,37 @@ impl SqlRows {
     }
 
     fn run(&self, statement: &str, bindings: Vec<SqlStorageValue>) -> Result<worker::SqlCursor, StoreError> {
-        self.sql.exec(statement, bindings).map_err(failed)
+        self.sql.exec(statement, bindings).map_err(storage_error)
     }
 
-    /// The first column of every row.
+    /// Returns the first column of every row.
     fn numbers(&self, statement: &str, bindings: Vec<SqlStorageValue>) -> Result<Vec<i64>, StoreError> {
         let rows = self.run(statement, bindings)?.raw();
-        rows.map(|row| match row.map_err(failed)?.first() {
+        rows.map(|row| match row.map_err(storage_error)?.first() {
             Some(SqlStorageValue::Integer(number)) => Ok(*number),
-            other => Err(odd(&format!("{other:?} is no number"))),
+            other => Err(corrupt(&format!("{other:?} is no number"))),
         })
         .collect()
     }
 
-    /// The first column of every row.
+    /// Returns the first column of every row.
     fn texts(&self, statement: &str, bindings: Vec<SqlStorageValue>) -> Result<Vec<String>, StoreError> {
         let rows = self.run(statement, bindings)?.raw();
-        rows.map(|row| match row.map_err(failed)?.into_iter().next() {
+        rows.map(|row| match row.map_err(storage_error)?.into_iter().next() {
             Some(SqlStorageValue::String(text)) => Ok(text),
-            other => Err(odd(&format!("{other:?} is no text"))),
+            other => Err(corrupt(&format!("{other:?} is no text"))),
         })
         .collect()
     }
 
-    fn writable(&self) -> Result<(), Unwritten> {
-        if self.shards.get().is_none() { Err(Unwritten::Unsettled) } else { Ok(()) }
+    fn check_writable(&self) -> Result<(), WriteError> {
+        if self.shards.get().is_none() { Err(WriteError::UnsetShardCount) } else { Ok(()) }
     }
 }
 
-/// A row as one element of a list in JSON, which SQLite takes apart: a statement has at most 100 parameters.
+/// A row as an element of a JSON list, which SQLite splits. A statement has at most 100 parameters.
 #[derive(Serialize)]
-struct Listed<'a>(&'a str, String, u64, bool);
+struct JsonRow<'a>(&'a str, String, u64, bool);
 
 impl Rows for SqlRows {
     fn read(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
@@ -113,29 +113,29 @@ impl Rows for SqlRows {
             return Ok(None);
         }
         let mut rows = self.run("SELECT value FROM tidegate WHERE name = ?", vec![name.into()])?.raw();
-        match rows.next().transpose().map_err(failed)?.map(|row| row.into_iter().next()) {
+        match rows.next().transpose().map_err(storage_error)?.map(|row| row.into_iter().next()) {
             None => Ok(None),
             Some(Some(SqlStorageValue::Blob(value))) => Ok(Some(value)),
-            Some(other) => Err(odd(&format!("{other:?} is no value"))),
+            Some(other) => Err(corrupt(&format!("{other:?} is no value"))),
         }
     }
 
-    fn write(&self, rows: &[Row]) -> Result<(), Unwritten> {
-        self.writable()?;
-        rows.iter().try_for_each(fits).map_err(Unwritten::Failed)?;
-        let written = match rows {
+    fn write(&self, rows: &[Row]) -> Result<(), WriteError> {
+        self.check_writable()?;
+        rows.iter().try_for_each(check_size).map_err(WriteError::Store)?;
+        let result = match rows {
             [row] => self.run(
                 "INSERT INTO tidegate VALUES (?, ?, ?, ?)
                  ON CONFLICT DO UPDATE SET value = excluded.value, new_at = excluded.new_at, given = excluded.given",
                 vec![
                     row.name.as_str().into(),
                     row.value.clone().into(),
-                    SqlStorageValue::Integer(row.new_at.min(EXACT) as i64),
-                    SqlStorageValue::Integer(row.given.into()),
+                    SqlStorageValue::Integer(row.new_at.min(MAX_SAFE_INTEGER) as i64),
+                    SqlStorageValue::Integer(row.is_test.into()),
                 ],
             ),
             rows => {
-                let lists = listed(rows);
+                let lists = to_json_lists(rows);
                 let from: Vec<_> = (1..=lists.len()).map(|n| format!("SELECT value FROM json_each(?{n})")).collect();
                 let from = from.join(" UNION ALL ");
                 let statement = format!(
@@ -146,30 +146,33 @@ impl Rows for SqlRows {
                 self.run(&statement, lists.into_iter().map(SqlStorageValue::from).collect())
             }
         };
-        self.written.set(true);
-        written.map(drop).map_err(Unwritten::Failed)
+        self.has_written.set(true);
+        result.map(drop).map_err(WriteError::Store)
     }
 
-    fn delete(&self, name: &str) -> Result<(), Unwritten> {
-        self.writable()?;
-        self.run("DELETE FROM tidegate WHERE name = ?", vec![name.into()]).map(drop).map_err(Unwritten::Failed)
+    fn delete(&self, name: &str) -> Result<(), WriteError> {
+        self.check_writable()?;
+        self.run("DELETE FROM tidegate WHERE name = ?", vec![name.into()]).map(drop).map_err(WriteError::Store)
     }
 
-    fn page(&self, after: &str, page: u32) -> Result<Option<String>, StoreError> {
+    fn page_end(&self, after: &str, page_rows: u32) -> Result<Option<String>, StoreError> {
         if self.shards.get().is_none() {
             return Ok(None);
         }
-        let bindings = vec![after.into(), SqlStorageValue::Integer(i64::from(page) - 1)];
+        let bindings = vec![after.into(), SqlStorageValue::Integer(i64::from(page_rows) - 1)];
         let statement = "SELECT name FROM tidegate WHERE name > ? ORDER BY name LIMIT 1 OFFSET ?";
         Ok(self.texts(statement, bindings)?.into_iter().next())
     }
 
-    fn forget(&self, after: &str, last: Option<&str>, now: u64, given: bool) -> Result<Vec<String>, StoreError> {
+    fn evict(&self, after: &str, last: Option<&str>, now: u64, is_test: bool) -> Result<Vec<String>, StoreError> {
         if self.shards.get().is_none() {
             return Ok(Vec::new());
         }
-        let mut bindings =
-            vec![after.into(), SqlStorageValue::Integer(now.min(EXACT) as i64), SqlStorageValue::Integer(given.into())];
+        let mut bindings = vec![
+            after.into(),
+            SqlStorageValue::Integer(now.min(MAX_SAFE_INTEGER) as i64),
+            SqlStorageValue::Integer(is_test.into()),
+        ];
         let mut statement = "DELETE FROM tidegate WHERE name > ? AND new_at <= ? AND given = ?".to_owned();
         if let Some(last) = last {
             statement.push_str(" AND name <= ?");
@@ -179,51 +182,51 @@ impl Rows for SqlRows {
     }
 }
 
-/// Whether a row can be written.
-fn fits(row: &Row) -> Result<(), StoreError> {
+/// Checks that a row is not too large for the storage.
+fn check_size(row: &Row) -> Result<(), StoreError> {
     match row.value.len() {
-        0..=LARGEST => Ok(()),
-        // Not an outage, which a limit may be open in: it will not fit the next time either.
+        0..=MAX_VALUE_BYTES => Ok(()),
+        // Not an outage, in which a limit may fail open: a retry would not fit either.
         found => Err(StoreError::new(
             StoreErrorKind::Unsupported,
             format!(
-                "what there is to remember of the key has grown to {found} bytes, of which an object keeps {LARGEST}: \
+                "what there is to remember of the key has grown to {found} bytes, of which an object keeps {MAX_VALUE_BYTES}: \
                      use a sliding_window in place of a sliding_log, or several keys"
             ),
         )),
     }
 }
 
-/// How long a list may become, before the next one begins: the storage takes two million bytes of a text.
-const LIST: usize = 1_000_000;
+/// The size at which a JSON list ends and the next one begins. The storage takes two million bytes of a text.
+const MAX_LIST_BYTES: usize = 1_000_000;
 
-/// Rows as lists in JSON, each short enough to be bound. Whatever is in them, they are one statement.
-fn listed(rows: &[Row]) -> Vec<String> {
+/// Converts rows to JSON lists, each short enough to be bound. All rows fit into one statement.
+fn to_json_lists(rows: &[Row]) -> Vec<String> {
     let mut lists: Vec<String> = Vec::new();
     for row in rows {
-        let listed = Listed(&row.name, hexadecimal(&row.value), row.new_at.min(EXACT), row.given);
-        let listed = serde_json::to_string(&listed).expect("texts and numbers are JSON");
-        match lists.last_mut().filter(|list| list.len() + listed.len() < LIST) {
+        let element = JsonRow(&row.name, to_hex(&row.value), row.new_at.min(MAX_SAFE_INTEGER), row.is_test);
+        let element = serde_json::to_string(&element).expect("texts and numbers are JSON");
+        match lists.last_mut().filter(|list| list.len() + element.len() < MAX_LIST_BYTES) {
             Some(list) => list.push(','),
             None => lists.push("[".to_owned()),
         }
         if let Some(list) = lists.last_mut() {
-            list.push_str(&listed);
+            list.push_str(&element);
         }
     }
     lists.iter_mut().for_each(|list| list.push(']'));
     lists
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
+fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn failed(error: worker::Error) -> StoreError {
+fn storage_error(error: worker::Error) -> StoreError {
     StoreError::new(StoreErrorKind::Unavailable, format!("the object's storage: {error}"))
 }
 
-fn odd(why: &str) -> StoreError {
+fn corrupt(why: &str) -> StoreError {
     StoreError::new(StoreErrorKind::Corrupt, format!("the object's storage: {why}"))
 }
 
@@ -232,18 +235,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_listed_in_texts_that_the_storage_takes() {
+    fn json_lists_fit_into_the_texts_of_the_storage() {
         let row = |n: usize, name: usize, value: usize| Row {
             name: format!("{n}{}", "|".repeat(name)),
             value: vec![7; value],
             new_at: u64::MAX,
-            given: false,
+            is_test: false,
         };
-        let rows: Vec<_> =
-            (0..1_000).map(|n| row(n, 12_000, 90)).chain([row(1_000, 12_000, LARGEST), row(1_001, 3, 9)]).collect();
-        assert!(rows.iter().all(|row| fits(row).is_ok()));
-        assert_eq!(fits(&row(0, 1, LARGEST + 1)).unwrap_err().kind(), StoreErrorKind::Unsupported);
-        let lists = listed(&rows);
+        let rows: Vec<_> = (0..1_000)
+            .map(|n| row(n, 12_000, 90))
+            .chain([row(1_000, 12_000, MAX_VALUE_BYTES), row(1_001, 3, 9)])
+            .collect();
+        assert!(rows.iter().all(|row| check_size(row).is_ok()));
+        assert_eq!(check_size(&row(0, 1, MAX_VALUE_BYTES + 1)).unwrap_err().kind(), StoreErrorKind::Unsupported);
+        let lists = to_json_lists(&rows);
         assert!(lists.len() <= 100 && lists.iter().all(|list| list.len() < 2_000_000), "{}", lists.len());
         let read: Vec<_> = lists
             .iter()
@@ -251,7 +256,7 @@ mod tests {
             .collect();
         assert_eq!(read.len(), rows.len());
         for (read, row) in read.iter().zip(&rows) {
-            assert_eq!((&read.0, &read.1, read.2), (&row.name, &hexadecimal(&row.value), EXACT));
+            assert_eq!((&read.0, &read.1, read.2), (&row.name, &to_hex(&row.value), MAX_SAFE_INTEGER));
         }
     }
 }

@@ -1,13 +1,13 @@
-//! Bad input gets a clear error, and stores nothing.
+//! Bad input gets a clear error and stores nothing.
 
 use reqwest::blocking::Client;
 use serde_json::{Value, json};
 
-use crate::edge::Edge;
+use crate::support::TestWorker;
 
 #[test]
-fn bad_input_is_refused_with_a_problem_and_nothing_is_stored() {
-    let edge = Edge::start();
+fn bad_input_is_rejected_with_a_problem_and_stores_nothing() {
+    let worker = TestWorker::start();
     let large = "x".repeat(1 << 20);
     let long = "x".repeat(5_000);
     let quota = r#"{"algorithm":"token_bucket","rate":10,"period_us":1000000}"#;
@@ -35,51 +35,47 @@ fn bad_input_is_refused_with_a_problem_and_nothing_is_stored() {
         ("/v1/limits", "{}".to_owned(), 405),
     ];
     for (path, body, expected) in cases {
-        let (status, problem) = edge.post(path, body.clone());
+        let (status, problem) = worker.post(path, body.clone());
         let body: String = body.chars().take(80).collect();
         assert_eq!(status, expected, "{path} {body}: {problem}");
         assert_eq!(problem["status"], expected, "{path} {body}: {problem}");
         assert!(problem["detail"].as_str().is_some_and(|detail| detail.len() > 8), "{path} {body}: {problem}");
     }
-    assert_eq!(edge.post("/v1/testing/sweep", "soon").0, 400);
-    assert_eq!(edge.swept(0), 0, "nothing is stored");
-    assert_eq!(edge.login("u1").1["remaining"], 4, "and it serves all the same");
-    assert_eq!(edge.swept(0), 1);
+    assert_eq!(worker.post("/v1/testing/sweep", "soon").0, 400);
+    assert_eq!(worker.sweep_at(0), 0, "nothing is stored");
+    assert_eq!(worker.login("u1").1["remaining"], 4, "and it serves all the same");
+    assert_eq!(worker.sweep_at(0), 1);
 }
 
 #[test]
-fn nobody_may_ask_before_the_worker_has_a_token() {
-    let ask = |edge: &Edge, token: Option<&str>| {
-        let mut request = Client::new().post(edge.url("/v1/limit")).body(r#"{"limit":"login","key":"u1"}"#);
+fn worker_without_a_token_rejects_every_client() {
+    let limit = |worker: &TestWorker, token: Option<&str>| {
+        let mut request = Client::new().post(worker.url("/v1/limit")).body(r#"{"limit":"login","key":"u1"}"#);
         if let Some(token) = token {
             request = request.bearer_auth(token);
         }
         let response = request.send().unwrap();
         (response.status().as_u16(), response.json::<Value>().unwrap())
     };
-    let edge = Edge::told(json!({"TIDEGATE_OPEN": "false"}));
-    let (status, problem) = ask(&edge, None);
+    let worker = TestWorker::with_variables(json!({"TIDEGATE_OPEN": "false"}));
+    let (status, problem) = limit(&worker, None);
     assert!(status == 403 && problem["detail"].as_str().unwrap().contains("TIDEGATE_TOKEN"), "{status}: {problem}");
     let token = "0123456789abcdef";
-    let edge = edge.restarted(json!({"TIDEGATE_OPEN": "false", "TIDEGATE_TOKEN": token}));
+    let worker = worker.restart(json!({"TIDEGATE_OPEN": "false", "TIDEGATE_TOKEN": token}));
     assert_eq!(
-        (ask(&edge, None).0, ask(&edge, Some("fedcba9876543210")).0, ask(&edge, Some(token)).0),
+        (limit(&worker, None).0, limit(&worker, Some("fedcba9876543210")).0, limit(&worker, Some(token)).0),
         (401, 401, 200)
     );
-    assert_eq!(
-        reqwest::blocking::get(edge.url("/healthz")).unwrap().status(),
-        200,
-        "whether it lives, everybody may ask"
-    );
+    assert_eq!(reqwest::blocking::get(worker.url("/healthz")).unwrap().status(), 200, "a health check needs no token");
 }
 
 #[test]
-fn the_time_is_only_taken_in_tests() {
-    let edge = Edge::told(json!({"TIDEGATE_TESTING": "false"}));
+fn time_is_only_accepted_in_tests() {
+    let worker = TestWorker::with_variables(json!({"TIDEGATE_TESTING": "false"}));
     let quota = json!({"algorithm": "token_bucket", "rate": 10, "period_us": 1_000_000});
     let request = json!({"limit": "api", "key": "u1", "op": "limit", "quota": quota});
     let (status, problem) =
-        edge.post("/v1/apply", json!({"mode": "each", "requests": [request], "at_us": 1}).to_string());
+        worker.post("/v1/apply", json!({"mode": "each", "requests": [request], "at_us": 1}).to_string());
     assert!(status == 400 && problem["detail"].as_str().unwrap().contains("at_us"), "{status}: {problem}");
-    assert_eq!(edge.post("/v1/testing/sweep", "1").0, 404);
+    assert_eq!(worker.post("/v1/testing/sweep", "1").0, 404);
 }

@@ -1,37 +1,37 @@
-//! The whole suite and the oracle, over the remote store.
+//! The conformance suite and the oracle over the remote store.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tidegate::remote::RemoteStore;
 use tidegate_testkit::{Subject, conformance_tests, oracle};
 
-use crate::edge::Edge;
 use crate::run;
+use crate::support::TestWorker;
 
-/// A store behind a Worker. Tests that run at the same time share one, each under a prefix of its own; the last of them
-/// to end ends it, which a static would not.
+/// Returns a store behind a Worker. Concurrent tests share one Worker, each under its own prefix. It ends with the last
+/// of them, which a static would not.
 fn subject() -> Subject<RemoteStore> {
-    static SHARED: Mutex<(Weak<Edge>, u64)> = Mutex::new((Weak::new(), 0));
+    static SHARED: Mutex<(Weak<TestWorker>, u64)> = Mutex::new((Weak::new(), 0));
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-    let edge = shared.0.upgrade().unwrap_or_else(|| {
-        let edge = Arc::new(Edge::start());
-        shared.0 = Arc::downgrade(&edge);
-        edge
+    let worker = shared.0.upgrade().unwrap_or_else(|| {
+        let worker = Arc::new(TestWorker::start());
+        shared.0 = Arc::downgrade(&worker);
+        worker
     });
     shared.1 += 1;
-    Subject::new(edge.store()).prefixed(format!("test-{}-", shared.1)).run_with(move |future| {
-        let _stays = &edge;
+    Subject::new(worker.store()).with_prefix(format!("test-{}-", shared.1)).with_runner(move |future| {
+        let _keep_alive = &worker;
         run(future);
     })
 }
 
 conformance_tests!(on_workerd, subject());
 
-/// How many random traces; `cargo xtask deep` asks for more. Not for as many as of other stores: each step is a request to
-/// the Worker and one to an object.
+/// Returns the number of random traces. `cargo xtask deep` sets a larger one, capped below that of other stores: each
+/// step is a request to the Worker and one to an object.
 fn seeds() -> u64 {
-    let told = std::env::var("TIDEGATE_ORACLE_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
-    told.unwrap_or(40).min(300)
+    let configured = std::env::var("TIDEGATE_ORACLE_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
+    configured.unwrap_or(40).min(300)
 }
 
 #[test]

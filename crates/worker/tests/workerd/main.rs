@@ -1,19 +1,18 @@
 //! The Worker under workerd, the runtime of the platform, on loopback.
 //!
-//! `cargo xtask test` gets workerd and builds the Worker for it; by hand, `cargo xtask servers` does, and says what to
-//! export.
+//! `cargo xtask test` gets workerd and builds the Worker for it. `cargo xtask servers` does the same by hand and prints the
+//! variables to export.
 
-mod adapter;
 mod api;
 mod bad_input;
+mod concurrency;
 mod conformance;
-mod crowd;
-mod edge;
+mod example;
 mod restarts;
 mod shards;
 mod sizes;
+mod support;
 mod sweeping;
-mod swept;
 
 use std::future::Future;
 use std::sync::LazyLock;
@@ -24,6 +23,6 @@ use tokio::runtime::{Builder, Runtime};
 static RUNTIME: LazyLock<Runtime> =
     LazyLock::new(|| Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap());
 
-fn run<T>(work: impl Future<Output = T>) -> T {
-    RUNTIME.block_on(work)
+fn run<T>(future: impl Future<Output = T>) -> T {
+    RUNTIME.block_on(future)
 }

@@ -1,28 +1,28 @@
-//! workerd stopped, or killed, and started again on the same storage.
+//! Restarts of workerd on the same storage, after a stop or a crash.
 
 use serde_json::json;
 
-use crate::edge::Edge;
+use crate::support::TestWorker;
 
 #[test]
-fn what_was_spent_is_still_spent_after_a_restart() {
-    spends_five_and_no_more(|edge| edge.restarted(json!({})));
+fn spent_quota_survives_a_restart() {
+    assert_quota_survives(|worker| worker.restart(json!({})));
 }
 
-/// What was answered is on the disk by then.
+/// A decision is on the disk before its response.
 #[test]
-fn what_was_spent_is_still_spent_after_a_crash() {
-    spends_five_and_no_more(Edge::killed);
+fn spent_quota_survives_a_crash() {
+    assert_quota_survives(TestWorker::kill_and_restart);
 }
 
-fn spends_five_and_no_more(ended_and_started: impl Fn(Edge) -> Edge) {
-    let mut edge = Edge::start();
+fn assert_quota_survives(restart: impl Fn(TestWorker) -> TestWorker) {
+    let mut worker = TestWorker::start();
     for expected in [4, 3, 2, 1, 0] {
-        let (status, decision) = edge.login("u1");
+        let (status, decision) = worker.login("u1");
         assert_eq!((status, &decision["remaining"]), (200, &json!(expected)));
-        edge = ended_and_started(edge);
+        worker = restart(worker);
     }
-    let (_, denied) = edge.login("u1");
+    let (_, denied) = worker.login("u1");
     assert_eq!((&denied["allowed"], &denied["reason"]), (&json!(false), &json!("rate")));
-    assert_eq!(edge.login("u2").1["remaining"], 4, "somebody else's is not");
+    assert_eq!(worker.login("u2").1["remaining"], 4, "another key is not affected");
 }

@@ -7,7 +7,7 @@ use tidegate::{Decision, Error, Reason};
 
 /// How many reasons are counted apart, including none and unknown ones.
 const REASONS: usize = 7;
-const NAMES: [Option<&str>; REASONS] = [
+const REASON_NAMES: [Option<&str>; REASONS] = [
     None,
     Some(Reason::Rate.as_str()),
     Some(Reason::Deny.as_str()),
@@ -16,7 +16,7 @@ const NAMES: [Option<&str>; REASONS] = [
     Some(Reason::Store.as_str()),
     Some("other"),
 ];
-const STORE: usize = 5;
+const STORE_REASON: usize = 5;
 /// First allowed by reason, then denied by reason, then failures.
 const FAILED: usize = 2 * REASONS;
 const INVALID: usize = FAILED + 1;
@@ -33,7 +33,7 @@ fn outcome_index(result: &Result<Decision, Error>) -> usize {
                 Some(Reason::Deny) => 2,
                 Some(Reason::CostExceedsCapacity) => 3,
                 Some(Reason::Concurrency) => 4,
-                Some(Reason::Store) => STORE,
+                Some(Reason::Store) => STORE_REASON,
                 Some(_) => REASONS - 1,
             };
             if decision.allowed() { reason } else { REASONS + reason }
@@ -89,20 +89,20 @@ pub(crate) struct DecisionCounts([u64; OUTCOMES]);
 
 impl DecisionCounts {
     /// Returns each outcome with its reason, if any, and its count.
-    pub(crate) fn each(&self) -> impl Iterator<Item = (&'static str, Option<&'static str>, u64)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, Option<&'static str>, u64)> {
         self.0.into_iter().enumerate().map(|(place, count)| match place {
             FAILED => ("failed", None, count),
             INVALID => ("invalid", None, count),
-            place if place < REASONS => ("allowed", NAMES[place], count),
-            place => ("denied", NAMES[place - REASONS], count),
+            place if place < REASONS => ("allowed", REASON_NAMES[place], count),
+            place => ("denied", REASON_NAMES[place - REASONS], count),
         })
     }
 
     /// Returns the outcomes to export: those that occurred, and two that every limit has from the start, so that a first
     /// denial is an increase and not a new series.
-    pub(crate) fn each_exported(&self) -> impl Iterator<Item = (&'static str, Option<&'static str>, u64)> {
+    pub(crate) fn iter_exported(&self) -> impl Iterator<Item = (&'static str, Option<&'static str>, u64)> {
         let always = |outcome, reason| matches!((outcome, reason), ("allowed", None) | ("denied", Some("rate")));
-        self.each().filter(move |&(outcome, reason, count)| count > 0 || always(outcome, reason))
+        self.iter().filter(move |&(outcome, reason, count)| count > 0 || always(outcome, reason))
     }
 
     /// Returns everything that was allowed.
@@ -122,12 +122,12 @@ impl DecisionCounts {
 
     /// Of the allowed: requests that were denied in shadow mode.
     pub(crate) fn shadowed(&self) -> u64 {
-        self.allowed() - self.0[0] - self.0[STORE]
+        self.allowed() - self.0[0] - self.0[STORE_REASON]
     }
 
     /// Of the allowed: requests that the failure policy admitted without the store.
     pub(crate) fn without_store(&self) -> u64 {
-        self.0[STORE]
+        self.0[STORE_REASON]
     }
 
     pub(crate) fn plus(&self, other: &DecisionCounts) -> DecisionCounts {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn every_outcome_is_counted_apart() {
+    fn every_outcome_is_counted_separately() {
         let reasons =
             [Reason::Rate, Reason::Deny, Reason::CostExceedsCapacity, Reason::Concurrency, Reason::Store].map(Some);
         for allowed in [true, false] {
@@ -165,13 +165,13 @@ mod tests {
                 let counters = DecisionCounters::default();
                 counters.count(&decision(allowed, reason));
                 let name = if allowed { "allowed" } else { "denied" };
-                let counted: Vec<_> = counters.total().each().filter(|(.., count)| *count > 0).collect();
+                let counted: Vec<_> = counters.total().iter().filter(|(.., count)| *count > 0).collect();
                 assert_eq!(counted, [(name, reason.map(Reason::as_str), 1)]);
             }
         }
         let counters = DecisionCounters::default();
         counters.count(&Err(Error::Closed));
-        assert_eq!(counters.total().each().find(|(.., count)| *count > 0), Some(("failed", None, 1)));
+        assert_eq!(counters.total().iter().find(|(.., count)| *count > 0), Some(("failed", None, 1)));
     }
 
     #[test]

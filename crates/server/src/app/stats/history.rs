@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::counts::DecisionCounts;
 
 /// How many seconds are kept.
-pub(crate) const SECONDS: usize = 300;
+pub(crate) const HISTORY_SECONDS: usize = 300;
 
 /// The decisions of one second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -24,21 +24,21 @@ impl Sample {
 /// The last five minutes of one limit. It takes 3.6 kB, and no memory before the first request and after five idle minutes.
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    counted: DecisionCounts,
+    last_counts: DecisionCounts,
     samples: VecDeque<Sample>,
     /// The sum of all samples.
     traffic: u64,
     /// For how many seconds there was no request.
-    idle: usize,
+    idle_seconds: usize,
 }
 
 impl History {
     /// Ends a second with the counts so far.
     pub(super) fn tick(&mut self, counts: DecisionCounts) {
-        let (now, before) = (counts, std::mem::replace(&mut self.counted, counts));
+        let (now, before) = (counts, std::mem::replace(&mut self.last_counts, counts));
         if now == before {
-            self.idle += 1;
-            if self.idle >= SECONDS {
+            self.idle_seconds += 1;
+            if self.idle_seconds >= HISTORY_SECONDS {
                 self.samples = VecDeque::new();
                 self.traffic = 0;
             }
@@ -46,7 +46,7 @@ impl History {
                 return;
             }
         } else {
-            self.idle = 0;
+            self.idle_seconds = 0;
         }
         let grown = |of: fn(&DecisionCounts) -> u64| u32::try_from(of(&now) - of(&before)).unwrap_or(u32::MAX);
         let sample = Sample {
@@ -54,7 +54,7 @@ impl History {
             denied: grown(DecisionCounts::denied),
             failed: grown(DecisionCounts::failed),
         };
-        let evicted = push(&mut self.samples, sample);
+        let evicted = push_bounded(&mut self.samples, sample);
         self.traffic += sample.total();
         self.traffic -= evicted.map_or(0, |sample| sample.total());
     }
@@ -71,11 +71,11 @@ impl History {
 }
 
 /// Adds a sample, and removes the oldest one if there is no room.
-pub(super) fn push<T>(samples: &mut VecDeque<T>, sample: T) -> Option<T> {
+pub(super) fn push_bounded<T>(samples: &mut VecDeque<T>, sample: T) -> Option<T> {
     if samples.capacity() == 0 {
-        samples.reserve_exact(SECONDS);
+        samples.reserve_exact(HISTORY_SECONDS);
     }
-    let evicted = if samples.len() == SECONDS { samples.pop_front() } else { None };
+    let evicted = if samples.len() == HISTORY_SECONDS { samples.pop_front() } else { None };
     samples.push_back(sample);
     evicted
 }
@@ -104,13 +104,13 @@ mod tests {
     #[test]
     fn history_is_bounded_and_freed_when_idle() {
         let (counters, mut history) = (DecisionCounters::default(), History::default());
-        for _ in 0..SECONDS + 50 {
+        for _ in 0..HISTORY_SECONDS + 50 {
             counters.count(&Err(Error::Closed));
             history.tick(counters.total());
         }
-        assert_eq!((history.samples().len(), history.samples.capacity()), (SECONDS, SECONDS));
-        assert_eq!(history.traffic(), SECONDS as u64);
-        (0..SECONDS - 1).for_each(|_| history.tick(counters.total()));
+        assert_eq!((history.samples().len(), history.samples.capacity()), (HISTORY_SECONDS, HISTORY_SECONDS));
+        assert_eq!(history.traffic(), HISTORY_SECONDS as u64);
+        (0..HISTORY_SECONDS - 1).for_each(|_| history.tick(counters.total()));
         assert_eq!(history.samples()[0].failed, 1);
         history.tick(counters.total());
         assert_eq!((history.samples.capacity(), history.traffic()), (0, 0));

@@ -30,7 +30,7 @@ impl KeyDisplay {
     /// Writes a key as the dashboard shows it.
     pub(super) fn show(&self, key: &Key<'_>, id: u64, shown: &mut ShownKey) {
         if self.hides_keys {
-            *shown = ShownKey { kind: KeyKind::Hash, text: short(id), whole: false };
+            *shown = ShownKey { kind: KeyKind::Hash, text: short_hash(id), whole: false };
             return;
         }
         let (kind, text, is_nameable) = text(key);
@@ -41,17 +41,17 @@ impl KeyDisplay {
         if !shown.whole {
             // Distinguishes two long keys with the same beginning.
             shown.text.push('…');
-            shown.text.push_str(&short(id));
+            shown.text.push_str(&short_hash(id));
         }
     }
 
     /// Returns a key as the log shows it.
-    pub(super) fn logged(&self, key: &Key<'_>, id: u64) -> String {
-        if self.logs_keys { text(key).1.into_owned() } else { short(id) }
+    pub(super) fn log_text(&self, key: &Key<'_>, id: u64) -> String {
+        if self.logs_keys { text(key).1.into_owned() } else { short_hash(id) }
     }
 }
 
-fn short(id: u64) -> String {
+fn short_hash(id: u64) -> String {
     format!("#{:012x}", id >> 16)
 }
 
@@ -122,6 +122,6 @@ mod tests {
         assert_eq!((shown.kind, shown.text.len(), shown.whole), (KeyKind::Hash, 13, false));
         assert_eq!(shown, show(&one, &key));
         assert_ne!(shown, show(&other, &key), "every process has its own secret");
-        assert_eq!(one.logged(&key, one.id(&key)), shown.text);
+        assert_eq!(one.log_text(&key, one.id(&key)), shown.text);
     }
 }

@@ -19,7 +19,7 @@ use tracing::info;
 
 pub(crate) use counts::{DecisionCounters, DecisionCounts};
 use history::History;
-pub(crate) use history::{SECONDS, Sample};
+pub(crate) use history::{HISTORY_SECONDS, Sample};
 use key_display::KeyDisplay;
 pub(crate) use store_calls::StoreCalls;
 pub(crate) use top_keys::{Counter, KeyKind, TopKeys};
@@ -60,7 +60,7 @@ impl Stats {
             running_since: Instant::now(),
             seconds: AtomicU64::new(0),
         };
-        stats.serve(stats.limits_named(names));
+        stats.set_served_limits(stats.limit_stats_for(names));
         stats
     }
 
@@ -77,7 +77,7 @@ impl Stats {
     }
 
     /// Returns the statistics of limits with these names, which are new or continued.
-    pub(crate) fn limits_named(&self, names: Vec<String>) -> LimitMap {
+    pub(crate) fn limit_stats_for(&self, names: Vec<String>) -> LimitMap {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let limit = |name: String| match known.get(&name) {
             Some(limit) => (name, Arc::clone(limit)),
@@ -88,8 +88,9 @@ impl Stats {
         limits
     }
 
-    /// Counts these limits, too, until [`serve`](Self::serve) says which ones count. Returns the previous ones.
-    pub(crate) fn serve_also(&self, limits: &LimitMap) -> Arc<LimitMap> {
+    /// Counts these limits, too, until [`set_served_limits`](Self::set_served_limits) replaces them. Returns the previous
+    /// ones.
+    pub(crate) fn add_served_limits(&self, limits: &LimitMap) -> Arc<LimitMap> {
         let served = self.served.load_full();
         let mut both = LimitMap::clone(&served);
         both.extend(limits.iter().map(|(name, limit)| (name.clone(), Arc::clone(limit))));
@@ -98,7 +99,7 @@ impl Stats {
     }
 
     /// Counts only these limits from now on. The counts of others are kept.
-    pub(crate) fn serve(&self, limits: impl Into<Arc<LimitMap>>) {
+    pub(crate) fn set_served_limits(&self, limits: impl Into<Arc<LimitMap>>) {
         let limits = limits.into();
         self.served.store(Arc::clone(&limits));
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -155,7 +156,7 @@ impl Stats {
         let mut total = DecisionCounts::default();
         for limit in self.all_limits() {
             total = total.plus(&limit.tick());
-            if seconds.is_multiple_of(SECONDS as u64) {
+            if seconds.is_multiple_of(HISTORY_SECONDS as u64) {
                 limit.top_keys.rotate();
             }
         }
@@ -200,7 +201,7 @@ impl LimitStats {
         if self.denials_this_second.fetch_add(1, Ordering::Relaxed) < LOGGED_DENIALS {
             let reason = decision.reason().map(|reason| reason.as_str());
             let retry_after_ms = decision.retry_after().map(ceil_millis);
-            info!(limit = self.name, key = keys.logged(key, id), reason, retry_after_ms, "denied");
+            info!(limit = self.name, key = keys.log_text(key, id), reason, retry_after_ms, "denied");
         }
     }
 
@@ -312,7 +313,7 @@ mod tests {
         }
         stats.record(&request(Op::Limit, "elsewhere", "u1"), &denied);
         assert_eq!(counts(&stats, "api").denied(), 2);
-        let by_list = counts(&stats, "api").each().find(|(.., count)| *count == 2);
+        let by_list = counts(&stats, "api").iter().find(|(.., count)| *count == 2);
         assert_eq!(by_list, Some(("denied", Some(Reason::Deny.as_str()), 2)));
         assert_eq!(stats.all_limits().len(), 1, "a name that a client chose takes no memory");
     }
@@ -322,10 +323,10 @@ mod tests {
         let stats = stats(&["api", "login"]);
         let admitted = Ok(Decision::admitted_without_store(5));
         stats.record(&request(Op::Limit, "api", "u1"), &admitted);
-        stats.serve(stats.limits_named(vec!["login".to_owned()]));
+        stats.set_served_limits(stats.limit_stats_for(vec!["login".to_owned()]));
         stats.record(&request(Op::Limit, "api", "u1"), &admitted);
         assert_eq!(counts(&stats, "api").without_store(), 1, "a removed limit is not counted, and keeps its counts");
-        stats.serve(stats.limits_named(vec!["api".to_owned()]));
+        stats.set_served_limits(stats.limit_stats_for(vec!["api".to_owned()]));
         stats.record(&request(Op::Limit, "api", "u1"), &admitted);
         assert_eq!(counts(&stats, "api").without_store(), 2);
     }

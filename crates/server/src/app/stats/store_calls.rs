@@ -5,13 +5,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::history::push;
+use super::history::push_bounded;
 
 /// Buckets in each power of two: a quantile is too high by an eighth at most.
-const STEPS: u64 = 8;
+const BUCKETS_PER_OCTAVE: u64 = 8;
 /// The longest latency in microseconds that is recorded exactly: half an hour.
-const LARGEST: u64 = (1 << 31) - 1;
-const BUCKETS: usize = bucket(LARGEST) + 1;
+const MAX_MICROS: u64 = (1 << 31) - 1;
+const BUCKETS: usize = bucket_index(MAX_MICROS) + 1;
 
 /// The calls of one second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -47,8 +47,8 @@ impl Default for StoreCalls {
 
 impl StoreCalls {
     pub(super) fn record(&self, took: Duration) {
-        let micros = u64::try_from(took.as_micros()).unwrap_or(LARGEST).min(LARGEST);
-        self.counts[bucket(micros)].fetch_add(1, Ordering::Relaxed);
+        let micros = u64::try_from(took.as_micros()).unwrap_or(MAX_MICROS).min(MAX_MICROS);
+        self.counts[bucket_index(micros)].fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn record_errors(&self, errors: u64) {
@@ -68,7 +68,7 @@ impl StoreCalls {
             p99: quantile(&counts, calls, 99),
         };
         if let Ok(mut samples) = self.samples.lock() {
-            let _ = push(&mut samples, sample);
+            let _ = push_bounded(&mut samples, sample);
         }
     }
 
@@ -92,23 +92,27 @@ fn quantile(counts: &[u32], calls: u32, percent: u64) -> Option<u64> {
         seen += u64::from(*count);
         calls > 0 && seen >= wanted
     });
-    reached.map(end)
+    reached.map(bucket_end)
 }
 
 /// Returns the bucket of a latency.
-const fn bucket(micros: u64) -> usize {
-    if micros < STEPS {
+const fn bucket_index(micros: u64) -> usize {
+    if micros < BUCKETS_PER_OCTAVE {
         return micros as usize;
     }
     let power = micros.ilog2() as u64;
-    let step = (micros >> (power - 3)) & (STEPS - 1);
-    ((power - 2) * STEPS + step) as usize
+    let step = (micros >> (power - 3)) & (BUCKETS_PER_OCTAVE - 1);
+    ((power - 2) * BUCKETS_PER_OCTAVE + step) as usize
 }
 
 /// Returns the longest latency in a bucket.
-fn end(bucket: usize) -> u64 {
-    let (power, step) = (bucket as u64 / STEPS + 2, bucket as u64 % STEPS);
-    if (bucket as u64) < STEPS { bucket as u64 } else { ((STEPS + step + 1) << (power - 3)) - 1 }
+fn bucket_end(bucket: usize) -> u64 {
+    let (power, step) = (bucket as u64 / BUCKETS_PER_OCTAVE + 2, bucket as u64 % BUCKETS_PER_OCTAVE);
+    if (bucket as u64) < BUCKETS_PER_OCTAVE {
+        bucket as u64
+    } else {
+        ((BUCKETS_PER_OCTAVE + step + 1) << (power - 3)) - 1
+    }
 }
 
 #[cfg(test)]
@@ -118,10 +122,14 @@ mod tests {
     #[test]
     fn every_bucket_is_at_most_an_eighth_too_high() {
         let mut last = 0;
-        for micros in (0..5000).chain([10_000, 65_535, 65_536, 1_000_000, LARGEST]) {
-            let here = bucket(micros);
+        for micros in (0..5000).chain([10_000, 65_535, 65_536, 1_000_000, MAX_MICROS]) {
+            let here = bucket_index(micros);
             assert!(here >= last && here < BUCKETS, "{micros}");
-            assert!(end(here) >= micros && end(here) - micros <= micros / 8, "{micros}: {}", end(here));
+            assert!(
+                bucket_end(here) >= micros && bucket_end(here) - micros <= micros / 8,
+                "{micros}: {}",
+                bucket_end(here)
+            );
             last = here;
         }
     }

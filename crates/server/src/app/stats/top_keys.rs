@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How many keys have a counter.
-pub(crate) const COUNTERS: usize = 100;
+pub(crate) const MAX_COUNTERS: usize = 100;
 
 /// The Space-Saving sketch: a fixed number of counters, the smallest of which goes to a key that has none.
 ///
@@ -100,7 +100,7 @@ impl Sketch {
     }
 
     /// Returns the most events that a key without a counter can have had.
-    pub(crate) fn unseen(&self) -> u64 {
+    pub(crate) fn max_unseen_count(&self) -> u64 {
         if self.ids.len() < self.max_counters { 0 } else { self.counts.iter().copied().min().unwrap_or(0) }
     }
 }
@@ -124,7 +124,7 @@ impl TopKeys {
     /// Counts a denial.
     pub(super) fn count(&self, id: u64, show: impl FnOnce(&mut ShownKey)) {
         match self.periods.try_lock() {
-            Ok(mut periods) => periods.now.get_or_insert_with(|| Sketch::new(COUNTERS)).count(id, show),
+            Ok(mut periods) => periods.now.get_or_insert_with(|| Sketch::new(MAX_COUNTERS)).count(id, show),
             Err(_) => {
                 self.skipped.fetch_add(1, Ordering::Relaxed);
             }
@@ -142,7 +142,7 @@ impl TopKeys {
     pub(crate) fn counters(&self) -> Vec<Counter> {
         let Ok(periods) = self.periods.lock() else { return Vec::new() };
         let counters = |sketch: &Option<Sketch>| sketch.iter().flat_map(Sketch::counters).collect::<Vec<_>>();
-        let unseen = |sketch: &Option<Sketch>| sketch.as_ref().map_or(0, Sketch::unseen);
+        let unseen = |sketch: &Option<Sketch>| sketch.as_ref().map_or(0, Sketch::max_unseen_count);
         let (mut now, mut before) = (counters(&periods.now), counters(&periods.before));
         let (unseen_now, unseen_before) = (unseen(&periods.now), unseen(&periods.before));
         drop(periods);
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn heavy_keys_have_counters_with_bounded_error() {
         for seed in 0..300 {
-            let max_counters = [1, 2, 7, 20, COUNTERS][seed as usize % 5];
+            let max_counters = [1, 2, 7, 20, MAX_COUNTERS][seed as usize % 5];
             let keys = [3, 50, 400, 5000][seed as usize % 4];
             let mut sketch = Sketch::new(max_counters);
             let mut truth: HashMap<u64, u64> = HashMap::new();
@@ -221,7 +221,7 @@ mod tests {
                     found || count <= total / max_counters as u64,
                     "seed {seed}: {key} came {count} times of {total}"
                 );
-                assert!(found || count <= sketch.unseen(), "seed {seed}: {key} came {count} times, unseen");
+                assert!(found || count <= sketch.max_unseen_count(), "seed {seed}: {key} came {count} times, unseen");
             }
         }
     }
@@ -237,34 +237,34 @@ mod tests {
         assert_eq!(counted, [(1, 3, 0), (2, 2, 0), (3, 1, 0)]);
     }
 
-    fn denied(top: &TopKeys, id: u64, times: u64) {
+    fn count_denials(top: &TopKeys, id: u64, times: u64) {
         (0..times).for_each(|_| top.count(id, |shown| shown.text = id.to_string()));
     }
 
-    fn counted(top: &TopKeys) -> Vec<(u64, u64)> {
+    fn key_counts(top: &TopKeys) -> Vec<(u64, u64)> {
         top.counters().iter().map(|counter| (counter.id, counter.count)).collect()
     }
 
     #[test]
     fn only_two_periods_count() {
         let top = TopKeys::default();
-        denied(&top, 1, 5);
+        count_denials(&top, 1, 5);
         top.rotate();
-        denied(&top, 1, 1);
-        denied(&top, 2, 3);
-        assert_eq!(counted(&top), [(1, 6), (2, 3)]);
+        count_denials(&top, 1, 1);
+        count_denials(&top, 2, 3);
+        assert_eq!(key_counts(&top), [(1, 6), (2, 3)]);
         top.rotate();
-        assert_eq!(counted(&top), [(2, 3), (1, 1)]);
+        assert_eq!(key_counts(&top), [(2, 3), (1, 1)]);
         top.rotate();
-        assert_eq!(counted(&top), []);
+        assert_eq!(key_counts(&top), []);
     }
 
     #[test]
     fn a_full_period_bounds_the_missed_count() {
         let top = TopKeys::default();
-        (0..COUNTERS as u64 + 1).for_each(|id| denied(&top, id, 2));
+        (0..MAX_COUNTERS as u64 + 1).for_each(|id| count_denials(&top, id, 2));
         top.rotate();
-        denied(&top, 1000, 1);
+        count_denials(&top, 1000, 1);
         let counters = top.counters();
         let missed = counters.iter().find(|counter| counter.id == 1000).expect("counted now");
         assert_eq!((missed.count, missed.error), (3, 2), "it may have come twice before");
@@ -274,8 +274,8 @@ mod tests {
     fn a_contended_count_is_skipped() {
         let top = TopKeys::default();
         let held = top.periods.lock().expect("free");
-        denied(&top, 1, 2);
+        count_denials(&top, 1, 2);
         drop(held);
-        assert_eq!((counted(&top).len(), top.skipped()), (0, 2));
+        assert_eq!((key_counts(&top).len(), top.skipped()), (0, 2));
     }
 }

@@ -8,7 +8,7 @@ use tidegate::config::envoy::{Descriptor, Domains, MatchedLimit, RuleMatch, Unit
 use tidegate::store::DecisionParts;
 use tidegate::{Decision, Error, Key, Reason};
 
-use super::{DescriptorRequest, Hits, Limits};
+use super::{DescriptorRequest, Hits, LimitDecider};
 use crate::request::DecisionRequest;
 
 /// The verdict on a request.
@@ -56,7 +56,7 @@ pub(crate) struct RuleLimit {
 /// Rules in quota mode deny a request only if all of them are over their limit. As long as one is not, the exhausted ones are
 /// left out, and the others are taken.
 pub(crate) async fn decide(
-    limits: &impl Limits,
+    limits: &impl LimitDecider,
     domains: &Domains,
     domain: &str,
     requested: &[DescriptorRequest<'_>],
@@ -76,8 +76,8 @@ pub(crate) async fn decide(
             rule.decision = Some(limits.decide(&check).await?);
         }
     }
-    take(limits, &mut rules).await?;
-    let code = overall(&rules);
+    take_open_rules(limits, &mut rules).await?;
+    let code = overall_code(&rules);
     for (request, decision) in rules.iter().filter_map(Rule::decided_without_limit) {
         // As with a limit, shadow mode counts only in a request that passes.
         if code == Code::Ok || !decision.allowed() {
@@ -107,10 +107,10 @@ fn shorten_key(found: &mut RuleMatch<'_>) {
 }
 
 /// Takes all open rules or none.
-async fn take(limits: &impl Limits, rules: &mut [Rule<'_>]) -> Result<(), Error> {
+async fn take_open_rules(limits: &impl LimitDecider, rules: &mut [Rule<'_>]) -> Result<(), Error> {
     loop {
         // One rule that is over already denies the request: the others are only checked.
-        let passes = overall(rules) == Code::Ok;
+        let passes = overall_code(rules) == Code::Ok;
         let taking: Vec<usize> = (0..rules.len()).filter(|index| rules[*index].is_open()).collect();
         let requests: Vec<_> = taking.iter().filter_map(|index| rules[*index].limit_request()).collect();
         let decisions = match &*requests {
@@ -131,7 +131,7 @@ async fn take(limits: &impl Limits, rules: &mut [Rule<'_>]) -> Result<(), Error>
             rules[*index].decision = Some(*decision);
         }
         // If only rules in quota mode deny, the others are taken again without those.
-        if taken || !passes || overall(rules) == Code::OverLimit {
+        if taken || !passes || overall_code(rules) == Code::OverLimit {
             for (index, decision) in taking.into_iter().zip(decisions) {
                 rules[index].decision = Some(decision);
             }
@@ -141,7 +141,7 @@ async fn take(limits: &impl Limits, rules: &mut [Rule<'_>]) -> Result<(), Error>
 }
 
 /// Returns the verdict by the decisions so far.
-fn overall(rules: &[Rule<'_>]) -> Code {
+fn overall_code(rules: &[Rule<'_>]) -> Code {
     let (mut quota_mode, mut quota_mode_over) = (0, 0);
     for rule in rules {
         if rule.is_denied() {
@@ -178,7 +178,7 @@ impl<'a> Rule<'a> {
         Rule { found, hits, whole_key, decision }
     }
 
-    fn limited(&self) -> Option<&'a MatchedLimit<'a>> {
+    fn matched_limit(&self) -> Option<&'a MatchedLimit<'a>> {
         match self.found {
             RuleMatch::Limited(limited) => Some(limited),
             _ => None,
@@ -192,7 +192,7 @@ impl<'a> Rule<'a> {
 
     /// Makes a request to the limit of the rule; `None` without a limit, and for a rule of 0 requests.
     fn request(&self, op: Op, cost: u64) -> Option<DecisionRequest<'a>> {
-        self.limited().filter(|limited| !limited.always_over()).map(|limited| self.request_of(limited, op, cost))
+        self.matched_limit().filter(|limited| !limited.always_over()).map(|limited| self.request_of(limited, op, cost))
     }
 
     fn check_request(&self) -> Option<DecisionRequest<'a>> {
@@ -210,7 +210,7 @@ impl<'a> Rule<'a> {
 
     /// Returns the request and decision of a rule of 0 requests, if there is something to take.
     fn decided_without_limit(&self) -> Option<(DecisionRequest<'a>, Decision)> {
-        let limited = self.limited().filter(|limited| limited.always_over())?;
+        let limited = self.matched_limit().filter(|limited| limited.always_over())?;
         let Hits::Take(hits) = self.hits else { return None };
         Some((self.request_of(limited, Op::Limit, hits), self.decision?))
     }
@@ -221,7 +221,7 @@ impl<'a> Rule<'a> {
     }
 
     fn is_quota_mode(&self) -> bool {
-        self.limited().is_some_and(|limited| limited.quota_mode)
+        self.matched_limit().is_some_and(|limited| limited.quota_mode)
     }
 
     /// Whether a deny list has its key, which denies the request whatever the other rules say.
@@ -237,7 +237,7 @@ impl<'a> Rule<'a> {
     }
 
     fn status(&self) -> DescriptorStatus {
-        let Some(limited) = self.limited() else {
+        let Some(limited) = self.matched_limit() else {
             let remaining = if *self.found == RuleMatch::Unlimited { u32::MAX } else { 0 };
             return DescriptorStatus { code: Code::Ok, limit: None, remaining, decision: None };
         };

@@ -1,4 +1,4 @@
-//! Envoy's rate limit requests, whichever door they come through: descriptors, hits and the limits behind them.
+//! Envoy's rate limit requests, shared by the gRPC door, the HTTP door and `simulate`: descriptors, hits and limits.
 
 mod decide;
 pub(crate) mod json;
@@ -30,7 +30,7 @@ impl DescriptorRequest<'_> {
 }
 
 /// Checks the domain and the number of descriptors. The number is bounded because a joint decision makes others wait.
-pub(crate) fn check(domain: &str, descriptors: usize) -> Result<(), &'static str> {
+pub(crate) fn check_descriptor_count(domain: &str, descriptors: usize) -> Result<(), &'static str> {
     match descriptors {
         _ if domain.is_empty() => Err("rate limit domain must not be empty"),
         0 => Err("rate limit descriptor list must not be empty"),
@@ -61,8 +61,8 @@ impl Hits {
     }
 }
 
-/// The limits behind a request: those of the app, or those of a replay.
-pub(crate) trait Limits {
+/// Decides the requests of descriptors: the app, or a replay.
+pub(crate) trait LimitDecider {
     /// Decides about one request.
     async fn decide(&self, request: &DecisionRequest<'_>) -> Result<Decision, Error>;
 
@@ -73,7 +73,7 @@ pub(crate) trait Limits {
     fn record(&self, request: &DecisionRequest<'_>, decision: Decision);
 }
 
-impl Limits for App {
+impl LimitDecider for App {
     async fn decide(&self, request: &DecisionRequest<'_>) -> Result<Decision, Error> {
         App::decide(self, request).await
     }
@@ -88,7 +88,7 @@ impl Limits for App {
 }
 
 /// How often a request is decided again because a reload has removed a limit meanwhile.
-const MAX_ATTEMPTS: usize = 10;
+const MAX_DECIDE_ATTEMPTS: usize = 10;
 
 /// Decides by the rules of the active config.
 pub(crate) async fn decide_active(
@@ -96,11 +96,11 @@ pub(crate) async fn decide_active(
     domain: &str,
     descriptors: &[DescriptorRequest<'_>],
 ) -> Result<Verdict, Error> {
-    for _ in 1..MAX_ATTEMPTS {
+    for _ in 1..MAX_DECIDE_ATTEMPTS {
         let config = app.config.load_full();
         match decide(app, &config.domains, domain, descriptors).await {
             // A reload replaces the limits first and the rules then: in between, a rule's limit may be gone.
-            Err(Error::UnknownLimit(_)) => app.activated().await,
+            Err(Error::UnknownLimit(_)) => app.wait_for_activation().await,
             result => return result,
         }
     }
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hits_of_a_descriptor_take_precedence_and_only_there_0_is_a_check() {
+    fn hits_of_a_descriptor_take_precedence_and_its_0_is_a_check() {
         for (own, negative, request, hits) in [
             (None, false, 0, Hits::Take(1)),
             (None, false, 3, Hits::Take(3)),

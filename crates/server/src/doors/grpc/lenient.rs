@@ -22,15 +22,15 @@ struct LenientRequest {
     #[prost(bytes = "vec", tag = "1")]
     domain: Vec<u8>,
     #[prost(message, repeated, tag = "2")]
-    descriptors: Vec<Descriptor>,
+    descriptors: Vec<LenientDescriptor>,
     #[prost(uint32, tag = "3")]
     hits_addend: u32,
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Descriptor {
+struct LenientDescriptor {
     #[prost(message, repeated, tag = "1")]
-    entries: Vec<Entry>,
+    entries: Vec<LenientEntry>,
     #[prost(message, optional, tag = "2")]
     limit: Option<RateLimitOverride>,
     #[prost(message, optional, tag = "3")]
@@ -40,7 +40,7 @@ struct Descriptor {
 }
 
 #[derive(Clone, PartialEq, Eq, Message)]
-struct Entry {
+struct LenientEntry {
     #[prost(bytes = "vec", tag = "1")]
     key: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
@@ -57,11 +57,11 @@ impl From<LenientRequest> for RateLimitRequest {
     }
 }
 
-impl From<Descriptor> for RateLimitDescriptor {
-    fn from(Descriptor { entries, limit, hits_addend, is_negative_hits }: Descriptor) -> Self {
+impl From<LenientDescriptor> for RateLimitDescriptor {
+    fn from(LenientDescriptor { entries, limit, hits_addend, is_negative_hits }: LenientDescriptor) -> Self {
         let entries = entries.into_iter();
-        let entries =
-            entries.map(|Entry { key, value }| rate_limit_descriptor::Entry { key: text(&key), value: text(&value) });
+        let entries = entries
+            .map(|LenientEntry { key, value }| rate_limit_descriptor::Entry { key: text(&key), value: text(&value) });
         RateLimitDescriptor { entries: entries.collect(), limit, hits_addend, is_negative_hits }
     }
 }
@@ -75,10 +75,10 @@ mod tests {
     use super::*;
 
     fn encoded(value: &[u8]) -> Bytes {
-        let entries = vec![Entry { key: b"user".to_vec(), value: value.to_vec() }];
+        let entries = vec![LenientEntry { key: b"user".to_vec(), value: value.to_vec() }];
         let hits_addend = Some(UInt64Value { value: 3 });
         let limit = Some(RateLimitOverride { requests_per_unit: 5, unit: 2 });
-        let descriptor = Descriptor { entries, limit, hits_addend, is_negative_hits: true };
+        let descriptor = LenientDescriptor { entries, limit, hits_addend, is_negative_hits: true };
         LenientRequest { domain: b"edge".to_vec(), descriptors: vec![descriptor], hits_addend: 7 }
             .encode_to_vec()
             .into()

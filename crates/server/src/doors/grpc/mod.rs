@@ -83,12 +83,12 @@ async fn health_service(mut shutdown: Shutdown, mut last: Shutdown) -> HealthSer
         reporter.set_service_status(service, ServingStatus::Serving).await;
     }
     tokio::spawn(async move {
-        shutdown.begun().await;
+        shutdown.wait().await;
         for service in HEALTH_SERVICES {
             reporter.set_service_status(service, ServingStatus::NotServing).await;
         }
         // A client of `Watch` would otherwise keep its connection, and the server, until the end of the grace period.
-        last.begun().await;
+        last.wait().await;
         for service in HEALTH_SERVICES {
             reporter.clear_service_status(service).await;
         }

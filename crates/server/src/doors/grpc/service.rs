@@ -17,7 +17,7 @@ use tidegate::{Error, ceil_seconds};
 use tonic::{Request, Response, Status};
 
 use crate::app::App;
-use crate::doors::envoy::{Code, DescriptorRequest, DescriptorStatus, Hits, check, decide_active};
+use crate::doors::envoy::{Code, DescriptorRequest, DescriptorStatus, Hits, check_descriptor_count, decide_active};
 
 /// The service of the router; the fast path does without it.
 pub(crate) struct RateLimits {
@@ -42,7 +42,7 @@ impl RateLimitService for RateLimits {
 
 /// Decides about a request.
 pub(super) async fn decide(app: &App, request: &RateLimitRequest) -> Result<RateLimitResponse, Status> {
-    check(&request.domain, request.descriptors.len()).map_err(Status::unknown)?;
+    check_descriptor_count(&request.domain, request.descriptors.len()).map_err(Status::unknown)?;
     let descriptors = request.descriptors.iter().map(|wire| descriptor(wire, request.hits_addend));
     let descriptors = descriptors.collect::<Result<Vec<_>, _>>()?;
     let verdict = decide_active(app, &request.domain, &descriptors).await.map_err(|error| error_status(&error))?;

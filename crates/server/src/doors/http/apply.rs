@@ -20,7 +20,7 @@ pub(super) async fn apply(State(app): State<Arc<App>>, request: Request) -> Resu
     let owned = call.to_owned_requests(MAX_KEY_BYTES, isolate_prefix)?;
     let requests: Vec<_> = owned.iter().map(OwnedRequest::request).collect();
     let recorded =
-        call.operations().map(|told| told.map(|(op, cost)| recorded(op, cost))).collect::<Result<Vec<_>, _>>()?;
+        call.operations().map(|told| told.map(|(op, cost)| stats_request(op, cost))).collect::<Result<Vec<_>, _>>()?;
     let results = match call.mode() {
         ApplyMode::Each => {
             let results = apply_each(&app, &requests, at).await;
@@ -41,7 +41,7 @@ pub(super) async fn apply(State(app): State<Arc<App>>, request: Request) -> Resu
 }
 
 /// A request as the statistics see it: limits and keys are the remote store's own.
-fn recorded(op: Op, cost: u64) -> DecisionRequest<'static> {
+fn stats_request(op: Op, cost: u64) -> DecisionRequest<'static> {
     DecisionRequest::new(op, APPLY, Key::GLOBAL).with_cost(cost)
 }
 

@@ -51,7 +51,7 @@ impl FastPath for DecisionFastPath {
         Ok(async move {
             match decide_body(op, &app, request.into_body()).await {
                 Ok(reply) => {
-                    let mut response = http::Response::new(ResponseBody::whole(reply.to_json()));
+                    let mut response = http::Response::new(ResponseBody::full(reply.to_json()));
                     response.headers_mut().insert(CONTENT_TYPE, JSON);
                     response
                 }
@@ -84,27 +84,27 @@ async fn decision(app: &App, request: &DecisionRequest<'_>) -> Result<Decision, 
 }
 
 /// `POST /v1/all`: takes all or nothing.
-pub(super) async fn all(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
+pub(super) async fn limit_all(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
     let body = read(request.into_body(), MAX_BATCH_BODY_BYTES).await?;
-    let several = BatchRequest::parse(&body)?;
-    let joint = app.decide_jointly(&requests(&several, &app)?).await.map_err(|error| Problem::from(&error))?;
+    let batch = BatchRequest::parse(&body)?;
+    let joint = app.decide_jointly(&decision_requests(&batch, &app)?).await.map_err(|error| Problem::from(&error))?;
     Ok(json_response(&JointResponse::from(&joint)))
 }
 
 /// `POST /v1/batch`: decides about each on its own, in order.
 pub(super) async fn batch(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
     let body = read(request.into_body(), MAX_BATCH_BODY_BYTES).await?;
-    let several = BatchRequest::parse(&body)?;
-    let results = app.decide_batch(&requests(&several, &app)?).await;
+    let batch = BatchRequest::parse(&body)?;
+    let results = app.decide_batch(&decision_requests(&batch, &app)?).await;
     Ok(json_response(&BatchResponse::new(&results, |error| Problem::from(error))))
 }
 
 /// Checks that every request is valid before the first is decided.
-fn requests<'a>(several: &'a BatchRequest<'_>, app: &App) -> Result<Vec<DecisionRequest<'a>>, Problem> {
+fn decision_requests<'a>(batch: &'a BatchRequest<'_>, app: &App) -> Result<Vec<DecisionRequest<'a>>, Problem> {
     let request = |wire: &'a LimitRequest<'_>| {
         Ok(DecisionRequest::new(Op::Limit, &wire.limit, wire.key.checked()?).with_cost(wire.cost.0))
     };
-    let requests: Vec<_> = several.requests.iter().map(request).collect::<Result<_, Problem>>()?;
+    let requests: Vec<_> = batch.requests.iter().map(request).collect::<Result<_, Problem>>()?;
     for request in &requests {
         app.limiter.quota(request.limit).map_err(|error| Problem::from(&error))?;
     }
@@ -146,12 +146,12 @@ pub(super) async fn release(State(app): State<Arc<App>>, request: Request) -> Re
 /// `POST /json`: Envoy's rate limit request as JSON. 200 if it passes, 429 over a limit.
 pub(super) async fn envoy_json(State(app): State<Arc<App>>, request: Request) -> Result<Response, Problem> {
     let body = read(request.into_body(), MAX_BODY_BYTES).await?;
-    let wire: envoy::json::Request<'_> = parse(&body, ENVOY_EXAMPLE)?;
+    let wire: envoy::json::JsonRequest<'_> = parse(&body, ENVOY_EXAMPLE)?;
     let descriptors =
         envoy::json::descriptors(&wire.domain, &wire.descriptors, wire.hits_addend).map_err(Problem::internal)?;
     let verdict = envoy::decide_active(&app, &wire.domain, &descriptors).await.map_err(|e| Problem::from(&e))?;
     let code = verdict.code;
-    let mut response = json_response(&envoy::json::Response::from(verdict));
+    let mut response = json_response(&envoy::json::JsonResponse::from(verdict));
     if code == Code::OverLimit {
         *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
     }

@@ -59,7 +59,7 @@ pub(super) fn record_release(limit: &str, completion: Completion) {
 fn export(app: &App) {
     let stats = &app.stats;
     for limit in stats.all_limits() {
-        for (outcome, reason, count) in limit.counts.total().each_exported() {
+        for (outcome, reason, count) in limit.counts.total().iter_exported() {
             let mut labels = vec![Label::new("limit", limit.name.clone())];
             labels.push(Label::from_static_parts("outcome", outcome));
             labels.extend(reason.map(|reason| Label::from_static_parts("reason", reason)));

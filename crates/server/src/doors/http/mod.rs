@@ -41,7 +41,7 @@ pub(crate) fn router(app: Arc<App>, access: Access) -> Router {
         .route("/v1/admit", post(decisions::admit))
         .route("/v1/renew", post(decisions::renew))
         .route("/v1/release", post(decisions::release))
-        .route("/v1/all", post(decisions::all))
+        .route("/v1/all", post(decisions::limit_all))
         .route("/v1/batch", post(decisions::batch))
         .route("/v1/apply", post(apply::apply))
         .route("/json", post(decisions::envoy_json));

@@ -41,7 +41,7 @@ struct Providers {
 impl Telemetry {
     /// Starts the export if `--otlp` is set, within a runtime. The collector may start later.
     pub(crate) fn start(serve: &Serve) -> Result<Self, Failure> {
-        let providers = serve.otlp.as_deref().map(Providers::to).transpose();
+        let providers = serve.otlp.as_deref().map(Providers::connect).transpose();
         providers.map(Telemetry).map_err(|error| Failure::Start(format!("--otlp: {error}")))
     }
 
@@ -72,8 +72,8 @@ impl Telemetry {
         let Some(Providers { traces, metrics }) = self.0 else { return };
         // On threads outside of the runtime, whose shutdown would wait for them. Both run concurrently.
         let ended = [
-            on_thread(move || traces.shutdown_with_timeout(within).is_ok()),
-            on_thread(move || metrics.shutdown_with_timeout(within).is_ok()),
+            run_on_thread(move || traces.shutdown_with_timeout(within).is_ok()),
+            run_on_thread(move || metrics.shutdown_with_timeout(within).is_ok()),
         ];
         let all = timeout(within, async {
             let mut all = true;
@@ -89,7 +89,7 @@ impl Telemetry {
 }
 
 impl Providers {
-    fn to(url: &str) -> Result<Self, ExporterBuildError> {
+    fn connect(url: &str) -> Result<Self, ExporterBuildError> {
         let resource = resource();
         let spans = SpanExporter::builder().with_tonic().with_endpoint(url).build()?;
         let traces = SdkTracerProvider::builder().with_resource(resource.clone());
@@ -115,7 +115,7 @@ fn resource() -> Resource {
 }
 
 /// Runs a blocking shutdown on a thread of its own.
-fn on_thread(work: impl FnOnce() -> bool + Send + 'static) -> oneshot::Receiver<bool> {
+fn run_on_thread(work: impl FnOnce() -> bool + Send + 'static) -> oneshot::Receiver<bool> {
     let (done, ended) = oneshot::channel();
     thread::spawn(move || {
         // The receiver may have timed out.

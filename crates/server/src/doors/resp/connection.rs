@@ -11,11 +11,11 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::debug;
 
-use super::commands::{Action, Context, find};
+use super::commands::{Action, CommandContext, resolve};
 use super::parse::{Arguments, MAX_COMMAND, parse};
-use super::reply::Replies;
+use super::reply::ReplyBuffer;
 use super::request::CommandRequest;
-use super::{Client, Door, Session};
+use super::{Client, RespDoor, Session};
 use crate::app::App;
 use crate::net::shutdown::Shutdown;
 use crate::net::timeout_stream::with_timeout;
@@ -35,29 +35,29 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a client may take to read its replies. Until then, no more commands are read.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the server reads what has arrived before the shutdown.
-const IN_FLIGHT: Duration = Duration::from_millis(10);
+const IN_FLIGHT_TIMEOUT: Duration = Duration::from_millis(10);
 /// How long a client that never stops sending is answered after the shutdown.
 const MAX_DRAIN: Duration = Duration::from_secs(1);
 /// How long to wait for the client to close, so that the last replies arrive even if it still sends.
 const LINGER: Duration = Duration::from_millis(500);
 
 /// Answers a client until it or the server ends the connection.
-pub(crate) async fn serve<S>(stream: S, peer: SocketAddr, door: Arc<Door>, mut shutdown: Shutdown)
+pub(crate) async fn serve<S>(stream: S, peer: SocketAddr, door: Arc<RespDoor>, mut shutdown: Shutdown)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let client = door.connect();
     let mut connection = Connection::new(stream, client);
-    let end = connection.run(pin!(shutdown.begun())).await;
+    let end = connection.run(pin!(shutdown.wait())).await;
     debug!(%peer, ?end, "a client of the Redis protocol is gone");
-    if !matches!(end, End::ClosedByClient | End::Failed(_)) {
+    if !matches!(end, CloseReason::ClosedByClient | CloseReason::Failed(_)) {
         connection.close().await;
     }
 }
 
 /// Why a connection ends.
 #[derive(Debug)]
-enum End {
+enum CloseReason {
     /// The client has closed it.
     ClosedByClient,
     /// It is broken, or the client was too slow to read.
@@ -70,9 +70,9 @@ enum End {
     Shutdown,
 }
 
-impl From<io::Error> for End {
+impl From<io::Error> for CloseReason {
     fn from(error: io::Error) -> Self {
-        End::Failed(error)
+        CloseReason::Failed(error)
     }
 }
 
@@ -83,7 +83,7 @@ struct Connection<S> {
     /// The first `filled` bytes are read and not answered yet.
     input: Vec<u8>,
     filled: usize,
-    replies: Replies,
+    replies: ReplyBuffer,
     /// The deadline of authentication, until the client is authenticated.
     authenticate_by: Option<Instant>,
     /// The deadline of the command that is incomplete.
@@ -99,13 +99,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             client,
             input: vec![0; INPUT_BYTES],
             filled: 0,
-            replies: Replies::default(),
+            replies: ReplyBuffer::default(),
             authenticate_by: authenticate_by(is_authenticated, None),
             complete_by: None,
         }
     }
 
-    async fn run(&mut self, mut shutdown: Pin<&mut impl Future<Output = ()>>) -> End {
+    async fn run(&mut self, mut shutdown: Pin<&mut impl Future<Output = ()>>) -> CloseReason {
         loop {
             let deadline = self.authenticate_by.or(self.complete_by);
             let next = async {
@@ -120,13 +120,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 None => next.await,
                 Some(deadline) => match timeout_at(deadline, next).await {
                     Ok(next) => next,
-                    Err(_) => return End::TooSlow,
+                    Err(_) => return CloseReason::TooSlow,
                 },
             };
             let done = match next {
-                Some(Ok(0)) => return End::ClosedByClient,
+                Some(Ok(0)) => return CloseReason::ClosedByClient,
                 Some(Ok(read)) => self.process(read).await,
-                Some(Err(error)) => return End::Failed(error),
+                Some(Err(error)) => return CloseReason::Failed(error),
                 None => return self.finish().await,
             };
             if let Err(end) = done {
@@ -134,37 +134,37 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             // A client that never stops sending never hits the timeout of the read.
             if self.authenticate_by.is_some_and(|by| Instant::now() >= by) {
-                return End::TooSlow;
+                return CloseReason::TooSlow;
             }
         }
     }
 
     /// Answers what has arrived before the shutdown.
-    async fn finish(&mut self) -> End {
+    async fn finish(&mut self) -> CloseReason {
         let deadline = Instant::now() + MAX_DRAIN;
         while Instant::now() < deadline {
-            match timeout(IN_FLIGHT, self.stream.read(&mut self.input[self.filled..])).await {
+            match timeout(IN_FLIGHT_TIMEOUT, self.stream.read(&mut self.input[self.filled..])).await {
                 Ok(Ok(read)) if read > 0 => {
                     if let Err(end) = self.process(read).await {
                         return end;
                     }
                 }
-                Ok(Ok(_)) => return End::ClosedByClient,
-                Ok(Err(error)) => return End::Failed(error),
+                Ok(Ok(_)) => return CloseReason::ClosedByClient,
+                Ok(Err(error)) => return CloseReason::Failed(error),
                 Err(_) => break,
             }
         }
-        End::Shutdown
+        CloseReason::Shutdown
     }
 
     /// Answers the commands that are complete after `count` more bytes.
-    async fn process(&mut self, count: usize) -> Result<(), End> {
+    async fn process(&mut self, count: usize) -> Result<(), CloseReason> {
         self.filled += count;
         let had_room = self.filled < self.input.len();
         let used = self.answer().await?;
         self.send().await?;
         if self.session.closing {
-            return Err(End::ClosedByServer);
+            return Err(CloseReason::ClosedByServer);
         }
         self.input.copy_within(used..self.filled, 0);
         self.filled -= used;
@@ -182,7 +182,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Answers every complete command in order, until one closes the connection, and returns how many bytes they were.
-    async fn answer(&mut self) -> Result<usize, End> {
+    async fn answer(&mut self) -> Result<usize, CloseReason> {
         let Connection { stream, client, session, input, filled, replies, .. } = self;
         let (input, door) = (&input[..*filled], &*client.door);
         let (mut arguments, mut used) = (Arguments::new(), 0);
@@ -201,7 +201,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if arguments.is_empty() {
                 continue;
             }
-            match find(&arguments, session) {
+            match resolve(&arguments, session) {
                 Action::Decide(request) => batch.add(request, used == input.len(), replies).await,
                 Action::Refuse(error) => {
                     batch.flush(replies).await;
@@ -209,7 +209,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
                 Action::Reply(reply) => {
                     batch.flush(replies).await;
-                    reply(&arguments, &mut Context { session: &mut *session, door, replies: &mut *replies });
+                    reply(&arguments, &mut CommandContext { session: &mut *session, door, replies: &mut *replies });
                 }
             }
             if replies.len() >= FLUSH_BYTES {
@@ -253,7 +253,7 @@ struct Batch<'a> {
 impl<'a> Batch<'a> {
     /// Answers a single request at once if the store can; otherwise adds it to the batch.
     #[inline]
-    async fn add(&mut self, command: CommandRequest<'a>, is_last: bool, replies: &mut Replies) {
+    async fn add(&mut self, command: CommandRequest<'a>, is_last: bool, replies: &mut ReplyBuffer) {
         if self.requests.is_empty() {
             if is_last {
                 match self.app.try_decide(&command.request) {
@@ -272,7 +272,7 @@ impl<'a> Batch<'a> {
 
     /// Answers the requests of the batch.
     #[inline]
-    async fn flush(&mut self, replies: &mut Replies) {
+    async fn flush(&mut self, replies: &mut ReplyBuffer) {
         if self.requests.is_empty() {
             return;
         }
@@ -297,7 +297,7 @@ impl<'a> Batch<'a> {
 }
 
 /// Sends the replies, with a timeout for a client that does not read.
-async fn send<S: AsyncWrite + Unpin>(stream: &mut S, replies: &mut Replies) -> io::Result<()> {
+async fn send<S: AsyncWrite + Unpin>(stream: &mut S, replies: &mut ReplyBuffer) -> io::Result<()> {
     if replies.len() == 0 {
         return Ok(());
     }

@@ -20,7 +20,7 @@ use parse::Bounds;
 
 /// Answers commands until the server ends, and those that were sent by then.
 pub(crate) async fn serve(listener: Listener, app: Arc<App>, token: Option<BearerToken>, shutdown: Shutdown) {
-    let door = Arc::new(Door::new(app, token));
+    let door = Arc::new(RespDoor::new(app, token));
     let ending = shutdown.clone();
     listener
         .run(shutdown, move |stream, peer| connection::serve(stream, peer, Arc::clone(&door), ending.clone()))
@@ -28,7 +28,7 @@ pub(crate) async fn serve(listener: Listener, app: Arc<App>, token: Option<Beare
 }
 
 /// The state that all connections of the port share.
-pub(crate) struct Door {
+pub(crate) struct RespDoor {
     pub(crate) app: Arc<App>,
     pub(crate) token: Option<BearerToken>,
     pub(crate) started: Instant,
@@ -36,9 +36,9 @@ pub(crate) struct Door {
     next_id: AtomicU64,
 }
 
-impl Door {
+impl RespDoor {
     pub(crate) fn new(app: Arc<App>, token: Option<BearerToken>) -> Self {
-        Door { app, token, started: Instant::now(), connected: AtomicU64::new(0), next_id: AtomicU64::new(1) }
+        RespDoor { app, token, started: Instant::now(), connected: AtomicU64::new(0), next_id: AtomicU64::new(1) }
     }
 
     /// Returns how many clients are connected.
@@ -56,7 +56,7 @@ impl Door {
 /// A connected client.
 pub(crate) struct Client {
     pub(crate) id: u64,
-    pub(crate) door: Arc<Door>,
+    pub(crate) door: Arc<RespDoor>,
 }
 
 impl Drop for Client {

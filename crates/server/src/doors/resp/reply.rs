@@ -1,18 +1,18 @@
-//! Replies and errors of the Redis protocol, as bytes.
+//! The reply buffer, and errors of the Redis protocol, as bytes.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display};
 use std::io::Write;
 
-/// Replies that are not sent yet.
+/// A buffer of replies that are not sent yet.
 #[derive(Debug, Default)]
-pub(crate) struct Replies {
+pub(crate) struct ReplyBuffer {
     bytes: Vec<u8>,
     /// Whether the client reads RESP3, which has maps and its own null.
     pub(crate) resp3: bool,
 }
 
-impl Replies {
+impl ReplyBuffer {
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn replies_match_resp2_and_resp3() {
         let written = |resp3| {
-            let mut replies = Replies { resp3, ..Replies::default() };
+            let mut replies = ReplyBuffer { resp3, ..ReplyBuffer::default() };
             replies.five_integers([1, -1, 0, i64::MAX, i64::MIN]);
             replies.map(1);
             replies.bulk("a\r\n");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tidegate::api::{MAX_KEY_BYTES, Op};
 use tidegate::{Decision, Error, Key, Reason, ceil_millis, ceil_seconds};
 
-use super::reply::{CommandError, Replies, quoted};
+use super::reply::{CommandError, ReplyBuffer, quoted};
 use crate::request::DecisionRequest;
 
 /// A decision request, and how to reply to it.
@@ -28,7 +28,7 @@ pub(crate) enum ReplyFormat {
 
 impl CommandRequest<'_> {
     #[inline]
-    pub(crate) fn reply(&self, result: &Result<Decision, Error>, replies: &mut Replies) {
+    pub(crate) fn reply(&self, result: &Result<Decision, Error>, replies: &mut ReplyBuffer) {
         match result {
             Ok(decision) => replies.five_integers(self.fields(decision)),
             Err(error) => replies.error(command_error(error)),
@@ -45,24 +45,24 @@ impl CommandRequest<'_> {
         match self.format {
             ReplyFormat::RedisCell => [
                 i64::from(!allowed),
-                whole(limit),
-                whole(remaining),
-                wait(retry_after, ceil_seconds),
-                whole(ceil_seconds(reset_after)),
+                saturating_i64(limit),
+                saturating_i64(remaining),
+                wait_or_minus_one(retry_after, ceil_seconds),
+                saturating_i64(ceil_seconds(reset_after)),
             ],
             ReplyFormat::Throttlecrab => [
                 i64::from(allowed),
-                whole(limit),
-                whole(remaining),
-                whole(ceil_seconds(reset_after)),
-                if allowed { 0 } else { wait(retry_after, ceil_seconds) },
+                saturating_i64(limit),
+                saturating_i64(remaining),
+                saturating_i64(ceil_seconds(reset_after)),
+                if allowed { 0 } else { wait_or_minus_one(retry_after, ceil_seconds) },
             ],
             ReplyFormat::Tidegate => [
                 i64::from(allowed),
-                whole(limit),
-                whole(remaining),
-                wait(retry_after, ceil_millis),
-                whole(ceil_millis(reset_after)),
+                saturating_i64(limit),
+                saturating_i64(remaining),
+                wait_or_minus_one(retry_after, ceil_millis),
+                saturating_i64(ceil_millis(reset_after)),
             ],
         }
     }
@@ -83,12 +83,12 @@ pub(crate) fn key(bytes: &[u8]) -> Result<Key<'_>, CommandError> {
     })
 }
 
-fn whole(number: u64) -> i64 {
+fn saturating_i64(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn wait(span: Option<Duration>, ceil: fn(Duration) -> u64) -> i64 {
-    span.map_or(-1, |span| whole(ceil(span)))
+fn wait_or_minus_one(span: Option<Duration>, ceil: fn(Duration) -> u64) -> i64 {
+    span.map_or(-1, |span| saturating_i64(ceil(span)))
 }
 
 /// Maps an error to a reply, without internal details.

@@ -3,9 +3,9 @@
 mod bad_input;
 mod bench;
 mod check;
-mod documented;
+mod doc_examples;
 mod golden;
-mod on_stores;
+mod simulate_stores;
 mod store;
 mod streams;
 mod usage;
@@ -15,7 +15,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use store::Store;
+use store::TestStore;
 
 fn tidegate() -> Command {
     Command::new(env!("CARGO_BIN_EXE_tidegate"))
@@ -23,7 +23,7 @@ fn tidegate() -> Command {
 
 /// The result of a run.
 #[derive(Debug)]
-struct Ran {
+struct CliOutput {
     /// The process id.
     id: u32,
     stdout: String,
@@ -31,11 +31,11 @@ struct Ran {
     code: i32,
 }
 
-fn run(arguments: &[&str]) -> Ran {
+fn run(arguments: &[&str]) -> CliOutput {
     run_with_input(arguments, "")
 }
 
-fn run_with_input(arguments: &[&str], input: impl AsRef<[u8]>) -> Ran {
+fn run_with_input(arguments: &[&str], input: impl AsRef<[u8]>) -> CliOutput {
     let mut command = tidegate();
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program starts");
@@ -46,7 +46,7 @@ fn run_with_input(arguments: &[&str], input: impl AsRef<[u8]>) -> Ran {
     let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
     let output = child.wait_with_output().expect("the program ends");
     writer.join().expect("written");
-    Ran {
+    CliOutput {
         id,
         stdout: String::from_utf8(output.stdout).expect("text"),
         stderr: String::from_utf8(output.stderr).expect("text"),
@@ -55,28 +55,28 @@ fn run_with_input(arguments: &[&str], input: impl AsRef<[u8]>) -> Ran {
 }
 
 /// Writes a file of this test run.
-fn file(name: &str, text: impl AsRef<[u8]>) -> String {
+fn write_file(name: &str, text: impl AsRef<[u8]>) -> String {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::write(&path, text).expect("written");
     path.to_str().expect("text").to_owned()
 }
 
 /// Replays a trace from standard input.
-fn simulate(config: &str, trace: impl AsRef<[u8]>) -> Ran {
+fn simulate(config: &str, trace: impl AsRef<[u8]>) -> CliOutput {
     run_with_input(&["simulate", "--config", config, "--trace", "-"], trace)
 }
 
 /// Replays a trace from standard input on a store.
-fn simulate_on(store: &Store, config: &str, trace: impl AsRef<[u8]>) -> Ran {
+fn simulate_on(store: &TestStore, config: &str, trace: impl AsRef<[u8]>) -> CliOutput {
     run_with_input(&["simulate", "--config", config, "--trace", "-", "--store", &store.url], trace)
 }
 
 /// A config with one limit, `api`, of 5 in a minute.
-fn api() -> String {
+fn api_config() -> String {
     // Written once, because tests run concurrently.
     static API: std::sync::OnceLock<String> = std::sync::OnceLock::new();
     let text = "[limits.api]\nalgorithm = \"token_bucket\"\nrate = 5\nperiod = \"1m\"\n";
-    API.get_or_init(|| file("api.toml", text)).clone()
+    API.get_or_init(|| write_file("api.toml", text)).clone()
 }
 
-const GOOD: &str = r#"{"at_ms":0,"op":"limit","limit":"api","key":"u1"}"#;
+const VALID_LINE: &str = r#"{"at_ms":0,"op":"limit","limit":"api","key":"u1"}"#;

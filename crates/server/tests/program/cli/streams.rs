@@ -1,10 +1,12 @@
+//! Input and output of `simulate`: files, pipes and memory.
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
 
-use crate::cli::{GOOD, api, file, run, simulate, tidegate};
+use crate::cli::{VALID_LINE, api_config, run, simulate, tidegate, write_file};
 
 /// A deterministic trace of many lines.
-fn many(lines: u64) -> String {
+fn trace_lines(lines: u64) -> String {
     let mut random = 1_u64;
     let line = |at| {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -15,40 +17,41 @@ fn many(lines: u64) -> String {
 }
 
 #[test]
-fn a_file_and_standard_input_give_the_same_twice() {
-    let trace = many(5_000);
-    let path = file("many.jsonl", &trace);
-    let from_file = || run(&["simulate", "--config", &api(), "--trace", &path]);
-    let (first, second, piped) = (from_file(), from_file(), simulate(&api(), &trace));
+fn file_and_standard_input_give_equal_output_twice() {
+    let trace = trace_lines(5_000);
+    let path = write_file("many.jsonl", &trace);
+    let from_file = || run(&["simulate", "--config", &api_config(), "--trace", &path]);
+    let (first, second, piped) = (from_file(), from_file(), simulate(&api_config(), &trace));
     assert_eq!(first.stdout.lines().count(), 5_000);
     assert_eq!((&first.stdout, &first.stderr), (&second.stdout, &second.stderr));
     assert_eq!((&first.stdout, &first.stderr), (&piped.stdout, &piped.stderr));
 }
 
 #[test]
-fn lines_may_end_in_cr_lf_and_the_last_may_not_end() {
-    let trace = many(100);
+fn cr_lf_blank_lines_and_a_missing_last_newline_are_accepted() {
+    let trace = trace_lines(100);
     let with_cr = trace.replace('\n', "\r\n");
-    assert_eq!(simulate(&api(), with_cr.trim_end()).stdout, simulate(&api(), &trace).stdout);
-    let blank = simulate(&api(), format!("\r\n\n  \n{GOOD}\r\n\n"));
-    assert_eq!(blank.stdout, simulate(&api(), GOOD).stdout);
-    let nothing = simulate(&api(), "");
+    assert_eq!(simulate(&api_config(), with_cr.trim_end()).stdout, simulate(&api_config(), &trace).stdout);
+    let blank = simulate(&api_config(), format!("\r\n\n  \n{VALID_LINE}\r\n\n"));
+    assert_eq!(blank.stdout, simulate(&api_config(), VALID_LINE).stdout);
+    let nothing = simulate(&api_config(), "");
     assert_eq!((nothing.code, nothing.stdout.as_str()), (0, ""));
 }
 
 #[test]
 fn summary_only_prints_no_decisions() {
-    let path = file("summary.jsonl", many(100));
-    let ran = run(&["simulate", "--config", &api(), "--trace", &path, "--summary-only"]);
+    let path = write_file("summary.jsonl", trace_lines(100));
+    let ran = run(&["simulate", "--config", &api_config(), "--trace", &path, "--summary-only"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (0, ""));
     assert!(ran.stderr.starts_with("limit "), "{}", ran.stderr);
 }
 
 #[test]
 fn too_little_capacity_for_keys_is_reported() {
-    let path = file("room.jsonl", many(20_000));
-    let with =
-        |max: &str| run(&["simulate", "--config", &api(), "--trace", &path, "--max-keys", max, "--summary-only"]);
+    let path = write_file("room.jsonl", trace_lines(20_000));
+    let with = |max: &str| {
+        run(&["simulate", "--config", &api_config(), "--trace", &path, "--max-keys", max, "--summary-only"])
+    };
     assert!(with("10").stderr.contains("these decisions are not exact"), "{}", with("10").stderr);
     assert!(!with("5000").stderr.contains("warning"), "{}", with("5000").stderr);
 }
@@ -56,11 +59,11 @@ fn too_little_capacity_for_keys_is_reported() {
 /// State that is larger than a slot has its own capacity.
 #[test]
 fn too_little_capacity_for_logs_is_reported() {
-    let config = file("logs.toml", "[limits.api]\nalgorithm = \"sliding_log\"\nrate = 1000\nperiod = \"1h\"\n");
+    let config = write_file("logs.toml", "[limits.api]\nalgorithm = \"sliding_log\"\nrate = 1000\nperiod = \"1h\"\n");
     let line = |n| {
         format!("{{\"at_ms\":{},\"op\":\"limit\",\"limit\":\"api\",\"key\":\"{}\",\"cost\":1}}\n", n / 100, n % 100)
     };
-    let path = file("logs.jsonl", (0..100_000).map(line).collect::<String>());
+    let path = write_file("logs.jsonl", (0..100_000).map(line).collect::<String>());
     let with =
         |max: &str| run(&["simulate", "--config", &config, "--trace", &path, "--max-bytes", max, "--summary-only"]);
     assert!(with("1048576").stderr.contains("a larger --max-bytes"), "{}", with("1048576").stderr);
@@ -69,8 +72,8 @@ fn too_little_capacity_for_logs_is_reported() {
 
 #[test]
 fn going_back_in_time_is_reported() {
-    let later = GOOD.replace("\"at_ms\":0", "\"at_ms\":5");
-    let ran = simulate(&api(), format!("{later}\n{GOOD}\n"));
+    let later = VALID_LINE.replace("\"at_ms\":0", "\"at_ms\":5");
+    let ran = simulate(&api_config(), format!("{later}\n{VALID_LINE}\n"));
     assert_eq!(ran.code, 0);
     assert!(ran.stderr.contains("warning: 1 lines go back in time"), "{}", ran.stderr);
 }
@@ -78,37 +81,40 @@ fn going_back_in_time_is_reported() {
 /// As `tidegate simulate ... | head -n 1` does.
 #[test]
 fn a_closed_output_ends_the_program_quietly() {
-    let path = file("pipe.jsonl", many(20_000));
+    let path = write_file("pipe.jsonl", trace_lines(20_000));
     let mut command = tidegate();
-    command.args(["simulate", "--config", &api(), "--trace", &path]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .args(["simulate", "--config", &api_config(), "--trace", &path])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut line = String::new();
     let mut reader = BufReader::with_capacity(64, child.stdout.take().unwrap());
     reader.read_line(&mut line).unwrap();
     drop(reader);
-    let mut told = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
     assert!(line.starts_with("{\"allowed\":true"), "{line}");
-    assert_eq!((child.wait().unwrap().code(), told.as_str()), (Some(0), ""));
+    assert_eq!((child.wait().unwrap().code(), stderr.as_str()), (Some(0), ""));
 
-    let wrong = file("nobody-reads-on.toml", "[limits.api]\n");
+    let wrong = write_file("nobody-reads-on.toml", "[limits.api]\n");
     let mut child =
-        tidegate().args(["check", &api(), &wrong]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        tidegate().args(["check", &api_config(), &wrong]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     drop(child.stdout.take());
     assert_eq!(child.wait().unwrap().code(), Some(1), "what is wrong is wrong, though nobody reads what is right");
 
-    for arguments in [&["--help"][..], &["check", &api()]] {
+    for arguments in [&["--help"][..], &["check", &api_config()]] {
         let mut child = tidegate().args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());
-        let mut told = String::new();
-        child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
-        assert_eq!((child.wait().unwrap().code(), told.as_str()), (Some(0), ""), "{arguments:?}");
+        let mut stderr = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        assert_eq!((child.wait().unwrap().code(), stderr.as_str()), (Some(0), ""), "{arguments:?}");
     }
 }
 
 /// The most memory a process ever had, in KiB.
 #[cfg(target_os = "linux")]
-fn peak(id: u32) -> u64 {
+fn peak_memory_kib(id: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("the peak");
     line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number")
@@ -118,18 +124,18 @@ fn peak(id: u32) -> u64 {
 #[test]
 fn memory_does_not_grow_with_the_trace() {
     let mut command = tidegate();
-    command.args(["simulate", "--config", &api(), "--trace", "-", "--max-keys", "10000"]);
+    command.args(["simulate", "--config", &api_config(), "--trace", "-", "--max-keys", "10000"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let stdout = BufReader::new(child.stdout.take().unwrap());
     let counter = std::thread::spawn(move || stdout.lines().count());
     let mut stdin = child.stdin.take().unwrap();
-    let part = many(10_000);
+    let part = trace_lines(10_000);
     stdin.write_all(part.as_bytes()).unwrap();
     for _ in 0..29 {
         stdin.write_all(part.as_bytes()).unwrap();
     }
     // Everything but the contents of the pipe is read by now, and the process still runs.
-    let peak = peak(child.id());
+    let peak = peak_memory_kib(child.id());
     drop(stdin);
     assert_eq!(counter.join().unwrap(), 300_000);
     assert!(child.wait().unwrap().success());

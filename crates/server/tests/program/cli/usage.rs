@@ -1,7 +1,9 @@
-use crate::cli::{GOOD, api, file, run, simulate};
+//! Arguments, help and samples.
+
+use crate::cli::{VALID_LINE, api_config, run, simulate, write_file};
 
 #[test]
-fn the_samples_can_be_replayed() {
+fn samples_replay_successfully() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/samples");
     let (config, trace) = (format!("{folder}/demo.toml"), format!("{folder}/demo.jsonl"));
     let ran = run(&["simulate", "--config", &config, "--trace", &trace]);
@@ -13,9 +15,10 @@ fn the_samples_can_be_replayed() {
 }
 
 #[test]
-fn wrong_usage_exits_with_2_and_says_what_is_right() {
-    let config = api();
-    let for_nobody = ["serve", "--grpc", "off", "--tls-client-ca", "x", "--tls-cert", "x", "--tls-key", "x"];
+fn wrong_usage_exits_with_2_and_points_to_help() {
+    let config = api_config();
+    let client_ca_without_grpc =
+        ["serve", "--grpc", "off", "--tls-client-ca", "x", "--tls-cert", "x", "--tls-key", "x"];
     let cases: [&[&str]; 9] = [
         &["serv"],
         &["check"],
@@ -25,7 +28,7 @@ fn wrong_usage_exits_with_2_and_says_what_is_right() {
         &["simulate", "--config", &config, "--trace", "-", "--max-keys", "many"],
         &["simulate", "--config", &config, "--trace", "-", "--fast"],
         &["--verbose"],
-        &for_nobody,
+        &client_ca_without_grpc,
     ];
     for arguments in cases {
         let ran = run(arguments);
@@ -47,7 +50,7 @@ fn help_has_examples() {
 
 /// The help says what a replay writes to a store, and that it is removed.
 #[test]
-fn the_help_says_which_stores_there_are_and_what_is_written_there() {
+fn simulate_help_lists_stores_and_what_a_replay_writes() {
     let help = run(&["simulate", "--help"]).stdout;
     let words = ["--store <STORE>", "[default: memory]", "sqlite:PATH", "redis://", "postgres://", "without TLS"];
     for word in words.into_iter().chain(["simulate-PID-TIME", "removes them", "[default: 1000000]"]) {
@@ -57,17 +60,17 @@ fn the_help_says_which_stores_there_are_and_what_is_written_there() {
 
 /// The example of the help of `simulate` works.
 #[test]
-fn the_line_in_the_help_is_accepted() {
+fn example_line_in_help_is_accepted() {
     let help = run(&["simulate", "--help"]).stdout;
     let line = help.lines().find(|line| line.contains("\"at_ms\"")).expect("a line of a trace");
-    assert_eq!(simulate(&api(), line).stdout, simulate(&api(), GOOD).stdout);
+    assert_eq!(simulate(&api_config(), line).stdout, simulate(&api_config(), VALID_LINE).stdout);
 }
 
 #[test]
-fn the_config_in_the_help_is_right() {
+fn example_config_in_help_is_valid() {
     let help = run(&["check", "--help"]).stdout;
     let (_, config) = help.split_once("A small config:\n").expect("a config");
     let (config, _) = config.split_once("\nExit code").expect("an end");
-    let ran = run(&["check", &file("help.toml", config)]);
+    let ran = run(&["check", &write_file("help.toml", config)]);
     assert!(ran.stdout.ends_with(": ok, 2 limits\n"), "{}{}", ran.stdout, ran.stderr);
 }

@@ -1,29 +1,29 @@
-//! A collector that is not there, or no good.
+//! Collectors that are lost, silent or malformed.
 
 use std::net::TcpListener;
 use std::process::Command;
 
 use tidegate_servers::free_port;
 
-use crate::otlp::receiver::Receiver;
-use crate::otlp::{Program, config, take};
+use crate::otlp::receiver::OtlpReceiver;
+use crate::otlp::{Program, post_limit, write_config};
 
 #[test]
 fn a_lost_collector_is_logged_once_and_its_return_too() {
     let port = free_port().expect("a port");
-    let nobody = TcpListener::bind(("127.0.0.1", port)).expect("bound");
-    let address = nobody.local_addr().expect("bound");
-    let arguments = ["--config", &config("gone.toml"), "--otlp", &format!("http://{address}")];
+    let silent_listener = TcpListener::bind(("127.0.0.1", port)).expect("bound");
+    let address = silent_listener.local_addr().expect("bound");
+    let arguments = ["--config", &write_config("gone.toml"), "--otlp", &format!("http://{address}")];
     let variables = [("OTEL_METRIC_EXPORT_INTERVAL", "20"), ("OTEL_BSP_SCHEDULE_DELAY", "600000")];
-    let program = Program::start_with(&arguments, &variables);
-    assert_eq!(take(&program, "api", "u1")["allowed"], true);
+    let program = Program::start_with_env(&arguments, &variables);
+    assert_eq!(post_limit(&program, "api", "u1")["allowed"], true);
     // An export is tried four times: these are three that fail at least.
-    (0..12).for_each(|_| drop(nobody.accept().expect("somebody calls")));
-    assert_eq!(take(&program, "api", "u1")["allowed"], true);
-    drop(nobody);
-    let receiver = Receiver::at(address);
-    assert_eq!(program.logged("the collector takes"), "the collector takes no metrics for now");
-    assert_eq!(program.logged("the collector takes"), "the collector takes metrics again");
+    (0..12).for_each(|_| drop(silent_listener.accept().expect("somebody calls")));
+    assert_eq!(post_limit(&program, "api", "u1")["allowed"], true);
+    drop(silent_listener);
+    let receiver = OtlpReceiver::start_at(address);
+    assert_eq!(program.wait_for_log("the collector takes"), "the collector takes no metrics for now");
+    assert_eq!(program.wait_for_log("the collector takes"), "the collector takes metrics again");
     let (status, log) = program.stop();
     assert!(status.success());
     assert!(!log.iter().any(|line| line.contains("the collector takes")), "{log:?}");
@@ -36,14 +36,14 @@ fn a_silent_collector_costs_at_most_the_grace_period() {
     // Accepts connections and never answers.
     let silent = TcpListener::bind("127.0.0.1:0").expect("bound");
     let collector = format!("http://{}", silent.local_addr().expect("bound"));
-    let arguments = ["--config", &config("silent.toml"), "--otlp", &collector, "--grace", "1s"];
+    let arguments = ["--config", &write_config("silent.toml"), "--otlp", &collector, "--grace", "1s"];
     // An answer is waited for far longer than this test may take.
-    let program = Program::start_with(&arguments, &[("OTEL_EXPORTER_OTLP_TIMEOUT", "600000")]);
-    assert_eq!(take(&program, "api", "u1")["allowed"], true);
+    let program = Program::start_with_env(&arguments, &[("OTEL_EXPORTER_OTLP_TIMEOUT", "600000")]);
+    assert_eq!(post_limit(&program, "api", "u1")["allowed"], true);
     let (status, log) = program.stop();
     assert!(status.success());
-    let told = |words: &str| log.iter().filter(|line| line.contains(words)).count();
-    assert_eq!(told("the last traces and metrics did not reach the collector"), 1, "{log:?}");
+    let count = |words: &str| log.iter().filter(|line| line.contains(words)).count();
+    assert_eq!(count("the last traces and metrics did not reach the collector"), 1, "{log:?}");
 }
 
 #[test]

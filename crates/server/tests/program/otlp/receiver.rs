@@ -20,54 +20,55 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
 
-/// Receives exports, and keeps them.
-pub(crate) struct Receiver {
+/// A receiver that keeps all exports.
+pub(crate) struct OtlpReceiver {
     address: SocketAddr,
-    got: Arc<Got>,
+    received: Arc<ReceivedExports>,
     _runtime: Runtime,
 }
 
+/// The exports received so far.
 #[derive(Default)]
-struct Got {
+struct ReceivedExports {
     traces: Mutex<Vec<ExportTraceServiceRequest>>,
     metrics: Mutex<Vec<ExportMetricsServiceRequest>>,
 }
 
-impl Receiver {
+impl OtlpReceiver {
     pub(crate) fn start() -> Self {
-        Receiver::at("127.0.0.1:0".parse().expect("an address"))
+        OtlpReceiver::start_at("127.0.0.1:0".parse().expect("an address"))
     }
 
-    pub(crate) fn at(address: SocketAddr) -> Self {
+    pub(crate) fn start_at(address: SocketAddr) -> Self {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("threads");
         let listener = TcpListener::bind(address).expect("the port is free");
         listener.set_nonblocking(true).expect("set");
         let address = listener.local_addr().expect("bound");
-        let got = Arc::<Got>::default();
+        let received = Arc::<ReceivedExports>::default();
         let server = Server::builder()
-            .add_service(TraceServiceServer::from_arc(Arc::clone(&got)))
-            .add_service(MetricsServiceServer::from_arc(Arc::clone(&got)));
+            .add_service(TraceServiceServer::from_arc(Arc::clone(&received)))
+            .add_service(MetricsServiceServer::from_arc(Arc::clone(&received)));
         runtime.spawn(async move {
             let incoming = TcpIncoming::from(tokio::net::TcpListener::from_std(listener).expect("a listener"));
             server.serve_with_incoming(incoming).await.expect("served");
         });
-        Receiver { address, got, _runtime: runtime }
+        OtlpReceiver { address, received, _runtime: runtime }
     }
 
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Every span that came.
+    /// Returns every span received.
     pub(crate) fn spans(&self) -> Vec<Span> {
-        let traces = self.got.traces.lock().unwrap_or_else(PoisonError::into_inner);
+        let traces = self.received.traces.lock().unwrap_or_else(PoisonError::into_inner);
         let resources = traces.iter().flat_map(|request| &request.resource_spans);
         resources.flat_map(|resource| &resource.scope_spans).flat_map(|scope| &scope.spans).cloned().collect()
     }
 
     /// The points of a metric, as they were when metrics came last, by their attributes.
     pub(crate) fn points(&self, name: &str) -> Vec<(String, i64)> {
-        let metrics = self.got.metrics.lock().unwrap_or_else(PoisonError::into_inner);
+        let metrics = self.received.metrics.lock().unwrap_or_else(PoisonError::into_inner);
         let resources = metrics.last().into_iter().flat_map(|request| &request.resource_metrics);
         let all = resources.flat_map(|resource| &resource.scope_metrics).flat_map(|scope| &scope.metrics);
         let mut points: Vec<_> = all
@@ -80,31 +81,32 @@ impl Receiver {
     }
 
     /// Returns the resource attributes of metrics and traces.
-    pub(crate) fn senders(&self) -> Vec<String> {
-        let metrics = self.got.metrics.lock().unwrap_or_else(PoisonError::into_inner);
-        let traces = self.got.traces.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn resources(&self) -> Vec<String> {
+        let metrics = self.received.metrics.lock().unwrap_or_else(PoisonError::into_inner);
+        let traces = self.received.traces.lock().unwrap_or_else(PoisonError::into_inner);
         let metrics = metrics.iter().flat_map(|request| &request.resource_metrics).map(|one| &one.resource);
         let traces = traces.iter().flat_map(|request| &request.resource_spans).map(|one| &one.resource);
-        metrics.chain(traces).flatten().map(|resource| text(&resource.attributes)).collect()
+        metrics.chain(traces).flatten().map(|resource| attributes_text(&resource.attributes)).collect()
     }
 
     /// Whether a text is anywhere in the exports.
-    pub(crate) fn has(&self, words: &str) -> bool {
-        let metrics = self.got.metrics.lock().unwrap_or_else(PoisonError::into_inner);
-        let traces = self.got.traces.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn contains_text(&self, words: &str) -> bool {
+        let metrics = self.received.metrics.lock().unwrap_or_else(PoisonError::into_inner);
+        let traces = self.received.traces.lock().unwrap_or_else(PoisonError::into_inner);
         let mut sent = metrics.iter().map(Message::encode_to_vec).chain(traces.iter().map(Message::encode_to_vec));
         sent.any(|bytes| bytes.windows(words.len()).any(|found| found == words.as_bytes()))
     }
 }
 
 /// Attributes, one after the other by name.
-pub(crate) fn text(attributes: &[KeyValue]) -> String {
-    let mut all: Vec<_> = attributes.iter().map(|one| format!("{}={}", one.key, written(one.value.as_ref()))).collect();
+pub(crate) fn attributes_text(attributes: &[KeyValue]) -> String {
+    let mut all: Vec<_> =
+        attributes.iter().map(|one| format!("{}={}", one.key, value_text(one.value.as_ref()))).collect();
     all.sort();
     all.join(" ")
 }
 
-fn written(value: Option<&AnyValue>) -> String {
+fn value_text(value: Option<&AnyValue>) -> String {
     match value.and_then(|value| value.value.as_ref()) {
         Some(Value::StringValue(text)) => text.clone(),
         Some(Value::IntValue(number)) => number.to_string(),
@@ -124,7 +126,7 @@ fn points(metric: &Metric) -> &[NumberDataPoint] {
 }
 
 fn labels(point: &NumberDataPoint) -> String {
-    text(&point.attributes)
+    attributes_text(&point.attributes)
 }
 
 fn value(point: &NumberDataPoint) -> i64 {
@@ -135,7 +137,7 @@ fn value(point: &NumberDataPoint) -> i64 {
 }
 
 #[tonic::async_trait]
-impl TraceService for Got {
+impl TraceService for ReceivedExports {
     async fn export(
         &self,
         request: Request<ExportTraceServiceRequest>,
@@ -146,7 +148,7 @@ impl TraceService for Got {
 }
 
 #[tonic::async_trait]
-impl MetricsService for Got {
+impl MetricsService for ReceivedExports {
     async fn export(
         &self,
         request: Request<ExportMetricsServiceRequest>,

@@ -14,8 +14,8 @@ use tonic::transport::Endpoint;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
-use crate::otlp::receiver::{Receiver, text};
-use crate::otlp::{Program, config, place, take, url};
+use crate::otlp::receiver::{OtlpReceiver, attributes_text};
+use crate::otlp::{Program, post_limit, temp_path, url, write_config};
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "b7ad6b7169203331";
@@ -24,45 +24,45 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Takes one, from within a trace.
-fn take_within(program: &Program, key: &str, sampled: bool) {
+/// Sends a request of cost 1 within a trace.
+fn limit_within_trace(program: &Program, key: &str, sampled: bool) {
     let client = reqwest::blocking::Client::new();
     let parent = format!("00-{TRACE}-{PARENT}-{:02x}", u8::from(sampled));
     let request = client.post(url(program, "/v1/limit")).header("traceparent", parent);
     request.json(&json!({ "limit": "api", "key": key })).send().expect("answered");
 }
 
-fn named<'a>(spans: &'a [Span], name: &str) -> Vec<&'a Span> {
+fn spans_named<'a>(spans: &'a [Span], name: &str) -> Vec<&'a Span> {
     spans.iter().filter(|span| span.name == name).collect()
 }
 
 #[test]
-fn store_span_is_a_child_of_the_request_span_and_that_of_the_clients() {
-    let (receiver, file) = (Receiver::start(), place("spans.db"));
+fn store_span_is_a_child_of_the_request_span_in_the_trace_of_the_client() {
+    let (receiver, file) = (OtlpReceiver::start(), temp_path("spans.db"));
     let store = format!("sqlite:{file}");
-    let arguments = ["--config", &config("spans.toml"), "--otlp", &receiver.url(), "--store", &store];
+    let arguments = ["--config", &write_config("spans.toml"), "--otlp", &receiver.url(), "--store", &store];
     let program = Program::start(&arguments);
-    take_within(&program, "u1", true);
+    limit_within_trace(&program, "u1", true);
     assert!(program.stop().0.success());
     fs::remove_file(file).expect("it was there");
 
     let spans = receiver.spans();
-    let (requests, calls) = (named(&spans, "POST /v1/limit"), named(&spans, "store"));
+    let (requests, calls) = (spans_named(&spans, "POST /v1/limit"), spans_named(&spans, "store"));
     assert_eq!((requests.len(), calls.len(), spans.len()), (1, 1, 2), "{spans:?}");
     assert_eq!((hex(&requests[0].trace_id), hex(&requests[0].parent_span_id)), (TRACE.into(), PARENT.into()));
     assert_eq!((&calls[0].trace_id, &calls[0].parent_span_id), (&requests[0].trace_id, &requests[0].span_id));
     assert_eq!(requests[0].kind(), SpanKind::Server);
     let about = "http.request.method=POST http.response.status_code=200 http.route=/v1/limit";
-    assert_eq!(text(&requests[0].attributes), about);
+    assert_eq!(attributes_text(&requests[0].attributes), about);
     let about = "call=apply limit=api op=limit outcome=allowed requests=1 store=sqlite";
-    assert_eq!(text(&calls[0].attributes), about);
+    assert_eq!(attributes_text(&calls[0].attributes), about);
 }
 
 #[test]
-fn every_port_has_its_spans_and_the_redis_protocol_only_those_of_the_store() {
-    let (receiver, file) = (Receiver::start(), place("ports.db"));
+fn grpc_calls_have_request_spans_and_redis_commands_only_store_spans() {
+    let (receiver, file) = (OtlpReceiver::start(), temp_path("ports.db"));
     let store = format!("sqlite:{file}");
-    let arguments = ["--config", &config("ports.toml"), "--otlp", &receiver.url(), "--store", &store];
+    let arguments = ["--config", &write_config("ports.toml"), "--otlp", &receiver.url(), "--store", &store];
     let program = Program::start(&arguments);
     let mut resp = TcpStream::connect(program.resp.expect("a port")).expect("connected");
     resp.write_all(b"*3\r\n$8\r\nTG.LIMIT\r\n$3\r\napi\r\n$2\r\nu1\r\n").expect("sent");
@@ -78,16 +78,16 @@ fn every_port_has_its_spans_and_the_redis_protocol_only_those_of_the_store() {
     fs::remove_file(file).expect("it was there");
 
     let spans = receiver.spans();
-    let (calls, health) = (named(&spans, "store"), named(&spans, "grpc.health.v1.Health"));
+    let (calls, health) = (spans_named(&spans, "store"), spans_named(&spans, "grpc.health.v1.Health"));
     assert_eq!((calls.len(), health.len(), spans.len()), (1, 1, 2), "{spans:?}");
     assert!(calls[0].parent_span_id.is_empty());
-    assert!(text(&health[0].attributes).ends_with("rpc.service=grpc.health.v1.Health rpc.system=grpc"));
+    assert!(attributes_text(&health[0].attributes).ends_with("rpc.service=grpc.health.v1.Health rpc.system=grpc"));
 }
 
 #[test]
 fn server_errors_are_error_spans_and_client_errors_are_not() {
-    let receiver = Receiver::start();
-    let arguments = ["--config", &config("failing.toml"), "--otlp", &receiver.url()];
+    let receiver = OtlpReceiver::start();
+    let arguments = ["--config", &write_config("failing.toml"), "--otlp", &receiver.url()];
     let program = Program::start(&arguments);
     let grpc = format!("http://{}", program.grpc.expect("a port"));
     let runtime = tokio::runtime::Runtime::new().expect("threads");
@@ -96,8 +96,8 @@ fn server_errors_are_error_spans_and_client_errors_are_not() {
         let mut limits = RateLimitServiceClient::new(channel.clone());
         let refused = limits.should_rate_limit(RateLimitRequest::default()).await.expect_err("no domain is named");
         assert_eq!(refused.code(), tonic::Code::Unknown);
-        let nobody = HealthCheckRequest { service: "nobody".to_owned() };
-        HealthClient::new(channel).check(nobody).await.expect_err("nobody is there");
+        let unknown_service = HealthCheckRequest { service: "nobody".to_owned() };
+        HealthClient::new(channel).check(unknown_service).await.expect_err("nobody is there");
     });
     assert!(program.stop().0.success());
 
@@ -106,8 +106,8 @@ fn server_errors_are_error_spans_and_client_errors_are_not() {
         ("envoy.service.ratelimit.v3.RateLimitService", 2, StatusCode::Error),
         ("grpc.health.v1.Health", 5, StatusCode::Unset),
     ] {
-        let [span] = named(&spans, service)[..] else { panic!("{service} in {spans:?}") };
-        assert!(text(&span.attributes).contains(&format!("rpc.grpc.status_code={code} ")), "{span:?}");
+        let [span] = spans_named(&spans, service)[..] else { panic!("{service} in {spans:?}") };
+        assert!(attributes_text(&span.attributes).contains(&format!("rpc.grpc.status_code={code} ")), "{span:?}");
         assert_eq!(span.status.as_ref().map_or(StatusCode::Unset, |status| status.code()), status, "{service}");
     }
 }
@@ -115,13 +115,14 @@ fn server_errors_are_error_spans_and_client_errors_are_not() {
 #[test]
 fn exported_telemetry_contains_no_key() {
     const KEY: &str = "alice-at-home";
-    let (receiver, file) = (Receiver::start(), place("keys.db"));
+    let (receiver, file) = (OtlpReceiver::start(), temp_path("keys.db"));
     let store = format!("sqlite:{file}");
-    let arguments = ["--config", &config("keys.toml"), "--otlp", &receiver.url(), "--store", &store, "--log-keys"];
+    let arguments =
+        ["--config", &write_config("keys.toml"), "--otlp", &receiver.url(), "--store", &store, "--log-keys"];
     // With debug logging: a log event within a span must not be exported with it.
-    let program = Program::start_with(&arguments, &[("RUST_LOG", "trace")]);
-    (0..7).for_each(|_| drop(take(&program, "api", KEY)));
-    take(&program, KEY, KEY);
+    let program = Program::start_with_env(&arguments, &[("RUST_LOG", "trace")]);
+    (0..7).for_each(|_| drop(post_limit(&program, "api", KEY)));
+    post_limit(&program, KEY, KEY);
     let client = reqwest::blocking::Client::new();
     let auth = url(&program, &format!("/v1/auth?limit=api&key={KEY}"));
     assert_eq!(client.get(auth).send().expect("answered").status(), 429);
@@ -135,21 +136,24 @@ fn exported_telemetry_contains_no_key() {
     fs::remove_file(file).expect("it was there");
 
     let spans = receiver.spans();
-    let count = |name| named(&spans, name).len();
+    let count = |name| spans_named(&spans, name).len();
     assert_eq!((count("POST /v1/limit"), count("GET /v1/auth"), count("GET"), count("_OTHER")), (8, 1, 1, 1));
     assert_eq!((count("store"), spans.len()), (8, 19), "and nobody else's");
-    assert!(receiver.has("/v1/limit") && receiver.has("tidegate.decisions"), "it is looked for in the right place");
-    assert!(!receiver.has(KEY));
+    assert!(
+        receiver.contains_text("/v1/limit") && receiver.contains_text("tidegate.decisions"),
+        "it is looked for in the right place"
+    );
+    assert!(!receiver.contains_text(KEY));
 }
 
 #[test]
-fn the_sampler_of_the_environment_is_used() {
-    let receiver = Receiver::start();
-    let arguments = ["--config", &config("sampler.toml"), "--otlp", &receiver.url()];
-    let program = Program::start_with(&arguments, &[("OTEL_TRACES_SAMPLER", "parentbased_always_off")]);
-    take(&program, "api", "u1");
-    take_within(&program, "u1", false);
-    take_within(&program, "u1", true);
+fn the_sampler_from_the_environment_is_used() {
+    let receiver = OtlpReceiver::start();
+    let arguments = ["--config", &write_config("sampler.toml"), "--otlp", &receiver.url()];
+    let program = Program::start_with_env(&arguments, &[("OTEL_TRACES_SAMPLER", "parentbased_always_off")]);
+    post_limit(&program, "api", "u1");
+    limit_within_trace(&program, "u1", false);
+    limit_within_trace(&program, "u1", true);
     assert!(program.stop().0.success());
     let traces: Vec<_> = receiver.spans().iter().map(|span| hex(&span.trace_id)).collect();
     assert_eq!(traces, [TRACE]);

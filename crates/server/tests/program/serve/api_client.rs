@@ -20,14 +20,14 @@ on_store_error = "closed"
 "#;
 
 /// Goes before [`LIMITS`] where a test counts answers of a store: a working store meets this timeout even on a busy machine.
-pub(crate) const PATIENT: &str = "[defaults]\nstore_timeout = \"10s\"\n";
+pub(crate) const LONG_STORE_TIMEOUT: &str = "[defaults]\nstore_timeout = \"10s\"\n";
 
 pub(crate) fn url(program: &Program, path: &str) -> String {
     format!("http://{}{path}", program.http.expect("it listens for HTTP"))
 }
 
-/// Takes one, and gives the decision.
-pub(crate) fn take(program: &Program, limit: &str, key: &str) -> Value {
+/// Sends a request of cost 1, and returns the decision.
+pub(crate) fn post_limit(program: &Program, limit: &str, key: &str) -> Value {
     let client = reqwest::blocking::Client::new();
     let request = client.post(url(program, "/v1/limit")).json(&json!({ "limit": limit, "key": key }));
     request.send().expect("sent").json().expect("a decision")

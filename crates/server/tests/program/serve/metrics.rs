@@ -6,12 +6,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde::Deserialize;
-use tidegate_servers::{Redis, variable, wait_until};
+use tidegate_servers::{Redis, required_env, wait_until};
 
-use super::{LIMITS, PATIENT, Program, file, get, take};
+use super::{LIMITS, LONG_STORE_TIMEOUT, Program, get, post_limit, write_file};
 
 /// Parses a page with Prometheus' own client, and prints the samples.
-const READ: &str = "
+const PARSE_SCRIPT: &str = "
 import json, sys
 from prometheus_client.parser import text_string_to_metric_families as read
 families = [
@@ -22,39 +22,39 @@ json.dump(families, sys.stdout)
 ";
 
 #[derive(Debug, Deserialize)]
-struct Family {
+struct MetricFamily {
     name: String,
     kind: String,
     help: String,
-    samples: Vec<Sample>,
+    samples: Vec<MetricSample>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Sample {
+struct MetricSample {
     name: String,
     labels: BTreeMap<String, String>,
     value: f64,
 }
 
-struct Page(Vec<Family>);
+struct MetricsPage(Vec<MetricFamily>);
 
-impl Page {
-    fn of(program: &Program) -> Self {
+impl MetricsPage {
+    fn fetch(program: &Program) -> Self {
         let mut python = Command::new("python3");
-        python.args(["-c", READ]).env("PYTHONPATH", variable("TIDEGATE_PROMETHEUS_CLIENT"));
+        python.args(["-c", PARSE_SCRIPT]).env("PYTHONPATH", required_env("TIDEGATE_PROMETHEUS_CLIENT"));
         let mut child = python.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("python3");
         child.stdin.take().expect("piped").write_all(get(program, "/metrics").as_bytes()).expect("read");
         let output = child.wait_with_output().expect("ends");
         assert!(output.status.success(), "the page cannot be read");
-        let families: Vec<Family> = serde_json::from_slice(&output.stdout).expect("JSON");
+        let families: Vec<MetricFamily> = serde_json::from_slice(&output.stdout).expect("JSON");
         for family in &families {
             assert!(!family.help.is_empty(), "{} has no help", family.name);
             assert_ne!(family.kind, "unknown", "{} has no type", family.name);
         }
-        Page(families)
+        MetricsPage(families)
     }
 
-    fn family(&self, name: &str) -> &Family {
+    fn family(&self, name: &str) -> &MetricFamily {
         self.0.iter().find(|family| family.name == name).unwrap_or_else(|| panic!("there is no {name}"))
     }
 
@@ -77,13 +77,13 @@ impl Page {
 }
 
 /// Seven of `api`, two of them denied; three of `login`, one of them denied; and one on a deny list.
-fn ask(program: &Program) {
-    (0..7).for_each(|_| drop(take(program, "api", "u1")));
-    (0..3).for_each(|_| drop(take(program, "login", "u1")));
-    take(program, "login", "mallory");
+fn send_decisions(program: &Program) {
+    (0..7).for_each(|_| drop(post_limit(program, "api", "u1")));
+    (0..3).for_each(|_| drop(post_limit(program, "login", "u1")));
+    post_limit(program, "login", "mallory");
 }
 
-fn each_decision_is_counted_once(page: &Page) {
+fn assert_each_decision_is_counted_once(page: &MetricsPage) {
     assert_eq!(page.decisions("api", "allowed", None), 5.0);
     assert_eq!(page.decisions("api", "denied", Some("rate")), 2.0);
     assert_eq!(page.decisions("login", "allowed", None), 2.0);
@@ -93,12 +93,13 @@ fn each_decision_is_counted_once(page: &Page) {
     assert_eq!(page.family("tidegate_decisions").kind, "counter");
 }
 
+#[cfg(feature = "_real-servers")]
 #[test]
 fn the_memory_store_is_exported_in_full() {
-    let program = Program::start(&["--config", &file("metrics-memory.toml", LIMITS)]);
-    ask(&program);
-    let page = Page::of(&program);
-    each_decision_is_counted_once(&page);
+    let program = Program::start(&["--config", &write_file("metrics-memory.toml", LIMITS)]);
+    send_decisions(&program);
+    let page = MetricsPage::fetch(&program);
+    assert_each_decision_is_counted_once(&page);
     assert_eq!(page.value("tidegate_memory_keys", &[]), 2.0);
     assert!(page.value("tidegate_memory_bytes", &[]) > 0.0);
     assert_eq!(page.family("tidegate_memory_forgotten_busy").samples[0].value, 0.0);
@@ -114,54 +115,56 @@ fn the_memory_store_is_exported_in_full() {
 }
 
 #[test]
-fn an_invented_name_is_no_label() {
-    let program = Program::start(&["--config", &file("metrics-unknown.toml", LIMITS)]);
-    take(&program, "made-up", "u1");
+fn an_unknown_limit_name_is_no_label() {
+    let program = Program::start(&["--config", &write_file("metrics-unknown.toml", LIMITS)]);
+    post_limit(&program, "made-up", "u1");
     assert!(!get(&program, "/metrics").contains("made-up"));
 }
 
+#[cfg(feature = "_real-servers")]
 #[test]
 fn a_reload_keeps_the_counts_and_a_failed_one_is_exported() {
-    let path = file("metrics-reload.toml", LIMITS);
+    let path = write_file("metrics-reload.toml", LIMITS);
     let program = Program::start(&["--config", &path]);
-    ask(&program);
-    let reloads = |result| Page::of(&program).value("tidegate_config_reloads_total", &[("result", result)]);
-    let first = Page::of(&program).value("tidegate_config_loaded_timestamp_seconds", &[]);
+    send_decisions(&program);
+    let reloads = |result| MetricsPage::fetch(&program).value("tidegate_config_reloads_total", &[("result", result)]);
+    let first = MetricsPage::fetch(&program).value("tidegate_config_loaded_timestamp_seconds", &[]);
 
-    file("metrics-reload.toml", "[limits.other]\nalgorithm = \"sliding_log\"\nrate = 1\nperiod = \"1s\"\n");
+    write_file("metrics-reload.toml", "[limits.other]\nalgorithm = \"sliding_log\"\nrate = 1\nperiod = \"1s\"\n");
     program.signal("HUP");
     assert!(wait_until(|| reloads("ok") >= 1.0));
-    each_decision_is_counted_once(&Page::of(&program));
-    file("metrics-reload.toml", LIMITS);
+    assert_each_decision_is_counted_once(&MetricsPage::fetch(&program));
+    write_file("metrics-reload.toml", LIMITS);
     program.signal("HUP");
     assert!(wait_until(|| reloads("ok") >= 2.0));
-    take(&program, "api", "u2");
-    let page = Page::of(&program);
+    post_limit(&program, "api", "u2");
+    let page = MetricsPage::fetch(&program);
     assert_eq!(page.decisions("api", "allowed", None), 6.0, "it goes on where it was");
     assert_eq!(page.value("tidegate_config_reload_ok", &[]), 1.0);
     assert!(page.value("tidegate_config_loaded_timestamp_seconds", &[]) > first);
 
-    file("metrics-reload.toml", "[limits.api]\nrate = \"many\"\n");
+    write_file("metrics-reload.toml", "[limits.api]\nrate = \"many\"\n");
     program.signal("HUP");
     assert!(wait_until(|| reloads("failed") >= 1.0));
-    assert_eq!(Page::of(&program).value("tidegate_config_reload_ok", &[]), 0.0);
+    assert_eq!(MetricsPage::fetch(&program).value("tidegate_config_reload_ok", &[]), 0.0);
 }
 
 /// A server of its own, which can be broken.
-fn redis() -> Redis {
-    let (server, cli) = (variable("TIDEGATE_REDIS_SERVER"), variable("TIDEGATE_REDIS_CLI"));
+fn start_redis() -> Redis {
+    let (server, cli) = (required_env("TIDEGATE_REDIS_SERVER"), required_env("TIDEGATE_REDIS_CLI"));
     Redis::start(Path::new(&server), Path::new(&cli), &[]).expect("Redis starts")
 }
 
+#[cfg(feature = "_real-servers")]
 #[test]
-fn an_outside_store_is_exported_with_its_errors() {
-    let mut redis = redis();
+fn an_external_store_is_exported_with_its_errors() {
+    let mut redis = start_redis();
     let shadowed = "[limits.export]\nalgorithm = \"sliding_log\"\nrate = 1\nperiod = \"1d\"\nshadow = true\n";
-    let config = file("metrics-redis.toml", format!("{PATIENT}{LIMITS}\n{shadowed}"));
+    let config = write_file("metrics-redis.toml", format!("{LONG_STORE_TIMEOUT}{LIMITS}\n{shadowed}"));
     let program = Program::start(&["--config", &config, "--store", &redis.url()]);
-    ask(&program);
-    let page = Page::of(&program);
-    each_decision_is_counted_once(&page);
+    send_decisions(&program);
+    let page = MetricsPage::fetch(&program);
+    assert_each_decision_is_counted_once(&page);
     assert_eq!(page.family("tidegate_store_seconds").kind, "histogram");
     let calls = page.0.iter().flat_map(|family| &family.samples);
     let calls: f64 = calls.filter(|one| one.name == "tidegate_store_seconds_count").map(|one| one.value).sum();
@@ -169,32 +172,32 @@ fn an_outside_store_is_exported_with_its_errors() {
     assert_eq!(page.value("tidegate_breaker_state", &[("store", "redis")]), 0.0);
 
     // The store fails and the policy admits: counting in both places would count twice.
-    (0..3).for_each(|_| drop(take(&program, "export", "u1")));
-    let page = Page::of(&program);
+    (0..3).for_each(|_| drop(post_limit(&program, "export", "u1")));
+    let page = MetricsPage::fetch(&program);
     assert_eq!(page.decisions("export", "allowed", None), 1.0);
     assert_eq!(page.decisions("export", "allowed", Some("rate")), 2.0);
     assert_eq!(page.all_decisions(), 14.0);
 
     redis.kill();
-    assert_eq!(take(&program, "api", "u1")["reason"], "store");
-    let page = Page::of(&program);
+    assert_eq!(post_limit(&program, "api", "u1")["reason"], "store");
+    let page = MetricsPage::fetch(&program);
     assert_eq!(page.decisions("api", "allowed", Some("store")), 1.0);
     assert_eq!(page.all_decisions(), 15.0);
     let errors: f64 = page.family("tidegate_store_errors").samples.iter().map(|sample| sample.value).sum();
     assert!(errors >= 1.0);
-    (0..10).for_each(|_| drop(take(&program, "api", "u1")));
-    assert_eq!(Page::of(&program).value("tidegate_breaker_state", &[("store", "redis")]), 2.0);
-    let (outside, memory) = (Page::of(&program), memory_page());
-    every_alert_is_about_what_there_is(&outside, &memory);
-    every_metric_is_in_the_guide(&outside, &memory);
+    (0..10).for_each(|_| drop(post_limit(&program, "api", "u1")));
+    assert_eq!(MetricsPage::fetch(&program).value("tidegate_breaker_state", &[("store", "redis")]), 2.0);
+    let (outside, memory) = (MetricsPage::fetch(&program), memory_metrics_page());
+    assert_alerts_name_existing_metrics(&outside, &memory);
+    assert_guide_names_every_metric(&outside, &memory);
 }
 
-fn memory_page() -> Page {
-    Page::of(&Program::start(&["--config", &file("metrics-alerts.toml", LIMITS)]))
+fn memory_metrics_page() -> MetricsPage {
+    MetricsPage::fetch(&Program::start(&["--config", &write_file("metrics-alerts.toml", LIMITS)]))
 }
 
-/// Every metric that the sample alerts speak of exists, by the name it has on the page.
-fn every_alert_is_about_what_there_is(outside: &Page, memory: &Page) {
+/// Asserts that every metric of the sample alerts exists by that name on a page.
+fn assert_alerts_name_existing_metrics(outside: &MetricsPage, memory: &MetricsPage) {
     let alerts = include_str!("../../../../../deploy/prometheus-alerts.yaml");
     let words = alerts.split(|sign: char| !sign.is_ascii_alphanumeric() && sign != '_');
     let named: Vec<&str> = words.filter(|word| word.starts_with("tidegate_")).collect();
@@ -205,8 +208,8 @@ fn every_alert_is_about_what_there_is(outside: &Page, memory: &Page) {
     }
 }
 
-/// The guide's table has every metric of the page.
-fn every_metric_is_in_the_guide(outside: &Page, memory: &Page) {
+/// Asserts that the table of the guide has every metric of the pages.
+fn assert_guide_names_every_metric(outside: &MetricsPage, memory: &MetricsPage) {
     let guide = include_str!("../../../../../docs/serve.md");
     let rows: String = guide.lines().filter(|line| line.starts_with("| `tidegate_")).collect();
     for family in outside.0.iter().chain(&memory.0) {

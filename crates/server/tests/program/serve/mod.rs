@@ -2,6 +2,7 @@
 
 pub(crate) mod api_client;
 mod authority;
+#[cfg(feature = "_real-servers")]
 mod dashboard;
 mod denials;
 mod envoy;
@@ -9,6 +10,7 @@ mod faults;
 mod grpc;
 mod http;
 mod metrics;
+#[cfg(feature = "_real-servers")]
 mod parity;
 pub(crate) mod program;
 mod remote;
@@ -18,11 +20,11 @@ mod start;
 use std::fs;
 use std::path::PathBuf;
 
-use api_client::{LIMITS, PATIENT, take, url};
+use api_client::{LIMITS, LONG_STORE_TIMEOUT, post_limit, url};
 use program::Program;
 
 /// Writes a file of this test run.
-fn file(name: &str, text: impl AsRef<[u8]>) -> String {
+fn write_file(name: &str, text: impl AsRef<[u8]>) -> String {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     // Renamed into place, because a server may be reading the file.
     let made = path.with_extension("made");

@@ -3,10 +3,10 @@
 use reqwest::Method;
 use reqwest::blocking::Client;
 use serde_json::{Value, json};
-use tidegate_servers::{Storage, Workerd, variable};
+use tidegate_servers::{Workerd, WorkerdStorage, required_env};
 
-use crate::serve::file;
 use crate::serve::program::Program;
+use crate::serve::write_file;
 
 const LIMITS: &str = r#"
 [limits.login]
@@ -37,13 +37,13 @@ ttl = "1h"
 "#;
 
 /// A response: its status, the headers that clients read, and its body.
-type Told = (u16, Vec<(String, String)>, Value);
+type ObservedResponse = (u16, Vec<(String, String)>, Value);
 
 /// The headers that mean something to a client, in the order in which they are compared.
 const HEADERS: [&str; 7] =
     ["content-type", "allow", "www-authenticate", "ratelimit", "ratelimit-policy", "retry-after", "cache-control"];
 
-fn ask(url: &str, method: &Method, path: &str, body: &str) -> Told {
+fn send(url: &str, method: &Method, path: &str, body: &str) -> ObservedResponse {
     let request = Client::new().request(method.clone(), format!("{url}{path}"));
     let request = if body.is_empty() { request } else { request.body(body.to_owned()) };
     let response = request.send().expect("sent");
@@ -53,22 +53,22 @@ fn ask(url: &str, method: &Method, path: &str, body: &str) -> Told {
             response.headers().get_all(name).iter().map(|value| value.to_str().expect("text")).collect();
         let values = values.join(", ");
         // Seconds pass between the two.
-        let told = match name {
+        let comparable = match name {
             "retry-after" if !values.is_empty() => "some".to_owned(),
             "ratelimit" => values.split(';').filter(|part| !part.starts_with("t=")).collect::<Vec<_>>().join(";"),
             _ => values.to_lowercase().replace("; charset=utf-8", ""),
         };
-        (name.to_owned(), told)
+        (name.to_owned(), comparable)
     };
     let headers = HEADERS.map(header).to_vec();
     let text = response.text().expect("a body");
     let mut body = serde_json::from_str(&text).unwrap_or(Value::String(text));
-    forget_the_time(&mut body);
+    mask_varying_fields(&mut body);
     (status, headers, body)
 }
 
 /// Masks what differs each time: milliseconds and lease ids.
-fn forget_the_time(value: &mut Value) {
+fn mask_varying_fields(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             for (name, field) in fields {
@@ -77,16 +77,16 @@ fn forget_the_time(value: &mut Value) {
                     name if (name.ends_with("_ms") || name.ends_with("_us")) && field.is_number() => {
                         *field = json!("some")
                     }
-                    _ => forget_the_time(field),
+                    _ => mask_varying_fields(field),
                 }
             }
         }
-        Value::Array(values) => values.iter_mut().for_each(forget_the_time),
+        Value::Array(values) => values.iter_mut().for_each(mask_varying_fields),
         _ => {}
     }
 }
 
-fn questions() -> Vec<(Method, String, String)> {
+fn parity_requests() -> Vec<(Method, String, String)> {
     let mut questions = Vec::new();
     let mut post = |path: &str, body: Value| questions.push((Method::POST, path.to_owned(), body.to_string()));
     for limit in ["login", "bucket", "slow", "log"] {
@@ -163,22 +163,22 @@ fn questions() -> Vec<(Method, String, String)> {
 }
 
 #[test]
-fn the_worker_answers_what_this_server_answers() {
-    let config = file("parity.toml", LIMITS);
+fn worker_and_server_give_equal_responses() {
+    let config = write_file("parity.toml", LIMITS);
     let server = Program::start(&["--config", &config, "--grpc", "off", "--resp", "off"]);
     let variables = json!({"TIDEGATE_CONFIG": LIMITS, "TIDEGATE_OPEN": "true", "TIDEGATE_APART": "refund"}).to_string();
-    let storage = Storage::new().expect("a folder");
-    let (miniflare, worker) = (variable("TIDEGATE_MINIFLARE"), variable("TIDEGATE_WORKER"));
+    let storage = WorkerdStorage::new().expect("a folder");
+    let (miniflare, worker) = (required_env("TIDEGATE_MINIFLARE"), required_env("TIDEGATE_WORKER"));
     let worker = Workerd::start(&miniflare, &worker, storage, &variables).expect("workerd");
     let mut different = Vec::new();
-    for (method, path, body) in questions() {
-        let (here, there) = (
-            ask(&crate::serve::api_client::url(&server, ""), &method, &path, &body),
-            ask(worker.url(), &method, &path, &body),
+    for (method, path, body) in parity_requests() {
+        let (from_server, from_worker) = (
+            send(&crate::serve::api_client::url(&server, ""), &method, &path, &body),
+            send(worker.url(), &method, &path, &body),
         );
-        if here != there {
+        if from_server != from_worker {
             let body: String = body.chars().take(100).collect();
-            different.push(format!("{method} {path} {body}\n  server: {here:?}\n  worker: {there:?}"));
+            different.push(format!("{method} {path} {body}\n  server: {from_server:?}\n  worker: {from_worker:?}"));
         }
     }
     assert!(different.is_empty(), "{}", different.join("\n"));

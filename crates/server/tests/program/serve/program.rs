@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tidegate_servers::signal;
 
-/// How long a line of the log is waited for, or the end.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a test waits for a log line or for the exit.
+const LOG_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A `tidegate serve` that runs. Dropping it kills it.
 pub(crate) struct Program {
@@ -23,14 +23,14 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Starts it with these arguments, and comes back when it serves. It chooses free ports by itself where the arguments say
+    /// Starts the program, and returns once it serves. It chooses free ports by itself where the arguments say
     /// none.
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        Program::start_with(arguments, &[])
+        Program::start_with_env(arguments, &[])
     }
 
     /// Starts it with variables in its environment.
-    pub(crate) fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+    pub(crate) fn start_with_env(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
         command.args(["serve", "--log", "json"]).args(arguments);
         for port in ["--http", "--grpc", "--resp"] {
@@ -44,7 +44,7 @@ impl Program {
         // The pipe must be read, or the program would block.
         let (sender, log) = channel();
         std::thread::spawn(move || lines.map_while(Result::ok).all(|line| sender.send(line).is_ok()));
-        let serving = serving(&log).unwrap_or_else(|said| {
+        let serving = read_serving_line(&log).unwrap_or_else(|said| {
             let _ = child.kill();
             panic!("{arguments:?}: it does not serve:\n{said}")
         });
@@ -68,9 +68,9 @@ impl Program {
     }
 
     /// Waits until it logs a message that begins so, and returns that.
-    pub(crate) fn logged(&self, beginning: &str) -> String {
+    pub(crate) fn wait_for_log(&self, beginning: &str) -> String {
         loop {
-            let line = self.log.lock().expect("nobody has failed").recv_timeout(PATIENCE);
+            let line = self.log.lock().expect("nobody has failed").recv_timeout(LOG_TIMEOUT);
             let line = line.unwrap_or_else(|_| panic!("it never logs {beginning:?}"));
             if let Ok(line) = serde_json::from_str::<serde_json::Value>(&line)
                 && let Some(message) = line["message"].as_str()
@@ -82,10 +82,10 @@ impl Program {
     }
 
     /// Waits for its end, and returns the status and the rest of the log.
-    pub(crate) fn ended(mut self) -> (ExitStatus, Vec<String>) {
+    pub(crate) fn wait_for_exit(mut self) -> (ExitStatus, Vec<String>) {
         let (lines, mut log) = (self.log.get_mut().expect("nobody has failed"), Vec::new());
         loop {
-            match lines.recv_timeout(PATIENCE) {
+            match lines.recv_timeout(LOG_TIMEOUT) {
                 Ok(line) => log.push(line),
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => panic!("it does not end: {log:?}"),
@@ -97,7 +97,7 @@ impl Program {
     /// Ends it as an operator would.
     pub(crate) fn stop(self) -> (ExitStatus, Vec<String>) {
         self.signal("TERM");
-        self.ended()
+        self.wait_for_exit()
     }
 }
 
@@ -110,9 +110,9 @@ impl Drop for Program {
 }
 
 /// Returns the log line of a server that is ready; the error has all lines of one that ends or takes too long.
-fn serving(lines: &Receiver<String>) -> Result<serde_json::Value, String> {
+fn read_serving_line(lines: &Receiver<String>) -> Result<serde_json::Value, String> {
     let mut said = String::new();
-    while let Ok(line) = lines.recv_timeout(PATIENCE) {
+    while let Ok(line) = lines.recv_timeout(LOG_TIMEOUT) {
         match serde_json::from_str::<serde_json::Value>(&line) {
             Ok(line) if line["message"] == "serving" => return Ok(line),
             _ => said += &(line + "\n"),

@@ -1,4 +1,4 @@
-//! How it starts, and when it refuses to.
+//! The start of the server: ports, threads, and arguments that it refuses.
 
 use std::fs;
 use std::net::TcpStream;
@@ -27,11 +27,11 @@ fn a_public_address_needs_authentication() {
         (&["--tls-cert", "Cargo.toml", "--tls-key", "Cargo.toml"], "Cargo.toml: no certificate"),
     ];
     for (arguments, said) in cases {
-        let (code, stderr) = refused(arguments, None);
+        let (code, stderr) = run_serve(arguments, None);
         assert_eq!(code, Some(1), "{arguments:?}: {stderr}");
         assert!(stderr.contains(said), "{arguments:?}: {stderr}");
     }
-    let (code, stderr) = refused(&["--http", "0.0.0.0:0"], Some("short"));
+    let (code, stderr) = run_serve(&["--http", "0.0.0.0:0"], Some("short"));
     assert_eq!(code, Some(1));
     assert!(stderr.contains("TIDEGATE_TOKEN: the token is too short"), "{stderr}");
     assert!(!stderr.contains("short\""), "{stderr}");
@@ -40,7 +40,8 @@ fn a_public_address_needs_authentication() {
 #[test]
 fn a_token_or_insecure_allows_a_public_address() {
     let token = [("TIDEGATE_TOKEN", "0123456789abcdef")];
-    let program = Program::start_with(&["--http", "0.0.0.0:0", "--grpc", "0.0.0.0:0", "--resp", "0.0.0.0:0"], &token);
+    let program =
+        Program::start_with_env(&["--http", "0.0.0.0:0", "--grpc", "0.0.0.0:0", "--resp", "0.0.0.0:0"], &token);
     assert!(program.stop().0.success());
     let program = Program::start(&["--http", "0.0.0.0:0", "--insecure"]);
     assert!(program.stop().0.success());
@@ -63,12 +64,12 @@ fn thread_counts_follow_cores_or_the_argument() {
         // And the main thread.
         assert_eq!(tasks.count(), expected + 1, "{arguments:?}");
     }
-    let (code, stderr) = refused(&["--threads", "0"], None);
+    let (code, stderr) = run_serve(&["--threads", "0"], None);
     assert_eq!(code, Some(2));
     assert!(stderr.contains("--threads"), "{stderr}");
 }
 
-fn refused(arguments: &[&str], token: Option<&str>) -> (Option<i32>, String) {
+fn run_serve(arguments: &[&str], token: Option<&str>) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
     command.args(["serve", "--log", "json"]).args(arguments).env_remove("TIDEGATE_TOKEN");
     for port in ["--http", "--grpc", "--resp"] {

@@ -12,8 +12,8 @@ use tidegate_core::minutes;
 
 use crate::clock::{Clock, SteadyClock};
 use crate::random::Random;
-use probability::{K, rejects};
-use window::{Counts, Window};
+use probability::{ThrottleFactor, should_reject};
+use window::{RequestCounts, RequestWindow};
 
 /// A throttle on the side of the client: it holds requests back from a service that rejects them, so that the service does
 /// not have to. Cheap to clone; clones are one throttle.
@@ -44,8 +44,8 @@ pub struct AdaptiveThrottle {
 }
 
 struct Inner {
-    window: Mutex<Window>,
-    k: K,
+    window: Mutex<RequestWindow>,
+    k: ThrottleFactor,
     random: Random,
     clock: Arc<dyn Clock>,
 }
@@ -71,7 +71,12 @@ impl AdaptiveThrottle {
 
     /// Returns a builder with the default settings.
     pub fn builder() -> AdaptiveThrottleBuilder {
-        AdaptiveThrottleBuilder { k: K::new(2, 1), window: minutes(2), seed: None, clock: Arc::new(SteadyClock) }
+        AdaptiveThrottleBuilder {
+            k: ThrottleFactor::new(2, 1),
+            window: minutes(2),
+            seed: None,
+            clock: Arc::new(SteadyClock),
+        }
     }
 
     /// Returns whether a request may be sent.
@@ -79,8 +84,8 @@ impl AdaptiveThrottle {
         let Inner { k, random, clock, .. } = &*self.inner;
         let now = clock.now();
         let mut window = self.window();
-        let Counts { requests, accepts } = window.counts(now);
-        if rejects(requests, accepts, *k, random.next()) {
+        let RequestCounts { requests, accepts } = window.counts(now);
+        if should_reject(requests, accepts, *k, random.next()) {
             // It counts as a request: the rule compares the demand with what the service accepts.
             window.count(false, now);
             return Err(Throttled);
@@ -89,7 +94,7 @@ impl AdaptiveThrottle {
         Ok(Attempt { throttle: self.clone() })
     }
 
-    fn window(&self) -> MutexGuard<'_, Window> {
+    fn window(&self) -> MutexGuard<'_, RequestWindow> {
         self.inner.window.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
@@ -135,7 +140,7 @@ impl std::error::Error for Throttled {}
 /// The settings of an [`AdaptiveThrottle`], from [`AdaptiveThrottle::builder`].
 #[must_use = "a throttle exists once `build` is called"]
 pub struct AdaptiveThrottleBuilder {
-    k: K,
+    k: ThrottleFactor,
     window: Duration,
     seed: Option<u64>,
     clock: Arc<dyn Clock>,
@@ -147,7 +152,7 @@ impl AdaptiveThrottleBuilder {
     /// A smaller K, such as `k(11, 10)`, suits a service for which a rejection costs nearly as much as an answer. But then the
     /// client notices a recovery more slowly, and a few stray errors hold requests back. Less than 1 counts as 1.
     pub fn k(mut self, requests: u16, accepts: u16) -> Self {
-        self.k = K::new(requests, accepts);
+        self.k = ThrottleFactor::new(requests, accepts);
         self
     }
 
@@ -173,7 +178,7 @@ impl AdaptiveThrottleBuilder {
     /// Creates the throttle.
     pub fn build(self) -> AdaptiveThrottle {
         let seed = self.seed.unwrap_or_else(|| RandomState::new().hash_one(()));
-        let window = Mutex::new(Window::new(self.window));
+        let window = Mutex::new(RequestWindow::new(self.window));
         let inner = Inner { window, k: self.k, random: Random::new(seed), clock: self.clock };
         AdaptiveThrottle { inner: Arc::new(inner) }
     }

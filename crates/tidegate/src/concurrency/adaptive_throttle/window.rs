@@ -5,37 +5,43 @@ use std::time::Duration;
 use tidegate_core::Timestamp;
 
 /// The number of parts of a window. One part is forgotten at a time.
-const PARTS: usize = 120;
+const WINDOW_PARTS: usize = 120;
 
 /// The counts of a trailing window, without a clock. The window is cut into parts, and the current one counts as a whole: a
 /// request that is older than the window is forgotten, and one younger than 119/120 of it is not.
-pub(super) struct Window {
+pub(super) struct RequestWindow {
     /// The length of a part, in microseconds.
     width: u64,
-    parts: [Counts; PARTS],
+    parts: [RequestCounts; WINDOW_PARTS],
     /// The number of the current part, counted from the epoch.
     current: u64,
-    sum: Counts,
+    sum: RequestCounts,
 }
 
+/// How many requests there were, and how many the service accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Counts {
+pub(super) struct RequestCounts {
     pub(super) requests: u64,
     pub(super) accepts: u64,
 }
 
-impl Window {
+impl RequestWindow {
     pub(super) fn new(window: Duration) -> Self {
-        let width = u64::try_from(window.as_micros() / PARTS as u128).unwrap_or(u64::MAX).max(1);
-        Window { width, parts: [Counts::default(); PARTS], current: 0, sum: Counts::default() }
+        let width = u64::try_from(window.as_micros() / WINDOW_PARTS as u128).unwrap_or(u64::MAX).max(1);
+        RequestWindow {
+            width,
+            parts: [RequestCounts::default(); WINDOW_PARTS],
+            current: 0,
+            sum: RequestCounts::default(),
+        }
     }
 
     /// Returns the counts at `now`. A clock that was set back counts as standing still.
-    pub(super) fn counts(&mut self, now: Timestamp) -> Counts {
+    pub(super) fn counts(&mut self, now: Timestamp) -> RequestCounts {
         let number = now.as_micros() / self.width;
         let passed = number.saturating_sub(self.current);
-        for gone in 1..=passed.min(PARTS as u64) {
-            let part = std::mem::take(&mut self.parts[index(self.current + gone)]);
+        for offset in 1..=passed.min(WINDOW_PARTS as u64) {
+            let part = std::mem::take(&mut self.parts[index(self.current + offset)]);
             self.sum.requests -= part.requests;
             self.sum.accepts -= part.accepts;
         }
@@ -54,7 +60,7 @@ impl Window {
 }
 
 fn index(number: u64) -> usize {
-    (number % PARTS as u64) as usize
+    (number % WINDOW_PARTS as u64) as usize
 }
 
 #[cfg(test)]
@@ -70,11 +76,11 @@ mod tests {
 
     #[test]
     fn requests_older_than_the_window_are_forgotten() {
-        let mut window = Window::new(minutes(2));
+        let mut window = RequestWindow::new(minutes(2));
         window.count(true, at(0));
         window.count(false, at(999));
         window.count(false, at(1_000));
-        let counts = |requests, accepts| Counts { requests, accepts };
+        let counts = |requests, accepts| RequestCounts { requests, accepts };
         assert_eq!(window.counts(at(119_999)), counts(3, 1));
         assert_eq!(window.counts(at(120_000)), counts(1, 0));
         assert_eq!(window.counts(at(120_999)), counts(1, 0));
@@ -83,7 +89,7 @@ mod tests {
 
     #[test]
     fn clock_set_back_stands_still() {
-        let mut window = Window::new(minutes(2));
+        let mut window = RequestWindow::new(minutes(2));
         window.count(true, at(60_000));
         window.count(true, at(0));
         assert_eq!(window.counts(at(179_999)).requests, 2);
@@ -95,7 +101,7 @@ mod tests {
         let mut random = Random::new(3);
         for _ in 0..50 {
             let span = random.between(1, 1_000);
-            let mut window = Window::new(Duration::from_millis(span * PARTS as u64));
+            let mut window = RequestWindow::new(Duration::from_millis(span * WINDOW_PARTS as u64));
             let (mut all, mut now) = (Vec::new(), 0);
             for _ in 0..300 {
                 let pause = span * random.pick(&[1, 10, 200]);
@@ -103,10 +109,10 @@ mod tests {
                 let accepted = random.one_in(3);
                 window.count(accepted, at(now));
                 all.push((at(now).as_micros() / (span * 1_000), accepted));
-                let oldest = (at(now).as_micros() / (span * 1_000)).saturating_sub(PARTS as u64 - 1);
+                let oldest = (at(now).as_micros() / (span * 1_000)).saturating_sub(WINDOW_PARTS as u64 - 1);
                 let kept = || all.iter().filter(|(part, _)| *part >= oldest);
                 let accepts = kept().filter(|(_, accepted)| *accepted).count() as u64;
-                assert_eq!(window.counts(at(now)), Counts { requests: kept().count() as u64, accepts });
+                assert_eq!(window.counts(at(now)), RequestCounts { requests: kept().count() as u64, accepts });
             }
         }
     }

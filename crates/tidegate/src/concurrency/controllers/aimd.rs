@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::limit::{Limit, bounds};
+use super::limit::{BoundedLimit, bound_settings};
 use super::rounds::Rounds;
 use super::{Controller, Sample};
 
@@ -22,7 +22,7 @@ use super::{Controller, Sample};
 /// ```
 #[derive(Debug, Clone)]
 pub struct Aimd {
-    limit: Limit,
+    limit: BoundedLimit,
     rounds: Rounds,
     back_off: f64,
     target: Option<Duration>,
@@ -30,12 +30,12 @@ pub struct Aimd {
 
 impl Default for Aimd {
     fn default() -> Self {
-        Aimd { limit: Limit::default(), rounds: Rounds::default(), back_off: 0.9, target: None }
+        Aimd { limit: BoundedLimit::default(), rounds: Rounds::default(), back_off: 0.9, target: None }
     }
 }
 
 impl Aimd {
-    bounds!();
+    bound_settings!();
 
     /// Sets the target for the mean latency of a round. A slower round reduces the limit to [`back_off`](Aimd::back_off) of
     /// it. Defaults to no target.
@@ -48,15 +48,15 @@ impl Aimd {
 
 impl Controller for Aimd {
     fn limit(&self) -> u32 {
-        self.limit.whole()
+        self.limit.rounded()
     }
 
     fn observe(&mut self, sample: &Sample) {
         if sample.dropped {
             return self.limit.back_off(self.back_off);
         }
-        let Some(round) = self.rounds.add(sample, self.limit.whole(), None) else { return };
-        if !self.limit.is_tried_by(round.in_flight) {
+        let Some(round) = self.rounds.add(sample, self.limit.rounded(), None) else { return };
+        if !self.limit.is_tested_by(round.in_flight) {
             return;
         }
         let late = self.target.is_some_and(|target| round.micros > target.as_micros() as f64);

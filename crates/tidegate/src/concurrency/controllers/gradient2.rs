@@ -1,7 +1,7 @@
 //! `Gradient2`: follows the ratio of the latency without load and the recent latency.
 
-use super::limit::bounds;
-use super::probe::{Probe, Tried, probing};
+use super::limit::bound_settings;
+use super::probe::{ProbedLimit, TestedRound, probe_settings};
 use super::{Controller, Sample};
 
 /// A controller that follows the ratio of two latencies, that without load and that of the last round: the limit is cut in that
@@ -22,20 +22,20 @@ use super::{Controller, Sample};
 /// ```
 #[derive(Debug, Clone)]
 pub struct Gradient2 {
-    probe: Probe,
+    probe: ProbedLimit,
 }
 
 /// A smoothing of 0.2, a tolerance of 1.05 and a headroom of 0.2. With Netflix's tolerance of 1.5, the limit would settle half
 /// as high again as needed.
 impl Default for Gradient2 {
     fn default() -> Self {
-        Gradient2 { probe: Probe::new(0.2, 1.05, 0.2) }
+        Gradient2 { probe: ProbedLimit::new(0.2, 1.05, 0.2) }
     }
 }
 
 impl Gradient2 {
-    bounds!(probe);
-    probing!();
+    bound_settings!(probe);
+    probe_settings!();
 }
 
 impl Controller for Gradient2 {
@@ -44,12 +44,12 @@ impl Controller for Gradient2 {
     }
 
     fn observe(&mut self, sample: &Sample) {
-        let Some(Tried { limit, headroom, micros, baseline }) = self.probe.observe(sample) else { return };
+        let Some(TestedRound { limit, headroom, micros, baseline }) = self.probe.observe(sample) else { return };
         if micros <= baseline {
             // No work waited. At least one more: otherwise a limit would stay low for long after an outage.
             return self.probe.limit.move_to(limit + headroom.max(1.0));
         }
         let gradient = (self.probe.tolerance * baseline / micros).clamp(0.5, 1.0);
-        self.probe.go_towards(limit * gradient + headroom);
+        self.probe.move_towards(limit * gradient + headroom);
     }
 }

@@ -2,41 +2,41 @@
 
 /// A limit with its bounds. A float, so that it can move by less than one; the limit that applies is rounded down.
 #[derive(Debug, Clone)]
-pub(super) struct Limit {
+pub(super) struct BoundedLimit {
     value: f64,
     min: u32,
     max: u32,
     initial: u32,
 }
 
-impl Default for Limit {
+impl Default for BoundedLimit {
     fn default() -> Self {
-        Limit { value: 20.0, min: 1, max: 1_000, initial: 20 }
+        BoundedLimit { value: 20.0, min: 1, max: 1_000, initial: 20 }
     }
 }
 
-impl Limit {
+impl BoundedLimit {
     pub(super) fn set_min(&mut self, min: u32) {
         self.min = min.max(1);
-        self.begin();
+        self.reset();
     }
 
     pub(super) fn set_max(&mut self, max: u32) {
         self.max = max;
-        self.begin();
+        self.reset();
     }
 
     pub(super) fn set_initial(&mut self, initial: u32) {
         self.initial = initial;
-        self.begin();
+        self.reset();
     }
 
-    fn begin(&mut self) {
+    fn reset(&mut self) {
         self.move_to(f64::from(self.initial));
     }
 
     /// Returns the limit that applies.
-    pub(super) fn whole(&self) -> u32 {
+    pub(super) fn rounded(&self) -> u32 {
         self.value as u32
     }
 
@@ -63,13 +63,13 @@ impl Limit {
 
     /// Returns whether a round with so many in flight says anything about the limit: at least half of it. Below that the limit
     /// rejects no work, and a higher one was not tried.
-    pub(super) fn is_tried_by(&self, in_flight: u32) -> bool {
+    pub(super) fn is_tested_by(&self, in_flight: u32) -> bool {
         f64::from(in_flight) * 2.0 >= self.value.floor()
     }
 }
 
 /// The settings of every controller, for one that has its limit in that field.
-macro_rules! bounds {
+macro_rules! bound_settings {
     ($($at:ident)?) => {
         /// Sets the lower bound of the limit. Defaults to 1, which is the minimum.
         #[must_use]
@@ -97,14 +97,14 @@ macro_rules! bounds {
         /// work was wasted, the limit falls by that part of the difference.
         #[must_use]
         pub fn back_off(mut self, ratio: f64) -> Self {
-            self$(.$at)?.back_off = super::limit::within(ratio, 0.0, 0.99);
+            self$(.$at)?.back_off = super::limit::clamp(ratio, 0.0, 0.99);
             self
         }
     };
 }
-pub(super) use bounds;
+pub(super) use bound_settings;
 
 /// Returns the number, or the nearest bound; NaN counts as the lower bound.
-pub(super) fn within(number: f64, least: f64, most: f64) -> f64 {
-    number.max(least).min(most)
+pub(super) fn clamp(number: f64, min: f64, max: f64) -> f64 {
+    number.max(min).min(max)
 }

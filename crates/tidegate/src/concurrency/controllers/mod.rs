@@ -58,7 +58,7 @@ pub struct Sample {
 
 impl Sample {
     /// Returns how long it took, or zero when the clock was set back.
-    pub fn took(&self) -> Duration {
+    pub fn latency(&self) -> Duration {
         self.ended.since(self.started)
     }
 }

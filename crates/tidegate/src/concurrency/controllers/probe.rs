@@ -1,13 +1,13 @@
 //! The baseline latency without load, measured by probes, which `Gradient2` and `Vegas` compare with.
 
 use super::Sample;
-use super::limit::{Limit, within};
+use super::limit::{BoundedLimit, clamp};
 use super::rounds::{Round, Rounds};
 
 /// The limit of a controller that compares rounds with the latency without load.
 #[derive(Debug, Clone)]
-pub(super) struct Probe {
-    pub(super) limit: Limit,
+pub(super) struct ProbedLimit {
+    pub(super) limit: BoundedLimit,
     rounds: Rounds,
     baseline: Baseline,
     pub(super) back_off: f64,
@@ -17,7 +17,7 @@ pub(super) struct Probe {
 }
 
 /// A complete round that has tried the limit.
-pub(super) struct Tried {
+pub(super) struct TestedRound {
     /// The limit of the round.
     pub(super) limit: f64,
     /// How many more than needed to allow.
@@ -27,46 +27,51 @@ pub(super) struct Tried {
     pub(super) baseline: f64,
 }
 
-impl Probe {
+impl ProbedLimit {
     pub(super) fn new(smoothing: f64, tolerance: f64, headroom: f64) -> Self {
-        let (limit, rounds, baseline) = (Limit::default(), Rounds::default(), Baseline::default());
-        Probe { limit, rounds, baseline, back_off: 0.9, smoothing, tolerance, headroom }
+        let (limit, rounds, baseline) = (BoundedLimit::default(), Rounds::default(), Baseline::default());
+        ProbedLimit { limit, rounds, baseline, back_off: 0.9, smoothing, tolerance, headroom }
     }
 
     /// Returns the limit that applies, which is lower during a probe.
     pub(super) fn limit(&self) -> u32 {
-        self.baseline.lower(self.limit.whole())
+        self.baseline.effective_limit(self.limit.rounded())
     }
 
     /// Learns from a sample. Returns the round when it is complete and has tried the limit.
-    pub(super) fn observe(&mut self, sample: &Sample) -> Option<Tried> {
+    pub(super) fn observe(&mut self, sample: &Sample) -> Option<TestedRound> {
         if sample.dropped {
             self.limit.back_off(self.back_off);
             return None;
         }
-        let round = self.rounds.add(sample, self.limit(), self.baseline.refuted_beyond())?;
+        let round = self.rounds.add(sample, self.limit(), self.baseline.refutation_threshold())?;
         let baseline = self.baseline.learn(&round, &self.limit)?;
         let limit = self.limit.value();
         let headroom = self.headroom * limit.sqrt();
-        self.limit.is_tried_by(round.in_flight).then_some(Tried { limit, headroom, micros: round.micros, baseline })
+        self.limit.is_tested_by(round.in_flight).then_some(TestedRound {
+            limit,
+            headroom,
+            micros: round.micros,
+            baseline,
+        })
     }
 
     /// Moves the limit towards another one, as far as smoothing allows in a round.
-    pub(super) fn go_towards(&mut self, limit: f64) {
+    pub(super) fn move_towards(&mut self, limit: f64) {
         let now = self.limit.value();
         self.limit.move_to(now + (limit - now) * self.smoothing);
     }
 
     pub(super) fn set_smoothing(&mut self, share: f64) {
-        self.smoothing = within(share, 0.01, 1.0);
+        self.smoothing = clamp(share, 0.01, 1.0);
     }
 
     pub(super) fn set_tolerance(&mut self, factor: f64) {
-        self.tolerance = within(factor, 1.0, 10.0);
+        self.tolerance = clamp(factor, 1.0, 10.0);
     }
 
     pub(super) fn set_headroom(&mut self, factor: f64) {
-        self.headroom = within(factor, 0.01, 10.0);
+        self.headroom = clamp(factor, 0.01, 10.0);
     }
 
     pub(super) fn set_window(&mut self, rounds: u32) {
@@ -75,7 +80,7 @@ impl Probe {
 }
 
 /// The settings that both controllers have; each documents its use of them.
-macro_rules! probing {
+macro_rules! probe_settings {
     () => {
         /// Sets the part of the way to its next value that the limit moves in a round, from 0.01 to 1. Less is steadier and slower.
         #[must_use]
@@ -108,18 +113,18 @@ macro_rules! probing {
         }
     };
 }
-pub(super) use probing;
+pub(super) use probe_settings;
 
 /// Rounds between two probes, while the limit rejects work.
 const PROBE_EVERY: u32 = 40;
 /// How many of the first rounds are averaged unless they are much slower: the fastest rounds alone would give too low a
 /// latency.
-const WARM_UP: u32 = 10;
+const WARM_UP_ROUNDS: u32 = 10;
 /// Ratios of latencies that noise does not reach.
 const MUCH_SLOWER: f64 = 1.25;
-const MUCH_QUICKER: f64 = 0.875;
+const MUCH_FASTER: f64 = 0.875;
 /// A ratio that not even a few samples reach by chance.
-const REFUTES: f64 = 4.0;
+const REFUTATION_RATIO: f64 = 4.0;
 
 /// The latency without load.
 ///
@@ -149,29 +154,29 @@ impl Default for Baseline {
 
 impl Baseline {
     pub(super) fn set_window(&mut self, rounds: u32) {
-        self.window = rounds.max(WARM_UP);
+        self.window = rounds.max(WARM_UP_ROUNDS);
     }
 
     /// Returns the limit that applies, which is lower during a probe.
-    pub(super) fn lower(&self, limit: u32) -> u32 {
+    pub(super) fn effective_limit(&self, limit: u32) -> u32 {
         self.probe_limit.map_or(limit, |probe_limit| probe_limit.min(limit))
     }
 
     /// Returns the mean, in microseconds, above which a probe refutes the known latency. The probe's limit is too low by the same
     /// factor, so it should end soon. A lower mean needs more samples: fast work ends first.
-    pub(super) fn refuted_beyond(&self) -> Option<f64> {
-        self.probe_limit.map(|_| self.micros * REFUTES)
+    pub(super) fn refutation_threshold(&self) -> Option<f64> {
+        self.probe_limit.map(|_| self.micros * REFUTATION_RATIO)
     }
 
     /// Learns from a round. Returns the latency without load, or `None` when the round was a probe, which does not try the limit.
-    pub(super) fn learn(&mut self, round: &Round, limit: &Limit) -> Option<f64> {
+    pub(super) fn learn(&mut self, round: &Round, limit: &BoundedLimit) -> Option<f64> {
         if self.probe_limit.take().is_some() {
             self.learn_from_probe(round.micros, limit.value());
             return None;
         }
         let in_flight = round.in_flight;
-        let first = self.rounds == 0 || (self.rounds < WARM_UP && round.micros < self.micros * MUCH_SLOWER);
-        if first || round.micros < self.micros || !limit.is_tried_by(in_flight) {
+        let first = self.rounds == 0 || (self.rounds < WARM_UP_ROUNDS && round.micros < self.micros * MUCH_SLOWER);
+        if first || round.micros < self.micros || !limit.is_tested_by(in_flight) {
             self.rounds = (self.rounds + 1).min(self.window);
             self.micros += (round.micros - self.micros) / f64::from(self.rounds);
         }
@@ -181,10 +186,10 @@ impl Baseline {
         }
         self.since = self.since.saturating_add(1);
         let moved = limit.value() > self.limit_then * 2.0 || limit.value() < self.limit_then / 2.0;
-        let held_back = u64::from(in_flight) * 4 >= u64::from(limit.whole()) * 3;
+        let held_back = u64::from(in_flight) * 4 >= u64::from(limit.rounded()) * 3;
         if held_back && (moved || self.since >= PROBE_EVERY) {
             // Half of those that were not queued, as far as known: half of a limit that is much too high would still be too high.
-            let at_work = f64::from(in_flight.min(limit.whole())) * (self.micros / round.micros).min(1.0);
+            let at_work = f64::from(in_flight.min(limit.rounded())) * (self.micros / round.micros).min(1.0);
             self.probe_limit = Some(((at_work / 2.0) as u32).max(limit.min()));
         }
         Some(self.micros)
@@ -193,7 +198,7 @@ impl Baseline {
     /// A probe that is close to the known latency refines it. Any other replaces it, and the next probe follows soon: if the known
     /// latency was too high, this probe's limit was not low enough.
     fn learn_from_probe(&mut self, micros: f64, limit: f64) {
-        let changed = micros < self.micros * MUCH_QUICKER || micros > self.micros * MUCH_SLOWER;
+        let changed = micros < self.micros * MUCH_FASTER || micros > self.micros * MUCH_SLOWER;
         self.micros = if changed { micros } else { (self.micros * 2.0 + micros) / 3.0 };
         self.since = if changed { PROBE_EVERY } else { 0 };
         self.limit_then = limit;

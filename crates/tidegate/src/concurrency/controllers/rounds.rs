@@ -5,9 +5,9 @@ use tidegate_core::Timestamp;
 use super::Sample;
 
 /// The least samples of a round: single samples may be slow for reasons of their own.
-const ENOUGH: u32 = 100;
+const ROUND_SAMPLES: u32 = 100;
 /// The least samples of a round whose mean is far from the expected one.
-const FEW: u32 = 10;
+const MIN_ROUND_SAMPLES: u32 = 10;
 
 /// Collects samples into rounds.
 #[derive(Debug, Clone, Default)]
@@ -29,8 +29,8 @@ pub(super) struct Round {
 
 impl Rounds {
     /// Adds a sample under a limit. Returns the round when it is complete: twice as many samples as the limit, and at least
-    /// [`ENOUGH`]. With fewer, fast work, which ends first, would count more than slow work. Where a mean above `settles`
-    /// microseconds is evidence enough, [`FEW`] samples complete it.
+    /// [`ROUND_SAMPLES`]. With fewer, fast work, which ends first, would count more than slow work. Where a mean above `settles`
+    /// microseconds is evidence enough, [`MIN_ROUND_SAMPLES`] samples complete it.
     ///
     /// Work that began before the round is left out: it ran under another limit. Otherwise a controller would repeat its last
     /// correction.
@@ -44,10 +44,10 @@ impl Rounds {
             return None;
         }
         self.count += 1;
-        self.micros = self.micros.saturating_add(u64::try_from(sample.took().as_micros()).unwrap_or(u64::MAX));
+        self.micros = self.micros.saturating_add(u64::try_from(sample.latency().as_micros()).unwrap_or(u64::MAX));
         self.in_flight = self.in_flight.max(sample.in_flight);
         let is_settled = settles.is_some_and(|settles| self.micros as f64 > settles * f64::from(self.count));
-        let enough = if is_settled { FEW } else { ENOUGH };
+        let enough = if is_settled { MIN_ROUND_SAMPLES } else { ROUND_SAMPLES };
         if self.count < limit.saturating_mul(2).max(enough) {
             return None;
         }

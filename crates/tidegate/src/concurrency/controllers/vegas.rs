@@ -1,7 +1,7 @@
 //! `Vegas`: keeps the estimated queue of the server short.
 
-use super::limit::bounds;
-use super::probe::{Probe, Tried, probing};
+use super::limit::bound_settings;
+use super::probe::{ProbedLimit, TestedRound, probe_settings};
 use super::{Controller, Sample};
 
 /// A controller that estimates the length of the server's queue, and keeps it between two small numbers. It moves in small
@@ -21,20 +21,20 @@ use super::{Controller, Sample};
 /// ```
 #[derive(Debug, Clone)]
 pub struct Vegas {
-    probe: Probe,
+    probe: ProbedLimit,
 }
 
 /// A smoothing of 1, a tolerance of 1.03 and a headroom of 0.15. Without a tolerance, even a small error in the latency without
 /// load would look like a long queue at a high limit.
 impl Default for Vegas {
     fn default() -> Self {
-        Vegas { probe: Probe::new(1.0, 1.03, 0.15) }
+        Vegas { probe: ProbedLimit::new(1.0, 1.03, 0.15) }
     }
 }
 
 impl Vegas {
-    bounds!(probe);
-    probing!();
+    bound_settings!(probe);
+    probe_settings!();
 }
 
 impl Controller for Vegas {
@@ -43,8 +43,8 @@ impl Controller for Vegas {
     }
 
     fn observe(&mut self, sample: &Sample) {
-        let Some(Tried { limit, headroom: least, micros, baseline }) = self.probe.observe(sample) else { return };
-        let step = f64::from(self.probe.limit.whole().ilog10().max(1));
+        let Some(TestedRound { limit, headroom: least, micros, baseline }) = self.probe.observe(sample) else { return };
+        let step = f64::from(self.probe.limit.rounded().ilog10().max(1));
         let queue = limit * (1.0 - self.probe.tolerance * baseline / micros);
         let change = if queue <= least / 3.0 {
             step.max(2.0 * least)
@@ -57,6 +57,6 @@ impl Controller for Vegas {
         } else {
             0.0
         };
-        self.probe.go_towards(limit + change);
+        self.probe.move_towards(limit + change);
     }
 }

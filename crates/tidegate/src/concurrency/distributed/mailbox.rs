@@ -14,16 +14,16 @@ pub(super) enum Message {
     /// Stop renewing the lease, and release it.
     Release(Key<'static>, Lease),
     /// Report when every earlier message is done.
-    Settle(oneshot::Sender<()>),
+    Flush(oneshot::Sender<()>),
 }
 
 /// A mailbox that outlives its renewer. That may end with its runtime while permits are held on other runtimes: then the
 /// messages are kept for the next renewer.
 #[derive(Default)]
-pub(super) struct Mailbox(Mutex<State>);
+pub(super) struct Mailbox(Mutex<MailboxState>);
 
 #[derive(Default)]
-struct State {
+struct MailboxState {
     /// None before the first renewer.
     sender: Option<UnboundedSender<Message>>,
     /// Messages that no renewer has completed, with one `Renew` for each lease that is held.
@@ -49,7 +49,7 @@ impl Mailbox {
             Some(sender) => sender.send(message).err().map(|unsent| unsent.0),
             None => Some(message),
         };
-        state.kept.extend(unsent.filter(is_kept));
+        state.kept.extend(unsent.filter(must_be_kept));
     }
 
     /// Unregisters a renewer, and keeps the messages that it has not completed.
@@ -57,15 +57,15 @@ impl Mailbox {
         let mut state = self.lock();
         receiver.close();
         let unread = std::iter::from_fn(|| receiver.try_recv().ok());
-        state.kept.extend(incomplete.chain(unread).filter(is_kept));
+        state.kept.extend(incomplete.chain(unread).filter(must_be_kept));
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, MailboxState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// `Settle` is not kept: dropping its sender tells the caller that there is no renewer.
-fn is_kept(message: &Message) -> bool {
-    !matches!(message, Message::Settle(_))
+/// `Flush` is not kept: dropping its sender tells the caller that there is no renewer.
+fn must_be_kept(message: &Message) -> bool {
+    !matches!(message, Message::Flush(_))
 }

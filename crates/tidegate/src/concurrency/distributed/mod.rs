@@ -10,7 +10,7 @@ use tidegate_core::{Decision, Key, Lease, Reason};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::permit::{HoldTime, Source, Ticket};
+use super::permit::{HoldTime, PermitSource, PermitTicket};
 use super::{Completion, Permit, RejectReason, Rejected};
 use crate::clock::{Sleeper, TokioSleeper};
 use crate::{Error, Limiter};
@@ -36,7 +36,7 @@ use renewer::Renewer;
 /// // The work, however long.
 /// permit.release(Completion::Success);
 ///
-/// exports.settled().await; // before the program ends, so that leases are released
+/// exports.flush().await; // before the program ends, so that leases are released
 /// # Ok(()) }
 /// ```
 ///
@@ -97,7 +97,7 @@ impl DistributedConcurrency {
         Renewer::start(limiter, limit, sleeper, mailbox);
         let call = limiter.admit(limit, &key);
         // Until the answer arrives the store may or may not have given the lease. When this call is dropped, it is released.
-        let lease = HeldLease {
+        let lease = LeaseGuard {
             inner: Arc::clone(&self.inner),
             key: key.borrow().into_owned(),
             lease: Some(call.requested_lease()),
@@ -109,7 +109,7 @@ impl DistributedConcurrency {
                 }
                 let decision = admitted.decision();
                 let in_flight = u32::try_from(decision.limit() - decision.remaining()).unwrap_or(u32::MAX);
-                Ok(Permit::new(Arc::new(lease), Ticket::new(sleeper.now(), in_flight)))
+                Ok(Permit::new(Arc::new(lease), PermitTicket::new(sleeper.now(), in_flight)))
             }
             Ok(admitted) => {
                 lease.forget();
@@ -124,16 +124,16 @@ impl DistributedConcurrency {
     }
 
     /// Waits until the lease of every permit that was released before this call is released, as far as the store works.
-    pub async fn settled(&self) {
+    pub async fn flush(&self) {
         let Inner { limiter, limit, sleeper, mailbox, .. } = &*self.inner;
         if Handle::try_current().is_ok() {
             // The last runtime may have ended before some permits were released.
             Renewer::start(limiter, limit, sleeper, mailbox);
         }
-        let (done, settled) = oneshot::channel();
-        mailbox.send(Message::Settle(done));
+        let (done, flushed) = oneshot::channel();
+        mailbox.send(Message::Flush(done));
         // An error means that there is no runtime on which leases could be released.
-        let _ = settled.await;
+        let _ = flushed.await;
     }
 
     fn rejected(&self, decision: &Decision, shared: bool) -> AcquireError {
@@ -149,20 +149,20 @@ impl DistributedConcurrency {
 }
 
 /// A lease that the store has given, or may have given. Released when it is dropped.
-struct HeldLease {
+struct LeaseGuard {
     inner: Arc<Inner>,
     key: Key<'static>,
     /// None when the store has certainly not given it.
     lease: Option<Lease>,
 }
 
-impl HeldLease {
+impl LeaseGuard {
     fn forget(mut self) {
         self.lease = None;
     }
 }
 
-impl Drop for HeldLease {
+impl Drop for LeaseGuard {
     fn drop(&mut self) {
         if let Some(lease) = self.lease.take() {
             self.inner.mailbox.send(Message::Release(self.key.clone(), lease));
@@ -170,8 +170,8 @@ impl Drop for HeldLease {
     }
 }
 
-impl Source for HeldLease {
-    fn release(&self, ticket: &Ticket, completion: Completion) {
+impl PermitSource for LeaseGuard {
+    fn release(&self, ticket: &PermitTicket, completion: Completion) {
         // The drop releases the lease: the permit had the last reference.
         if completion != Completion::Ignored {
             self.inner.hold_time.record(ticket.started, self.inner.sleeper.now());

@@ -10,7 +10,7 @@ use tidegate_core::{Key, Lease, OnStoreError, Timestamp};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::mailbox::{Mailbox, Message};
-use crate::clock::{JITTER, Sleeper, before};
+use crate::clock::{JITTER, Sleeper, complete_before};
 use crate::resilience::REQUESTS_PER_TIMEOUT;
 use crate::{Call, Limiter};
 
@@ -94,7 +94,7 @@ impl Renewer {
             let receive = self.receiver.recv_many(&mut self.messages, MAX_MESSAGES);
             let count = match wait {
                 None => Some(receive.await),
-                Some(wait) => before(self.sleeper.sleep(wait), receive).await,
+                Some(wait) => complete_before(self.sleeper.sleep(wait), receive).await,
             };
             if count == Some(0) {
                 return;
@@ -134,7 +134,7 @@ impl Renewer {
 
     /// Handles the first of the messages.
     async fn handle_messages(&mut self) {
-        let mut settled = Vec::new();
+        let mut flushed = Vec::new();
         let mut messages = std::mem::take(&mut self.messages).into_iter();
         while self.releasing.len() < MAX_RELEASES
             && let Some(message) = messages.next()
@@ -147,7 +147,7 @@ impl Renewer {
                     }
                     self.releasing.push((key, lease));
                 }
-                Message::Settle(done) => settled.push(done),
+                Message::Flush(done) => flushed.push(done),
             }
         }
         self.messages = messages.collect();
@@ -156,7 +156,7 @@ impl Renewer {
         self.release(first).await;
         join_all(others.chunks(REQUESTS_PER_TIMEOUT).map(|leases| self.release(leases))).await;
         self.releasing.clear();
-        for done in settled {
+        for done in flushed {
             // An error means that the caller is gone.
             let _ = done.send(());
         }

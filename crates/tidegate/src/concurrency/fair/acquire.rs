@@ -8,7 +8,7 @@ use std::time::Duration;
 use tidegate_core::Key;
 
 use super::{FairConcurrency, Inner};
-use crate::clock::before;
+use crate::clock::complete_before;
 use crate::concurrency::{Permit, RejectReason, Rejected};
 
 impl FairConcurrency {
@@ -29,23 +29,23 @@ impl FairConcurrency {
         let sleeper =
             self.inner.sleeper.as_ref().expect("a sleeper to wait with: the feature `tokio`, or the builder's");
         let deadline = sleeper.now().saturating_add(within);
-        let place = match self.inner.enter_or_queue(&tenant)? {
-            Entry::Permit(permit) => return Ok(permit),
-            Entry::Place(place) => place,
+        let position = match self.inner.enter_or_queue(&tenant)? {
+            Arrival::Admitted(permit) => return Ok(permit),
+            Arrival::Queued(position) => position,
         };
         let mut left = within;
         loop {
             // A tenant that goes leaves its reserve, and there may be no other call to notice it.
             let span = left.min(self.inner.lock().until_next_absent(sleeper.now()));
-            let in_time = before(sleeper.sleep(span), place.turn()).await.is_some();
-            if in_time || self.inner.has_turn(&place) {
-                return Ok(place.into_permit());
+            let in_time = complete_before(sleeper.sleep(span), position.served()).await.is_some();
+            if in_time || self.inner.is_served(&position) {
+                return Ok(position.into_permit());
             }
             // The time that was slept counts, too: a clock that is set back prolongs no wait.
             left = (left - span).min(deadline.since(sleeper.now()));
             if left.is_zero() {
                 let rejected = |inner: &Inner| {
-                    inner.with(|scheduler, _| inner.rejected(scheduler, place.id, RejectReason::TooLong))
+                    inner.with(|scheduler, _| inner.rejected(scheduler, position.id, RejectReason::TooLong))
                 };
                 return Err(rejected(&self.inner));
             }
@@ -53,41 +53,42 @@ impl FairConcurrency {
     }
 }
 
-enum Entry {
-    Permit(Permit),
-    Place(Place),
+/// The result of a call that arrives: a permit, or a position in the queue.
+enum Arrival {
+    Admitted(Permit),
+    Queued(QueuePosition),
 }
 
-/// A place in the queue of a tenant, left when dropped.
-struct Place {
+/// A position in the queue of a tenant, left when dropped.
+struct QueuePosition {
     inner: Arc<Inner>,
     id: usize,
     number: u64,
     /// Whether the slot has become a permit, which releases it itself.
-    taken: bool,
+    became_permit: bool,
 }
 
 impl Inner {
-    fn enter_or_queue(self: &Arc<Self>, tenant: &Key<'_>) -> Result<Entry, Rejected> {
+    fn enter_or_queue(self: &Arc<Self>, tenant: &Key<'_>) -> Result<Arrival, Rejected> {
         self.with(|scheduler, now| {
             let id = scheduler.arrive(&tenant.to_text(), now);
             if scheduler.enter(id) {
-                return Ok(Entry::Permit(self.permit(scheduler, id, now)));
+                return Ok(Arrival::Admitted(self.permit(scheduler, id, now)));
             }
-            let number = scheduler.queue(id).ok_or_else(|| self.rejected(scheduler, id, RejectReason::QueueFull))?;
-            Ok(Entry::Place(Place { inner: Arc::clone(self), id, number, taken: false }))
+            let number = scheduler.enqueue(id).ok_or_else(|| self.rejected(scheduler, id, RejectReason::QueueFull))?;
+            Ok(Arrival::Queued(QueuePosition { inner: Arc::clone(self), id, number, became_permit: false }))
         })
     }
 
-    /// Returns whether the place got its slot, after removing absent tenants.
-    fn has_turn(&self, place: &Place) -> bool {
-        self.with(|scheduler, _| !scheduler.is_waiting(place.id, place.number))
+    /// Returns whether the position got its slot, after removing absent tenants.
+    fn is_served(&self, position: &QueuePosition) -> bool {
+        self.with(|scheduler, _| !scheduler.is_waiting(position.id, position.number))
     }
 }
 
-impl Place {
-    /// Ends when the place gets its slot.
-    async fn turn(&self) {
+impl QueuePosition {
+    /// Ends when the position gets its slot.
+    async fn served(&self) {
         poll_fn(|context| {
             let waker = context.waker().clone();
             let (waits, _before) = {
@@ -101,14 +102,14 @@ impl Place {
     }
 
     fn into_permit(mut self) -> Permit {
-        self.taken = true;
+        self.became_permit = true;
         self.inner.with(|scheduler, now| self.inner.permit(scheduler, self.id, now))
     }
 }
 
-impl Drop for Place {
+impl Drop for QueuePosition {
     fn drop(&mut self) {
-        if !self.taken {
+        if !self.became_permit {
             drop(self.inner.with(|scheduler, now| scheduler.leave_queue(self.id, self.number, now)));
         }
     }

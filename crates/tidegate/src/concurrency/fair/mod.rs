@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tidegate_core::{Key, Timestamp, millis, seconds};
 
-use super::permit::{HoldTime, Source, Ticket};
+use super::permit::{HoldTime, PermitSource, PermitTicket};
 use super::{Completion, Permit, RejectReason, Rejected};
 use crate::clock::{Clock, Sleeper, SteadyClock};
 use scheduler::Scheduler;
@@ -78,7 +78,7 @@ impl FairConcurrency {
             default_weight: 1,
             max_tenants: 1_024,
             queue: 64,
-            queue_in_all: 1_024,
+            total_queue: 1_024,
             idle_after: seconds(10),
         };
         FairConcurrencyBuilder { limit: limit.max(1), settings, sleeper: None }
@@ -160,8 +160,8 @@ impl Inner {
 
     /// Creates the permit for a slot that a tenant has.
     fn permit(self: &Arc<Self>, scheduler: &Scheduler, id: usize, now: Timestamp) -> Permit {
-        let ticket = Ticket::new(now, scheduler.in_flight);
-        Permit::new(Arc::new(TenantSource { inner: Arc::clone(self), id }), ticket)
+        let ticket = PermitTicket::new(now, scheduler.in_flight);
+        Permit::new(Arc::new(TenantPermitSource { inner: Arc::clone(self), id }), ticket)
     }
 
     /// Creates a rejection. A tenant that has its guarantee is rejected because of that; any other because of the others.
@@ -174,13 +174,13 @@ impl Inner {
 }
 
 /// The source of a tenant's permits. The tenant is present, and keeps its id, while one of them is in flight.
-struct TenantSource {
+struct TenantPermitSource {
     inner: Arc<Inner>,
     id: usize,
 }
 
-impl Source for TenantSource {
-    fn release(&self, ticket: &Ticket, completion: Completion) {
+impl PermitSource for TenantPermitSource {
+    fn release(&self, ticket: &PermitTicket, completion: Completion) {
         let ended = self.inner.with(|scheduler, now| {
             scheduler.leave(self.id, now);
             now
@@ -218,7 +218,7 @@ struct Settings {
     default_weight: u32,
     max_tenants: usize,
     queue: usize,
-    queue_in_all: usize,
+    total_queue: usize,
     idle_after: Duration,
 }
 
@@ -249,8 +249,8 @@ impl FairConcurrencyBuilder {
     }
 
     /// Sets how many callers of all tenants may wait. Defaults to 1,024. Beyond that, each tenant may have one.
-    pub fn queue_in_all(mut self, waiting: usize) -> Self {
-        self.settings.queue_in_all = waiting;
+    pub fn total_queue(mut self, waiting: usize) -> Self {
+        self.settings.total_queue = waiting;
         self
     }
 

@@ -95,9 +95,9 @@ impl Scheduler {
 
     /// Queues a caller of a tenant, and returns its number, unless the queue is full. When only the sum of all queues is
     /// full, a tenant without a waiting caller may still have one, so that others cannot lock it out.
-    pub(super) fn queue(&mut self, id: usize) -> Option<u64> {
+    pub(super) fn enqueue(&mut self, id: usize) -> Option<u64> {
         let of_tenant = self.tenants[id].waiting.len();
-        if of_tenant >= self.settings.queue || (self.waiting >= self.settings.queue_in_all && of_tenant > 0) {
+        if of_tenant >= self.settings.queue || (self.waiting >= self.settings.total_queue && of_tenant > 0) {
             return None;
         }
         let number = self.next_event();

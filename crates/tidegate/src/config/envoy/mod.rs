@@ -83,14 +83,14 @@ impl Domains {
     fn read<T: AsRef<str>>(
         files: impl IntoIterator<Item = (Arc<str>, Result<T, ConfigError>)>,
     ) -> Result<Self, ConfigErrors> {
-        let mut reading = DomainReader::default();
+        let mut reader = DomainReader::default();
         let errors = files.into_iter().map(|(file, text)| match text {
-            Ok(text) => reading.file(text.as_ref(), &file),
+            Ok(text) => reader.read_file(text.as_ref(), &file),
             Err(error) => vec![error],
         });
         match ConfigErrors::of_files(errors) {
             Some(errors) => Err(errors),
-            None => Ok(reading.domains),
+            None => Ok(reader.domains),
         }
     }
 

@@ -24,26 +24,28 @@ pub(super) struct DomainReader {
 
 impl DomainReader {
     /// Reads one file and returns its errors.
-    pub(super) fn file(&mut self, text: &str, file: &Arc<str>) -> Vec<ConfigError> {
+    pub(super) fn read_file(&mut self, text: &str, file: &Arc<str>) -> Vec<ConfigError> {
         let mut errors = Vec::new();
         let Some(mut tree) = yaml::parse(without_byte_order_mark(text), file, &mut errors) else { return errors };
         merge(&mut tree);
         let collector = ErrorCollector::new(file, errors);
         if let Some(mut root) = Fields::root(&collector, &tree) {
-            let name =
-                root.required("domain", DOMAIN).and_then(|field| self.domain_name(&field, file)).unwrap_or_default();
+            let name = root
+                .required("domain", DOMAIN)
+                .and_then(|field| self.read_domain_name(&field, file))
+                .unwrap_or_default();
             let overrides = self.claim_name(format!("{name}.(override)"));
             let any = Quota::fixed_window(1, seconds(1)).expect("a quota");
             self.domains.limits.push((Arc::clone(&overrides), Limit::new(any)));
             self.domains.overrides.insert(Arc::clone(&overrides));
-            let rules = self.level(non_null(&mut root, "descriptors"), name);
+            let rules = self.read_level(non_null(&mut root, "descriptors"), name);
             root.reject_unknown();
             self.domains.domains.insert(name.into(), Domain { rules, overrides });
         }
         collector.into_errors()
     }
 
-    fn domain_name<'a>(&mut self, field: &Field<'a>, file: &Arc<str>) -> Option<&'a str> {
+    fn read_domain_name<'a>(&mut self, field: &Field<'a>, file: &Arc<str>) -> Option<&'a str> {
         let name = text(field, DOMAIN)?;
         if name.is_empty() {
             field.reject(DOMAIN);
@@ -59,17 +61,17 @@ impl DomainReader {
     }
 
     /// Reads a list of descriptors below the name `above`.
-    fn level(&mut self, field: Option<Field<'_>>, above: &str) -> RuleLevel {
+    fn read_level(&mut self, field: Option<Field<'_>>, above: &str) -> RuleLevel {
         let mut level = RuleLevel::default();
         let mut lines = HashMap::new();
         let list = field.and_then(|field| field.list("a list of descriptors, such as [{key: path}]"));
         for fields in list.into_iter().flatten().filter_map(Field::fields) {
-            self.descriptor(fields, above, &mut level, &mut lines);
+            self.read_descriptor(fields, above, &mut level, &mut lines);
         }
         level
     }
 
-    fn descriptor<'a>(
+    fn read_descriptor<'a>(
         &mut self,
         mut fields: Fields<'a>,
         above: &str,
@@ -85,19 +87,19 @@ impl DomainReader {
         };
         let limit = non_null(&mut fields, "rate_limit").and_then(RateLimitSpec::read);
         let (shadow, quota_mode) = (flag(&mut fields, "shadow_mode"), flag(&mut fields, "quota_mode"));
-        let rule = limit.map(|limit| self.rule(limit, &name, shadow, quota_mode));
+        let rule = limit.map(|limit| self.add_rule(limit, &name, shadow, quota_mode));
         // They configure Envoy's statistics.
         flag(&mut fields, "detailed_metric");
         flag(&mut fields, "value_to_metric");
-        let shared = shared(&mut fields, value);
+        let shared = read_share_pattern(&mut fields, value);
         // Free-form and unused.
         fields.optional("metadata");
-        let nested = self.level(non_null(&mut fields, "descriptors"), &name);
+        let nested = self.read_level(non_null(&mut fields, "descriptors"), &name);
         fields.reject_unknown();
         level.add(key, value, DescriptorRule { rule, shared, nested });
     }
 
-    fn rule(&mut self, read: RateLimitSpec, name: &str, shadow: bool, quota_mode: bool) -> Rule {
+    fn add_rule(&mut self, read: RateLimitSpec, name: &str, shadow: bool, quota_mode: bool) -> Rule {
         let RateLimitSpec { rate, quota, name: own, replaces } = read;
         let limit = self.claim_name(name.to_owned());
         if let Some(quota) = quota {
@@ -143,7 +145,7 @@ fn read_key<'a>(field: &Field<'a>, value: &'a str, lines: &mut HashMap<(&'a str,
 }
 
 /// Reads the pattern whose values share one counter.
-fn shared(fields: &mut Fields<'_>, value: &str) -> Option<Box<str>> {
+fn read_share_pattern(fields: &mut Fields<'_>, value: &str) -> Option<Box<str>> {
     let field = non_null(fields, "share_threshold").filter(flag_value)?;
     if !value.contains('*') {
         field.error("share_threshold is for values with a wildcard: expected a `*` in the value");
@@ -165,20 +167,20 @@ impl RateLimitSpec {
     pub(super) fn read(field: Field<'_>) -> Option<Self> {
         let mut fields = field.fields()?;
         let (rate, quota) = if flag(&mut fields, "unlimited") {
-            refuse_beside_unlimited(&mut fields);
+            reject_rate_beside_unlimited(&mut fields);
             (None, None)
         } else {
             // A stand-in for a rejected value is never used.
-            rate(&mut fields).unwrap_or((None, None))
+            read_rate(&mut fields).unwrap_or((None, None))
         };
         let name = optional_text(&mut fields, "name");
-        let replaces = non_null(&mut fields, "replaces").map(|field| replaces(&field, name)).unwrap_or_default();
+        let replaces = non_null(&mut fields, "replaces").map(|field| read_replaces(&field, name)).unwrap_or_default();
         fields.reject_unknown();
         Some(RateLimitSpec { rate, quota, name: name.into(), replaces })
     }
 }
 
-fn refuse_beside_unlimited(fields: &mut Fields<'_>) {
+fn reject_rate_beside_unlimited(fields: &mut Fields<'_>) {
     // Accepted and ignored, as upstream does.
     non_null(fields, "requests_per_unit").map(|field| count(&field, 0, MAX_COUNT));
     for name in ["unit", "unit_multiplier", "algorithm"] {
@@ -189,13 +191,13 @@ fn refuse_beside_unlimited(fields: &mut Fields<'_>) {
     }
 }
 
-fn rate(fields: &mut Fields<'_>) -> Option<(Option<Rate>, Option<Quota>)> {
-    let unit = fields.required("unit", &units()).and_then(unit);
+fn read_rate(fields: &mut Fields<'_>) -> Option<(Option<Rate>, Option<Quota>)> {
+    let unit = fields.required("unit", &expected_unit()).and_then(read_unit);
     let requests = fields.required("requests_per_unit", &format!("a whole number from 0 to {MAX_COUNT}"));
     let requests = requests.and_then(|field| count(&field, 0, MAX_COUNT));
-    let longest = MAX_PERIOD.as_secs() / unit.unwrap_or(Unit::Second).period().as_secs();
+    let max_multiplier = MAX_PERIOD.as_secs() / unit.unwrap_or(Unit::Second).period().as_secs();
     let multiplier = match non_null(fields, "unit_multiplier") {
-        Some(field) => count(&field, 1, longest),
+        Some(field) => count(&field, 1, max_multiplier),
         None => Some(1),
     };
     let algorithm = match non_null(fields, "algorithm") {
@@ -212,21 +214,21 @@ fn rate(fields: &mut Fields<'_>) -> Option<(Option<Rate>, Option<Quota>)> {
     Some((Some(Rate { requests_per_unit: requests as u32, unit }), quota))
 }
 
-fn units() -> String {
+fn expected_unit() -> String {
     format!("one of {}", Unit::ALL.map(|unit| format!("{:?}", unit.as_str())).join(", "))
 }
 
-fn unit(field: Field<'_>) -> Option<Unit> {
-    let word = text(&field, &units())?;
+fn read_unit(field: Field<'_>) -> Option<Unit> {
+    let word = text(&field, &expected_unit())?;
     let unit = Unit::ALL.into_iter().find(|unit| unit.as_str().eq_ignore_ascii_case(word));
     if unit.is_none() {
-        field.reject(&units());
+        field.reject(&expected_unit());
     }
     unit
 }
 
 /// Reads the names of the rules that the rule `own` replaces.
-fn replaces(field: &Field<'_>, own: &str) -> Box<[Box<str>]> {
+fn read_replaces(field: &Field<'_>, own: &str) -> Box<[Box<str>]> {
     const NAME: &str = "the name of another rule";
     let Some(entries) = field.list("a list of names, such as [{name: other}]") else { return Box::default() };
     let names = entries.filter_map(|entry| {
@@ -317,8 +319,8 @@ pub(super) fn merge(node: &mut Node) {
         Value::List(nodes) => nodes.iter_mut().for_each(merge),
         Value::Table(entries) => {
             entries.iter_mut().for_each(|entry| merge(&mut entry.node));
-            let asked = entries.iter().position(|entry| entry.key == "<<" && is_mergeable(&entry.node));
-            if let Some(index) = asked {
+            let merge_key = entries.iter().position(|entry| entry.key == "<<" && is_mergeable(&entry.node));
+            if let Some(index) = merge_key {
                 for entry in tables(entries.remove(index).node) {
                     // Of several, the first wins.
                     if !entries.iter().any(|known| known.key == entry.key) {
@@ -353,7 +355,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_those_of_yaml_1_1() {
+    fn numbers_follow_yaml_1_1() {
         let cases =
             [("0", 0), ("5", 5), ("+5", 5), ("1_000", 1_000), ("010", 8), ("0o17", 15), ("0x1F", 31), ("0b101", 5)];
         for (text, expected) in cases {

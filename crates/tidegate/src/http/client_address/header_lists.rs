@@ -52,13 +52,13 @@ fn is_port(port: &str) -> bool {
 
 /// The `for` addresses of a line of `Forwarded`, from the right. `None` is an element without an address.
 pub(super) fn forwarded_addresses(line: &[u8]) -> impl Iterator<Item = Option<IpAddr>> {
-    Elements(Some(line)).map(client_of)
+    ElementsFromTheRight(Some(line)).map(for_address)
 }
 
-/// The elements of what is left of a line, from the right.
-struct Elements<'a>(Option<&'a [u8]>);
+/// An iterator over the elements of a line, from the right.
+struct ElementsFromTheRight<'a>(Option<&'a [u8]>);
 
-impl<'a> Iterator for Elements<'a> {
+impl<'a> Iterator for ElementsFromTheRight<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
@@ -82,8 +82,8 @@ fn is_escaped(before: &[u8]) -> bool {
     before.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
 }
 
-/// The address in the one `for` of an element.
-fn client_of(element: &[u8]) -> Option<IpAddr> {
+/// Returns the address in the one `for` of an element.
+fn for_address(element: &[u8]) -> Option<IpAddr> {
     let mut rest = element.trim_ascii();
     let mut found = None;
     while !rest.is_empty() {
@@ -101,14 +101,15 @@ fn client_of(element: &[u8]) -> Option<IpAddr> {
     found
 }
 
-enum Value<'a> {
+/// The value of a parameter, as written.
+enum ParameterValue<'a> {
     Plain(&'a [u8]),
     /// Without its quotes, with its escapes.
     Quoted(&'a [u8]),
 }
 
 /// The name and the value of the parameter that `text` begins with, and what follows: nothing, or a semicolon.
-fn parameter(text: &[u8]) -> Option<(&[u8], Value<'_>, &[u8])> {
+fn parameter(text: &[u8]) -> Option<(&[u8], ParameterValue<'_>, &[u8])> {
     let equals = text.iter().position(|byte| *byte == b'=')?;
     let (name, value) = (&text[..equals], &text[equals + 1..]);
     if name.is_empty() || !name.iter().all(|byte| byte.is_ascii_graphic() && !b"\";".contains(byte)) {
@@ -118,18 +119,18 @@ fn parameter(text: &[u8]) -> Option<(&[u8], Value<'_>, &[u8])> {
         let end = (0..text.len()).find(|&at| text[at] == b'"' && !is_escaped(&text[..at]))?;
         let after = text[end + 1..].trim_ascii_start();
         let ends = after.is_empty() || after.starts_with(b";");
-        return ends.then_some((name, Value::Quoted(&text[..end]), after));
+        return ends.then_some((name, ParameterValue::Quoted(&text[..end]), after));
     }
     let end = value.iter().position(|byte| *byte == b';').unwrap_or(value.len());
     let (value, after) = value.split_at(end);
-    (!value.contains(&b'"')).then_some((name, Value::Plain(value.trim_ascii_end()), after))
+    (!value.contains(&b'"')).then_some((name, ParameterValue::Plain(value.trim_ascii_end()), after))
 }
 
-impl Value<'_> {
+impl ParameterValue<'_> {
     fn address(&self) -> Option<IpAddr> {
         let quoted = match self {
-            Value::Plain(text) => return address(text),
-            Value::Quoted(quoted) => quoted,
+            ParameterValue::Plain(text) => return address(text),
+            ParameterValue::Quoted(quoted) => quoted,
         };
         let mut text = [0; MAX_ENTRY_LEN];
         let mut len = 0;

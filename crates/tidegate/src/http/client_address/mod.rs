@@ -13,7 +13,7 @@ use tidegate_core::Key;
 #[cfg(feature = "config")]
 use crate::config::HttpConfig;
 use crate::http_settings::TrustProxy;
-use crate::net::cut;
+use crate::net::truncate_address;
 use header_lists::{forwarded_addresses, listed_addresses};
 pub use warning::{ForwardingWarning, UntrustedForwarding};
 
@@ -32,22 +32,22 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 pub struct ClientAddress {
     ipv6_prefix: u8,
     trust: TrustProxy,
-    form: Form,
+    form: HeaderForm,
     header: HeaderName,
 }
 
 /// The form of a header's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
-    Addresses,
+enum HeaderForm {
+    AddressList,
     Forwarded,
-    One,
+    SingleAddress,
 }
 
 impl Default for ClientAddress {
     fn default() -> Self {
-        let (trust, header) = (TrustProxy::Nobody, X_FORWARDED_FOR);
-        ClientAddress { trust, header, form: Form::Addresses, ipv6_prefix: 64 }
+        let (trust, header) = (TrustProxy::None, X_FORWARDED_FOR);
+        ClientAddress { trust, header, form: HeaderForm::AddressList, ipv6_prefix: 64 }
     }
 }
 
@@ -74,11 +74,11 @@ impl ClientAddress {
     #[must_use]
     pub fn header(mut self, header: HeaderName) -> Self {
         self.form = if header == X_FORWARDED_FOR {
-            Form::Addresses
+            HeaderForm::AddressList
         } else if header == FORWARDED {
-            Form::Forwarded
+            HeaderForm::Forwarded
         } else {
-            Form::One
+            HeaderForm::SingleAddress
         };
         self.header = header;
         self
@@ -104,7 +104,7 @@ impl ClientAddress {
     }
 
     /// The peer itself as the client.
-    fn at(&self, peer: IpAddr) -> Client {
+    fn client_at(&self, peer: IpAddr) -> Client {
         Client::new(peer, self.ipv6_prefix)
     }
 
@@ -130,7 +130,7 @@ impl ClientAddress {
         let peer = peer.to_canonical();
         if !is_trusted(&self.trust, 0, peer) {
             untrusted(peer);
-            return self.at(peer);
+            return self.client_at(peer);
         }
         self.find_in_lines(peer, headers.get_all(&self.header).iter().map(HeaderValue::as_bytes))
     }
@@ -144,12 +144,12 @@ impl ClientAddress {
         let peer = peer.to_canonical();
         let lines = lines.into_iter().rev();
         let address = match self.form {
-            Form::Addresses => last_trusted(&self.trust, peer, lines.flat_map(listed_addresses)),
-            Form::Forwarded => last_trusted(&self.trust, peer, lines.flat_map(forwarded_addresses)),
+            HeaderForm::AddressList => last_trusted(&self.trust, peer, lines.flat_map(listed_addresses)),
+            HeaderForm::Forwarded => last_trusted(&self.trust, peer, lines.flat_map(forwarded_addresses)),
             // The header means the client, not a proxy to look behind.
-            Form::One => last_trusted(&self.trust, peer, lines.flat_map(listed_addresses).take(1)),
+            HeaderForm::SingleAddress => last_trusted(&self.trust, peer, lines.flat_map(listed_addresses).take(1)),
         };
-        self.at(address)
+        self.client_at(address)
     }
 }
 
@@ -157,7 +157,7 @@ impl ClientAddress {
 #[inline]
 fn is_trusted(trust: &TrustProxy, hop: usize, address: IpAddr) -> bool {
     match trust {
-        TrustProxy::Nobody => false,
+        TrustProxy::None => false,
         TrustProxy::Hops(hops) => hop < usize::from(hops.get()),
         TrustProxy::Networks(networks) => networks.iter().any(|network| network.contains(address)),
     }
@@ -184,7 +184,7 @@ impl From<&HttpConfig> for ClientAddress {
         // The config's parser accepts header names only, but code can set the field to anything.
         match HeaderName::from_bytes(http.client_header.as_bytes()) {
             Ok(header) => address.header(header),
-            Err(_) => address.trust(TrustProxy::Nobody),
+            Err(_) => address.trust(TrustProxy::None),
         }
     }
 }
@@ -232,7 +232,7 @@ impl Client {
         let mut text = ClientText { len: 0, bytes: [0; MAX_TEXT_LEN] };
         let written = match self.address {
             IpAddr::V6(_) if self.ipv6_prefix < 128 => {
-                write!(text, "{}/{}", cut(self.address, self.ipv6_prefix), self.ipv6_prefix)
+                write!(text, "{}/{}", truncate_address(self.address, self.ipv6_prefix), self.ipv6_prefix)
             }
             whole => write!(text, "{whole}"),
         };

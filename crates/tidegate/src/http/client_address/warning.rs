@@ -8,12 +8,13 @@ use http::HeaderMap;
 
 use super::ClientAddress;
 
-/// What proxies write, and clients seldom.
-const FORWARDING: [&str; 5] = ["x-forwarded-for", "forwarded", "x-real-ip", "cf-connecting-ip", "true-client-ip"];
+/// Headers that proxies write, and clients seldom.
+const FORWARDING_HEADERS: [&str; 5] =
+    ["x-forwarded-for", "forwarded", "x-real-ip", "cf-connecting-ip", "true-client-ip"];
 
-/// How many requests are looked at: what comes through a proxy says so in nearly every one of them, and to look costs
-/// something. So many that those who only ask for its health do not use them up before anybody else comes.
-const LOOKS: u32 = 100_000;
+/// How many requests are checked. Nearly every request through a proxy has such a header, and a check costs time. Health
+/// checks without the header must not use up all checks before other requests come.
+const MAX_CHECKED_REQUESTS: u32 = 100_000;
 
 /// Notices, once, that requests come through a proxy that is not trusted, so that everybody behind it is one client. That
 /// shows when a program starts: about the first hundred thousand requests of peers that are not trusted are looked at.
@@ -32,7 +33,7 @@ const LOOKS: u32 = 100_000;
 /// ```
 #[derive(Debug)]
 pub struct ForwardingWarning {
-    /// How many requests are still looked at.
+    /// How many requests are still checked.
     left: AtomicU32,
 }
 
@@ -45,7 +46,7 @@ impl Default for ForwardingWarning {
 impl ForwardingWarning {
     /// A warning that has not been given yet.
     pub const fn new() -> Self {
-        ForwardingWarning { left: AtomicU32::new(LOOKS) }
+        ForwardingWarning { left: AtomicU32::new(MAX_CHECKED_REQUESTS) }
     }
 
     /// What to tell the operator, for the first request that gives reason to if it is among those that are looked at, and
@@ -54,31 +55,31 @@ impl ForwardingWarning {
         if clients.trusts(peer) { None } else { self.notice_from(peer.to_canonical(), headers) }
     }
 
-    /// The same, of a peer that is not trusted.
+    /// Returns the warning as [`notice`](Self::notice) does, for a peer that is not trusted.
     #[inline]
     pub(super) fn notice_from(&self, peer: IpAddr, headers: &HeaderMap) -> Option<UntrustedForwarding> {
         match self.left.load(Ordering::Relaxed) {
             0 => None,
-            left => self.look(left, peer, headers),
+            left => self.check(left, peer, headers),
         }
     }
 
     #[cold]
-    fn look(&self, left: u32, peer: IpAddr, headers: &HeaderMap) -> Option<UntrustedForwarding> {
-        let Some(header) = forwarding(headers) else {
-            // Requests at the same time may count as one; but nobody takes back that it was told.
+    fn check(&self, left: u32, peer: IpAddr, headers: &HeaderMap) -> Option<UntrustedForwarding> {
+        let Some(header) = forwarding_header(headers) else {
+            // Concurrent requests may count as one, but a warning that was given stays given.
             let _ = self.left.compare_exchange(left, left - 1, Ordering::Relaxed, Ordering::Relaxed);
             return None;
         };
-        // Of requests at the same time, one gets to tell.
+        // One of several concurrent requests gets the warning.
         let first = self.left.swap(0, Ordering::Relaxed) != 0;
         first.then_some(UntrustedForwarding { peer, header })
     }
 }
 
-/// The first of such headers. Going over all names costs less than looking up each of these.
-fn forwarding(headers: &HeaderMap) -> Option<&'static str> {
-    headers.keys().find_map(|name| FORWARDING.into_iter().find(|forwarding| *forwarding == name.as_str()))
+/// Returns the first forwarding header. Going over all names costs less than looking up each of these.
+fn forwarding_header(headers: &HeaderMap) -> Option<&'static str> {
+    headers.keys().find_map(|name| FORWARDING_HEADERS.into_iter().find(|forwarding| *forwarding == name.as_str()))
 }
 
 /// A forwarding header from a peer that is not trusted: the sign of a missing `trust_proxy`. Displays as the message

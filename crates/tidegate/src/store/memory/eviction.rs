@@ -6,66 +6,69 @@ use super::line::SLOTS;
 use super::locks::{LockedLines, LockedPair, SlotRef};
 use super::slot::{IN_OVERFLOW, Slot};
 use super::sync::Ordering;
-use super::table::{Home, Table};
+use super::table::{CandidateLines, Table};
 
-/// How many keys may be moved to make room for one.
-const DEPTH: u32 = 3;
-/// Above this load, in percent of the slots, only one is: with free slots this rare, a longer search costs more than the
+/// The maximum number of keys that are moved to make room for one.
+const MAX_MOVES: u32 = 3;
+/// Above this load, in percent of the slots, only one key is moved: with free slots this rare, a longer search costs more than the
 /// few it finds.
-const CROWDED: usize = 95;
-/// How many entries of the overflow table are looked at when one has to go.
-const CANDIDATES: usize = 8;
-/// Of how many parts one key may take one where the bytes do not suffice, and what anyone may take.
-const PARTS: usize = 16;
-const LITTLE: usize = 4 << 10;
+const CROWDED_PERCENT: usize = 95;
+/// How many records of the overflow table are compared to evict one.
+const EVICTION_CANDIDATES: usize = 8;
+/// When the bytes do not suffice, one key may take one of this many shares on credit.
+const SHARES: usize = 16;
+/// The bytes that any key may take.
+const MIN_SHARE_BYTES: usize = 4 << 10;
 
 impl Table {
-    /// A slot of the key's lines that is empty, or as good as new and not of a key in `keep`; not one that is `taken`.
+    /// Returns a slot of the key's lines that is empty, or as good as new and not of a key in `keep`. Slots in `taken` are
+    /// skipped.
     pub(super) fn free_slot(
         &self,
         lines: &impl LockedLines,
-        home: Home,
+        candidates: CandidateLines,
         now: Timestamp,
         keep: &[u64],
         taken: &[(usize, usize)],
     ) -> Option<SlotRef> {
-        let empty = open_slots(lines, home, taken).find(|found| found.slot.fingerprint == 0);
+        let empty = open_slots(lines, candidates, taken).find(|found| found.slot.fingerprint == 0);
         let is_idle = |found: &SlotRef| !keep.contains(&found.slot.fingerprint) && self.is_new(found.slot, now);
-        empty.or_else(|| open_slots(lines, home, taken).find(is_idle))
+        empty.or_else(|| open_slots(lines, candidates, taken).find(is_idle))
     }
 
-    /// A slot for a new key: a free one, or else the one that is closest to new and not of a key in `keep`.
+    /// Returns a slot for a new key: a free one, or else the one that is closest to new and not of a key in `keep`.
     pub(super) fn choose_slot(
         &self,
         lines: &impl LockedLines,
-        home: Home,
+        candidates: CandidateLines,
         now: Timestamp,
         keep: &[u64],
         taken: &[(usize, usize)],
     ) -> Option<SlotRef> {
-        self.free_slot(lines, home, now, keep, taken).or_else(|| {
-            let others = open_slots(lines, home, taken).filter(|found| !keep.contains(&found.slot.fingerprint));
+        self.free_slot(lines, candidates, now, keep, taken).or_else(|| {
+            let others = open_slots(lines, candidates, taken).filter(|found| !keep.contains(&found.slot.fingerprint));
             others.min_by_key(|found| self.distance(found.slot, now))
         })
     }
 
-    /// Empties a slot for a new key, and counts what that cost.
-    pub(super) fn empty(&self, lines: &impl LockedLines, found: SlotRef, now: Timestamp) {
+    /// Claims a slot for a new key, and evicts the key in it.
+    pub(super) fn claim_slot(&self, lines: &impl LockedLines, found: SlotRef, now: Timestamp) {
         if found.slot.fingerprint != 0 {
             self.evict(lines, found, now);
         }
         self.keys.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether a key takes more than its part of the bytes, and on credit, while there are too many. It goes then: else
-    /// everybody beside it would be forgotten for it, one after the other. What its quota has a key remember is its own.
+    /// Returns whether a key takes more than its share of the bytes, on credit, while there are too many bytes. It must be
+    /// evicted then: else all other keys would be evicted for it, one after the other. The state that its quota needs is
+    /// not on credit.
     pub(super) fn exceeds_share(&self, slot: Slot) -> bool {
         let is_over = || self.overflow.bytes() > self.max_bytes;
-        let largest = (self.max_bytes / PARTS).max(LITTLE);
-        slot.tag == IN_OVERFLOW && is_over() && self.overflow.is_larger_on_credit(slot.place(), largest)
+        let share = (self.max_bytes / SHARES).max(MIN_SHARE_BYTES);
+        slot.tag == IN_OVERFLOW && is_over() && self.overflow.is_oversized(slot.overflow_place(), share)
     }
 
-    /// Forgets a key for want of room, and counts it if it was busy.
+    /// Evicts a key to make room, and counts it if it was busy.
     pub(super) fn evict(&self, lines: &impl LockedLines, found: SlotRef, now: Timestamp) {
         let busy = !self.is_new(found.slot, now);
         self.forgotten_busy.fetch_add(busy.into(), Ordering::Relaxed);
@@ -75,46 +78,48 @@ impl Table {
     /// Empties a slot.
     pub(super) fn remove_slot(&self, lines: &impl LockedLines, found: SlotRef) {
         if found.slot.tag == IN_OVERFLOW {
-            self.overflow.remove(found.slot.place());
+            self.overflow.remove(found.slot.overflow_place());
         }
         lines.get(found.line).clear(found.index);
         self.keys.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// When both lines of a key are full, moves another key to its own other line, if that leads to a free slot; or
-    /// else, if it `must`, forgets, of all the keys in these lines and behind them, the one that is closest to new. Says
-    /// whether there was room without that.
-    pub(super) fn make_room(&self, home: Home, now: Timestamp, must: bool) -> bool {
+    /// Makes room when both candidate lines are full: moves another key to its other line, if that leads to a free slot.
+    /// Otherwise, with `must_evict`, evicts the key closest to new, of those in these lines and in their keys' other lines.
+    /// Returns whether there was room without evicting.
+    pub(super) fn make_room(&self, candidates: CandidateLines, now: Timestamp, must_evict: bool) -> bool {
         let has_room = |line: usize| self.line(line).slots().into_iter().any(|slot| self.is_free(slot, now));
-        if has_room(home.first) || has_room(home.second) {
+        if has_room(candidates.first) || has_room(candidates.second) {
             return true;
         }
-        let crowded = self.keys.load(Ordering::Relaxed) * 100 > self.lines * SLOTS * CROWDED;
-        let moved = |depth| self.empty_one(home.first, depth, now) || self.empty_one(home.second, depth, now);
-        let depth = if crowded { 1 } else { DEPTH };
-        if (1..=depth).any(moved) {
+        let crowded = self.keys.load(Ordering::Relaxed) * 100 > self.lines * SLOTS * CROWDED_PERCENT;
+        let moved_away = |depth| {
+            self.move_one_away(candidates.first, depth, now) || self.move_one_away(candidates.second, depth, now)
+        };
+        let depth = if crowded { 1 } else { MAX_MOVES };
+        if (1..=depth).any(moved_away) {
             return true;
         }
-        if crowded || must {
-            self.evict_behind(home, now);
+        if crowded || must_evict {
+            self.evict_from_other_lines(candidates, now);
         }
         false
     }
 
-    /// Forgets the key that is closest to new among those behind a home, and moves one of the home's keys there. Does
-    /// nothing when a key of the home itself is closer.
-    fn evict_behind(&self, home: Home, now: Timestamp) {
+    /// Evicts the key closest to new in the other lines of the keys in the candidate lines, and moves a key of the
+    /// candidate lines there. Does nothing when a key in the candidate lines is closer to new.
+    fn evict_from_other_lines(&self, candidates: CandidateLines, now: Timestamp) {
         let mut closest = None;
-        let mut consider = |distance, behind| {
+        let mut consider = |distance, chain| {
             if closest.is_none_or(|(best, _)| distance < best) {
-                closest = Some((distance, behind));
+                closest = Some((distance, chain));
             }
         };
-        for line in [home.first, home.second] {
+        for line in [candidates.first, candidates.second] {
             for slot in self.line(line).slots().into_iter().filter(|slot| slot.fingerprint != 0) {
                 consider(self.distance(slot, now), None);
-                let other = self.other(line, slot.fingerprint);
-                if other != home.first && other != home.second {
+                let other = self.other_line(line, slot.fingerprint);
+                if other != candidates.first && other != candidates.second {
                     for victim in self.line(other).slots().into_iter().filter(|victim| victim.fingerprint != 0) {
                         consider(self.distance(victim, now), Some((line, slot.fingerprint, other, victim.fingerprint)));
                     }
@@ -122,7 +127,7 @@ impl Table {
             }
         }
         let Some((distance, Some((line, fingerprint, other, victim)))) = closest else { return };
-        let lines = LockedPair::lock(self, Home { first: line, second: other, fingerprint });
+        let lines = LockedPair::lock(self, CandidateLines { first: line, second: other, fingerprint });
         let in_line = |line: usize, fingerprint| {
             let locked = lines.get(line).line();
             locked.find(fingerprint).map(|index| SlotRef { line, index, slot: locked.slot(index) })
@@ -132,21 +137,21 @@ impl Table {
             && self.distance(victim.slot, now) == distance
         {
             self.evict(&lines, victim, now);
-            self.shift(&lines, moved, victim);
+            self.relocate(&lines, moved, victim);
         }
     }
 
-    /// Keeps the overflow table within its bytes, a few entries at a time.
+    /// Keeps the overflow table within its bytes, a few records at a time.
     pub(super) fn shrink_overflow(&self, now: Timestamp) {
         for _ in 0..4 {
             if self.overflow.bytes() <= self.max_bytes {
                 return;
             }
-            let Some((first, fingerprint)) = self.overflow.closest_to_new(CANDIDATES, now) else { return };
-            let home = Home { first, second: self.other(first, fingerprint), fingerprint };
-            let lines = LockedPair::lock(self, home);
+            let Some((first, fingerprint)) = self.overflow.closest_to_new(EVICTION_CANDIDATES, now) else { return };
+            let candidates = CandidateLines { first, second: self.other_line(first, fingerprint), fingerprint };
+            let lines = LockedPair::lock(self, candidates);
             // It may be gone, or have come to fit in its slot, by now.
-            if let Some(found) = self.find(&lines, home)
+            if let Some(found) = self.find_slot(&lines, candidates)
                 && found.slot.tag == IN_OVERFLOW
             {
                 self.evict(&lines, found, now);
@@ -155,19 +160,19 @@ impl Table {
     }
 
     /// Moves one key of a line away, after making room for it in turn when `depth` allows.
-    fn empty_one(&self, line: usize, depth: u32, now: Timestamp) -> bool {
+    fn move_one_away(&self, line: usize, depth: u32, now: Timestamp) -> bool {
         self.line(line).slots().into_iter().any(|slot| {
-            let other = self.other(line, slot.fingerprint);
+            let other = self.other_line(line, slot.fingerprint);
             slot.fingerprint != 0
                 && other != line
-                && (depth == 1 || self.empty_one(other, depth - 1, now))
+                && (depth == 1 || self.move_one_away(other, depth - 1, now))
                 && self.move_key(slot.fingerprint, line, other, now)
         })
     }
 
     /// Moves a key from one of its lines to the other, if there is a free slot.
     pub(super) fn move_key(&self, fingerprint: u64, from: usize, to: usize, now: Timestamp) -> bool {
-        let lines = LockedPair::lock(self, Home { first: from, second: to, fingerprint });
+        let lines = LockedPair::lock(self, CandidateLines { first: from, second: to, fingerprint });
         let (source, target) = (lines.get(from).line(), lines.get(to).line());
         let Some(index) = source.find(fingerprint) else { return false };
         let moved = SlotRef { line: from, index, slot: source.slot(index) };
@@ -176,14 +181,14 @@ impl Table {
         if free.slot.fingerprint != 0 {
             self.remove_slot(&lines, free);
         }
-        self.shift(&lines, moved, free);
+        self.relocate(&lines, moved, free);
         true
     }
 
-    /// Puts the key of one slot into another, which is free.
-    fn shift(&self, lines: &impl LockedLines, moved: SlotRef, free: SlotRef) {
+    /// Moves the key of one slot into another, which is free.
+    fn relocate(&self, lines: &impl LockedLines, moved: SlotRef, free: SlotRef) {
         lines.get(free.line).write(free.index, moved.slot);
-        self.scan.moved(moved.slot.fingerprint, moved.line, free.line);
+        self.scan.record_move(moved.slot.fingerprint, moved.line, free.line);
         lines.get(moved.line).clear(moved.index);
     }
 
@@ -201,7 +206,7 @@ impl Table {
     /// were hardly used never pushes out an exhausted one, and then by when it will be as good as new.
     fn distance(&self, slot: Slot, now: Timestamp) -> (u16, Timestamp) {
         let used = if slot.tag == IN_OVERFLOW {
-            slot.written_share()
+            slot.stored_used_share()
         } else {
             let quota = self.registry.quota(slot.tag);
             slot.decode(quota).used_share(quota, now)
@@ -222,9 +227,13 @@ impl Table {
 }
 
 /// The slots of a key's lines but for those that are taken.
-fn open_slots(lines: &impl LockedLines, home: Home, taken: &[(usize, usize)]) -> impl Iterator<Item = SlotRef> {
-    let second = (home.second != home.first).then_some(home.second);
-    [Some(home.first), second].into_iter().flatten().flat_map(move |line| {
+fn open_slots(
+    lines: &impl LockedLines,
+    candidates: CandidateLines,
+    taken: &[(usize, usize)],
+) -> impl Iterator<Item = SlotRef> {
+    let second = (candidates.second != candidates.first).then_some(candidates.second);
+    [Some(candidates.first), second].into_iter().flatten().flat_map(move |line| {
         let locked = lines.get(line).line();
         let slots = (0..SLOTS).map(move |index| SlotRef { line, index, slot: locked.slot(index) });
         slots.filter(|found| !taken.contains(&(found.line, found.index)))

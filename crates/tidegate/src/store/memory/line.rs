@@ -1,7 +1,7 @@
-//! One cache line: a version and three slots.
+//! A line of the table: one cache line with a version and three slots.
 //!
 //! A line is a sequence lock whose data are atomics, so everything here is safe code. An even version means that
-//! nobody writes; a writer makes it odd with one compare-and-swap, writes, and makes it even again. A reader takes
+//! no thread writes; a writer makes it odd with one compare-and-swap, writes, and makes it even again. A reader takes
 //! the version, reads, and takes the version again: when it is the same, what was read was there all at once. So a
 //! look, and with it a denial, writes nothing and takes no lock; and a writer that has looked before can take the lock
 //! at exactly the version it saw, which proves that nothing has changed since.
@@ -19,8 +19,10 @@ use super::sync::{AtomicU64, Ordering, pause};
 pub(super) const SLOTS: usize = 3;
 /// Words in a line: the version, two for each slot, and one they share.
 pub(super) const WORDS: usize = 8;
-const SHARED: usize = WORDS - 1;
+/// The index of the word that the slots share.
+const SHARED_WORD: usize = WORDS - 1;
 
+/// A line of the table, for reading.
 #[derive(Clone, Copy)]
 pub(super) struct Line<'a>(&'a [AtomicU64; WORDS]);
 
@@ -29,17 +31,17 @@ impl<'a> Line<'a> {
         Line(words)
     }
 
-    /// The version, odd when somebody writes.
+    /// Returns the version, odd while a thread writes.
     #[inline]
-    pub(super) fn version_now(self) -> u64 {
+    pub(super) fn current_version(self) -> u64 {
         self.0[0].load(Ordering::Acquire)
     }
 
-    /// The version, once nobody writes.
-    pub(super) fn version(self) -> u64 {
+    /// Returns the version, once no thread writes.
+    pub(super) fn stable_version(self) -> u64 {
         let mut attempt = 0;
         loop {
-            let version = self.version_now();
+            let version = self.current_version();
             if version & 1 == 0 {
                 return version;
             }
@@ -48,57 +50,58 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Whether everything read since [`Line::version`] gave `version` was there all at once.
+    /// Returns whether the line still has this version: then all reads since [`Line::stable_version`] returned it are one
+    /// consistent read.
     #[inline]
-    pub(super) fn is_still(self, version: u64) -> bool {
+    pub(super) fn has_version(self, version: u64) -> bool {
         self.0[0].load(Ordering::Relaxed) == version
     }
 
-    /// Which slot has this fingerprint. All are looked at, because a processor cannot foretell which it will be, and a branch that
-    /// goes the other way costs more than two slots.
+    /// Returns the slot that has this fingerprint. All are read, because a processor cannot predict which it will be, and a
+    /// mispredicted branch costs more than two slots.
     #[inline]
     pub(super) fn find(self, fingerprint: u64) -> Option<usize> {
         let mut found = SLOTS;
         for slot in (0..SLOTS).rev() {
-            let is_it = Slot::fingerprint_in(self.load(1 + 2 * slot)) == fingerprint;
-            found = select_unpredictable(is_it, slot, found);
+            let matches = Slot::unpack_fingerprint(self.load(1 + 2 * slot)) == fingerprint;
+            found = select_unpredictable(matches, slot, found);
         }
         (found < SLOTS).then_some(found)
     }
 
-    /// What a slot holds.
+    /// Returns the content of a slot.
     #[inline(always)] // record 0032 has the measurement
     pub(super) fn slot(self, index: usize) -> Slot {
-        let shared = self.load(SHARED) >> (C_BITS * index as u32) & ((1 << C_BITS) - 1);
+        let shared = self.load(SHARED_WORD) >> (C_BITS * index as u32) & ((1 << C_BITS) - 1);
         Slot::unpack(self.load(1 + 2 * index), self.load(2 + 2 * index), shared)
     }
 
-    /// Every slot, as one read.
+    /// Returns every slot, in one consistent read.
     pub(super) fn slots(self) -> [Slot; SLOTS] {
         loop {
-            let version = self.version();
+            let version = self.stable_version();
             let slots = std::array::from_fn(|index| self.slot(index));
-            if self.is_still(version) {
+            if self.has_version(version) {
                 return slots;
             }
         }
     }
 
-    /// Takes the line for writing if it is still at `version`.
+    /// Locks the line for writing if it still has `version`.
     #[inline]
     pub(super) fn try_lock(self, version: u64) -> Option<LineGuard<'a>> {
         match self.0[0].compare_exchange(version, version + 1, Ordering::Acquire, Ordering::Relaxed) {
-            // Made here and nowhere else: dropping one unlocks the line.
+            // Created only here: dropping it unlocks the line.
             Ok(_) => Some(LineGuard { line: self, version }),
             Err(_) => None,
         }
     }
 
-    /// Takes the line for writing.
+    /// Locks the line for writing.
     pub(super) fn lock(self) -> LineGuard<'a> {
         let mut attempt = 0;
         loop {
-            if let Some(guard) = self.try_lock(self.version()) {
+            if let Some(guard) = self.try_lock(self.stable_version()) {
                 return guard;
             }
             pause(attempt);
@@ -112,7 +115,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// A line that this thread alone writes to, until this is dropped.
+/// A line that is locked for writing until this is dropped.
 pub(super) struct LineGuard<'a> {
     line: Line<'a>,
     version: u64,
@@ -128,12 +131,12 @@ impl<'a> LineGuard<'a> {
     pub(super) fn write(&self, index: usize, slot: Slot) {
         let (a, b, c) = slot.pack();
         let shift = C_BITS * index as u32;
-        let shared = self.line.load(SHARED);
+        let shared = self.line.load(SHARED_WORD);
         let new = shared & !(((1 << C_BITS) - 1) << shift) | c << shift;
         self.store(1 + 2 * index, a);
         self.store(2 + 2 * index, b);
         if new != shared {
-            self.store(SHARED, new);
+            self.store(SHARED_WORD, new);
         }
     }
 

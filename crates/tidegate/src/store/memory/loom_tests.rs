@@ -12,7 +12,7 @@ use super::slot::FINGERPRINT_BITS;
 use super::table::Table;
 
 const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
-const TAKE: Op = Op::Limit(Cost::ONE);
+const LIMIT_ONE: Op = Op::Limit(Cost::ONE);
 
 fn model(body: impl Fn() + Sync + Send + 'static) {
     // How many preemptions are explored is LOOM_MAX_PREEMPTIONS: two in `cargo xtask test`, more in `deep`.
@@ -31,32 +31,32 @@ fn hash(fingerprint: u64) -> u64 {
 
 /// A fingerprint whose two lines are 0 and `other`.
 fn fingerprint_to(other: usize, table: &Table) -> u64 {
-    (1..).find(|fingerprint| table.other(0, *fingerprint) == other).unwrap()
+    (1..).find(|fingerprint| table.other_line(0, *fingerprint) == other).unwrap()
 }
 
-/// What another thread does to the table meanwhile.
-fn meanwhile<T: 'static>(table: &Arc<Table>, work: impl FnOnce(&Table) -> T + 'static) -> thread::JoinHandle<T> {
+/// What another thread does to the table spawn.
+fn spawn<T: 'static>(table: &Arc<Table>, work: impl FnOnce(&Table) -> T + 'static) -> thread::JoinHandle<T> {
     let table = Arc::clone(table);
     thread::spawn(move || work(&table))
 }
 
-/// Two threads ask for the same key at once, of which there is one unit left.
+/// Two threads apply for the same key at once, of which there is one unit left.
 fn race(table: &Arc<Table>, key: u64, quota: Quota) {
-    let other = meanwhile(table, move |table| take(table, key, &quota));
+    let other = spawn(table, move |table| take(table, key, &quota));
     let mine = take(table, key, &quota);
     assert!(mine ^ other.join().unwrap());
 }
 
 fn take(table: &Table, key: u64, quota: &Quota) -> bool {
-    ask(table, key, quota, TAKE).allowed()
+    apply(table, key, quota, LIMIT_ONE).allowed()
 }
 
-fn ask(table: &Table, key: u64, quota: &Quota, op: Op) -> Decision {
+fn apply(table: &Table, key: u64, quota: &Quota, op: Op) -> Decision {
     table.apply(key, quota, op, || NOW)
 }
 
 #[test]
-fn one_of_two_gets_the_only_unit_of_a_new_key() {
+fn one_of_two_threads_gets_the_only_unit_of_a_new_key() {
     model(|| {
         let (table, quota) = table();
         let key = hash(7);
@@ -65,7 +65,7 @@ fn one_of_two_gets_the_only_unit_of_a_new_key() {
 }
 
 #[test]
-fn one_of_two_gets_the_last_unit_of_a_known_key() {
+fn one_of_two_threads_gets_the_last_unit_of_a_known_key() {
     model(|| {
         let (table, _) = table();
         let quota = Quota::token_bucket(2, days(1)).unwrap();
@@ -76,43 +76,43 @@ fn one_of_two_gets_the_last_unit_of_a_known_key() {
 }
 
 #[test]
-fn a_look_sees_what_was_there_all_at_once() {
+fn check_reads_a_consistent_state() {
     model(|| {
         let (table, _) = table();
         let quota = Quota::token_bucket(4, days(1)).unwrap();
         let key = hash(7);
         assert!(take(&table, key, &quota));
-        let other = meanwhile(&table, move |table| ask(table, key, &quota, Op::Limit(Cost::new(2).unwrap())).allowed());
-        let look = ask(&table, key, &quota, Op::Check(Cost::ONE));
-        assert!([1, 3].contains(&look.remaining()), "{look:?}");
+        let other = spawn(&table, move |table| apply(table, key, &quota, Op::Limit(Cost::new(2).unwrap())).allowed());
+        let check = apply(&table, key, &quota, Op::Check(Cost::ONE));
+        assert!([1, 3].contains(&check.remaining()), "{check:?}");
         assert!(other.join().unwrap());
     });
 }
 
 #[test]
-fn a_key_that_moves_is_never_taken_for_a_new_one() {
+fn moving_key_is_never_mistaken_for_a_new_one() {
     model(|| {
         let (table, quota) = table();
         let fingerprint = fingerprint_to(1, &table);
         let key = hash(fingerprint);
         assert!(take(&table, key, &quota));
-        let mover = meanwhile(&table, move |table| table.move_key(fingerprint, 0, 1, NOW));
+        let mover = spawn(&table, move |table| table.move_key(fingerprint, 0, 1, NOW));
         // Exhausted before, while and after it moves.
         assert!(!take(&table, key, &quota));
         assert!(mover.join().unwrap());
-        let lines = LockedPair::lock(&table, table.home(key));
+        let lines = LockedPair::lock(&table, table.candidates(key));
         assert!(lines.get(0).line().find(fingerprint).is_none() && lines.get(1).line().find(fingerprint).is_some());
     });
 }
 
 #[test]
-fn all_or_nothing_and_a_single_call_share_a_key() {
+fn joint_and_single_calls_share_a_key() {
     model(|| {
         let (table, quota) = table();
         let (shared, mine) = (hash(7), hash(9));
-        let other = meanwhile(&table, move |table| take(table, shared, &quota));
+        let other = spawn(&table, move |table| take(table, shared, &quota));
         let both = [mine, shared];
-        let all = table.apply_all(&both.map(|key| (table.home(key), &quota, Cost::ONE)), NOW).unwrap().allowed();
+        let all = table.apply_all(&both.map(|key| (table.candidates(key), &quota, Cost::ONE)), NOW).unwrap().allowed();
         assert!(all ^ other.join().unwrap());
         // What was denied as a whole burned nothing.
         assert_eq!(take(&table, mine, &quota), !all);
@@ -120,7 +120,7 @@ fn all_or_nothing_and_a_single_call_share_a_key() {
 }
 
 #[test]
-fn a_state_in_the_other_table_is_stepped_by_one_at_a_time() {
+fn overflow_state_is_stepped_by_one_thread_at_a_time() {
     model(|| {
         let (table, _) = table();
         let log = Quota::sliding_log(2, days(1)).unwrap();
@@ -131,14 +131,14 @@ fn a_state_in_the_other_table_is_stepped_by_one_at_a_time() {
 }
 
 #[test]
-fn a_scan_never_misses_a_key_that_moves() {
+fn scan_never_misses_a_moving_key() {
     model(|| {
         let (table, quota) = table();
         let fingerprint = fingerprint_to(1, &table);
         assert!(take(&table, hash(fingerprint), &quota));
         assert!(table.move_key(fingerprint, 0, 1, NOW));
         // From the line that comes last to the one that comes first.
-        let mover = meanwhile(&table, move |table| table.move_key(fingerprint, 1, 0, NOW));
+        let mover = spawn(&table, move |table| table.move_key(fingerprint, 1, 0, NOW));
         let mut shown = Vec::new();
         let scanned = table.scan(NOW, |entry| {
             shown.push(entry.fingerprint);

@@ -16,7 +16,7 @@ mod locks;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod overflow;
-mod registry;
+mod quota_registry;
 mod scan;
 mod slot;
 mod snapshot;
@@ -32,9 +32,9 @@ use tidegate_core::{
     Capabilities, Decision, JointDecision, Key, Op, Request, Scope, Store, StoreError, StoreErrorKind, Timestamp,
 };
 
-use crate::clock::{Clock, Counter, SystemClock};
+use crate::clock::{Clock, SystemClock, TickCounter};
 use crate::keyed_hash::KeyedHash;
-use crate::random::secrets;
+use crate::random::draw_secrets;
 use locks::TooManyKeys;
 pub use snapshot::SnapshotError;
 use sync::Ordering;
@@ -59,8 +59,8 @@ pub struct MemoryStore {
 
 /// The store's clock. The system's is not behind a trait, because every decision reads it.
 enum ClockSource {
-    System(&'static Counter),
-    Other(Box<dyn Clock>),
+    System(&'static TickCounter),
+    Custom(Box<dyn Clock>),
 }
 
 impl ClockSource {
@@ -68,7 +68,7 @@ impl ClockSource {
     fn now(&self) -> Timestamp {
         match self {
             ClockSource::System(counter) => counter.now(),
-            ClockSource::Other(clock) => clock.now(),
+            ClockSource::Custom(clock) => clock.now(),
         }
     }
 }
@@ -129,7 +129,7 @@ impl MemoryStoreBuilder {
 
     /// Builds the store.
     pub fn build(self) -> MemoryStore {
-        let secrets = self.seed.map_or_else(secrets, |seed| [0, 1, 2, 3].map(|n| seed ^ n));
+        let secrets = self.seed.map_or_else(draw_secrets, |seed| [0, 1, 2, 3].map(|n| seed ^ n));
         self.build_with(secrets)
     }
 
@@ -139,7 +139,7 @@ impl MemoryStoreBuilder {
             hash: KeyedHash::new(secrets),
             secrets,
             // The counter is calibrated on first use: better here than in a decision.
-            clock: self.clock.map_or_else(|| ClockSource::System(SystemClock.counter()), ClockSource::Other),
+            clock: self.clock.map_or_else(|| ClockSource::System(SystemClock.counter()), ClockSource::Custom),
         }
     }
 }
@@ -172,7 +172,7 @@ impl MemoryStore {
 
     #[inline]
     fn request_hash(&self, request: &Request<'_>) -> u64 {
-        self.hash.of(request.scope, request.key)
+        self.hash.hash(request.scope, request.key)
     }
 
     fn decide_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<JointDecision, StoreError> {
@@ -184,11 +184,11 @@ impl MemoryStore {
             if !request.quota.supports(request.op) {
                 return Err(unsupported("all-or-nothing is not for leases"));
             }
-            let home = self.table.home(self.request_hash(request));
-            if targets.iter().any(|(known, quota, _)| *known == home && *quota != request.quota) {
+            let candidates = self.table.candidates(self.request_hash(request));
+            if targets.iter().any(|(known, quota, _)| *known == candidates && *quota != request.quota) {
                 return Err(unsupported("one key under two quotas in one all-or-nothing call"));
             }
-            targets.push((home, request.quota, cost));
+            targets.push((candidates, request.quota, cost));
         }
         self.table.apply_all(&targets, at).map_err(|TooManyKeys| {
             unsupported("more keys in one all-or-nothing call than there is room for in the table; raise max_keys")
@@ -223,7 +223,7 @@ impl Store for MemoryStore {
     }
 
     fn prefetch(&self, scope: &Scope, key: &Key<'_>) {
-        self.table.prefetch(self.hash.of(scope, key));
+        self.table.prefetch(self.hash.hash(scope, key));
     }
 
     #[inline]
@@ -253,7 +253,7 @@ impl Store for MemoryStore {
 }
 
 #[cfg(feature = "testing")]
-impl tidegate_core::Testing for MemoryStore {
+impl tidegate_core::TestableStore for MemoryStore {
     async fn apply_at(&self, request: &Request<'_>, at: Timestamp) -> Result<Decision, StoreError> {
         Ok(self.table.apply(self.request_hash(request), request.quota, request.op, || at))
     }
@@ -262,7 +262,7 @@ impl tidegate_core::Testing for MemoryStore {
         self.decide_all_at(requests, at)
     }
 
-    async fn held_at(&self, at: Timestamp) -> Option<usize> {
+    async fn sweep_at(&self, at: Timestamp) -> Option<usize> {
         self.table.sweep_all(at);
         Some(self.stats().keys)
     }

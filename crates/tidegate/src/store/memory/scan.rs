@@ -12,109 +12,113 @@ use tidegate_core::Timestamp;
 
 use super::line::SLOTS;
 use super::locks::{LockedLines, LockedPair};
-use super::overflow::Entry;
+use super::overflow::KeyRecord;
 use super::slot::{IN_OVERFLOW, Slot};
 use super::sync::{AtomicUsize, Mutex, MutexGuard, Ordering, fence};
-use super::table::{Home, Table};
+use super::table::{CandidateLines, Table};
 
 /// The progress of a scan, and the keys that moved behind it.
-pub(super) struct Scan {
-    /// How many lines were read, including the one being read. 0 when no scan runs.
-    reached: AtomicUsize,
+pub(super) struct ScanProgress {
+    /// How many lines were read, including the current one. 0 when no scan runs.
+    lines_reached: AtomicUsize,
     /// Keys that moved to a line that was already read: that line and their fingerprint.
-    behind: Mutex<Vec<(usize, u64)>>,
-    /// Held by the thread that scans.
-    turn: Mutex<()>,
+    missed_moves: Mutex<Vec<(usize, u64)>>,
+    /// Locked by the thread that scans.
+    running: Mutex<()>,
 }
 
-impl Scan {
+impl ScanProgress {
     pub(super) fn new() -> Self {
-        Scan { reached: AtomicUsize::new(0), behind: Mutex::new(Vec::new()), turn: Mutex::new(()) }
-    }
-
-    /// Records a moved key. Must be called when the key is in its new line, with both lines held.
-    pub(super) fn moved(&self, fingerprint: u64, from: usize, to: usize) {
-        fence(Ordering::SeqCst);
-        let reached = self.reached.load(Ordering::Relaxed);
-        // The line at `reached` may not have been read yet.
-        if to < reached && from + 1 >= reached {
-            lock(&self.behind).push((to, fingerprint));
+        ScanProgress {
+            lines_reached: AtomicUsize::new(0),
+            missed_moves: Mutex::new(Vec::new()),
+            running: Mutex::new(()),
         }
     }
 
-    fn reach(&self, lines: usize) {
-        self.reached.store(lines, Ordering::Relaxed);
+    /// Records a moved key. Must be called when the key is in its new line, with both lines held.
+    pub(super) fn record_move(&self, fingerprint: u64, from: usize, to: usize) {
+        fence(Ordering::SeqCst);
+        let lines_reached = self.lines_reached.load(Ordering::Relaxed);
+        // The line at `lines_reached` may not have been read yet.
+        if to < lines_reached && from + 1 >= lines_reached {
+            lock(&self.missed_moves).push((to, fingerprint));
+        }
+    }
+
+    fn set_lines_reached(&self, lines: usize) {
+        self.lines_reached.store(lines, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 }
 
 /// One scan. The next can begin when it is dropped.
 struct ScanGuard<'a> {
-    scan: &'a Scan,
-    _turn: MutexGuard<'a, ()>,
+    scan: &'a ScanProgress,
+    _running: MutexGuard<'a, ()>,
 }
 
 impl Drop for ScanGuard<'_> {
     fn drop(&mut self) {
-        self.scan.reach(0);
-        lock(&self.scan.behind).clear();
+        self.scan.set_lines_reached(0);
+        lock(&self.scan.missed_moves).clear();
     }
 }
 
 impl Table {
-    /// Calls `show` with every key that is not as good as new, and its state at that moment. A key that moves meanwhile
+    /// Calls `show` with the record of every key that is not as good as new. A key that moves meanwhile
     /// may be shown twice. During `show`, only the lock that keeps other scans out is held.
-    pub(super) fn scan<E>(&self, now: Timestamp, mut show: impl FnMut(Entry) -> Result<(), E>) -> Result<(), E> {
-        let guard = ScanGuard { scan: &self.scan, _turn: lock(&self.scan.turn) };
+    pub(super) fn scan<E>(&self, now: Timestamp, mut show: impl FnMut(KeyRecord) -> Result<(), E>) -> Result<(), E> {
+        let guard = ScanGuard { scan: &self.scan, _running: lock(&self.scan.running) };
         for line in 0..self.lines {
-            guard.scan.reach(line + 1);
-            self.entries(line, now).into_iter().flatten().try_for_each(&mut show)?;
-            let behind = std::mem::take(&mut *lock(&guard.scan.behind));
-            for (line, fingerprint) in behind {
-                self.entry_of(line, fingerprint, now).map_or(Ok(()), &mut show)?;
+            guard.scan.set_lines_reached(line + 1);
+            self.records_in_line(line, now).into_iter().flatten().try_for_each(&mut show)?;
+            let missed_moves = std::mem::take(&mut *lock(&guard.scan.missed_moves));
+            for (line, fingerprint) in missed_moves {
+                self.record_of(line, fingerprint, now).map_or(Ok(()), &mut show)?;
             }
         }
         Ok(())
     }
 
-    /// The keys of a line.
-    fn entries(&self, index: usize, now: Timestamp) -> [Option<Entry>; SLOTS] {
+    /// Returns the records of the keys in a line.
+    fn records_in_line(&self, index: usize, now: Timestamp) -> [Option<KeyRecord>; SLOTS] {
         let slots = self.line(index).slots();
         if slots.iter().all(|slot| slot.tag != IN_OVERFLOW) {
-            return slots.map(|slot| self.entry(index, slot, now));
+            return slots.map(|slot| self.record_in_slot(index, slot, now));
         }
         // The overflow table may only be read by a thread that holds the line. Other lines are not locked: a lock
         // writes, which would allocate pages of the table that no key uses.
-        let lines = LockedPair::lock(self, Home { first: index, second: index, fingerprint: 0 });
+        let lines = LockedPair::lock(self, CandidateLines { first: index, second: index, fingerprint: 0 });
         let line = lines.get(index).line();
-        std::array::from_fn(|slot| self.entry(index, line.slot(slot), now))
+        std::array::from_fn(|slot| self.record_in_slot(index, line.slot(slot), now))
     }
 
-    /// The key with this fingerprint that can be in this line.
-    fn entry_of(&self, line: usize, fingerprint: u64, now: Timestamp) -> Option<Entry> {
-        let home = Home { first: line, second: self.other(line, fingerprint), fingerprint };
-        let lines = LockedPair::lock(self, home);
-        let found = self.find(&lines, home)?;
-        self.entry(found.line, found.slot, now)
+    /// Returns the record of the key with this fingerprint that can be in this line.
+    fn record_of(&self, line: usize, fingerprint: u64, now: Timestamp) -> Option<KeyRecord> {
+        let candidates = CandidateLines { first: line, second: self.other_line(line, fingerprint), fingerprint };
+        let lines = LockedPair::lock(self, candidates);
+        let found = self.find_slot(&lines, candidates)?;
+        self.record_in_slot(found.line, found.slot, now)
     }
 
-    /// The key in a slot. When its state is in the overflow table, the caller holds the line.
-    fn entry(&self, line: usize, slot: Slot, now: Timestamp) -> Option<Entry> {
+    /// Returns the record of the key in a slot. When its state is in the overflow table, the caller holds the line.
+    fn record_in_slot(&self, line: usize, slot: Slot, now: Timestamp) -> Option<KeyRecord> {
         let fingerprint = slot.fingerprint;
         if fingerprint == 0 || self.is_new(slot, now) {
             return None;
         }
         if slot.tag == IN_OVERFLOW {
-            let copy = |entry: &mut Entry| (entry.quota, entry.state.clone());
-            let (quota, state) = self.overflow.with(slot.place(), copy);
-            return Some(Entry { fingerprint, line, quota, state });
+            let copy = |record: &mut KeyRecord| (record.quota, record.state.clone());
+            let (quota, state) = self.overflow.with_record(slot.overflow_place(), copy);
+            return Some(KeyRecord { fingerprint, line, quota, state });
         }
         let quota = *self.registry.quota(slot.tag);
-        Some(Entry { fingerprint, line, quota, state: slot.decode(&quota) })
+        Some(KeyRecord { fingerprint, line, quota, state: slot.decode(&quota) })
     }
 }
 
-/// Locks what a panic leaves whole.
+/// Locks a mutex whose data stay valid when a thread panics.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

@@ -1,6 +1,6 @@
-//! One key in two words and a bit: which key, under which quota, and its state.
+//! A slot: one key's fingerprint, quota number and state, in two words and a part of a third.
 
-use tidegate_core::{Algorithm, Counts, NarrowBucket, Quota, State, Timestamp};
+use tidegate_core::{Algorithm, BucketCounts, NarrowBucket, Quota, State, Timestamp};
 
 /// Bits of a key's hash that a slot keeps.
 pub(super) const FINGERPRINT_BITS: u32 = 40;
@@ -20,7 +20,7 @@ const PLACE_BITS: u32 = 32;
 /// `time` when it will be as good as new.
 pub(super) const IN_OVERFLOW: u16 = (1 << TAG_BITS) - 1;
 
-/// What a slot holds. A fingerprint of 0 is an empty slot.
+/// The content of a slot. A fingerprint of 0 is an empty slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Slot {
     pub(super) fingerprint: u64,
@@ -37,57 +37,57 @@ const LEVEL_IN_C: u32 = LEVEL_BITS - LEVEL_IN_A;
 /// Bits of word C that one slot has.
 pub(super) const C_BITS: u32 = LEVEL_IN_C + TAG_BITS - TAG_IN_B;
 
-const fn low(bits: u32) -> u64 {
+const fn low_mask(bits: u32) -> u64 {
     (1 << bits) - 1
 }
 
 impl Slot {
     /// The last time that fits.
-    pub(super) const END_OF_TIME: u64 = low(TIME_BITS);
+    pub(super) const END_OF_TIME: u64 = low_mask(TIME_BITS);
 
     /// The fingerprint in word A.
-    pub(super) fn fingerprint_in(a: u64) -> u64 {
+    pub(super) fn unpack_fingerprint(a: u64) -> u64 {
         a >> LEVEL_IN_A
     }
 
     pub(super) fn unpack(a: u64, b: u64, c: u64) -> Self {
-        let tag = (b & low(TAG_IN_B)) | (c >> LEVEL_IN_C) << TAG_IN_B;
+        let tag = (b & low_mask(TAG_IN_B)) | (c >> LEVEL_IN_C) << TAG_IN_B;
         Slot {
-            fingerprint: Self::fingerprint_in(a),
+            fingerprint: Self::unpack_fingerprint(a),
             tag: tag as u16,
             time: b >> TAG_IN_B,
-            level: (a & low(LEVEL_IN_A)) | (c & low(LEVEL_IN_C)) << LEVEL_IN_A,
+            level: (a & low_mask(LEVEL_IN_A)) | (c & low_mask(LEVEL_IN_C)) << LEVEL_IN_A,
         }
     }
 
     pub(super) fn pack(self) -> (u64, u64, u64) {
         let tag = u64::from(self.tag);
-        let a = self.fingerprint << LEVEL_IN_A | self.level & low(LEVEL_IN_A);
-        let b = self.time << TAG_IN_B | tag & low(TAG_IN_B);
+        let a = self.fingerprint << LEVEL_IN_A | self.level & low_mask(LEVEL_IN_A);
+        let b = self.time << TAG_IN_B | tag & low_mask(TAG_IN_B);
         let c = (tag >> TAG_IN_B) << LEVEL_IN_C | self.level >> LEVEL_IN_A;
         (a, b, c)
     }
 
-    /// The token bucket in a slot that holds one.
+    /// Returns the token bucket in a slot that has one.
     #[inline]
-    pub(super) fn narrow(self) -> NarrowBucket {
+    pub(super) fn bucket(self) -> NarrowBucket {
         NarrowBucket { deficit: self.level, last: Timestamp::from_micros(self.time) }
     }
 
-    /// A slot with this token bucket, when it fits in one and is not as good as new.
+    /// Creates a slot with this token bucket, if it fits in one and is not as good as new.
     #[inline]
-    pub(super) fn of_narrow(fingerprint: u64, tag: u16, bucket: NarrowBucket) -> Option<Self> {
+    pub(super) fn from_bucket(fingerprint: u64, tag: u16, bucket: NarrowBucket) -> Option<Self> {
         let (level, time) = (bucket.deficit, bucket.last.as_micros());
         let fits = level != 0 && level >> LEVEL_BITS == 0 && time >> TIME_BITS == 0;
         fits.then_some(Slot { fingerprint, tag, time, level })
     }
 
-    /// A slot with this state, when the state fits in one.
+    /// Creates a slot with this state, if it fits in one.
     pub(super) fn encode(fingerprint: u64, tag: u16, state: &State) -> Option<Self> {
         let level = match state {
             State::TokenBucket { deficit, .. } => u64::try_from(*deficit).ok()?,
             State::FixedWindow { deficit, .. } => *deficit,
-            State::SlidingWindow { counts: Counts::One([previous, current]), .. }
+            State::SlidingWindow { counts: BucketCounts::One([previous, current]), .. }
                 if (previous | current) >> COUNT_BITS == 0 =>
             {
                 previous << COUNT_BITS | current
@@ -99,7 +99,7 @@ impl Slot {
         fits.then_some(Slot { fingerprint, tag, time, level })
     }
 
-    /// The state of a slot that was written under `quota`.
+    /// Returns the state of a slot that was written under `quota`.
     pub(super) fn decode(self, quota: &Quota) -> State {
         let last = Timestamp::from_micros(self.time);
         match quota.algorithm() {
@@ -107,26 +107,26 @@ impl Slot {
             Algorithm::FixedWindow => State::FixedWindow { deficit: self.level, last },
             // Nothing else is ever encoded.
             _ => {
-                let counts = [self.level >> COUNT_BITS, self.level & low(COUNT_BITS)];
-                State::SlidingWindow { counts: Counts::One(counts), last }
+                let counts = [self.level >> COUNT_BITS, self.level & low_mask(COUNT_BITS)];
+                State::SlidingWindow { counts: BucketCounts::One(counts), last }
             }
         }
     }
 
-    /// A slot that says that the state is in the overflow table, at `place`.
-    pub(super) fn overflow(fingerprint: u64, place: u64, used_share: u16, new_at: Timestamp) -> Self {
+    /// Creates a slot whose state is in the overflow table, at `place`.
+    pub(super) fn for_overflow(fingerprint: u64, place: u64, used_share: u16, new_at: Timestamp) -> Self {
         debug_assert!(place >> PLACE_BITS == 0, "more entries than any memory holds");
         let time = new_at.as_micros().min(Self::END_OF_TIME);
         Slot { fingerprint, tag: IN_OVERFLOW, time, level: u64::from(used_share) << PLACE_BITS | place }
     }
 
-    /// Where in the overflow table the state is, of a slot that says so.
-    pub(super) fn place(self) -> u64 {
-        self.level & low(PLACE_BITS)
+    /// Returns the place of the state in the overflow table.
+    pub(super) fn overflow_place(self) -> u64 {
+        self.level & low_mask(PLACE_BITS)
     }
 
-    /// How much was used when the state in the overflow table was written.
-    pub(super) fn written_share(self) -> u16 {
+    /// Returns the used share at the last write of the state in the overflow table.
+    pub(super) fn stored_used_share(self) -> u16 {
         (self.level >> PLACE_BITS) as u16
     }
 }
@@ -139,7 +139,7 @@ mod tests {
     fn every_bit_survives_packing() {
         let slots = [
             Slot { fingerprint: 1, tag: 0, time: 0, level: 0 },
-            Slot { fingerprint: low(40), tag: IN_OVERFLOW, time: low(53), level: low(42) },
+            Slot { fingerprint: low_mask(40), tag: IN_OVERFLOW, time: low_mask(53), level: low_mask(42) },
             Slot { fingerprint: 0xab_cdef_1234, tag: 0x1234, time: 1_700_000_000_123_456, level: 0x2aa_aa55_5533 },
         ];
         for slot in slots {

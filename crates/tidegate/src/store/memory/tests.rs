@@ -1,4 +1,4 @@
-//! What only the inside of the store can show. What it decides is the conformance suite's business.
+//! Tests of the internals of the memory store. The conformance suite tests its decisions.
 
 #![cfg(not(loom))]
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tidegate_core::{Cost, Key, Lease, OnStoreError, Quota, days, minutes, seconds};
 
 use super::line::{SLOTS, WORDS};
-use super::table::Home;
+use super::table::CandidateLines;
 use super::*;
 use crate::clock::ManualClock;
 
@@ -17,86 +17,86 @@ fn cost(units: u64) -> Cost {
     Cost::new(units).unwrap()
 }
 
-/// A store with a clock of its own, and a way to ask it.
-struct Bench {
-    store: MemoryStore,
+/// A memory store with a manual clock, and helpers that apply requests.
+struct TestStore {
+    inner: MemoryStore,
     clock: ManualClock,
     scope: Scope,
 }
 
-impl Bench {
+impl TestStore {
     fn new(builder: MemoryStoreBuilder) -> Self {
         let clock = ManualClock::new(Timestamp::from_millis(1_700_000_000_000));
-        Bench { store: builder.clock(clock.clone()).build(), clock, scope: Scope::new("", "test") }
+        TestStore { inner: builder.clock(clock.clone()).build(), clock, scope: Scope::new("", "test") }
     }
 
-    /// A table of so few lines that everything meets.
-    fn of_lines(lines: usize, seed: u64) -> Self {
-        let mut bench = Bench::new(MemoryStore::builder().seed(seed));
-        bench.store.table = Table::new(lines, 1 << 20);
-        bench
+    /// Creates a store with so few lines that keys collide.
+    fn with_lines(lines: usize, seed: u64) -> Self {
+        let mut store = TestStore::new(MemoryStore::builder().seed(seed));
+        store.inner.table = Table::new(lines, 1 << 20);
+        store
     }
 
-    fn all(&self, keys: impl IntoIterator<Item = u64>, quota: &Quota) -> Result<JointDecision, StoreError> {
+    fn apply_all(&self, keys: impl IntoIterator<Item = u64>, quota: &Quota) -> Result<JointDecision, StoreError> {
         let keys: Vec<_> = keys.into_iter().map(Key::from).collect();
         let op = Op::Limit(Cost::ONE);
         let request = |key| Request { scope: &self.scope, key, quota, op, on_store_error: OnStoreError::Open };
-        self.store.decide_all_at(&keys.iter().map(request).collect::<Vec<_>>(), self.clock.now())
+        self.inner.decide_all_at(&keys.iter().map(request).collect::<Vec<_>>(), self.clock.now())
     }
 
-    fn ask(&self, key: u64, quota: &Quota, op: Op) -> Decision {
+    fn apply(&self, key: u64, quota: &Quota, op: Op) -> Decision {
         let key = Key::from(key);
         let request = Request { scope: &self.scope, key: &key, quota, op, on_store_error: OnStoreError::Open };
-        self.store.try_apply(&request).unwrap().unwrap()
+        self.inner.try_apply(&request).unwrap().unwrap()
     }
 
     fn take(&self, key: u64, quota: &Quota, units: u64) -> bool {
-        self.ask(key, quota, Op::Limit(cost(units))).allowed()
+        self.apply(key, quota, Op::Limit(cost(units))).allowed()
     }
 
-    /// Every word of the table, versions and all.
+    /// Returns every word of the table, versions included.
     fn words(&self) -> Vec<u64> {
-        let table = &self.store.table;
+        let table = &self.inner.table;
         (0..table.lines * WORDS).map(|word| table.word(word)).collect()
     }
 }
 
 #[test]
-fn a_denial_and_a_check_write_nothing_and_take_no_lock() {
-    let bench = Bench::new(MemoryStore::builder().max_keys(50));
+fn denial_and_check_write_nothing_and_take_no_lock() {
+    let store = TestStore::new(MemoryStore::builder().max_keys(50));
     let quotas = [
         Quota::token_bucket(10, minutes(1)).unwrap(),
         Quota::fixed_window(10, minutes(1)).unwrap(),
         Quota::sliding_window(10, minutes(1)).unwrap(),
     ];
     for (quota, key) in quotas.iter().zip(0..) {
-        assert!(bench.take(key, quota, 10));
-        bench.clock.advance(seconds(1));
+        assert!(store.take(key, quota, 10));
+        store.clock.advance(seconds(1));
         // A lock would change the version of a line.
-        let before = bench.words();
-        assert!(!bench.take(key, quota, 10));
-        assert!(!bench.take(key, quota, 11));
-        assert!(!bench.take(key + 100, quota, 11));
-        let _ = bench.ask(key, quota, Op::Check(Cost::ONE));
-        let _ = bench.ask(key + 100, quota, Op::Check(Cost::ONE));
-        assert_eq!(bench.words(), before);
+        let before = store.words();
+        assert!(!store.take(key, quota, 10));
+        assert!(!store.take(key, quota, 11));
+        assert!(!store.take(key + 100, quota, 11));
+        let _ = store.apply(key, quota, Op::Check(Cost::ONE));
+        let _ = store.apply(key + 100, quota, Op::Check(Cost::ONE));
+        assert_eq!(store.words(), before);
     }
 }
 
 #[test]
-fn as_many_keys_as_promised_fit_without_forgetting_one() {
+fn max_keys_fit_without_eviction() {
     let quota = Quota::token_bucket(1, days(1)).unwrap();
     for max_keys in [1, 2, 10, 100, 1_000, 20_000, 200_000] {
-        let bench = Bench::new(MemoryStore::builder().max_keys(max_keys));
-        assert!((0..max_keys as u64).all(|key| bench.take(key, &quota, 1)));
-        assert_eq!(bench.store.stats().forgotten_busy, 0, "{max_keys}");
-        assert_eq!(bench.store.stats().keys, max_keys);
-        assert!((0..max_keys as u64).all(|key| !bench.take(key, &quota, 1)));
+        let store = TestStore::new(MemoryStore::builder().max_keys(max_keys));
+        assert!((0..max_keys as u64).all(|key| store.take(key, &quota, 1)));
+        assert_eq!(store.inner.stats().forgotten_busy, 0, "{max_keys}");
+        assert_eq!(store.inner.stats().keys, max_keys);
+        assert!((0..max_keys as u64).all(|key| !store.take(key, &quota, 1)));
     }
 }
 
 #[test]
-fn a_flood_of_new_keys_gives_no_exhausted_key_its_quota_back() {
+fn flood_of_new_keys_evicts_no_exhausted_key() {
     let quotas = [
         Quota::token_bucket(10, days(1)).unwrap(),
         Quota::fixed_window(10, days(1)).unwrap(),
@@ -105,191 +105,191 @@ fn a_flood_of_new_keys_gives_no_exhausted_key_its_quota_back() {
         Quota::sliding_log(10, days(1)).unwrap(),
     ];
     for quota in quotas {
-        let bench = Bench::new(MemoryStore::builder().max_keys(1_000));
+        let store = TestStore::new(MemoryStore::builder().max_keys(1_000));
         let exhausted = 0..200;
-        assert!(exhausted.clone().all(|key| bench.take(key, &quota, 10)));
+        assert!(exhausted.clone().all(|key| store.take(key, &quota, 10)));
         // Later, so that the flood's keys are further from new by the clock, though hardly used.
-        bench.clock.advance(seconds(1));
+        store.clock.advance(seconds(1));
         for key in 1_000..50_000 {
-            assert!(bench.take(key, &quota, 1));
+            assert!(store.take(key, &quota, 1));
         }
-        let stats = bench.store.stats();
+        let stats = store.inner.stats();
         assert!(stats.keys <= 1_000 * 100 / 75 + 2 * SLOTS, "{stats:?}");
         assert!(stats.forgotten_busy > 45_000, "{stats:?}");
-        let forgiven = exhausted.filter(|key| bench.take(*key, &quota, 1)).count();
+        let forgiven = exhausted.filter(|key| store.take(*key, &quota, 1)).count();
         assert_eq!(forgiven, 0, "{quota:?}");
     }
 }
 
 #[test]
-fn nobody_is_forgotten_while_a_free_slot_is_one_move_away() {
+fn no_key_is_evicted_while_a_free_slot_is_one_move_away() {
     let quota = Quota::token_bucket(10, days(1)).unwrap();
-    let bench = Bench::of_lines(1_000, 1);
-    let table = &bench.store.table;
+    let store = TestStore::with_lines(1_000, 1);
+    let table = &store.inner.table;
     let has_room = |line: usize| table.line(line).slots().into_iter().any(|slot| slot.fingerprint == 0);
-    let is_near = |home: Home| {
-        [home.first, home.second].into_iter().any(|line| {
-            let behind = table.line(line).slots().map(|slot| table.other(line, slot.fingerprint));
+    let is_near = |candidates: CandidateLines| {
+        [candidates.first, candidates.second].into_iter().any(|line| {
+            let behind = table.line(line).slots().map(|slot| table.other_line(line, slot.fingerprint));
             has_room(line) || behind.into_iter().any(has_room)
         })
     };
-    let forgotten = || bench.store.stats().forgotten_busy;
+    let evicted = || store.inner.stats().forgotten_busy;
     // From a table that is nearly full to one that is full.
-    assert!((0..2_800).all(|key| bench.take(key, &quota, 1)));
+    assert!((0..2_800).all(|key| store.take(key, &quota, 1)));
     let mut nearly_full = 0;
     for key in 2_800..4_000 {
-        let near = is_near(table.home(bench.store.hash.of(&bench.scope, &Key::from(key))));
-        let (before, keys) = (forgotten(), bench.store.stats().keys);
-        assert!(bench.take(key, &quota, 1));
-        assert!(!near || forgotten() == before, "with {keys} keys");
+        let near = is_near(table.candidates(store.inner.hash.hash(&store.scope, &Key::from(key))));
+        let (before, keys) = (evicted(), store.inner.stats().keys);
+        assert!(store.take(key, &quota, 1));
+        assert!(!near || evicted() == before, "with {keys} keys");
         nearly_full += u64::from(near && keys > 1_000 * SLOTS * 96 / 100);
     }
     assert!(nearly_full > 50, "{nearly_full}");
 }
 
 #[test]
-fn what_is_counted_as_forgotten_was_busy() {
+fn forgotten_busy_counts_exactly_the_evicted_busy_keys() {
     let long = Quota::token_bucket(10, days(1)).unwrap();
     let short = Quota::token_bucket(10, seconds(1)).unwrap();
-    let bench = Bench::of_lines(1_000, 2);
+    let store = TestStore::with_lines(1_000, 2);
     let has_all = |keys: std::ops::Range<u64>, quota: &Quota| {
-        keys.filter(|key| bench.ask(*key, quota, Op::Check(Cost::ONE)).remaining() == 10).count() as u64
+        keys.filter(|key| store.apply(*key, quota, Op::Check(Cost::ONE)).remaining() == 10).count() as u64
     };
     // Mostly busy keys, and here and there some that are as good as new.
-    assert!((0..2_700).all(|key| bench.take(key, &long, 1)));
-    assert!((10_000..10_290).all(|key| bench.take(key, &short, 10)));
+    assert!((0..2_700).all(|key| store.take(key, &long, 1)));
+    assert!((10_000..10_290).all(|key| store.take(key, &short, 10)));
     let mut forgotten = has_all(10_000..10_290, &short);
-    bench.clock.advance(seconds(1));
-    assert!((20_000..20_200).all(|key| bench.take(key, &long, 1)));
+    store.clock.advance(seconds(1));
+    assert!((20_000..20_200).all(|key| store.take(key, &long, 1)));
     forgotten += has_all(0..2_700, &long) + has_all(20_000..20_200, &long);
-    assert_eq!(bench.store.stats().forgotten_busy, forgotten);
+    assert_eq!(store.inner.stats().forgotten_busy, forgotten);
 }
 
 #[test]
-fn what_is_as_good_as_new_goes_first() {
+fn idle_keys_are_evicted_first() {
     let short = Quota::token_bucket(1, seconds(1)).unwrap();
     let long = Quota::token_bucket(10, days(1)).unwrap();
-    let bench = Bench::new(MemoryStore::builder().max_keys(1_000));
-    assert!((0..500).all(|key| bench.take(key, &long, 1)));
+    let store = TestStore::new(MemoryStore::builder().max_keys(1_000));
+    assert!((0..500).all(|key| store.take(key, &long, 1)));
     for round in 1..100 {
-        assert!((0..500).all(|key| bench.take(round * 1_000 + key, &short, 1)));
-        bench.clock.advance(seconds(1));
+        assert!((0..500).all(|key| store.take(round * 1_000 + key, &short, 1)));
+        store.clock.advance(seconds(1));
     }
-    assert_eq!(bench.store.stats().forgotten_busy, 0);
-    assert!((0..500).all(|key| bench.ask(key, &long, Op::Check(Cost::ONE)).remaining() == 9));
+    assert_eq!(store.inner.stats().forgotten_busy, 0);
+    assert!((0..500).all(|key| store.apply(key, &long, Op::Check(Cost::ONE)).remaining() == 9));
 }
 
 #[test]
-fn idle_keys_are_swept_by_the_calls_that_add_new_ones() {
+fn calls_that_add_keys_sweep_idle_ones() {
     let short = Quota::token_bucket(1, seconds(1)).unwrap();
-    let bench = Bench::new(MemoryStore::builder().max_keys(10_000));
-    assert!((0..10_000).all(|key| bench.take(key, &short, 1)));
-    bench.clock.advance(seconds(2));
+    let store = TestStore::new(MemoryStore::builder().max_keys(10_000));
+    assert!((0..10_000).all(|key| store.take(key, &short, 1)));
+    store.clock.advance(seconds(2));
     // One line is swept for one new key, and a line has three.
     let long = Quota::token_bucket(1, days(1)).unwrap();
-    assert!((20_000..26_000).all(|key| bench.take(key, &long, 1)));
-    let held = bench.store.stats().keys;
+    assert!((20_000..26_000).all(|key| store.take(key, &long, 1)));
+    let held = store.inner.stats().keys;
     assert!(held < 6_100, "{held}");
 }
 
 #[test]
-fn who_looked_at_the_clock_before_others_swept_is_not_forgiven() {
+fn late_decision_finds_its_key_after_a_sweep() {
     let window = Quota::fixed_window(1, seconds(1)).unwrap();
-    let bench = Bench::new(MemoryStore::builder().max_keys(10_000).seed(1));
-    assert!((0..500).all(|key| bench.take(key, &window, 1)));
-    bench.clock.advance(seconds(1));
+    let store = TestStore::new(MemoryStore::builder().max_keys(10_000).seed(1));
+    assert!((0..500).all(|key| store.take(key, &window, 1)));
+    store.clock.advance(seconds(1));
     // Each sweeps a line, of which there are some nine times as many.
-    assert!((1_000..1_500).all(|key| bench.take(key, &window, 1)));
-    bench.clock.set(bench.clock.now().saturating_sub(Duration::from_micros(1)));
-    assert!((0..500).all(|key| !bench.take(key, &window, 1)));
+    assert!((1_000..1_500).all(|key| store.take(key, &window, 1)));
+    store.clock.set(store.clock.now().saturating_sub(Duration::from_micros(1)));
+    assert!((0..500).all(|key| !store.take(key, &window, 1)));
 }
 
 #[test]
-fn states_that_do_not_fit_in_a_slot_stay_within_their_bytes() {
+fn overflow_states_stay_within_max_bytes() {
     let log = Quota::sliding_log(100, days(1)).unwrap();
-    let bench = Bench::new(MemoryStore::builder().max_keys(100_000).max_bytes(1 << 20));
-    let table = bench.store.stats().bytes;
-    assert!((0..50).all(|_| bench.take(0, &log, 2)));
+    let store = TestStore::new(MemoryStore::builder().max_keys(100_000).max_bytes(1 << 20));
+    let table = store.inner.stats().bytes;
+    assert!((0..50).all(|_| store.take(0, &log, 2)));
     for key in 1..20_000 {
-        bench.clock.advance(seconds(1) / 1_000);
-        assert!(bench.take(key, &log, 1));
-        let extra = bench.store.stats().bytes - table;
+        store.clock.advance(seconds(1) / 1_000);
+        assert!(store.take(key, &log, 1));
+        let extra = store.inner.stats().bytes - table;
         assert!(extra < (1 << 20) + 10_000, "{extra}");
     }
-    assert!(bench.store.stats().forgotten_busy > 0);
-    assert!(!bench.take(0, &log, 1), "the exhausted key was forgotten before those that were used once");
+    assert!(store.inner.stats().forgotten_busy > 0);
+    assert!(!store.take(0, &log, 1), "the exhausted key was evicted before those that were used once");
 }
 
 #[test]
-fn nobody_is_forgotten_for_one_that_takes_more_than_its_part() {
+fn key_beyond_its_share_is_evicted_before_others() {
     let log = Quota::sliding_log(5, days(1)).unwrap();
-    let bench = Bench::new(MemoryStore::builder().max_keys(1_000).max_bytes(1 << 20));
-    assert!((1..100).all(|key| bench.take(key, &log, 5)));
-    // As large a log as one wants, on credit.
+    let store = TestStore::new(MemoryStore::builder().max_keys(1_000).max_bytes(1 << 20));
+    assert!((1..100).all(|key| store.take(key, &log, 5)));
+    // An arbitrarily large log, on credit.
     for _ in 0..200_000 {
-        bench.clock.advance(Duration::from_micros(1));
-        assert!(bench.ask(0, &log, Op::Reserve(cost(1))).allowed());
+        store.clock.advance(Duration::from_micros(1));
+        assert!(store.apply(0, &log, Op::Reserve(cost(1))).allowed());
     }
-    assert!(bench.store.stats().forgotten_busy > 0);
-    assert!((1..100).all(|key| !bench.take(key, &log, 1)), "none of the others got its quota back");
+    assert!(store.inner.stats().forgotten_busy > 0);
+    assert!((1..100).all(|key| !store.take(key, &log, 1)), "none of the others got its quota back");
 }
 
 #[test]
-fn what_a_quota_has_a_key_remember_is_kept_however_much_it_is() {
+fn state_that_the_quota_needs_is_not_evicted_for_its_size() {
     let log = Quota::sliding_log(10_000, days(1)).unwrap();
-    let bench = Bench::new(MemoryStore::builder().max_keys(100_000).max_bytes(1 << 20));
+    let store = TestStore::new(MemoryStore::builder().max_keys(100_000).max_bytes(1 << 20));
     // There are too many bytes all the time.
     for number in 0..30_000 {
-        bench.clock.advance(Duration::from_micros(1));
-        assert!(bench.take(1 + number, &log, 1));
-        let admitted = bench.take(0, &log, 1);
+        store.clock.advance(Duration::from_micros(1));
+        assert!(store.take(1 + number, &log, 1));
+        let admitted = store.take(0, &log, 1);
         assert_eq!(admitted, number < 10_000, "{number}");
     }
-    assert!(bench.store.stats().forgotten_busy > 0);
+    assert!(store.inner.stats().forgotten_busy > 0);
 }
 
 #[test]
-fn a_key_that_is_full_of_leases_is_forgotten_after_those_with_few() {
+fn keys_with_few_leases_are_evicted_before_full_ones() {
     let leases = Quota::concurrency(10, days(1)).unwrap();
-    let bench = Bench::new(MemoryStore::builder().max_keys(100_000).max_bytes(1 << 20));
-    let table = bench.store.stats().bytes;
-    let admit = |key, bits| bench.ask(key, &leases, Op::Admit(Lease::from_bits(bits))).allowed();
+    let store = TestStore::new(MemoryStore::builder().max_keys(100_000).max_bytes(1 << 20));
+    let table = store.inner.stats().bytes;
+    let admit = |key, bits| store.apply(key, &leases, Op::Admit(Lease::from_bits(bits))).allowed();
     assert!((0..10).all(|bits| admit(0, bits)));
     for key in 1..20_000 {
-        bench.clock.advance(seconds(1) / 1_000);
+        store.clock.advance(seconds(1) / 1_000);
         assert!(admit(key, 1));
-        let extra = bench.store.stats().bytes - table;
+        let extra = store.inner.stats().bytes - table;
         assert!(extra < (1 << 20) + 10_000, "{extra}");
     }
-    assert!(bench.store.stats().forgotten_busy > 0);
-    assert!(!admit(0, 11), "the full key was forgotten before those with one lease");
+    assert!(store.inner.stats().forgotten_busy > 0);
+    assert!(!admit(0, 11), "the full key was evicted before those with one lease");
 }
 
 #[test]
-fn a_state_moves_between_its_slot_and_the_other_table() {
+fn state_moves_between_slot_and_overflow_table() {
     let quota = Quota::token_bucket(999, seconds(1)).unwrap();
-    let bench = Bench::new(MemoryStore::builder().max_keys(10));
-    let table = bench.store.stats().bytes;
+    let store = TestStore::new(MemoryStore::builder().max_keys(10));
+    let table = store.inner.stats().bytes;
     // Five million units of a million sub-units do not fit in 42 bits.
     for _ in 0..5_000 {
-        let _ = bench.ask(1, &quota, Op::Reserve(cost(999)));
+        let _ = store.apply(1, &quota, Op::Reserve(cost(999)));
     }
-    assert!(bench.store.stats().bytes > table);
-    let _ = bench.ask(1, &quota, Op::Refund(cost(4_999 * 999)));
-    assert_eq!(bench.store.stats().bytes, table);
-    assert_eq!(bench.ask(1, &quota, Op::Check(Cost::ONE)).remaining(), 0);
-    let _ = bench.ask(1, &quota, Op::Reset);
-    assert_eq!(bench.store.stats().keys, 0);
+    assert!(store.inner.stats().bytes > table);
+    let _ = store.apply(1, &quota, Op::Refund(cost(4_999 * 999)));
+    assert_eq!(store.inner.stats().bytes, table);
+    assert_eq!(store.apply(1, &quota, Op::Check(Cost::ONE)).remaining(), 0);
+    let _ = store.apply(1, &quota, Op::Reset);
+    assert_eq!(store.inner.stats().keys, 0);
 }
 
 #[test]
 fn no_table_scan_on_insert_when_nearly_full() {
     let quota = Quota::token_bucket(10, days(1)).unwrap();
-    let bench = Bench::new(MemoryStore::builder().max_keys(20_000));
+    let store = TestStore::new(MemoryStore::builder().max_keys(20_000));
     let mut most = 0;
     for key in 0..60_000 {
         table::LINES_TOUCHED.set(0);
-        bench.take(key, &quota, 1);
+        store.take(key, &quota, 1);
         most = most.max(table::LINES_TOUCHED.get());
     }
     // Two lines, six keys to move, eighteen behind those and fifty-four behind them; each is looked at a few times.
@@ -297,57 +297,57 @@ fn no_table_scan_on_insert_when_nearly_full() {
 }
 
 #[test]
-fn keys_that_move_about_are_never_admitted_twice() {
+fn moving_keys_are_never_admitted_twice() {
     const KEYS: u64 = 300;
     const CAPACITY: u64 = 20;
     let quota = Quota::token_bucket(CAPACITY, days(1)).unwrap();
     for _ in 0..20 {
         // Nearly full, so that new keys make the others move while they are asked.
-        let bench = Bench::new(MemoryStore::builder().max_keys(KEYS as usize));
+        let store = TestStore::new(MemoryStore::builder().max_keys(KEYS as usize));
         let admitted: Vec<_> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
         let start = Barrier::new(4);
         std::thread::scope(|scope| {
             for thread in 0..4 {
-                let (bench, admitted, start) = (&bench, &admitted, &start);
+                let (store, admitted, start) = (&store, &admitted, &start);
                 scope.spawn(move || {
                     start.wait();
                     for round in 0..=CAPACITY {
                         for n in 0..KEYS {
                             let key = (n * 7 + thread * 75 + round) % KEYS;
-                            let allowed = bench.take(key, &quota, 1);
+                            let allowed = store.take(key, &quota, 1);
                             admitted[key as usize].fetch_add(allowed.into(), Ordering::Relaxed);
                         }
                     }
                 });
             }
         });
-        assert_eq!(bench.store.stats().forgotten_busy, 0);
-        assert_eq!(bench.store.stats().keys, KEYS as usize);
+        assert_eq!(store.inner.stats().forgotten_busy, 0);
+        assert_eq!(store.inner.stats().keys, KEYS as usize);
         assert!(admitted.iter().all(|count| count.load(Ordering::Relaxed) == CAPACITY));
     }
 }
 
 #[test]
-fn all_or_nothing_holds_while_keys_move_about() {
+fn joint_decisions_are_atomic_while_keys_move() {
     let quota = Quota::token_bucket(50, days(1)).unwrap();
-    let bench = Arc::new(Bench::new(MemoryStore::builder().max_keys(64)));
+    let store = Arc::new(TestStore::new(MemoryStore::builder().max_keys(64)));
     let threads: Vec<_> = (0..4)
         .map(|thread: u64| {
-            let bench = Arc::clone(&bench);
+            let store = Arc::clone(&store);
             std::thread::spawn(move || {
                 let mut taken = 0_u64;
                 for round in 0..200 {
                     let keys = [Key::from(1_u64), Key::from(2_u64), Key::from(100 + (thread * 50 + round) % 60)];
                     let request = |key| Request {
-                        scope: &bench.scope,
+                        scope: &store.scope,
                         key,
                         quota: &quota,
                         op: Op::Limit(Cost::ONE),
                         on_store_error: OnStoreError::Open,
                     };
                     let requests: Vec<_> = keys.iter().map(request).collect();
-                    let now = bench.clock.now();
-                    taken += u64::from(bench.store.decide_all_at(&requests, now).unwrap().allowed());
+                    let now = store.clock.now();
+                    taken += u64::from(store.inner.decide_all_at(&requests, now).unwrap().allowed());
                 }
                 taken
             })
@@ -356,21 +356,21 @@ fn all_or_nothing_holds_while_keys_move_about() {
     let taken: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
     assert_eq!(taken, 50);
     for key in [1, 2] {
-        assert_eq!(bench.ask(key, &quota, Op::Check(Cost::ONE)).remaining(), 0);
+        assert_eq!(store.apply(key, &quota, Op::Check(Cost::ONE)).remaining(), 0);
     }
 }
 
 #[test]
-fn the_clock_is_read_once_for_a_decision_and_never_built_for_a_denial() {
-    struct Counting(Arc<AtomicU64>);
-    impl Clock for Counting {
+fn clock_is_read_once_per_decision() {
+    struct CountingClock(Arc<AtomicU64>);
+    impl Clock for CountingClock {
         fn now(&self) -> Timestamp {
             self.0.fetch_add(1, Ordering::Relaxed);
             Timestamp::from_millis(1_700_000_000_000)
         }
     }
     let reads = Arc::new(AtomicU64::new(0));
-    let store = MemoryStore::builder().max_keys(10).clock(Counting(Arc::clone(&reads))).build();
+    let store = MemoryStore::builder().max_keys(10).clock(CountingClock(Arc::clone(&reads))).build();
     let (scope, key) = (Scope::new("", "test"), Key::from("u"));
     let quotas = [Quota::token_bucket(1, days(1)), Quota::fixed_window(1, days(1)), Quota::sliding_log(1, days(1))];
     for quota in quotas.map(Result::unwrap) {
@@ -385,51 +385,51 @@ fn the_clock_is_read_once_for_a_decision_and_never_built_for_a_denial() {
 }
 
 #[test]
-fn more_keys_in_one_call_than_slots_are_refused_and_nothing_is_taken() {
+fn joint_call_with_more_keys_than_slots_is_rejected_and_takes_nothing() {
     for quota in [Quota::sliding_log(9, days(1)), Quota::token_bucket(9, days(1))].map(Result::unwrap) {
         for seed in 0..200 {
-            let bench = Bench::of_lines(2, seed);
-            let held: Vec<u64> = (0..6).filter(|key| bench.take(*key, &quota, 1)).collect();
-            let before: Vec<_> = held.iter().map(|key| bench.ask(*key, &quota, Op::Check(Cost::ONE))).collect();
-            assert!(bench.all((100..110).chain(held.clone()), &quota).is_err());
-            let after: Vec<_> = held.iter().map(|key| bench.ask(*key, &quota, Op::Check(Cost::ONE))).collect();
+            let store = TestStore::with_lines(2, seed);
+            let held: Vec<u64> = (0..6).filter(|key| store.take(*key, &quota, 1)).collect();
+            let before: Vec<_> = held.iter().map(|key| store.apply(*key, &quota, Op::Check(Cost::ONE))).collect();
+            assert!(store.apply_all((100..110).chain(held.clone()), &quota).is_err());
+            let after: Vec<_> = held.iter().map(|key| store.apply(*key, &quota, Op::Check(Cost::ONE))).collect();
             assert_eq!(before, after, "seed {seed}");
         }
     }
 }
 
 #[test]
-fn what_takes_nothing_forgets_nobody() {
+fn denials_and_checks_evict_no_key() {
     let quota = Quota::token_bucket(10, days(1)).unwrap();
-    let bench = Bench::new(MemoryStore::builder().max_keys(1_000));
-    assert!(bench.take(0, &quota, 10));
-    assert!((1..5_000).all(|key| bench.take(key, &quota, 1 + key % 9)));
-    let full = bench.store.stats();
+    let store = TestStore::new(MemoryStore::builder().max_keys(1_000));
+    assert!(store.take(0, &quota, 10));
+    assert!((1..5_000).all(|key| store.take(key, &quota, 1 + key % 9)));
+    let full = store.inner.stats();
     for key in 10_000..10_500 {
-        assert!(!bench.all([0, key], &quota).unwrap().allowed());
-        assert!(!bench.take(key, &quota, 11));
-        let _ = bench.ask(key, &quota, Op::Check(Cost::ONE));
+        assert!(!store.apply_all([0, key], &quota).unwrap().allowed());
+        assert!(!store.take(key, &quota, 11));
+        let _ = store.apply(key, &quota, Op::Check(Cost::ONE));
     }
-    assert_eq!(bench.store.stats(), full);
-    // Nor when there is no number left for the quota of the one who looks.
+    assert_eq!(store.inner.stats(), full);
+    // Nor when the registry has no number left for the quota of a check.
     for rate in 1..=40_000 {
-        let _ = bench.ask(0, &Quota::token_bucket(rate, seconds(7)).unwrap(), Op::Check(Cost::ONE));
+        let _ = store.apply(0, &Quota::token_bucket(rate, seconds(7)).unwrap(), Op::Check(Cost::ONE));
     }
     for rate in 40_000..41_000 {
-        let _ = bench.ask(20_000, &Quota::token_bucket(rate, seconds(7)).unwrap(), Op::Check(Cost::ONE));
+        let _ = store.apply(20_000, &Quota::token_bucket(rate, seconds(7)).unwrap(), Op::Check(Cost::ONE));
     }
-    assert_eq!(bench.store.stats(), full);
+    assert_eq!(store.inner.stats(), full);
 }
 
 #[cfg(feature = "testing")]
 #[test]
-fn random_traces_agree_in_a_table_of_two_lines() {
+fn random_traces_agree_with_the_model_in_a_table_of_two_lines() {
     use tidegate_testkit::{Subject, block_on, oracle};
 
     // Six slots for a handful of keys: they move about and share the overflow table all the time.
     let mut agreed = 0;
     for seed in 0..60 {
-        let subject = Subject::new(Bench::of_lines(2, seed).store);
+        let subject = Subject::new(TestStore::with_lines(2, seed).inner);
         // Once, and not again with something left out: that would fill the table with other keys.
         let result = block_on(oracle::replay(&subject, "once", &oracle::Trace::from_seed(seed, 60)));
         match (result, subject.store().stats().forgotten_busy) {

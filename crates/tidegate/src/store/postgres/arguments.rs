@@ -1,97 +1,109 @@
-//! What the function is told about one operation under one quota.
+//! Arguments of the step functions for one operation under one quota.
 
 use tidegate_core::{Algorithm, Op, Quota};
 
-use crate::store::stored::{NARROW, Taking, micros, quota_bytes};
+use crate::store::codec::{F64_EXACT_LIMIT, UnitDelta, encode_quota, micros};
 
-/// How the step of a log answers: as little as the decision needs; the same, and it takes nothing; all of it.
-const BRIEFLY: u64 = 0;
-const LOOKING: u64 = 1;
-const IN_FULL: u64 = 2;
+/// The modes of the function that steps a log: return the part that the decision needs; return that part and take nothing;
+/// return all of the log.
+const LOG_PART: u64 = 0;
+const LOG_PART_CHECK: u64 = 1;
+const LOG_FULL: u64 = 2;
 
-/// What the step takes in one statement when the row is there and has room: one of a token bucket, a fixed window, or a
-/// sliding window of one bucket.
-const BUCKET: i64 = 1;
-const FIXED: i64 = 2;
-const SLIDING: i64 = 3;
+/// The shortcuts of the step function: it takes units in one statement when the row exists and has room. The last one is for
+/// sliding windows of one bucket.
+const TOKEN_BUCKET_SHORTCUT: i64 = 1;
+const FIXED_WINDOW_SHORTCUT: i64 = 2;
+const SLIDING_WINDOW_SHORTCUT: i64 = 3;
 
-/// A quota and an operation, as the function takes them.
-pub(super) struct Arguments {
+/// A quota and an operation, as arguments of a step function.
+pub(super) struct StepArguments {
     pub(super) quota: Vec<u8>,
-    /// Below 0 when they are given back.
+    /// The units to take. Below 0 for a refund.
     pub(super) units: i64,
-    /// How much may be used already; below 0 when it is too much in any case.
+    /// The most that may be used already for the units to fit. Below 0 when they never fit.
     pub(super) room: i64,
-    /// Five, of which each algorithm has its own, in the order in which `sql/next.sql` names them.
+    /// Five numbers that depend on the algorithm, in the order in which `sql/next.sql` names them.
     pub(super) numbers: [i64; 5],
 }
 
-impl Arguments {
-    pub(super) fn one(quota: &Quota, op: Op) -> Self {
-        let how = match op {
-            Op::Limit(_) => BRIEFLY,
-            Op::Check(_) => LOOKING,
-            _ => IN_FULL,
+impl StepArguments {
+    /// The arguments of the function for one operation.
+    pub(super) fn from_op(quota: &Quota, op: Op) -> Self {
+        let log_mode = match op {
+            Op::Limit(_) => LOG_PART,
+            Op::Check(_) => LOG_PART_CHECK,
+            _ => LOG_FULL,
         };
-        Self::new(quota, Taking::of(op, quota), how)
+        Self::new(quota, UnitDelta::from_op(op, quota), log_mode)
     }
 
-    /// For the function that takes several.
-    pub(super) fn among(quota: &Quota, cost: u64) -> Self {
-        Self::new(quota, Taking::units(cost, quota, 0), IN_FULL)
+    /// The arguments of the function for a joint decision.
+    pub(super) fn from_cost(quota: &Quota, cost: u64) -> Self {
+        Self::new(quota, UnitDelta::from_units(cost, quota, 0), LOG_FULL)
     }
 
-    fn new(quota: &Quota, Taking { units, gives, room }: Taking, how: u64) -> Self {
+    fn new(quota: &Quota, UnitDelta { units, is_refund, room }: UnitDelta, log_mode: u64) -> Self {
         let parts = quota.parts();
         let (period, start) = (micros(parts.period), micros(parts.start));
         let length = period / u64::from(parts.buckets);
-        // Added to a time, windows begin at multiples of their length.
+        // Added to a time, it lets windows begin at multiples of their length.
         let shift = |length: u64| length - start % length;
-        // The most that a state of one number says, and how often a grant is needed until that has come back.
-        let grants = |each: u64| NARROW as u64 / each + 1;
-        // How much is compared, in sub-units.
-        let most = u128::from(quota.unit()) * u128::from(units + room.unwrap_or(0));
-        // How much times a length can still be compared.
-        let weighed = (1 << 62) / length;
-        let shortcut = |how: i64, fits: bool| if fits && !gives && room.is_some() { how as u64 } else { 0 };
+        // The number of grants that replenish the largest deficit that one number holds.
+        let grants = |units: u64| F64_EXACT_LIMIT as u64 / units + 1;
+        // The largest number of sub-units that is compared.
+        let max_sub_units = u128::from(quota.unit()) * u128::from(units + room.unwrap_or(0));
+        // The largest count whose product with the length can be compared.
+        let max_weighted = (1 << 62) / length;
+        let shortcut_if =
+            |fits: bool, shortcut: i64| if fits && !is_refund && room.is_some() { shortcut as u64 } else { 0 };
         let numbers = match parts.algorithm {
-            Algorithm::TokenBucket => {
-                [quota.unit(), quota.refill(), grants(quota.refill()), 0, shortcut(BUCKET, most < NARROW)]
-            }
+            Algorithm::TokenBucket => [
+                quota.unit(),
+                quota.refill(),
+                grants(quota.refill()),
+                0,
+                shortcut_if(max_sub_units < F64_EXACT_LIMIT, TOKEN_BUCKET_SHORTCUT),
+            ],
             Algorithm::FixedWindow => {
                 let rate = parts.rate.into();
-                [grants(rate), rate, period, shift(period), shortcut(FIXED, true)]
+                [grants(rate), rate, period, shift(period), shortcut_if(true, FIXED_WINDOW_SHORTCUT)]
             }
             Algorithm::SlidingWindow => {
-                let fits = parts.buckets == 1 && room <= Some(weighed);
-                [length, shift(length), parts.buckets.into(), weighed, shortcut(SLIDING, fits)]
+                let fits = parts.buckets == 1 && room <= Some(max_weighted);
+                [length, shift(length), parts.buckets.into(), max_weighted, shortcut_if(fits, SLIDING_WINDOW_SHORTCUT)]
             }
-            _ => [period, parts.rate.into(), how, 0, 0],
+            _ => [period, parts.rate.into(), log_mode, 0, 0],
         };
-        let units = if gives { -signed(units) } else { signed(units) };
-        Arguments { quota: quota_bytes(quota), units, room: room.map_or(-1, signed), numbers: numbers.map(signed) }
+        let units = if is_refund { -to_signed(units) } else { to_signed(units) };
+        StepArguments {
+            quota: encode_quota(quota),
+            units,
+            room: room.map_or(-1, to_signed),
+            numbers: numbers.map(to_signed),
+        }
     }
 
-    /// Makes a state that was taken from in one statement what it was before, with what had come back until then.
-    pub(super) fn give_back(&self, state: &mut [i64]) {
-        let [unit, .., how] = self.numbers;
-        let (taken, from) = match how {
-            BUCKET => (self.units * unit, state.first_mut()),
-            SLIDING => (self.units, state.last_mut()),
+    /// Undoes a shortcut on the state that it wrote: adds the units that it took. What was replenished before stays.
+    pub(super) fn undo_shortcut(&self, state: &mut [i64]) {
+        let [unit, .., shortcut] = self.numbers;
+        let (taken, used) = match shortcut {
+            TOKEN_BUCKET_SHORTCUT => (self.units * unit, state.first_mut()),
+            SLIDING_WINDOW_SHORTCUT => (self.units, state.last_mut()),
             _ => (self.units, state.first_mut()),
         };
-        if let Some(from) = from {
-            *from -= taken;
+        if let Some(used) = used {
+            *used -= taken;
         }
     }
 }
 
-/// A number as Postgres has them. All of ours are below 2^53.
-pub(super) fn signed(number: u64) -> i64 {
+/// Converts a number to the to_signed type of Postgres. All numbers are below 2^53.
+pub(super) fn to_signed(number: u64) -> i64 {
     number as i64
 }
 
-/// Whether a look at it is better answered by the function, which leaves out what does not matter.
-pub(super) fn is_log(quota: &Quota) -> bool {
+/// Returns whether the step function should answer a check: it leaves out the part of a log that does not matter.
+pub(super) fn is_sliding_log(quota: &Quota) -> bool {
     quota.algorithm() == Algorithm::SlidingLog
 }

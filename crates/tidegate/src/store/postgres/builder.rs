@@ -1,4 +1,4 @@
-//! How a [`PostgresStore`] is made.
+//! The builder of a [`PostgresStore`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,32 +8,33 @@ use tidegate_core::{StoreError, StoreErrorKind};
 use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres::{Config, NoTls};
 
-use super::connections::Connections;
+use super::PostgresStore;
 use super::error::pool_error;
+use super::pool::ConnectionPool;
+use super::queries::Queries;
 use super::schema::Statements;
-use super::{Asks, PostgresStore};
 use crate::store::secret::Secret;
-use crate::store::table::{Rows, TableName};
+use crate::store::table::{RowKeyEncoder, TableName};
 
-/// How many connections a store of its own makes at most.
-const CONNECTIONS: usize = 8;
+/// The default size of a pool that the store makes.
+const DEFAULT_CONNECTIONS: usize = 8;
 
-/// How long a connection may take to be made, unless the address says otherwise.
-const CONNECT: Duration = Duration::from_secs(5);
+/// The default of the connect timeout, which the URL may set.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a server may leave what was sent unacknowledged before the connection counts as dead.
-const CUT_OFF: Duration = Duration::from_secs(2);
+/// How long sent data may stay unacknowledged before the connection counts as dead.
+const TCP_USER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a connection lies idle before the server is asked whether it is still there: what is between may forget it.
-const IDLE: Duration = Duration::from_secs(30);
+/// How long a connection is idle before a keepalive probe. Without probes, a firewall may forget the connection.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 
-/// How a [`PostgresStore`] with other settings is made.
+/// A builder of a [`PostgresStore`] with other settings than the defaults.
 #[derive(Clone, Default)]
 pub struct PostgresStoreBuilder {
     table: TableName,
-    rows: Rows,
-    connections: Option<usize>,
-    prepared: bool,
+    row_keys: RowKeyEncoder,
+    max_connections: Option<usize>,
+    prepares_statements: bool,
 }
 
 impl PostgresStore {
@@ -43,34 +44,34 @@ impl PostgresStore {
         Self::builder().connect(url).await
     }
 
-    /// How one with other settings is made.
+    /// Returns a builder, for a store with other settings than the defaults.
     pub fn builder() -> PostgresStoreBuilder {
         PostgresStoreBuilder::default()
     }
 }
 
 impl PostgresStoreBuilder {
-    /// The table's name: `tidegate` unless said otherwise. Letters, digits and underscores, and a schema with a dot before
-    /// it if need be.
+    /// Sets the name of the table. Defaults to `tidegate`. It consists of letters, digits and underscores, and may begin with
+    /// a schema and a dot.
     pub fn table(mut self, name: &str) -> Result<Self, StoreError> {
         self.table = TableName::new(name)?;
         Ok(self)
     }
 
-    /// Keys are hashed with HMAC-SHA256 under this secret, so that no user id and no address can be read in the table.
-    /// Every process needs the same secret; with another one everybody starts anew.
+    /// Hashes keys with HMAC-SHA256 under this secret, so that no user id and no address can be read in the table.
+    /// Every process needs the same secret. With another secret, every key starts anew.
     #[must_use]
-    pub fn hash_keys(mut self, with: impl AsRef<[u8]>) -> Self {
-        self.rows.secret = Some(Secret::new(with.as_ref()));
+    pub fn hash_keys(mut self, secret: impl AsRef<[u8]>) -> Self {
+        self.row_keys.secret = Some(Secret::new(secret.as_ref()));
         self
     }
 
-    /// How many connections [`PostgresStoreBuilder::connect`] makes at most: 8 unless said otherwise. They are made when
-    /// they are needed, beside the call if there are several: the connection of a call that gives up is there for the next.
-    /// With one alone, a call needs as much time as connecting takes.
+    /// Sets the most connections that [`PostgresStoreBuilder::connect`] makes. Defaults to 8. They are made on demand, and
+    /// beside the call if there are several: a connection whose call gave up serves the next one. With only one, a call
+    /// needs as much time as connecting takes.
     #[must_use]
     pub fn connections(mut self, connections: usize) -> Self {
-        self.connections = Some(connections);
+        self.max_connections = Some(connections);
         self
     }
 
@@ -80,7 +81,7 @@ impl PostgresStoreBuilder {
     /// works everywhere.
     #[must_use]
     pub fn prepared(mut self) -> Self {
-        self.prepared = true;
+        self.prepares_statements = true;
         self
     }
 
@@ -92,10 +93,15 @@ impl PostgresStoreBuilder {
     }
 
     async fn build(self, pool: Pool, owns_pool: bool) -> Result<PostgresStore, StoreError> {
-        let asks = Asks { rows: self.rows, statements: Arc::new(Statements::new(self.table)) };
-        asks.statements.prepare(&pool.get().await.map_err(pool_error)?).await?;
-        let connections = Connections::of(pool);
-        Ok(PostgresStore { connections, asks, prepared: self.prepared, owns_pool, sweeping: Arc::default() })
+        let queries = Queries { row_keys: self.row_keys, statements: Arc::new(Statements::new(self.table)) };
+        queries.statements.ensure_schema(&pool.get().await.map_err(pool_error)?).await?;
+        Ok(PostgresStore {
+            pool: ConnectionPool::new(pool),
+            queries,
+            prepares_statements: self.prepares_statements,
+            owns_pool,
+            sweep_state: Arc::default(),
+        })
     }
 
     /// A store on the database at a URL, over connections of its own, without TLS; for TLS bring a pool.
@@ -105,21 +111,21 @@ impl PostgresStoreBuilder {
             StoreError::caused_by(StoreErrorKind::Unsupported, "postgres: the address is not understood", error)
         })?;
         if config.get_connect_timeout().is_none() {
-            config.connect_timeout(CONNECT);
+            config.connect_timeout(CONNECT_TIMEOUT);
         }
         if config.get_tcp_user_timeout().is_none() {
-            config.tcp_user_timeout(CUT_OFF);
+            config.tcp_user_timeout(TCP_USER_TIMEOUT);
         }
-        // Nobody has said otherwise, or the same.
+        // The URL has left the default.
         if config.get_keepalives_idle() == Config::new().get_keepalives_idle() {
-            config.keepalives_idle(IDLE);
+            config.keepalives_idle(KEEPALIVE_IDLE);
         }
-        // A server that has become a standby may be the first that a name leads to.
+        // A name may lead to a server that has become a standby first.
         if config.get_target_session_attrs() == TargetSessionAttrs::Any {
             config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         }
         let manager = Manager::from_config(config, NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
-        let size = self.connections.unwrap_or(CONNECTIONS).max(1);
+        let size = self.max_connections.unwrap_or(DEFAULT_CONNECTIONS).max(1);
         let pool = Pool::builder(manager)
             .max_size(size)
             .build()

@@ -1,4 +1,4 @@
-//! Whom a statement is sent to, and how.
+//! Connections and transactions that run statements.
 
 use deadpool_postgres::Object;
 use tidegate_core::StoreError;
@@ -7,26 +7,26 @@ use tokio_postgres::{Row, Transaction};
 
 use super::error::store_error;
 
-/// A parameter and its type, so that the database need not be asked for it.
+/// A parameter and its type. With the type, the driver need not ask the database for it.
 pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
-/// Whom a statement is sent to, and how.
+/// A connection or a transaction that runs statements.
 #[derive(Clone, Copy)]
 pub(super) enum Client<'a> {
-    /// A connection of the pool. Every statement is sent in one piece, and leaves nothing behind: the next may go to
-    /// another connection of a pooler.
-    Pooled(&'a Object),
-    /// A connection of the pool on which statements are prepared once.
+    /// A connection of the pool. It sends every statement in one piece and leaves nothing behind, because a pooler may run
+    /// the next one on another connection.
+    Unprepared(&'a Object),
+    /// A connection of the pool that prepares every statement once.
     Prepared(&'a Object),
-    /// A transaction of the caller's.
+    /// A transaction of the caller.
     Transaction(&'a Transaction<'a>),
 }
 
 impl Client<'_> {
-    /// The one row that a statement answers with.
-    pub(super) async fn row(self, statement: &str, parameters: &[Parameter<'_>]) -> Result<Row, StoreError> {
+    /// Runs a statement, and returns its one row.
+    pub(super) async fn query_one(self, statement: &str, parameters: &[Parameter<'_>]) -> Result<Row, StoreError> {
         let row = match self {
-            Client::Pooled(connection) => connection.query_typed_one(statement, parameters).await,
+            Client::Unprepared(connection) => connection.query_typed_one(statement, parameters).await,
             Client::Transaction(transaction) => transaction.query_typed_one(statement, parameters).await,
             Client::Prepared(connection) => {
                 let (values, types): (Vec<_>, Vec<_>) = parameters.iter().cloned().unzip();
@@ -37,10 +37,10 @@ impl Client<'_> {
         row.map_err(store_error)
     }
 
-    /// How many rows a statement changed.
-    pub(super) async fn change(self, statement: &str, parameters: &[Parameter<'_>]) -> Result<u64, StoreError> {
+    /// Runs a statement, and returns the number of rows that it changed.
+    pub(super) async fn execute(self, statement: &str, parameters: &[Parameter<'_>]) -> Result<u64, StoreError> {
         let changed = match self {
-            Client::Pooled(connection) | Client::Prepared(connection) => {
+            Client::Unprepared(connection) | Client::Prepared(connection) => {
                 connection.execute_typed(statement, parameters).await
             }
             Client::Transaction(transaction) => transaction.execute_typed(statement, parameters).await,

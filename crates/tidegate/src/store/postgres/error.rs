@@ -1,4 +1,4 @@
-//! What an error of Postgres means to a caller.
+//! Conversion of Postgres errors to store errors.
 
 use std::error::Error as _;
 
@@ -9,18 +9,18 @@ use tokio_postgres::error::{DbError, SqlState};
 
 pub(super) fn store_error(error: Error) -> StoreError {
     let kind = match error.code() {
-        // The connection, or what is said on it.
+        // The connection or its protocol failed.
         None => StoreErrorKind::Unavailable,
-        // Somebody has the row of this key, which is about nobody else; or the whole table.
-        Some(&SqlState::LOCK_NOT_AVAILABLE) if is_of_row(&error) => StoreErrorKind::Contended,
-        Some(code) => kind(code),
+        // Another transaction locks the row of this key, which does not affect other keys. It may also lock the whole table.
+        Some(&SqlState::LOCK_NOT_AVAILABLE) if is_row_lock(&error) => StoreErrorKind::Contended,
+        Some(code) => kind_of_code(code),
     };
-    // Its own text names the kind only; what the database said is its cause.
-    let said = error.as_db_error().map_or_else(|| error.to_string(), ToString::to_string);
-    StoreError::caused_by(kind, format!("postgres: {said}"), error)
+    // The error's own text names the kind only. The message of the database is its cause.
+    let message = error.as_db_error().map_or_else(|| error.to_string(), ToString::to_string);
+    StoreError::caused_by(kind, format!("postgres: {message}"), error)
 }
 
-/// Whether a server says that it takes no writes: it has become a standby.
+/// Returns whether the server accepts no writes, because it has become a standby.
 pub(super) fn is_read_only(error: &StoreError) -> bool {
     let postgres = error.source().and_then(|source| source.downcast_ref::<Error>());
     postgres.is_some_and(|error| error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION))
@@ -36,17 +36,17 @@ pub(super) fn pool_error(error: PoolError) -> StoreError {
     }
 }
 
-/// Whether what could not be locked in time is a row. A server that speaks another language does not say.
-fn is_of_row(error: &Error) -> bool {
+/// Returns whether the lock that timed out is one on a row. False when the server's messages are in another language.
+fn is_row_lock(error: &Error) -> bool {
     error.as_db_error().and_then(DbError::where_).is_some_and(|context| context.contains(" tuple "))
 }
 
-fn kind(code: &SqlState) -> StoreErrorKind {
+fn kind_of_code(code: &SqlState) -> StoreErrorKind {
     match *code {
-        // Too many want the row of this key. Others are not concerned.
+        // Too many calls compete for the row of this key. Other keys are not affected.
         SqlState::T_R_SERIALIZATION_FAILURE | SqlState::T_R_DEADLOCK_DETECTED => StoreErrorKind::Contended,
         SqlState::LOCK_NOT_AVAILABLE | SqlState::QUERY_CANCELED => StoreErrorKind::Timeout,
-        // A state is not one that the function knows. What is wrong with the table or the function is about every key.
+        // The function does not understand the state. Errors of the table or the function concern every key.
         _ if code.code().get(..2).is_some_and(|class| ["22", "23", "2F"].contains(&class)) => StoreErrorKind::Corrupt,
         _ => StoreErrorKind::Unavailable,
     }

@@ -1,20 +1,18 @@
-//! The store on Postgres: many processes, one truth, in the database that is there anyway.
+//! The store on Postgres, which many processes share.
 //!
 //! A decision is one call of a function in the database, in one round trip. The function reads the database's time and
-//! the key's row, steps, and writes; it answers with what it found, from which the decision is worked out here by
-//! [`step`](tidegate_core::step), the same as for every other store. So the function only decides whether something fits
-//! and what is left afterwards, and whether it agrees with the core is checked with every call. Leases, of which a key may
-//! have thousands, have a function of their own, which says what is in flight.
+//! the key's row, steps, and writes. It returns the row it found, from which [`step`](tidegate_core::step) makes the
+//! decision here, as for every other store. So the function only decides whether a cost fits and what is left afterwards,
+//! and every call checks that it agrees with the core. Leases, of which a key may have thousands, have a function of their
+//! own, which counts those in flight.
 
-mod all;
 mod arguments;
 mod builder;
 mod client;
-mod connections;
 mod error;
-mod found;
-mod leases;
-mod lent;
+mod pool;
+mod queries;
+mod reply;
 mod schema;
 mod sweep;
 mod transaction;
@@ -23,22 +21,15 @@ use std::fmt;
 use std::sync::Arc;
 
 use deadpool_postgres::Object;
-use tidegate_core::{
-    Algorithm, Capabilities, Decision, JointDecision, Op, Request, State, Store, StoreError, Timestamp, step,
-};
-use tokio_postgres::types::Type;
+use tidegate_core::{Capabilities, Decision, JointDecision, Request, Store, StoreError};
 
-use crate::store::stored::{ATTEMPTS, agreed, changing, each};
-use crate::store::table::Rows;
-use arguments::{Arguments, signed};
+use crate::store::codec::decide_by_key;
 pub use builder::PostgresStoreBuilder;
 use client::Client;
-use connections::Connections;
-use found::{Carried, Done, Found};
-use lent::Lent;
-use schema::Statements;
+use pool::{ConnectionPool, PooledConnection};
+use queries::Queries;
 pub use schema::migration;
-use sweep::Sweeping;
+use sweep::SweepState;
 pub use transaction::InTransaction;
 
 /// The store on Postgres. Clones share the pool.
@@ -56,120 +47,28 @@ pub use transaction::InTransaction;
 /// ```
 #[derive(Clone)]
 pub struct PostgresStore {
-    connections: Connections,
-    asks: Asks,
-    prepared: bool,
+    pool: ConnectionPool,
+    queries: Queries,
+    prepares_statements: bool,
     owns_pool: bool,
-    sweeping: Arc<Sweeping>,
-}
-
-/// What is asked, and of which table: everything but the connection.
-#[derive(Clone)]
-struct Asks {
-    rows: Rows,
-    statements: Arc<Statements>,
+    sweep_state: Arc<SweepState>,
 }
 
 impl PostgresStore {
-    /// A connection for one call.
-    async fn connection(&self) -> Result<Lent, StoreError> {
-        self.connections.get().await.map(|connection| Lent::new(connection, self.owns_pool))
+    /// Returns a connection for one call.
+    async fn connection(&self) -> Result<PooledConnection, StoreError> {
+        self.pool.get().await.map(|connection| PooledConnection::new(connection, self.owns_pool))
     }
 
     fn client<'a>(&self, connection: &'a Object) -> Client<'a> {
-        if self.prepared { Client::Prepared(connection) } else { Client::Pooled(connection) }
-    }
-}
-
-impl Asks {
-    /// One operation on one key.
-    async fn decide(
-        &self,
-        client: Client<'_>,
-        request: &Request<'_>,
-        at: Option<Timestamp>,
-    ) -> Result<Decision, StoreError> {
-        let name = self.rows.name(request);
-        match request.op {
-            Op::Reset => self.forget(client, &name, request).await,
-            _ if request.quota.algorithm() == Algorithm::Concurrency => {
-                self.decide_leases(client, &name, request, at).await
-            }
-            Op::Check(_) if !arguments::is_log(request.quota) => self.look(client, &name, request, at).await,
-            _ => self.step(client, &name, request, at).await,
-        }
-    }
-
-    async fn forget(&self, client: Client<'_>, name: &[u8], request: &Request<'_>) -> Result<Decision, StoreError> {
-        client.row(&self.statements.forget, &[(&name, Type::BYTEA)]).await?;
-        // A key that is forgotten is as good as new, whatever the time.
-        Ok(step(request.quota, &mut State::New, Op::Reset, Timestamp::EPOCH).decision)
-    }
-
-    async fn look(
-        &self,
-        client: Client<'_>,
-        name: &[u8],
-        request: &Request<'_>,
-        at: Option<Timestamp>,
-    ) -> Result<Decision, StoreError> {
-        let row = client.row(&self.statements.look, &[(&name, Type::BYTEA)]).await?;
-        let found = Found::look(&row)?;
-        let now = at.unwrap_or(found.now);
-        let mut state = found.state(request.quota, now)?;
-        Ok(step(request.quota, &mut state, request.op, now).decision)
-    }
-
-    async fn step(
-        &self,
-        client: Client<'_>,
-        name: &[u8],
-        request: &Request<'_>,
-        at: Option<Timestamp>,
-    ) -> Result<Decision, StoreError> {
-        let Request { quota, op, .. } = *request;
-        let asked = Arguments::one(quota, op);
-        let [n1, n2, n3, n4, how] = &asked.numbers;
-        let given = at.map(|at| signed(at.as_micros()));
-        let mut carried = Carried::default();
-        for _ in 0..ATTEMPTS {
-            let row = client
-                .row(
-                    &self.statements.step,
-                    &[
-                        (&name, Type::BYTEA),
-                        (&asked.quota, Type::BYTEA),
-                        (&asked.units, Type::INT8),
-                        (&asked.room, Type::INT8),
-                        (n1, Type::INT8),
-                        (n2, Type::INT8),
-                        (n3, Type::INT8),
-                        (n4, Type::INT8),
-                        (how, Type::INT8),
-                        (&given, Type::INT8),
-                        (&carried.quota, Type::BYTEA),
-                        (&carried.state, Type::INT8_ARRAY),
-                        (&carried.instead, Type::INT8_ARRAY),
-                    ],
-                )
-                .await?;
-            let (found, done) = Found::step(&row, &asked)?;
-            let mut state = found.state(quota, found.now)?;
-            if done == Done::Foreign && !matches!(op, Op::Check(_)) {
-                carried = found.carried(&state);
-                continue;
-            }
-            let outcome = step(quota, &mut state, op, found.now);
-            return agreed(outcome.changed, matches!(done, Done::Written | Done::AtOnce)).map(|()| outcome.decision);
-        }
-        Err(changing())
+        if self.prepares_statements { Client::Prepared(connection) } else { Client::Unprepared(connection) }
     }
 }
 
 impl fmt::Debug for PostgresStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Never the secret, and no address, which may carry a password.
-        f.debug_struct("PostgresStore").field("table", &self.asks.statements.table).finish_non_exhaustive()
+        f.debug_struct("PostgresStore").field("table", &self.queries.statements.table).finish_non_exhaustive()
     }
 }
 
@@ -184,9 +83,9 @@ impl Store for PostgresStore {
 
     async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
         let connection = self.connection().await?;
-        let decision = self.asks.decide(self.client(&connection), request, None).await;
-        connection.back([&decision]);
-        self.sweep_sometimes(1);
+        let decision = self.queries.decide(self.client(&connection), request, None).await;
+        connection.release([&decision]);
+        self.record_decisions(1);
         decision
     }
 
@@ -195,10 +94,10 @@ impl Store for PostgresStore {
             return Ok(JointDecision::new(Vec::new()));
         }
         let connection = self.connection().await?;
-        let all = self.asks.decide_all(self.client(&connection), requests, None).await;
-        connection.back([&all]);
-        self.sweep_sometimes(requests.len());
-        all
+        let joint = self.queries.decide_joint(self.client(&connection), requests, None).await;
+        connection.release([&joint]);
+        self.record_decisions(requests.len());
+        joint
     }
 
     async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
@@ -207,43 +106,48 @@ impl Store for PostgresStore {
             Err(error) => return vec![Err(error); requests.len()],
         };
         connection.is_batch = true;
-        // On one connection, where what is asked at once is sent at once.
+        // One connection sends the statements of all keys at once.
         let decisions =
-            each(requests, |index| self.asks.decide(self.client(&connection), &requests[index], None)).await;
-        connection.back(&decisions);
-        self.sweep_sometimes(requests.len());
+            decide_by_key(requests, |index| self.queries.decide(self.client(&connection), &requests[index], None))
+                .await;
+        connection.release(&decisions);
+        self.record_decisions(requests.len());
         decisions
     }
 
     async fn close(&self) {
-        // A pool that the caller has made is the caller's to close.
+        // A pool that the caller has made stays open.
         if self.owns_pool {
-            self.connections.close();
+            self.pool.close();
         }
     }
 }
 
 #[cfg(feature = "testing")]
-impl tidegate_core::Testing for PostgresStore {
-    async fn apply_at(&self, request: &Request<'_>, at: Timestamp) -> Result<Decision, StoreError> {
+impl tidegate_core::TestableStore for PostgresStore {
+    async fn apply_at(&self, request: &Request<'_>, at: tidegate_core::Timestamp) -> Result<Decision, StoreError> {
         let connection = self.connection().await?;
-        let decision = self.asks.decide(self.client(&connection), request, Some(at)).await;
-        connection.back([&decision]);
+        let decision = self.queries.decide(self.client(&connection), request, Some(at)).await;
+        connection.release([&decision]);
         decision
     }
 
-    async fn apply_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<JointDecision, StoreError> {
+    async fn apply_all_at(
+        &self,
+        requests: &[Request<'_>],
+        at: tidegate_core::Timestamp,
+    ) -> Result<JointDecision, StoreError> {
         if requests.is_empty() {
             return Ok(JointDecision::new(Vec::new()));
         }
         let connection = self.connection().await?;
-        let all = self.asks.decide_all(self.client(&connection), requests, Some(at)).await;
-        connection.back([&all]);
-        all
+        let joint = self.queries.decide_joint(self.client(&connection), requests, Some(at)).await;
+        connection.release([&joint]);
+        joint
     }
 
-    async fn held_at(&self, at: Timestamp) -> Option<usize> {
-        // It can tell: not to would let those cases of the suite pass that count.
-        Some(sweep::held_at(self, at).await.expect("the database can be asked"))
+    async fn sweep_at(&self, at: tidegate_core::Timestamp) -> Option<usize> {
+        // An error panics: a `None` would skip the cases of the suite that count keys.
+        Some(sweep::sweep_at(self, at).await.expect("the database can be asked"))
     }
 }

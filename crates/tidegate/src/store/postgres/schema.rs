@@ -1,4 +1,4 @@
-//! The table and the functions: what the migration makes, and whether it is there.
+//! The table and the functions: their migration, the check of their shape, and the statements on them.
 
 use deadpool_postgres::Object;
 use tidegate_core::{StoreError, StoreErrorKind};
@@ -6,25 +6,26 @@ use tokio_postgres::types::Type;
 
 use super::client::Client;
 use super::error::store_error;
-use super::found::read;
+use super::reply::column;
 use crate::store::table::TableName;
 
-/// The functions' version, in their names: a newer release makes its own beside them, and processes of both may run.
-const VERSION: &str = "v2";
+/// The version in the names of the functions. A newer release makes functions of its own, so processes of both may run.
+const FUNCTION_VERSION: &str = "v2";
 
-/// The time, as the database tells it while a statement runs. Seconds as a `double precision`, rounded to microseconds, are exact until
-/// 2106; as a `numeric`, which `extract` is from Postgres 14 on, they take three times as long.
-const CLOCK: &str = "(date_part('epoch', clock_timestamp()) * 1000000)::bigint";
+/// The SQL expression of the current time in microseconds. Seconds as a `double precision`, rounded to microseconds, are
+/// exact until 2106. As a `numeric`, which `extract` returns from Postgres 14 on, they take three times as long.
+const CLOCK_SQL: &str = "(date_part('epoch', clock_timestamp()) * 1000000)::bigint";
 
+/// The expected columns of the table.
 const COLUMNS: &str = "key bytea, quota bytea, state bigint[], expires_at bigint";
 
-/// What is sent to the database, for one table.
+/// The SQL statements on one table.
 #[derive(Debug)]
 pub(super) struct Statements {
     pub(super) table: TableName,
-    pub(super) look: String,
+    pub(super) check: String,
     pub(super) step: String,
-    pub(super) all: String,
+    pub(super) joint: String,
     pub(super) leases: String,
     pub(super) forget: String,
     pub(super) sweep: String,
@@ -32,69 +33,69 @@ pub(super) struct Statements {
 
 impl Statements {
     pub(super) fn new(table: TableName) -> Self {
-        let fill = |text| fill(text, &table);
+        let render = |template| render(template, &table);
         Statements {
-            look: fill(include_str!("sql/look.sql")),
-            step: fill("SELECT {step}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"),
-            all: fill("SELECT {all}($1, $2, $3, $4, $5, $6, $7, $8, $9)"),
-            leases: fill("SELECT {leases}($1, $2, $3, $4, $5, $6, $7, $8, $9)"),
-            forget: fill("SELECT {forget}($1)"),
-            sweep: fill(include_str!("sql/sweep.sql")),
+            check: render(include_str!("sql/check.sql")),
+            step: render("SELECT {step}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"),
+            joint: render("SELECT {all}($1, $2, $3, $4, $5, $6, $7, $8, $9)"),
+            leases: render("SELECT {leases}($1, $2, $3, $4, $5, $6, $7, $8, $9)"),
+            forget: render("SELECT {forget}($1)"),
+            sweep: render(include_str!("sql/sweep.sql")),
             table,
         }
     }
 
-    /// Makes what is missing, unless somebody has made a table of that name for something else.
-    pub(super) async fn prepare(&self, connection: &Object) -> Result<(), StoreError> {
-        let missing = match self.found(connection).await? {
-            Found::JointDecision => return Ok(()),
-            // To look at the table waits for everybody who uses it, and has everybody wait.
-            Found::Table => functions(&self.table),
-            Found::Nothing => text(&self.table),
+    /// Creates the table and the functions that are missing. Returns an error when the table has another shape.
+    pub(super) async fn ensure_schema(&self, connection: &Object) -> Result<(), StoreError> {
+        let missing_sql = match self.inspect(connection).await? {
+            SchemaState::Complete => return Ok(()),
+            // Even `IF NOT EXISTS` on the table waits for the transactions that use it, and blocks later ones.
+            SchemaState::TableOnly => functions_sql(&self.table),
+            SchemaState::Missing => migration_sql(&self.table),
         };
-        // Several processes may start at once, and even `IF NOT EXISTS` fails when two make the same thing.
+        // Several processes may start at once, and even `IF NOT EXISTS` fails when two create the same object.
         let lock = "SELECT pg_advisory_xact_lock(hashtext('tidegate migration'))";
-        // What is sent at once is one transaction.
-        let migration = format!("{lock}; SET LOCAL lock_timeout = '2s'; {missing}");
-        let made = connection.batch_execute(&migration).await;
-        made.map_err(|error| not_made(&self.table, store_error(error)))?;
-        if let Found::JointDecision = self.found(connection).await? {
+        // Statements that are sent together are one transaction.
+        let migration = format!("{lock}; SET LOCAL lock_timeout = '2s'; {missing_sql}");
+        let migrated = connection.batch_execute(&migration).await;
+        migrated.map_err(|error| migration_error(&self.table, store_error(error)))?;
+        if let SchemaState::Complete = self.inspect(connection).await? {
             return Ok(());
         }
-        Err(not_made(&self.table, StoreError::new(StoreErrorKind::Unavailable, "it was made and is not found")))
+        Err(migration_error(&self.table, StoreError::new(StoreErrorKind::Unavailable, "it was made and is not found")))
     }
 
-    /// How much of it is there.
-    async fn found(&self, connection: &Object) -> Result<Found, StoreError> {
-        let (table, index) = (fill("{table}", &self.table), fill("{index_in_schema}", &self.table));
+    /// Returns the part of the schema that exists, or an error when the table has another shape.
+    async fn inspect(&self, connection: &Object) -> Result<SchemaState, StoreError> {
+        let (table, index) = (render("{table}", &self.table), render("{index_in_schema}", &self.table));
         let functions =
-            ["{until}", "{next}", "{step}", "{all}", "{leases}", "{forget}"].map(|name| fill(name, &self.table));
-        let row = Client::Pooled(connection)
-            .row(
+            ["{until}", "{next}", "{step}", "{all}", "{leases}", "{forget}"].map(|name| render(name, &self.table));
+        let row = Client::Unprepared(connection)
+            .query_one(
                 include_str!("sql/shape.sql"),
                 &[(&table, Type::TEXT), (&index, Type::TEXT), (&functions.as_slice(), Type::TEXT_ARRAY)],
             )
             .await?;
-        let columns: Option<String> = read(&row, 0)?;
+        let columns: Option<String> = column(&row, 0)?;
         let (is_unique, has_index, has_functions): (bool, bool, bool) =
-            (read(&row, 1)?, read(&row, 2)?, read(&row, 3)?);
+            (column(&row, 1)?, column(&row, 2)?, column(&row, 3)?);
         match columns {
-            None => Ok(Found::Nothing),
-            Some(found) if found != COLUMNS => Err(another_shape(&self.table, &found)),
-            Some(_) if !is_unique => Err(another_shape(&self.table, "the same columns, but no primary key on `key`")),
-            Some(_) if !has_index => Ok(Found::Nothing),
-            Some(_) => Ok(if has_functions { Found::JointDecision } else { Found::Table }),
+            None => Ok(SchemaState::Missing),
+            Some(columns) if columns != COLUMNS => Err(shape_error(&self.table, &columns)),
+            Some(_) if !is_unique => Err(shape_error(&self.table, "the same columns, but no primary key on `key`")),
+            Some(_) if !has_index => Ok(SchemaState::Missing),
+            Some(_) => Ok(if has_functions { SchemaState::Complete } else { SchemaState::TableOnly }),
         }
     }
 }
 
-/// What is there of what a store needs.
-enum Found {
-    /// Not the table, or not its index.
-    Nothing,
-    /// Those, and not all functions of this release.
-    Table,
-    JointDecision,
+/// The part of the schema that exists in the database.
+enum SchemaState {
+    /// The table or its index is missing.
+    Missing,
+    /// The table and its index exist, but not all functions of this release.
+    TableOnly,
+    Complete,
 }
 
 /// The migration: what makes the table, its index and the functions, for those who run migrations by hand. It can be run
@@ -106,41 +107,43 @@ enum Found {
 /// # Ok::<(), tidegate::StoreError>(())
 /// ```
 pub fn migration(table: &str) -> Result<String, StoreError> {
-    Ok(text(&TableName::new(table)?))
+    Ok(migration_sql(&TableName::new(table)?))
 }
 
-fn text(table: &TableName) -> String {
-    fill(include_str!("sql/table.sql"), table) + "\n" + &functions(table)
+fn migration_sql(table: &TableName) -> String {
+    render(include_str!("sql/table.sql"), table) + "\n" + &functions_sql(table)
 }
 
-fn functions(table: &TableName) -> String {
+fn functions_sql(table: &TableName) -> String {
     let parts = [
         include_str!("sql/next.sql"),
         include_str!("sql/step.sql"),
-        include_str!("sql/all.sql"),
+        include_str!("sql/joint.sql"),
         include_str!("sql/leases.sql"),
         include_str!("sql/forget.sql"),
     ];
-    fill(&parts.join("\n"), table)
+    render(&parts.join("\n"), table)
 }
 
-fn fill(text: &str, table: &TableName) -> String {
-    let function = |name| table.with(&format!("_{name}_{VERSION}"));
-    text.replace("{read}", include_str!("sql/read.sql").trim_end())
-        .replace("{table}", &table.with(""))
-        // An index is made in its table's schema, and is not told which.
-        .replace("{index}", &format!("\"{}_expires\"", table.bare()))
-        .replace("{index_in_schema}", &table.with("_expires"))
+/// Replaces the placeholders of an SQL template.
+fn render(template: &str, table: &TableName) -> String {
+    let function = |name| table.with_suffix(&format!("_{name}_{FUNCTION_VERSION}"));
+    template
+        .replace("{read}", include_str!("sql/read.sql").trim_end())
+        .replace("{table}", &table.with_suffix(""))
+        // The schema of an index is always that of its table, and its name must not repeat it.
+        .replace("{index}", &format!("\"{}_expires\"", table.unqualified()))
+        .replace("{index_in_schema}", &table.with_suffix("_expires"))
         .replace("{until}", &function("until"))
         .replace("{next}", &function("next"))
         .replace("{step}", &function("step"))
         .replace("{all}", &function("all"))
         .replace("{leases}", &function("leases"))
         .replace("{forget}", &function("forget"))
-        .replace("{clock}", CLOCK)
+        .replace("{clock}", CLOCK_SQL)
 }
 
-fn another_shape(table: &TableName, found: &str) -> StoreError {
+fn shape_error(table: &TableName, found: &str) -> StoreError {
     StoreError::new(
         StoreErrorKind::Unsupported,
         format!(
@@ -150,10 +153,10 @@ fn another_shape(table: &TableName, found: &str) -> StoreError {
     )
 }
 
-fn not_made(table: &TableName, error: StoreError) -> StoreError {
-    let what = format!(
+fn migration_error(table: &TableName, error: StoreError) -> StoreError {
+    let message = format!(
         "postgres: the table {table} and its functions could not be made ({error}); let somebody who may run the migration \
          (`tidegate::postgres::migration`)"
     );
-    StoreError::caused_by(error.kind(), what, error)
+    StoreError::caused_by(error.kind(), message, error)
 }

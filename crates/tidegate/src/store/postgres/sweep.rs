@@ -1,4 +1,4 @@
-//! Forgetting what is as good as new, in small batches.
+//! Sweeps of expired rows, in small batches.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -9,31 +9,31 @@ use tokio_postgres::types::Type;
 
 use super::PostgresStore;
 
-/// How many decisions go by between two sweeps that come from the calls.
-const EVERY: usize = 100;
+/// The number of decisions between two sweeps that the calls start.
+const DECISIONS_PER_SWEEP: usize = 100;
 
-/// How many rows are deleted at a time: twice as many as could have come with so many decisions.
-const BATCH: i64 = 2 * EVERY as i64;
+/// The most rows in one sweep: twice as many as that number of decisions can add.
+const SWEEP_ROWS: i64 = 2 * DECISIONS_PER_SWEEP as i64;
 
-/// When to sweep.
+/// The state of the sweeps that the calls start.
 #[derive(Default)]
-pub(super) struct Sweeping {
+pub(super) struct SweepState {
+    /// The number of decisions since the last sweep.
     decisions: AtomicUsize,
-    /// A sweep from the calls is under way.
-    busy: AtomicBool,
+    is_running: AtomicBool,
 }
 
 impl PostgresStore {
-    /// Forgets every key that is as good as new, and says how many they were. Goes by small batches, each in a
-    /// transaction of its own that waits for nobody.
+    /// Deletes the rows of all keys that are as good as new, and returns their number. Works in small batches, each a
+    /// transaction of its own that skips locked rows.
     ///
-    /// Nobody has to call this: a few are forgotten with every hundredth decision.
+    /// Calling this is optional: every hundredth decision starts a small sweep.
     pub async fn sweep(&self) -> Result<u64, StoreError> {
         let mut swept = 0;
         loop {
             let batch = self.sweep_batch().await?;
             swept += batch;
-            if batch < BATCH as u64 {
+            if batch < SWEEP_ROWS as u64 {
                 return Ok(swept);
             }
         }
@@ -41,65 +41,67 @@ impl PostgresStore {
 
     async fn sweep_batch(&self) -> Result<u64, StoreError> {
         let connection = self.connection().await?;
-        let sweep = &self.asks.statements.sweep;
-        let swept = self.client(&connection).change(sweep, &[(&BATCH, Type::INT8)]).await;
-        connection.back([&swept]);
+        let sweep = &self.queries.statements.sweep;
+        let swept = self.client(&connection).execute(sweep, &[(&SWEEP_ROWS, Type::INT8)]).await;
+        connection.release([&swept]);
         swept
     }
 
-    /// Counts decisions, and lets a batch be swept now and then, beside the calls and not within them.
-    pub(super) fn sweep_sometimes(&self, decisions: usize) {
-        let now = self.sweeping.decisions.fetch_add(decisions, Ordering::Relaxed) + decisions;
-        // Without tokio nothing of this would run, and a call has just come back.
-        let Some(runtime) = (now >= EVERY).then(|| Handle::try_current().ok()).flatten() else { return };
-        if self.sweeping.busy.swap(true, Ordering::Acquire) {
+    /// Counts decisions, and spawns a sweep after every hundred. No call waits for it.
+    pub(super) fn record_decisions(&self, decisions: usize) {
+        let total = self.sweep_state.decisions.fetch_add(decisions, Ordering::Relaxed) + decisions;
+        // The pool needs tokio, so the call that has just ended ran on a runtime.
+        let Some(runtime) = (total >= DECISIONS_PER_SWEEP).then(|| Handle::try_current().ok()).flatten() else {
+            return;
+        };
+        if self.sweep_state.is_running.swap(true, Ordering::Acquire) {
             return;
         }
-        let (store, done) = (self.clone(), Done(Arc::clone(&self.sweeping)));
+        let (store, guard) = (self.clone(), SweepGuard(Arc::clone(&self.sweep_state)));
         runtime.spawn(async move {
-            // A batch for every hundred, until there is nothing left to sweep.
-            let batches = store.sweeping.decisions.swap(0, Ordering::Relaxed) / EVERY;
+            // One batch for every hundred decisions, until no expired row is left.
+            let batches = store.sweep_state.decisions.swap(0, Ordering::Relaxed) / DECISIONS_PER_SWEEP;
             for _ in 0..batches {
-                // What is not swept now is swept later; whoever decides sees the same error.
-                if store.sweep_batch().await.unwrap_or(0) < BATCH as u64 {
+                // A later sweep retries after an error, and the decisions report the same error.
+                if store.sweep_batch().await.unwrap_or(0) < SWEEP_ROWS as u64 {
                     break;
                 }
             }
-            drop(done);
+            drop(guard);
         });
     }
 }
 
-/// Says that a sweep has ended, even one that was dropped.
-struct Done(Arc<Sweeping>);
+/// A guard of the running sweep. Dropping it lets the next one start.
+struct SweepGuard(Arc<SweepState>);
 
-impl Drop for Done {
+impl Drop for SweepGuard {
     fn drop(&mut self) {
-        self.0.busy.store(false, Ordering::Release);
+        self.0.is_running.store(false, Ordering::Release);
     }
 }
 
-/// How many keys are not as good as new at that time; the others are forgotten.
+/// Deletes the rows that are as good as new at that time, and returns how many are left.
 #[cfg(feature = "testing")]
-pub(super) async fn held_at(store: &PostgresStore, at: tidegate_core::Timestamp) -> Result<usize, StoreError> {
+pub(super) async fn sweep_at(store: &PostgresStore, at: tidegate_core::Timestamp) -> Result<usize, StoreError> {
     use super::error::store_error;
-    use super::found::{Found, read};
-    use crate::store::stored::read_quota;
+    use super::reply::{RowSnapshot, column};
+    use crate::store::codec::decode_quota;
 
-    let (connection, table) = (store.connection().await?, &store.asks.statements.table);
-    let every = format!("SELECT 0::bigint, NULL::bytea, state, key, quota FROM {table}");
-    let mut held = 0;
-    for row in connection.query_typed(&every, &[]).await.map_err(store_error)? {
-        let (key, quota): (Vec<u8>, Vec<u8>) = (read(&row, 3)?, read(&row, 4)?);
-        let quota = read_quota(&quota)?;
-        if Found::look(&row)?.state(&quota, at)?.is_new(&quota, at) {
-            let forget = &store.asks.statements.forget;
-            store.client(&connection).change(forget, &[(&key, Type::BYTEA)]).await?;
+    let (connection, table) = (store.connection().await?, &store.queries.statements.table);
+    let select_all = format!("SELECT 0::bigint, NULL::bytea, state, key, quota FROM {table}");
+    let mut used = 0;
+    for row in connection.query_typed(&select_all, &[]).await.map_err(store_error)? {
+        let (key, quota): (Vec<u8>, Vec<u8>) = (column(&row, 3)?, column(&row, 4)?);
+        let quota = decode_quota(&quota)?;
+        if RowSnapshot::parse_check(&row)?.state_under(&quota, at)?.is_new(&quota, at) {
+            let forget = &store.queries.statements.forget;
+            store.client(&connection).execute(forget, &[(&key, Type::BYTEA)]).await?;
         } else {
-            held += 1;
+            used += 1;
         }
     }
-    let held = Ok(held);
-    connection.back([&held]);
-    held
+    let used = Ok(used);
+    connection.release([&used]);
+    used
 }

@@ -1,4 +1,4 @@
-//! Decisions inside the caller's own transaction.
+//! Decisions inside a transaction of the caller.
 
 use tidegate_core::{Decision, JointDecision, Request, StoreError};
 use tokio_postgres::Transaction;
@@ -6,9 +6,9 @@ use tokio_postgres::Transaction;
 use super::PostgresStore;
 use super::client::Client;
 use crate::store::Decider;
-use crate::store::stored::each;
+use crate::store::codec::decide_by_key;
 
-/// Decisions inside a transaction of the caller's: rolled back with it. See [`PostgresStore::in_transaction`].
+/// A handle that decides calls inside a transaction of the caller. See [`PostgresStore::in_transaction`].
 pub struct InTransaction<'t> {
     store: PostgresStore,
     transaction: &'t Transaction<'t>,
@@ -41,18 +41,18 @@ impl PostgresStore {
 
 impl Decider for InTransaction<'_> {
     async fn decide(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
-        let decision = self.store.asks.decide(Client::Transaction(self.transaction), request, None).await;
-        self.store.sweep_sometimes(1);
+        let decision = self.store.queries.decide(Client::Transaction(self.transaction), request, None).await;
+        self.store.record_decisions(1);
         decision
     }
 
     async fn decide_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
-        let all = self.store.asks.decide_all(Client::Transaction(self.transaction), requests, None).await;
-        self.store.sweep_sometimes(requests.len());
-        all
+        let joint = self.store.queries.decide_joint(Client::Transaction(self.transaction), requests, None).await;
+        self.store.record_decisions(requests.len());
+        joint
     }
 
     async fn decide_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
-        each(requests, |index| self.decide(&requests[index])).await
+        decide_by_key(requests, |index| self.decide(&requests[index])).await
     }
 }

@@ -1,4 +1,4 @@
-//! How a [`RedisStore`] is made.
+//! Settings and connections of a [`RedisStore`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,33 +11,33 @@ use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{Client, IntoConnectionInfo};
 use tidegate_core::StoreError;
 
-use super::demoted::Demoted;
+use super::batcher::Batcher;
 use super::error::store_error;
-use super::keys::Names;
-use super::lanes::Lanes;
+use super::failover::Failover;
+use super::keys::KeyNames;
 use super::{Connection, CrossSlot, RedisStore};
+use crate::store::codec::micros;
 use crate::store::colocation::Colocation;
 use crate::store::secret::Secret;
-use crate::store::stored::micros;
 use crate::telemetry;
 
-/// How long a lost connection is waited for before the next attempt to make another, at most.
-const RECONNECT: Duration = Duration::from_millis(500);
+/// The longest pause before the next attempt to reconnect.
+const MAX_RECONNECT_DELAY: Duration = Duration::from_millis(500);
 
-/// How long a server may leave what was sent unacknowledged before the connection counts as dead.
+/// How long a server may leave sent data unacknowledged before the connection counts as dead.
 #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
-const CUT_OFF: Duration = Duration::from_secs(2);
+const UNACKNOWLEDGED_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a connection lies idle before the server is asked whether it is still there.
-const IDLE: Duration = Duration::from_secs(30);
+/// How long a connection is idle before the first keepalive probe.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 
-/// How many calls are in flight before decisions share the next ones: see `docs/decisions/0027-redis-coalescing.md`.
-const AT_ONCE: usize = 8;
+/// The default of [`RedisStoreBuilder::coalesce_beyond`]: see `docs/decisions/0027-redis-coalescing.md`.
+const DEFAULT_COALESCE_BEYOND: usize = 8;
 
-/// How a [`RedisStore`] with other settings is made.
+/// A builder of a [`RedisStore`] with other settings than the defaults.
 #[derive(Clone, Default)]
 pub struct RedisStoreBuilder {
-    names: Names,
+    key_names: KeyNames,
     min_ttl: Duration,
     cross_slot: CrossSlot,
     label: Option<String>,
@@ -46,21 +46,21 @@ pub struct RedisStoreBuilder {
 
 impl RedisStoreBuilder {
     /// Keys are hashed with HMAC-SHA256 under this secret, so that no user id and no address can be read in Redis. Every
-    /// process needs the same secret; with another one everybody starts anew.
+    /// process needs the same secret; with another one every key starts anew.
     #[must_use]
     pub fn hash_keys(mut self, with: impl AsRef<[u8]>) -> Self {
-        self.names.secret = Some(Secret::new(with.as_ref()));
+        self.key_names.secret = Some(Secret::new(with.as_ref()));
         self
     }
 
     /// Which keys live together in a cluster, by a hash tag in their names.
     #[must_use]
     pub fn colocation(mut self, colocation: Colocation) -> Self {
-        self.names.colocation = colocation;
+        self.key_names.colocation = colocation;
         self
     }
 
-    /// What becomes of an all-or-nothing call whose keys do not live together.
+    /// Sets how a cluster treats an all-or-nothing call whose keys do not live together.
     #[must_use]
     pub fn cross_slot(mut self, cross_slot: CrossSlot) -> Self {
         self.cross_slot = cross_slot;
@@ -75,14 +75,14 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// What the store is called in metrics: `redis` unless said otherwise.
+    /// Sets the store's name in metrics. Defaults to `redis`.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
         self
     }
 
-    /// How many calls are in flight before further decisions share the next ones: 8 unless said otherwise. Until then each
+    /// Sets how many calls are in flight before further decisions share the next ones. Defaults to 8. Until then each
     /// decision is a call of its own and goes at once. With [`usize::MAX`] every decision is, always; 0 counts as 1.
     #[must_use]
     pub fn coalesce_beyond(mut self, calls: usize) -> Self {
@@ -93,18 +93,18 @@ impl RedisStoreBuilder {
     /// A store over a connection that the caller has made. Share it with whatever else asks this server: it is one
     /// connection for any number of stores and limiters.
     pub fn over<C: Connection>(mut self, connection: C) -> RedisStore<C> {
-        telemetry::describe();
-        self.names.for_cluster = C::CLUSTER;
-        let calls = self.coalesce_beyond.unwrap_or(AT_ONCE);
+        telemetry::describe_metrics();
+        self.key_names.is_cluster = C::IS_CLUSTER;
+        let calls = self.coalesce_beyond.unwrap_or(DEFAULT_COALESCE_BEYOND);
         RedisStore {
             connection,
-            lanes: (calls < usize::MAX).then(|| Arc::new(Lanes::new(calls))),
-            names: self.names,
+            batcher: (calls < usize::MAX).then(|| Arc::new(Batcher::new(calls))),
+            key_names: self.key_names,
             min_ttl: micros(self.min_ttl),
             cross_slot: self.cross_slot,
             label: self.label.as_deref().unwrap_or("redis").into(),
             has_slots: Arc::default(),
-            demoted: Demoted::default(),
+            failover: Failover::default(),
         }
     }
 
@@ -112,9 +112,9 @@ impl RedisStoreBuilder {
     pub async fn connect(self, server: impl IntoConnectionInfo) -> Result<RedisStore, StoreError> {
         let server = server.into_connection_info().map_err(store_error)?.set_tcp_settings(tcp_settings());
         let client = Client::open(server).map_err(store_error)?;
-        // A call is not repeated, because nobody knows whether it was applied; and how long one may take is for a
-        // timeout around the store to say: the client's own would cut short a longer one. A cluster's has none.
-        let config = ConnectionManagerConfig::new().set_max_delay(RECONNECT).set_response_timeout(None);
+        // A call is not repeated, because it may have been applied. A timeout around the store bounds it: the client's own
+        // timeout would cut short a longer one. A cluster's client has none.
+        let config = ConnectionManagerConfig::new().set_max_delay(MAX_RECONNECT_DELAY).set_response_timeout(None);
         Ok(self.over(ConnectionManager::new_with_config(client, config).await.map_err(store_error)?))
     }
 
@@ -132,9 +132,10 @@ impl RedisStoreBuilder {
 /// up long before the client would see that nothing answers, and only a connection that is found dead is made anew. Of one
 /// that lies idle, too: what is between may forget it, and the next request would be lost.
 fn tcp_settings() -> TcpSettings {
-    let settings = TcpSettings::default().set_nodelay(true).set_keepalive(TcpKeepalive::new().with_time(IDLE));
+    let settings =
+        TcpSettings::default().set_nodelay(true).set_keepalive(TcpKeepalive::new().with_time(KEEPALIVE_IDLE));
     #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
-    let settings = settings.set_user_timeout(CUT_OFF);
+    let settings = settings.set_user_timeout(UNACKNOWLEDGED_TIMEOUT);
     settings
 }
 
@@ -144,7 +145,7 @@ impl RedisStore {
         Self::builder().connect(server).await
     }
 
-    /// How a store with other settings is made.
+    /// A builder of a store with other settings.
     pub fn builder() -> RedisStoreBuilder {
         RedisStoreBuilder::default()
     }

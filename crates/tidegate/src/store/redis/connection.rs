@@ -1,31 +1,31 @@
-//! The connections a store can be made of.
+//! Connections that a store can use.
 
 use redis::aio::{ConnectionLike, ConnectionManager, MultiplexedConnection};
 use redis::cluster_async::ClusterConnection;
 
-/// A connection that many callers share: clones are the same connection.
+/// A connection that many callers share. Clones are the same connection.
 pub trait Connection: ConnectionLike + Clone + Send + Sync + sealed::Sealed + 'static {
     /// Whether it is to a cluster, where a key's name decides which node it is on.
-    const CLUSTER: bool;
+    const IS_CLUSTER: bool;
 
-    /// Whether it is made anew once the server has ended it.
-    const COMES_BACK: bool;
+    /// Whether it reconnects by itself once the server has closed it.
+    const RECONNECTS: bool;
 }
 
 impl Connection for MultiplexedConnection {
-    const CLUSTER: bool = false;
-    const COMES_BACK: bool = false;
+    const IS_CLUSTER: bool = false;
+    const RECONNECTS: bool = false;
 }
 
 impl Connection for ConnectionManager {
-    const CLUSTER: bool = false;
-    const COMES_BACK: bool = true;
+    const IS_CLUSTER: bool = false;
+    const RECONNECTS: bool = true;
 }
 
 impl Connection for ClusterConnection {
-    const CLUSTER: bool = true;
-    // It finds the others by itself.
-    const COMES_BACK: bool = false;
+    const IS_CLUSTER: bool = true;
+    // It finds the other nodes by itself.
+    const RECONNECTS: bool = false;
 }
 
 mod sealed {

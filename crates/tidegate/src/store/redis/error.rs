@@ -1,4 +1,4 @@
-//! What a Redis error means to a caller.
+//! Conversion of Redis errors into store errors.
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 use tidegate_core::{StoreError, StoreErrorKind};

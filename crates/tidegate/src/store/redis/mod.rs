@@ -1,27 +1,25 @@
 //! The store on Redis, Valkey or a cluster of them: many processes, one truth.
 //!
-//! A decision is one script call, or a part of one that others share. The script reads the server's time and what is stored
-//! under the key, steps, and writes; it answers with what it found, from which the decision is worked out here by
-//! [`step`](tidegate_core::step), the same as for every other store. So the scripts only decide whether something fits and
-//! what is left afterwards, and whether they agree with the core is checked with every call. Leases, of which a key may
-//! have thousands, are kept in a form of their own, and their script says what is in flight.
+//! A decision is one script call, or a part of one that decisions share. The script reads the server's time and the
+//! stored value, steps, and writes. It replies with the value it found, from which [`step`](tidegate_core::step) makes
+//! the decision here, as for every other store. So the scripts only decide whether a cost fits and what is left
+//! afterwards, and every call checks that they agree with the core. Leases, of which a key may have thousands, are kept
+//! in a form of their own, and their script counts those in flight.
 
-mod all;
-mod answer;
 mod arguments;
-mod ask;
+mod batch;
+mod batcher;
 mod builder;
-mod coalesce;
-mod codec;
 mod connection;
-mod cross_slot;
-mod demoted;
-mod each;
 mod error;
+mod failover;
+mod joint;
 mod keys;
-mod lanes;
 mod leases;
+mod operation;
+mod reply;
 mod script;
+mod value;
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,20 +31,20 @@ use tidegate_core::{
     Algorithm, Capabilities, Decision, JointDecision, Op, Quota, Request, State, Store, StoreError, Timestamp, step,
 };
 
+use crate::store::codec::{MAX_REBASE_ATTEMPTS, check_agreement, contended};
 use crate::store::colocation::Colocation;
-use crate::store::stored::{ATTEMPTS, agreed, changing};
 use crate::telemetry;
-use answer::{Answer, Done};
 #[cfg(feature = "testing")]
-use arguments::Arguments;
-use ask::Ask;
+use arguments::StepArguments;
+use batcher::Batcher;
 pub use builder::RedisStoreBuilder;
 pub use connection::Connection;
-pub use cross_slot::CrossSlot;
-use demoted::Demoted;
 use error::store_error;
-use keys::Names;
-use lanes::Lanes;
+use failover::Failover;
+pub use joint::CrossSlot;
+use keys::KeyNames;
+use operation::StateOperation;
+use reply::{Effect, KeyReply};
 use script::Script;
 
 /// The store on Redis, Valkey or a cluster of them. Clones share the connection.
@@ -65,95 +63,96 @@ use script::Script;
 #[derive(Clone)]
 pub struct RedisStore<C = ConnectionManager> {
     connection: C,
-    names: Names,
+    key_names: KeyNames,
     min_ttl: u64,
     cross_slot: CrossSlot,
     label: Arc<str>,
     /// None when decisions share no calls.
-    lanes: Option<Arc<Lanes>>,
-    /// Whether the server, asked as if it were alone, has refused a call about keys of several slots.
+    batcher: Option<Arc<Batcher>>,
+    /// Whether the server has slots although the connection is to one server: it has refused a call over several of
+    /// them.
     has_slots: Arc<AtomicBool>,
-    demoted: Demoted,
+    failover: Failover,
 }
 
 impl<C: Connection> RedisStore<C> {
-    /// One operation on one key.
+    /// Decides one operation on one key.
     async fn decide(&self, request: &Request<'_>, at: Option<Timestamp>) -> Result<Decision, StoreError> {
         let Request { quota, op, .. } = *request;
         if quota.algorithm() == Algorithm::Concurrency {
-            let name = self.names.leases(request.scope, request.key);
+            let name = self.key_names.leases_name(request.scope, request.key);
             return match op {
-                Op::Reset => self.forget(&name, quota).await,
+                Op::Reset => self.reset(&name, quota).await,
                 _ => self.decide_leases(&name, request, at).await,
             };
         }
         if op == Op::Reset {
-            return self.forget(&self.names.name(request.scope, request.key), quota).await;
+            return self.reset(&self.key_names.state_name(request.scope, request.key), quota).await;
         }
-        let ask = Arc::new(self.ask(request, at));
-        let found = self.answer(&ask).await?;
-        self.settle(request, &ask, found).await
+        let operation = Arc::new(self.operation(request, at));
+        let reply = self.run_coalesced(&operation).await?;
+        self.decide_from_reply(request, &operation, reply).await
     }
 
-    async fn forget(&self, name: &str, quota: &Quota) -> Result<Decision, StoreError> {
+    async fn reset(&self, name: &str, quota: &Quota) -> Result<Decision, StoreError> {
         let mut connection = self.connection.clone();
         if let Err(error) = redis::cmd("DEL").arg(name).exec_async(&mut connection).await {
-            self.demoted.leave(&mut connection, &error).await;
+            self.failover.close_if_replica(&mut connection, &error).await;
             return Err(store_error(error));
         }
-        // A key that is forgotten is as good as new, whatever the time.
+        // A deleted key is as good as new, whatever the time.
         Ok(step(quota, &mut State::New, Op::Reset, Timestamp::EPOCH).decision)
     }
 
-    /// The decision, once the server has said what it found. None is found where the key has to be asked about alone.
-    async fn settle(&self, request: &Request<'_>, ask: &Ask, found: Option<Answer>) -> Result<Decision, StoreError> {
+    /// Decides from the reply of the server. Without a reply, the operation needs a call of its own.
+    async fn decide_from_reply(
+        &self,
+        request: &Request<'_>,
+        operation: &StateOperation,
+        reply: Option<KeyReply>,
+    ) -> Result<Decision, StoreError> {
         let Request { quota, op, .. } = *request;
-        let mut carried = None;
-        let mut found = found;
-        for _ in 0..ATTEMPTS {
-            let answer = match found.take() {
-                Some(answer) => answer,
-                None => self.alone(ask, carried.take()).await?,
+        let mut replacement = None;
+        let mut next_reply = reply;
+        for _ in 0..MAX_REBASE_ATTEMPTS {
+            let reply = match next_reply.take() {
+                Some(reply) => reply,
+                None => self.run_single(operation, replacement.take()).await?,
             };
-            let mut state = state(quota, &ask.quota, answer.value.as_deref(), answer.now)?;
-            if answer.done == Done::Foreign && !matches!(op, Op::Check(_)) {
-                carried = Some(carried_over(&ask.quota, answer.value, &state));
+            let mut state = decode_state(quota, &operation.quota, reply.value.as_deref(), reply.now)?;
+            if reply.effect == Effect::OtherQuota && !matches!(op, Op::Check(_)) {
+                replacement = Some(replacement_arguments(&operation.quota, reply.value, &state));
                 continue;
             }
-            let outcome = step(quota, &mut state, op, answer.now);
-            return agreed(outcome.changed, answer.done == Done::Written).map(|()| outcome.decision);
+            let result = step(quota, &mut state, op, reply.now);
+            return check_agreement(result.changed, reply.effect == Effect::Written).map(|()| result.decision);
         }
-        Err(changing())
+        Err(contended())
     }
 
-    async fn run(&self, script: &Script, keys: &[&str], arguments: &[Vec<u8>]) -> Result<Value, StoreError> {
+    async fn run_script(&self, script: &Script, keys: &[&str], arguments: &[Vec<u8>]) -> Result<Value, StoreError> {
         let mut connection = self.connection.clone();
-        let reloaded = || telemetry::script_reloaded(&self.label);
-        let answer = script.run(&mut connection, keys, arguments, reloaded).await;
-        if let Err(error) = &answer {
-            self.demoted.leave(&mut connection, error).await;
+        let on_reload = || telemetry::record_script_reload(&self.label);
+        let reply = script.run(&mut connection, keys, arguments, on_reload).await;
+        if let Err(error) = &reply {
+            self.failover.close_if_replica(&mut connection, error).await;
         }
-        answer.map_err(store_error)
+        reply.map_err(store_error)
     }
 }
 
-/// What a stored value says, as a state of `quota`, whose bytes are `known`.
-fn state(quota: &Quota, known: &[u8], value: Option<&[u8]>, now: Timestamp) -> Result<State, StoreError> {
+/// Decodes a stored value as a state of `quota`, whose bytes are `quota_bytes`.
+fn decode_state(quota: &Quota, quota_bytes: &[u8], value: Option<&[u8]>, now: Timestamp) -> Result<State, StoreError> {
     let Some(value) = value else { return Ok(State::New) };
-    match codec::state_under(known, quota, value)? {
+    match value::decode_if_same_quota(quota_bytes, quota, value)? {
         Some(state) => Ok(state),
-        None => codec::rebased(quota, value, now),
+        None => value::decode_rebased(quota, value, now),
     }
 }
 
-/// What tells a script to step from `state` if it still finds `value`.
-fn carried_over(quota: &[u8], value: Option<Vec<u8>>, state: &State) -> [Vec<u8>; 2] {
-    [value.unwrap_or_default(), codec::encode(state, quota)]
-}
-
-/// The time as a script takes it: none for the server's.
-fn given(at: Option<Timestamp>) -> Vec<u8> {
-    at.map_or_else(Vec::new, |at| at.as_micros().to_string().into_bytes())
+/// The arguments with which a script steps from the rebased `state` if it still finds `value`.
+fn replacement_arguments(quota: &[u8], value: Option<Vec<u8>>, state: &State) -> [Vec<u8>; 2] {
+    [value.unwrap_or_default(), value::encode(state, quota)]
 }
 
 impl<C> fmt::Debug for RedisStore<C> {
@@ -165,7 +164,7 @@ impl<C> fmt::Debug for RedisStore<C> {
 
 impl<C: Connection> Store for RedisStore<C> {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::default().with_atomic_all(!C::CLUSTER || self.names.colocation == Colocation::Prefix)
+        Capabilities::default().with_atomic_all(!C::IS_CLUSTER || self.key_names.colocation == Colocation::Prefix)
     }
 
     fn try_apply(&self, _: &Request<'_>) -> Option<Result<Decision, StoreError>> {
@@ -177,11 +176,11 @@ impl<C: Connection> Store for RedisStore<C> {
     }
 
     async fn apply_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
-        self.decide_all(requests, None).await
+        self.decide_joint(requests, None).await
     }
 
     async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
-        self.decide_each(requests).await
+        self.decide_batch(requests).await
     }
 
     async fn close(&self) {}
@@ -189,26 +188,26 @@ impl<C: Connection> Store for RedisStore<C> {
 
 #[cfg(feature = "testing")]
 impl<C: Connection> RedisStore<C> {
-    /// What a request that steps sends to the server, for programs that send the same themselves, such as
-    /// `redis-benchmark`. The server has to know the script, as it does once the store has asked.
+    /// The command that a request which steps sends to the server, for programs that send it themselves, such as
+    /// `redis-benchmark`. The server must know the script, as it does once the store has called it.
     pub fn command(&self, request: &Request<'_>) -> redis::Cmd {
-        let name = self.names.name(request.scope, request.key);
-        let Arguments { quota, numbers } = Arguments::one(request.quota, request.op, self.min_ttl);
-        script::step(request.quota.algorithm()).command(&[&name], &[quota, numbers])
+        let name = self.key_names.state_name(request.scope, request.key);
+        let StepArguments { quota, numbers } = StepArguments::from_op(request.quota, request.op, self.min_ttl);
+        script::step_script(request.quota.algorithm()).command(&[&name], &[quota, numbers])
     }
 }
 
 #[cfg(feature = "testing")]
-impl<C: Connection> tidegate_core::Testing for RedisStore<C> {
+impl<C: Connection> tidegate_core::TestableStore for RedisStore<C> {
     async fn apply_at(&self, request: &Request<'_>, at: Timestamp) -> Result<Decision, StoreError> {
         self.decide(request, Some(at)).await
     }
 
     async fn apply_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<JointDecision, StoreError> {
-        self.decide_all(requests, Some(at)).await
+        self.decide_joint(requests, Some(at)).await
     }
 
-    async fn held_at(&self, _: Timestamp) -> Option<usize> {
+    async fn sweep_at(&self, _: Timestamp) -> Option<usize> {
         // The server forgets by its own clock.
         None
     }

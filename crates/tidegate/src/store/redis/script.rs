@@ -1,4 +1,4 @@
-//! The scripts, put together from their parts, and how one is run.
+//! Scripts, put together from their parts, and how one is run.
 
 use std::sync::LazyLock;
 
@@ -7,34 +7,37 @@ use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 use tidegate_core::Algorithm;
 
 const COMMON: &str = include_str!("lua/common.lua");
-const WIDE: &str = include_str!("lua/wide.lua");
+const WIDE_NUMBERS: &str = include_str!("lua/wide_numbers.lua");
 const WINDOWS: &str = include_str!("lua/windows.lua");
 const TOKEN_BUCKET: &str = include_str!("lua/token_bucket.lua");
 const FIXED_WINDOW: &str = include_str!("lua/fixed_window.lua");
 const SLIDING_WINDOW: &str = include_str!("lua/sliding_window.lua");
 const SLIDING_LOG: &str = include_str!("lua/sliding_log.lua");
-const ONE: &str = include_str!("lua/one.lua");
+const SINGLE: &str = include_str!("lua/single.lua");
 
-/// One operation on one key, by algorithm.
-static TOKEN_BUCKET_STEP: LazyLock<Script> = LazyLock::new(|| one(&[WIDE, TOKEN_BUCKET], "token_bucket"));
-static FIXED_WINDOW_STEP: LazyLock<Script> = LazyLock::new(|| one(&[WINDOWS, FIXED_WINDOW], "fixed_window"));
+/// The scripts that step one key, by algorithm.
+static TOKEN_BUCKET_STEP: LazyLock<Script> =
+    LazyLock::new(|| single_key_script(&[WIDE_NUMBERS, TOKEN_BUCKET], "token_bucket"));
+static FIXED_WINDOW_STEP: LazyLock<Script> =
+    LazyLock::new(|| single_key_script(&[WINDOWS, FIXED_WINDOW], "fixed_window"));
 static SLIDING_WINDOW_STEP: LazyLock<Script> =
-    LazyLock::new(|| one(&[WIDE, WINDOWS, SLIDING_WINDOW], "sliding_window"));
-static SLIDING_LOG_STEP: LazyLock<Script> = LazyLock::new(|| one(&[SLIDING_LOG], "sliding_log"));
+    LazyLock::new(|| single_key_script(&[WIDE_NUMBERS, WINDOWS, SLIDING_WINDOW], "sliding_window"));
+static SLIDING_LOG_STEP: LazyLock<Script> = LazyLock::new(|| single_key_script(&[SLIDING_LOG], "sliding_log"));
 
-/// The stored value and the time.
-pub(super) static LOOK: LazyLock<Script> = LazyLock::new(|| Script::new(&[COMMON, include_str!("lua/look.lua")]));
+/// The script that reads one key and the time.
+pub(super) static READ: LazyLock<Script> = LazyLock::new(|| Script::new(&[COMMON, include_str!("lua/read.lua")]));
 
-/// Several keys, all or nothing.
-pub(super) static ALL: LazyLock<Script> = LazyLock::new(|| several(include_str!("lua/all.lua")));
+/// The script of joint decisions: several keys, all or nothing.
+pub(super) static JOINT: LazyLock<Script> = LazyLock::new(|| multi_key_script(include_str!("lua/joint.lua")));
 
-/// Several keys, each on its own.
-pub(super) static EACH: LazyLock<Script> = LazyLock::new(|| several(include_str!("lua/each.lua")));
+/// The script of a batch: several independent operations.
+pub(super) static BATCH: LazyLock<Script> = LazyLock::new(|| multi_key_script(include_str!("lua/batch.lua")));
 
-/// One operation on the leases of one key.
+/// The script of one operation on the leases of one key.
 pub(super) static LEASES: LazyLock<Script> = LazyLock::new(|| Script::new(&[COMMON, include_str!("lua/leases.lua")]));
 
-pub(super) fn step(algorithm: Algorithm) -> &'static Script {
+/// The script that steps a state of this algorithm.
+pub(super) fn step_script(algorithm: Algorithm) -> &'static Script {
     match algorithm {
         Algorithm::TokenBucket => &TOKEN_BUCKET_STEP,
         Algorithm::FixedWindow => &FIXED_WINDOW_STEP,
@@ -43,16 +46,16 @@ pub(super) fn step(algorithm: Algorithm) -> &'static Script {
     }
 }
 
-fn one(parts: &[&str], name: &str) -> Script {
+fn single_key_script(parts: &[&str], name: &str) -> Script {
     let step = format!("local step = {name}\n");
-    Script::new(&[&[COMMON], parts, &[&*step, ONE]].concat())
+    Script::new(&[&[COMMON], parts, &[&*step, SINGLE]].concat())
 }
 
-fn several(body: &str) -> Script {
-    Script::new(&[COMMON, WIDE, WINDOWS, TOKEN_BUCKET, FIXED_WINDOW, SLIDING_WINDOW, SLIDING_LOG, body])
+fn multi_key_script(body: &str) -> Script {
+    Script::new(&[COMMON, WIDE_NUMBERS, WINDOWS, TOKEN_BUCKET, FIXED_WINDOW, SLIDING_WINDOW, SLIDING_LOG, body])
 }
 
-/// A script and the hash a server knows it by.
+/// A script, and the hash by which a server knows it.
 pub(super) struct Script {
     source: String,
     hash: String,
@@ -67,28 +70,28 @@ impl Script {
 
     /// The command that runs it, by its hash.
     pub(super) fn command(&self, keys: &[&str], arguments: &[Vec<u8>]) -> Cmd {
-        self.command_by("EVALSHA", &self.hash, keys, arguments)
+        self.command_with("EVALSHA", &self.hash, keys, arguments)
     }
 
     /// Runs it; when the server does not know it, once more with its source, which makes it known. There is no third
-    /// time. `reloaded` is told of a second.
+    /// time. `on_reload` is called before the second.
     pub(super) async fn run(
         &self,
         connection: &mut impl ConnectionLike,
         keys: &[&str],
         arguments: &[Vec<u8>],
-        reloaded: impl FnOnce(),
+        on_reload: impl FnOnce(),
     ) -> Result<Value, RedisError> {
         match self.command(keys, arguments).query_async(connection).await {
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                reloaded();
-                self.command_by("EVAL", &self.source, keys, arguments).query_async(connection).await
+                on_reload();
+                self.command_with("EVAL", &self.source, keys, arguments).query_async(connection).await
             }
             answer => answer,
         }
     }
 
-    fn command_by(&self, verb: &str, script: &str, keys: &[&str], arguments: &[Vec<u8>]) -> Cmd {
+    fn command_with(&self, verb: &str, script: &str, keys: &[&str], arguments: &[Vec<u8>]) -> Cmd {
         let mut command = redis::cmd(verb);
         command.arg(script).arg(keys.len()).arg(keys);
         for argument in arguments {

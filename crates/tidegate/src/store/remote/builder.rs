@@ -1,4 +1,4 @@
-//! How a store behind a server is made.
+//! The builder of a [`RemoteStore`].
 
 use std::fmt;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use http::uri::{Scheme, Uri};
 use hyper_util::client::legacy::connect::HttpConnector;
 use tidegate_core::StoreError;
 
+use super::background_connector::BackgroundConnector;
 use super::client::Client;
 use super::connector::{Roots, connector};
-use super::kept::Kept;
 use super::{RemoteStore, unsupported};
 
-/// How a [`RemoteStore`] is made; see [`RemoteStore::builder`].
+/// A builder of a [`RemoteStore`]; see [`RemoteStore::builder`].
 #[must_use = "a store exists once `build` is called"]
 pub struct RemoteStoreBuilder {
     url: String,
@@ -24,9 +24,9 @@ pub struct RemoteStoreBuilder {
     roots: Roots,
 }
 
-/// Less than the five seconds after which workerd closes a connection that nobody uses: one that is closed in the very moment
-/// in which a call is sent fails that call.
-const IDLE: Duration = Duration::from_secs(3);
+/// The default idle timeout. It is less than the five seconds after which workerd closes an idle connection: a
+/// connection that closes just as a call is sent fails that call.
+const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl RemoteStoreBuilder {
     pub(super) fn new(url: String) -> Self {
@@ -35,55 +35,56 @@ impl RemoteStoreBuilder {
             token: None,
             atomic_all: false,
             connect_timeout: Duration::from_secs(1),
-            idle_timeout: IDLE,
+            idle_timeout: DEFAULT_IDLE_TIMEOUT,
             roots: Roots::default(),
         }
     }
 
-    /// The token that the server wants to be shown.
+    /// Sets the bearer token that the server expects.
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(token.into());
         self
     }
 
-    /// Whether the server takes any keys all or nothing, as one `tidegate serve` does. A Worker does
-    /// not: its keys live in many objects. This is only what the store says of itself; without, it does not.
+    /// Declares whether the server takes any keys all or nothing, as one `tidegate serve` does. A Worker does not: its
+    /// keys live in many objects. The setting only changes the reported
+    /// [`Store::capabilities`](crate::Store::capabilities). Defaults to `false`.
     pub fn atomic_all(mut self, atomic_all: bool) -> Self {
         self.atomic_all = atomic_all;
         self
     }
 
-    /// How long connecting may take: one second unless said otherwise.
+    /// Sets the timeout of connecting. Defaults to one second.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
     }
 
-    /// How long a connection that nobody uses is kept: three seconds unless said otherwise. Less than the server keeps it.
+    /// Sets how long an idle connection is kept. It must be less than the server keeps it. Defaults to three seconds.
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
         self.idle_timeout = timeout;
         self
     }
 
-    /// Whom to trust to sign the certificate of an https server, in PEM: an authority of your own, in place of those that
-    /// are built in.
+    /// Sets the root certificates, in PEM, that may sign the certificate of an https server. They replace the built-in
+    /// ones.
     #[cfg(feature = "remote-tls")]
     pub fn root_certificates(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.roots = Some(pem.into());
         self
     }
 
-    /// The store, or what is wrong with its settings. Nothing is connected to yet.
+    /// Builds the store, or returns an error for a bad setting. It does not connect yet.
     pub fn build(self) -> Result<RemoteStore, StoreError> {
-        let token = self.token.as_deref().map(bearer).transpose();
+        let token = self.token.as_deref().map(bearer_header).transpose();
         let token = token.map_err(|_| unsupported("the token has characters that no header can have".to_owned()))?;
         let mut http = HttpConnector::new();
         http.set_connect_timeout(Some(self.connect_timeout));
         http.set_nodelay(true);
-        // That is for the address to say.
+        // The scheme of the URL decides.
         http.enforce_http(false);
-        let connector = Kept::new(connector(http, self.roots)?, self.connect_timeout, self.idle_timeout);
-        let client = Client::new(target(&self.url)?, token, connector, self.idle_timeout);
+        let connector = BackgroundConnector::new(connector(http, self.roots)?, self.connect_timeout, self.idle_timeout);
+        let client = Client::new(apply_url(&self.url)?, token, connector, self.idle_timeout);
         Ok(RemoteStore { client, atomic_all: self.atomic_all })
     }
 }
@@ -91,18 +92,18 @@ impl RemoteStoreBuilder {
 impl fmt::Debug for RemoteStoreBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Never the token.
-        f.debug_struct("RemoteStoreBuilder").field("url", &shown(&self.url)).finish_non_exhaustive()
+        f.debug_struct("RemoteStoreBuilder").field("url", &redact_url(&self.url)).finish_non_exhaustive()
     }
 }
 
-fn bearer(token: &str) -> Result<HeaderValue, InvalidHeaderValue> {
+fn bearer_header(token: &str) -> Result<HeaderValue, InvalidHeaderValue> {
     let mut value = HeaderValue::try_from(format!("Bearer {token}"))?;
     value.set_sensitive(true);
     Ok(value)
 }
 
-/// An address without what may well be a secret: a user's password, or what is in the query.
-fn shown(url: &str) -> String {
+/// Redacts the parts of a URL that may be secret: the user and the query.
+fn redact_url(url: &str) -> String {
     let (url, query) = url.split_once('?').map_or((url, ""), |(url, _)| (url, "?..."));
     match (url.split_once("://"), url.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, host))) => format!("{scheme}://...@{host}{query}"),
@@ -111,26 +112,26 @@ fn shown(url: &str) -> String {
     }
 }
 
-/// Where calls go, for a server at this address.
-fn target(url: &str) -> Result<Uri, StoreError> {
-    let refused = |why: &str| unsupported(format!("the server's address {:?}: {why}", shown(url)));
-    let uri: Uri = url.parse().map_err(|_| refused("expected such as http://127.0.0.1:8080"))?;
+/// Returns the URL of the apply endpoint of the server at this URL.
+fn apply_url(url: &str) -> Result<Uri, StoreError> {
+    let invalid = |why: &str| unsupported(format!("the server's address {:?}: {why}", redact_url(url)));
+    let uri: Uri = url.parse().map_err(|_| invalid("expected such as http://127.0.0.1:8080"))?;
     if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-        return Err(refused("it names a user; a token goes into RemoteStoreBuilder::token"));
+        return Err(invalid("it names a user; a token goes into RemoteStoreBuilder::token"));
     }
     match uri.scheme() {
         Some(scheme) if *scheme == Scheme::HTTP => {}
         Some(scheme) if *scheme == Scheme::HTTPS && cfg!(feature = "remote-tls") => {}
-        Some(scheme) if *scheme == Scheme::HTTPS => return Err(refused("https takes the feature `remote-tls`")),
-        _ => return Err(refused("expected http:// or https:// before the host")),
+        Some(scheme) if *scheme == Scheme::HTTPS => return Err(invalid("https takes the feature `remote-tls`")),
+        _ => return Err(invalid("expected http:// or https:// before the host")),
     }
     if uri.query().is_some() {
-        return Err(refused("expected no query"));
+        return Err(invalid("expected no query"));
     }
     let path = format!("{}/v1/apply", uri.path().trim_end_matches('/'));
     let mut parts = uri.into_parts();
-    parts.path_and_query = Some(path.parse().map_err(|_| refused("its path cannot be used"))?);
-    Uri::from_parts(parts).map_err(|_| refused("expected such as http://127.0.0.1:8080"))
+    parts.path_and_query = Some(path.parse().map_err(|_| invalid("its path cannot be used"))?);
+    Uri::from_parts(parts).map_err(|_| invalid("expected such as http://127.0.0.1:8080"))
 }
 
 #[cfg(test)]
@@ -138,18 +139,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_go_to_the_apply_of_the_server() {
+    fn calls_go_to_the_apply_path_of_the_server() {
         for (url, expected) in [
             ("http://127.0.0.1:8080", "http://127.0.0.1:8080/v1/apply"),
             ("http://edge.example/", "http://edge.example/v1/apply"),
             ("http://edge.example/limits/", "http://edge.example/limits/v1/apply"),
         ] {
-            assert_eq!(target(url).unwrap().to_string(), expected);
+            assert_eq!(apply_url(url).unwrap().to_string(), expected);
         }
     }
 
     #[test]
-    fn an_address_that_cannot_be_asked_is_refused_with_the_reason() {
+    fn unusable_url_is_rejected_with_the_reason() {
         for (url, why) in [
             ("", "expected such as"),
             ("127.0.0.1:8080", "expected http://"),
@@ -157,16 +158,16 @@ mod tests {
             ("http://host/?a=b", "expected no query"),
             ("/v1", "expected http://"),
         ] {
-            let error = target(url).unwrap_err().to_string();
+            let error = apply_url(url).unwrap_err().to_string();
             assert!(error.contains(why), "{url}: {error}");
         }
-        let error = target("http://me:hunter2@host").unwrap_err().to_string();
+        let error = apply_url("http://me:hunter2@host").unwrap_err().to_string();
         assert!(error.contains("token"), "{error}");
-        assert_eq!(target("https://edge.example").is_ok(), cfg!(feature = "remote-tls"));
+        assert_eq!(apply_url("https://edge.example").is_ok(), cfg!(feature = "remote-tls"));
     }
 
     #[test]
-    fn a_token_is_never_shown() {
+    fn secrets_never_appear_in_errors_or_debug_output() {
         for url in [
             "http://me:hunter2@host",
             "http://me:hunter2 @host",
@@ -174,7 +175,7 @@ mod tests {
             "http://host/?token=hunter2",
             "http://ho st/?token=hunter2@x",
         ] {
-            let error = target(url).unwrap_err().to_string();
+            let error = apply_url(url).unwrap_err().to_string();
             let builder = format!("{:?}", RemoteStore::builder(url));
             assert!(!error.contains("hunter2") && !builder.contains("hunter2"), "{error} {builder}");
             assert!(error.contains("host") || error.contains("ho st"), "{error}");

@@ -1,4 +1,4 @@
-//! The HTTP client: one kind of call, over connections that are kept.
+//! The HTTP client, which sends one kind of call over pooled connections.
 
 use std::time::Duration;
 
@@ -10,41 +10,48 @@ use hyper_util::client::legacy::Client as Pool;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tidegate_core::{Decision, StoreError};
 
+use super::background_connector::BackgroundConnector;
 use super::connector::Connector;
-use super::error::{broken, not_ours, refused, unreachable};
-use super::kept::Kept;
+use super::error::{body_error, foreign_response, request_error, status_error};
 use super::unsupported;
 use crate::api::MAX_BATCH_BODY_BYTES;
 use crate::api::apply::ApplyResponse;
 
-/// More than any answer to a call that the server takes.
-const LARGEST: usize = 4 << 20;
+/// The largest response body, which is more than any answer to a call that the server accepts.
+const MAX_RESPONSE_BYTES: usize = 4 << 20;
 
-/// What asks the server. Clones share the connections.
+/// An HTTP client for the apply endpoint of one server. Clones share the connections.
 #[derive(Clone)]
 pub(super) struct Client {
-    pool: Pool<Kept<Connector>, Full<Bytes>>,
-    target: Uri,
+    pool: Pool<BackgroundConnector<Connector>, Full<Bytes>>,
+    url: Uri,
     token: Option<HeaderValue>,
 }
 
 impl Client {
-    /// Over connections that are made like this, and kept for so long when nobody uses them.
-    pub(super) fn new(target: Uri, token: Option<HeaderValue>, connector: Kept<Connector>, idle: Duration) -> Self {
-        let pool =
-            Pool::builder(TokioExecutor::new()).pool_idle_timeout(idle).pool_timer(TokioTimer::new()).build(connector);
-        Client { pool, target, token }
+    /// Builds a client whose connections come from `connector` and stay open for `idle_timeout` without use.
+    pub(super) fn new(
+        url: Uri,
+        token: Option<HeaderValue>,
+        connector: BackgroundConnector<Connector>,
+        idle_timeout: Duration,
+    ) -> Self {
+        let pool = Pool::builder(TokioExecutor::new())
+            .pool_idle_timeout(idle_timeout)
+            .pool_timer(TokioTimer::new())
+            .build(connector);
+        Client { pool, url, token }
     }
 
     pub(super) fn url(&self) -> &Uri {
-        &self.target
+        &self.url
     }
 
-    /// Sends a call with so many requests, and reads as many answers.
-    pub(super) async fn ask(
+    /// Sends a call of `count` requests and reads as many results.
+    pub(super) async fn send(
         &self,
         call: Vec<u8>,
-        asked: usize,
+        count: usize,
     ) -> Result<Vec<Result<Decision, StoreError>>, StoreError> {
         if call.len() > MAX_BATCH_BODY_BYTES {
             let found = call.len();
@@ -54,22 +61,24 @@ impl Client {
         }
         let mut request = Request::new(Full::new(Bytes::from(call)));
         *request.method_mut() = Method::POST;
-        *request.uri_mut() = self.target.clone();
+        *request.uri_mut() = self.url.clone();
         let headers = request.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(token) = &self.token {
             headers.insert(AUTHORIZATION, token.clone());
         }
-        let response = self.pool.request(request).await.map_err(unreachable)?;
+        let response = self.pool.request(request).await.map_err(request_error)?;
         let status = response.status();
-        let body = Limited::new(response.into_body(), LARGEST).collect().await.map_err(broken)?.to_bytes();
+        let body =
+            Limited::new(response.into_body(), MAX_RESPONSE_BYTES).collect().await.map_err(body_error)?.to_bytes();
         if !status.is_success() {
-            return Err(refused(status, &body));
+            return Err(status_error(status, &body));
         }
-        let answers = ApplyResponse::parse(&body).ok_or_else(|| not_ours("it is not what /v1/apply answers"))?;
-        if answers.len() != asked {
-            return Err(not_ours("it has another number of decisions than were asked for"));
+        let results =
+            ApplyResponse::parse(&body).ok_or_else(|| foreign_response("it is not what /v1/apply answers"))?;
+        if results.len() != count {
+            return Err(foreign_response("it has another number of decisions than were asked for"));
         }
-        Ok(answers)
+        Ok(results)
     }
 }

@@ -1,4 +1,4 @@
-//! How the server is connected to: plainly, or over TLS.
+//! The connector to the server, with or without TLS.
 
 use hyper_util::client::legacy::connect::HttpConnector;
 use tidegate_core::StoreError;
@@ -13,7 +13,7 @@ mod plain {
     use super::{HttpConnector, StoreError};
 
     pub(in super::super) type Connector = HttpConnector;
-    /// Nobody has to be trusted.
+    /// Root certificates, which a connection without TLS does not need.
     pub(in super::super) type Roots = ();
 
     pub(in super::super) fn connector(http: HttpConnector, (): Roots) -> Result<Connector, StoreError> {
@@ -34,30 +34,30 @@ mod tls {
     use super::{HttpConnector, StoreError};
 
     pub(in super::super) type Connector = hyper_rustls::HttpsConnector<HttpConnector>;
-    /// Who is trusted to sign the server's certificate, in PEM; none for those that are built in.
+    /// Root certificates in PEM. `None` uses the built-in ones.
     pub(in super::super) type Roots = Option<Vec<u8>>;
 
     pub(in super::super) fn connector(http: HttpConnector, roots: Roots) -> Result<Connector, StoreError> {
-        // Named, because a program that has another one, too, has none by default.
+        // Set explicitly: a program that links several providers has no default one.
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let config = config.map_err(|error| unsupported(format!("TLS: {error}")))?;
         let config = match roots {
             None => config.with_webpki_roots(),
-            Some(pem) => config.with_root_certificates(read(&pem)?),
+            Some(pem) => config.with_root_certificates(parse_roots(&pem)?),
         };
         let builder = HttpsConnectorBuilder::new().with_tls_config(config.with_no_client_auth());
         Ok(builder.https_or_http().enable_http1().wrap_connector(http))
     }
 
-    fn read(pem: &[u8]) -> Result<RootCertStore, StoreError> {
-        let refused = |why: &dyn std::fmt::Display| unsupported(format!("the root certificates: {why}"));
+    fn parse_roots(pem: &[u8]) -> Result<RootCertStore, StoreError> {
+        let invalid = |why: &dyn std::fmt::Display| unsupported(format!("the root certificates: {why}"));
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
-            roots.add(certificate.map_err(|error| refused(&error))?).map_err(|error| refused(&error))?;
+            roots.add(certificate.map_err(|error| invalid(&error))?).map_err(|error| invalid(&error))?;
         }
         if roots.is_empty() {
-            return Err(refused(&"expected at least one in PEM"));
+            return Err(invalid(&"expected at least one in PEM"));
         }
         Ok(roots)
     }

@@ -1,13 +1,13 @@
-//! The store behind `POST /v1/apply`: many processes that ask one server, or the edge.
+//! A store behind `POST /v1/apply` of a server, for many processes that share one server or the edge.
 //!
 //! The server is `tidegate serve`, or a Worker with Durable Objects; both speak [`api::apply`](crate::api::apply). The
-//! quota travels with each request, so the server needs no config of its own for it, and its clock is the one that counts.
+//! quota travels with each request, so the server needs no config of its own for it. The server's clock decides.
 
+mod background_connector;
 mod builder;
 mod client;
 mod connector;
 mod error;
-mod kept;
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ use crate::api::{MAX_BATCH_BODY_BYTES, MAX_BATCH_LEN, MAX_KEY_BYTES};
 pub use builder::RemoteStoreBuilder;
 use client::Client;
 
-/// The store behind `POST /v1/apply` of a server. Clones share the connections.
+/// A store behind `POST /v1/apply` of a server. Clones share the connections.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -40,53 +40,53 @@ pub struct RemoteStore {
 }
 
 impl RemoteStore {
-    /// A store behind the server at this address, without a token. Nothing is connected to yet.
+    /// Creates a store behind the server at this URL, without a token. It does not connect yet.
     pub fn new(url: &str) -> Result<Self, StoreError> {
         Self::builder(url).build()
     }
 
-    /// A store with settings.
+    /// Returns a builder with the settings of the store.
     pub fn builder(url: impl Into<String>) -> RemoteStoreBuilder {
         RemoteStoreBuilder::new(url.into())
     }
 
-    async fn one(&self, request: &Request<'_>, at: Option<Timestamp>) -> Result<Decision, StoreError> {
+    async fn decide(&self, request: &Request<'_>, at: Option<Timestamp>) -> Result<Decision, StoreError> {
         let requests = [*request];
         let call = ApplyRequest::new(ApplyMode::Each, &requests, at).to_json();
-        self.client.ask(call, 1).await.and_then(|mut answers| answers.remove(0))
+        self.client.send(call, 1).await.and_then(|mut results| results.remove(0))
     }
 
-    async fn all(&self, requests: &[Request<'_>], at: Option<Timestamp>) -> Result<JointDecision, StoreError> {
+    async fn decide_all(&self, requests: &[Request<'_>], at: Option<Timestamp>) -> Result<JointDecision, StoreError> {
         if requests.is_empty() {
             return Ok(JointDecision::new(Vec::new()));
         }
         let call = ApplyRequest::new(ApplyMode::All, requests, at).to_json();
-        let decisions = self.client.ask(call, requests.len()).await?.into_iter().collect::<Result<_, _>>()?;
+        let decisions = self.client.send(call, requests.len()).await?.into_iter().collect::<Result<_, _>>()?;
         Ok(JointDecision::new(decisions))
     }
 
-    /// As few calls as the server takes, one after the other, because each of them is applied in order.
-    async fn each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
+    /// Sends as few calls as the server accepts, one after the other, because the requests are applied in order.
+    async fn decide_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
         let sendable = SendableBatch::of(requests, MAX_KEY_BYTES);
-        let (mut answers, mut rest) = (Vec::with_capacity(requests.len()), sendable.requests());
+        let (mut results, mut rest) = (Vec::with_capacity(requests.len()), sendable.requests());
         while !rest.is_empty() {
-            let (mut now, mut call);
-            let mut most = rest.len().min(MAX_BATCH_LEN);
+            let (mut chunk, mut call);
+            let mut len = rest.len().min(MAX_BATCH_LEN);
             loop {
-                now = &rest[..most];
-                call = ApplyRequest::new(ApplyMode::Each, now, None).to_json();
-                if call.len() <= MAX_BATCH_BODY_BYTES || most == 1 {
+                chunk = &rest[..len];
+                call = ApplyRequest::new(ApplyMode::Each, chunk, None).to_json();
+                if call.len() <= MAX_BATCH_BODY_BYTES || len == 1 {
                     break;
                 }
-                most = most.div_ceil(2);
+                len = len.div_ceil(2);
             }
-            match self.client.ask(call, now.len()).await {
-                Ok(some) => answers.extend(some),
-                Err(error) => answers.extend(now.iter().map(|_| Err(error.clone()))),
+            match self.client.send(call, chunk.len()).await {
+                Ok(decided) => results.extend(decided),
+                Err(error) => results.extend(chunk.iter().map(|_| Err(error.clone()))),
             }
-            rest = &rest[most..];
+            rest = &rest[len..];
         }
-        sendable.results(answers)
+        sendable.results(results)
     }
 }
 
@@ -106,32 +106,32 @@ impl Store for RemoteStore {
     }
 
     async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
-        self.one(request, None).await
+        self.decide(request, None).await
     }
 
     async fn apply_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
-        self.all(requests, None).await
+        self.decide_all(requests, None).await
     }
 
     async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
-        self.each(requests).await
+        self.decide_each(requests).await
     }
 
     async fn close(&self) {}
 }
 
 #[cfg(feature = "testing")]
-impl tidegate_core::Testing for RemoteStore {
+impl tidegate_core::TestableStore for RemoteStore {
     async fn apply_at(&self, request: &Request<'_>, at: Timestamp) -> Result<Decision, StoreError> {
-        self.one(request, Some(at)).await
+        self.decide(request, Some(at)).await
     }
 
     async fn apply_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<JointDecision, StoreError> {
-        self.all(requests, Some(at)).await
+        self.decide_all(requests, Some(at)).await
     }
 
-    async fn held_at(&self, _: Timestamp) -> Option<usize> {
-        // The server forgets by itself, and does not say.
+    async fn sweep_at(&self, _: Timestamp) -> Option<usize> {
+        // The server evicts keys by itself and does not report their number.
         None
     }
 }

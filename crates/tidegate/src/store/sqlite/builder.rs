@@ -1,4 +1,4 @@
-//! How an [`SqliteStore`] is made.
+//! The builder of an [`SqliteStore`].
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use tidegate_core::{StoreError, StoreErrorKind};
 use tokio::sync::watch;
 
 use super::error::store_error;
-use super::file::File;
-use super::log::Log;
-use super::queue::Queue;
-use super::reader::Reader;
-use super::schema::{Table, table_name};
-use super::writer::{SWEEP, Writer};
+use super::file::DatabaseFile;
+use super::queue::JobQueue;
+use super::reader::ReaderThread;
+use super::schema::{TableSchema, table_name};
+use super::wal::WalCheckpointer;
+use super::writer::{SWEEP_ROWS, WriterThread};
 use super::{Inner, SqliteStore};
 use crate::clock::{Clock, SystemClock};
 use crate::store::secret::Secret;
-use crate::store::table::{Rows, TableName};
+use crate::store::table::{RowKeyEncoder, TableName};
 
 /// What has reached the disk when a decision is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -32,14 +32,14 @@ pub enum Synchronous {
     Full,
 }
 
-/// How an [`SqliteStore`] with other settings is made.
+/// A builder of an [`SqliteStore`] with other settings than the defaults.
 #[derive(Clone)]
 pub struct SqliteStoreBuilder {
     table: TableName,
     synchronous: Synchronous,
     busy_timeout: Duration,
     clock: Arc<dyn Clock>,
-    rows: Rows,
+    row_keys: RowKeyEncoder,
 }
 
 impl Default for SqliteStoreBuilder {
@@ -49,13 +49,13 @@ impl Default for SqliteStoreBuilder {
             synchronous: Synchronous::default(),
             busy_timeout: Duration::from_secs(5),
             clock: Arc::new(SystemClock),
-            rows: Rows::default(),
+            row_keys: RowKeyEncoder::default(),
         }
     }
 }
 
 impl SqliteStoreBuilder {
-    /// The table's name: `tidegate` unless said otherwise. Letters, digits and underscores, up to 40 of them.
+    /// Sets the name of the table. Defaults to `tidegate`. It consists of up to 40 letters, digits and underscores.
     pub fn table(mut self, name: &str) -> Result<Self, StoreError> {
         self.table = table_name(name)?;
         Ok(self)
@@ -77,18 +77,18 @@ impl SqliteStoreBuilder {
         self
     }
 
-    /// What the store counts by: the system's clock unless said otherwise.
+    /// Sets the clock of the store. Defaults to the system's clock.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
         self.clock = Arc::new(clock);
         self
     }
 
-    /// Keys are hashed with HMAC-SHA256 under this secret, so that no user id and no address can be read in the file.
-    /// Every process needs the same secret; with another one everybody starts anew.
+    /// Hashes keys with HMAC-SHA256 under this secret, so that no user id and no address can be read in the file.
+    /// Every process needs the same secret. With another secret, every key starts anew.
     #[must_use]
-    pub fn hash_keys(mut self, with: impl AsRef<[u8]>) -> Self {
-        self.rows.secret = Some(Secret::new(with.as_ref()));
+    pub fn hash_keys(mut self, secret: impl AsRef<[u8]>) -> Self {
+        self.row_keys.secret = Some(Secret::new(secret.as_ref()));
         self
     }
 
@@ -97,50 +97,52 @@ impl SqliteStoreBuilder {
     /// This reads and writes the file, and waits for up to the busy timeout while another process has locked it: do it
     /// where a program starts, or with `tokio::task::spawn_blocking` and the like.
     pub fn open(self, path: impl AsRef<Path>) -> Result<SqliteStore, StoreError> {
-        let SqliteStoreBuilder { table, synchronous, busy_timeout, clock, rows } = self;
-        let (path, table) = (path.as_ref(), Arc::new(Table::new(table)));
-        let file = File::new(path, busy_timeout)?;
-        let (mut writing, reading) = (file.writer(synchronous, &table)?, file.reader()?);
-        let log = Log::of(&mut writing).map_err(|error| store_error(error, &writing))?;
-        let [to_writer, to_reader] = [(); 2].map(|()| Arc::new(Queue::default()));
-        let (ended, has_ended) = watch::channel(());
-        let reader = Reader {
-            connection: reading,
+        let SqliteStoreBuilder { table, synchronous, busy_timeout, clock, row_keys } = self;
+        let (path, table) = (path.as_ref(), Arc::new(TableSchema::new(table)));
+        let file = DatabaseFile::new(path, busy_timeout)?;
+        let (mut write_connection, read_connection) = (file.writer(synchronous, &table)?, file.reader()?);
+        let wal =
+            WalCheckpointer::install(&mut write_connection).map_err(|error| store_error(error, &write_connection))?;
+        let [writer_queue, reader_queue] = [(); 2].map(|()| Arc::new(JobQueue::default()));
+        let (ended_sender, ended_receiver) = watch::channel(());
+        let reader = ReaderThread {
+            connection: read_connection,
             table: Arc::clone(&table),
             clock: Arc::clone(&clock),
             busy_timeout,
-            queue: Arc::clone(&to_reader),
+            queue: Arc::clone(&reader_queue),
         };
-        let reader = spawn("tidegate-sqlite-reader", move || reader.run())?;
-        // From here on, whatever happens, somebody closes the queues, and with that the threads end.
+        let reader_handle = spawn("tidegate-sqlite-reader", move || reader.run())?;
+        // From here on, dropping `inner` closes the queues, which ends the threads.
         let inner = Inner {
-            rows,
+            row_keys,
             table: Arc::clone(&table),
             clock: Arc::clone(&clock),
-            writer: Arc::clone(&to_writer),
-            reader: Arc::clone(&to_reader),
-            has_ended,
+            writer_queue: Arc::clone(&writer_queue),
+            reader_queue: Arc::clone(&reader_queue),
+            ended_receiver,
             path: path.to_owned(),
         };
-        let writer = Writer {
-            connection: writing,
-            log,
+        let writer = WriterThread {
+            connection: write_connection,
+            wal,
             table,
             clock,
             busy_timeout,
-            queue: to_writer,
-            reader: (to_reader, reader),
-            ended,
-            // The first row that is added looks for others to go, for programs that do not run for long.
-            owed: SWEEP - 2,
+            queue: writer_queue,
+            reader_queue,
+            reader_handle,
+            ended_sender,
+            // The first added row triggers a sweep, for programs that do not run for long.
+            sweep_debt: SWEEP_ROWS - 2,
         };
         spawn("tidegate-sqlite", move || writer.run())?;
         Ok(SqliteStore { inner: Arc::new(inner) })
     }
 }
 
-fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<thread::JoinHandle<()>, StoreError> {
-    let thread = thread::Builder::new().name(name.to_owned()).spawn(work);
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<thread::JoinHandle<()>, StoreError> {
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
     thread.map_err(|error| {
         StoreError::caused_by(StoreErrorKind::Unavailable, "sqlite: the store's thread cannot be started", error)
     })
@@ -152,7 +154,7 @@ impl SqliteStore {
         Self::builder().open(path)
     }
 
-    /// How a store with other settings is made.
+    /// Returns a builder, for a store with other settings than the defaults.
     pub fn builder() -> SqliteStoreBuilder {
         SqliteStoreBuilder::default()
     }

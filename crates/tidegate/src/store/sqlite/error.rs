@@ -1,41 +1,45 @@
-//! What an SQLite error means to a caller.
+//! Conversion of SQLite errors to store errors.
 
 use rusqlite::{Connection, Error, ErrorCode};
 use tidegate_core::{StoreError, StoreErrorKind};
 
 use StoreErrorKind::{Unavailable, Unsupported};
 
-/// An error that came up on `connection`.
+/// Converts an error of `connection`.
 pub(super) fn store_error(error: Error, connection: &Connection) -> StoreError {
-    file_error(error, file(connection))
+    file_error(error, file_name(connection))
 }
 
-/// An error that came up in a transaction of the caller's on `connection`. SQLite does not wait there for a lock that somebody else
-/// has: who has read already cannot write behind somebody else's back.
+/// Converts an error of a transaction of the caller's on `connection`. SQLite does not wait for a lock there: a transaction
+/// that has read cannot write once another connection has written.
 pub(super) fn transaction_error(error: Error, connection: &Connection) -> StoreError {
     if is_busy(&error) {
-        return StoreError::caused_by(Unavailable, format!("sqlite: {}: {error}: {AGAIN}", file(connection)), error);
+        return StoreError::caused_by(
+            Unavailable,
+            format!("sqlite: {}: {error}: {RETRY_ADVICE}", file_name(connection)),
+            error,
+        );
     }
     store_error(error, connection)
 }
 
-const AGAIN: &str = "another connection writes, or has written since this transaction began to read; roll it back and run it \
-                     again, and begin it IMMEDIATE";
+const RETRY_ADVICE: &str = "another connection writes, or has written since this transaction began to read; roll it back and \
+                            run it again, and begin it IMMEDIATE";
 
-/// What a connection is open on, for a message.
-pub(super) fn file(connection: &Connection) -> &str {
+/// Returns the file of a connection, for a message.
+pub(super) fn file_name(connection: &Connection) -> &str {
     connection.path().filter(|path| !path.is_empty()).unwrap_or("the database")
 }
 
-/// An error that came up with the database `file`.
+/// Converts an error that is about the database `file`.
 pub(super) fn file_error(error: Error, file: &str) -> StoreError {
-    let (kind, advice) = meaning(&error);
+    let (kind, advice) = kind_and_advice(&error);
     let advice = if advice.is_empty() { String::new() } else { format!(": {advice}") };
     StoreError::caused_by(kind, format!("sqlite: {file}: {error}{advice}"), error)
 }
 
-/// Its kind, and what to do next when there is something.
-fn meaning(error: &Error) -> (StoreErrorKind, &'static str) {
+/// Returns the kind of an error, and advice on what to do next, which may be empty.
+fn kind_and_advice(error: &Error) -> (StoreErrorKind, &'static str) {
     match (error, error.sqlite_error_code()) {
         (_, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)) => {
             (Unavailable, "another connection has held its lock for longer than the busy timeout")
@@ -52,7 +56,7 @@ fn meaning(error: &Error) -> (StoreErrorKind, &'static str) {
         (_, Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt)) => {
             (Unavailable, "`PRAGMA integrity_check` says more; restore it, or move it away and begin anew")
         }
-        // What SQLite says about statements: ours are right as long as the table is.
+        // Errors about a statement. Ours are valid as long as the table is.
         (Error::SqlInputError { .. } | Error::InvalidColumnType(..), _)
         | (_, Some(ErrorCode::Unknown | ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch)) => {
             (Unavailable, "the table is missing or not as `tidegate::sqlite::migration` makes it")
@@ -62,12 +66,12 @@ fn meaning(error: &Error) -> (StoreErrorKind, &'static str) {
     }
 }
 
-/// Whether somebody else holds a lock that is needed.
+/// Returns whether another connection holds the lock.
 pub(super) fn is_busy(error: &Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-/// The store was closed, or its thread has ended.
-pub(super) fn closed() -> StoreError {
+/// The error of a call to a store that was closed, or whose thread has ended.
+pub(super) fn closed_error() -> StoreError {
     StoreError::new(Unavailable, "sqlite: the store is closed")
 }

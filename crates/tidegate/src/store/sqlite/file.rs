@@ -1,4 +1,4 @@
-//! The file, and the connections to it.
+//! The database file, and the connections to it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,21 +7,21 @@ use rusqlite::{Connection, OpenFlags};
 use tidegate_core::{StoreError, StoreErrorKind};
 
 use super::Synchronous;
-use super::error::{file, file_error, store_error};
-use super::patience::patiently;
-use super::schema::Table;
+use super::busy_retry::retry_while_busy;
+use super::error::{file_error, file_name, store_error};
+use super::schema::TableSchema;
 
-/// How much of the file the connection that writes keeps in memory, in KiB: the rows of some 100,000 keys. SQLite's own
-/// 2,000 are soon too few, and then every decision reads from the file again.
-const CACHE: i64 = 16_000;
+/// The page cache of the writing connection in KiB: the rows of some 100,000 keys. SQLite's default of 2,000 is soon too
+/// small, and then every decision reads from the file again.
+const CACHE_KIB: i64 = 16_000;
 
-/// The file, and how connections to it are opened.
-pub(super) struct File {
+/// The database file, which opens connections.
+pub(super) struct DatabaseFile {
     path: PathBuf,
     busy_timeout: Duration,
 }
 
-impl File {
+impl DatabaseFile {
     pub(super) fn new(path: &Path, busy_timeout: Duration) -> Result<Self, StoreError> {
         let text = path.to_string_lossy();
         let advice = match &*text {
@@ -31,72 +31,76 @@ impl File {
             text if text.starts_with("file:") => {
                 "a URI: give the path alone, settings are methods of SqliteStoreBuilder"
             }
-            _ => return Ok(File { path: path.to_owned(), busy_timeout }),
+            _ => return Ok(DatabaseFile { path: path.to_owned(), busy_timeout }),
         };
-        Err(refused(format!("sqlite: {text:?} is {advice}")))
+        Err(unsupported(format!("sqlite: {text:?} is {advice}")))
     }
 
-    /// A connection that writes, to a file that has the table then.
-    pub(super) fn writer(&self, synchronous: Synchronous, table: &Table) -> Result<Connection, StoreError> {
+    /// Opens a connection that writes, and creates the table if it is missing.
+    pub(super) fn writer(&self, synchronous: Synchronous, table: &TableSchema) -> Result<Connection, StoreError> {
         let connection = self.open(OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
-        let in_words = |error| store_error(error, &connection);
-        if connection.is_readonly("main").map_err(in_words)? {
+        let to_store_error = |error| store_error(error, &connection);
+        if connection.is_readonly("main").map_err(to_store_error)? {
             // SQLite opens such a file all the same.
-            let why = "can be read but not written: the file or its mount is read-only, and a limit has to be written";
-            return Err(StoreError::new(StoreErrorKind::Unavailable, format!("sqlite: {} {why}", file(&connection))));
+            let reason =
+                "can be read but not written: the file or its mount is read-only, and a limit has to be written";
+            return Err(StoreError::new(
+                StoreErrorKind::Unavailable,
+                format!("sqlite: {} {reason}", file_name(&connection)),
+            ));
         }
         let mode: String = self
-            .patiently(|| connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)))
-            .map_err(in_words)?;
+            .retry_while_busy(|| connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)))
+            .map_err(to_store_error)?;
         if mode != "wal" {
-            let file = file(&connection);
-            return Err(refused(format!("sqlite: {file} stays in journal mode {mode:?} where WAL is needed")));
+            let file = file_name(&connection);
+            return Err(unsupported(format!("sqlite: {file} stays in journal mode {mode:?} where WAL is needed")));
         }
         let level = match synchronous {
             Synchronous::Normal => "NORMAL",
             Synchronous::Full => "FULL",
         };
-        connection.pragma_update(None, "synchronous", level).map_err(in_words)?;
-        connection.pragma_update(None, "cache_size", -CACHE).map_err(in_words)?;
-        let is_there = || self.patiently(|| table.is_there(&connection)).map_err(in_words)?;
-        if !is_there()? {
-            self.patiently(|| table.create(&connection)).map_err(in_words)?;
-            is_there()?;
+        connection.pragma_update(None, "synchronous", level).map_err(to_store_error)?;
+        connection.pragma_update(None, "cache_size", -CACHE_KIB).map_err(to_store_error)?;
+        let table_exists = || self.retry_while_busy(|| table.exists(&connection)).map_err(to_store_error)?;
+        if !table_exists()? {
+            self.retry_while_busy(|| table.create(&connection)).map_err(to_store_error)?;
+            table_exists()?;
         }
         Ok(connection)
     }
 
-    /// A connection that only reads.
+    /// Opens a connection that only reads.
     pub(super) fn reader(&self) -> Result<Connection, StoreError> {
         self.open(OpenFlags::SQLITE_OPEN_READ_ONLY)
     }
 
     fn open(&self, flags: OpenFlags) -> Result<Connection, StoreError> {
-        // One thread at a time has it, so it needs no lock of its own.
+        // One thread at a time uses the connection, so it needs no mutex.
         let connection = Connection::open_with_flags(&self.path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX);
         let connection = connection.map_err(|error| file_error(error, &self.path.to_string_lossy()))?;
-        // Waiting is done around the calls.
+        // `retry_while_busy` waits instead of SQLite.
         connection.busy_timeout(Duration::ZERO).map_err(|error| store_error(error, &connection))?;
         Ok(connection)
     }
 
-    fn patiently<T>(&self, attempt: impl FnMut() -> Result<T, rusqlite::Error>) -> Result<T, rusqlite::Error> {
-        patiently(self.busy_timeout, || true, attempt)
+    fn retry_while_busy<T>(&self, attempt: impl FnMut() -> Result<T, rusqlite::Error>) -> Result<T, rusqlite::Error> {
+        retry_while_busy(self.busy_timeout, || true, attempt)
     }
 }
 
-fn refused(message: String) -> StoreError {
+fn unsupported(message: String) -> StoreError {
     StoreError::new(StoreErrorKind::Unsupported, message)
 }
 
-/// A path at which there is nothing yet.
+/// Returns a path at which no file exists.
 #[cfg(test)]
-pub(super) fn temporary() -> PathBuf {
+pub(super) fn temporary_path() -> PathBuf {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let name = format!("tidegate-file-{}-{}.db", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     let path = std::env::temp_dir().join(name);
-    // What a process of the same number may have left behind.
+    // An earlier process with the same id may have left a file.
     let _ = std::fs::remove_file(&path);
     path
 }
@@ -107,11 +111,11 @@ mod tests {
     use crate::store::table::TableName;
 
     #[test]
-    fn connections_are_set_as_they_should_be() {
+    fn connections_have_the_requested_pragmas() {
         for (synchronous, level) in [(Synchronous::Normal, 1), (Synchronous::Full, 2)] {
-            let path = temporary();
-            let file = File::new(&path, Duration::ZERO).unwrap();
-            let writer = file.writer(synchronous, &Table::new(TableName::default())).unwrap();
+            let path = temporary_path();
+            let file = DatabaseFile::new(&path, Duration::ZERO).unwrap();
+            let writer = file.writer(synchronous, &TableSchema::new(TableName::default())).unwrap();
             let reader = file.reader().unwrap();
             let pragma = |name| writer.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0)).unwrap();
             assert_eq!((pragma("synchronous"), pragma("busy_timeout")), (level, 0));

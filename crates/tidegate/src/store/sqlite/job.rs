@@ -1,145 +1,143 @@
-//! What a caller wants of a thread, and the answer.
+//! Jobs that callers send to the threads of the store, and their results.
 
-use tidegate_core::{Cost, Decision, Entry, JointDecision, Op, Quota, StoreError, Timestamp};
+use tidegate_core::{Cost, Decision, JointDecision, JointEntry, Op, Quota, StoreError, Timestamp};
 use tokio::sync::oneshot;
 
-use super::batch::{Batch, Decided};
-use super::row::When;
+use super::batch::{Batch, BatchResult};
+use super::row::StepTime;
 
-/// What a caller wants, and where it waits for the answer.
+/// A command for a thread of the store, and the sender for its result.
 pub(super) struct Job {
-    pub(super) work: Work,
-    pub(super) answer: oneshot::Sender<Reply>,
+    pub(super) command: Command,
+    pub(super) result_sender: oneshot::Sender<JobResult>,
 }
 
-pub(super) type Reply = Result<Answer, StoreError>;
+/// The result of a job.
+pub(super) type JobResult = Result<JobOutput, StoreError>;
 
-/// What a caller wants.
-pub(super) enum Work {
-    /// One operation.
-    One(Step),
-    /// Some operations, each on its own, in order.
-    Each(Vec<Step>),
-    /// All or nothing.
-    All(JointWork),
-    /// Rows that may go are deleted, as many as go at a time.
+/// A command for a thread of the store.
+pub(super) enum Command {
+    /// Applies one operation.
+    Step(Step),
+    /// Applies independent operations, in order.
+    Steps(Vec<Step>),
+    /// Applies operations all or nothing.
+    JointStep(JointStep),
+    /// Deletes one batch of expired rows.
     Sweep,
-    /// So many rows were added by somebody else, who waits for nothing.
-    Added(usize),
-    /// What is as good as new then is forgotten, and the rest counted.
+    /// Reports the number of rows that a transaction of the caller has added. No caller waits for the result.
+    RecordAddedRows(usize),
+    /// Deletes the rows that are as good as new at that time, and counts the others.
     #[cfg(feature = "testing")]
-    Held(Timestamp),
+    SweepAt(Timestamp),
 }
 
-/// The answer, to each kind of work its own.
-pub(super) enum Answer {
-    One(Decision),
-    Each(Vec<Result<Decision, StoreError>>),
-    All(JointDecision),
+/// The output of a job. Its variant depends on the command.
+pub(super) enum JobOutput {
+    Decision(Decision),
+    Decisions(Vec<Result<Decision, StoreError>>),
+    JointDecision(JointDecision),
     Count(usize),
 }
 
 /// One operation on one row.
 pub(super) struct Step {
-    pub(super) name: Vec<u8>,
+    pub(super) row_key: Vec<u8>,
     pub(super) quota: Quota,
     pub(super) op: Op,
-    /// The time, when a test says it.
-    pub(super) at: Option<Timestamp>,
+    /// The time that a test chose.
+    pub(super) test_time: Option<Timestamp>,
 }
 
-/// Operations that are taken all or nothing.
-pub(super) struct JointWork {
-    pub(super) names: Vec<Vec<u8>>,
-    /// Quota, cost, and which of the names.
+/// Operations that are applied all or nothing.
+pub(super) struct JointStep {
+    pub(super) row_keys: Vec<Vec<u8>>,
+    /// The quota, the cost and the index of the row key of each operation.
     pub(super) entries: Vec<(Quota, Cost, usize)>,
-    /// The time, when a test says it.
-    pub(super) at: Option<Timestamp>,
+    /// The time that a test chose.
+    pub(super) test_time: Option<Timestamp>,
 }
 
 impl Job {
-    /// Whether somebody waits for the answer. A call that was given up, as a timeout does, spends nothing.
+    /// Returns whether the job still has to run. A call that was given up, as by a timeout, spends nothing.
     pub(super) fn is_wanted(&self) -> bool {
-        matches!(self.work, Work::Added(_)) || !self.answer.is_closed()
+        matches!(self.command, Command::RecordAddedRows(_)) || !self.result_sender.is_closed()
     }
 
-    pub(super) fn answer(self, reply: Reply) {
-        // Whoever has gone away in the meantime gets no answer.
-        let _ = self.answer.send(reply);
+    /// Sends the result to the caller.
+    pub(super) fn complete(self, result: JobResult) {
+        // The caller may have given up in the meantime.
+        let _ = self.result_sender.send(result);
     }
 }
 
-impl Work {
-    /// Whether it is decided in a transaction with others.
+impl Command {
+    /// Returns whether the command is decided in a transaction with others.
     pub(super) fn is_decision(&self) -> bool {
-        self.steps() > 0
+        self.step_count() > 0
     }
 
-    /// How many operations it is.
-    pub(super) fn steps(&self) -> usize {
+    /// Returns the number of operations in the command.
+    pub(super) fn step_count(&self) -> usize {
         match self {
-            Work::One(_) => 1,
-            Work::Each(steps) => steps.len(),
-            Work::All(work) => work.entries.len(),
+            Command::Step(_) => 1,
+            Command::Steps(steps) => steps.len(),
+            Command::JointStep(joint) => joint.entries.len(),
             _ => 0,
         }
     }
 
-    /// Decides, with `now` as the time unless a test says another.
-    pub(super) fn decide<'a>(&'a self, batch: &mut Batch<'a>, now: Timestamp) -> Decided<Answer> {
+    /// Decides at `now`, or at the time that a test chose.
+    pub(super) fn decide<'a>(&'a self, batch: &mut Batch<'a>, now: Timestamp) -> BatchResult<JobOutput> {
         Ok(match self {
-            Work::One(step) => step.decide(batch, now)?.map(Answer::One),
-            Work::Each(steps) => {
+            Command::Step(step) => step.decide(batch, now)?.map(JobOutput::Decision),
+            Command::Steps(steps) => {
                 let decisions: Result<_, _> = steps.iter().map(|step| step.decide(batch, now)).collect();
-                Ok(Answer::Each(decisions?))
+                Ok(JobOutput::Decisions(decisions?))
             }
-            Work::All(JointWork { names, entries, at }) => {
+            Command::JointStep(JointStep { row_keys, entries, test_time }) => {
                 let entry =
-                    |(quota, cost, state): &'a (Quota, Cost, usize)| Entry { quota, cost: *cost, state: *state };
+                    |(quota, cost, state): &'a (Quota, Cost, usize)| JointEntry { quota, cost: *cost, state: *state };
                 let entries: Vec<_> = entries.iter().map(entry).collect();
-                batch.all(names, &entries, when(*at, now))?.map(Answer::All)
+                batch.step_all(row_keys, &entries, StepTime::new(*test_time, now))?.map(JobOutput::JointDecision)
             }
-            _ => unreachable!("only what is a decision is decided"),
+            _ => unreachable!("the command is not a decision"),
         })
     }
 }
 
 impl Step {
-    fn decide<'a>(&'a self, batch: &mut Batch<'a>, now: Timestamp) -> Decided<Decision> {
-        batch.step(&self.name, &self.quota, self.op, when(self.at, now))
+    fn decide<'a>(&'a self, batch: &mut Batch<'a>, now: Timestamp) -> BatchResult<Decision> {
+        batch.step(&self.row_key, &self.quota, self.op, StepTime::new(self.test_time, now))
     }
 }
 
-pub(super) fn when(at: Option<Timestamp>, now: Timestamp) -> When {
-    When { at: at.unwrap_or(now), given: at.is_some() }
-}
-
-impl Answer {
-    pub(super) fn one(self) -> Decision {
+impl JobOutput {
+    pub(super) fn into_decision(self) -> Decision {
         match self {
-            Answer::One(decision) => decision,
-            _ => unreachable!("one operation was asked for"),
+            JobOutput::Decision(decision) => decision,
+            _ => unreachable!("the job was one operation"),
         }
     }
 
-    pub(super) fn each(self) -> Vec<Result<Decision, StoreError>> {
+    pub(super) fn into_decisions(self) -> Vec<Result<Decision, StoreError>> {
         match self {
-            Answer::Each(decisions) => decisions,
-            _ => unreachable!("a list of operations was asked for"),
+            JobOutput::Decisions(decisions) => decisions,
+            _ => unreachable!("the job was a list of operations"),
         }
     }
 
-    pub(super) fn all(self) -> JointDecision {
+    pub(super) fn into_joint_decision(self) -> JointDecision {
         match self {
-            Answer::All(all) => all,
-            _ => unreachable!("all or nothing was asked for"),
+            JobOutput::JointDecision(joint) => joint,
+            _ => unreachable!("the job was all or nothing"),
         }
     }
 
-    pub(super) fn count(self) -> usize {
+    pub(super) fn into_count(self) -> usize {
         match self {
-            Answer::Count(count) => count,
-            _ => unreachable!("a number was asked for"),
+            JobOutput::Count(count) => count,
+            _ => unreachable!("the job was a count"),
         }
     }
 }

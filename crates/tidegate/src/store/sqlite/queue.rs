@@ -1,4 +1,4 @@
-//! The line in which jobs wait for a thread.
+//! The queue of jobs that wait for a thread of the store.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,106 +7,106 @@ use std::time::Duration;
 
 use tidegate_core::{StoreError, StoreErrorKind, Timestamp};
 
-use super::error::closed;
+use super::error::closed_error;
 use super::job::Job;
 use crate::clock::{Clock, SystemClock};
 
-/// How many jobs may wait. More than that take longer than anybody waits, and memory has to end somewhere.
-const MOST_WAITING: usize = 8_192;
+/// The most jobs that may wait. More would wait longer than any caller does, and memory has to be bounded.
+const MAX_WAITING_JOBS: usize = 8_192;
 
-/// How many operations share one transaction: enough that the commit is a small part of each, and few enough that others
-/// are not kept from the file for long.
-pub(super) const MOST_TOGETHER: usize = 256;
+/// The most operations in one transaction. With so many, the commit is a small part of the cost of each. They are few enough
+/// that the transaction does not lock the file for long.
+pub(super) const MAX_BATCH_STEPS: usize = 256;
 
-/// When jobs come as soon as this one after the other, the thread looks out for the next one for so long before it goes to
-/// sleep: waking it takes longer than a decision does. With fewer jobs it sleeps at once.
-const SOON: Duration = Duration::from_micros(50);
+/// How long the thread spins for the next job before it sleeps, if the last job came within the same time. Waking the thread
+/// takes longer than a decision. With fewer jobs, the thread sleeps at once.
+const SPIN_TIME: Duration = Duration::from_micros(50);
 
-/// The line in which jobs wait for a thread. Nobody holds its lock for longer than it takes to move a job.
+/// A queue of jobs that wait for a thread. Its lock is held no longer than it takes to move a job.
 #[derive(Default)]
-pub(super) struct Queue {
-    waiting: Mutex<Waiting>,
-    filled: Condvar,
-    /// Somebody has come, or nobody comes any more: for a thread that looks out and would keep whoever comes from the lock.
-    has_news: AtomicBool,
+pub(super) struct JobQueue {
+    state: Mutex<QueueState>,
+    wake_up: Condvar,
+    /// Whether a job was added or the queue was closed. A spinning thread polls this instead of taking the lock.
+    is_changed: AtomicBool,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct QueueState {
     jobs: VecDeque<Job>,
-    /// Nothing more comes.
+    /// The queue accepts no more jobs.
     is_closed: bool,
-    /// The thread sleeps until somebody wakes it.
+    /// The thread sleeps until it is woken.
     is_asleep: bool,
-    /// The last job came so soon that the next is worth looking out for.
-    is_brisk: bool,
+    /// The last job came so soon that spinning for the next one is worthwhile.
+    is_spin_worthwhile: bool,
 }
 
-impl Queue {
-    /// Stands in line, or says at once why that is not possible.
+impl JobQueue {
+    /// Adds a job. Returns an error when the queue is closed or full.
     pub(super) fn push(&self, job: Job) -> Result<(), StoreError> {
-        let mut waiting = self.lock();
-        if waiting.is_closed {
-            return Err(closed());
+        let mut state = self.lock();
+        if state.is_closed {
+            return Err(closed_error());
         }
-        if waiting.jobs.len() >= MOST_WAITING {
-            let message = format!("sqlite: {MOST_WAITING} calls wait for the file already");
+        if state.jobs.len() >= MAX_WAITING_JOBS {
+            let message = format!("sqlite: {MAX_WAITING_JOBS} calls wait for the file already");
             return Err(StoreError::new(StoreErrorKind::Unavailable, message));
         }
-        waiting.jobs.push_back(job);
-        self.has_news.store(true, Ordering::Relaxed);
-        let wakes = std::mem::take(&mut waiting.is_asleep);
-        drop(waiting);
-        if wakes {
-            self.filled.notify_one();
+        state.jobs.push_back(job);
+        self.is_changed.store(true, Ordering::Relaxed);
+        let should_wake = std::mem::take(&mut state.is_asleep);
+        drop(state);
+        if should_wake {
+            self.wake_up.notify_one();
         }
         Ok(())
     }
 
-    /// Moves jobs from the line to `jobs`, waiting for the first. False when there is none and no more will come.
-    pub(super) fn take(&self, jobs: &mut Vec<Job>) -> bool {
-        let mut waiting = self.lock();
-        let began = waiting.jobs.is_empty().then(|| SystemClock.now());
+    /// Moves jobs to `jobs`, and waits for the first one. Returns false when the queue is closed and empty.
+    pub(super) fn wait_for_jobs(&self, jobs: &mut Vec<Job>) -> bool {
+        let mut state = self.lock();
+        let began = state.jobs.is_empty().then(|| SystemClock.now());
         if let Some(began) = began
-            && waiting.is_brisk
+            && state.is_spin_worthwhile
         {
             // A clock that was set back meanwhile ends it too.
-            let soon = |now: Timestamp| now >= began && now.since(began) < SOON;
-            self.has_news.store(waiting.is_closed, Ordering::Relaxed);
-            drop(waiting);
-            while !self.has_news.load(Ordering::Relaxed) && soon(SystemClock.now()) {
-                // Whoever else wants this processor gets it.
+            let is_spin_time = |now: Timestamp| now >= began && now.since(began) < SPIN_TIME;
+            self.is_changed.store(state.is_closed, Ordering::Relaxed);
+            drop(state);
+            while !self.is_changed.load(Ordering::Relaxed) && is_spin_time(SystemClock.now()) {
+                // Other threads may need this processor.
                 std::thread::yield_now();
             }
-            waiting = self.lock();
+            state = self.lock();
         }
-        while waiting.jobs.is_empty() {
-            if waiting.is_closed {
+        while state.jobs.is_empty() {
+            if state.is_closed {
                 return false;
             }
-            waiting.is_asleep = true;
-            waiting = self.filled.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            state.is_asleep = true;
+            state = self.wake_up.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        waiting.is_brisk = began.is_none_or(|began| SystemClock.now().since(began) < SOON);
-        waiting.fill(jobs, |_| true);
+        state.is_spin_worthwhile = began.is_none_or(|began| SystemClock.now().since(began) < SPIN_TIME);
+        state.fill(jobs, |_| true);
         true
     }
 
     /// Moves decisions that have come in the meantime to `jobs`.
-    pub(super) fn add_decisions(&self, jobs: &mut Vec<Job>) {
-        self.lock().fill(jobs, |job| job.work.is_decision());
+    pub(super) fn take_decisions(&self, jobs: &mut Vec<Job>) {
+        self.lock().fill(jobs, |job| job.command.is_decision());
     }
 
-    /// Lets nothing more in. What is in line stays there.
+    /// Closes the queue to new jobs. The jobs in it stay.
     pub(super) fn close(&self) {
-        let mut waiting = self.lock();
-        waiting.is_closed = true;
-        self.has_news.store(true, Ordering::Relaxed);
-        drop(waiting);
-        self.filled.notify_one();
+        let mut state = self.lock();
+        state.is_closed = true;
+        self.is_changed.store(true, Ordering::Relaxed);
+        drop(state);
+        self.wake_up.notify_one();
     }
 
-    /// Nobody waits.
+    /// Returns whether no job waits.
     pub(super) fn is_empty(&self) -> bool {
         self.lock().jobs.is_empty()
     }
@@ -115,37 +115,38 @@ impl Queue {
         self.lock().is_closed
     }
 
-    /// Lets nothing more in, and takes what is in line. Only the thread that serves it does this.
-    pub(super) fn clear(&self) -> VecDeque<Job> {
-        let mut waiting = self.lock();
-        waiting.is_closed = true;
-        std::mem::take(&mut waiting.jobs)
+    /// Closes the queue, and takes the jobs in it. Only the thread that serves it calls this.
+    pub(super) fn close_and_drain(&self) -> VecDeque<Job> {
+        let mut state = self.lock();
+        state.is_closed = true;
+        std::mem::take(&mut state.jobs)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Waiting {
-    /// Moves jobs until there are enough operations, or one comes that is not `wanted`.
-    fn fill(&mut self, jobs: &mut Vec<Job>, wanted: impl Fn(&Job) -> bool) {
-        let mut steps: usize = jobs.iter().map(|job| job.work.steps()).sum();
-        while steps < MOST_TOGETHER
-            && let Some(job) = self.jobs.pop_front_if(|job| wanted(job))
+impl QueueState {
+    /// Moves jobs until a batch is full or `is_accepted` returns false.
+    fn fill(&mut self, jobs: &mut Vec<Job>, is_accepted: impl Fn(&Job) -> bool) {
+        let mut steps: usize = jobs.iter().map(|job| job.command.step_count()).sum();
+        while steps < MAX_BATCH_STEPS
+            && let Some(job) = self.jobs.pop_front_if(|job| is_accepted(job))
         {
-            steps += job.work.steps();
+            steps += job.command.step_count();
             jobs.push(job);
         }
     }
 }
 
-/// Held by the thread that serves a queue: when that ends, for whatever reason, nobody waits for it any more.
-pub(super) struct Served<'a>(pub(super) &'a Queue);
+/// A guard of the thread that serves a queue. When the thread ends, even by a panic, the guard closes the queue and drops its
+/// jobs, so that no caller waits for them.
+pub(super) struct QueueCloseGuard<'a>(pub(super) &'a JobQueue);
 
-impl Drop for Served<'_> {
+impl Drop for QueueCloseGuard<'_> {
     fn drop(&mut self) {
-        // Outside of the lock: whoever is told may ask again at once.
-        drop(self.0.clear());
+        // Jobs are dropped outside of the lock: a caller that learns of it may call again at once.
+        drop(self.0.close_and_drain());
     }
 }

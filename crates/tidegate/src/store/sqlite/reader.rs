@@ -1,4 +1,4 @@
-//! The thread that reads: a look never waits for whoever writes.
+//! The thread that reads. A check never waits for a write.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,46 +6,46 @@ use std::time::Duration;
 use rusqlite::{Connection, Error};
 
 use super::batch::Batch;
+use super::busy_retry::retry_while_busy;
 use super::error::store_error;
-use super::job::{Job, Reply};
-use super::patience::patiently;
-use super::queue::{Queue, Served};
-use super::schema::Table;
+use super::job::{Job, JobResult};
+use super::queue::{JobQueue, QueueCloseGuard};
+use super::schema::TableSchema;
 use crate::clock::Clock;
 
-/// What the thread that reads works with.
-pub(super) struct Reader {
+/// The state of the reading thread.
+pub(super) struct ReaderThread {
     pub(super) connection: Connection,
-    pub(super) table: Arc<Table>,
+    pub(super) table: Arc<TableSchema>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) busy_timeout: Duration,
-    pub(super) queue: Arc<Queue>,
+    pub(super) queue: Arc<JobQueue>,
 }
 
-impl Reader {
-    /// Serves the queue, in which are looks only, until it is closed and empty.
+impl ReaderThread {
+    /// Serves the queue, which holds checks only, until it is closed and empty.
     pub(super) fn run(self) {
-        let _served = Served(&self.queue);
+        let _close_guard = QueueCloseGuard(&self.queue);
         let mut jobs = Vec::new();
-        while self.queue.take(&mut jobs) {
+        while self.queue.wait_for_jobs(&mut jobs) {
             jobs.retain(Job::is_wanted);
-            // Usually nobody is ever in the way of a reader, but for somebody who mends the file after a crash.
-            match patiently(self.busy_timeout, || true, || self.look(&jobs)) {
-                Ok(replies) => jobs.drain(..).zip(replies).for_each(|(job, reply)| job.answer(reply)),
+            // Only a connection that recovers the file after a crash blocks a reader.
+            match retry_while_busy(self.busy_timeout, || true, || self.decide(&jobs)) {
+                Ok(results) => jobs.drain(..).zip(results).for_each(|(job, result)| job.complete(result)),
                 Err(error) => {
                     let error = store_error(error, &self.connection);
-                    jobs.drain(..).for_each(|job| job.answer(Err(error.clone())));
+                    jobs.drain(..).for_each(|job| job.complete(Err(error.clone())));
                 }
             }
         }
     }
 
-    /// Everybody sees the file at the same moment.
-    fn look(&self, jobs: &[Job]) -> Result<Vec<Reply>, Error> {
-        // Ended when it is dropped.
-        let _read = self.connection.unchecked_transaction()?;
+    /// Decides all jobs on one snapshot of the file.
+    fn decide(&self, jobs: &[Job]) -> Result<Vec<JobResult>, Error> {
+        // The read transaction ends when it is dropped.
+        let _transaction = self.connection.unchecked_transaction()?;
         let mut batch = Batch::new(&self.connection, &self.table);
         let now = self.clock.now();
-        jobs.iter().map(|job| job.work.decide(&mut batch, now)).collect()
+        jobs.iter().map(|job| job.command.decide(&mut batch, now)).collect()
     }
 }

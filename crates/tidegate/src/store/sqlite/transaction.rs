@@ -1,14 +1,14 @@
-//! Decisions inside a transaction of the caller's.
+//! Decisions inside a transaction of the caller.
 
 use rusqlite::{Connection, Transaction};
 use tidegate_core::{Decision, JointDecision, Request, StoreError, StoreErrorKind};
 
 use super::SqliteStore;
 use super::batch::Batch;
-use super::error::{file, transaction_error};
-use super::row::When;
+use super::error::{file_name, transaction_error};
+use super::row::StepTime;
 use crate::store::Decider;
-use crate::store::stored::Asked;
+use crate::store::codec::JointRequest;
 
 impl SqliteStore {
     /// Asks inside a transaction of the caller's: what is taken is committed with it, and rolled back with it.
@@ -46,56 +46,58 @@ impl SqliteStore {
     }
 }
 
-/// Where limits are asked inside a transaction of the caller's; see [`SqliteStore::in_transaction`].
+/// A handle that decides calls inside a transaction of the caller. See [`SqliteStore::in_transaction`].
 pub struct InTransaction<'a> {
     store: &'a SqliteStore,
     connection: &'a Connection,
 }
 
 impl InTransaction<'_> {
-    /// The time, in a transaction that is still going on.
-    fn now(&self) -> Result<When, StoreError> {
+    /// Returns the time, or an error when the transaction has ended.
+    fn time(&self) -> Result<StepTime, StoreError> {
         if self.connection.is_autocommit() {
-            // After some errors SQLite rolls back by itself. What is written from then on would be committed at once.
-            let message = format!("sqlite: {}: the transaction has ended already", file(self.connection));
+            // After some errors, SQLite rolls back by itself. Any later write would be committed at once.
+            let message = format!("sqlite: {}: the transaction has ended already", file_name(self.connection));
             return Err(StoreError::new(StoreErrorKind::Unavailable, message));
         }
-        Ok(When { at: self.store.inner.clock.now(), given: false })
+        Ok(StepTime { now: self.store.inner.clock.now(), is_test: false })
     }
 
     fn batch(&self) -> Batch<'_> {
         Batch::new(self.connection, &self.store.inner.table)
     }
 
-    fn in_words(&self, error: rusqlite::Error) -> StoreError {
+    fn to_store_error(&self, error: rusqlite::Error) -> StoreError {
         transaction_error(error, self.connection)
     }
 
-    /// Writes all rows or none of them, whatever the caller does about an error.
-    fn write_all(&self, batch: Batch<'_>) -> Result<usize, rusqlite::Error> {
+    /// Writes all rows or none, even if the caller commits after an error.
+    fn write_atomically(&self, batch: Batch<'_>) -> Result<usize, rusqlite::Error> {
         self.connection.execute_batch("SAVEPOINT tidegate_all")?;
         let written = batch.write();
         let end = if written.is_ok() { "" } else { "ROLLBACK TO tidegate_all; " };
         let ended = self.connection.execute_batch(&format!("{end}RELEASE tidegate_all"));
-        // When SQLite has rolled back everything, there is nothing left to end.
+        // When SQLite has rolled back the transaction, the savepoint is gone.
         written.and_then(|added| ended.map(|()| added))
     }
 }
 
 impl Decider for InTransaction<'_> {
     async fn decide(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
-        let (when, name) = (self.now()?, self.store.inner.rows.name(request));
+        let (time, row_key) = (self.time()?, self.store.inner.row_keys.encode(request));
         let mut batch = self.batch();
-        let decided = batch.step(&name, request.quota, request.op, when).map_err(|error| self.in_words(error))?;
-        self.store.added(batch.write().map_err(|error| self.in_words(error))?);
+        let decided =
+            batch.step(&row_key, request.quota, request.op, time).map_err(|error| self.to_store_error(error))?;
+        self.store.record_added_rows(batch.write().map_err(|error| self.to_store_error(error))?);
         decided
     }
 
     async fn decide_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
-        let (when, asked) = (self.now()?, Asked::new(requests, |request| self.store.inner.rows.name(request))?);
+        let time = self.time()?;
+        let joint = JointRequest::new(requests, |request| self.store.inner.row_keys.encode(request))?;
         let mut batch = self.batch();
-        let decided = batch.all(&asked.names, &asked.entries, when).map_err(|error| self.in_words(error))?;
-        self.store.added(self.write_all(batch).map_err(|error| self.in_words(error))?);
+        let decided = batch.step_all(&joint.names, &joint.entries, time).map_err(|error| self.to_store_error(error))?;
+        self.store.record_added_rows(self.write_atomically(batch).map_err(|error| self.to_store_error(error))?);
         decided
     }
 

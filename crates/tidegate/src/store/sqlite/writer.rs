@@ -1,4 +1,4 @@
-//! The thread that writes: one connection, one transaction for all who wait.
+//! The thread that writes: one connection, and one transaction for all waiting jobs.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -7,127 +7,128 @@ use std::time::Duration;
 use rusqlite::{Connection, Error, params};
 use tokio::sync::watch;
 
-use super::alone;
+use super::autocommit;
 use super::batch::Batch;
+use super::busy_retry::retry_while_busy;
 use super::error::store_error;
-use super::job::{Answer, Job, Reply, Work};
-use super::log::Log;
-use super::patience::patiently;
-use super::queue::{MOST_TOGETHER, Queue, Served};
-use super::schema::Table;
+use super::job::{Command, Job, JobOutput, JobResult};
+use super::queue::{JobQueue, MAX_BATCH_STEPS, QueueCloseGuard};
+use super::schema::TableSchema;
+use super::wal::WalCheckpointer;
 use crate::clock::Clock;
 
-/// How many rows are swept at a time, in a transaction of their own: about a millisecond.
-pub(super) const SWEEP: usize = 128;
+/// The most rows in one sweep. It is a transaction of its own, and takes about a millisecond.
+pub(super) const SWEEP_ROWS: usize = 128;
 
-/// How often that is done after a batch at most while others wait: for twice as many rows as a batch can add, and one more to catch up.
-const SWEEPS: usize = 2 * MOST_TOGETHER / SWEEP + 1;
+/// The most sweeps after a batch while other jobs wait: enough for twice as many rows as a batch can add, and one to catch up.
+const MAX_SWEEPS_PER_BATCH: usize = 2 * MAX_BATCH_STEPS / SWEEP_ROWS + 1;
 
-/// What the thread that writes works with.
-pub(super) struct Writer {
+/// The state of the writing thread.
+pub(super) struct WriterThread {
     pub(super) connection: Connection,
-    pub(super) log: Log,
-    pub(super) table: Arc<Table>,
+    pub(super) wal: WalCheckpointer,
+    pub(super) table: Arc<TableSchema>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) busy_timeout: Duration,
-    pub(super) queue: Arc<Queue>,
-    /// The other thread, and its queue.
-    pub(super) reader: (Arc<Queue>, JoinHandle<()>),
-    /// Dropped when everything has ended.
-    pub(super) ended: watch::Sender<()>,
-    /// How many rows are to be looked for that may go: two for every one that was added, so that they become fewer.
-    pub(super) owed: usize,
+    pub(super) queue: Arc<JobQueue>,
+    pub(super) reader_queue: Arc<JobQueue>,
+    pub(super) reader_handle: JoinHandle<()>,
+    /// Dropped when both threads have ended.
+    pub(super) ended_sender: watch::Sender<()>,
+    /// The number of rows that sweeps still have to look for: two for each added row, so that expired rows become fewer.
+    pub(super) sweep_debt: usize,
 }
 
-impl Writer {
+impl WriterThread {
     /// Serves the queue until it is closed and empty.
     pub(super) fn run(mut self) {
         let queue = Arc::clone(&self.queue);
-        let served = Served(&queue);
+        let close_guard = QueueCloseGuard(&queue);
         let mut jobs = Vec::new();
-        while queue.take(&mut jobs) {
+        while queue.wait_for_jobs(&mut jobs) {
             self.serve(&mut jobs);
         }
-        drop(served);
-        self.end();
+        drop(close_guard);
+        self.shut_down();
     }
 
     fn serve(&mut self, jobs: &mut Vec<Job>) {
         jobs.retain(Job::is_wanted);
-        let others: Vec<Job> = jobs.extract_if(.., |job| !job.work.is_decision()).collect();
+        let others: Vec<Job> = jobs.extract_if(.., |job| !job.command.is_decision()).collect();
         if !jobs.is_empty() {
             self.decide(jobs);
         }
-        // Nobody waits for these, and whoever added the rows may still hold the lock.
-        let mut patience = Duration::ZERO;
+        // No caller waits for these sweeps. They wait for the lock only after a transaction of the caller added rows, because
+        // it may still hold the lock.
+        let mut sweep_timeout = Duration::ZERO;
         for job in others {
-            let done = match &job.work {
-                Work::Added(rows) => {
-                    self.owed += 2 * *rows;
-                    patience = self.busy_timeout;
+            let count = match &job.command {
+                Command::RecordAddedRows(rows) => {
+                    self.sweep_debt += 2 * *rows;
+                    sweep_timeout = self.busy_timeout;
                     continue;
                 }
-                Work::Sweep => self.sweep(self.busy_timeout, || job.is_wanted()),
+                Command::Sweep => self.sweep(self.busy_timeout, || job.is_wanted()),
                 #[cfg(feature = "testing")]
-                Work::Held(at) => self.held(*at),
-                _ => unreachable!("decisions are decided"),
+                Command::SweepAt(at) => self.sweep_at(*at),
+                _ => unreachable!("decisions were taken out"),
             };
-            job.answer(done.map(Answer::Count).map_err(|error| store_error(error, &self.connection)));
+            job.complete(count.map(JobOutput::Count).map_err(|error| store_error(error, &self.connection)));
         }
-        self.sweep_what_is_owed(patience);
-        self.log.shorten(&self.connection);
+        self.sweep_by_debt(sweep_timeout);
+        self.wal.checkpoint_if_long(&self.connection);
     }
 
-    fn sweep_what_is_owed(&mut self, patience: Duration) {
+    fn sweep_by_debt(&mut self, busy_timeout: Duration) {
         for swept in 0.. {
-            if self.owed < SWEEP || (swept >= SWEEPS && !self.queue.is_empty()) {
+            if self.sweep_debt < SWEEP_ROWS || (swept >= MAX_SWEEPS_PER_BATCH && !self.queue.is_empty()) {
                 return;
             }
-            // Whoever comes meanwhile does not wait for a lock that this waits for.
-            match self.sweep(patience, || self.queue.is_empty() && !self.queue.is_closed()) {
-                Ok(SWEEP) => {
-                    self.owed -= SWEEP;
-                    self.log.shorten(&self.connection);
+            // A new job does not wait until this has the lock.
+            match self.sweep(busy_timeout, || self.queue.is_empty() && !self.queue.is_closed()) {
+                Ok(SWEEP_ROWS) => {
+                    self.sweep_debt -= SWEEP_ROWS;
+                    self.wal.checkpoint_if_long(&self.connection);
                 }
-                Ok(_) => self.owed = 0,
-                // Somebody else writes just now, or nobody can: it is tried again after the next batch.
+                Ok(_) => self.sweep_debt = 0,
+                // Another connection writes just now, or the file cannot be written. The next batch tries again.
                 Err(_) => return,
             }
         }
     }
 
-    /// Decides all of them in one transaction, and answers once it is committed.
+    /// Decides all jobs in one transaction, and completes them once it is committed.
     fn decide(&mut self, jobs: &mut Vec<Job>) {
         if let [job] = &**jobs
-            && let Some((answer, added)) = alone::decide(&self.connection, &self.table, job, self.clock.now())
+            && let Some((output, added)) = autocommit::try_decide(&self.connection, &self.table, job, self.clock.now())
         {
-            self.owed += 2 * added;
+            self.sweep_debt += 2 * added;
             if let Some(job) = jobs.pop() {
-                job.answer(Ok(answer));
+                job.complete(Ok(output));
             }
             return;
         }
         match self.transact(jobs) {
-            Ok(replies) => jobs.drain(..).zip(replies).for_each(|(job, reply)| job.answer(reply)),
+            Ok(results) => jobs.drain(..).zip(results).for_each(|(job, result)| job.complete(result)),
             Err(error) => {
                 if !self.connection.is_autocommit() {
-                    // If this fails as well, it is tried again before the next transaction.
+                    // If this fails as well, the next transaction tries again.
                     let _ = self.run_cached("ROLLBACK");
                 }
                 let error = store_error(error, &self.connection);
                 // Closing does not wait for a lock more than once.
-                let others = if self.queue.is_closed() { self.queue.clear() } else { Default::default() };
-                jobs.drain(..).chain(others).for_each(|job| job.answer(Err(error.clone())));
+                let others = if self.queue.is_closed() { self.queue.close_and_drain() } else { Default::default() };
+                jobs.drain(..).chain(others).for_each(|job| job.complete(Err(error.clone())));
             }
         }
     }
 
-    fn transact(&mut self, jobs: &mut Vec<Job>) -> Result<Vec<Reply>, Error> {
+    fn transact(&mut self, jobs: &mut Vec<Job>) -> Result<Vec<JobResult>, Error> {
         if !self.connection.is_autocommit() {
-            // What could not be undone when it failed.
+            // An earlier rollback failed.
             self.run_cached("ROLLBACK")?;
         }
-        patiently(
+        retry_while_busy(
             self.busy_timeout,
             || {
                 jobs.retain(Job::is_wanted);
@@ -135,68 +136,67 @@ impl Writer {
             },
             || self.run_cached("BEGIN IMMEDIATE"),
         )?;
-        // Whoever has come while the lock was waited for.
-        self.queue.add_decisions(jobs);
+        // These jobs came while this waited for the lock.
+        self.queue.take_decisions(jobs);
         jobs.retain(Job::is_wanted);
         let now = self.clock.now();
         let mut batch = Batch::new(&self.connection, &self.table);
-        let replies = jobs.iter().map(|job| job.work.decide(&mut batch, now)).collect::<Result<_, _>>()?;
+        let results = jobs.iter().map(|job| job.command.decide(&mut batch, now)).collect::<Result<_, _>>()?;
         let added = batch.write()?;
         self.run_cached("COMMIT")?;
-        self.owed += 2 * added;
-        Ok(replies)
+        self.sweep_debt += 2 * added;
+        Ok(results)
     }
 
-    /// Deletes rows that may go, some of them.
+    /// Deletes one batch of expired rows, and returns their number.
     fn sweep(&self, busy_timeout: Duration, is_wanted: impl FnMut() -> bool) -> Result<usize, Error> {
         let now = self.clock.now().as_micros().min(i64::MAX as u64) as i64;
-        // A transaction by itself.
-        let sweep = || self.connection.prepare_cached(&self.table.sweep)?.execute(params![now, SWEEP as i64]);
-        patiently(busy_timeout, is_wanted, sweep)
+        // The statement is a transaction by itself.
+        let sweep = || self.connection.prepare_cached(&self.table.sweep)?.execute(params![now, SWEEP_ROWS as i64]);
+        retry_while_busy(busy_timeout, is_wanted, sweep)
     }
 
     fn run_cached(&self, statement: &str) -> Result<(), Error> {
         self.connection.prepare_cached(statement)?.execute([]).map(|_| ())
     }
 
-    /// Leaves one file behind: the log is brought into it, and the last connection to close removes the log.
-    fn end(self) {
-        let (queue, thread) = self.reader;
-        queue.close();
-        // It cannot panic in a way that would matter here.
-        let _ = thread.join();
+    /// Leaves one file behind: a checkpoint empties the log, and the last connection to close removes it.
+    fn shut_down(self) {
+        self.reader_queue.close();
+        // A panic of the reading thread does not matter here.
+        let _ = self.reader_handle.join();
         let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         drop(self.connection);
-        drop(self.ended);
+        drop(self.ended_sender);
     }
 
-    /// Forgets what is as good as new at `at`, and counts the rest.
+    /// Deletes the rows that are as good as new at `at`, and counts the others.
     #[cfg(feature = "testing")]
-    fn held(&self, at: tidegate_core::Timestamp) -> Result<usize, Error> {
-        let any = tidegate_core::Quota::token_bucket(1, Duration::from_secs(1)).expect("a valid quota");
-        patiently(
+    fn sweep_at(&self, at: tidegate_core::Timestamp) -> Result<usize, Error> {
+        let any_quota = tidegate_core::Quota::token_bucket(1, Duration::from_secs(1)).expect("a valid quota");
+        retry_while_busy(
             self.busy_timeout,
             || true,
             || {
-                let rows = self.connection.unchecked_transaction()?;
-                let mut select = rows.prepare(&self.table.every)?;
-                let mut held = 0;
-                let mut every = select.query([])?;
-                let mut gone: Vec<Vec<u8>> = Vec::new();
-                while let Some(row) = every.next()? {
+                let transaction = self.connection.unchecked_transaction()?;
+                let mut select = transaction.prepare(&self.table.select_all)?;
+                let mut used = 0;
+                let mut rows = select.query([])?;
+                let mut new_keys: Vec<Vec<u8>> = Vec::new();
+                while let Some(row) = rows.next()? {
                     let value: Vec<u8> = row.get(1)?;
-                    match crate::store::stored::decode(&value, &any) {
-                        Ok((quota, state)) if state.is_new(&quota, at) => gone.push(row.get(0)?),
-                        _ => held += 1,
+                    match crate::store::codec::decode(&value, &any_quota) {
+                        Ok((quota, state)) if state.is_new(&quota, at) => new_keys.push(row.get(0)?),
+                        _ => used += 1,
                     }
                 }
-                drop(every);
+                drop(rows);
                 drop(select);
-                for name in gone {
-                    rows.execute(&self.table.delete, [name])?;
+                for row_key in new_keys {
+                    transaction.execute(&self.table.delete, [row_key])?;
                 }
-                rows.commit()?;
-                Ok(held)
+                transaction.commit()?;
+                Ok(used)
             },
         )
     }

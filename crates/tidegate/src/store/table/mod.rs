@@ -1,11 +1,7 @@
-//! What the stores on databases share: one table, a row for each key.
+//! The table that the stores on databases share: its name, and the keys of its rows.
 
-#[cfg(feature = "sqlite")]
-mod lifetime;
-mod name;
-mod rows;
+mod row_key;
+mod table_name;
 
-#[cfg(feature = "sqlite")]
-pub(super) use lifetime::expires_at;
-pub(super) use name::TableName;
-pub(super) use rows::Rows;
+pub(super) use row_key::RowKeyEncoder;
+pub(super) use table_name::TableName;

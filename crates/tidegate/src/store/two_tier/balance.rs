@@ -9,28 +9,28 @@ use tidegate_core::{Algorithm, Decision, DecisionParts, Op, Quota, Reason, Reque
 use crate::clock::JITTER;
 
 /// How long a batch should last. After one that lasts less, the next is twice the size.
-const TARGET: Duration = Duration::from_millis(20);
+const TARGET_BATCH_SPAN: Duration = Duration::from_millis(20);
 /// After a batch that lasts this many times the target, the next is half the size.
-const TOO_LONG: u32 = 4;
+const SHRINK_FACTOR: u32 = 4;
 /// The next batch is fetched when this part of the current one is left.
-const LOW: u64 = 4;
+const LOW_DIVISOR: u64 = 4;
 /// How long a denial is answered locally at most: another process may have returned units.
-const MAX_DENIAL: Duration = Duration::from_secs(1);
+const MAX_LOCAL_DENIAL: Duration = Duration::from_secs(1);
 /// Units of a window are returned only while this much of the window is left: a return that arrives after its end would
 /// count for the next window.
 pub(super) const RETURN_MARGIN: Duration = Duration::from_secs(5);
 
 /// A batch expires before its window ends, by the window's length divided by this. Two clocks that are slewed in opposite
 /// directions, each by the 500 parts in a million that systems allow, use a fourth of it.
-const DRIFT: u64 = 256;
+const DRIFT_DIVISOR: u64 = 256;
 
 /// The shortest window, in microseconds, of which batches are taken. A batch is sized to last some tens of milliseconds, and
 /// its rest is lost at the end of the window: in a shorter window that would be most of it.
-const SHORTEST_WINDOW: u64 = 500_000;
+const MIN_WINDOW_MICROS: u64 = 500_000;
 
-/// How a quota is taken in batches.
+/// The rules by which a quota is taken in batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Rules {
+pub(super) struct BatchRules {
     pub(super) quota: Quota,
     /// The most units that one process holds or has requested, at least 2.
     pub(super) max: u64,
@@ -38,7 +38,7 @@ pub(super) struct Rules {
     window: Option<u64>,
 }
 
-impl Rules {
+impl BatchRules {
     /// Returns the rules for a quota that this many processes share, or `None` for a quota that is not batched: one that is
     /// not counted in units, a log, which remembers when each unit was taken, and one that is too small or too short.
     pub(super) fn new(quota: &Quota, replicas: NonZeroU32) -> Option<Self> {
@@ -52,8 +52,8 @@ impl Rules {
             _ => return None,
         };
         let max = u64::from(parts.capacity / replicas);
-        let is_worth_it = max >= 2 && window.is_none_or(|window| window >= SHORTEST_WINDOW);
-        is_worth_it.then_some(Rules { quota: *quota, max, window })
+        let is_batched = max >= 2 && window.is_none_or(|window| window >= MIN_WINDOW_MICROS);
+        is_batched.then_some(BatchRules { quota: *quota, max, window })
     }
 
     /// Returns whether units expire with the end of a window.
@@ -74,12 +74,12 @@ impl Rules {
         let Some(window) = self.window else { return Timestamp::from_micros(u64::MAX) };
         // Units that were just taken are replenished at the end of a window, this one or a later one.
         let left = (granted.reset_after().as_micros() as u64).saturating_sub(1) % window + 1;
-        sent.saturating_add(Duration::from_micros(left - left.div_ceil(DRIFT)).saturating_sub(JITTER))
+        sent.saturating_add(Duration::from_micros(left - left.div_ceil(DRIFT_DIVISOR)).saturating_sub(JITTER))
     }
 
     /// Returns how much earlier than the whole capacity this many units are replenished, or zero where the decision does not
     /// tell.
-    fn earlier_than_full(&self, units: u64) -> Duration {
+    fn time_before_full(&self, units: u64) -> Duration {
         if self.is_windowed() {
             return Duration::ZERO;
         }
@@ -90,7 +90,7 @@ impl Rules {
 }
 
 /// Returns the cost of a request that a balance can answer.
-pub(super) fn units(request: &Request<'_>) -> Option<u64> {
+pub(super) fn batched_cost(request: &Request<'_>) -> Option<u64> {
     match request.op {
         Op::Limit(cost) | Op::Check(cost) => Some(cost.get()),
         _ => None,
@@ -107,22 +107,22 @@ pub(super) struct Balance {
     /// When the pending refill was sent.
     refill_sent: Option<Timestamp>,
     /// The pending refill predates a reset; discard its units.
-    discards_refill: bool,
+    discard_refill: bool,
     /// The pending refill predates a refund; ignore its denial.
-    ignores_denial: bool,
+    ignore_denial: bool,
     /// When the last refill arrived.
     refilled_at: Option<Timestamp>,
     /// When units were last added or spent.
     used_at: Timestamp,
     /// The latest time that was seen.
     latest: Timestamp,
-    remembered: Remembered,
-    denial: Option<Denial>,
+    last_answer: LastAnswer,
+    denial: Option<RefillDenial>,
 }
 
-/// What the store last said about the key, beside the decision.
+/// The last answer of the store about the key, as times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-struct Remembered {
+struct LastAnswer {
     remaining: u64,
     next_at: Option<Timestamp>,
     reset_at: Timestamp,
@@ -130,7 +130,7 @@ struct Remembered {
 
 /// A refill that the store denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Denial {
+struct RefillDenial {
     units: u64,
     /// When the store will have them, if no process takes anything.
     retry_at: Timestamp,
@@ -138,7 +138,7 @@ struct Denial {
     refill_at: Timestamp,
 }
 
-/// How much a refill requests.
+/// The units that a refill requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct RefillSize {
     /// Fills the balance up to a batch.
@@ -147,7 +147,7 @@ pub(super) struct RefillSize {
     pub(super) min: u64,
 }
 
-/// What follows from the store's answer to a refill.
+/// The step that follows the store's answer to a refill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum RefillStep {
     /// Add this many units.
@@ -188,25 +188,25 @@ impl Balance {
             expires: now,
             batch: 1,
             refill_sent: None,
-            discards_refill: false,
-            ignores_denial: false,
+            discard_refill: false,
+            ignore_denial: false,
             refilled_at: None,
             used_at: now,
             latest: now,
-            remembered: Remembered::default(),
+            last_answer: LastAnswer::default(),
             denial: None,
         }
     }
 
     /// Creates an empty balance with the largest batch, so that the model need not grow it.
     #[cfg(test)]
-    pub(super) fn with_largest_batch(rules: &Rules, now: Timestamp) -> Self {
+    pub(super) fn with_largest_batch(rules: &BatchRules, now: Timestamp) -> Self {
         Balance { batch: rules.max, ..Balance::new(now) }
     }
 
     /// Spends `cost`, or denies it. Returns `None` when the store must decide.
     #[inline]
-    pub(super) fn take(&mut self, rules: &Rules, cost: u64, now: Timestamp) -> Option<Decision> {
+    pub(super) fn take(&mut self, rules: &BatchRules, cost: u64, now: Timestamp) -> Option<Decision> {
         let now = self.advance(rules, now);
         if self.units >= cost {
             self.units -= cost;
@@ -217,7 +217,7 @@ impl Balance {
     }
 
     /// Answers like [`Balance::take`], and spends nothing.
-    pub(super) fn check(&mut self, rules: &Rules, cost: u64, now: Timestamp) -> Option<Decision> {
+    pub(super) fn check(&mut self, rules: &BatchRules, cost: u64, now: Timestamp) -> Option<Decision> {
         let now = self.advance(rules, now);
         if self.units >= cost {
             return Some(self.decision(rules, None, now));
@@ -229,8 +229,8 @@ impl Balance {
     #[inline]
     pub(super) fn is_low(&self, now: Timestamp) -> bool {
         self.refill_sent.is_none()
-            && self.batch >= LOW
-            && self.units.saturating_mul(LOW) <= self.batch
+            && self.batch >= LOW_DIVISOR
+            && self.units.saturating_mul(LOW_DIVISOR) <= self.batch
             && !self.is_denied(1, now)
     }
 
@@ -240,14 +240,14 @@ impl Balance {
     }
 
     /// Begins a refill after which `cost` can be spent, and also what `others` wait for, if the rules allow that much.
-    pub(super) fn begin_refill(&mut self, rules: &Rules, cost: u64, others: u64, now: Timestamp) -> RefillSize {
+    pub(super) fn begin_refill(&mut self, rules: &BatchRules, cost: u64, others: u64, now: Timestamp) -> RefillSize {
         let now = self.advance(rules, now);
         match self.refilled_at.map(|refilled| now.since(refilled)) {
-            Some(lasted) if lasted < TARGET => self.batch = self.batch.saturating_mul(2).min(rules.max),
-            Some(lasted) if lasted >= TARGET * TOO_LONG => self.shrink_batch(),
+            Some(lasted) if lasted < TARGET_BATCH_SPAN => self.batch = self.batch.saturating_mul(2).min(rules.max),
+            Some(lasted) if lasted >= TARGET_BATCH_SPAN * SHRINK_FACTOR => self.shrink_batch(),
             _ => {}
         }
-        (self.refill_sent, self.discards_refill, self.ignores_denial) = (Some(now), false, false);
+        (self.refill_sent, self.discard_refill, self.ignore_denial) = (Some(now), false, false);
         let min = cost.saturating_sub(self.units).max(1);
         // Held and requested units together never exceed the maximum.
         let units = self.batch.max(cost.saturating_add(others)).min(rules.max).saturating_sub(self.units).max(min);
@@ -255,16 +255,16 @@ impl Balance {
     }
 
     /// Ends the pending refill: adds its units.
-    pub(super) fn refill_granted(&mut self, rules: &Rules, units: u64, answer: &Decision, now: Timestamp) {
+    pub(super) fn refill_granted(&mut self, rules: &BatchRules, units: u64, answer: &Decision, now: Timestamp) {
         let now = self.advance(rules, now);
         let sent = self.refill_sent.take().unwrap_or(Timestamp::EPOCH);
-        let units = if std::mem::take(&mut self.discards_refill) { 0 } else { units };
+        let units = if std::mem::take(&mut self.discard_refill) { 0 } else { units };
         let expires = rules.expires(answer, sent);
         // When the two belong to different windows, nothing is spent in the later one.
         self.expires = if self.units > 0 { self.expires.min(expires) } else { expires };
         self.units += units;
         (self.refilled_at, self.used_at, self.denial) = (Some(now), now, None);
-        self.remembered = Remembered::of(answer, now);
+        self.last_answer = LastAnswer::from_decision(answer, now);
         self.advance(rules, now);
     }
 
@@ -279,13 +279,13 @@ impl Balance {
         now: Timestamp,
     ) {
         let retry_at = now.saturating_add(retry);
-        let refill_at = retry_at.min(now.saturating_add(MAX_DENIAL)).max(now.saturating_add(pace));
+        let refill_at = retry_at.min(now.saturating_add(MAX_LOCAL_DENIAL)).max(now.saturating_add(pace));
         self.refill_sent = None;
-        if std::mem::take(&mut self.ignores_denial) {
+        if std::mem::take(&mut self.ignore_denial) {
             return;
         }
-        self.denial = Some(Denial { units, retry_at, refill_at });
-        self.remembered = Remembered::of(answer, now);
+        self.denial = Some(RefillDenial { units, retry_at, refill_at });
+        self.last_answer = LastAnswer::from_decision(answer, now);
         self.shrink_batch();
     }
 
@@ -295,18 +295,18 @@ impl Balance {
     }
 
     /// Forgets the denial: after a refund the store may have more.
-    pub(super) fn refunded(&mut self) {
-        (self.denial, self.ignores_denial) = (None, self.refill_sent.is_some());
+    pub(super) fn record_refund(&mut self) {
+        (self.denial, self.ignore_denial) = (None, self.refill_sent.is_some());
     }
 
     /// Forgets everything: the key was reset. The store no longer counts the units of a pending refill.
     pub(super) fn reset(&mut self) {
-        self.refunded();
-        (self.units, self.discards_refill) = (0, self.refill_sent.is_some());
+        self.record_refund();
+        (self.units, self.discard_refill) = (0, self.refill_sent.is_some());
     }
 
     /// Takes out the units to return: all of them, if none was used for `idle`.
-    pub(super) fn take_idle(&mut self, rules: &Rules, idle: Duration, now: Timestamp) -> u64 {
+    pub(super) fn take_idle(&mut self, rules: &BatchRules, idle: Duration, now: Timestamp) -> u64 {
         let now = self.advance(rules, now);
         if self.units == 0 || now.since(self.used_at) < idle || !rules.is_returnable(self.expires, now) {
             return 0;
@@ -329,8 +329,8 @@ impl Balance {
     /// Drops units that have expired. Returns the time to use: small steps back, as of a clock that is adjusted all the time,
     /// are ignored.
     #[inline]
-    fn advance(&mut self, rules: &Rules, now: Timestamp) -> Timestamp {
-        let now = if now < self.latest { self.clock_set_back(rules, now) } else { now };
+    fn advance(&mut self, rules: &BatchRules, now: Timestamp) -> Timestamp {
+        let now = if now < self.latest { self.handle_clock_set_back(rules, now) } else { now };
         self.latest = now;
         if now >= self.expires && self.units > 0 {
             self.expire();
@@ -346,7 +346,7 @@ impl Balance {
     }
 
     #[cold]
-    fn clock_set_back(&mut self, rules: &Rules, now: Timestamp) -> Timestamp {
+    fn handle_clock_set_back(&mut self, rules: &BatchRules, now: Timestamp) -> Timestamp {
         if self.latest.since(now) <= JITTER {
             return self.latest;
         }
@@ -372,18 +372,18 @@ impl Balance {
 
     /// Returns whether to deny a cost that exceeds the balance. Only the store decides about a cost above the maximum of a
     /// process, and so about one above the capacity.
-    fn denies(&self, rules: &Rules, cost: u64, now: Timestamp) -> bool {
+    fn denies(&self, rules: &BatchRules, cost: u64, now: Timestamp) -> bool {
         cost <= rules.max && self.is_denied(cost - self.units, now)
     }
 
     #[inline(never)]
-    fn deny(&self, rules: &Rules, cost: u64, now: Timestamp) -> Decision {
+    fn deny(&self, rules: &BatchRules, cost: u64, now: Timestamp) -> Decision {
         let retry = self.denial.map(|denial| {
             // The balance of a window has expired when there is more.
             let missing = if rules.is_windowed() { cost } else { cost - self.units };
             let at = match missing > denial.units {
                 // Never too early. Late by a microsecond, and in windows by up to the time of the whole capacity.
-                true => self.remembered.reset_at.saturating_sub(rules.earlier_than_full(missing)).max(denial.retry_at),
+                true => self.last_answer.reset_at.saturating_sub(rules.time_before_full(missing)).max(denial.retry_at),
                 false => denial.retry_at,
             };
             at.max(denial.refill_at).since(now).as_micros() as u64
@@ -393,25 +393,25 @@ impl Balance {
 
     /// Returns a denial if there is a `retry_after`, and an admission otherwise.
     #[inline]
-    fn decision(&self, rules: &Rules, retry_after: Option<u64>, now: Timestamp) -> Decision {
+    fn decision(&self, rules: &BatchRules, retry_after: Option<u64>, now: Timestamp) -> Decision {
         let limit = rules.quota.parts().capacity;
         let span = |at: Timestamp| at.as_micros().saturating_sub(now.as_micros());
         let parts = DecisionParts {
             allowed: retry_after.is_none(),
             limit,
-            remaining: (self.units + self.remembered.remaining).min(limit.into()) as u32,
+            remaining: (self.units + self.last_answer.remaining).min(limit.into()) as u32,
             retry_after,
-            next_after: self.remembered.next_at.map(span),
-            reset_after: span(self.remembered.reset_at),
+            next_after: self.last_answer.next_at.map(span),
+            reset_after: span(self.last_answer.reset_at),
             reason: retry_after.map(|_| Reason::Rate),
         };
         parts.into()
     }
 }
 
-impl Remembered {
-    fn of(answer: &Decision, now: Timestamp) -> Self {
-        Remembered {
+impl LastAnswer {
+    fn from_decision(answer: &Decision, now: Timestamp) -> Self {
+        LastAnswer {
             remaining: answer.remaining(),
             next_at: answer.next_after().map(|span| now.saturating_add(span)),
             reset_at: now.saturating_add(answer.reset_after()),

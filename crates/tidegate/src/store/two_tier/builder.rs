@@ -9,10 +9,10 @@ use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 
 use super::TwoTierStore;
-use super::refill::Inner;
-use super::table::Table;
+use super::refill::SharedState;
+use super::table::BalanceTable;
 use crate::clock::{Sleeper, TokioSleeper};
-use crate::random::{Random, secrets};
+use crate::random::{Random, draw_secrets};
 use crate::store::EXPECTED_REPLICAS;
 
 /// The settings of a [`TwoTierStore`], from [`TwoTierStore::builder`].
@@ -69,10 +69,10 @@ impl TwoTierStoreBuilder {
     pub fn build<S>(self, store: S) -> TwoTierStore<S> {
         let TwoTierStoreBuilder { replicas, max_keys, idle, sleeper } = self;
         // A seed per process: the random part of the pace must differ between processes.
-        let [seed, ..] = secrets();
-        let (table, random, has_returner) = (Table::new(max_keys), Random::new(seed), AtomicBool::new(false));
+        let [seed, ..] = draw_secrets();
+        let (table, random, has_returner) = (BalanceTable::new(max_keys), Random::new(seed), AtomicBool::new(false));
         let (returning, runtime) = (Mutex::default(), Handle::try_current().ok());
-        let inner = Inner { store, table, sleeper, replicas, idle, random, has_returner, returning, runtime };
+        let inner = SharedState { store, table, sleeper, replicas, idle, random, has_returner, returning, runtime };
         TwoTierStore { inner: Arc::new(inner) }
     }
 }

@@ -18,10 +18,10 @@ use tidegate_core::{
 };
 use tokio::runtime::Handle;
 
-use balance::{Rules, units};
+use balance::{BatchRules, batched_cost};
 pub use builder::TwoTierStoreBuilder;
-use refill::Inner;
-use table::{Entry, Refill, RefillResult, Waiter};
+use refill::SharedState;
+use table::{KeyEntry, Refill, RefillResult, Waiter};
 
 /// How often a request waits for a refill that other requests may spend first, before it goes to the store itself.
 const MAX_WAITS: usize = 2;
@@ -91,7 +91,7 @@ const MAX_WAITS: usize = 2;
 /// store that was built outside a runtime uses that of the caller: then a refill waits while that runtime is busy. Without
 /// any runtime, balances are spent and all other requests go to the store.
 pub struct TwoTierStore<S> {
-    inner: Arc<Inner<S>>,
+    inner: Arc<SharedState<S>>,
 }
 
 impl TwoTierStore<std::convert::Infallible> {
@@ -102,10 +102,10 @@ impl TwoTierStore<std::convert::Infallible> {
 }
 
 /// The result of an attempt to spend from a balance.
-enum Attempt {
+enum SpendAttempt {
     Decided(Decision),
     Wait(Waiter),
-    AskStore,
+    CallStore,
 }
 
 impl<S: Store + 'static> TwoTierStore<S> {
@@ -127,7 +127,7 @@ impl<S: Store + 'static> TwoTierStore<S> {
     /// Decides from the balance. Returns `None`, and changes nothing, when the store must decide.
     #[inline]
     fn decide_in_process(&self, request: &Request<'_>) -> Option<Decision> {
-        let cost = units(request)?;
+        let cost = batched_cost(request)?;
         let mut shard = self.inner.table.lock(request);
         let entry = shard.entry(request)?;
         let now = self.inner.sleeper.now();
@@ -146,7 +146,7 @@ impl<S: Store + 'static> TwoTierStore<S> {
 
     /// Begins the refill of a balance that is nearly spent.
     #[inline(never)]
-    fn prefetch_batch(&self, entry: &mut Entry, request: &Request<'_>, now: Timestamp) -> Option<(Refill, Handle)> {
+    fn prefetch_batch(&self, entry: &mut KeyEntry, request: &Request<'_>, now: Timestamp) -> Option<(Refill, Handle)> {
         if self.inner.table.is_closed() {
             return None;
         }
@@ -155,35 +155,35 @@ impl<S: Store + 'static> TwoTierStore<S> {
     }
 
     /// Spends from the balance, or begins a refill or joins the pending one if the request still waits.
-    fn attempt(&self, request: &Request<'_>, cost: u64, rules: Rules, waits: bool) -> Attempt {
-        let Some(runtime) = self.inner.runtime() else { return Attempt::AskStore };
+    fn attempt(&self, request: &Request<'_>, cost: u64, rules: BatchRules, waits: bool) -> SpendAttempt {
+        let Some(runtime) = self.inner.runtime() else { return SpendAttempt::CallStore };
         let mut refill = None;
         let attempt = self.inner.table.with_or_insert(request, rules, &*self.inner.sleeper, |entry| {
             let now = self.inner.sleeper.now();
             if let Some(decision) = entry.balance.take(&rules, cost, now) {
-                return Attempt::Decided(decision);
+                return SpendAttempt::Decided(decision);
             }
             if !waits {
-                return Attempt::AskStore;
+                return SpendAttempt::CallStore;
             }
             refill = entry.begin_refill(cost, request.on_store_error, now);
-            entry.wait(cost).map_or(Attempt::AskStore, Attempt::Wait)
+            entry.wait(cost).map_or(SpendAttempt::CallStore, SpendAttempt::Wait)
         });
         if let Some(refill) = refill {
             self.inner.send(refill, &runtime);
         }
-        attempt.unwrap_or(Attempt::AskStore)
+        attempt.unwrap_or(SpendAttempt::CallStore)
     }
 
     /// Spends from the balance, after a refill if needed. Returns `None` when the store must decide.
     async fn spend(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
-        let (Op::Limit(_), Some(cost)) = (request.op, units(request)) else { return None };
-        let rules = Rules::new(request.quota, self.inner.replicas).filter(|rules| cost <= rules.max)?;
+        let (Op::Limit(_), Some(cost)) = (request.op, batched_cost(request)) else { return None };
+        let rules = BatchRules::new(request.quota, self.inner.replicas).filter(|rules| cost <= rules.max)?;
         for wait in 0..=MAX_WAITS {
             let waiter = match self.attempt(request, cost, rules, wait < MAX_WAITS) {
-                Attempt::Decided(decision) => return Some(Ok(decision)),
-                Attempt::Wait(waiter) => waiter,
-                Attempt::AskStore => return None,
+                SpendAttempt::Decided(decision) => return Some(Ok(decision)),
+                SpendAttempt::Wait(waiter) => waiter,
+                SpendAttempt::CallStore => return None,
             };
             match waiter.result().await {
                 Some(RefillResult::Fallback(decision, policy)) => {
@@ -213,7 +213,7 @@ impl<S: Store + 'static> TwoTierStore<S> {
 
     fn update_balance(&self, request: &Request<'_>) {
         match request.op {
-            Op::Refund(_) => self.inner.table.with(request, |entry| entry.balance.refunded()),
+            Op::Refund(_) => self.inner.table.with(request, |entry| entry.balance.record_refund()),
             Op::Reset => self.inner.table.with(request, |entry| entry.balance.reset()),
             _ => None,
         };
@@ -263,7 +263,7 @@ impl<S: Store + 'static> Store for TwoTierStore<S> {
             return Some(Ok(decision));
         }
         // A request that can be served by a refill waits for it, even if the store could answer at once.
-        if let (Op::Limit(_), true) = (request.op, Rules::new(request.quota, self.inner.replicas).is_some()) {
+        if let (Op::Limit(_), true) = (request.op, BatchRules::new(request.quota, self.inner.replicas).is_some()) {
             return None;
         }
         // Without an answer nothing was applied.
@@ -320,7 +320,7 @@ impl<S: Store + 'static> Store for TwoTierStore<S> {
 
 /// Bypasses the balances: a balance has its own clock.
 #[cfg(feature = "testing")]
-impl<S: tidegate_core::Testing + 'static> tidegate_core::Testing for TwoTierStore<S> {
+impl<S: tidegate_core::TestableStore + 'static> tidegate_core::TestableStore for TwoTierStore<S> {
     async fn apply_at(&self, request: &Request<'_>, at: Timestamp) -> Result<Decision, StoreError> {
         self.inner.store.apply_at(request, at).await
     }
@@ -329,7 +329,7 @@ impl<S: tidegate_core::Testing + 'static> tidegate_core::Testing for TwoTierStor
         self.inner.store.apply_all_at(requests, at).await
     }
 
-    async fn held_at(&self, at: Timestamp) -> Option<usize> {
-        self.inner.store.held_at(at).await
+    async fn sweep_at(&self, at: Timestamp) -> Option<usize> {
+        self.inner.store.sweep_at(at).await
     }
 }

@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use tidegate_core::{Cost, Decision, Op, Quota, State, Timestamp, seconds, step};
 
-use super::balance::{Balance, RETURN_MARGIN, RefillSize, RefillStep, Rules};
+use super::balance::{Balance, BatchRules, RETURN_MARGIN, RefillSize, RefillStep};
 
 const PROCESSES: usize = 2;
 const PACE: Duration = Duration::from_millis(10);
 const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 /// The difference of each process's clock to the store's.
-const AHEAD: [Duration; PROCESSES] = [Duration::ZERO, seconds(13)];
+const CLOCK_OFFSETS: [Duration; PROCESSES] = [Duration::ZERO, seconds(13)];
 
 /// A small case: two processes where one was expected, so that each may take the whole capacity.
-struct Case {
-    rules: Rules,
+struct Scenario {
+    rules: BatchRules,
     tick: Duration,
     ticks: u32,
     /// The number of steps of a run.
@@ -35,6 +35,7 @@ struct Refill {
     answer: Option<Decision>,
 }
 
+/// The state of one process.
 #[derive(Debug, Clone)]
 struct Process {
     balance: Balance,
@@ -45,7 +46,7 @@ struct Process {
 
 /// The state of all processes, the network and the store.
 #[derive(Debug, Clone)]
-struct World {
+struct SystemState {
     /// The store's clock.
     now: Timestamp,
     state: State,
@@ -54,55 +55,63 @@ struct World {
     admitted: [State; 2],
 }
 
+/// One step of a process, the network or time.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Tick,
     /// A process gets a request.
-    Take(usize),
+    Request(usize),
     /// The refill reaches the store.
-    Arrive(usize),
+    RefillArrives(usize),
     /// The answer reaches the process.
-    Answer(usize),
+    AnswerArrives(usize),
     /// The refill is lost, before or after it has reached the store.
-    Lose(usize),
+    LoseRefill(usize),
     /// A process returns its balance.
-    Return(usize),
+    ReturnUnits(usize),
     /// The return reaches the store.
-    Refund(usize),
+    RefundArrives(usize),
 }
 
-/// The result of all orders.
-struct Explored {
-    worlds: usize,
+/// The result of exploring all orders of steps.
+struct Exploration {
+    states: usize,
     /// A request was admitted that the quota would not have admitted at that time.
     beyond_quota: bool,
 }
 
-impl Case {
-    fn every_step() -> Vec<Step> {
-        let of = [Step::Take, Step::Arrive, Step::Answer, Step::Lose, Step::Return, Step::Refund];
+impl Scenario {
+    fn all_steps() -> Vec<Step> {
+        let of = [
+            Step::Request,
+            Step::RefillArrives,
+            Step::AnswerArrives,
+            Step::LoseRefill,
+            Step::ReturnUnits,
+            Step::RefundArrives,
+        ];
         (0..PROCESSES).flat_map(|process| of.map(|step| step(process))).chain([Step::Tick]).collect()
     }
 
-    /// Returns the world after a step, and whether the quota itself would have admitted it, or `None` when the step is not
+    /// Returns the system after a step, and whether the quota itself would have admitted it, or `None` when the step is not
     /// possible.
-    fn after(&self, world: &World, step: Step) -> Option<(World, bool)> {
-        let (mut world, rules) = (world.clone(), &self.rules);
-        let local = |process: usize| world.now.saturating_add(AHEAD[process]);
+    fn apply(&self, system: &SystemState, step: Step) -> Option<(SystemState, bool)> {
+        let (mut system, rules) = (system.clone(), &self.rules);
+        let local = |process: usize| system.now.saturating_add(CLOCK_OFFSETS[process]);
         match step {
             Step::Tick => {
-                world.now = world.now.saturating_add(self.tick);
+                system.now = system.now.saturating_add(self.tick);
                 // The assumption about the network: a return arrives within the margin.
-                let mut refunds = world.processes.iter().filter_map(|process| process.refund);
-                let late = refunds.any(|(_, sent)| world.now.since(sent) >= RETURN_MARGIN);
-                if late || world.now > START.saturating_add(self.tick * self.ticks) {
+                let mut refunds = system.processes.iter().filter_map(|process| process.refund);
+                let late = refunds.any(|(_, sent)| system.now.since(sent) >= RETURN_MARGIN);
+                if late || system.now > START.saturating_add(self.tick * self.ticks) {
                     return None;
                 }
             }
-            Step::Take(number) => {
-                let (now, process) = (local(number), &mut world.processes[number]);
+            Step::Request(number) => {
+                let (now, process) = (local(number), &mut system.processes[number]);
                 match process.balance.take(rules, 1, now) {
-                    Some(decision) if decision.allowed() => return Some(self.admit(world)),
+                    Some(decision) if decision.allowed() => return Some(self.admit(system)),
                     None if process.refill.is_none() => {
                         let size = process.balance.begin_refill(rules, 1, 0, now);
                         process.refill = Some(Refill { size, units: size.units, answer: None });
@@ -110,12 +119,13 @@ impl Case {
                     _ => return None,
                 }
             }
-            Step::Arrive(number) => {
-                let refill = world.processes[number].refill.as_mut().filter(|refill| refill.answer.is_none())?;
-                refill.answer = Some(decide(&rules.quota, &mut world.state, Op::Limit(cost(refill.units)), world.now));
+            Step::RefillArrives(number) => {
+                let refill = system.processes[number].refill.as_mut().filter(|refill| refill.answer.is_none())?;
+                refill.answer =
+                    Some(decide(&rules.quota, &mut system.state, Op::Limit(cost(refill.units)), system.now));
             }
-            Step::Answer(number) => {
-                let (now, process) = (local(number), &mut world.processes[number]);
+            Step::AnswerArrives(number) => {
+                let (now, process) = (local(number), &mut system.processes[number]);
                 let answer = process.refill.as_ref()?.answer?;
                 let Refill { size, units, .. } = process.refill.take()?;
                 match size.step(units, &answer) {
@@ -125,65 +135,66 @@ impl Case {
                     RefillStep::Fallback => unreachable!("this store never fails"),
                 }
             }
-            Step::Lose(number) => {
-                world.processes[number].refill.take()?;
-                world.processes[number].balance.refill_failed();
+            Step::LoseRefill(number) => {
+                system.processes[number].refill.take()?;
+                system.processes[number].balance.refill_failed();
             }
-            Step::Return(number) => {
-                let (now, process) = (local(number), &mut world.processes[number]);
+            Step::ReturnUnits(number) => {
+                let (now, process) = (local(number), &mut system.processes[number]);
                 let units = process.balance.take_idle(rules, Duration::ZERO, now);
                 if units == 0 || process.refund.is_some() {
                     return None;
                 }
-                process.refund = Some((units, world.now));
+                process.refund = Some((units, system.now));
             }
-            Step::Refund(number) => {
-                let (units, _) = world.processes[number].refund.take()?;
-                let _ = decide(&rules.quota, &mut world.state, Op::Refund(cost(units)), world.now);
+            Step::RefundArrives(number) => {
+                let (units, _) = system.processes[number].refund.take()?;
+                let _ = decide(&rules.quota, &mut system.state, Op::Refund(cost(units)), system.now);
             }
         }
-        Some((world, true))
+        Some((system, true))
     }
 
     /// Admits one request, which the bound must allow.
-    fn admit(&self, mut world: World) -> (World, bool) {
+    fn admit(&self, mut system: SystemState) -> (SystemState, bool) {
         let mut admits = |index: usize, quota: &Quota| {
-            decide(quota, &mut world.admitted[index], Op::Reserve(Cost::ONE), world.now).retry_after().is_none()
+            decide(quota, &mut system.admitted[index], Op::Reserve(Cost::ONE), system.now).retry_after().is_none()
         };
         let (within_bound, within_quota) = (admits(0, &self.bound), admits(1, &self.rules.quota));
-        assert!(within_bound, "admitted beyond the bound: {world:#?}");
-        (world, within_quota)
+        assert!(within_bound, "admitted beyond the bound: {system:#?}");
+        (system, within_quota)
     }
 
     /// Runs every order of steps.
-    fn run(&self) -> Explored {
-        let process = |ahead| {
-            let balance = Balance::with_largest_batch(&self.rules, START.saturating_add(ahead));
+    fn run(&self) -> Exploration {
+        let process = |offset| {
+            let balance = Balance::with_largest_batch(&self.rules, START.saturating_add(offset));
             Process { balance, refill: None, refund: None }
         };
         let admitted = [State::New, State::New];
-        let mut worlds = vec![World { now: START, state: State::New, processes: AHEAD.map(process), admitted }];
-        let (mut seen, mut beyond_quota) = (HashSet::new(), false);
+        let mut states =
+            vec![SystemState { now: START, state: State::New, processes: CLOCK_OFFSETS.map(process), admitted }];
+        let (mut visited, mut beyond_quota) = (HashSet::new(), false);
         for _ in 0..self.steps {
-            let mut later = Vec::new();
-            for (world, step) in
-                worlds.iter().flat_map(|world| Self::every_step().into_iter().map(move |step| (world, step)))
+            let mut next = Vec::new();
+            for (system, step) in
+                states.iter().flat_map(|system| Self::all_steps().into_iter().map(move |step| (system, step)))
             {
-                let Some((world, within_quota)) = self.after(world, step) else { continue };
+                let Some((system, within_quota)) = self.apply(system, step) else { continue };
                 beyond_quota |= !within_quota;
-                if seen.insert(world.hashed()) {
-                    later.push(world);
+                if visited.insert(system.state_hash()) {
+                    next.push(system);
                 }
             }
-            worlds = later;
+            states = next;
         }
-        Explored { worlds: seen.len(), beyond_quota }
+        Exploration { states: visited.len(), beyond_quota }
     }
 }
 
-impl World {
+impl SystemState {
     /// Hashes the whole state.
-    fn hashed(&self) -> u64 {
+    fn state_hash(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.now.hash(&mut hasher);
         for Process { balance, refill, refund } in &self.processes {
@@ -211,22 +222,23 @@ fn cost(units: u64) -> Cost {
 }
 
 #[test]
-fn no_window_ever_admits_more_than_its_limit() {
+fn window_never_admits_more_than_its_limit() {
     let quota = Quota::fixed_window(2, seconds(20)).unwrap();
-    let rules = Rules::new(&quota, NonZeroU32::MIN).unwrap();
-    let Explored { worlds, beyond_quota } = Case { rules, tick: seconds(10), ticks: 3, steps: 12, bound: quota }.run();
-    assert!(worlds > 10_000, "{worlds}");
+    let rules = BatchRules::new(&quota, NonZeroU32::MIN).unwrap();
+    let Exploration { states, beyond_quota } =
+        Scenario { rules, tick: seconds(10), ticks: 3, steps: 12, bound: quota }.run();
+    assert!(states > 10_000, "{states}");
     assert!(!beyond_quota);
 }
 
 #[test]
-fn no_bucket_ever_admits_more_than_its_bound() {
+fn bucket_never_admits_more_than_its_bound() {
     let quota = Quota::token_bucket(1, seconds(4)).unwrap().capacity(2).unwrap();
-    let rules = Rules::new(&quota, NonZeroU32::MIN).unwrap();
+    let rules = BatchRules::new(&quota, NonZeroU32::MIN).unwrap();
     // A bucket admits capacity + rate * t, so the rest of the bound is this one's capacity.
     let bound = quota.capacity(2 + PROCESSES as u64 * rules.max).unwrap();
-    let Explored { worlds, beyond_quota } = Case { rules, tick: seconds(4), ticks: 4, steps: 12, bound }.run();
-    assert!(worlds > 10_000, "{worlds}");
-    // Otherwise no unit was spent later than it was taken, and the check would show nothing.
+    let Exploration { states, beyond_quota } = Scenario { rules, tick: seconds(4), ticks: 4, steps: 12, bound }.run();
+    assert!(states > 10_000, "{states}");
+    // Otherwise no unit was spent next than it was taken, and the check would show nothing.
     assert!(beyond_quota);
 }

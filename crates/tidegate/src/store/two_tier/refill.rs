@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 
 use super::balance::RefillStep;
-use super::table::{IdleUnits, Refill, RefillResult, Table};
+use super::table::{BalanceTable, IdleUnits, Refill, RefillResult};
 use crate::clock::Sleeper;
 use crate::random::Random;
 
@@ -21,9 +21,9 @@ const PACE: Duration = Duration::from_millis(10);
 const RETURNS_PER_CALL: usize = 256;
 
 /// The state that a two-tier store shares with its background work.
-pub(super) struct Inner<S> {
+pub(super) struct SharedState<S> {
     pub(super) store: S,
-    pub(super) table: Table,
+    pub(super) table: BalanceTable,
     pub(super) sleeper: Arc<dyn Sleeper>,
     pub(super) replicas: NonZeroU32,
     pub(super) idle: Duration,
@@ -37,7 +37,7 @@ pub(super) struct Inner<S> {
     pub(super) runtime: Option<Handle>,
 }
 
-impl<S: Store + 'static> Inner<S> {
+impl<S: Store + 'static> SharedState<S> {
     /// Returns the runtime for background work.
     pub(super) fn runtime(&self) -> Option<Handle> {
         self.runtime.clone().or_else(|| Handle::try_current().ok())
@@ -106,7 +106,7 @@ impl<S: Store + 'static> Inner<S> {
 }
 
 /// Marks that a task returns idle units, until it is dropped, also with its runtime.
-struct ReturnerFlag<S>(Weak<Inner<S>>);
+struct ReturnerFlag<S>(Weak<SharedState<S>>);
 
 impl<S> Drop for ReturnerFlag<S> {
     fn drop(&mut self) {
@@ -117,7 +117,7 @@ impl<S> Drop for ReturnerFlag<S> {
 }
 
 /// Returns idle units, as long as there are entries and the store exists.
-async fn return_idle<S: Store + 'static>(inner: Weak<Inner<S>>, mut flag: ReturnerFlag<S>) {
+async fn return_idle<S: Store + 'static>(inner: Weak<SharedState<S>>, mut flag: ReturnerFlag<S>) {
     loop {
         let Some(wait) = inner.upgrade().map(|inner| inner.sleeper.sleep(inner.idle / 2)) else { return };
         wait.await;

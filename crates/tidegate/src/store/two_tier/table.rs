@@ -9,10 +9,10 @@ use std::time::Duration;
 use tidegate_core::{Cost, Decision, Key, OnStoreError, Op, Request, Scope, StoreError, Timestamp};
 use tokio::sync::watch;
 
-use super::balance::{Balance, RefillSize, Rules};
+use super::balance::{Balance, BatchRules, RefillSize};
 use crate::clock::Sleeper;
 use crate::keyed_hash::KeyedHash;
-use crate::random::secrets;
+use crate::random::draw_secrets;
 
 /// Locks, so that keys seldom wait for each other.
 const SHARDS: usize = 64;
@@ -36,7 +36,7 @@ pub(super) type RefillReceiver = watch::Receiver<Option<RefillResult>>;
 pub(super) struct Account {
     pub(super) scope: Scope,
     pub(super) key: Key<'static>,
-    pub(super) rules: Rules,
+    pub(super) rules: BatchRules,
 }
 
 impl Account {
@@ -61,7 +61,7 @@ impl IdleUnits {
 }
 
 /// The balance of a key, and the state of its refill.
-pub(super) struct Entry {
+pub(super) struct KeyEntry {
     pub(super) account: Arc<Account>,
     pub(super) balance: Balance,
     refill: Option<RefillReceiver>,
@@ -98,11 +98,11 @@ pub(super) struct Refill {
     pub(super) result: watch::Sender<Option<RefillResult>>,
 }
 
-impl Entry {
+impl KeyEntry {
     #[inline]
     fn has_key_of(&self, request: &Request<'_>) -> bool {
         let Account { scope, key, .. } = &*self.account;
-        *key == *request.key && scope.is(request.scope)
+        *key == *request.key && scope.is_same(request.scope)
     }
 
     fn has_quota_of(&self, request: &Request<'_>) -> bool {
@@ -160,14 +160,14 @@ pub(super) struct ShardGuard<'a> {
 impl ShardGuard<'_> {
     /// Returns the entry for a request about the key.
     #[inline]
-    pub(super) fn entry(&mut self, request: &Request<'_>) -> Option<&mut Entry> {
+    pub(super) fn entry(&mut self, request: &Request<'_>) -> Option<&mut KeyEntry> {
         // Another key with the same hash is so rare that it is simply not batched.
         self.shard.get_mut(&self.hash).filter(|entry| entry.has_key_of(request) && entry.has_quota_of(request))
     }
 }
 
 /// Entries by the hashes of their keys.
-type Shard = HashMap<u64, Entry, BuildHasherDefault<IdentityHasher>>;
+type Shard = HashMap<u64, KeyEntry, BuildHasherDefault<IdentityHasher>>;
 
 /// Passes a [`KeyedHash`] through.
 #[derive(Default)]
@@ -187,7 +187,8 @@ impl Hasher for IdentityHasher {
     }
 }
 
-pub(super) struct Table {
+/// The table of all balances of a store.
+pub(super) struct BalanceTable {
     shards: Box<[Mutex<Shard>]>,
     hash: KeyedHash,
     /// How many keys one shard may have.
@@ -196,29 +197,29 @@ pub(super) struct Table {
     closed: AtomicBool,
 }
 
-impl Table {
+impl BalanceTable {
     pub(super) fn new(max_keys: usize) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        let (hash, closed) = (KeyedHash::new(secrets()), AtomicBool::new(false));
-        Table { shards, hash, max_keys_per_shard: max_keys.div_ceil(SHARDS), closed }
+        let (hash, closed) = (KeyedHash::new(draw_secrets()), AtomicBool::new(false));
+        BalanceTable { shards, hash, max_keys_per_shard: max_keys.div_ceil(SHARDS), closed }
     }
 
     /// Locks the shard of a request's key. Read the clock after this: a thread may wait long for the lock.
     #[inline]
     pub(super) fn lock(&self, request: &Request<'_>) -> ShardGuard<'_> {
-        let hash = self.hash.of(request.scope, request.key);
+        let hash = self.hash.hash(request.scope, request.key);
         // Bits in the middle: the map uses the highest and the lowest.
-        ShardGuard { shard: locked(&self.shards[(hash >> 32) as usize % SHARDS]), hash }
+        ShardGuard { shard: lock_shard(&self.shards[(hash >> 32) as usize % SHARDS]), hash }
     }
 
     /// Changes the entry for a request, if there is one.
-    pub(super) fn with<T>(&self, request: &Request<'_>, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
+    pub(super) fn with<T>(&self, request: &Request<'_>, change: impl FnOnce(&mut KeyEntry) -> T) -> Option<T> {
         self.lock(request).entry(request).map(change)
     }
 
     /// Changes the entry of exactly this account. An entry that replaced it, after a change of the quota, did not send its
     /// refill.
-    pub(super) fn with_account<T>(&self, account: &Arc<Account>, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
+    pub(super) fn with_account<T>(&self, account: &Arc<Account>, change: impl FnOnce(&mut KeyEntry) -> T) -> Option<T> {
         let ShardGuard { mut shard, hash } = self.lock(&account.request(Op::Reset, OnStoreError::Closed));
         shard.get_mut(&hash).filter(|entry| Arc::ptr_eq(&entry.account, account)).map(change)
     }
@@ -236,9 +237,9 @@ impl Table {
     pub(super) fn with_or_insert<T>(
         &self,
         request: &Request<'_>,
-        rules: Rules,
+        rules: BatchRules,
         clock: &dyn Sleeper,
-        change: impl FnOnce(&mut Entry) -> T,
+        change: impl FnOnce(&mut KeyEntry) -> T,
     ) -> Option<T> {
         let ShardGuard { mut shard, hash } = self.lock(request);
         if self.is_closed() {
@@ -251,7 +252,7 @@ impl Table {
             }
             let account = Account { scope: request.scope.clone(), key: request.key.borrow().into_owned(), rules };
             let (account, balance) = (Arc::new(account), Balance::new(clock.now()));
-            shard.insert(hash, Entry { account, balance, refill: None, waiting: Arc::default() });
+            shard.insert(hash, KeyEntry { account, balance, refill: None, waiting: Arc::default() });
         }
         shard.get_mut(&hash).filter(|entry| entry.has_key_of(request)).map(change)
     }
@@ -260,7 +261,7 @@ impl Table {
     pub(super) fn take_idle(&self, idle: Duration, clock: &dyn Sleeper) -> Vec<IdleUnits> {
         let mut taken = Vec::new();
         for shard in &self.shards {
-            let mut shard = locked(shard);
+            let mut shard = lock_shard(shard);
             let now = clock.now();
             shard.retain(|_, entry| {
                 let units = entry.balance.take_idle(&entry.account.rules, idle, now);
@@ -279,8 +280,8 @@ impl Table {
         self.closed.store(true, Ordering::Release);
         // A thread that has a lock now began its refill before this, or sees the flag.
         let pending = self.shards.iter().flat_map(|shard| {
-            let mut shard = locked(shard);
-            shard.values_mut().filter_map(Entry::pending_refill).collect::<Vec<_>>()
+            let mut shard = lock_shard(shard);
+            shard.values_mut().filter_map(KeyEntry::pending_refill).collect::<Vec<_>>()
         });
         pending.collect()
     }
@@ -292,10 +293,10 @@ impl Table {
 
     /// Returns how many keys have an entry.
     pub(super) fn keys(&self) -> usize {
-        self.shards.iter().map(|shard| locked(shard).len()).sum()
+        self.shards.iter().map(|shard| lock_shard(shard).len()).sum()
     }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock_shard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,42 +5,42 @@ use std::time::Duration;
 
 use tidegate_core::{Cost, Decision, Op, Quota, State, Timestamp, days, millis, seconds, step};
 
-use super::balance::{Balance, RefillSize, RefillStep, Rules};
+use super::balance::{Balance, BatchRules, RefillSize, RefillStep};
 
 fn at(millis: u64) -> Timestamp {
     // The beginning of a minute, far from the epoch.
     Timestamp::from_millis(1_800_000_000_000 + millis)
 }
 
-fn rules(quota: Quota, replicas: u32) -> Rules {
-    Rules::new(&quota, NonZeroU32::new(replicas).unwrap()).expect("a quota that is batched")
+fn rules(quota: Quota, replicas: u32) -> BatchRules {
+    BatchRules::new(&quota, NonZeroU32::new(replicas).unwrap()).expect("a quota that is batched")
 }
 
-fn bucket() -> Rules {
+fn bucket() -> BatchRules {
     rules(Quota::token_bucket(1_000, seconds(1)).unwrap(), 10)
 }
 
 /// Returns the answer of an unused store to a request for that many units.
-fn taken(rules: &Rules, units: u64, now: Timestamp) -> Decision {
+fn taken(rules: &BatchRules, units: u64, now: Timestamp) -> Decision {
     step(&rules.quota, &mut State::New, Op::Limit(Cost::new(units).unwrap()), now).decision
 }
 
 /// Completes a refill.
-fn refill(balance: &mut Balance, rules: &Rules, now: Timestamp) -> u64 {
+fn refill(balance: &mut Balance, rules: &BatchRules, now: Timestamp) -> u64 {
     let RefillSize { units, .. } = balance.begin_refill(rules, 1, 0, now);
     balance.refill_granted(rules, units, &taken(rules, units, now), now);
     units
 }
 
 /// Spends the whole balance.
-fn spend(balance: &mut Balance, rules: &Rules, now: Timestamp) -> u64 {
+fn spend(balance: &mut Balance, rules: &BatchRules, now: Timestamp) -> u64 {
     (0..).take_while(|_| balance.take(rules, 1, now).is_some_and(|decision| decision.allowed())).count() as u64
 }
 
 #[test]
 fn large_enough_buckets_and_windows_are_batched() {
     let batched = |quota: Result<Quota, _>, replicas| {
-        Rules::new(&quota.unwrap(), NonZeroU32::new(replicas).unwrap()).map(|rules| rules.max)
+        BatchRules::new(&quota.unwrap(), NonZeroU32::new(replicas).unwrap()).map(|rules| rules.max)
     };
     assert_eq!(batched(Quota::token_bucket(100, seconds(1)), 16), Some(6));
     assert_eq!(batched(Quota::fixed_window(33, seconds(1)), 16), Some(2));
@@ -167,7 +167,7 @@ fn denials_are_answered_in_process_until_a_refill_can_succeed() {
     // A refund ends the denial, too.
     balance.begin_refill(&rules, 1, 0, at(1_010));
     balance.refill_denied(1, days(1), millis(10), &empty, at(1_010));
-    balance.refunded();
+    balance.record_refund();
     assert_eq!(balance.take(&rules, 1, at(1_010)), None);
 }
 
@@ -254,7 +254,7 @@ fn refill_pending_during_a_reset_is_discarded() {
 #[test]
 fn denial_pending_during_a_refund_is_ignored() {
     let (rules, empty) = (bucket(), taken(&bucket(), 1_000, at(0)));
-    for give_back in [Balance::reset, Balance::refunded] {
+    for give_back in [Balance::reset, Balance::record_refund] {
         let mut balance = Balance::new(at(0));
         balance.begin_refill(&rules, 1, 0, at(0));
         give_back(&mut balance);

@@ -161,7 +161,7 @@ where
             let response = self.service.call_limited(pending, request);
             return AdmissionFuture::serving(response, None, self.format.clone());
         }
-        let (priority, ends) = (self.gate.priority_of(&head), self.gate.ends_of(&head));
+        let (priority, ends) = (self.gate.priority_of(&head), self.gate.end_rules(&head));
         match pending.try_admit(guards, priority) {
             Some(Ok(permits)) => {
                 let held = HeldPermits::new(permits, ends);
@@ -198,7 +198,7 @@ pin_project! {
     #[project = StateProjection]
     enum State<S, Fut, ReqBody, ResBody> {
         /// The guards are waited for.
-        Waiting { entered: BoxFuture<'static, Entered>, waits: Option<Box<(S, Request<ReqBody>, EndRules)>> },
+        Waiting { entered: BoxFuture<'static, AdmitResult>, waits: Option<Box<(S, Request<ReqBody>, EndRules)>> },
         /// The service works on it; in flight unless it was left alone.
         Serving { #[pin] response: Fut, held: Option<HeldPermits> },
         Denied { response: Option<Response<ResBody>> },
@@ -206,7 +206,7 @@ pin_project! {
 }
 
 /// A request that has got in, or not.
-type Entered = (PendingRequest, Result<Permits, Outcome>);
+type AdmitResult = (PendingRequest, Result<Permits, Outcome>);
 
 impl<S, F, ReqBody, ResBody> AdmissionFuture<S, F, ReqBody, ResBody>
 where
@@ -253,7 +253,7 @@ where
             let next = match this.state.as_mut().project() {
                 StateProjection::Waiting { entered, waits } => {
                     let (pending, entered) = ready!(entered.as_mut().poll(context));
-                    let (mut service, request, ends) = *waits.take().expect(POLLED);
+                    let (mut service, request, ends) = *waits.take().expect(POLLED_AFTER_COMPLETION);
                     match entered {
                         Ok(permits) => {
                             let response = service.call_limited(pending, request);
@@ -276,7 +276,7 @@ where
                     }));
                 }
                 StateProjection::Denied { response } => {
-                    return Poll::Ready(Ok(ResponseBody::unguarded(response.take().expect(POLLED))));
+                    return Poll::Ready(Ok(ResponseBody::unguarded(response.take().expect(POLLED_AFTER_COMPLETION))));
                 }
             };
             this.state.set(next);
@@ -284,7 +284,7 @@ where
     }
 }
 
-const POLLED: &str = "polled after completion";
+const POLLED_AFTER_COMPLETION: &str = "polled after completion";
 
 /// A format that marks its denials, so that an admission ignores how long a denied request took.
 #[derive(Debug, Clone)]

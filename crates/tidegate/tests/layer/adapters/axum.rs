@@ -10,14 +10,14 @@ use axum::routing::get;
 use tidegate::enforce::Outcome;
 use tidegate::tower::AdmissionLayer;
 use tidegate_testkit::adapter_tests;
-use tidegate_testkit::adapters::{Adapter, App, Listening};
+use tidegate_testkit::adapters::{Adapter, AddressSender, App};
 
 struct Axum;
 
 impl Adapter for Axum {
     const HTTP2: bool = true;
 
-    fn serve(app: App, listening: Listening) {
+    fn serve(app: App, sender: AddressSender) {
         let gate = AdmissionLayer::from(app.gate());
         let page = get(async |State(app): State<App>| app.page());
         let router = Router::new()
@@ -27,12 +27,15 @@ impl Adapter for Axum {
                 "/fails",
                 get(async |State(app): State<App>| (StatusCode::UNAUTHORIZED, [("x-app", "mine")], app.failure())),
             )
-            .route("/told", get(async |State(app): State<App>, told: Option<Outcome>| app.told(told.as_ref())))
+            .route(
+                "/outcome",
+                get(async |State(app): State<App>, outcome: Option<Outcome>| app.outcome(outcome.as_ref())),
+            )
             .route("/stream", get(async |State(app): State<App>| Body::from_stream(app.stream())))
             .with_state(app)
             .layer(gate);
         let service = router.into_make_service_with_connect_info::<SocketAddr>();
-        listening.on_tokio(async |listener| axum::serve(listener, service).await.unwrap());
+        sender.serve_on_tokio(async |listener| axum::serve(listener, service).await.unwrap());
     }
 }
 

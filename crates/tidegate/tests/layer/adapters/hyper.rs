@@ -12,7 +12,7 @@ use tidegate::enforce::Outcome;
 use tidegate::http::PeerAddr;
 use tidegate::tower::AdmissionLayer;
 use tidegate_testkit::adapter_tests;
-use tidegate_testkit::adapters::{Adapter, App, Listening};
+use tidegate_testkit::adapters::{Adapter, AddressSender, App};
 use tower::{ServiceBuilder, service_fn};
 
 struct Hyper;
@@ -20,9 +20,9 @@ struct Hyper;
 impl Adapter for Hyper {
     const ROUTES: bool = false;
 
-    fn serve(app: App, listening: Listening) {
+    fn serve(app: App, sender: AddressSender) {
         let gate = AdmissionLayer::from(app.gate());
-        listening.on_tokio(async |listener| {
+        sender.serve_on_tokio(async |listener| {
             while let Ok((stream, peer)) = listener.accept().await {
                 let app = app.clone();
                 let service = ServiceBuilder::new()
@@ -45,7 +45,7 @@ impl Adapter for Hyper {
 fn answer(app: &App, request: &Request<Incoming>) -> Response<Body> {
     match request.uri().path() {
         "/fails" => Response::builder().status(401).header("x-app", "mine").body(Body::from(app.failure())).unwrap(),
-        "/told" => Response::new(Body::from(app.told(request.extensions().get::<Outcome>()))),
+        "/outcome" => Response::new(Body::from(app.outcome(request.extensions().get::<Outcome>()))),
         "/stream" => Response::new(Body::from_stream(app.stream())),
         _ => Response::new(Body::from(app.page())),
     }

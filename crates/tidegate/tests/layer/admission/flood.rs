@@ -1,4 +1,4 @@
-//! A thousand connections whose clients leave whenever they like.
+//! A thousand connections whose clients leave at random points.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,31 +16,32 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::{JoinSet, yield_now};
 
-use super::{DONE, Watched, written};
+use super::{DONE, WatchedPool, channel_body};
 use crate::support::{Server, until};
 
 const CONNECTIONS: u64 = 1_000;
 const LIMIT: u32 = 300;
 
-/// Where a client leaves.
+/// The point at which a client leaves.
 #[derive(Debug, Clone, Copy)]
-enum Leaves {
-    InTheRequest,
-    BeforeTheHead,
-    InTheBody,
-    AtTheEnd,
+enum LeavePoint {
+    DuringRequest,
+    BeforeHead,
+    DuringBody,
+    AfterEnd,
 }
 
-const LEAVES: [Leaves; 4] = [Leaves::InTheRequest, Leaves::BeforeTheHead, Leaves::InTheBody, Leaves::AtTheEnd];
+const LEAVE_POINTS: [LeavePoint; 4] =
+    [LeavePoint::DuringRequest, LeavePoint::BeforeHead, LeavePoint::DuringBody, LeavePoint::AfterEnd];
 
 async fn visit(address: std::net::SocketAddr, seed: u64) -> Option<u16> {
     let mut random = Random::new(seed);
-    let leaves = random.pick(&LEAVES);
+    let leaves = random.pick(&LEAVE_POINTS);
     let mut socket = TcpStream::connect(address).await.unwrap();
     let path = random.pick(&["/stream", "/plain", "/slow", "/fails", "/panics"]);
     let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nx-user: u{}\r\n\r\n", seed % 7);
     let sent = match leaves {
-        Leaves::InTheRequest => &request.as_bytes()[..random.below(request.len() as u64) as usize],
+        LeavePoint::DuringRequest => &request.as_bytes()[..random.below(request.len() as u64) as usize],
         _ => request.as_bytes(),
     };
     socket.write_all(sent).await.unwrap();
@@ -48,7 +49,7 @@ async fn visit(address: std::net::SocketAddr, seed: u64) -> Option<u16> {
         yield_now().await;
     }
     let (mut answer, mut buffer) = (Vec::new(), [0; 64]);
-    if matches!(leaves, Leaves::InTheRequest | Leaves::BeforeTheHead) {
+    if matches!(leaves, LeavePoint::DuringRequest | LeavePoint::BeforeHead) {
         return None;
     }
     loop {
@@ -57,7 +58,7 @@ async fn visit(address: std::net::SocketAddr, seed: u64) -> Option<u16> {
             Ok(read) => answer.extend_from_slice(&buffer[..read]),
         }
         let ended = answer.ends_with(b"0\r\n\r\n") || answer.ends_with(b"plain") || answer.ends_with(b"}");
-        if ended || (matches!(leaves, Leaves::InTheBody) && random.one_in(3)) {
+        if ended || (matches!(leaves, LeavePoint::DuringBody) && random.one_in(3)) {
             break;
         }
     }
@@ -68,7 +69,7 @@ fn router(inside: Arc<AtomicU32>) -> Router {
     let stream = move || {
         let inside = Arc::clone(&inside);
         async move {
-            let (writer, body) = written();
+            let (writer, body) = channel_body();
             tokio::spawn(async move {
                 inside.fetch_add(1, Ordering::SeqCst);
                 for _ in 0..20 {
@@ -89,13 +90,13 @@ fn router(inside: Arc<AtomicU32>) -> Router {
         "plain"
     };
     let fails = || async {
-        let (writer, body) = written();
+        let (writer, body) = channel_body();
         writer.send("some").unwrap();
         writer.send("").unwrap();
         Response::new(body)
     };
     async fn panics() -> Response<Body> {
-        std::panic::resume_unwind(Box::new("as it was told"))
+        std::panic::resume_unwind(Box::new("on purpose"))
     }
     Router::new()
         .route("/stream", get(stream))
@@ -106,8 +107,8 @@ fn router(inside: Arc<AtomicU32>) -> Router {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_clients_that_leave_at_random_points_leave_nothing_in_flight() {
-    let (watched, per_user) = (Watched::new(LIMIT), PerKey::new(100));
+async fn clients_that_leave_at_random_points_leave_nothing_in_flight() {
+    let (watched, per_user) = (WatchedPool::new(LIMIT), PerKey::new(100));
     let inside = Arc::default();
     let user = keys::header(tidegate::http::HeaderName::from_static("x-user"));
     let layer = AdmissionLayer::new(ConcurrencyGuards::new().and(watched.pool.clone()).and(per_user.clone()))
@@ -125,9 +126,9 @@ async fn a_thousand_clients_that_leave_at_random_points_leave_nothing_in_flight(
     until(|| watched.in_flight() == 0 && per_user.keys() == 0 && inside.load(Ordering::SeqCst) == 0).await;
     let count = |status: u16| statuses.iter().filter(|&&seen| seen == status).count();
     assert!(count(200) >= 100, "{} were served, {} turned away", count(200), count(503) + count(429));
-    // Whether somebody left late enough to be told of is a matter of luck.
-    assert!(watched.told.lock().unwrap().contains(&DONE));
-    // Nothing has leaked: all of the room is there again.
+    // Dropped work is not certain: it depends on when clients leave.
+    assert!(watched.samples.lock().unwrap().contains(&DONE));
+    // Nothing has leaked: every permit is free.
     let all: Vec<_> = (0..LIMIT).map(|_| watched.pool.try_acquire().unwrap()).collect();
     assert!(watched.pool.try_acquire().is_err());
     drop(all);

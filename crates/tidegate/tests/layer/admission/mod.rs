@@ -1,9 +1,9 @@
-//! A request is in flight until the last byte of its response, and no longer.
+//! Requests in flight: a request holds its permits until the last byte of its response.
 
-mod ends;
+mod completion;
 mod flood;
 mod grpc;
-mod refusals;
+mod rejections;
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -16,11 +16,11 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::support::until;
 
-/// A pool whose limit stays, and what its controller is told: for each piece of work whether it was dropped.
+/// A pool with a fixed limit, and the samples of its controller: for each piece of work, whether it was dropped.
 #[derive(Clone)]
-struct Watched {
+struct WatchedPool {
     pool: Concurrency,
-    told: Arc<Mutex<Vec<bool>>>,
+    samples: Arc<Mutex<Vec<bool>>>,
 }
 
 struct Recorder(u32, Arc<Mutex<Vec<bool>>>);
@@ -38,37 +38,37 @@ impl Controller for Recorder {
 const DONE: bool = false;
 const DROPPED: bool = true;
 
-impl Watched {
+impl WatchedPool {
     fn new(limit: u32) -> Self {
-        let told = Arc::default();
-        Watched { pool: Concurrency::adaptive(Recorder(limit, Arc::clone(&told))), told }
+        let samples = Arc::default();
+        WatchedPool { pool: Concurrency::adaptive(Recorder(limit, Arc::clone(&samples))), samples }
     }
 
     fn in_flight(&self) -> u32 {
         self.pool.in_flight()
     }
 
-    /// Comes back when so many are in flight.
+    /// Waits until `count` requests are in flight.
     async fn until_in_flight(&self, count: u32) {
         until(|| self.in_flight() == count).await;
     }
 
-    /// What the controller was told since it was asked last, once nothing is in flight any more.
-    async fn told(&self) -> Vec<bool> {
+    /// Waits until nothing is in flight, and takes the samples.
+    async fn samples(&self) -> Vec<bool> {
         self.until_in_flight(0).await;
-        std::mem::take(&mut *self.told.lock().unwrap())
+        std::mem::take(&mut *self.samples.lock().unwrap())
     }
 }
 
-/// A body that is written by hand, and ends when its writer is dropped; it fails after an empty piece.
-struct Written(UnboundedReceiver<&'static str>);
+/// A body whose chunks come from a channel. It ends when the sender is dropped, and fails after an empty chunk.
+struct ChannelBody(UnboundedReceiver<&'static str>);
 
-fn written() -> (UnboundedSender<&'static str>, Body) {
+fn channel_body() -> (UnboundedSender<&'static str>, Body) {
     let (writer, pieces) = unbounded_channel();
-    (writer, Body::new(Written(pieces)))
+    (writer, Body::new(ChannelBody(pieces)))
 }
 
-impl HttpBody for Written {
+impl HttpBody for ChannelBody {
     type Data = Bytes;
     type Error = std::io::Error;
 

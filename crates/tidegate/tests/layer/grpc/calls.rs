@@ -17,11 +17,11 @@ use tower_layer::Layer;
 
 use super::{CHECK, Client, WATCH, is_serving, serve};
 use crate::clients;
-use crate::elsewhere::Elsewhere;
-use crate::support::{ME, Server, bucket, builder, clock, left, limiter, memory, waiting_limiter, window};
+use crate::support::{LOOPBACK, Server, bucket, builder, clock, left, limiter, memory, waiting_limiter, window};
+use crate::waiting_store::WaitingStore;
 
-/// What a client that backs off reads out of a status: the delay, the milliseconds and who denied it.
-fn details(status: &Status) -> (Option<Duration>, &str, Vec<(String, String)>) {
+/// Returns the retry fields of a status: the delay, the milliseconds and the violations.
+fn retry_details(status: &Status) -> (Option<Duration>, &str, Vec<(String, String)>) {
     let details = status.get_error_details();
     let delay = details.retry_info().and_then(|info| info.retry_delay);
     let pushback = status.metadata().get("grpc-retry-pushback-ms").expect("a pushback").to_str().unwrap();
@@ -39,7 +39,9 @@ async fn unary_calls_are_admitted_and_then_exhausted() {
         let clock = clock();
         let limiter = match wait {
             false => builder(&clock).limit("api", bucket(2)).build().unwrap(),
-            true => Limiter::builder().limit("api", bucket(2)).store(Elsewhere::new(memory(&clock))).build().unwrap(),
+            true => {
+                Limiter::builder().limit("api", bucket(2)).store(WaitingStore::new(memory(&clock))).build().unwrap()
+            }
         };
         let server = serve(limiter.enforcer("api").unwrap()).await;
         let mut client = Client::connect(&server).await;
@@ -47,15 +49,15 @@ async fn unary_calls_are_admitted_and_then_exhausted() {
             assert!(is_serving(client.check().await.unwrap().get_ref()));
         }
         clock.advance(millis(1_500));
-        let status = client.turned_away().await;
+        let status = client.denied_status().await;
         assert_eq!((status.code(), status.message()), (Code::ResourceExhausted, "quota exceeded"));
         let expected = (Some(millis(28_500)), "28500", vec![violation("api", "at most 2 at once")]);
-        assert_eq!(details(&status), expected);
+        assert_eq!(retry_details(&status), expected);
     }
 }
 
 #[tokio::test]
-async fn a_client_that_waits_as_long_as_it_is_told_is_admitted() {
+async fn call_is_admitted_after_its_retry_delay() {
     let clock = clock();
     let limiter = builder(&clock).limit("api", bucket(2)).build().unwrap();
     let server = serve(RateLimit::new(limiter.enforcer("api").unwrap()).cost(2)).await;
@@ -63,12 +65,12 @@ async fn a_client_that_waits_as_long_as_it_is_told_is_admitted() {
     client.check().await.unwrap();
     clock.advance(Duration::from_micros(1));
     // The delay is exact, and the milliseconds are rounded up.
-    let status = client.turned_away().await;
+    let status = client.denied_status().await;
     let delay = Duration::from_micros(59_999_999);
-    assert_eq!((details(&status).0, details(&status).1), (Some(delay), "60000"));
+    assert_eq!((retry_details(&status).0, retry_details(&status).1), (Some(delay), "60000"));
     clock.advance(delay - Duration::from_micros(1));
-    let status = client.turned_away().await;
-    assert_eq!((details(&status).0, details(&status).1), (Some(Duration::from_micros(1)), "1"));
+    let status = client.denied_status().await;
+    assert_eq!((retry_details(&status).0, retry_details(&status).1), (Some(Duration::from_micros(1)), "1"));
     clock.advance(Duration::from_micros(1));
     client.check().await.unwrap();
 }
@@ -83,12 +85,12 @@ async fn streaming_calls_are_admitted_and_then_exhausted() {
         let status = client.watch().await.expect_err("a denial");
         assert_eq!((status.code(), status.message()), (Code::ResourceExhausted, "quota exceeded"));
         let expected = (Some(millis(60_000)), "60000", vec![violation("api", "at most 1 at once")]);
-        assert_eq!(details(&status), expected);
+        assert_eq!(retry_details(&status), expected);
     }
 }
 
 #[tokio::test]
-async fn every_method_can_have_a_budget_of_its_own() {
+async fn every_method_can_have_its_own_budget() {
     let limiter = limiter(window(1));
     let per_method = RateLimit::new(limiter.enforcer("api").unwrap()).key(keys::both(keys::client(), keys::path()));
     let server = serve(per_method).await;
@@ -98,13 +100,13 @@ async fn every_method_can_have_a_budget_of_its_own() {
     client.watch().await.unwrap();
     assert_eq!(client.watch().await.unwrap_err().code(), Code::ResourceExhausted);
     for method in [CHECK, WATCH] {
-        assert_eq!(left(&limiter, "api", (ME, method)).await, 0);
+        assert_eq!(left(&limiter, "api", (LOOPBACK, method)).await, 0);
     }
 }
 
-/// Calls of services that it is not in front of are not counted, made-up ones included.
+/// Calls of other services are not counted, unknown services included.
 #[tokio::test]
-async fn a_layer_can_be_in_front_of_one_service() {
+async fn layer_of_one_service_ignores_other_services() {
     let limiter = limiter(window(2));
     let limits = RateLimit::new(limiter.enforcer("api").unwrap());
     let layer = RateLimitLayer::new(limits.clone()).with_format(GrpcFormat);
@@ -118,7 +120,7 @@ async fn a_layer_can_be_in_front_of_one_service() {
             router.serve_with_incoming(TcpIncoming::from(listener)).await.unwrap();
         })
         .await;
-        let _ = limiter.reset("api", ME).await.unwrap();
+        let _ = limiter.reset("api", LOOPBACK).await.unwrap();
         let made_up = clients::http2().post(server.url("/made.up.Service/Check")).send().await.unwrap();
         assert_eq!(made_up.headers()["grpc-status"], "12");
         let mut client = Client::connect(&server).await;
@@ -129,19 +131,19 @@ async fn a_layer_can_be_in_front_of_one_service() {
 }
 
 #[tokio::test]
-async fn the_peer_is_the_client_and_not_what_it_says() {
+async fn client_is_the_peer_despite_its_metadata() {
     let limiter = limiter(window(9));
     let server = serve(limiter.enforcer("api").unwrap()).await;
     let mut client = Client::connect(&server).await;
     let mut request = tonic::Request::new(Default::default());
     request.metadata_mut().insert("x-forwarded-for", "192.0.2.1".parse().unwrap());
     client.0.check(request).await.unwrap();
-    assert_eq!((left(&limiter, "api", ME).await, left(&limiter, "api", "192.0.2.1").await), (8, 9));
+    assert_eq!((left(&limiter, "api", LOOPBACK).await, left(&limiter, "api", "192.0.2.1").await), (8, 9));
 }
 
 /// A method that returns a status says so in the head of its response.
 #[tokio::test]
-async fn only_calls_that_fail_can_be_charged_for() {
+async fn only_failed_calls_can_be_charged() {
     let failed = |status: StatusCode, headers: &HeaderMap| {
         assert_eq!(status, 200, "whatever became of the call");
         headers.contains_key("grpc-status")
@@ -153,9 +155,9 @@ async fn only_calls_that_fail_can_be_charged_for() {
             client.check().await.unwrap();
             client.watch().await.unwrap();
         }
-        let unknown = HealthCheckRequest { service: "nobody".into() };
+        let unknown = HealthCheckRequest { service: "unknown".into() };
         assert_eq!(client.0.check(unknown).await.unwrap_err().code(), Code::NotFound);
-        assert_eq!(client.turned_away().await.code(), Code::ResourceExhausted);
+        assert_eq!(client.denied_status().await.code(), Code::ResourceExhausted);
     }
 }
 
@@ -174,7 +176,7 @@ async fn metadata_can_be_a_key() {
 }
 
 #[tokio::test]
-async fn several_limits_are_all_or_nothing_and_all_that_deny_are_named() {
+async fn several_limits_are_all_or_nothing_and_every_violation_is_named() {
     let daily = Quota::fixed_window(2, days(1)).unwrap();
     let limiter =
         builder(&clock()).limit("burst", window(2)).limit("daily", daily).limit("big", window(9)).build().unwrap();
@@ -185,25 +187,25 @@ async fn several_limits_are_all_or_nothing_and_all_that_deny_are_named() {
     for _ in 0..2 {
         client.check().await.unwrap();
     }
-    let status = client.turned_away().await;
+    let status = client.denied_status().await;
     let violations = vec![violation("burst", "at most 2 at once"), violation("per day", "at most 2 at once")];
-    assert_eq!(details(&status), (Some(millis(57_600_000)), "57600000", violations));
-    assert_eq!(left(&limiter, "big", ME).await, 7);
+    assert_eq!(retry_details(&status), (Some(millis(57_600_000)), "57600000", violations));
+    assert_eq!(left(&limiter, "big", LOOPBACK).await, 7);
 }
 
 #[tokio::test]
-async fn a_name_of_any_kind_reaches_the_client_whole() {
+async fn any_policy_name_reaches_the_client_unchanged() {
     for name in ["quo\"te", "line\r\nbreak", "tide 🌊", "100%", ""] {
         let limiter = limiter(window(1));
         let server = serve(limiter.enforcer("api").unwrap().with_policy_name(name)).await;
         let mut client = Client::connect(&server).await;
         client.check().await.unwrap();
-        assert_eq!(details(&client.turned_away().await).2, [violation(name, "at most 1 at once")]);
+        assert_eq!(retry_details(&client.denied_status().await).2, [violation(name, "at most 1 at once")]);
     }
 }
 
 #[tokio::test]
-async fn admitted_calls_are_told_nothing() {
+async fn admitted_call_has_no_limit_metadata() {
     let limiter = limiter(window(1));
     let server = serve(limiter.enforcer("api").unwrap()).await;
     let response = Client::connect(&server).await.check().await.unwrap();

@@ -46,8 +46,8 @@ impl Client {
         self.0.watch(HealthCheckRequest::default()).await
     }
 
-    /// The status of a unary call that is turned away.
-    pub(crate) async fn turned_away(&mut self) -> Status {
+    /// Returns the status of a denied unary call.
+    pub(crate) async fn denied_status(&mut self) -> Status {
         self.check().await.expect_err("a denial")
     }
 }

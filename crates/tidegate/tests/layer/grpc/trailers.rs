@@ -60,7 +60,7 @@ async fn frames_of_a_call(server: &Server, path: &str) -> Vec<(u8, u8)> {
 }
 
 #[tokio::test]
-async fn a_denial_is_one_frame() {
+async fn denial_is_one_frame() {
     for path in [CHECK, WATCH] {
         let limiter = limiter(window(1));
         let server = serve(limiter.enforcer("api").unwrap()).await;
@@ -72,7 +72,7 @@ async fn a_denial_is_one_frame() {
 }
 
 #[tokio::test]
-async fn a_denial_is_status_200_with_everything_in_its_headers() {
+async fn denial_is_status_200_with_all_fields_in_its_headers() {
     let limiter = limiter(window(1));
     let server = serve(limiter.enforcer("api").unwrap()).await;
     let call = || http2().post(server.url(CHECK)).header("content-type", "application/grpc").body(MESSAGE.to_vec());

@@ -69,7 +69,7 @@ pub(super) async fn data(
     query: Result<Query<DataQuery>, QueryRejection>,
 ) -> Result<impl IntoResponse, Problem> {
     let Query(query) = query.map_err(|error| Problem::bad_request(error.body_text()))?;
-    let json = serde_json::to_vec(&Data::of(&app, &query.search)).expect("numbers and strings are JSON");
+    let json = serde_json::to_vec(&DashboardData::new(&app, &query.search)).expect("numbers and strings are JSON");
     let headers =
         [(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store"), (X_CONTENT_TYPE_OPTIONS, "nosniff")];
     Ok((headers, json))
@@ -77,22 +77,22 @@ pub(super) async fn data(
 
 /// The response.
 #[derive(Serialize)]
-struct Data {
+struct DashboardData {
     version: &'static str,
     now_ms: u64,
     uptime_s: u64,
     draining: bool,
-    totals: Totals,
-    history: History,
-    limits: Limits,
-    top_keys: TopKeys,
+    totals: TotalsData,
+    history: HistoryData,
+    limits: LimitsData,
+    top_keys: TopKeysData,
     store: StoreData,
     config: ConfigData,
 }
 
 /// Decisions since the start.
 #[derive(Serialize)]
-struct Totals {
+struct TotalsData {
     allowed: u64,
     denied: u64,
     failed: u64,
@@ -101,7 +101,7 @@ struct Totals {
 }
 
 #[derive(Serialize)]
-struct Limits {
+struct LimitsData {
     served: usize,
     matching: usize,
     shown: Vec<LimitData>,
@@ -111,8 +111,8 @@ struct Limits {
 struct LimitData {
     name: String,
     quota: Option<QuotaData>,
-    totals: Totals,
-    history: History,
+    totals: TotalsData,
+    history: HistoryData,
 }
 
 #[derive(Serialize)]
@@ -126,21 +126,21 @@ struct QuotaData {
 
 /// The last seconds, the newest last.
 #[derive(Serialize)]
-struct History {
+struct HistoryData {
     allowed: Vec<u32>,
     denied: Vec<u32>,
     failed: Vec<u32>,
 }
 
 #[derive(Serialize)]
-struct TopKeys {
+struct TopKeysData {
     hidden: bool,
     skipped: u64,
-    shown: Vec<TopKey>,
+    shown: Vec<TopKeyData>,
 }
 
 #[derive(Serialize)]
-struct TopKey {
+struct TopKeyData {
     limit: String,
     kind: KeyKind,
     key: String,
@@ -184,29 +184,29 @@ struct ConfigData {
     error: Option<String>,
 }
 
-impl Data {
-    fn of(app: &App, search: &str) -> Self {
+impl DashboardData {
+    fn new(app: &App, search: &str) -> Self {
         let stats = &app.stats;
         let all = stats.all_limits();
         let totals = all.iter().fold(DecisionCounts::default(), |sum, limit| sum.plus(&limit.counts.total()));
-        Data {
+        DashboardData {
             version: env!("CARGO_PKG_VERSION"),
             now_ms: unix_millis(SystemClock.now()),
             uptime_s: stats.uptime().as_secs(),
             draining: app.is_draining(),
-            totals: Totals::of(&totals),
-            history: History::of(&stats.samples()),
-            limits: Limits::of(app, search),
-            top_keys: TopKeys::of(app, &all),
-            store: StoreData::of(app),
-            config: ConfigData::of(app),
+            totals: TotalsData::new(&totals),
+            history: HistoryData::new(&stats.samples()),
+            limits: LimitsData::new(app, search),
+            top_keys: TopKeysData::new(app, &all),
+            store: StoreData::new(app),
+            config: ConfigData::new(app),
         }
     }
 }
 
-impl Totals {
-    fn of(counts: &DecisionCounts) -> Self {
-        Totals {
+impl TotalsData {
+    fn new(counts: &DecisionCounts) -> Self {
+        TotalsData {
             allowed: counts.allowed(),
             denied: counts.denied(),
             failed: counts.failed(),
@@ -216,8 +216,8 @@ impl Totals {
     }
 }
 
-impl Limits {
-    fn of(app: &App, search: &str) -> Self {
+impl LimitsData {
+    fn new(app: &App, search: &str) -> Self {
         let search = search.to_lowercase();
         let config = app.config.load();
         let served = app.stats.served_limits().into_iter().filter(|limit| is_shown(&config, limit));
@@ -226,8 +226,8 @@ impl Limits {
         let mut matching: Vec<_> = matching.map(|limit| (Reverse(limit.traffic()), limit)).collect();
         matching
             .sort_by(|(traffic, one), (other_traffic, other)| (traffic, &one.name).cmp(&(other_traffic, &other.name)));
-        let shown = matching.iter().take(MAX_LIMITS).map(|(_, limit)| LimitData::of(app, &config, limit)).collect();
-        Limits { served: served.len(), matching: matching.len(), shown }
+        let shown = matching.iter().take(MAX_LIMITS).map(|(_, limit)| LimitData::new(app, &config, limit)).collect();
+        LimitsData { served: served.len(), matching: matching.len(), shown }
     }
 }
 
@@ -237,19 +237,19 @@ fn is_shown(config: &ActiveConfig, limit: &LimitStats) -> bool {
 }
 
 impl LimitData {
-    fn of(app: &App, config: &ActiveConfig, limit: &LimitStats) -> Self {
+    fn new(app: &App, config: &ActiveConfig, limit: &LimitStats) -> Self {
         LimitData {
             name: limit.name.clone(),
-            quota: QuotaData::of(app, config, &limit.name),
-            totals: Totals::of(&limit.counts.total()),
-            history: History::of(&limit.samples()),
+            quota: QuotaData::new(app, config, &limit.name),
+            totals: TotalsData::new(&limit.counts.total()),
+            history: HistoryData::new(&limit.samples()),
         }
     }
 }
 
-impl History {
-    fn of(samples: &[Sample]) -> Self {
-        History {
+impl HistoryData {
+    fn new(samples: &[Sample]) -> Self {
+        HistoryData {
             allowed: samples.iter().map(|sample| sample.allowed).collect(),
             denied: samples.iter().map(|sample| sample.denied).collect(),
             failed: samples.iter().map(|sample| sample.failed).collect(),
@@ -258,7 +258,7 @@ impl History {
 }
 
 impl QuotaData {
-    fn of(app: &App, config: &ActiveConfig, name: &str) -> Option<Self> {
+    fn new(app: &App, config: &ActiveConfig, name: &str) -> Option<Self> {
         // A rule of 0 requests has none, nor has a limit that a reload has just removed.
         let limit = app.limiter.get(name).ok().filter(|_| !config.has_no_quota(name))?;
         let parts = limit.quota().parts();
@@ -272,18 +272,18 @@ impl QuotaData {
     }
 }
 
-impl TopKeys {
-    fn of(app: &App, accounts: &[Arc<LimitStats>]) -> Self {
+impl TopKeysData {
+    fn new(app: &App, accounts: &[Arc<LimitStats>]) -> Self {
         let config = app.config.load();
         let of_limit = |limit: &Arc<LimitStats>| {
             let limit = Arc::clone(limit);
-            let askable = QuotaData::of(app, &config, &limit.name).is_some();
-            limit.top_keys.counters().into_iter().map(move |counter| TopKey::of(&limit.name, askable, counter))
+            let askable = QuotaData::new(app, &config, &limit.name).is_some();
+            limit.top_keys.counters().into_iter().map(move |counter| TopKeyData::new(&limit.name, askable, counter))
         };
-        let mut shown: Vec<TopKey> = accounts.iter().flat_map(of_limit).collect();
+        let mut shown: Vec<TopKeyData> = accounts.iter().flat_map(of_limit).collect();
         shown.sort_by_key(|key| Reverse(key.denied));
         shown.truncate(MAX_KEYS);
-        TopKeys {
+        TopKeysData {
             hidden: app.stats.hides_keys(),
             skipped: accounts.iter().map(|limit| limit.top_keys.skipped()).sum(),
             shown,
@@ -291,9 +291,9 @@ impl TopKeys {
     }
 }
 
-impl TopKey {
-    fn of(limit: &str, askable: bool, counter: Counter) -> Self {
-        TopKey {
+impl TopKeyData {
+    fn new(limit: &str, askable: bool, counter: Counter) -> Self {
+        TopKeyData {
             limit: limit.to_owned(),
             askable,
             kind: counter.shown.kind,
@@ -306,7 +306,7 @@ impl TopKey {
 }
 
 impl StoreData {
-    fn of(app: &App) -> Self {
+    fn new(app: &App) -> Self {
         let memory = app.store.memory().map(|stats| MemoryData {
             keys: stats.keys,
             bytes: stats.bytes,
@@ -331,7 +331,7 @@ impl StoreData {
 }
 
 impl ConfigData {
-    fn of(app: &App) -> Self {
+    fn new(app: &App) -> Self {
         let reloads = &app.stats.reloads;
         ConfigData {
             demo: app.config.load().is_demo,

@@ -1,13 +1,13 @@
 //! The commands about the connection itself: authentication, protocol version, name, ping and quit.
 
 use super::super::reply::{CommandError, quoted};
-use super::{Context, number, unknown_subcommand, wrong_number};
+use super::{CommandContext, parse_number, unknown_subcommand, wrong_word_count};
 
 /// The most bytes of a client's name.
 const MAX_NAME: usize = 256;
 
 /// `AUTH [user] token`. There is one token, so it does not matter which user it is.
-pub(super) fn auth(words: &[&[u8]], context: &mut Context<'_>) {
+pub(super) fn auth(words: &[&[u8]], context: &mut CommandContext<'_>) {
     match authenticate(words[words.len() - 1], context) {
         Ok(()) => context.replies.ok(),
         Err(error) => context.replies.error(error),
@@ -15,15 +15,15 @@ pub(super) fn auth(words: &[&[u8]], context: &mut Context<'_>) {
 }
 
 /// `HELLO [version [AUTH user token] [SETNAME name]]`.
-pub(super) fn hello(words: &[&[u8]], context: &mut Context<'_>) {
+pub(super) fn hello(words: &[&[u8]], context: &mut CommandContext<'_>) {
     match negotiate(words, context) {
         Ok(()) => reply_hello(context),
         Err(error) => context.replies.error(error),
     }
 }
 
-fn negotiate(words: &[&[u8]], context: &mut Context<'_>) -> Result<(), CommandError> {
-    let resp3 = match words.get(1).map(|version| number(version)) {
+fn negotiate(words: &[&[u8]], context: &mut CommandContext<'_>) -> Result<(), CommandError> {
+    let resp3 = match words.get(1).map(|version| parse_number(version)) {
         None => context.replies.resp3,
         Some(Some(2)) => false,
         Some(Some(3)) => true,
@@ -61,7 +61,7 @@ fn negotiate(words: &[&[u8]], context: &mut Context<'_>) -> Result<(), CommandEr
     Ok(())
 }
 
-fn authenticate(token: &[u8], context: &mut Context<'_>) -> Result<(), CommandError> {
+fn authenticate(token: &[u8], context: &mut CommandContext<'_>) -> Result<(), CommandError> {
     match &context.door.token {
         None => Err(CommandError::from(
             "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
@@ -78,7 +78,7 @@ fn authenticate(token: &[u8], context: &mut Context<'_>) -> Result<(), CommandEr
     }
 }
 
-fn reply_hello(context: &mut Context<'_>) {
+fn reply_hello(context: &mut CommandContext<'_>) {
     let replies = &mut *context.replies;
     replies.map(7);
     replies.bulk("server");
@@ -98,7 +98,7 @@ fn reply_hello(context: &mut Context<'_>) {
 }
 
 /// `CLIENT SETNAME name`, `GETNAME`, `ID`, and options that have no effect here.
-pub(super) fn client(words: &[&[u8]], context: &mut Context<'_>) {
+pub(super) fn client(words: &[&[u8]], context: &mut CommandContext<'_>) {
     let is = |name: &str| words[1].eq_ignore_ascii_case(name.as_bytes());
     match words.len() {
         3 if is("SETNAME") => match checked_name(words[2]) {
@@ -116,7 +116,7 @@ pub(super) fn client(words: &[&[u8]], context: &mut Context<'_>) {
         3 if is("NO-EVICT") || is("NO-TOUCH") => context.replies.ok(),
         _ if ["SETNAME", "GETNAME", "ID", "SETINFO", "NO-EVICT", "NO-TOUCH"].into_iter().any(is) => {
             let name = String::from_utf8_lossy(words[1]);
-            context.replies.error(wrong_number(&format!("client|{name}")));
+            context.replies.error(wrong_word_count(&format!("client|{name}")));
         }
         _ => context.replies.error(unknown_subcommand(words)),
     }
@@ -133,7 +133,7 @@ fn checked_name(name: &[u8]) -> Result<&[u8], CommandError> {
 }
 
 /// `PING [message]`.
-pub(super) fn ping(words: &[&[u8]], context: &mut Context<'_>) {
+pub(super) fn ping(words: &[&[u8]], context: &mut CommandContext<'_>) {
     match words.get(1) {
         None => context.replies.simple("PONG"),
         Some(message) => context.replies.bulk(message),
@@ -141,18 +141,18 @@ pub(super) fn ping(words: &[&[u8]], context: &mut Context<'_>) {
 }
 
 /// `ECHO message`.
-pub(super) fn echo(words: &[&[u8]], context: &mut Context<'_>) {
+pub(super) fn echo(words: &[&[u8]], context: &mut CommandContext<'_>) {
     context.replies.bulk(words[1]);
 }
 
 /// `QUIT`.
-pub(super) fn quit(_: &[&[u8]], context: &mut Context<'_>) {
+pub(super) fn quit(_: &[&[u8]], context: &mut CommandContext<'_>) {
     context.replies.ok();
     context.session.closing = true;
 }
 
 /// `RESET`: RESP2, no name, and no authentication.
-pub(super) fn reset(_: &[&[u8]], context: &mut Context<'_>) {
+pub(super) fn reset(_: &[&[u8]], context: &mut CommandContext<'_>) {
     context.replies.resp3 = false;
     context.session.name.clear();
     context.session.is_authenticated = context.door.token.is_none();
@@ -160,7 +160,7 @@ pub(super) fn reset(_: &[&[u8]], context: &mut Context<'_>) {
 }
 
 /// `SELECT 0`, which clients with a configured database send.
-pub(super) fn select(words: &[&[u8]], context: &mut Context<'_>) {
+pub(super) fn select(words: &[&[u8]], context: &mut CommandContext<'_>) {
     match words[1] {
         b"0" => context.replies.ok(),
         _ => context.replies.error("ERR DB index is out of range"),

@@ -1,18 +1,18 @@
 //! The commands about the server: `COMMAND`, `INFO` and `CONFIG`, as far as clients and redis-benchmark need them.
 
-use super::super::Door;
-use super::super::reply::Replies;
-use super::{COMMANDS, Command, Context, Handler, unknown_subcommand};
+use super::super::RespDoor;
+use super::super::reply::ReplyBuffer;
+use super::{COMMANDS, Command, CommandContext, Handler, unknown_subcommand};
 
 /// The version of Redis that clients see when they look for features.
 const REDIS_VERSION: &str = "7.0.0";
 
 /// `INFO [section ...]`.
-pub(super) fn info(words: &[&[u8]], context: &mut Context<'_>) {
+pub(super) fn info(words: &[&[u8]], context: &mut CommandContext<'_>) {
     let everything =
         |section: &&[u8]| [&b"all"[..], b"default", b"everything"].contains(&&*section.to_ascii_lowercase());
     let wanted = &words[1..];
-    let sections = sections(context.door);
+    let sections = info_sections(context.door);
     let chosen = sections.iter().filter(|(name, _)| {
         let is_this = |section: &&[u8]| section.eq_ignore_ascii_case(name.as_bytes());
         wanted.is_empty() || wanted.iter().any(|section| everything(section) || is_this(section))
@@ -26,9 +26,9 @@ pub(super) fn info(words: &[&[u8]], context: &mut Context<'_>) {
     context.replies.bulk(texts.join("\r\n"));
 }
 
-type Fields = Vec<(&'static str, String)>;
+type InfoFields = Vec<(&'static str, String)>;
 
-fn sections(door: &Door) -> [(&'static str, Fields); 5] {
+fn info_sections(door: &RespDoor) -> [(&'static str, InfoFields); 5] {
     let app = &door.app;
     [
         (
@@ -53,7 +53,7 @@ fn sections(door: &Door) -> [(&'static str, Fields); 5] {
 }
 
 /// `CONFIG GET setting ...`: those that redis-benchmark shows. This server writes nothing to disk.
-pub(super) fn config(words: &[&[u8]], context: &mut Context<'_>) {
+pub(super) fn config(words: &[&[u8]], context: &mut CommandContext<'_>) {
     if !words[1].eq_ignore_ascii_case(b"GET") {
         return context.replies.error(unknown_subcommand(words));
     }
@@ -68,9 +68,9 @@ pub(super) fn config(words: &[&[u8]], context: &mut Context<'_>) {
 }
 
 /// `COMMAND`, `COMMAND COUNT`, `COMMAND LIST`, `COMMAND INFO [name ...]`, `COMMAND DOCS [name ...]`.
-pub(super) fn command(words: &[&[u8]], context: &mut Context<'_>) {
+pub(super) fn command(words: &[&[u8]], context: &mut CommandContext<'_>) {
     let replies = &mut *context.replies;
-    let Some(subcommand) = words.get(1) else { return all(replies) };
+    let Some(subcommand) = words.get(1) else { return write_all_commands(replies) };
     let is = |name: &str| subcommand.eq_ignore_ascii_case(name.as_bytes());
     match &words[2..] {
         [] if is("COUNT") => replies.integer(COMMANDS.len() as i64),
@@ -78,23 +78,25 @@ pub(super) fn command(words: &[&[u8]], context: &mut Context<'_>) {
             replies.array(COMMANDS.len());
             COMMANDS.iter().for_each(|command| replies.bulk(lowercase(command)));
         }
-        [] if is("INFO") => all(replies),
+        [] if is("INFO") => write_all_commands(replies),
         names if is("INFO") => {
             replies.array(names.len());
             for name in names {
-                match named(name) {
-                    Some(command) => entry(command, replies),
+                match find_command(name) {
+                    Some(command) => write_command(command, replies),
                     None => replies.null(),
                 }
             }
         }
-        [] if is("DOCS") => docs(&COMMANDS.iter().collect::<Vec<_>>(), replies),
-        names if is("DOCS") => docs(&names.iter().filter_map(|name| named(name)).collect::<Vec<_>>(), replies),
+        [] if is("DOCS") => write_docs(&COMMANDS.iter().collect::<Vec<_>>(), replies),
+        names if is("DOCS") => {
+            write_docs(&names.iter().filter_map(|name| find_command(name)).collect::<Vec<_>>(), replies)
+        }
         _ => replies.error(unknown_subcommand(words)),
     }
 }
 
-fn named(name: &[u8]) -> Option<&'static Command> {
+fn find_command(name: &[u8]) -> Option<&'static Command> {
     COMMANDS.iter().find(|command| command.name.as_bytes().eq_ignore_ascii_case(name))
 }
 
@@ -102,13 +104,13 @@ fn lowercase(command: &Command) -> String {
     command.name.to_ascii_lowercase()
 }
 
-fn all(replies: &mut Replies) {
+fn write_all_commands(replies: &mut ReplyBuffer) {
     replies.array(COMMANDS.len());
-    COMMANDS.iter().for_each(|command| entry(command, replies));
+    COMMANDS.iter().for_each(|command| write_command(command, replies));
 }
 
 /// Writes the name, the number of words, flags, the positions of keys, and four lists that are empty here.
-fn entry(command: &Command, replies: &mut Replies) {
+fn write_command(command: &Command, replies: &mut ReplyBuffer) {
     let flag = if matches!(command.handler, Handler::Decide(_)) { "write" } else { "readonly" };
     let words = command.min_words as i64;
     replies.array(10);
@@ -123,7 +125,7 @@ fn entry(command: &Command, replies: &mut Replies) {
     (0..4).for_each(|_| replies.array(0));
 }
 
-fn docs(commands: &[&Command], replies: &mut Replies) {
+fn write_docs(commands: &[&Command], replies: &mut ReplyBuffer) {
     replies.map(commands.len());
     for command in commands {
         replies.bulk(lowercase(command));

@@ -8,7 +8,7 @@ use tidegate::{Quota, QuotaError, seconds};
 use super::super::Session;
 use super::super::reply::{CommandError, quoted};
 use super::super::request::{CommandRequest, ReplyFormat, key, unknown_limit};
-use super::number;
+use super::parse_number;
 use crate::app::config::{CL_THROTTLE, THROTTLE};
 use crate::request::DecisionRequest;
 
@@ -33,7 +33,7 @@ fn named_limit<'a>(words: &[&'a [u8]], op: Op) -> Result<CommandRequest<'a>, Com
     let limit = str::from_utf8(words[1]).map_err(|_| unknown_limit(words[1]))?;
     let cost = match words.get(3) {
         None => 1,
-        Some(word) => number(word).filter(|cost| *cost > 0).ok_or_else(|| bad_cost(word))?,
+        Some(word) => parse_number(word).filter(|cost| *cost > 0).ok_or_else(|| bad_cost(word))?,
     };
     let request = DecisionRequest::new(op, limit, key(words[2])?).with_cost(cost);
     Ok(CommandRequest { request, format: ReplyFormat::Tidegate })
@@ -77,7 +77,7 @@ fn inline_quota<'a>(
 
 #[inline]
 fn argument(name: &str, word: &[u8]) -> Result<u64, CommandError> {
-    number(word).ok_or_else(|| {
+    parse_number(word).ok_or_else(|| {
         CommandError::new(format!("ERR {name} is not a whole number or out of range: found {}", quoted(word)))
     })
 }

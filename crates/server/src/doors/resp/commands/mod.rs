@@ -1,12 +1,12 @@
-//! The table of commands, and which one a line of words is. The reply to `COMMAND` comes from here, too.
+//! The table of commands, and the lookup of a command by its words. The table is also the reply to `COMMAND`.
 
 mod connection;
 mod introspection;
 mod limits;
 
-use super::reply::{CommandError, Replies, quoted};
+use super::reply::{CommandError, ReplyBuffer, quoted};
 use super::request::CommandRequest;
-use super::{Door, Session};
+use super::{RespDoor, Session};
 use Handler::{Decide, Reply};
 pub(crate) use limits::LastQuota;
 
@@ -37,36 +37,44 @@ enum Handler {
 /// All commands, the frequent ones first.
 #[rustfmt::skip] // a table
 const COMMANDS: [Command; 16] = [
-    decides("CL.THROTTLE", 5..=6, 1, limits::cl_throttle, "Takes from a bucket whose quota comes with the call, and answers as redis-cell does"),
-    decides("TG.LIMIT", 3..=4, 2, limits::limit, "Takes from a limit of the config"),
-    decides("THROTTLE", 5..=6, 1, limits::throttle, "Takes from a bucket whose quota comes with the call, and answers as throttlecrab does"),
-    decides("TG.CHECK", 3..=4, 2, limits::check, "Asks a limit of the config, and takes nothing"),
-    decides("TG.RESET", 3..=3, 2, limits::reset, "Forgets what a key has used of a limit of the config"),
-    replies("PING", 1..=2, false, connection::ping, "Answers PONG, or what it was given"),
-    replies("ECHO", 2..=2, false, connection::echo, "Answers what it was given"),
-    replies("HELLO", 1..=MANY, true, connection::hello, "Chooses RESP2 or RESP3, and tells who answers"),
-    replies("AUTH", 2..=3, true, connection::auth, "Shows the token"),
-    replies("QUIT", 1..=MANY, true, connection::quit, "Ends the connection"),
-    replies("RESET", 1..=1, true, connection::reset, "Makes the connection as good as new"),
-    replies("SELECT", 2..=2, false, connection::select, "Chooses the database, of which there is one"),
-    replies("CLIENT", 2..=MANY, false, connection::client, "Tells and takes what is known of this client"),
-    replies("COMMAND", 1..=MANY, false, introspection::command, "Tells which commands there are"),
-    replies("INFO", 1..=MANY, false, introspection::info, "Tells about the server"),
-    replies("CONFIG", 2..=MANY, false, introspection::config, "Tells the settings that redis-benchmark asks for"),
+    decision_command("CL.THROTTLE", 5..=6, 1, limits::cl_throttle, "Takes from a bucket whose quota comes with the call, and answers as redis-cell does"),
+    decision_command("TG.LIMIT", 3..=4, 2, limits::limit, "Takes from a limit of the config"),
+    decision_command("THROTTLE", 5..=6, 1, limits::throttle, "Takes from a bucket whose quota comes with the call, and answers as throttlecrab does"),
+    decision_command("TG.CHECK", 3..=4, 2, limits::check, "Asks a limit of the config, and takes nothing"),
+    decision_command("TG.RESET", 3..=3, 2, limits::reset, "Forgets what a key has used of a limit of the config"),
+    reply_command("PING", 1..=2, false, connection::ping, "Answers PONG, or what it was given"),
+    reply_command("ECHO", 2..=2, false, connection::echo, "Answers what it was given"),
+    reply_command("HELLO", 1..=UNBOUNDED, true, connection::hello, "Chooses RESP2 or RESP3, and tells who answers"),
+    reply_command("AUTH", 2..=3, true, connection::auth, "Shows the token"),
+    reply_command("QUIT", 1..=UNBOUNDED, true, connection::quit, "Ends the connection"),
+    reply_command("RESET", 1..=1, true, connection::reset, "Makes the connection as good as new"),
+    reply_command("SELECT", 2..=2, false, connection::select, "Chooses the database, of which there is one"),
+    reply_command("CLIENT", 2..=UNBOUNDED, false, connection::client, "Tells and takes what is known of this client"),
+    reply_command("COMMAND", 1..=UNBOUNDED, false, introspection::command, "Tells which commands there are"),
+    reply_command("INFO", 1..=UNBOUNDED, false, introspection::info, "Tells about the server"),
+    reply_command("CONFIG", 2..=UNBOUNDED, false, introspection::config, "Tells the settings that redis-benchmark asks for"),
 ];
 
-const MANY: usize = usize::MAX;
+/// The most words of a command without an upper bound.
+const UNBOUNDED: usize = usize::MAX;
 
-type Words = std::ops::RangeInclusive<usize>;
+/// How many words a command may have.
+type WordRange = std::ops::RangeInclusive<usize>;
 
-const fn decides(name: &'static str, words: Words, key: usize, request: RequestFn, summary: &'static str) -> Command {
+const fn decision_command(
+    name: &'static str,
+    words: WordRange,
+    key: usize,
+    request: RequestFn,
+    summary: &'static str,
+) -> Command {
     let (min_words, max_words) = (*words.start(), *words.end());
     Command { name, min_words, max_words, key, before_auth: false, handler: Decide(request), summary }
 }
 
-const fn replies(
+const fn reply_command(
     name: &'static str,
-    words: Words,
+    words: WordRange,
     before_auth: bool,
     reply: ReplyFn,
     summary: &'static str,
@@ -75,11 +83,11 @@ const fn replies(
     Command { name, min_words, max_words, key: 0, before_auth, handler: Reply(reply), summary }
 }
 
-/// What a command that writes its own reply works with.
-pub(crate) struct Context<'c> {
+/// The session, the server and the reply buffer of a command that writes its own reply.
+pub(crate) struct CommandContext<'c> {
     pub(crate) session: &'c mut Session,
-    pub(crate) door: &'c Door,
-    pub(crate) replies: &'c mut Replies,
+    pub(crate) door: &'c RespDoor,
+    pub(crate) replies: &'c mut ReplyBuffer,
 }
 
 /// How to answer a command.
@@ -96,18 +104,18 @@ pub(crate) enum Action<'a> {
 type RequestFn = for<'a> fn(&[&'a [u8]], &mut Session) -> Result<CommandRequest<'a>, CommandError>;
 
 /// Writes the reply to a command, whose name is the first word.
-pub(crate) type ReplyFn = fn(&[&[u8]], &mut Context<'_>);
+pub(crate) type ReplyFn = fn(&[&[u8]], &mut CommandContext<'_>);
 
 /// Returns how to answer a command, which has at least its name.
 #[inline]
-pub(crate) fn find<'a>(words: &[&'a [u8]], session: &mut Session) -> Action<'a> {
+pub(crate) fn resolve<'a>(words: &[&'a [u8]], session: &mut Session) -> Action<'a> {
     let found = COMMANDS.iter().find(|command| command.name.as_bytes().eq_ignore_ascii_case(words[0]));
     if !session.is_authenticated && !found.is_some_and(|command| command.before_auth) {
         return Action::Refuse(CommandError::from("NOAUTH Authentication required."));
     }
-    let Some(command) = found else { return unknown(words, session) };
+    let Some(command) = found else { return unknown_command(words, session) };
     if !(command.min_words..=command.max_words).contains(&words.len()) {
-        return Action::Refuse(wrong_number(command.name));
+        return Action::Refuse(wrong_word_count(command.name));
     }
     match command.handler {
         Decide(request) => request(words, session).map_or_else(Action::Refuse, Action::Decide),
@@ -115,12 +123,12 @@ pub(crate) fn find<'a>(words: &[&'a [u8]], session: &mut Session) -> Action<'a> 
     }
 }
 
-fn wrong_number(name: &str) -> CommandError {
+fn wrong_word_count(name: &str) -> CommandError {
     CommandError::new(format!("ERR wrong number of arguments for '{}' command", name.to_ascii_lowercase()))
 }
 
 #[cold]
-fn unknown(words: &[&[u8]], session: &mut Session) -> Action<'static> {
+fn unknown_command(words: &[&[u8]], session: &mut Session) -> Action<'static> {
     // A page in a browser may post a form here, whose lines would be commands.
     if ["post", "host:"].iter().any(|http| words[0].eq_ignore_ascii_case(http.as_bytes())) {
         session.closing = true;
@@ -139,7 +147,7 @@ fn unknown(words: &[&[u8]], session: &mut Session) -> Action<'static> {
 
 /// Parses a whole number of digits only.
 #[inline]
-fn number(word: &[u8]) -> Option<u64> {
+fn parse_number(word: &[u8]) -> Option<u64> {
     if word.is_empty() {
         return None;
     }

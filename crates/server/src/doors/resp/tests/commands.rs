@@ -1,12 +1,12 @@
 //! What each command answers.
 
-use super::{SECOND, Server, command, five};
+use super::{SECOND, TestServer, command, five_integers};
 
 /// Sends each line as words, and compares the replies; a reply of five numbers is written as them.
-async fn conversation(server: &Server, lines: &[(&str, &str)]) {
+async fn assert_replies(server: &TestServer, lines: &[(&str, &str)]) {
     for (line, expected) in lines {
         let numbers: Vec<i64> = expected.split(' ').map_while(|word| word.parse().ok()).collect();
-        let expected = <[i64; 5]>::try_from(numbers).map_or_else(|_| format!("{expected}\r\n"), five);
+        let expected = <[i64; 5]>::try_from(numbers).map_or_else(|_| format!("{expected}\r\n"), five_integers);
         let words: Vec<_> = line.split(' ').map(str::as_bytes).collect();
         assert_eq!(server.replies(command(&words)).await, expected, "{line}");
     }
@@ -14,8 +14,8 @@ async fn conversation(server: &Server, lines: &[(&str, &str)]) {
 
 #[tokio::test]
 async fn cl_throttle_replies_like_redis_cell() {
-    let server = Server::new();
-    conversation(
+    let server = TestServer::new();
+    assert_replies(
         &server,
         &[
             ("CL.THROTTLE user123 15 30 60", "0 16 15 -1 2"),
@@ -35,17 +35,17 @@ async fn cl_throttle_replies_like_redis_cell() {
     .await;
     server.clock.advance(SECOND / 2);
     // Half a second has passed of two: rounded up.
-    conversation(&server, &[("CL.THROTTLE user123 15 30 60", "1 16 0 2 32")]).await;
+    assert_replies(&server, &[("CL.THROTTLE user123 15 30 60", "1 16 0 2 32")]).await;
     server.clock.advance(SECOND);
-    conversation(&server, &[("CL.THROTTLE user123 15 30 60", "1 16 0 1 31")]).await;
+    assert_replies(&server, &[("CL.THROTTLE user123 15 30 60", "1 16 0 1 31")]).await;
     server.clock.advance(SECOND / 2);
-    conversation(&server, &[("CL.THROTTLE user123 15 30 60", "0 16 0 -1 32")]).await;
+    assert_replies(&server, &[("CL.THROTTLE user123 15 30 60", "0 16 0 -1 32")]).await;
 }
 
 #[tokio::test]
 async fn throttle_replies_like_throttlecrab_with_its_own_budget() {
-    let server = Server::new();
-    conversation(
+    let server = TestServer::new();
+    assert_replies(
         &server,
         &[
             ("CL.THROTTLE u1 9 10 60 10", "0 10 0 -1 60"),
@@ -61,8 +61,8 @@ async fn throttle_replies_like_throttlecrab_with_its_own_budget() {
 
 #[tokio::test]
 async fn tg_commands_use_the_limits_of_the_config() {
-    let server = Server::new();
-    conversation(
+    let server = TestServer::new();
+    assert_replies(
         &server,
         &[
             ("TG.LIMIT api u1", "1 20 19 -1 100"),
@@ -82,12 +82,12 @@ async fn tg_commands_use_the_limits_of_the_config() {
     server.replies("TG.LIMIT api u3 20\r\n").await;
     server.clock.advance(SECOND / 10_000);
     // Times are rounded up to a millisecond.
-    conversation(&server, &[("TG.LIMIT api u3", "0 20 0 100 2000")]).await;
+    assert_replies(&server, &[("TG.LIMIT api u3", "0 20 0 100 2000")]).await;
 }
 
 #[tokio::test]
 async fn a_key_may_have_any_bytes() {
-    let server = Server::new();
+    let server = TestServer::new();
     let ask = |key: &[u8]| command(&[b"TG.LIMIT", b"login", key]);
     let keys: [&[u8]; 8] = [b"", b"a", b"caf\xe9", "caf\u{e9}".as_bytes(), b"\xfe", b"\xff", b"%a|\xff", b"a\r\nb"];
     for key in keys {
@@ -101,9 +101,9 @@ async fn a_key_may_have_any_bytes() {
 
 #[tokio::test]
 async fn bad_arguments_are_refused_and_change_nothing() {
-    let server = Server::new();
+    let server = TestServer::new();
     let whole = "is not a whole number or out of range: found";
-    conversation(
+    assert_replies(
         &server,
         &[
             ("CL.THROTTLE u1 15 30", "-ERR wrong number of arguments for 'cl.throttle' command"),
@@ -149,8 +149,8 @@ async fn bad_arguments_are_refused_and_change_nothing() {
 
 #[tokio::test]
 async fn connection_commands_reply_like_redis() {
-    let server = Server::new();
-    conversation(
+    let server = TestServer::new();
+    assert_replies(
         &server,
         &[
             ("PING", "+PONG"),
@@ -203,7 +203,7 @@ const NO_PASSWORD: &str = "-ERR AUTH <password> called without any password conf
 
 #[tokio::test]
 async fn hello_changes_the_protocol() {
-    let server = Server::new();
+    let server = TestServer::new();
     let said = server.replies("HELLO 3\r\nCOMMAND INFO nope\r\nHELLO 2 SETNAME me\r\nCLIENT GETNAME\r\n").await;
     let introduced = |head: &str, protocol: u8| {
         let version = env!("CARGO_PKG_VERSION");
@@ -218,10 +218,10 @@ async fn hello_changes_the_protocol() {
 
 #[tokio::test]
 async fn a_page_in_a_browser_cannot_send_commands() {
-    let server = Server::new();
+    let server = TestServer::new();
     let form = "POST / HTTP/1.1\r\nHost: 127.0.0.1:6380\r\n\r\nTG.LIMIT login u1\r\n";
     assert_eq!(server.replies(form).await, "-ERR this is the Redis protocol, and not HTTP\r\n");
     let page = server.replies(form.replace("POST", "GET")).await;
     assert!(page.ends_with(" \r\n-ERR this is the Redis protocol, and not HTTP\r\n"), "{page}");
-    assert_eq!(server.replies("TG.CHECK login u1\r\n").await, five([1, 1, 1, -1, 0]));
+    assert_eq!(server.replies("TG.CHECK login u1\r\n").await, five_integers([1, 1, 1, -1, 0]));
 }

@@ -3,7 +3,7 @@
 mod batches;
 mod commands;
 mod random;
-mod time;
+mod timeouts;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tidegate::{ManualClock, MemoryStore, Store, Timestamp};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::JoinHandle;
 
-use super::{BearerToken, Door, connection};
+use super::{BearerToken, RespDoor, connection};
 use crate::app::App;
 use crate::app::config::ActiveConfig;
 use crate::app::store::AppStore;
@@ -48,33 +48,33 @@ deny = ["mallory"]
 const TOKEN: &str = "0123456789abcdef";
 
 /// A server without a port.
-struct Server {
-    door: Arc<Door>,
+struct TestServer {
+    door: Arc<RespDoor>,
     clock: ManualClock,
     ending: ShutdownTrigger,
     shutdown: Shutdown,
 }
 
-impl Server {
+impl TestServer {
     fn new() -> Self {
-        Server::on(|store| store, None)
+        TestServer::start_on(|store| store, None)
     }
 
     fn with_token() -> Self {
-        Server::on(|store| store, Some(BearerToken::parse(TOKEN).unwrap()))
+        TestServer::start_on(|store| store, Some(BearerToken::parse(TOKEN).unwrap()))
     }
 
     /// A server on the store that `make` makes of a memory store.
-    fn on<S: Store + 'static>(make: impl FnOnce(Arc<MemoryStore>) -> S, token: Option<BearerToken>) -> Self {
+    fn start_on<S: Store + 'static>(make: impl FnOnce(Arc<MemoryStore>) -> S, token: Option<BearerToken>) -> Self {
         let clock = ManualClock::new(Timestamp::from_millis(1_700_000_000_000));
         let memory = Arc::new(MemoryStore::builder().max_keys(1_000).clock(clock.clone()).build());
         let config = Config::parse(CONFIG, Syntax::Toml, "test.toml").expect("a config");
         let config = ActiveConfig::new(config, Domains::default(), Vec::new(), Vec::new(), false);
         let breaker = Arc::new(|| BreakerState::Closed);
-        let store = AppStore::Outside { name: "test", store: Arc::new(make(memory)), breaker, calls: Arc::default() };
-        let app = Arc::new(App::new(store, config, false).expect("a app"));
+        let store = AppStore::External { name: "test", store: Arc::new(make(memory)), breaker, calls: Arc::default() };
+        let app = Arc::new(App::new(store, config, false).expect("an app"));
         let (ending, shutdown) = ShutdownTrigger::new();
-        Server { door: Arc::new(Door::new(app, token)), clock, ending, shutdown }
+        TestServer { door: Arc::new(RespDoor::new(app, token)), clock, ending, shutdown }
     }
 
     /// Connects a client, with buffers of `capacity` bytes between it and the server.
@@ -102,7 +102,7 @@ impl Server {
 }
 
 /// Reads until the other end closes.
-async fn rest(client: &mut DuplexStream) -> String {
+async fn read_to_end(client: &mut DuplexStream) -> String {
     let mut found = Vec::new();
     client.read_to_end(&mut found).await.expect("an orderly end");
     String::from_utf8_lossy(&found).into_owned()
@@ -122,7 +122,7 @@ fn command(words: &[&[u8]]) -> Vec<u8> {
 }
 
 /// Five integers as they come.
-fn five(integers: [i64; 5]) -> String {
+fn five_integers(integers: [i64; 5]) -> String {
     format!("*5\r\n{}", integers.map(|integer| format!(":{integer}\r\n")).concat())
 }
 

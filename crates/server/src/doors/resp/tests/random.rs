@@ -1,10 +1,10 @@
-//! Anything at all.
+//! Commands of random words.
 
 use tidegate_testkit::Random;
 
-use super::{Server, command};
+use super::{TestServer, command};
 
-/// Whatever words a command has: it is answered with one reply, the connection lives, and nothing panics.
+/// Every command, of any words, gets one reply. The connection lives, and nothing panics.
 #[tokio::test]
 async fn every_command_gets_one_reply() {
     let words: [&[u8]; 44] = [
@@ -54,7 +54,7 @@ async fn every_command_gets_one_reply() {
         b"*",
     ];
     let mut random = Random::new(7);
-    for server in [Server::new(), Server::with_token()] {
+    for server in [TestServer::new(), TestServer::with_token()] {
         for _ in 0..200 {
             let count = 50;
             let sent: Vec<u8> = (0..count)
@@ -66,7 +66,8 @@ async fn every_command_gets_one_reply() {
             let replies = server.reply_bytes(&sent).await;
             let (mut rest, mut found) = (&replies[..], 0);
             while !rest.is_empty() {
-                rest = behind(rest).unwrap_or_else(|| panic!("{} in {}", rest.escape_ascii(), replies.escape_ascii()));
+                rest =
+                    skip_reply(rest).unwrap_or_else(|| panic!("{} in {}", rest.escape_ascii(), replies.escape_ascii()));
                 found += 1;
             }
             // Too many wrong tokens are the one thing that ends it.
@@ -77,7 +78,7 @@ async fn every_command_gets_one_reply() {
 }
 
 /// Returns the rest after the first reply.
-fn behind(bytes: &[u8]) -> Option<&[u8]> {
+fn skip_reply(bytes: &[u8]) -> Option<&[u8]> {
     let end = bytes.windows(2).position(|pair| pair == b"\r\n")?;
     let (line, mut rest) = (str::from_utf8(&bytes[1..end]).ok()?, &bytes[end + 2..]);
     let replies = match bytes[0] {
@@ -92,5 +93,5 @@ fn behind(bytes: &[u8]) -> Option<&[u8]> {
         b'%' => 2 * line.parse::<usize>().ok()?,
         _ => return None,
     };
-    (0..replies).try_fold(rest, |rest, _| behind(rest))
+    (0..replies).try_fold(rest, |rest, _| skip_reply(rest))
 }

@@ -1,19 +1,21 @@
+//! Arguments and servers that `bench` refuses.
+
 use std::net::TcpListener;
 
-use super::server::Act;
-use super::{Server, bench};
-use crate::cli::{file, run};
+use super::fake_server::Action;
+use super::{FakeServer, bench};
+use crate::cli::{run, write_file};
 
 /// An address without a listener.
-fn nobody() -> String {
+fn unused_address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     listener.local_addr().expect("it is bound").to_string()
 }
 
 #[test]
-fn wrong_arguments_exit_with_2_and_say_what_is_right() {
+fn wrong_arguments_exit_with_2_and_name_the_expected_value() {
     let http = "http://127.0.0.1:1";
-    let ca = file("bench-ca.pem", "");
+    let ca = write_file("bench-ca.pem", "");
     let cases: &[(&[&str], &str)] = &[
         (&[], "<URL>..."),
         (&["127.0.0.1:8080"], "expected a URL such as http://127.0.0.1:8080"),
@@ -49,8 +51,9 @@ fn wrong_arguments_exit_with_2_and_say_what_is_right() {
 
 #[test]
 fn unusable_settings_are_reported_before_the_first_request() {
-    let address = nobody();
-    let (url, short, empty) = (format!("http://{address}"), file("bench-short", "x"), file("bench-empty.pem", ""));
+    let address = unused_address();
+    let (url, short, empty) =
+        (format!("http://{address}"), write_file("bench-short", "x"), write_file("bench-empty.pem", ""));
     let tls = format!("https://{address}");
     let cases: &[(&[&str], &str)] = &[
         (&[&url, "--token-file", "/nonexistent/token"], "/nonexistent/token: cannot be read: "),
@@ -69,20 +72,20 @@ fn unusable_settings_are_reported_before_the_first_request() {
     }
 }
 
-/// The test ends at once, with the server's message and advice, instead of counting errors for an hour.
+/// The test ends at ignore_after_eight, with the server's message and advice, instead of counting errors for an hour.
 #[test]
 fn a_refused_first_request_ends_the_test() {
-    const UNKNOWN: Act = Act::Fail("404 Not Found", "there is no limit named 'api'");
-    const TOKEN: Act = Act::Fail("401 Unauthorized", "a token is needed");
-    const ERR: Act = Act::Fail("ERR", "unknown command");
-    const NOAUTH: Act = Act::Fail("NOAUTH", "a token is needed");
-    let cases: [(Server, &str); 6] = [
-        (Server::http(|_| UNKNOWN), "404 Not Found: there is no limit named 'api'. --limit NAME"),
-        (Server::http(|_| TOKEN), "401 Unauthorized: a token is needed. Show the server's token with --token-file"),
-        (Server::http(|_| Act::HangUp), "the connection was lost before anything was decided"),
-        (Server::resp(|_| ERR), "ERR: unknown command. --limit NAME"),
-        (Server::resp(|_| NOAUTH), "NOAUTH: a token is needed. Show the server's token"),
-        (Server::grpc(|_| TOKEN), "gRPC Unauthenticated: a token is needed. Show the server's token"),
+    const UNKNOWN: Action = Action::Fail("404 Not Found", "there is no limit named 'api'");
+    const TOKEN: Action = Action::Fail("401 Unauthorized", "a token is needed");
+    const ERR: Action = Action::Fail("ERR", "unknown command");
+    const NOAUTH: Action = Action::Fail("NOAUTH", "a token is needed");
+    let cases: [(FakeServer, &str); 6] = [
+        (FakeServer::http(|_| UNKNOWN), "404 Not Found: there is no limit named 'api'. --limit NAME"),
+        (FakeServer::http(|_| TOKEN), "401 Unauthorized: a token is needed. Show the server's token with --token-file"),
+        (FakeServer::http(|_| Action::HangUp), "the connection was lost before anything was decided"),
+        (FakeServer::resp(|_| ERR), "ERR: unknown command. --limit NAME"),
+        (FakeServer::resp(|_| NOAUTH), "NOAUTH: a token is needed. Show the server's token"),
+        (FakeServer::grpc(|_| TOKEN), "gRPC Unauthenticated: a token is needed. Show the server's token"),
     ];
     for (server, expected) in cases {
         let ran = bench(&[&server.url, "--duration", "1h"]);
@@ -94,8 +97,9 @@ fn a_refused_first_request_ends_the_test() {
 
 #[test]
 fn the_wrong_protocol_is_reported() {
-    let (http, resp) = (Server::http(|_| Act::Allow), Server::resp(|_| Act::Allow));
-    let as_scheme = |server: &Server, scheme: &str| server.url.replace("http://", scheme).replace("redis://", scheme);
+    let (http, resp) = (FakeServer::http(|_| Action::Allow), FakeServer::resp(|_| Action::Allow));
+    let as_scheme =
+        |server: &FakeServer, scheme: &str| server.url.replace("http://", scheme).replace("redis://", scheme);
     for url in [as_scheme(&resp, "http://"), as_scheme(&resp, "grpc://")] {
         let ran = bench(&[&url]);
         assert_eq!((ran.code, ran.stdout.as_str()), (1, ""), "{url}");

@@ -1,17 +1,17 @@
 //! `tidegate bench` against servers of known behaviour: its report matches what they received.
 
 mod bad_input;
-mod counts;
-mod endings;
-mod server;
+mod fake_server;
+mod interruptions;
+mod reports;
 
 use serde_json::Value;
 
-use crate::cli::{Ran, run};
-use server::Server;
+use crate::cli::{CliOutput, run};
+use fake_server::FakeServer;
 
 /// Runs a short test by default, with JSON figures and without a picture.
-fn bench(arguments: &[&str]) -> Ran {
+fn bench(arguments: &[&str]) -> CliOutput {
     let mut all = vec!["bench", "--json", "--picture", "off"];
     all.extend_from_slice(arguments);
     for (name, value) in [("--duration", "300ms"), ("--connections", "4")] {
@@ -23,7 +23,7 @@ fn bench(arguments: &[&str]) -> Ran {
 }
 
 /// The figures of a run that went well.
-fn figures(ran: &Ran) -> Value {
+fn figures(ran: &CliOutput) -> Value {
     assert_eq!((ran.code, ran.stdout.lines().count()), (0, 1), "{}{}", ran.stdout, ran.stderr);
     serde_json::from_str(&ran.stdout).expect("one JSON object")
 }

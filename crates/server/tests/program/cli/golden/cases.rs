@@ -1,16 +1,16 @@
 //! Traces and their decisions, worked out by hand.
 
 /// A config, and a trace with its decisions.
-pub(super) struct Golden {
+pub(super) struct GoldenTrace {
     pub(super) config: &'static str,
-    pub(super) cases: &'static [Case],
+    pub(super) cases: &'static [TraceCase],
 }
 
 /// One line of a trace and its decision.
-type Case = (&'static str, &'static str);
+type TraceCase = (&'static str, &'static str);
 
 /// A token every third of a second. Times are rounded up to whole milliseconds.
-pub(super) const THIRDS: Golden = Golden {
+pub(super) const FRACTIONAL_TOKENS: GoldenTrace = GoldenTrace {
     config: "[limits.a]\nalgorithm = 'token_bucket'\nrate = 3\nperiod = '1s'\ncapacity = 1\n",
     cases: &[
         (
@@ -33,7 +33,7 @@ pub(super) const THIRDS: Golden = Golden {
 };
 
 /// A token every 500 ms, three at most.
-pub(super) const TOKEN_BUCKET: Golden = Golden {
+pub(super) const TOKEN_BUCKET: GoldenTrace = GoldenTrace {
     config: "[limits.a]\nalgorithm = 'token_bucket'\nrate = 2\nperiod = '1s'\ncapacity = 3\n",
     cases: &[
         (
@@ -85,7 +85,7 @@ pub(super) const TOKEN_BUCKET: Golden = Golden {
 };
 
 /// Two in every minute of the clock.
-pub(super) const FIXED_WINDOW: Golden = Golden {
+pub(super) const FIXED_WINDOW: GoldenTrace = GoldenTrace {
     config: "[limits.a]\nalgorithm = 'fixed_window'\nrate = 2\nperiod = '1m'\n",
     cases: &[
         (
@@ -113,7 +113,7 @@ pub(super) const FIXED_WINDOW: Golden = Golden {
 };
 
 /// Four in ten seconds: what the last bucket had counts less and less.
-pub(super) const SLIDING_WINDOW: Golden = Golden {
+pub(super) const SLIDING_WINDOW: GoldenTrace = GoldenTrace {
     config: "[limits.a]\nalgorithm = 'sliding_window'\nrate = 4\nperiod = '10s'\n",
     cases: &[
         (
@@ -145,7 +145,7 @@ pub(super) const SLIDING_WINDOW: Golden = Golden {
 };
 
 /// Two in any second, exactly.
-pub(super) const SLIDING_LOG: Golden = Golden {
+pub(super) const SLIDING_LOG: GoldenTrace = GoldenTrace {
     config: "[limits.a]\nalgorithm = 'sliding_log'\nrate = 2\nperiod = '1s'\n",
     cases: &[
         (
@@ -172,7 +172,7 @@ pub(super) const SLIDING_LOG: Golden = Golden {
 };
 
 /// Two at once, each for a second.
-pub(super) const CONCURRENCY: Golden = Golden {
+pub(super) const CONCURRENCY: GoldenTrace = GoldenTrace {
     config: "\
         [limits.a]\nalgorithm = 'concurrency'\ncapacity = 2\nttl = '1s'\n\
         [limits.shadow]\nalgorithm = 'concurrency'\ncapacity = 1\nttl = '1m'\nshadow = true\n",
@@ -243,7 +243,7 @@ pub(super) const CONCURRENCY: Golden = Golden {
     ],
 };
 
-pub(super) const DENY_LISTS_SHADOW_MODE_AND_SHARDS: Golden = Golden {
+pub(super) const DENY_LISTS_SHADOW_MODE_AND_SHARDS: GoldenTrace = GoldenTrace {
     config: "\
         [limits.shadow]\nalgorithm = 'sliding_log'\nrate = 1\nperiod = '1s'\nshadow = true\n\
         [limits.denied]\nalgorithm = 'sliding_log'\nrate = 1\nperiod = '1s'\ndeny = ['203.0.113.0/24']\n\

@@ -1,16 +1,16 @@
 //! Decisions worked out by hand, for every algorithm: the same on every store.
 
 mod cases;
-mod envoys;
+mod envoy_cases;
 
-use crate::cli::store::Store;
-use crate::cli::{file, simulate, simulate_on};
-use cases::Golden;
+use crate::cli::store::TestStore;
+use crate::cli::{simulate, simulate_on, write_file};
+use cases::GoldenTrace;
 
-fn assert_decisions(name: &str, golden: &Golden, store: Store) {
+fn assert_decisions(name: &str, golden: &GoldenTrace, store: TestStore) {
     // A file for each store, because tests run concurrently.
     let kind = if golden.config.starts_with("domain:") { "yaml" } else { "toml" };
-    let config = file(&format!("golden-{name}-{}.{kind}", store.name), golden.config);
+    let config = write_file(&format!("golden-{name}-{}.{kind}", store.name), golden.config);
     let trace: String = golden.cases.iter().map(|(line, _)| format!("{line}\n")).collect();
     let ran = simulate_on(&store, &config, trace);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
@@ -19,35 +19,43 @@ fn assert_decisions(name: &str, golden: &Golden, store: Store) {
     for (decision, (line, expected)) in decisions.iter().zip(golden.cases) {
         assert_eq!(decision, expected, "{line}");
     }
-    assert_eq!(store.held(ran.id), 0, "keys are left in {}", store.name);
+    assert_eq!(store.count_keys(ran.id), 0, "keys are left in {}", store.name);
 }
 
-macro_rules! on {
+macro_rules! golden_tests {
     ($($store:ident)*) => {$(
         mod $store {
-            use super::{assert_decisions, cases, envoys};
-            use crate::cli::store::Store;
+            use super::{assert_decisions, cases, envoy_cases};
+            use crate::cli::store::TestStore;
 
-            on!($store: token_bucket cases::TOKEN_BUCKET, thirds cases::THIRDS, fixed_window cases::FIXED_WINDOW,
-                sliding_window cases::SLIDING_WINDOW, sliding_log cases::SLIDING_LOG,
-                concurrency cases::CONCURRENCY,
-                deny_lists_shadow_mode_and_shards cases::DENY_LISTS_SHADOW_MODE_AND_SHARDS,
-                envoys_requests envoys::REQUESTS);
+            golden_tests!(
+                $store:
+                token_bucket_matches_golden cases::TOKEN_BUCKET,
+                fractional_tokens_match_golden cases::FRACTIONAL_TOKENS,
+                fixed_window_matches_golden cases::FIXED_WINDOW,
+                sliding_window_matches_golden cases::SLIDING_WINDOW,
+                sliding_log_matches_golden cases::SLIDING_LOG,
+                concurrency_matches_golden cases::CONCURRENCY,
+                deny_lists_shadow_mode_and_shards_match_golden cases::DENY_LISTS_SHADOW_MODE_AND_SHARDS,
+                envoy_requests_match_golden envoy_cases::REQUESTS
+            );
         }
     )*};
     ($store:ident: $($name:ident $golden:path),*) => {$(
         #[test]
         fn $name() {
-            assert_decisions(stringify!($name), &$golden, Store::$store());
+            assert_decisions(stringify!($name), &$golden, TestStore::$store());
         }
     )*};
 }
 
-on!(memory sqlite redis valkey postgres);
+golden_tests!(memory sqlite);
+#[cfg(feature = "_real-servers")]
+golden_tests!(redis valkey postgres);
 
 #[test]
-fn the_summary_counts_what_was_decided() {
-    let config = file(
+fn summary_counts_decisions_by_limit() {
+    let config = write_file(
         "summary.toml",
         "\
         [limits.log]\nalgorithm = 'sliding_log'\nrate = 1\nperiod = '1s'\ndeny = ['mallory']\n\
@@ -86,9 +94,9 @@ keys held at the end: 1
 }
 
 #[test]
-fn the_summary_of_envoys_requests_counts_by_rule() {
-    let config = file("summary-envoys.yaml", envoys::REQUESTS.config);
-    let trace: String = envoys::REQUESTS.cases.iter().map(|(line, _)| format!("{line}\n")).collect();
+fn summary_of_envoy_requests_counts_by_rule() {
+    let config = write_file("summary-envoy_cases.yaml", envoy_cases::REQUESTS.config);
+    let trace: String = envoy_cases::REQUESTS.cases.iter().map(|(line, _)| format!("{line}\n")).collect();
     let ran = simulate(&config, trace);
     let expected = "\
 limit                allowed      denied

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::serve::file;
 use crate::serve::program::Program;
+use crate::serve::write_file;
 
 const RULES: &str = "
 domain: shop
@@ -14,8 +14,8 @@ descriptors:
     rate_limit: {unlimited: true}
 ";
 
-fn serving(name: &str) -> Program {
-    Program::start(&["--config", &file(&format!("json-{name}.yaml"), RULES)])
+fn start_server(name: &str) -> Program {
+    Program::start(&["--config", &write_file(&format!("json-{name}.yaml"), RULES)])
 }
 
 /// The status, the type and the body of the answer.
@@ -27,21 +27,21 @@ async fn post(program: &Program, body: impl ToString) -> (u16, String, Value) {
     (status, kind, serde_json::from_slice(&body).expect("JSON"))
 }
 
-fn on(path: &str) -> Value {
+fn path_descriptor(path: &str) -> Value {
     json!({"entries": [{"key": "path", "value": path}]})
 }
 
 /// Returns the remainder of the first limit; `None` for an error.
-async fn left(program: &Program, body: Value) -> (u16, Value) {
+async fn remaining(program: &Program, body: Value) -> (u16, Value) {
     let (status, _, answer) = post(program, &body).await;
     (status, answer["statuses"][0]["limitRemaining"].clone())
 }
 
 #[tokio::test]
 async fn json_requests_get_200_and_then_429_with_the_response() {
-    let program = serving("answers");
+    let program = start_server("answers");
     let internal = json!({"entries": [{"key": "internal", "value": "x"}]});
-    let request = json!({"domain": "shop", "descriptors": [on("/login"), internal, {"entries": [{"key": "nobody"}]}]});
+    let request = json!({"domain": "shop", "descriptors": [path_descriptor("/login"), internal, {"entries": [{"key": "nobody"}]}]});
     for (left, status, code) in [(1, 200, "OK"), (0, 200, "OK"), (0, 429, "OVER_LIMIT")] {
         let (found, kind, mut answer) = post(&program, &request).await;
         assert_eq!((found, &*kind), (status, "application/json"), "{answer}");
@@ -63,13 +63,13 @@ async fn json_requests_get_200_and_then_429_with_the_response() {
 
 #[tokio::test]
 async fn names_are_read_in_either_case_and_numbers_as_text_too() {
-    let program = serving("cases");
+    let program = start_server("cases");
     let limit = |requests: Value, unit: Value| json!({"requestsPerUnit": requests, "unit": unit});
     let own = |limit: Value, path: &str| json!({"domain": "shop", "descriptors": [{"entries": [{"key": "path", "value": path}], "limit": limit}]});
     for (body, expected) in [
-        (json!({"domain": "shop", "descriptors": [on("/a")], "hits_addend": 2}), 0),
-        (json!({"domain": "shop", "descriptors": [on("/b")], "hitsAddend": "2"}), 0),
-        (json!({"domain": "shop", "descriptors": [on("/c")], "hitsAddend": null}), 1),
+        (json!({"domain": "shop", "descriptors": [path_descriptor("/a")], "hits_addend": 2}), 0),
+        (json!({"domain": "shop", "descriptors": [path_descriptor("/b")], "hitsAddend": "2"}), 0),
+        (json!({"domain": "shop", "descriptors": [path_descriptor("/c")], "hitsAddend": null}), 1),
         (json!({"domain": "shop", "descriptors": [{"entries": [{"key": "path"}], "hitsAddend": "2"}]}), 0),
         (json!({"domain": "shop", "descriptors": [{"entries": [{"key": "path", "value": "0"}], "hits_addend": 0}]}), 2),
         (
@@ -81,13 +81,13 @@ async fn names_are_read_in_either_case_and_numbers_as_text_too() {
         (own(json!({"requests_per_unit": 9, "unit": "day"}), "/f"), 8),
         (own(Value::Null, "/g"), 1),
     ] {
-        assert_eq!(left(&program, body.clone()).await, (200, json!(expected)), "{body}");
+        assert_eq!(remaining(&program, body.clone()).await, (200, json!(expected)), "{body}");
     }
 }
 
 #[tokio::test]
 async fn units_are_read_by_name_and_by_number() {
-    let program = serving("units");
+    let program = start_server("units");
     for (number, name) in (1..).zip(["SECOND", "MINUTE", "HOUR", "DAY", "MONTH", "YEAR", "WEEK"]) {
         for unit in [json!(number), json!(name)] {
             let limit = json!({"requestsPerUnit": 9, "unit": unit});
@@ -100,19 +100,20 @@ async fn units_are_read_by_name_and_by_number() {
 
 #[tokio::test]
 async fn a_malformed_request_is_400_and_changes_nothing() {
-    let program = serving("bad");
-    let bad = |descriptor: Value| json!({"domain": "shop", "descriptors": [on("/a"), descriptor]}).to_string();
+    let program = start_server("bad");
+    let bad =
+        |descriptor: Value| json!({"domain": "shop", "descriptors": [path_descriptor("/a"), descriptor]}).to_string();
     let unit = |unit: Value| bad(json!({"entries": [], "limit": {"requestsPerUnit": 1, "unit": unit}}));
     for body in [
         String::new(),
         "{".to_owned(),
         "[]".to_owned(),
         "[\"shop\",[],0]".to_owned(),
-        json!({"domain": "shop", "descriptors": [on("/a")], "hits": 1}).to_string(),
-        json!({"domain": "shop", "descriptors": [on("/a")], "hits_addend": -1}).to_string(),
-        json!({"domain": "shop", "descriptors": [on("/a")], "hits_addend": 4_294_967_296_u64}).to_string(),
-        json!({"domain": "shop", "descriptors": [on("/a")], "hits_addend": "two"}).to_string(),
-        json!({"domain": 7, "descriptors": [on("/a")]}).to_string(),
+        json!({"domain": "shop", "descriptors": [path_descriptor("/a")], "hits": 1}).to_string(),
+        json!({"domain": "shop", "descriptors": [path_descriptor("/a")], "hits_addend": -1}).to_string(),
+        json!({"domain": "shop", "descriptors": [path_descriptor("/a")], "hits_addend": 4_294_967_296_u64}).to_string(),
+        json!({"domain": "shop", "descriptors": [path_descriptor("/a")], "hits_addend": "two"}).to_string(),
+        json!({"domain": 7, "descriptors": [path_descriptor("/a")]}).to_string(),
         bad(json!({"entries": [{"key": "path", "value": 1}]})),
         bad(json!({"entries": [], "hits_addend": 1.5})),
         unit(json!("eon")),
@@ -126,15 +127,15 @@ async fn a_malformed_request_is_400_and_changes_nothing() {
     }
     let (status, problem) = (413, post(&program, " ".repeat((1 << 20) + 1)).await);
     assert_eq!(problem.0, status);
-    let asked = left(&program, json!({"domain": "shop", "descriptors": [on("/a")]})).await;
-    assert_eq!(asked, (200, json!(1)));
+    let result = remaining(&program, json!({"domain": "shop", "descriptors": [path_descriptor("/a")]})).await;
+    assert_eq!(result, (200, json!(1)));
 }
 
 #[tokio::test]
 async fn an_empty_request_is_500_as_by_upstream() {
-    let program = serving("empty");
+    let program = start_server("empty");
     for (body, why) in [
-        (json!({"descriptors": [on("/a")]}), "rate limit domain must not be empty"),
+        (json!({"descriptors": [path_descriptor("/a")]}), "rate limit domain must not be empty"),
         (json!({}), "rate limit domain must not be empty"),
         (json!({"domain": "shop"}), "rate limit descriptor list must not be empty"),
         (json!({"domain": "shop", "descriptors": []}), "rate limit descriptor list must not be empty"),
@@ -171,9 +172,9 @@ descriptors:
           - key: path
             rate_limit: {unit: year, requests_per_unit: 9}
 ";
-    file("json-deny.yaml", rules);
+    write_file("json-deny.yaml", rules);
     let config = "[defaults]\ndeny = [\"203.0.113.7\"]\n[envoy]\nconfigs = [\"json-deny.yaml\"]\n";
-    let program = Program::start(&["--config", &file("json-deny.toml", config)]);
+    let program = Program::start(&["--config", &write_file("json-deny.toml", config)]);
     let long = format!("/?{}", "a".repeat(5_000));
     let entries = |entries: &[(&str, &str)]| {
         let entries: Vec<_> = entries.iter().map(|(key, value)| json!({"key": key, "value": value})).collect();
@@ -188,8 +189,8 @@ descriptors:
             vec![entries(&[("shared", address)])],
             vec![entries(&[("host", "192.0.2.1"), ("remote_address", address), ("path", &long)])],
         ] {
-            let asked = json!({"domain": "shop", "descriptors": descriptors});
-            assert_eq!(post(&program, &asked).await.0, status, "{address}: {asked}");
+            let request = json!({"domain": "shop", "descriptors": descriptors});
+            assert_eq!(post(&program, &request).await.0, status, "{address}: {request}");
         }
     }
 }

@@ -8,11 +8,11 @@ use axum::Router;
 use futures_util::future::join_all;
 use http::HeaderValue;
 use reqwest::{Client, Response};
-use tidegate_servers::{Envoy, free_port, variable};
+use tidegate_servers::{Envoy, free_port, required_env};
 use tokio::net::TcpListener;
 
-use crate::serve::file;
 use crate::serve::program::Program;
+use crate::serve::write_file;
 
 /// As they would be written for envoyproxy/ratelimit. Units are years, so that no window ends in the middle of a test.
 const RULES: &str = "\
@@ -35,7 +35,7 @@ descriptors:
 ";
 
 /// Tidegate, Envoy and the server behind it.
-struct Edge {
+struct EnvoyProxy {
     config: String,
     /// Where Tidegate is: none that is given to a connection meanwhile.
     grpc: String,
@@ -46,22 +46,22 @@ struct Edge {
     passed: Arc<AtomicUsize>,
 }
 
-impl Edge {
+impl EnvoyProxy {
     async fn start(name: &str) -> Self {
-        Edge::serving(name, &[]).await
+        EnvoyProxy::start_with(name, &[]).await
     }
 
     /// With these arguments, too.
-    async fn serving(name: &str, more: &[&str]) -> Self {
-        let config = file(&format!("proxy-{name}.yaml"), RULES);
+    async fn start_with(name: &str, more: &[&str]) -> Self {
+        let config = write_file(&format!("proxy-{name}.yaml"), RULES);
         let port = free_port().expect("a port");
         let grpc = format!("127.0.0.1:{port}");
         let tidegate = Some(Program::start(&[&["--config", &config, "--grpc", &grpc], more].concat()));
         let passed = Arc::new(AtomicUsize::new(0));
-        let behind = behind(Arc::clone(&passed)).await;
-        let program = variable("TIDEGATE_ENVOY");
+        let behind = start_upstream(Arc::clone(&passed)).await;
+        let program = required_env("TIDEGATE_ENVOY");
         let envoy = Envoy::start(Path::new(&program), |listen| envoy_config(listen, port, behind)).expect("Envoy");
-        Edge { config, grpc, tidegate, envoy, client: Client::new(), passed }
+        EnvoyProxy { config, grpc, tidegate, envoy, client: Client::new(), passed }
     }
 
     async fn get(&self, header: &str, value: &str) -> Response {
@@ -70,13 +70,13 @@ impl Edge {
     }
 
     /// The status of the answer to a request of that user's.
-    async fn user(&self, name: &str) -> u16 {
+    async fn get_as_user(&self, name: &str) -> u16 {
         self.get("x-user", name).await.status().as_u16()
     }
 }
 
 /// An upstream that echoes requests, and its port.
-async fn behind(passed: Arc<AtomicUsize>) -> u16 {
+async fn start_upstream(passed: Arc<AtomicUsize>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = listener.local_addr().expect("an address").port();
     let router = Router::new().fallback(async move || {
@@ -149,22 +149,22 @@ static_resources:
 
 #[tokio::test]
 async fn exactly_the_quota_passes() {
-    let edge = Edge::start("exactly").await;
+    let edge = EnvoyProxy::start("exactly").await;
     // All at once: they share one quota.
-    let mut statuses = join_all((0..20).map(|_| edge.user("bob"))).await;
+    let mut statuses = join_all((0..20).map(|_| edge.get_as_user("bob"))).await;
     statuses.sort_unstable();
     assert_eq!(statuses, [[200; 7].as_slice(), &[429; 13]].concat());
     assert_eq!(edge.passed.load(Ordering::Relaxed), 7);
     // Another client has its own quota, and a request without a rule has none.
-    assert_eq!(edge.user("carl").await, 200);
+    assert_eq!(edge.get_as_user("carl").await, 200);
     for _ in 0..10 {
         assert_eq!(edge.get("x-nobody", "x").await.status(), 200);
     }
 }
 
 #[tokio::test]
-async fn clients_get_headers() {
-    let edge = Edge::start("headers").await;
+async fn clients_get_rate_limit_headers() {
+    let edge = EnvoyProxy::start("headers").await;
     for (status, left, limited) in [(200, "2", None), (200, "1", None), (200, "0", None), (429, "0", Some("true"))] {
         let answer = edge.get("x-user", "ann").await;
         let header = |name: &str| answer.headers().get(name).map(|value| value.to_str().expect("text"));
@@ -182,7 +182,7 @@ async fn clients_get_headers() {
 async fn a_header_that_is_not_utf8_does_not_bypass_the_rule() {
     // With traces, every call goes through the router. A collector is not needed.
     for (name, more) in [("bytes", [].as_slice()), ("traced", &["--otlp", "http://127.0.0.1:9"])] {
-        let edge = Edge::serving(name, more).await;
+        let edge = EnvoyProxy::start_with(name, more).await;
         let user = HeaderValue::from_bytes(b"jos\xe9").expect("a header may have that");
         let mut statuses = Vec::new();
         for _ in 0..9 {
@@ -195,7 +195,7 @@ async fn a_header_that_is_not_utf8_does_not_bypass_the_rule() {
 
 #[tokio::test]
 async fn shadow_mode_admits() {
-    let edge = Edge::start("shadow").await;
+    let edge = EnvoyProxy::start("shadow").await;
     for _ in 0..5 {
         let answer = edge.get("x-watched", "x").await;
         assert_eq!(answer.status(), 200);
@@ -205,19 +205,19 @@ async fn shadow_mode_admits() {
 }
 
 #[tokio::test]
-async fn without_tidegate_everything_passes_and_with_it_again_it_limits_again() {
-    let mut edge = Edge::start("outage").await;
+async fn envoy_admits_everything_while_tidegate_is_down_and_limits_after_its_restart() {
+    let mut edge = EnvoyProxy::start("outage").await;
     for status in [200, 200, 200, 429] {
-        assert_eq!(edge.user("ann").await, status);
+        assert_eq!(edge.get_as_user("ann").await, status);
     }
     let tidegate = edge.tidegate.take().expect("it runs");
     tidegate.signal("KILL");
-    assert!(!tidegate.ended().0.success());
+    assert!(!tidegate.wait_for_exit().0.success());
     for _ in 0..10 {
-        assert_eq!(edge.user("ann").await, 200);
+        assert_eq!(edge.get_as_user("ann").await, 200);
     }
     edge.tidegate = Some(Program::start(&["--config", &edge.config, "--grpc", &edge.grpc]));
     for status in [200, 200, 200, 429] {
-        assert_eq!(edge.user("ann").await, status);
+        assert_eq!(edge.get_as_user("ann").await, status);
     }
 }

@@ -7,12 +7,12 @@ use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_client::R
 use serde_json::{Value, json};
 use tokio::runtime;
 
-use crate::serve::grpc::{channel, on, request};
+use crate::serve::grpc::{channel, descriptor, request};
 use crate::serve::program::Program;
 use crate::serve::resp::{command, connect};
 use crate::serve::url;
 
-pub(super) fn over_http(program: &Program, rule: &str) -> impl FnMut() -> (bool, u64) + Send + use<> {
+pub(super) fn http_client(program: &Program, rule: &str) -> impl FnMut() -> (bool, u64) + Send + use<> {
     let (client, url) = (reqwest::blocking::Client::new(), url(program, "/v1/limit"));
     let body = json!({"limit": format!("shop.{rule}"), "key": "u"}).to_string();
     move || {
@@ -22,17 +22,17 @@ pub(super) fn over_http(program: &Program, rule: &str) -> impl FnMut() -> (bool,
     }
 }
 
-pub(super) fn over_grpc(program: &Program, rule: &str) -> impl FnMut() -> (bool, u64) + Send + use<> {
+pub(super) fn grpc_client(program: &Program, rule: &str) -> impl FnMut() -> (bool, u64) + Send + use<> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let mut client = RateLimitServiceClient::new(runtime.block_on(channel(program)));
-    let request = request("shop", &[on(rule, "u")]);
+    let request = request("shop", &[descriptor(rule, "u")]);
     move || {
         let answer = runtime.block_on(client.should_rate_limit(request.clone())).expect("an answer").into_inner();
         (answer.overall_code == 1, answer.statuses[0].limit_remaining.into())
     }
 }
 
-pub(super) fn over_resp(program: &Program, rule: &str) -> impl FnMut() -> (bool, u64) + Send + use<> {
+pub(super) fn resp_client(program: &Program, rule: &str) -> impl FnMut() -> (bool, u64) + Send + use<> {
     let mut stream = connect(program);
     let mut replies = BufReader::new(stream.try_clone().expect("a socket")).lines();
     let command = command(&["TG.LIMIT", &format!("shop.{rule}"), "u"]);

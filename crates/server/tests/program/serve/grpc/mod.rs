@@ -7,6 +7,7 @@ mod refusals;
 mod reload;
 mod rules;
 mod statuses;
+#[cfg(feature = "_real-servers")]
 mod stores;
 mod tls;
 
@@ -20,8 +21,8 @@ use envoy_types::pb::google::protobuf::UInt64Value;
 use tonic::Status;
 use tonic::transport::{Channel, Endpoint};
 
-use crate::serve::file;
 use crate::serve::program::Program;
+use crate::serve::write_file;
 
 /// Units are years, so that no window ends in the middle of a test.
 const RULES: &str = "
@@ -59,31 +60,31 @@ descriptors:
     rate_limit: {unit: year, requests_per_unit: 2}
 ";
 
-/// The program with these rules, and a client of its.
-struct Asked {
+/// A server, and a gRPC client connected to it.
+struct GrpcServer {
     program: Program,
     client: RateLimitServiceClient<Channel>,
 }
 
-impl Asked {
+impl GrpcServer {
     /// Serves [`RULES`]. Each test has its own name, because tests run concurrently.
     async fn start(name: &str) -> Self {
-        Asked::serving(&["--config", &file(&format!("grpc-{name}.yaml"), RULES)]).await
+        GrpcServer::start_with(&["--config", &write_file(&format!("grpc-{name}.yaml"), RULES)]).await
     }
 
-    async fn serving(arguments: &[&str]) -> Self {
+    async fn start_with(arguments: &[&str]) -> Self {
         let program = Program::start(arguments);
         let client = RateLimitServiceClient::new(channel(&program).await);
-        Asked { program, client }
+        GrpcServer { program, client }
     }
 
-    async fn ask(&mut self, request: RateLimitRequest) -> Result<RateLimitResponse, Status> {
+    async fn send(&mut self, request: RateLimitRequest) -> Result<RateLimitResponse, Status> {
         Ok(self.client.should_rate_limit(request).await?.into_inner())
     }
 
     /// Requests descriptors of the domain `shop`, and returns the response.
-    async fn shop(&mut self, descriptors: &[RateLimitDescriptor]) -> String {
-        told(&self.ask(request("shop", descriptors)).await.expect("an answer"))
+    async fn limit_shop(&mut self, descriptors: &[RateLimitDescriptor]) -> String {
+        response_summary(&self.send(request("shop", descriptors)).await.expect("an answer"))
     }
 }
 
@@ -97,24 +98,24 @@ pub(crate) fn request(domain: &str, descriptors: &[RateLimitDescriptor]) -> Rate
 }
 
 /// A descriptor of one entry.
-pub(crate) fn on(key: &str, value: &str) -> RateLimitDescriptor {
+pub(crate) fn descriptor(key: &str, value: &str) -> RateLimitDescriptor {
     let entry = Entry { key: key.to_owned(), value: value.to_owned() };
     RateLimitDescriptor { entries: vec![entry], ..Default::default() }
 }
 
-/// A descriptor that brings its own limit along.
-fn overriding(descriptor: RateLimitDescriptor, requests_per_unit: u32, unit: RateLimitUnit) -> RateLimitDescriptor {
+/// Returns the descriptor with its own limit.
+fn with_override(descriptor: RateLimitDescriptor, requests_per_unit: u32, unit: RateLimitUnit) -> RateLimitDescriptor {
     let limit = RateLimitOverride { requests_per_unit, unit: unit.into() };
     RateLimitDescriptor { limit: Some(limit), ..descriptor }
 }
 
-/// A descriptor with hits of its own.
-fn hits(descriptor: RateLimitDescriptor, hits: u64) -> RateLimitDescriptor {
+/// Returns the descriptor with its own hits.
+fn with_hits(descriptor: RateLimitDescriptor, hits: u64) -> RateLimitDescriptor {
     RateLimitDescriptor { hits_addend: Some(UInt64Value { value: hits }), ..descriptor }
 }
 
-/// An answer in short, such as `OVER_LIMIT [OVER_LIMIT 0 of 2, OK 4294967295]`.
-fn told(response: &RateLimitResponse) -> String {
+/// Returns a response in short, such as `OVER_LIMIT [OVER_LIMIT 0 of 2, OK 4294967295]`.
+fn response_summary(response: &RateLimitResponse) -> String {
     let one = |status: &DescriptorStatus| {
         let limit = status.current_limit.as_ref();
         let limit = limit.map_or(String::new(), |limit| format!(" of {}", limit.requests_per_unit));

@@ -10,10 +10,10 @@ use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 
-use super::{Asked, channel};
+use super::{GrpcServer, channel};
 use crate::serve::program::Program;
 
-async fn ask(program: &Program, request: MessageRequest) -> Result<MessageResponse, Status> {
+async fn send(program: &Program, request: MessageRequest) -> Result<MessageResponse, Status> {
     let mut client = ServerReflectionClient::new(channel(program).await);
     let request = ServerReflectionRequest { host: String::new(), message_request: Some(request) };
     let mut answers = client.server_reflection_info(futures_util::stream::iter([request])).await?.into_inner();
@@ -21,8 +21,8 @@ async fn ask(program: &Program, request: MessageRequest) -> Result<MessageRespon
 }
 
 /// The names of the services.
-pub(super) async fn list(program: &Program) -> Result<BTreeSet<String>, Status> {
-    match ask(program, MessageRequest::ListServices(String::new())).await? {
+pub(super) async fn list_services(program: &Program) -> Result<BTreeSet<String>, Status> {
+    match send(program, MessageRequest::ListServices(String::new())).await? {
         MessageResponse::ListServicesResponse(services) => {
             Ok(services.service.into_iter().map(|service| service.name).collect())
         }
@@ -30,8 +30,8 @@ pub(super) async fn list(program: &Program) -> Result<BTreeSet<String>, Status> 
     }
 }
 
-async fn files(program: &Program, request: MessageRequest) -> Vec<FileDescriptorProto> {
-    match ask(program, request).await.unwrap() {
+async fn describe_files(program: &Program, request: MessageRequest) -> Vec<FileDescriptorProto> {
+    match send(program, request).await.unwrap() {
         MessageResponse::FileDescriptorResponse(files) => {
             let decode = |file: &Vec<u8>| FileDescriptorProto::decode(&**file).expect("a file");
             files.file_descriptor_proto.iter().map(decode).collect()
@@ -42,21 +42,21 @@ async fn files(program: &Program, request: MessageRequest) -> Vec<FileDescriptor
 
 #[tokio::test]
 async fn the_services_are_listed() {
-    let asked = Asked::start("list").await;
+    let server = GrpcServer::start("list").await;
     let expected =
         ["envoy.service.ratelimit.v3.RateLimitService", "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection"];
-    assert_eq!(list(&asked.program).await.unwrap(), expected.map(str::to_owned).into());
+    assert_eq!(list_services(&server.program).await.unwrap(), expected.map(str::to_owned).into());
 }
 
 #[tokio::test]
 async fn the_rate_limit_service_is_described_with_its_types() {
-    let asked = Asked::start("describe").await;
+    let server = GrpcServer::start("describe").await;
     let symbol = MessageRequest::FileContainingSymbol("envoy.service.ratelimit.v3.RateLimitService".to_owned());
-    let mut wanted = files(&asked.program, symbol).await;
+    let mut wanted = describe_files(&server.program, symbol).await;
     let mut found: BTreeMap<String, FileDescriptorProto> = BTreeMap::new();
     while let Some(file) = wanted.pop() {
         for name in file.dependency.iter().filter(|name| !found.contains_key(*name)) {
-            wanted.extend(files(&asked.program, MessageRequest::FileByFilename(name.clone())).await);
+            wanted.extend(describe_files(&server.program, MessageRequest::FileByFilename(name.clone())).await);
         }
         found.insert(file.name().to_owned(), file);
     }
@@ -69,7 +69,7 @@ async fn the_rate_limit_service_is_described_with_its_types() {
     for file in found.values() {
         let package = format!(".{}", file.package());
         enums.extend(file.enum_type.iter().map(|one| format!("{package}.{}", one.name())));
-        file.message_type.iter().for_each(|one| add(&package, one, &mut messages, &mut enums));
+        file.message_type.iter().for_each(|one| add_message(&package, one, &mut messages, &mut enums));
     }
     for (name, message) in &messages {
         for field in message.field.iter().filter(|field| field.type_name.is_some()) {
@@ -100,7 +100,7 @@ async fn the_rate_limit_service_is_described_with_its_types() {
     }
 }
 
-fn add(
+fn add_message(
     above: &str,
     message: &DescriptorProto,
     messages: &mut BTreeMap<String, DescriptorProto>,
@@ -108,6 +108,6 @@ fn add(
 ) {
     let name = format!("{above}.{}", message.name());
     enums.extend(message.enum_type.iter().map(|one| format!("{name}.{}", one.name())));
-    message.nested_type.iter().for_each(|one| add(&name, one, messages, enums));
+    message.nested_type.iter().for_each(|one| add_message(&name, one, messages, enums));
     messages.insert(name, message.clone());
 }

@@ -1,4 +1,4 @@
-//! Requests that are not decided.
+//! Requests that are refused without a decision.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,71 +11,77 @@ use reqwest::Client;
 use tonic::Code;
 use tonic::metadata::AsciiMetadataValue;
 
-use super::{Asked, RULES, channel, on, overriding, request, told};
-use crate::serve::file;
+use super::{GrpcServer, RULES, channel, descriptor, request, response_summary, with_override};
 use crate::serve::program::Program;
+use crate::serve::write_file;
 
 #[tokio::test]
 async fn empty_requests_are_refused_as_by_upstream() {
-    let mut asked = Asked::start("empty").await;
+    let mut server = GrpcServer::start("empty").await;
     for (domain, descriptors, why) in [
-        ("", vec![on("path", "/")], "rate limit domain must not be empty"),
+        ("", vec![descriptor("path", "/")], "rate limit domain must not be empty"),
         ("", vec![], "rate limit domain must not be empty"),
         ("shop", vec![], "rate limit descriptor list must not be empty"),
     ] {
-        let refused = asked.ask(request(domain, &descriptors)).await.unwrap_err();
+        let refused = server.send(request(domain, &descriptors)).await.unwrap_err();
         assert_eq!((refused.code() as i32, refused.message()), (2, why));
     }
-    let unknown = [on("path", "/a"), overriding(on("path", "/b"), 1, RateLimitUnit::Unknown)];
-    let refused = asked.ask(request("shop", &unknown)).await.unwrap_err();
+    let unknown = [descriptor("path", "/a"), with_override(descriptor("path", "/b"), 1, RateLimitUnit::Unknown)];
+    let refused = server.send(request("shop", &unknown)).await.unwrap_err();
     assert_eq!((refused.code(), refused.message()), (Code::Unknown, "the unit of a limit override is not known"));
     // Nothing was taken.
-    assert_eq!(asked.shop(&[on("path", "/a")]).await, "OK [OK 4 of 5]");
+    assert_eq!(server.limit_shop(&[descriptor("path", "/a")]).await, "OK [OK 4 of 5]");
 }
 
 #[tokio::test]
 async fn too_many_descriptors_are_refused_and_take_nothing() {
-    let mut asked = Asked::start("many").await;
-    let mut many: Vec<_> = (0..1_001).map(|number| on("path", &format!("/{number}"))).collect();
-    let refused = asked.ask(request("shop", &many)).await.unwrap_err();
+    let mut server = GrpcServer::start("many").await;
+    let mut many: Vec<_> = (0..1_001).map(|number| descriptor("path", &format!("/{number}"))).collect();
+    let refused = server.send(request("shop", &many)).await.unwrap_err();
     let why = "rate limit descriptor list must not have more than 1000";
     assert_eq!((refused.code(), refused.message()), (Code::Unknown, why));
     many.truncate(1_000);
-    assert_eq!(asked.shop(&many).await, format!("OK [{}]", ["OK 4 of 5"; 1_000].join(", ")));
+    assert_eq!(server.limit_shop(&many).await, format!("OK [{}]", ["OK 4 of 5"; 1_000].join(", ")));
 }
 
 #[tokio::test]
 async fn a_descriptor_without_entries_meets_no_rule() {
-    let mut asked = Asked::start("no-entries").await;
-    assert_eq!(asked.shop(&[Default::default(), on("", "")]).await, "OK [OK 0, OK 0]");
+    let mut server = GrpcServer::start("no-entries").await;
+    assert_eq!(server.limit_shop(&[Default::default(), descriptor("", "")]).await, "OK [OK 0, OK 0]");
 }
 
 #[tokio::test]
 async fn a_message_above_a_mebibyte_is_refused_and_the_connection_goes_on() {
-    let mut asked = Asked::start("large").await;
+    let mut server = GrpcServer::start("large").await;
     let large = "x".repeat(1 << 20);
-    let refused = asked.ask(request("shop", &[on("path", &large)])).await.unwrap_err();
+    let refused = server.send(request("shop", &[descriptor("path", &large)])).await.unwrap_err();
     assert_eq!(refused.code(), Code::OutOfRange, "{refused}");
-    assert_eq!(asked.shop(&[on("path", "/login")]).await, "OK [OK 1 of 2]");
+    assert_eq!(server.limit_shop(&[descriptor("path", "/login")]).await, "OK [OK 1 of 2]");
 }
 
 #[tokio::test]
 async fn entries_longer_than_a_key_are_counted() {
-    let mut asked = Asked::start("long").await;
+    let mut server = GrpcServer::start("long").await;
     let [long, other] = ["x", "y"].map(|value| value.repeat(4_097));
     // Alone and among others: long entries must not bypass the limits.
-    assert_eq!(asked.shop(&[on("path", &long)]).await, "OK [OK 4 of 5]");
-    assert_eq!(asked.shop(&[on("path", &other)]).await, "OK [OK 4 of 5]");
-    assert_eq!(asked.shop(&[on("path", &long), on("path", "/login")]).await, "OK [OK 3 of 5, OK 1 of 2]");
-    assert_eq!(asked.shop(&[on("nobody", &long), on("path", "/login")]).await, "OK [OK 0, OK 0 of 2]");
-    let over = asked.shop(&[on("path", &long), on("path", "/login")]).await;
+    assert_eq!(server.limit_shop(&[descriptor("path", &long)]).await, "OK [OK 4 of 5]");
+    assert_eq!(server.limit_shop(&[descriptor("path", &other)]).await, "OK [OK 4 of 5]");
+    assert_eq!(
+        server.limit_shop(&[descriptor("path", &long), descriptor("path", "/login")]).await,
+        "OK [OK 3 of 5, OK 1 of 2]"
+    );
+    assert_eq!(
+        server.limit_shop(&[descriptor("nobody", &long), descriptor("path", "/login")]).await,
+        "OK [OK 0, OK 0 of 2]"
+    );
+    let over = server.limit_shop(&[descriptor("path", &long), descriptor("path", "/login")]).await;
     assert!(over.starts_with("OVER_LIMIT"), "{over}");
 }
 
 #[tokio::test]
 async fn a_call_without_the_token_is_unauthenticated() {
-    let config = file("grpc-token.yaml", RULES);
-    let program = Program::start_with(&["--config", &config], &[("TIDEGATE_TOKEN", "correct-horse-battery")]);
+    let config = write_file("grpc-token.yaml", RULES);
+    let program = Program::start_with_env(&["--config", &config], &[("TIDEGATE_TOKEN", "correct-horse-battery")]);
     let mut client = RateLimitServiceClient::new(channel(&program).await);
     for (shown, expected) in [
         (None, Err(Code::Unauthenticated)),
@@ -83,28 +89,28 @@ async fn a_call_without_the_token_is_unauthenticated() {
         (Some("correct-horse-battery-staple"), Err(Code::Unauthenticated)),
         (Some("Bearer correct-horse-battery"), Ok("OK [OK 1 of 2]".to_owned())),
     ] {
-        let mut asking = tonic::Request::new(request("shop", &[on("path", "/login")]));
+        let mut asking = tonic::Request::new(request("shop", &[descriptor("path", "/login")]));
         if let Some(shown) = shown {
             asking.metadata_mut().insert("authorization", AsciiMetadataValue::from_static(shown));
         }
         let answer = client.should_rate_limit(asking).await;
-        let answer = answer.map(|answer| told(answer.get_ref())).map_err(|refused| refused.code());
+        let answer = answer.map(|answer| response_summary(answer.get_ref())).map_err(|refused| refused.code());
         assert_eq!(answer, expected, "{shown:?}");
     }
     // A health probe has no token.
-    super::health::check(&program, "").await.expect("an answer");
+    super::health::check_health(&program, "").await.expect("an answer");
     // A call that lasts as long as the server is another thing.
-    assert_eq!(super::health::watch(&program).await.unwrap_err().code(), Code::Unauthenticated);
-    assert_eq!(super::reflection::list(&program).await.unwrap_err().code(), Code::Unauthenticated);
+    assert_eq!(super::health::watch_health(&program).await.unwrap_err().code(), Code::Unauthenticated);
+    assert_eq!(super::reflection::list_services(&program).await.unwrap_err().code(), Code::Unauthenticated);
 }
 
 /// A browser sends the first content types without a preflight; for the last one, the preflight fails.
 #[tokio::test]
 async fn a_page_of_another_site_may_not_call_grpc() {
-    let mut asked = Asked::start("pages").await;
-    let address = asked.program.grpc.expect("a port");
+    let mut server = GrpcServer::start("pages").await;
+    let address = server.program.grpc.expect("a port");
     let url = format!("http://{address}/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit");
-    let message = request("shop", &[on("path", "/login")]).encode_to_vec();
+    let message = request("shop", &[descriptor("path", "/login")]).encode_to_vec();
     let body = [&[0][..], &(message.len() as u32).to_be_bytes(), &message].concat();
     let client = Client::builder().http2_prior_knowledge().build().expect("a client");
     for (kind, site, status) in [
@@ -120,7 +126,11 @@ async fn a_page_of_another_site_may_not_call_grpc() {
     }
     let before = client.request(reqwest::Method::OPTIONS, &url).header("access-control-request-method", "POST");
     assert_eq!(before.send().await.expect("an answer").status(), 415);
-    assert_eq!(asked.shop(&[on("path", "/login")]).await, "OK [OK 0 of 2]", "only one has taken something");
+    assert_eq!(
+        server.limit_shop(&[descriptor("path", "/login")]).await,
+        "OK [OK 0 of 2]",
+        "only one has taken something"
+    );
 }
 
 #[test]

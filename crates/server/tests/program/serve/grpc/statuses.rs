@@ -3,41 +3,49 @@
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::RateLimit;
 use tidegate::{Clock, SystemClock};
 
-use super::{Asked, on, request};
-use crate::serve::file;
+use super::{GrpcServer, descriptor, request};
+use crate::serve::write_file;
 
 #[tokio::test]
 async fn statuses_come_in_the_order_and_number_of_the_descriptors() {
-    let mut asked = Asked::start("order").await;
-    let all =
-        [on("internal", "x"), on("path", "/login"), on("nobody", "knows"), on("path", "/cart"), on("internal", "x")];
-    assert_eq!(asked.shop(&all).await, "OK [OK 4294967295, OK 1 of 2, OK 0, OK 4 of 5, OK 4294967295]");
+    let mut server = GrpcServer::start("order").await;
+    let all = [
+        descriptor("internal", "x"),
+        descriptor("path", "/login"),
+        descriptor("nobody", "knows"),
+        descriptor("path", "/cart"),
+        descriptor("internal", "x"),
+    ];
+    assert_eq!(server.limit_shop(&all).await, "OK [OK 4294967295, OK 1 of 2, OK 0, OK 4 of 5, OK 4294967295]");
     // A descriptor that is sent twice counts twice.
-    assert_eq!(asked.shop(&[on("path", "/cart"), on("path", "/cart")]).await, "OK [OK 3 of 5, OK 2 of 5]");
+    assert_eq!(
+        server.limit_shop(&[descriptor("path", "/cart"), descriptor("path", "/cart")]).await,
+        "OK [OK 3 of 5, OK 2 of 5]"
+    );
 }
 
 #[tokio::test]
 async fn a_request_beyond_the_limit_is_over_limit() {
-    let mut asked = Asked::start("over").await;
-    assert_eq!(asked.shop(&[on("path", "/login")]).await, "OK [OK 1 of 2]");
-    assert_eq!(asked.shop(&[on("path", "/login")]).await, "OK [OK 0 of 2]");
-    assert_eq!(asked.shop(&[on("path", "/login")]).await, "OVER_LIMIT [OVER_LIMIT 0 of 2]");
+    let mut server = GrpcServer::start("over").await;
+    assert_eq!(server.limit_shop(&[descriptor("path", "/login")]).await, "OK [OK 1 of 2]");
+    assert_eq!(server.limit_shop(&[descriptor("path", "/login")]).await, "OK [OK 0 of 2]");
+    assert_eq!(server.limit_shop(&[descriptor("path", "/login")]).await, "OVER_LIMIT [OVER_LIMIT 0 of 2]");
     // Another value of a key without one has its own counter.
-    assert_eq!(asked.shop(&[on("path", "/a")]).await, "OK [OK 4 of 5]");
-    assert_eq!(asked.shop(&[on("path", "/b")]).await, "OK [OK 4 of 5]");
+    assert_eq!(server.limit_shop(&[descriptor("path", "/a")]).await, "OK [OK 4 of 5]");
+    assert_eq!(server.limit_shop(&[descriptor("path", "/b")]).await, "OK [OK 4 of 5]");
 }
 
 #[tokio::test]
-async fn no_rule_and_no_domain_admit_without_a_limit() {
-    let mut asked = Asked::start("nothing").await;
+async fn unknown_rules_and_domains_admit_without_a_limit() {
+    let mut server = GrpcServer::start("nothing").await;
     for (domain, key) in [("shop", "nobody"), ("elsewhere", "path")] {
-        let response = asked.ask(request(domain, &[on(key, "/login")])).await.unwrap();
+        let response = server.send(request(domain, &[descriptor(key, "/login")])).await.unwrap();
         let status = &response.statuses[0];
         assert_eq!((status.code, status.limit_remaining), (1, 0), "{domain}");
         assert_eq!((&status.current_limit, &status.duration_until_reset), (&None, &None), "{domain}");
         assert_eq!(response.overall_code, 1);
     }
-    let response = asked.ask(request("shop", &[on("internal", "x")])).await.unwrap();
+    let response = server.send(request("shop", &[descriptor("internal", "x")])).await.unwrap();
     let status = &response.statuses[0];
     assert_eq!((status.limit_remaining, &status.current_limit), (u32::MAX, &None));
 }
@@ -59,11 +67,11 @@ async fn units_have_their_numbers_and_are_aligned_to_the_epoch() {
         format!("  - key: {unit}\n    rate_limit: {{unit: {unit}, requests_per_unit: 7, name: by {unit}}}\n")
     };
     let rules = format!("domain: shop\ndescriptors:\n{}", UNITS.map(rule).concat());
-    let mut asked = Asked::serving(&["--config", &file("grpc-units.yaml", rules)]).await;
-    let descriptors = UNITS.map(|(unit, ..)| on(unit, "x"));
+    let mut server = GrpcServer::start_with(&["--config", &write_file("grpc-units.yaml", rules)]).await;
+    let descriptors = UNITS.map(|(unit, ..)| descriptor(unit, "x"));
     // A second may end while it is answered: so the end of the unit is worked out before and after.
     let before = SystemClock.now();
-    let response = asked.ask(request("shop", &descriptors)).await.unwrap();
+    let response = server.send(request("shop", &descriptors)).await.unwrap();
     let after = SystemClock.now();
     for (status, (unit, number, seconds)) in response.statuses.iter().zip(UNITS) {
         let limit = RateLimit { name: format!("by {unit}"), requests_per_unit: 7, unit: number };
@@ -87,17 +95,17 @@ async fn two_domains_in_two_files_do_not_share() {
             "domain: {domain}\ndescriptors: [{{key: user, rate_limit: {{unit: year, requests_per_unit: {rate}}}}}]\n"
         )
     };
-    file("grpc-two-shop.yaml", rules("shop", 1));
-    file("grpc-two-mail.yaml", rules("mail", 2));
-    let config = file("grpc-two.toml", "[envoy]\nconfigs = [\"grpc-two-shop.yaml\", \"grpc-two-mail.yaml\"]\n");
-    let mut asked = Asked::serving(&["--config", &config]).await;
+    write_file("grpc-two-shop.yaml", rules("shop", 1));
+    write_file("grpc-two-mail.yaml", rules("mail", 2));
+    let config = write_file("grpc-two.toml", "[envoy]\nconfigs = [\"grpc-two-shop.yaml\", \"grpc-two-mail.yaml\"]\n");
+    let mut server = GrpcServer::start_with(&["--config", &config]).await;
     for (domain, expected) in [
         ("shop", "OK [OK 0 of 1]"),
         ("mail", "OK [OK 1 of 2]"),
         ("shop", "OVER_LIMIT [OVER_LIMIT 0 of 1]"),
         ("mail", "OK [OK 0 of 2]"),
     ] {
-        let response = asked.ask(request(domain, &[on("user", "ann")])).await.unwrap();
-        assert_eq!(super::told(&response), expected, "{domain}");
+        let response = server.send(request(domain, &[descriptor("user", "ann")])).await.unwrap();
+        assert_eq!(super::response_summary(&response), expected, "{domain}");
     }
 }

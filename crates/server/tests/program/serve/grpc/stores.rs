@@ -1,52 +1,55 @@
-//! A store that breaks.
+//! The gRPC service on a broken store.
 
 use std::path::Path;
 
-use tidegate_servers::{Redis, variable};
+use tidegate_servers::{Redis, required_env};
 use tonic::Code;
 
-use super::{Asked, RULES, on, request, told};
-use crate::serve::file;
+use super::{GrpcServer, RULES, descriptor, request, response_summary};
+use crate::serve::write_file;
 
-async fn serving(policy: &str) -> (Redis, Asked) {
-    let [server, cli] = ["TIDEGATE_REDIS_SERVER", "TIDEGATE_REDIS_CLI"].map(variable);
+async fn start_server(policy: &str) -> (Redis, GrpcServer) {
+    let [server, cli] = ["TIDEGATE_REDIS_SERVER", "TIDEGATE_REDIS_CLI"].map(required_env);
     let redis = Redis::start(Path::new(&server), Path::new(&cli), &[]).expect("a server");
-    file(&format!("grpc-store-{policy}.yaml"), RULES);
+    write_file(&format!("grpc-store-{policy}.yaml"), RULES);
     let config = format!(
         "[defaults]\non_store_error = \"{policy}\"\nstore_timeout = \"10s\"\n[envoy]\nconfigs = [\"grpc-store-{policy}.yaml\"]\n"
     );
-    let config = file(&format!("grpc-store-{policy}.toml"), config);
-    let asked = Asked::serving(&["--config", &config, "--store", &redis.url()]).await;
-    (redis, asked)
+    let config = write_file(&format!("grpc-store-{policy}.toml"), config);
+    let server = GrpcServer::start_with(&["--config", &config, "--store", &redis.url()]).await;
+    (redis, server)
 }
 
-fn both() -> [envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor; 2] {
-    [on("path", "/login"), on("path", "/a")]
+fn login_and_path() -> [envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor; 2] {
+    [descriptor("path", "/login"), descriptor("path", "/a")]
 }
 
 #[tokio::test]
 async fn a_broken_store_is_unavailable_under_closed() {
-    let (mut redis, mut asked) = serving("closed").await;
-    assert_eq!(asked.shop(&both()).await, "OK [OK 1 of 2, OK 4 of 5]");
+    let (mut redis, mut server) = start_server("closed").await;
+    assert_eq!(server.limit_shop(&login_and_path()).await, "OK [OK 1 of 2, OK 4 of 5]");
     redis.kill();
-    for descriptors in [&both()[..], &[on("path", "/a")]] {
-        let refused = asked.ask(request("shop", descriptors)).await.unwrap_err();
+    for descriptors in [&login_and_path()[..], &[descriptor("path", "/a")]] {
+        let refused = server.send(request("shop", descriptors)).await.unwrap_err();
         assert_eq!(refused.code(), Code::Unavailable, "{refused}");
     }
     // A request without a rule needs no store.
-    assert_eq!(asked.shop(&[on("internal", "x"), on("nobody", "x")]).await, "OK [OK 4294967295, OK 0]");
+    assert_eq!(
+        server.limit_shop(&[descriptor("internal", "x"), descriptor("nobody", "x")]).await,
+        "OK [OK 4294967295, OK 0]"
+    );
 }
 
 #[tokio::test]
 async fn a_broken_store_admits_under_open() {
-    let (mut redis, mut asked) = serving("open").await;
+    let (mut redis, mut server) = start_server("open").await;
     for _ in 0..2 {
-        asked.shop(&[on("path", "/login")]).await;
+        server.limit_shop(&[descriptor("path", "/login")]).await;
     }
-    assert_eq!(asked.shop(&both()).await, "OVER_LIMIT [OVER_LIMIT 0 of 2, OK 5 of 5]");
+    assert_eq!(server.limit_shop(&login_and_path()).await, "OVER_LIMIT [OVER_LIMIT 0 of 2, OK 5 of 5]");
     redis.kill();
-    for descriptors in [&both()[..], &[on("path", "/login")]] {
-        let response = asked.ask(request("shop", descriptors)).await.unwrap();
-        assert_eq!(response.overall_code, 1, "{}", told(&response));
+    for descriptors in [&login_and_path()[..], &[descriptor("path", "/login")]] {
+        let response = server.send(request("shop", descriptors)).await.unwrap();
+        assert_eq!(response.overall_code, 1, "{}", response_summary(&response));
     }
 }

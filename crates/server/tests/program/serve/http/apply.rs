@@ -1,6 +1,8 @@
+//! `/v1/apply`: requests that carry their own quota.
+
 use serde_json::{Value, json};
 
-use super::{post, serving, url};
+use super::{post, start_server, url};
 
 fn request(op: &str, cost: u64, quota: &Value) -> Value {
     json!({"prefix": "p", "limit": "api", "key": "u|1", "op": op, "cost": cost, "quota": quota})
@@ -8,7 +10,7 @@ fn request(op: &str, cost: u64, quota: &Value) -> Value {
 
 #[tokio::test]
 async fn apply_takes_the_quota_and_answers_in_microseconds() {
-    let (program, _config) = serving(&["--testing"]);
+    let (program, _config) = start_server(&["--testing"]);
     let quota = json!({"algorithm": "token_bucket", "rate": 2, "period_us": 3_000_000, "capacity": 2});
     let body = json!({"mode": "each", "at_us": 1_000_000, "requests": [
         request("limit", 1, &quota), request("limit", 1, &quota), request("limit", 1, &quota), request("check", 1, &quota),
@@ -35,7 +37,7 @@ async fn apply_takes_the_quota_and_answers_in_microseconds() {
 
 #[tokio::test]
 async fn a_denied_joint_request_counts_only_the_denying_limits() {
-    let (program, _config) = serving(&[]);
+    let (program, _config) = start_server(&[]);
     let quota = json!({"algorithm": "token_bucket", "rate": 2, "period_us": 86_400_000_000_u64});
     let other = json!({"limit": "other", "key": "", "op": "limit", "quota": quota});
     let all = json!({"mode": "all", "requests": [request("limit", 2, &quota), other]}).to_string();
@@ -55,14 +57,14 @@ async fn a_denied_joint_request_counts_only_the_denying_limits() {
 
 #[tokio::test]
 async fn apply_takes_the_clients_lease_ids() {
-    let (program, _config) = serving(&["--testing"]);
+    let (program, _config) = start_server(&["--testing"]);
     let quota = json!({"algorithm": "concurrency", "rate": 1, "period_us": 1_000_000});
     let on = |op: &str, lease: u64| {
         let mut request = request(op, 1, &quota);
         request["lease"] = json!(format!("{lease:016x}"));
         request
     };
-    let asked = [
+    let requests = [
         on("admit", 1),
         on("admit", 2),
         on("renew", 1),
@@ -70,7 +72,7 @@ async fn apply_takes_the_clients_lease_ids() {
         on("release", 1),
         request("limit", 1, &quota),
     ];
-    let body = json!({"mode": "each", "at_us": 1_000_000, "requests": asked});
+    let body = json!({"mode": "each", "at_us": 1_000_000, "requests": requests});
     let (status, answer) = post(&program, "/v1/apply", &body.to_string()).await;
     assert_eq!(status, 200, "{answer}");
     let decisions = answer["decisions"].as_array().expect("a list");
@@ -83,7 +85,7 @@ async fn apply_takes_the_clients_lease_ids() {
 
 #[tokio::test]
 async fn malformed_keys_quotas_and_times_are_refused() {
-    let (program, _config) = serving(&[]);
+    let (program, _config) = start_server(&[]);
     let good = json!({"algorithm": "token_bucket", "rate": 2, "period_us": 3_000_000});
     let zero = json!({"algorithm": "token_bucket", "rate": 0, "period_us": 3_000_000});
     let leaky = json!({"algorithm": "leaky", "rate": 1, "period_us": 3_000_000});

@@ -1,11 +1,13 @@
+//! Malformed requests to the HTTP API.
+
 use reqwest::{Client, StatusCode};
 use serde_json::Value;
 
-use super::{post, serving, url};
+use super::{post, start_server, url};
 
 #[tokio::test]
 async fn bad_input_is_a_problem_and_changes_nothing() {
-    let (program, _config) = serving(&[]);
+    let (program, _config) = start_server(&[]);
     let long_key = format!(r#"{{"limit":"two","key":"{}"}}"#, "k".repeat(4_097));
     let deep = format!(r#"{{"limit":"two","key":{}"u"{}}}"#, "[".repeat(30_000), "]".repeat(30_000));
     let many = format!(r#"{{"requests":[{}]}}"#, vec![r#"{"limit":"two","key":"u"}"#; 1_001].join(","));
@@ -45,7 +47,7 @@ async fn bad_input_is_a_problem_and_changes_nothing() {
 
 #[tokio::test]
 async fn a_body_that_is_too_large_is_refused_and_not_buffered() {
-    let (program, _config) = serving(&[]);
+    let (program, _config) = start_server(&[]);
     let body = format!(r#"{{"limit":"two","key":"{}"}}"#, "k".repeat(2 << 20));
     let (status, problem) = post(&program, "/v1/limit", &body).await;
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);

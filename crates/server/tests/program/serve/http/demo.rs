@@ -3,7 +3,7 @@
 use reqwest::Client;
 use serde_json::Value;
 
-use super::{serving, url};
+use super::{start_server, url};
 use crate::serve::program::Program;
 
 #[tokio::test]
@@ -33,7 +33,7 @@ async fn the_demonstration_has_a_free_and_a_limited_route() {
 
 #[tokio::test]
 async fn demo_routes_do_not_exist_with_a_config() {
-    let (program, _config) = serving(&[]);
+    let (program, _config) = start_server(&[]);
     for path in ["/api/protected", "/api/data"] {
         assert_eq!(reqwest::get(url(&program, path)).await.expect("an answer").status(), 404, "{path}");
     }
@@ -41,7 +41,7 @@ async fn demo_routes_do_not_exist_with_a_config() {
 
 #[tokio::test]
 async fn demo_routes_need_the_token() {
-    let program = Program::start_with(&[], &[("TIDEGATE_TOKEN", "0123456789abcdef")]);
+    let program = Program::start_with_env(&[], &[("TIDEGATE_TOKEN", "0123456789abcdef")]);
     for path in ["/api/protected", "/api/data"] {
         assert_eq!(reqwest::get(url(&program, path)).await.expect("an answer").status(), 401, "{path}");
     }

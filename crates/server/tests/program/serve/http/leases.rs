@@ -1,9 +1,9 @@
-//! Places that are held: `/v1/admit`, `/v1/renew`, `/v1/release`.
+//! Leases: `/v1/admit`, `/v1/renew`, `/v1/release`.
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
-use super::{ConfigFile, url};
+use super::{TempFile, url};
 use crate::serve::program::Program;
 
 const LIMITS: &str = r#"
@@ -23,8 +23,8 @@ rate = 5
 period = "1d"
 "#;
 
-fn served() -> (Program, ConfigFile) {
-    let config = ConfigFile::new(LIMITS);
+fn start_server() -> (Program, TempFile) {
+    let config = TempFile::new(LIMITS);
     (Program::start(&["--config", config.path(), "--grpc", "off", "--resp", "off"]), config)
 }
 
@@ -33,7 +33,7 @@ async fn post(program: &Program, path: &str, body: &Value) -> (StatusCode, Value
     (response.status(), response.json().await.expect("JSON"))
 }
 
-async fn ask(program: &Program, path: &str, body: Value) -> Value {
+async fn post_ok(program: &Program, path: &str, body: Value) -> Value {
     let (status, answer) = post(program, path, &body).await;
     assert_eq!(status, StatusCode::OK, "{path} {body}: {answer}");
     answer
@@ -41,8 +41,8 @@ async fn ask(program: &Program, path: &str, body: Value) -> Value {
 
 #[tokio::test]
 async fn a_lease_is_held_until_its_release_and_released_once() {
-    let (program, _config) = served();
-    let admit = || ask(&program, "/v1/admit", json!({"limit": "work", "key": ["t|1", "a.b"]}));
+    let (program, _config) = start_server();
+    let admit = || post_ok(&program, "/v1/admit", json!({"limit": "work", "key": ["t|1", "a.b"]}));
     let first = admit().await;
     let lease = first["lease"].as_str().expect("a lease").to_owned();
     assert_eq!(
@@ -56,14 +56,14 @@ async fn a_lease_is_held_until_its_release_and_released_once() {
     assert_eq!((&denied["lease"], &denied["expires_in_ms"]), (&Value::Null, &Value::Null));
     assert!((1..=30_000).contains(&denied["retry_after_ms"].as_u64().expect("a hint")), "{denied}");
 
-    let renewed = ask(&program, "/v1/renew", json!({"lease": lease})).await;
+    let renewed = post_ok(&program, "/v1/renew", json!({"lease": lease})).await;
     assert_eq!((&renewed["allowed"], &renewed["expires_in_ms"]), (&json!(true), &json!(30000)));
-    let released = ask(&program, "/v1/release", json!({"lease": lease, "outcome": "done"})).await;
+    let released = post_ok(&program, "/v1/release", json!({"lease": lease, "outcome": "done"})).await;
     assert_eq!((&released["allowed"], &released["remaining"]), (&json!(true), &json!(1)));
     // Again: nothing changes, and no other lease is released.
-    let again = ask(&program, "/v1/release", json!({"lease": lease, "outcome": "dropped"})).await;
+    let again = post_ok(&program, "/v1/release", json!({"lease": lease, "outcome": "dropped"})).await;
     assert_eq!((&again["allowed"], &again["remaining"]), (&json!(false), &json!(1)));
-    let gone = ask(&program, "/v1/renew", json!({"lease": lease})).await;
+    let gone = post_ok(&program, "/v1/renew", json!({"lease": lease})).await;
     assert_eq!((&gone["allowed"], &gone["expires_in_ms"]), (&json!(false), &Value::Null));
 
     let metrics = reqwest::get(url(&program, "/metrics")).await.expect("metrics").text().await.expect("text");
@@ -75,23 +75,23 @@ async fn a_lease_is_held_until_its_release_and_released_once() {
 
 #[tokio::test]
 async fn a_lease_that_is_not_renewed_expires() {
-    let (program, _config) = served();
-    let admit = || ask(&program, "/v1/admit", json!({"limit": "short", "key": null}));
+    let (program, _config) = start_server();
+    let admit = || post_ok(&program, "/v1/admit", json!({"limit": "short", "key": null}));
     let lease = admit().await["lease"].clone();
     let next = loop {
-        let asked = admit().await;
-        if asked["allowed"] == true {
-            break asked;
+        let answer = admit().await;
+        if answer["allowed"] == true {
+            break answer;
         }
     };
     assert_ne!(next["lease"], lease);
-    let late = ask(&program, "/v1/release", json!({"lease": lease})).await;
+    let late = post_ok(&program, "/v1/release", json!({"lease": lease})).await;
     assert_eq!(late["allowed"], false, "the place is somebody else's: {late}");
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_said_and_changes_nothing() {
-    let (program, _config) = served();
+async fn malformed_lease_requests_are_refused_and_change_nothing() {
+    let (program, _config) = start_server();
     let lease = "5555555555555555.4.workt1";
     let cases = [
         ("/v1/admit", json!({"limit": "work"}), 400, "missing field `key`"),
@@ -112,5 +112,5 @@ async fn what_is_wrong_is_said_and_changes_nothing() {
         assert_eq!(found.as_u16(), status, "{path} {body}: {problem}");
         assert!(problem["detail"].as_str().expect("a detail").contains(says), "{path} {body}: {problem}");
     }
-    assert_eq!(ask(&program, "/v1/check", json!({"limit": "work", "key": "a"})).await["remaining"], 2);
+    assert_eq!(post_ok(&program, "/v1/check", json!({"limit": "work", "key": "a"})).await["remaining"], 2);
 }

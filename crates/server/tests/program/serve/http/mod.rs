@@ -1,14 +1,14 @@
 //! The HTTP API.
 
+mod access;
 mod api;
 mod apply;
 mod bad_input;
 mod demo;
-mod ending;
 mod forward_auth;
-mod guard;
 mod leases;
 mod reload;
+mod shutdown;
 mod snapshot;
 
 use std::path::PathBuf;
@@ -39,14 +39,14 @@ period = "1d"
 deny = ["mallory", "203.0.113.0/24"]
 "#;
 
-/// A config in a file of its own, which goes with it.
-pub(crate) struct ConfigFile(pub(crate) PathBuf);
+/// A temporary file, such as a config, removed when it is dropped.
+pub(crate) struct TempFile(pub(crate) PathBuf);
 
-impl ConfigFile {
+impl TempFile {
     pub(crate) fn new(text: &str) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("tidegate-serve-{}-{}.toml", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let file = ConfigFile(std::env::temp_dir().join(name));
+        let file = TempFile(std::env::temp_dir().join(name));
         file.write(text);
         file
     }
@@ -60,15 +60,15 @@ impl ConfigFile {
     }
 }
 
-impl Drop for ConfigFile {
+impl Drop for TempFile {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// A server with [`LIMITS`].
-pub(crate) fn serving(arguments: &[&str]) -> (Program, ConfigFile) {
-    let config = ConfigFile::new(LIMITS);
+/// Starts a server with [`LIMITS`].
+pub(crate) fn start_server(arguments: &[&str]) -> (Program, TempFile) {
+    let config = TempFile::new(LIMITS);
     let mut all = vec!["--config", config.path()];
     all.extend(arguments);
     (Program::start(&all), config)

@@ -1,12 +1,14 @@
+//! Snapshots of the memory store between two runs.
+
 use std::fs::File;
 use std::process::Command;
 
-use super::{ConfigFile, LIMITS, post};
+use super::{LIMITS, TempFile, post};
 use crate::serve::program::Program;
 
 #[tokio::test]
 async fn a_restart_with_a_snapshot_resets_no_key() {
-    let (config, state) = (ConfigFile::new(LIMITS), ConfigFile::new(""));
+    let (config, state) = (TempFile::new(LIMITS), TempFile::new(""));
     std::fs::remove_file(&state.0).expect("it was there");
     let arguments = ["--config", config.path(), "--snapshot", state.path()];
     for (round, expected) in [(0, "true"), (1, "true"), (2, "false")] {
@@ -19,10 +21,10 @@ async fn a_restart_with_a_snapshot_resets_no_key() {
 
 #[test]
 fn a_temporary_snapshot_of_another_process_is_left_alone() {
-    let state = ConfigFile::new("");
+    let state = TempFile::new("");
     std::fs::remove_file(&state.0).expect("it was there");
     let others = [".new-mine", ".new-0000000000000001", ".new-000000000000000f"]
-        .map(|ending| ConfigFile(format!("{}{ending}", state.path()).into()));
+        .map(|ending| TempFile(format!("{}{ending}", state.path()).into()));
     others.iter().for_each(|other| other.write("half"));
     let [_, written, left] = &others;
     let writing = File::open(&written.0).expect("it was written");
@@ -43,7 +45,7 @@ fn a_temporary_snapshot_of_another_process_is_left_alone() {
 
 #[test]
 fn a_damaged_snapshot_is_an_error() {
-    let state = ConfigFile::new("not a snapshot");
+    let state = TempFile::new("not a snapshot");
     let ports = ["--http", "127.0.0.1:0", "--grpc", "off", "--resp", "off"];
     let ran =
         Command::new(env!("CARGO_BIN_EXE_tidegate")).args(["serve", "--snapshot", state.path()]).args(ports).output();

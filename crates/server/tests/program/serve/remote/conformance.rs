@@ -1,4 +1,4 @@
-//! The whole suite and the oracle.
+//! The conformance suite and the oracle on the remote store.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -19,7 +19,7 @@ fn subject() -> Subject<RemoteStore> {
         program
     });
     shared.1 += 1;
-    Subject::new(store(&program)).prefixed(format!("test-{}-", shared.1)).run_with(move |future| {
+    Subject::new(store(&program)).with_prefix(format!("test-{}-", shared.1)).with_runner(move |future| {
         let _stays = &program;
         run(future);
     })
@@ -28,14 +28,14 @@ fn subject() -> Subject<RemoteStore> {
 conformance_tests!(on_a_server, subject());
 
 /// How many random traces; `cargo xtask deep` runs more. Fewer than for other stores, because each step is a request.
-fn seeds() -> u64 {
-    let told = std::env::var("TIDEGATE_ORACLE_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
-    told.unwrap_or(40).min(1_000)
+fn seed_count() -> u64 {
+    let configured = std::env::var("TIDEGATE_ORACLE_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
+    configured.unwrap_or(40).min(1_000)
 }
 
 #[test]
 fn random_traces_agree_on_a_server() {
-    for seed in 0..seeds() {
+    for seed in 0..seed_count() {
         if let Err(mismatch) = run(oracle::run(&subject(), seed, 60)) {
             panic!("{mismatch}");
         }

@@ -1,16 +1,16 @@
-//! Servers that answer something else, or stop in the middle.
+//! Servers that refuse, answer something malformed, or cannot be reached.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
 
 use tidegate::remote::RemoteStore;
-use tidegate::store::{Op, Request, Scope, Testing};
+use tidegate::store::{Op, Request, Scope, TestableStore};
 use tidegate::{Cost, Key, OnStoreError, Quota, Store, StoreError, Timestamp, seconds};
 
 use super::{run, store};
 use crate::serve::program::Program;
 
-fn asked(store: &RemoteStore, key: &Key<'_>, at: Option<Timestamp>) -> Result<tidegate::Decision, StoreError> {
+fn apply_limit(store: &RemoteStore, key: &Key<'_>, at: Option<Timestamp>) -> Result<tidegate::Decision, StoreError> {
     let (scope, quota) = (Scope::new("", "api"), Quota::token_bucket(10, seconds(1)).expect("a quota"));
     let (op, on_store_error) = (Op::Limit(Cost::ONE), OnStoreError::Closed);
     let request = Request { scope: &scope, key, quota: &quota, op, on_store_error };
@@ -25,12 +25,12 @@ fn refused_requests_are_not_retryable() {
     let program = Program::start(&["--grpc", "off", "--resp", "off"]);
     let store = store(&program);
     let long = Key::from("x".repeat(5_000));
-    let error = asked(&store, &long, None).expect_err("too long");
+    let error = apply_limit(&store, &long, None).expect_err("too long");
     assert!(!error.is_retryable() && error.to_string().contains("at most 4096"), "{error}");
     // Only a server for tests takes the time.
-    let error = asked(&store, &Key::from("u1"), Some(Timestamp::from_millis(1))).expect_err("not for tests");
+    let error = apply_limit(&store, &Key::from("u1"), Some(Timestamp::from_millis(1))).expect_err("not for tests");
     assert!(!error.is_retryable() && error.to_string().contains("--testing"), "{error}");
-    assert_eq!(asked(&store, &Key::from("u1"), None).expect("a decision").remaining(), 9, "nothing was taken");
+    assert_eq!(apply_limit(&store, &Key::from("u1"), None).expect("a decision").remaining(), 9, "nothing was taken");
 }
 
 #[test]
@@ -45,9 +45,9 @@ fn a_malformed_response_is_an_error_and_never_a_decision() {
         (String::new(), "did not answer"),
     ];
     for (answer, said) in answers {
-        let url = one_answer(answer.clone());
+        let url = fixed_response_server(answer.clone());
         let store = RemoteStore::new(&url).expect("an address");
-        let error = asked(&store, &Key::from("u1"), None).expect_err("no answer");
+        let error = apply_limit(&store, &Key::from("u1"), None).expect_err("no answer");
         assert!(error.is_retryable() && error.to_string().contains(said), "{answer:?}: {error}");
     }
 }
@@ -56,12 +56,12 @@ fn a_malformed_response_is_an_error_and_never_a_decision() {
 fn an_unreachable_server_is_reported() {
     let address = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
     let store = RemoteStore::new(&format!("http://{address}")).expect("an address");
-    let error = asked(&store, &Key::from("u1"), None).expect_err("nobody");
+    let error = apply_limit(&store, &Key::from("u1"), None).expect_err("nobody");
     assert!(error.is_retryable() && error.to_string().contains("cannot be connected to"), "{error}");
 }
 
 /// Answers every request with this, and hangs up.
-fn one_answer(answer: String) -> String {
+fn fixed_response_server(answer: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound");
     std::thread::spawn(move || {

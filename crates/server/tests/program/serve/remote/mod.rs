@@ -2,8 +2,8 @@
 
 mod conformance;
 mod faults;
+mod limiter;
 mod tls;
-mod whole;
 
 use std::future::Future;
 use std::sync::LazyLock;

@@ -4,21 +4,22 @@ use rcgen::ExtendedKeyUsagePurpose;
 use tidegate::remote::RemoteStore;
 use tidegate::resilience::TimeoutStore;
 use tidegate::{Error, Limit, Limiter, OnStoreError, Quota, TokioSleeper, days, millis, seconds};
-use tidegate_servers::{Door, wait_until};
+use tidegate_servers::{StallingProxy, wait_until};
 
 use super::run;
 use crate::serve::authority::Authority;
-use crate::serve::file;
 use crate::serve::program::Program;
+use crate::serve::write_file;
 
 /// A server with a certificate for `localhost` that the authority has signed.
-fn server(name: &str, authority: &Authority) -> Program {
+fn start_tls_server(name: &str, authority: &Authority) -> Program {
     let (certificate, key) = authority.sign(ExtendedKeyUsagePurpose::ServerAuth);
-    let (certificate, key) = (file(&format!("{name}-cert.pem"), certificate), file(&format!("{name}-key.pem"), key));
+    let (certificate, key) =
+        (write_file(&format!("{name}-cert.pem"), certificate), write_file(&format!("{name}-key.pem"), key));
     Program::start(&["--tls-cert", &certificate, "--tls-key", &key, "--grpc", "off", "--resp", "off"])
 }
 
-fn asked(url: &str, roots: Option<&Authority>) -> Result<u64, Error> {
+fn limit_once(url: &str, roots: Option<&Authority>) -> Result<u64, Error> {
     let builder = RemoteStore::builder(url);
     let builder = match roots {
         None => builder,
@@ -33,20 +34,20 @@ fn asked(url: &str, roots: Option<&Authority>) -> Result<u64, Error> {
 #[test]
 fn only_a_server_with_a_trusted_certificate_is_used() {
     let authority = Authority::new();
-    let program = server("remote", &authority);
+    let program = start_tls_server("remote", &authority);
     let port = program.http.expect("it listens for HTTP").port();
     let url = format!("https://localhost:{port}");
-    assert_eq!(asked(&url, Some(&authority)).expect("trusted"), 4);
+    assert_eq!(limit_once(&url, Some(&authority)).expect("trusted"), 4);
     for (url, roots) in [
         (&url, None),
         (&url, Some(&Authority::new())),
         // The certificate is for another name.
         (&format!("https://127.0.0.1:{port}"), Some(&authority)),
     ] {
-        let error = asked(url, roots).expect_err("not trusted").to_string();
+        let error = limit_once(url, roots).expect_err("not trusted").to_string();
         assert!(error.contains("certificate"), "{error}");
     }
-    assert_eq!(asked(&url, Some(&authority)).expect("trusted"), 3, "nothing was taken by those");
+    assert_eq!(limit_once(&url, Some(&authority)).expect("trusted"), 3, "nothing was taken by those");
 }
 
 #[test]
@@ -61,24 +62,24 @@ fn malformed_roots_are_refused_when_the_store_is_built() {
 #[test]
 fn connections_are_established_after_their_calls_time_out() {
     let authority = Authority::new();
-    let program = server("slow", &authority);
-    let door = Door::before(program.http.expect("it listens for HTTP")).expect("a port");
-    let store = RemoteStore::builder(format!("https://localhost:{}", door.address().port()));
+    let program = start_tls_server("slow", &authority);
+    let proxy = StallingProxy::start(program.http.expect("it listens for HTTP")).expect("a port");
+    let store = RemoteStore::builder(format!("https://localhost:{}", proxy.address().port()));
     let store = store.root_certificates(authority.pem()).connect_timeout(seconds(30)).idle_timeout(seconds(30));
     let store = TimeoutStore::new(store.build().expect("a store"), millis(50), TokioSleeper);
     let quota = Quota::fixed_window(1_000, days(300)).expect("a quota");
     let limit = Limit::new(quota).on_store_error(OnStoreError::Closed);
     let limiter = Limiter::builder().limit("api", limit).bare_store(store).build().expect("a limiter");
-    let asked = || run(async { limiter.limit("api", "u1").await.is_ok() });
+    let is_allowed = || run(async { limiter.limit("api", "u1").await.is_ok() });
 
-    door.close();
+    proxy.hold_connections();
     for _ in 0..5 {
-        assert!(!asked(), "nobody can answer");
+        assert!(!is_allowed(), "nobody can answer");
     }
     // Connections of calls that have timed out, and no others: a handshake takes longer than its call.
-    let let_in = || {
-        door.let_in();
-        asked()
+    let admit_and_limit = || {
+        proxy.forward_waiting();
+        is_allowed()
     };
-    assert!(wait_until(let_in), "connections are given up with their calls");
+    assert!(wait_until(admit_and_limit), "connections are given up with their calls");
 }

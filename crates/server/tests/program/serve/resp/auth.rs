@@ -1,23 +1,23 @@
-//! The token.
+//! Authentication with the token.
 
 use std::io::Write;
 
-use super::{connect, exchange, expect, replies, rest};
+use super::{connect, exchange, expect, read_to_end, replies};
 use crate::serve::program::Program;
 
 const TOKEN: &str = "0123456789abcdef";
 const NOAUTH: &str = "-NOAUTH Authentication required.\r\n";
 const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
 
-fn serve() -> Program {
-    Program::start_with(&["--http", "off", "--grpc", "off"], &[("TIDEGATE_TOKEN", TOKEN)])
+fn start_server() -> Program {
+    Program::start_with_env(&["--http", "off", "--grpc", "off"], &[("TIDEGATE_TOKEN", TOKEN)])
 }
 
 #[test]
 fn no_command_is_answered_without_the_token() {
-    let program = serve();
-    let asked = "PING\r\nTG.LIMIT api u1\r\nCL.THROTTLE u1 15 30 60\r\nINFO\r\nCOMMAND\r\nCLIENT ID\r\nNOPE\r\n";
-    assert_eq!(replies(&program, asked), NOAUTH.repeat(7));
+    let program = start_server();
+    let commands = "PING\r\nTG.LIMIT api u1\r\nCL.THROTTLE u1 15 30 60\r\nINFO\r\nCOMMAND\r\nCLIENT ID\r\nNOPE\r\n";
+    assert_eq!(replies(&program, commands), NOAUTH.repeat(7));
     assert!(replies(&program, "HELLO 3\r\n").starts_with("-NOAUTH HELLO must be called with the client already"));
     assert_eq!(replies(&program, "RESET\r\nQUIT\r\n"), "+RESET\r\n+OK\r\n");
 
@@ -35,16 +35,16 @@ fn no_command_is_answered_without_the_token() {
 
 #[test]
 fn a_few_wrong_tokens_close_the_connection() {
-    let program = serve();
+    let program = start_server();
     let guesses = "AUTH guess\r\n".repeat(100);
     let mut stream = connect(&program);
     stream.write_all(guesses.as_bytes()).expect("sent");
-    assert_eq!(rest(&mut stream), WRONG.repeat(5));
+    assert_eq!(read_to_end(&mut stream), WRONG.repeat(5));
 }
 
 #[test]
 fn unauthenticated_commands_are_short() {
-    let program = serve();
+    let program = start_server();
     let too_many = replies(&program, "*11\r\n");
     assert_eq!(too_many, "-ERR Protocol error: invalid multibulk length\r\n");
     let too_long = replies(&program, "*2\r\n$4\r\nAUTH\r\n$1025\r\n");

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use tidegate_servers::wait_until;
 
-use super::{connect, exchange, expect, rest, serve};
+use super::{connect, exchange, expect, read_to_end, start_server};
 use crate::serve::program::Program;
 
 #[test]
 fn a_malformed_command_closes_only_its_connection() {
-    let program = serve(&[]);
+    let program = start_server(&[]);
     let cases: [(&[u8], &str); 5] = [
         (b"*65\r\n", "invalid multibulk length"),
         (b"*1\r\n$999999999\r\n", "invalid bulk length"),
@@ -24,7 +24,7 @@ fn a_malformed_command_closes_only_its_connection() {
         let mut stream = connect(&program);
         // Commands before it are answered, and those after it are not.
         stream.write_all(&[b"PING\r\n", sent, b"PING\r\nPING\r\n"].concat()).expect("sent");
-        assert_eq!(rest(&mut stream), format!("+PONG\r\n-ERR Protocol error: {error}\r\n"));
+        assert_eq!(read_to_end(&mut stream), format!("+PONG\r\n-ERR Protocol error: {error}\r\n"));
         exchange(&mut other, "PING\r\n", "+PONG\r\n");
     }
 }
@@ -33,8 +33,8 @@ fn a_malformed_command_closes_only_its_connection() {
 /// read.
 #[test]
 fn clients_that_do_not_read_are_answered_once_they_do() {
-    let program = serve(&[]);
-    let before = memory(&program);
+    let program = start_server(&[]);
+    let before = memory_kib(&program);
     let echo = format!("*2\r\n$4\r\nECHO\r\n$8000\r\n{}\r\n", "x".repeat(8_000));
     let much = 64 << 20;
     std::thread::scope(|scope| {
@@ -50,9 +50,9 @@ fn clients_that_do_not_read_are_answered_once_they_do() {
             });
         }
         // All of them are blocked until their replies are read.
-        assert!(wait_until(|| streams.iter().all(unread)), "replies come");
+        assert!(wait_until(|| streams.iter().all(has_unread_bytes)), "replies come");
         exchange(&mut connect(&program), "PING\r\n", "+PONG\r\n");
-        let more = memory(&program).saturating_sub(before);
+        let more = memory_kib(&program).saturating_sub(before);
         assert!(more < 16 << 10, "{more} KiB more for clients that do not read");
         for stream in &mut streams {
             expect(stream, &format!("$8000\r\n{}\r\n", "x".repeat(8_000)).repeat(3));
@@ -61,13 +61,13 @@ fn clients_that_do_not_read_are_answered_once_they_do() {
     });
 }
 
-/// Whether something has come that was not read.
-fn unread(stream: &TcpStream) -> bool {
+/// Whether bytes have arrived that were not read.
+fn has_unread_bytes(stream: &TcpStream) -> bool {
     stream.peek(&mut [0]).is_ok_and(|count| count > 0)
 }
 
-/// How much memory the program has, in KiB.
-fn memory(program: &Program) -> u64 {
+/// Returns the memory of the program, in KiB.
+fn memory_kib(program: &Program) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", program.id())).expect("it runs");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
     line.trim().trim_end_matches(" kB").parse().expect("a number")
@@ -75,21 +75,21 @@ fn memory(program: &Program) -> u64 {
 
 #[test]
 fn connections_beyond_the_maximum_wait() {
-    let program = serve(&["--max-connections", "1"]);
+    let program = start_server(&["--max-connections", "1"]);
     let mut first = connect(&program);
     exchange(&mut first, "PING\r\n", "+PONG\r\n");
     let mut second = connect(&program);
     second.write_all(b"PING\r\n").expect("sent");
     exchange(&mut first, "PING\r\n", "+PONG\r\n");
-    assert!(!wait_a_little(&second), "nobody serves it yet");
+    assert!(!has_bytes_soon(&second), "nobody serves it yet");
     drop(first);
     expect(&mut second, "+PONG\r\n");
 }
 
-/// Whether something comes soon.
-fn wait_a_little(stream: &TcpStream) -> bool {
+/// Whether bytes arrive within 200 ms.
+fn has_bytes_soon(stream: &TcpStream) -> bool {
     stream.set_read_timeout(Some(Duration::from_millis(200))).expect("a timeout");
-    let came = unread(stream);
+    let came = has_unread_bytes(stream);
     stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
     came
 }

@@ -2,8 +2,8 @@
 
 mod auth;
 mod bounds;
+#[cfg(feature = "_real-servers")]
 mod clients;
-mod shutdown;
 mod stores;
 mod tls;
 mod wire;
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::serve::program::Program;
 
-fn serve(arguments: &[&str]) -> Program {
+fn start_server(arguments: &[&str]) -> Program {
     Program::start(&[&["--http", "off", "--grpc", "off"], arguments].concat())
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn command(words: &[&str]) -> Vec<u8> {
 }
 
 /// Five integers as they come.
-fn five(integers: [i64; 5]) -> String {
+fn five_integers(integers: [i64; 5]) -> String {
     format!("*5\r\n{}", integers.map(|integer| format!(":{integer}\r\n")).concat())
 }
 
@@ -51,7 +51,7 @@ fn expect(stream: &mut TcpStream, expected: &str) {
 }
 
 /// Reads until the other end closes.
-fn rest(stream: &mut TcpStream) -> String {
+fn read_to_end(stream: &mut TcpStream) -> String {
     let mut found = Vec::new();
     stream.read_to_end(&mut found).expect("an orderly end");
     String::from_utf8_lossy(&found).into_owned()
@@ -62,5 +62,5 @@ pub(crate) fn replies(program: &Program, sent: impl AsRef<[u8]>) -> String {
     let mut stream = connect(program);
     stream.write_all(sent.as_ref()).expect("sent");
     stream.shutdown(Shutdown::Write).expect("half closed");
-    rest(&mut stream)
+    read_to_end(&mut stream)
 }

@@ -8,10 +8,10 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use super::{connect, replies, serve};
+use super::{connect, replies, start_server};
 use crate::serve::authority::Authority;
-use crate::serve::file;
 use crate::serve::program::Program;
+use crate::serve::write_file;
 
 /// The reply to one command, as a client that trusts `authority`.
 fn ping(program: &Program, authority: &Authority) -> std::io::Result<String> {
@@ -33,8 +33,8 @@ fn ping(program: &Program, authority: &Authority) -> std::io::Result<String> {
 fn a_port_with_a_certificate_speaks_tls() {
     let authority = Authority::new();
     let (certificate, key) = authority.sign(ExtendedKeyUsagePurpose::ServerAuth);
-    let (certificate, key) = (file("resp-cert.pem", certificate), file("resp-key.pem", key));
-    let program = serve(&["--tls-cert", &certificate, "--tls-key", &key]);
+    let (certificate, key) = (write_file("resp-cert.pem", certificate), write_file("resp-key.pem", key));
+    let program = start_server(&["--tls-cert", &certificate, "--tls-key", &key]);
     assert_eq!(ping(&program, &authority).expect("a reply"), "+PONG\r\n");
     ping(&program, &Authority::new()).expect_err("a stranger");
     assert!(!replies(&program, "PING\r\n").contains("PONG"), "no plain text");

@@ -1,12 +1,12 @@
-//! Commands and replies over a socket.
+//! Commands and replies over a socket, also during the shutdown.
 
-use std::io::Write;
+use std::io::{Read, Write};
 
-use super::{command, connect, exchange, expect, five, replies, serve};
+use super::{command, connect, exchange, expect, five_integers, read_to_end, replies, start_server};
 
 #[test]
 fn commands_are_answered_in_order() {
-    let program = serve(&[]);
+    let program = start_server(&[]);
     let mut stream = connect(&program);
     let pipeline = [
         command(&["CL.THROTTLE", "user123", "15", "30", "60"]),
@@ -16,10 +16,10 @@ fn commands_are_answered_in_order() {
         b"ping typed\r\n".to_vec(),
     ];
     let expected = [
-        five([0, 16, 15, -1, 2]),
-        five([1, 10, 9, 6, 0]),
+        five_integers([0, 16, 15, -1, 2]),
+        five_integers([1, 10, 9, 6, 0]),
         "+PONG\r\n".to_owned(),
-        five([1, 20, 20, -1, 0]),
+        five_integers([1, 20, 20, -1, 0]),
         "$5\r\ntyped\r\n".to_owned(),
     ];
     exchange(&mut stream, pipeline.concat(), &expected.concat());
@@ -34,7 +34,7 @@ fn commands_are_answered_in_order() {
 
 #[test]
 fn concurrent_clients_never_exceed_the_quota() {
-    let program = serve(&[]);
+    let program = start_server(&[]);
     let allowed: usize = std::thread::scope(|scope| {
         let ask = |_| {
             scope.spawn(|| {
@@ -46,4 +46,25 @@ fn concurrent_clients_never_exceed_the_quota() {
         clients.into_iter().map(|client| client.join().expect("answered")).sum()
     });
     assert_eq!(allowed, 100);
+}
+
+#[test]
+fn every_command_sent_before_shutdown_is_answered() {
+    let program = start_server(&[]);
+    let mut idle = connect(&program);
+    exchange(&mut idle, "PING\r\n", "+PONG\r\n");
+    let mut busy = connect(&program);
+    let count = 5_000;
+    busy.write_all(&command(&["CL.THROTTLE", "u1", "9999", "1", "86400"]).repeat(count)).expect("sent");
+    // All of it has arrived once the first is answered: it was one write, over loopback.
+    let mut first = vec![0; five_integers([0, 10_000, 9_999, -1, 86_400]).len()];
+    busy.read_exact(&mut first).expect("a reply");
+    assert_eq!(String::from_utf8_lossy(&first), five_integers([0, 10_000, 9_999, -1, 86_400]));
+    program.signal("TERM");
+    assert_eq!(read_to_end(&mut busy).matches("*5\r\n:0\r\n").count(), count - 1);
+    assert_eq!(read_to_end(&mut idle), "");
+    drop((busy, idle));
+    let (status, log) = program.wait_for_exit();
+    assert!(status.success(), "{status}");
+    assert!(!log.iter().any(|line| line.contains("not everything was finished")), "{log:?}");
 }

@@ -15,7 +15,7 @@ use crate::{Limiter, ManualClock, MemoryStore};
 const R: &str = "rate_limit: {unit: minute, requests_per_unit: 5}";
 
 #[test]
-fn exact_value_wins_over_wildcards_and_they_over_the_bare_key() {
+fn exact_value_beats_wildcards_and_wildcards_beat_the_bare_key() {
     let text = format!(
         "
 domain: d
@@ -62,7 +62,7 @@ descriptors:
 }
 
 #[test]
-fn the_depth_is_the_number_of_entries() {
+fn descriptor_matches_only_rules_of_its_depth() {
     let text = format!(
         "
 domain: d
@@ -109,7 +109,7 @@ fn nested(levels: usize) -> String {
 }
 
 #[test]
-fn rules_may_be_nested_as_deep_as_a_file_can_be() {
+fn rules_can_be_nested_to_the_maximum_depth_of_a_file() {
     let domains = domains(&nested(15));
     assert_eq!(super::errors_of(&nested(16)), "t.yaml:33:38: nested too deep");
     let keys: Vec<_> = (0..20).map(|level| format!("k{level}")).collect();
@@ -238,7 +238,7 @@ fn names(domains: &Domains) -> Vec<String> {
 }
 
 #[test]
-fn names_are_those_of_upstreams_statistics() {
+fn names_match_upstream_statistics() {
     let text = "
 domain: edge
 descriptors:

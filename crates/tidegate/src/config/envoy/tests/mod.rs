@@ -340,7 +340,7 @@ fn errors_are_reported_per_file() {
 }
 
 #[test]
-fn rate_limit_files_are_told_from_configs() {
+fn rate_limit_files_and_configs_are_distinguished() {
     for text in [
         "domain: d\n",
         "# a comment\n---\ndescriptors: []\ndomain: d\n",

@@ -1,6 +1,6 @@
-//! A memory store in a file: saved when a process ends, loaded when the next one starts.
+//! Snapshots of a memory store: saved when a process ends, loaded when the next one starts.
 
-mod file;
+mod checksum;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
@@ -10,24 +10,24 @@ use std::io::{self, Read, Write};
 
 use tidegate_core::{Key, Quota, Scope};
 
-use super::overflow::Entry;
+use super::overflow::KeyRecord;
 use super::slot::FINGERPRINT_BITS;
 use super::table::Table;
 use super::{MemoryStore, MemoryStoreBuilder};
-use crate::store::stored::{NARROW, numbers, quota_bytes, read_quota, state};
-use file::{Reader, Sum, Writer};
+use crate::store::codec::{F64_EXACT_LIMIT, decode_quota, encode_quota, state_from_numbers, state_to_numbers};
+use checksum::{Checksum, ChecksumReader, ChecksumWriter};
 
 // Everything is a little-endian integer.
 //
 // head: MAGIC, VERSION (4 bytes), the four secrets of the hash (8 each), the witness of the hash (8), lines of the table (8)
 // key:  quota (4), fingerprint (5), line (8), how many numbers (4), the numbers of its state (8 each)
-// tail: END (4), how many keys (8), the checksum of all before it (8)
+// tail: END_MARK (4), how many keys (8), the checksum of all before it (8)
 //
 // Quotas are numbered as they come. A key whose quota is the next number is preceded, after that number, by the quota: how
 // many bytes (1), and the bytes. Quota and numbers are those that every store outside of this process keeps.
 const MAGIC: [u8; 16] = *b"tidegate memory\n";
 const VERSION: u32 = 1;
-const END: u32 = u32::MAX;
+const END_MARK: u32 = u32::MAX;
 
 const FINGERPRINT_BYTES: usize = FINGERPRINT_BITS as usize / 8;
 
@@ -97,37 +97,37 @@ impl MemoryStore {
     /// # Ok(()) }
     /// ```
     pub fn save(&self, out: impl Write) -> io::Result<u64> {
-        let mut out = Writer::new(out);
-        out.bytes(&MAGIC)?;
-        out.bytes(&VERSION.to_le_bytes())?;
-        for number in self.secrets.into_iter().chain([self.witness(), self.table.lines as u64]) {
-            out.bytes(&number.to_le_bytes())?;
+        let mut out = ChecksumWriter::new(out);
+        out.write(&MAGIC)?;
+        out.write(&VERSION.to_le_bytes())?;
+        for number in self.secrets.into_iter().chain([self.hash_witness(), self.table.lines as u64]) {
+            out.write(&number.to_le_bytes())?;
         }
         let mut quotas = HashMap::new();
         let mut keys = 0;
-        self.table.scan(self.clock.now(), |entry| {
-            if entry.state.last().is_some_and(|last| u128::from(last.as_micros()) < NARROW) {
+        self.table.scan(self.clock.now(), |record| {
+            if record.state.last().is_some_and(|last| u128::from(last.as_micros()) < F64_EXACT_LIMIT) {
                 keys += 1;
-                write_key(&mut out, &mut quotas, &entry)?;
+                write_key(&mut out, &mut quotas, &record)?;
             }
             io::Result::Ok(())
         })?;
-        out.bytes(&END.to_le_bytes())?;
-        out.bytes(&u64::to_le_bytes(keys))?;
+        out.write(&END_MARK.to_le_bytes())?;
+        out.write(&u64::to_le_bytes(keys))?;
         out.finish()?;
         Ok(keys)
     }
 
     /// A hash of hashes: another one when keys are hashed in another way. How they are depends on the version of the hash
     /// and on what the processor is known to be able to when the program is built.
-    fn witness(&self) -> u64 {
+    fn hash_witness(&self) -> u64 {
         let scope = Scope::new("witness", "of the hash");
         let text = "0123456789".repeat(20);
         // Of every length, because the hash takes long and short ones in different ways.
         let parts = (0..=text.len()).map(|length| Key::from(&text[..length]));
         let keys = parts.chain([Key::GLOBAL, Key::from(7_u64), Key::from(("a", "b"))]);
-        let mut sum = Sum::default();
-        keys.for_each(|key| sum.add(&self.hash.of(&scope, &key).to_le_bytes()));
+        let mut sum = Checksum::default();
+        keys.for_each(|key| sum.add(&self.hash.hash(&scope, &key).to_le_bytes()));
         sum.get()
     }
 }
@@ -146,29 +146,29 @@ impl MemoryStoreBuilder {
     /// wait for it as they would have in the process that saved them; if it had been far ahead by mistake, remove the
     /// file.
     pub fn load(self, input: impl Read) -> Result<MemoryStore, SnapshotError> {
-        let mut input = Reader::new(input);
-        if input.array()? != MAGIC {
+        let mut input = ChecksumReader::new(input);
+        if input.read_array()? != MAGIC {
             return Err(SnapshotError::Foreign);
         }
-        match u32::from_le_bytes(input.array()?) {
+        match u32::from_le_bytes(input.read_array()?) {
             VERSION => {}
             other => return Err(SnapshotError::Version(other)),
         }
-        let [a, b, c, d, witness, lines] = input.numbers()?;
+        let [a, b, c, d, witness, lines] = input.read_numbers()?;
         let store = self.build_with([a, b, c, d]);
         let now = store.clock.now();
         let mut quotas = Vec::new();
         let mut keys = 0;
         let wanted = store.table.lines;
         // A table of another size or another hash is told from damage by the checksum, which comes last.
-        let fits = lines == wanted as u64 && witness == store.witness();
-        while let Some(entry) = read_key(&mut input, &mut quotas, lines)? {
+        let fits = lines == wanted as u64 && witness == store.hash_witness();
+        while let Some(record) = read_key(&mut input, &mut quotas, lines)? {
             keys += 1;
             if fits {
-                store.table.put(&entry, now);
+                store.table.restore(&record, now);
             }
         }
-        if u64::from_le_bytes(input.array()?) != keys {
+        if u64::from_le_bytes(input.read_array()?) != keys {
             return Err(SnapshotError::Damaged("keys are missing"));
         }
         input.finish()?;
@@ -180,57 +180,61 @@ impl MemoryStoreBuilder {
     }
 }
 
-fn write_key(out: &mut Writer<impl Write>, quotas: &mut HashMap<Quota, u32>, entry: &Entry) -> io::Result<()> {
+fn write_key(
+    out: &mut ChecksumWriter<impl Write>,
+    quotas: &mut HashMap<Quota, u32>,
+    record: &KeyRecord,
+) -> io::Result<()> {
     let next = quotas.len() as u32;
-    match quotas.entry(entry.quota) {
-        hash_map::Entry::Occupied(known) => out.bytes(&known.get().to_le_bytes())?,
+    match quotas.entry(record.quota) {
+        hash_map::Entry::Occupied(known) => out.write(&known.get().to_le_bytes())?,
         hash_map::Entry::Vacant(unknown) => {
-            let bytes = quota_bytes(unknown.key());
+            let bytes = encode_quota(unknown.key());
             unknown.insert(next);
-            out.bytes(&next.to_le_bytes())?;
-            out.bytes(&[bytes.len() as u8])?;
-            out.bytes(&bytes)?;
+            out.write(&next.to_le_bytes())?;
+            out.write(&[bytes.len() as u8])?;
+            out.write(&bytes)?;
         }
     }
-    out.bytes(&entry.fingerprint.to_le_bytes()[..FINGERPRINT_BYTES])?;
-    out.bytes(&(entry.line as u64).to_le_bytes())?;
-    let numbers = numbers(&entry.state);
+    out.write(&record.fingerprint.to_le_bytes()[..FINGERPRINT_BYTES])?;
+    out.write(&(record.line as u64).to_le_bytes())?;
+    let numbers = state_to_numbers(&record.state);
     let count =
         u32::try_from(numbers.len()).map_err(|_| io::Error::other("a sliding log with billions of requests"))?;
-    out.bytes(&count.to_le_bytes())?;
-    numbers.into_iter().try_for_each(|number| out.bytes(&number.to_le_bytes()))
+    out.write(&count.to_le_bytes())?;
+    numbers.into_iter().try_for_each(|number| out.write(&number.to_le_bytes()))
 }
 
 /// The next key; none at the end.
 fn read_key(
-    input: &mut Reader<impl Read>,
+    input: &mut ChecksumReader<impl Read>,
     quotas: &mut Vec<Quota>,
     lines: u64,
-) -> Result<Option<Entry>, SnapshotError> {
-    let number = u32::from_le_bytes(input.array()?);
-    if number == END {
+) -> Result<Option<KeyRecord>, SnapshotError> {
+    let number = u32::from_le_bytes(input.read_array()?);
+    if number == END_MARK {
         return Ok(None);
     }
     if number as usize == quotas.len() {
-        let [len] = input.array()?;
-        let bytes = input.bytes(len)?;
-        quotas.push(read_quota(&bytes).map_err(|_| SnapshotError::Damaged("a quota in it cannot be"))?);
+        let [len] = input.read_array()?;
+        let bytes = input.read_bytes(len)?;
+        quotas.push(decode_quota(&bytes).map_err(|_| SnapshotError::Damaged("a quota in it cannot be"))?);
     }
     let quota = *quotas.get(number as usize).ok_or(SnapshotError::Damaged("a quota is missing"))?;
     let mut fingerprint = [0; 8];
-    fingerprint[..FINGERPRINT_BYTES].copy_from_slice(&input.array::<FINGERPRINT_BYTES>()?);
+    fingerprint[..FINGERPRINT_BYTES].copy_from_slice(&input.read_array::<FINGERPRINT_BYTES>()?);
     let fingerprint = u64::from_le_bytes(fingerprint);
-    let [line] = input.numbers()?;
+    let [line] = input.read_numbers()?;
     if fingerprint == 0 || line >= lines {
         return Err(SnapshotError::Damaged("a key in it cannot be"));
     }
-    let count = u32::from_le_bytes(input.array()?);
+    let count = u32::from_le_bytes(input.read_array()?);
     // Grows with what is there, not with what is promised.
     let mut numbers = Vec::new();
     for _ in 0..count {
-        let [number] = input.numbers()?;
+        let [number] = input.read_numbers()?;
         numbers.push(number);
     }
-    let state = state(&quota, &numbers).map_err(|_| SnapshotError::Damaged("a state in it cannot be"))?;
-    Ok(Some(Entry { fingerprint, line: line as usize, quota, state }))
+    let state = state_from_numbers(&quota, &numbers).map_err(|_| SnapshotError::Damaged("a state in it cannot be"))?;
+    Ok(Some(KeyRecord { fingerprint, line: line as usize, quota, state }))
 }

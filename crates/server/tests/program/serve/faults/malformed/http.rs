@@ -2,7 +2,7 @@
 
 use tidegate_testkit::Random;
 
-use super::{damaged, http2, noise};
+use super::{corrupt, http2, random_bytes};
 
 const PATHS: [&str; 9] =
     ["/v1/limit", "/v1/check", "/v1/reserve", "/v1/refund", "/v1/reset", "/v1/all", "/v1/batch", "/v1/apply", "/json"];
@@ -15,23 +15,23 @@ const BODIES: [&str; 5] = [
     r#"{"requests":[]}"#,
 ];
 
-pub(super) fn input(random: &mut Random) -> Vec<u8> {
+pub(super) fn random_input(random: &mut Random) -> Vec<u8> {
     match random.below(10) {
-        0 => noise(random, 13),
+        0 => random_bytes(random, 13),
         1..=3 => {
-            let bytes = valid(random);
-            damaged(random, bytes)
+            let bytes = valid_requests(random);
+            corrupt(random, bytes)
         }
-        4 => huge(random),
-        5 => deep(random),
-        6 => values(random),
+        4 => absurd_lengths(random),
+        5 => deep_json(random),
+        6 => wrong_values(random),
         7 => many_headers(random),
-        8 => [&b"POST /v1/limit HTTP/1.1\r\nhost: x\r\n"[..], &noise(random, 12)].concat(),
-        _ => http2::input(random),
+        8 => [&b"POST /v1/limit HTTP/1.1\r\nhost: x\r\n"[..], &random_bytes(random, 12)].concat(),
+        _ => http2::random_input(random),
     }
 }
 
-fn valid(random: &mut Random) -> Vec<u8> {
+fn valid_requests(random: &mut Random) -> Vec<u8> {
     let body = random.pick(&BODIES);
     let one = match random.below(3) {
         0 => format!(
@@ -53,7 +53,7 @@ fn post(path: &str, body: &str) -> String {
 }
 
 /// Absurd lengths.
-fn huge(random: &mut Random) -> Vec<u8> {
+fn absurd_lengths(random: &mut Random) -> Vec<u8> {
     let lengths = [
         "18446744073709551615",
         "18446744073709551616",
@@ -91,7 +91,7 @@ fn huge(random: &mut Random) -> Vec<u8> {
 }
 
 /// JSON that is deep, and ends or does not.
-fn deep(random: &mut Random) -> Vec<u8> {
+fn deep_json(random: &mut Random) -> Vec<u8> {
     let depth = random.between(100, 30_000) as usize;
     let (open, close) = random.pick(&[("[", "]"), ("{\"key\":", "}"), ("[{\"requests\":", "}]")]);
     let close = if random.one_in(2) { close.repeat(depth) } else { String::new() };
@@ -102,7 +102,7 @@ fn deep(random: &mut Random) -> Vec<u8> {
 }
 
 /// JSON whose values are wrong.
-fn values(random: &mut Random) -> Vec<u8> {
+fn wrong_values(random: &mut Random) -> Vec<u8> {
     let values = [
         "-1",
         "1e400",

@@ -3,8 +3,8 @@
 use prost::Message;
 use tidegate_testkit::Random;
 
-use super::{damaged, noise};
-use crate::serve::grpc::{on, request};
+use super::{corrupt, random_bytes};
+use crate::serve::grpc::{descriptor, request};
 
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 pub(crate) const DATA: u8 = 0;
@@ -24,12 +24,12 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
 }
 
 /// The start of a connection.
-pub(crate) fn start() -> Vec<u8> {
+pub(crate) fn connection_start() -> Vec<u8> {
     [PREFACE, &frame(SETTINGS, 0, 0, &[])].concat()
 }
 
 /// The head of a question to the rate limit service.
-pub(crate) fn question() -> Vec<u8> {
+pub(crate) fn request_headers() -> Vec<u8> {
     let path = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
     let pairs = [
         (":method", "POST"),
@@ -43,37 +43,47 @@ pub(crate) fn question() -> Vec<u8> {
 }
 
 /// A message as gRPC sends it, of this user.
-pub(crate) fn message(user: &str) -> Vec<u8> {
-    let message = request("shop", &[on("user", user)]).encode_to_vec();
+pub(crate) fn grpc_message(user: &str) -> Vec<u8> {
+    let message = request("shop", &[descriptor("user", user)]).encode_to_vec();
     [&[0][..], &(message.len() as u32).to_be_bytes(), &message].concat()
 }
 
-pub(super) fn input(random: &mut Random) -> Vec<u8> {
+pub(super) fn random_input(random: &mut Random) -> Vec<u8> {
     match random.below(9) {
-        0 => [start(), noise(random, 13)].concat(),
+        0 => [connection_start(), random_bytes(random, 13)].concat(),
         1..=3 => {
-            let bytes = valid(random);
-            damaged(random, bytes)
+            let bytes = valid_requests(random);
+            corrupt(random, bytes)
         }
-        4 => [start(), any_frames(random)].concat(),
-        5 => [PREFACE.to_vec(), huge(random)].concat(),
-        6 => [start(), head(), frame(DATA, END_STREAM, 1, &wrong_message(random))].concat(),
-        7 => [start(), many_headers(random)].concat(),
-        _ => [start(), rapid(random)].concat(),
+        4 => [connection_start(), random_frames(random)].concat(),
+        5 => [PREFACE.to_vec(), absurd_lengths(random)].concat(),
+        6 => [connection_start(), headers_frame(), frame(DATA, END_STREAM, 1, &wrong_message(random))].concat(),
+        7 => [connection_start(), many_headers(random)].concat(),
+        _ => [connection_start(), rapid_frames(random)].concat(),
     }
 }
 
-fn valid(random: &mut Random) -> Vec<u8> {
-    let mut bytes = start();
+/// Returns a malformed request to the gRPC port.
+pub(super) fn random_grpc_input(random: &mut Random) -> Vec<u8> {
+    match random.below(10) {
+        0 => random_bytes(random, 13),
+        // HTTP, but not of the kind that gRPC needs.
+        1 => b"POST /envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit HTTP/1.1\r\nhost: x\r\ncontent-type: application/grpc\r\n\r\n".to_vec(),
+        _ => random_input(random),
+    }
+}
+
+fn valid_requests(random: &mut Random) -> Vec<u8> {
+    let mut bytes = connection_start();
     for stream in 0..random.between(1, 8) as u32 {
-        bytes.extend(frame(HEADERS, END_HEADERS, 2 * stream + 1, &question()));
-        bytes.extend(frame(DATA, END_STREAM, 2 * stream + 1, &message("u")));
+        bytes.extend(frame(HEADERS, END_HEADERS, 2 * stream + 1, &request_headers()));
+        bytes.extend(frame(DATA, END_STREAM, 2 * stream + 1, &grpc_message("u")));
     }
     bytes
 }
 
-fn head() -> Vec<u8> {
-    frame(HEADERS, END_HEADERS, 1, &question())
+fn headers_frame() -> Vec<u8> {
+    frame(HEADERS, END_HEADERS, 1, &request_headers())
 }
 
 /// A header in the plainest way: not indexed, not compressed.
@@ -82,17 +92,17 @@ fn literal(name: &str, value: &str) -> Vec<u8> {
 }
 
 /// Frames of every kind with anything in them.
-fn any_frames(random: &mut Random) -> Vec<u8> {
+fn random_frames(random: &mut Random) -> Vec<u8> {
     let one = |random: &mut Random| {
         let (kind, flags, stream) = (random.below(12) as u8, random.next() as u8, random.below(6) as u32);
-        frame(kind, flags, stream, &noise(random, 8))
+        frame(kind, flags, stream, &random_bytes(random, 8))
     };
     (0..random.between(1, 50)).flat_map(|_| one(random)).collect()
 }
 
 /// Absurd lengths, windows and table sizes.
-fn huge(random: &mut Random) -> Vec<u8> {
-    let mut lies = frame(random.below(10) as u8, 0, random.below(3) as u32, &noise(random, 12));
+fn absurd_lengths(random: &mut Random) -> Vec<u8> {
+    let mut lies = frame(random.below(10) as u8, 0, random.below(3) as u32, &random_bytes(random, 12));
     lies[..3].copy_from_slice(&random.pick(&[[0xff, 0xff, 0xff], [0, 0x40, 1], [0x10, 0, 0]]));
     let setting = |name: u16, value: u32| [&name.to_be_bytes()[..], &value.to_be_bytes()].concat();
     let settings: Vec<u8> =
@@ -100,8 +110,10 @@ fn huge(random: &mut Random) -> Vec<u8> {
     let window = frame(WINDOW_UPDATE, 0, 0, &0x7fff_ffff_u32.to_be_bytes());
     match random.below(3) {
         0 => [frame(SETTINGS, 0, 0, &[]), lies].concat(),
-        1 => [frame(SETTINGS, 0, 0, &settings), head(), frame(DATA, END_STREAM, 1, &message("u"))].concat(),
-        _ => [frame(SETTINGS, 0, 0, &[]), head(), window.repeat(5)].concat(),
+        1 => {
+            [frame(SETTINGS, 0, 0, &settings), headers_frame(), frame(DATA, END_STREAM, 1, &grpc_message("u"))].concat()
+        }
+        _ => [frame(SETTINGS, 0, 0, &[]), headers_frame(), window.repeat(5)].concat(),
     }
 }
 
@@ -109,9 +121,11 @@ fn huge(random: &mut Random) -> Vec<u8> {
 fn wrong_message(random: &mut Random) -> Vec<u8> {
     let lengths: [u32; 5] = [0, 1 << 20, (1 << 20) + 1, 1 << 30, u32::MAX];
     match random.below(3) {
-        0 => [&[random.pick(&[0, 1, 255])][..], &random.pick(&lengths).to_be_bytes(), &noise(random, 12)].concat(),
+        0 => {
+            [&[random.pick(&[0, 1, 255])][..], &random.pick(&lengths).to_be_bytes(), &random_bytes(random, 12)].concat()
+        }
         1 => {
-            let message = noise(random, 12);
+            let message = random_bytes(random, 12);
             [&[0][..], &(message.len() as u32).to_be_bytes(), &message].concat()
         }
         // Nested groups of an unknown field.
@@ -127,24 +141,24 @@ fn many_headers(random: &mut Random) -> Vec<u8> {
     match random.below(2) {
         0 => {
             let more = frame(CONTINUATION, 0, 1, &part).repeat(random.between(1, 20) as usize);
-            [frame(HEADERS, 0, 1, &question()), more, frame(CONTINUATION, end, 1, &part)].concat()
+            [frame(HEADERS, 0, 1, &request_headers()), more, frame(CONTINUATION, end, 1, &part)].concat()
         }
-        _ => frame(HEADERS, end, 1, &[question(), stands_for_many].concat()),
+        _ => frame(HEADERS, end, 1, &[request_headers(), stands_for_many].concat()),
     }
 }
 
 /// Much that is small and makes work.
-fn rapid(random: &mut Random) -> Vec<u8> {
+fn rapid_frames(random: &mut Random) -> Vec<u8> {
     let count = random.between(100, 2_000) as u32;
     let one = |number: u32, kind| match kind {
         0 => [
-            frame(HEADERS, END_HEADERS, 2 * number + 1, &question()),
+            frame(HEADERS, END_HEADERS, 2 * number + 1, &request_headers()),
             frame(RST_STREAM, 0, 2 * number + 1, &[0, 0, 0, 8]),
         ]
         .concat(),
         1 => frame(PING, 0, 0, &[7; 8]),
         2 => frame(SETTINGS, 0, 0, &[]),
-        _ => frame(HEADERS, END_HEADERS, 2 * number + 1, &question()),
+        _ => frame(HEADERS, END_HEADERS, 2 * number + 1, &request_headers()),
     };
     let kind = random.below(4);
     (0..count.min(if kind == 0 || kind == 3 { 400 } else { count })).flat_map(|number| one(number, kind)).collect()

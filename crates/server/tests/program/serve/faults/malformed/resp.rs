@@ -2,17 +2,17 @@
 
 use tidegate_testkit::Random;
 
-use super::{damaged, noise};
+use super::{corrupt, random_bytes};
 use crate::serve::resp::command;
 
-pub(super) fn input(random: &mut Random) -> Vec<u8> {
+pub(super) fn random_input(random: &mut Random) -> Vec<u8> {
     match random.below(8) {
-        0 => noise(random, 14),
+        0 => random_bytes(random, 14),
         1..=3 => {
-            let bytes = valid(random);
-            damaged(random, bytes)
+            let bytes = valid_commands(random);
+            corrupt(random, bytes)
         }
-        4 | 5 => huge(random),
+        4 | 5 => absurd_lengths(random),
         6 => {
             let line: String =
                 (0..random.of_bits(1, 14)).map(|_| random.pick(&['"', '\'', '\\', ' ', 'x', '\0', '\u{fc}'])).collect();
@@ -25,7 +25,7 @@ pub(super) fn input(random: &mut Random) -> Vec<u8> {
     }
 }
 
-fn valid(random: &mut Random) -> Vec<u8> {
+fn valid_commands(random: &mut Random) -> Vec<u8> {
     let word = "w".repeat(random.of_bits(1, 13) as usize);
     let commands: [&[&str]; 9] = [
         &["CL.THROTTLE", "u", "15", "30", "60"],
@@ -42,7 +42,7 @@ fn valid(random: &mut Random) -> Vec<u8> {
 }
 
 /// Absurd lengths.
-fn huge(random: &mut Random) -> Vec<u8> {
+fn absurd_lengths(random: &mut Random) -> Vec<u8> {
     let lengths = [
         "-2",
         "-1",

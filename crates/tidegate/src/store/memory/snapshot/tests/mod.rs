@@ -1,8 +1,8 @@
-//! Files that are whole, files that are not, and tables that are used meanwhile.
+//! Tests of snapshots: round trips, invalid files, and saving under load.
 
-mod damaged;
-mod meanwhile;
-mod whole;
+mod concurrent;
+mod invalid;
+mod round_trip;
 
 use tidegate_core::{
     Cost, Decision, MAX_COUNT, MAX_PERIOD, OnStoreError, Op, Request, Store, Timestamp, hours, minutes, seconds,
@@ -20,31 +20,31 @@ const VERSION_AT: usize = 16;
 const WITNESS_AT: usize = 16 + 4 + 4 * 8;
 const LINES_AT: usize = WITNESS_AT + 8;
 
-fn small(clock: &ManualClock) -> MemoryStoreBuilder {
+fn small_store(clock: &ManualClock) -> MemoryStoreBuilder {
     MemoryStore::builder().max_keys(1_000).clock(clock.clone())
 }
 
-fn ask(store: &MemoryStore, key: u64, quota: &Quota, op: Op) -> Decision {
+fn apply(store: &MemoryStore, key: u64, quota: &Quota, op: Op) -> Decision {
     let (scope, key) = (Scope::new("", "test"), Key::from(key));
     let request = Request { scope: &scope, key: &key, quota, op, on_store_error: OnStoreError::Open };
     store.try_apply(&request).unwrap().unwrap()
 }
 
 fn take(store: &MemoryStore, key: u64, quota: &Quota, units: u64) -> bool {
-    ask(store, key, quota, Op::Limit(Cost::new(units).unwrap())).allowed()
+    apply(store, key, quota, Op::Limit(Cost::new(units).unwrap())).allowed()
 }
 
-fn look(store: &MemoryStore, key: u64, quota: &Quota) -> Decision {
-    ask(store, key, quota, Op::Check(Cost::ONE))
+fn check(store: &MemoryStore, key: u64, quota: &Quota) -> Decision {
+    apply(store, key, quota, Op::Check(Cost::ONE))
 }
 
-fn saved(store: &MemoryStore) -> Vec<u8> {
+fn save(store: &MemoryStore) -> Vec<u8> {
     let mut file = Vec::new();
     store.save(&mut file).unwrap();
     file
 }
 
-/// One of every kind: in a slot and not, of small numbers and of the largest.
+/// Returns a quota of every kind: in a slot and not, of small numbers and of the largest.
 fn quotas() -> Vec<Quota> {
     vec![
         Quota::token_bucket(10, minutes(1)).unwrap(),

@@ -1,0 +1,45 @@
+//! The load of the benches of stores on servers: their keys, their clients, and the rate that a client reaches.
+
+use std::future::Future;
+use std::time::Instant;
+
+use crate::workload::{Random, next_seed};
+
+/// How many keys there are, each requested as often as the others.
+pub(crate) const KEYS: u64 = 10_000;
+
+/// A client that sends one request.
+pub(crate) trait LoadClient: Clone + Send + 'static {
+    fn send(&self, key: String) -> impl Future<Output = ()> + Send;
+}
+
+/// Measures requests a second, with so many in flight.
+pub(crate) async fn measure_rate(client: &impl LoadClient, concurrency: u64, requests: u64) -> f64 {
+    let each = requests.div_ceil(concurrency);
+    let started = Instant::now();
+    let tasks: Vec<_> = (0..concurrency)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move {
+                let mut random = Random(next_seed());
+                for _ in 0..each {
+                    client.send(random_key(&mut random)).await;
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.expect("no panics here");
+    }
+    (each * concurrency) as f64 / started.elapsed().as_secs_f64()
+}
+
+/// A key, of as many digits as `redis-benchmark` writes.
+pub(crate) fn key_text(number: u64) -> String {
+    format!("{number:012}")
+}
+
+/// One of the keys, at random.
+pub(crate) fn random_key(random: &mut Random) -> String {
+    key_text(random.next() % KEYS)
+}
