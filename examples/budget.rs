@@ -24,10 +24,23 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("a third has to wait: {:?}", third.decision().reason());
 
     clock.advance(seconds(3));
-    if let (Some(short), Some(long)) = (short.hold(), long.hold()) {
+    if let Some(short) = short.hold() {
         println!("one cost 900:    {:?}, {} left", short.settle(900).await?, left().await?);
         println!("to say so again: {:?}, {} left", short.settle(900).await?, left().await?);
-        println!("one cost 12,000: {:?}, {} left", long.settle(12_000).await?, left().await?);
+    }
+
+    // The server drops a stream when its client disconnects, and the guard with it.
+    let mut guard = budget.hold("alice", 4_000).await?.into_guard()?;
+    guard.record(150);
+    drop(guard);
+    println!("one was cut off after 150: {} left", left().await?);
+
+    // Another process settles with the token, once. Here it is another budget.
+    let worker = Budget::with_clock(&limiter, "tokens", "holds", clock.clone());
+    if let Some(long) = long.hold() {
+        let hold = worker.resume(&long.to_token()?)?;
+        println!("one cost 12,000: {:?}, {} left", hold.settle(12_000).await?, left().await?);
+        println!("a second time:   {:?}", long.settle(12_000).await?);
     }
     let denied = limiter.limit("tokens", "alice").await?;
     println!("what was too much is paid back first: try again in {:?}", denied.retry_after());

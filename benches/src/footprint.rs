@@ -1,4 +1,4 @@
-//! Bytes for a key: what the system has given the process, each peer in a process of its own.
+//! Resident memory per key, measured for each limiter in a process of its own.
 
 use std::process::Command;
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub(crate) fn measure(peer: &str, keys: &str) {
     }
 }
 
-fn resident() -> u64 {
+pub(crate) fn resident() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux's own account of memory");
     let pages: u64 = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("the resident pages");
     pages * 4_096

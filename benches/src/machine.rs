@@ -1,4 +1,4 @@
-//! The machine that is measured on: its cores, and who has used them.
+//! The machine of a benchmark: pinning to cores, CPU time of processes, and time stolen by the host.
 
 use std::fs;
 

@@ -1,12 +1,14 @@
-//! Tidegate side by side with its peers, measured in one run and printed as ratios.
+//! Benchmarks of Tidegate against other limiters, measured in one run and printed as ratios.
 //!
 //! `cargo xtask bench` runs every part, and `cargo xtask bench speed` one of them.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::disallowed_methods)] // a bench prints, and measures time
 
+mod flood;
 mod footprint;
 mod http;
 mod machine;
+mod pages;
 mod pauses;
 mod peers;
 mod permits;
@@ -32,6 +34,9 @@ fn main() {
         ["scale"] => scale::run(),
         ["footprint"] => footprint::run(),
         ["footprint", peer, keys] => footprint::measure(peer, keys),
+        ["flood"] => flood::run(),
+        ["flood", kind] => flood::measure(kind),
+        ["pages"] => pages::run(),
         ["pauses"] => pauses::run(),
         ["pauses", peer] => pauses::measure(peer),
         ["permits"] => permits::run(),
@@ -52,7 +57,7 @@ fn main() {
         ["soak"] => soak::run(),
         unknown => {
             println!(
-                "unknown: {unknown:?}; expected speed, scale, footprint, pauses, permits, redis, postgres, sqlite, http, serve, ws or soak"
+                "unknown: {unknown:?}; expected speed, scale, footprint, pauses, permits, redis, postgres, sqlite, http, serve, pages, ws, soak or flood"
             );
             std::process::exit(2);
         }

@@ -1,4 +1,4 @@
-//! The worst single decision while ten million keys come in, in the thread's own CPU time.
+//! The slowest decisions while ten million keys are inserted, in CPU time of the thread.
 
 use std::process::Command;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The limiters that are compared, each as its users would use it, each reading its own clock for every decision.
+//! The limiters under comparison, each called as its users would call it, with its own clock.
 
 use std::borrow::Borrow;
 use std::hash::Hash;

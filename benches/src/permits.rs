@@ -1,4 +1,4 @@
-//! Time to take a permit and give it back, beside tokio's semaphore.
+//! Time to acquire and release a permit, compared with tokio's semaphore.
 
 use std::hint::black_box;
 use std::sync::{Arc, Barrier};

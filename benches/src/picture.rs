@@ -1,4 +1,4 @@
-//! Pictures of what was measured, in `docs/pictures`.
+//! Bar and line charts of the results, written to `docs/pictures` as SVG.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! The store on Postgres: decisions a second, beside a bare `UPDATE ... RETURNING` through the same client.
+//! Decisions per second of the Postgres store, compared with a bare `UPDATE ... RETURNING` through the same client.
 
 use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod};
 use tidegate::postgres::PostgresStore;

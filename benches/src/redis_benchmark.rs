@@ -1,4 +1,4 @@
-//! The program `redis-benchmark`.
+//! Runs the program `redis-benchmark` and reads the rate that it reports.
 
 use std::ffi::OsStr;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! The load of the benches of stores on servers: their keys, their clients, and the rate that a client reaches.
+//! The load of the store benchmarks: keys, clients, and the request rate of a client.
 
 use std::future::Future;
 use std::time::Instant;

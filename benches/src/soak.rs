@@ -1,5 +1,6 @@
-//! A table that is always full, used by more threads than there are cores, for two minutes: no key is ever admitted
-//! more than its capacity unless the store says that it forgot one.
+//! A soak test of a full memory table: two minutes with more threads than cores.
+//!
+//! No key is ever admitted beyond its capacity unless the store reports an eviction.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Time for a decision: every draw of keys, every kind of key, one and two threads, allowed and denied.
+//! Time per decision, for every key distribution and key type, on one and two threads, allowed and denied.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};

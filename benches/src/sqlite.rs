@@ -1,4 +1,4 @@
-//! The store in an SQLite file: decisions a second, beside a bare upsert on the same disk in the same run.
+//! Decisions per second of the SQLite store, compared with a bare upsert on the same disk.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};

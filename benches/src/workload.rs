@@ -1,4 +1,4 @@
-//! The keys of the workloads and their order, the same for every peer and in every run.
+//! The keys of the workloads and their order, the same for every limiter and in every run.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! A small disk, to be full or to be read-only.
+//! A small mounted disk that a test can fill or make read-only.
 
 use std::path::Path;
 use std::process::{Command, Output};

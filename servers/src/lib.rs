@@ -1,5 +1,6 @@
-//! Real servers on loopback, for the tests and benches to talk to and to break: started as child processes with a port
-//! and a folder of their own, and gone with the value that stands for them.
+//! Real servers on loopback for tests and benches.
+//!
+//! Each is a child process with a port and a folder of its own, and ends when its value is dropped.
 //!
 //! Where the programs are is for the caller to say; `cargo xtask` gets them.
 #![forbid(unsafe_code)]

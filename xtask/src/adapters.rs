@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::cargo::Failed;
+use crate::cargo::TaskError;
 use crate::packages;
 
 /// The folder of the adapter crates. `crates/adapters/poem` is the package `tidegate-poem`.
@@ -25,11 +25,11 @@ const ADAPTER_FRAMEWORKS: [(&str, &str); 9] = [
 ];
 
 /// The names of the adapter crates' folders, sorted.
-pub(crate) fn names() -> Result<Vec<String>, Failed> {
-    let failed = |error| Failed(format!("{FOLDER}: {error}"));
+pub(crate) fn names() -> Result<Vec<String>, TaskError> {
+    let failed = |error| TaskError(format!("{FOLDER}: {error}"));
     let entries = Path::new(FOLDER).read_dir().map_err(failed)?;
     let names = entries.map(|entry| Ok(entry.map_err(failed)?.file_name().to_string_lossy().into_owned()));
-    let mut names = names.collect::<Result<Vec<_>, Failed>>()?;
+    let mut names = names.collect::<Result<Vec<_>, TaskError>>()?;
     names.sort();
     Ok(names)
 }
@@ -45,15 +45,15 @@ pub(crate) fn examples(name: &str) -> String {
 }
 
 /// Every feature of the library in `folder`, and every adapter crate, builds its own framework, if it has one, and no other.
-pub(crate) fn check_one_framework_each(folder: &Path) -> Result<(), Failed> {
+pub(crate) fn check_one_framework_each(folder: &Path) -> Result<(), TaskError> {
     let (features, adapters) = (packages::feature_names(folder)?, names()?);
     if let Some((framework, own)) = FEATURE_FRAMEWORKS.iter().find(|(_, own)| !features.iter().any(|name| name == own))
     {
-        return Err(Failed(format!("there is no feature {own} for {framework}")));
+        return Err(TaskError(format!("there is no feature {own} for {framework}")));
     }
     if let Some((framework, own)) = ADAPTER_FRAMEWORKS.iter().find(|(_, own)| !adapters.iter().any(|name| name == own))
     {
-        return Err(Failed(format!("there is no crate {FOLDER}/{own} for {framework}")));
+        return Err(TaskError(format!("there is no crate {FOLDER}/{own} for {framework}")));
     }
     for feature in features {
         check_builds_only(&format!("feature {feature}"), "tidegate", &feature, |(_, own)| own == feature)?;
@@ -61,7 +61,7 @@ pub(crate) fn check_one_framework_each(folder: &Path) -> Result<(), Failed> {
     for adapter in adapters {
         let package = package(&adapter);
         if !ADAPTER_FRAMEWORKS.iter().any(|(_, own)| *own == adapter) {
-            return Err(Failed(format!("xtask does not know the framework of {package}")));
+            return Err(TaskError(format!("xtask does not know the framework of {package}")));
         }
         check_builds_only(&package, &package, "", |(_, own)| own == adapter)?;
     }
@@ -74,12 +74,12 @@ fn check_builds_only(
     package: &str,
     feature: &str,
     is_own: impl Fn((&str, &str)) -> bool,
-) -> Result<(), Failed> {
+) -> Result<(), TaskError> {
     let built = packages::dependency_names(package, feature)?;
     for (framework, own) in FEATURE_FRAMEWORKS.into_iter().chain(ADAPTER_FRAMEWORKS) {
         match (built.contains(framework), is_own((framework, own))) {
-            (true, false) => return Err(Failed(format!("{what} builds {framework}"))),
-            (false, true) => return Err(Failed(format!("{what} does not build {framework}"))),
+            (true, false) => return Err(TaskError(format!("{what} builds {framework}"))),
+            (false, true) => return Err(TaskError(format!("{what} does not build {framework}"))),
             _ => {}
         }
     }

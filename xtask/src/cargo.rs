@@ -4,18 +4,18 @@ use std::fmt;
 use std::process::Command;
 use std::time::Instant;
 
-/// A step that did not succeed.
-pub(crate) struct Failed(pub(crate) String);
+/// The error of a task, as the message to print.
+pub(crate) struct TaskError(pub(crate) String);
 
-impl fmt::Display for Failed {
+impl fmt::Display for TaskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl From<String> for Failed {
+impl From<String> for TaskError {
     fn from(message: String) -> Self {
-        Failed(message)
+        TaskError(message)
     }
 }
 
@@ -28,40 +28,40 @@ pub(crate) fn cargo<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command
 
 /// Runs a step: prints its name, its output and how long it took.
 #[allow(clippy::disallowed_methods)] // how long a step took is for the reader, nothing depends on it
-pub(crate) fn step(name: &str, command: &mut Command) -> Result<(), Failed> {
+pub(crate) fn step(name: &str, command: &mut Command) -> Result<(), TaskError> {
     println!("\n== {name}");
     let start = Instant::now();
-    let status = command.status().map_err(|error| Failed(format!("{name}: cannot be started: {error}")))?;
+    let status = command.status().map_err(|error| TaskError(format!("{name}: cannot be started: {error}")))?;
     if !status.success() {
-        return Err(Failed(format!("{name} failed ({status}): {command:?}")));
+        return Err(TaskError(format!("{name} failed ({status}): {command:?}")));
     }
     println!("== {name}: ok, {:.0?}", start.elapsed());
     Ok(())
 }
 
 /// Runs a command, and returns its output if it succeeds.
-pub(crate) fn output_of(command: &mut Command) -> Result<String, Failed> {
-    let output = command.output().map_err(|error| Failed(format!("{:?}: {error}", command.get_program())))?;
+pub(crate) fn output_of(command: &mut Command) -> Result<String, TaskError> {
+    let output = command.output().map_err(|error| TaskError(format!("{:?}: {error}", command.get_program())))?;
     if !output.status.success() {
-        return Err(Failed(format!("{command:?} ({}): {}", output.status, String::from_utf8_lossy(&output.stderr))));
+        return Err(TaskError(format!("{command:?} ({}): {}", output.status, String::from_utf8_lossy(&output.stderr))));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// The target that rustc builds for by default.
-pub(crate) fn host_target() -> Result<String, Failed> {
+pub(crate) fn host_target() -> Result<String, TaskError> {
     let output = rustc_info()?;
     let host = output.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(str::to_owned).ok_or_else(|| Failed(format!("rustc -vV names no host: {output}")))
+    host.map(str::to_owned).ok_or_else(|| TaskError(format!("rustc -vV names no host: {output}")))
 }
 
 /// The version of rustc, as in `1.95.0 (59807616e 2026-04-14)`.
-pub(crate) fn rustc_version() -> Result<String, Failed> {
+pub(crate) fn rustc_version() -> Result<String, TaskError> {
     let output = rustc_info()?;
     let version = output.lines().find_map(|line| line.strip_prefix("rustc "));
-    version.map(str::to_owned).ok_or_else(|| Failed(format!("rustc -vV names no version: {output}")))
+    version.map(str::to_owned).ok_or_else(|| TaskError(format!("rustc -vV names no version: {output}")))
 }
 
-fn rustc_info() -> Result<String, Failed> {
+fn rustc_info() -> Result<String, TaskError> {
     output_of(Command::new("rustc").arg("-vV"))
 }

@@ -1,6 +1,6 @@
-//! `cargo xtask deep`: the longer runs, bounded.
+//! `cargo xtask deep`: longer runs of the randomized tests and of outages, loom, fuzzing and the soak test.
 
-use crate::cargo::{Failed, cargo, step};
+use crate::cargo::{TaskError, cargo, step};
 use crate::servers::Servers;
 use crate::{fuzz, open_files, test};
 
@@ -8,14 +8,20 @@ use crate::{fuzz, open_files, test};
 const MODEL_TESTS: [&str; 8] =
     ["oracle", "memory_conformance", "redis", "sqlite", "postgres", "fairness", "program", "workerd"];
 
-pub(crate) fn run() -> Result<(), Failed> {
+pub(crate) fn run() -> Result<(), TaskError> {
     open_files::raise_limit()?;
+    test::check_packages_alone()?;
     let mut oracle = cargo(["test", "--release", "--workspace", "--all-features"]);
     oracle.args(MODEL_TESTS.iter().flat_map(|program| ["--test", program]));
     oracle.args(["--", "random_", "bound"]).env("TIDEGATE_ORACLE_SEEDS", "3000");
     let servers = Servers::start()?;
     step("oracle, 3,000 seeds a store", oracle.envs(servers.environment()))?;
+    let mut outages = cargo(["test", "--release", "--package", "tidegate", "--all-features", "--test", "faults"]);
+    outages.args(["--", "outages_below_the_bound"]).env("TIDEGATE_OUTAGES", "100");
+    step("permits through 100 outages of Redis", outages.envs(servers.environment()))?;
     drop(servers);
+    let layers = ["test", "--package", "tidegate", "--test", "layer", "--test", "no_allocation"];
+    step("layers without the feature macros", &mut cargo(layers))?;
     test::loom(4)?;
     fuzz::search()?;
     let soak = ["run", "--release", "--package", "tidegate-benches", "--", "soak"];

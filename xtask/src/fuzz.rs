@@ -2,24 +2,24 @@
 
 use std::path::Path;
 
-use crate::cargo::{Failed, cargo, host_target, step};
+use crate::cargo::{TaskError, cargo, host_target, step};
 use crate::{packages, parallel};
 
 /// The names of the targets.
-pub(crate) fn targets() -> Result<Vec<String>, Failed> {
+pub(crate) fn targets() -> Result<Vec<String>, TaskError> {
     packages::program_names("fuzz/src/bin")
 }
 
 /// Replays the corpus of each target, and mutations of it for a few seconds, in the same order every time. The programs
 /// are built already.
-pub(crate) fn replay() -> Result<(), Failed> {
+pub(crate) fn replay() -> Result<(), TaskError> {
     let replay = |target: String| step(&format!("fuzz {target}"), tidegate_servers::program(&target).arg("5"));
     parallel::map(targets()?.into_iter(), replay).map(drop)
 }
 
 /// Runs libFuzzer, which follows code coverage, for a minute on each target. Inputs with new coverage are added to the
 /// corpus. The instruments are the compiler's own passes, which the stable one has as well.
-pub(crate) fn search() -> Result<(), Failed> {
+pub(crate) fn search() -> Result<(), TaskError> {
     // Instruments go into everything that is built, but not into what builds it: hence a target.
     let host = host_target()?;
     let folder = Path::new("target/fuzz");
@@ -29,7 +29,7 @@ pub(crate) fn search() -> Result<(), Failed> {
     for target in targets()? {
         let program = folder.join(&host).join("release").join(&target);
         let artifacts = format!("fuzz/artifacts/{target}/");
-        std::fs::create_dir_all(&artifacts).map_err(|error| Failed(format!("{artifacts}: {error}")))?;
+        std::fs::create_dir_all(&artifacts).map_err(|error| TaskError(format!("{artifacts}: {error}")))?;
         let mut search = std::process::Command::new(program);
         search.args(["-max_total_time=60", "-max_len=512", "-print_final_stats=1"]);
         search.arg(format!("-artifact_prefix={artifacts}")).arg(format!("fuzz/corpus/{target}"));

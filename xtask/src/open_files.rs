@@ -2,21 +2,21 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::cargo::Failed;
+use crate::cargo::TaskError;
 
 /// Tests hold a thousand connections, some with both ends in one process, and run beside each other.
 const REQUIRED: u64 = 8_192;
 
 /// Raises the limit of this process, and of those that it starts, to what tests need.
-pub(crate) fn raise_limit() -> Result<(), Failed> {
+pub(crate) fn raise_limit() -> Result<(), TaskError> {
     let limit = getrlimit(Resource::Nofile);
     if let Some(most) = limit.maximum.filter(|most| *most < REQUIRED) {
         let advice = "raise it with `ulimit -Hn` as root, or in /etc/security/limits.conf";
-        return Err(Failed(format!("at most {most} files may be open here, and tests need {REQUIRED}: {advice}")));
+        return Err(TaskError(format!("at most {most} files may be open here, and tests need {REQUIRED}: {advice}")));
     }
     if limit.current.is_some_and(|current| current < REQUIRED) {
         let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(REQUIRED), ..limit });
-        raised.map_err(|error| Failed(format!("{REQUIRED} files cannot be allowed: {error}")))?;
+        raised.map_err(|error| TaskError(format!("{REQUIRED} files cannot be allowed: {error}")))?;
     }
     Ok(())
 }

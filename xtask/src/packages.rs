@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::cargo::{Failed, cargo, output_of};
+use crate::cargo::{TaskError, cargo, output_of};
 
 /// The features of the crate in `folder`, without `default` and those of our own tests. They are read from its manifest, so that a new one is tested
 /// without being listed anywhere.
-pub(crate) fn feature_names(folder: &Path) -> Result<Vec<String>, Failed> {
+pub(crate) fn feature_names(folder: &Path) -> Result<Vec<String>, TaskError> {
     let path = folder.join("Cargo.toml");
-    let manifest = std::fs::read_to_string(&path).map_err(|error| Failed(format!("{}: {error}", path.display())))?;
+    let manifest = std::fs::read_to_string(&path).map_err(|error| TaskError(format!("{}: {error}", path.display())))?;
     let section = manifest.lines().skip_while(|line| line.trim() != "[features]").skip(1);
     let lines = section.take_while(|line| !line.starts_with('['));
     let names = lines.filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once('='));
@@ -20,7 +20,7 @@ pub(crate) fn feature_names(folder: &Path) -> Result<Vec<String>, Failed> {
 }
 
 /// The names of all packages that `package` is built with under these features alone.
-pub(crate) fn dependency_names(package: &str, features: &str) -> Result<BTreeSet<String>, Failed> {
+pub(crate) fn dependency_names(package: &str, features: &str) -> Result<BTreeSet<String>, TaskError> {
     let arguments = ["tree", "--package", package, "--no-default-features", "--features", features];
     let tree = output_of(cargo(arguments).args(["--edges", "normal", "--prefix", "none"]))?;
     Ok(tree.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect())
@@ -28,8 +28,8 @@ pub(crate) fn dependency_names(package: &str, features: &str) -> Result<BTreeSet
 
 /// The names of the programs whose sources lie in `folder`, sorted; there is at least one. They are read from its files, so
 /// that a new program is run without being listed anywhere.
-pub(crate) fn program_names(folder: &str) -> Result<Vec<String>, Failed> {
-    let failed = |why: &dyn std::fmt::Display| Failed(format!("{folder}: {why}"));
+pub(crate) fn program_names(folder: &str) -> Result<Vec<String>, TaskError> {
+    let failed = |why: &dyn std::fmt::Display| TaskError(format!("{folder}: {why}"));
     let files = Path::new(folder).read_dir().map_err(|error| failed(&error))?;
     let mut names: Vec<String> = files
         .filter_map(|file| Some(file.ok()?.path()))

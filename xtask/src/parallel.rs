@@ -3,13 +3,13 @@
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use crate::cargo::Failed;
+use crate::cargo::TaskError;
 
 /// Maps items in parallel, and returns the results in their order. All of the work is done, even if one part fails.
 pub(crate) fn map<T: Send, R: Send>(
     items: impl Iterator<Item = T> + Send,
-    work: impl Fn(T) -> Result<R, Failed> + Sync,
-) -> Result<Vec<R>, Failed> {
+    work: impl Fn(T) -> Result<R, TaskError> + Sync,
+) -> Result<Vec<R>, TaskError> {
     let (remaining, results) = (Mutex::new(items.enumerate()), Mutex::new(Vec::new()));
     let run_worker = || {
         loop {
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn one_failure_is_returned() {
-        let failed = map(0..100, |number| if number == 70 { Err(Failed("70".to_owned())) } else { Ok(()) });
-        assert!(failed.is_err_and(|Failed(message)| message == "70"));
+        let failed = map(0..100, |number| if number == 70 { Err(TaskError("70".to_owned())) } else { Ok(()) });
+        assert!(failed.is_err_and(|TaskError(message)| message == "70"));
     }
 }

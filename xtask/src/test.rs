@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::process::Stdio;
 
-use crate::cargo::{Failed, cargo, output_of, step};
+use crate::cargo::{TaskError, cargo, output_of, step};
 use crate::servers::{Servers, debian};
 use crate::{adapters, fuzz, instructions, open_files, packages, wasm};
 
-pub(crate) fn run() -> Result<(), Failed> {
+pub(crate) fn run() -> Result<(), TaskError> {
     step("format", &mut cargo(["fmt", "--all", "--check"]))?;
     // Missing tools are reported now, and not when they are needed.
     open_files::raise_limit()?;
@@ -36,7 +36,7 @@ pub(crate) fn run() -> Result<(), Failed> {
 const LOOM_TESTS: usize = 9;
 
 /// The memory store's concurrent core under loom: every order of two threads, up to that many preemptions.
-pub(crate) fn loom(preemptions: u32) -> Result<(), Failed> {
+pub(crate) fn loom(preemptions: u32) -> Result<(), TaskError> {
     let tests = || {
         let mut command = cargo(["test", "--release", "--package", "tidegate", "--lib", "loom_tests"]);
         // A folder of its own: other flags would rebuild everything each time.
@@ -47,17 +47,19 @@ pub(crate) fn loom(preemptions: u32) -> Result<(), Failed> {
     step("loom", &mut tests())?;
     let listed = output_of(tests().args(["--", "--list"]).stderr(Stdio::inherit()))?;
     match listed.lines().filter(|line| line.ends_with(": test")).count() {
-        found if found < LOOM_TESTS => Err(Failed(format!("loom: {found} tests, and there were {LOOM_TESTS}"))),
+        found if found < LOOM_TESTS => Err(TaskError(format!("loom: {found} tests, and there were {LOOM_TESTS}"))),
         _ => Ok(()),
     }
 }
 
-/// Every feature builds alone, and so does all that is installed or depended on by itself. The plain crate builds neither a
-/// runtime nor a parser.
-fn check_features_alone() -> Result<(), Failed> {
-    // Clippy, and not `check` with other flags: it takes the dependencies that the workspace's own check has built.
-    let check =
-        |name: &str, arguments: &[&str]| step(name, cargo(["clippy"]).args(arguments).args(["--", "-D", "warnings"]));
+/// Checks a part of the workspace by itself. With clippy, and not `check` with other flags: it takes the dependencies that the
+/// workspace's own check has built.
+fn check(name: &str, arguments: &[&str]) -> Result<(), TaskError> {
+    step(name, cargo(["clippy"]).args(arguments).args(["--", "-D", "warnings"]))
+}
+
+/// Every feature and every adapter builds alone. The plain crate builds neither a runtime nor a parser.
+fn check_features_alone() -> Result<(), TaskError> {
     let folder = Path::new("crates/tidegate");
     let library = ["--package", "tidegate", "--no-default-features", "--features"];
     check("no feature", &library[..3])?;
@@ -68,26 +70,29 @@ fn check_features_alone() -> Result<(), Failed> {
         let package = adapters::package(&name);
         check(&package, &["--package", &package])?;
     }
-    // As it is shipped: other tests build it with all of its features, and with those of everything else.
-    check("the program", &["--package", "tidegate-server"])?;
-    check("the testkit", &["--package", "tidegate-testkit"])?;
-    check("the testkit with adapters", &["--package", "tidegate-testkit", "--features", "adapters"])?;
-    check("the attribute", &["--package", "tidegate-macros"])?;
-    // As a reader of the guides runs one.
-    check("examples", &["--package", "tidegate-examples", "--examples"])?;
-    check("example chat", &["--package", "tidegate", "--example", "chat"])?;
     adapters::check_one_framework_each(folder)?;
     let plain = packages::dependency_names("tidegate", "")?;
     for unwanted in ["tokio", "redis", "rusqlite", "tokio-postgres", "http", "serde", "toml"] {
         if plain.contains(unwanted) {
-            return Err(Failed(format!("the plain crate builds {unwanted}")));
+            return Err(TaskError(format!("the plain crate builds {unwanted}")));
         }
     }
     Ok(())
 }
 
+/// Everything that is installed or depended on builds alone: other tests build it with all of its features, and with those of
+/// everything else.
+pub(crate) fn check_packages_alone() -> Result<(), TaskError> {
+    check("the program", &["--package", "tidegate-server"])?;
+    check("the testkit", &["--package", "tidegate-testkit"])?;
+    check("the testkit with adapters", &["--package", "tidegate-testkit", "--features", "adapters"])?;
+    check("the attribute", &["--package", "tidegate-macros"])?;
+    check("examples", &["--package", "tidegate-examples", "--examples"])?;
+    check("example chat", &["--package", "tidegate", "--example", "chat"])
+}
+
 /// Runs the examples that end by themselves.
-fn run_examples(servers: &Servers) -> Result<(), Failed> {
+fn run_examples(servers: &Servers) -> Result<(), TaskError> {
     // Examples that serve until they are stopped have tests of their own.
     let serves = |name: &str| name.starts_with("axum_") || name.ends_with("_memory");
     let mut names = packages::program_names("examples")?;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::cargo::{Failed, cargo, output_of, step};
+use crate::cargo::{TaskError, cargo, output_of, step};
 use crate::servers::{crates, debian};
 
 const TARGET: &str = "wasm32-unknown-unknown";
@@ -13,23 +13,23 @@ const FOLDER: &str = "target/wasm";
 
 /// The core for wasm32: it builds there, where there is no clock, and its source starts no thread and reads no clock
 /// elsewhere either.
-pub(crate) fn check_core() -> Result<(), Failed> {
+pub(crate) fn check_core() -> Result<(), TaskError> {
     let arguments = ["check", "--package", "tidegate-core", "--package", "tidegate", "--features", "api,config,stored"];
     step("core and library for wasm32", Compiler::find()?.cargo(&arguments).env("RUSTFLAGS", "-D warnings"))?;
     let banned =
         ["std::thread", "thread::spawn", "Instant", "SystemTime", "TcpStream", "UdpSocket", "std::fs", "std::env"];
     let mut folders = vec![PathBuf::from("crates/core/src")];
     while let Some(folder) = folders.pop() {
-        let entries = fs::read_dir(&folder).map_err(|error| Failed(format!("{}: {error}", folder.display())))?;
+        let entries = fs::read_dir(&folder).map_err(|error| TaskError(format!("{}: {error}", folder.display())))?;
         for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
             if path.is_dir() {
                 folders.push(path);
                 continue;
             }
-            let text = fs::read_to_string(&path).map_err(|error| Failed(format!("{}: {error}", path.display())))?;
+            let text = fs::read_to_string(&path).map_err(|error| TaskError(format!("{}: {error}", path.display())))?;
             let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
             if let Some(line) = code.into_iter().find(|line| banned.iter().any(|banned| line.contains(banned))) {
-                return Err(Failed(format!("{}: the core has no clock, thread or I/O: {line}", path.display())));
+                return Err(TaskError(format!("{}: the core has no clock, thread or I/O: {line}", path.display())));
             }
         }
     }
@@ -37,29 +37,29 @@ pub(crate) fn check_core() -> Result<(), Failed> {
 }
 
 /// The ready Worker and the example, each in a folder as workerd takes it.
-pub(crate) fn build_workers() -> Result<[PathBuf; 2], Failed> {
+pub(crate) fn build_workers() -> Result<[PathBuf; 2], TaskError> {
     let arguments = ["build", "--release", "--package", "tidegate-edge", "--package", "tidegate-example-worker"];
     step("Workers for wasm32", &mut Compiler::find()?.cargo(&arguments))?;
     Ok([bind_worker("tidegate_edge")?, bind_worker("tidegate_example_worker")?])
 }
 
 /// Adds the JavaScript to a Worker, and returns its folder.
-fn bind_worker(name: &str) -> Result<PathBuf, Failed> {
+fn bind_worker(name: &str) -> Result<PathBuf, TaskError> {
     let folder = Path::new(FOLDER).join(name);
     let module = Path::new(FOLDER).join(TARGET).join("release").join(format!("{name}.wasm"));
     let mut bind = Command::new(wasm_bindgen()?);
     bind.args(["--target", "web", "--no-typescript", "--out-name", "worker", "--out-dir"]).arg(&folder).arg(module);
     step(&format!("{name}: wasm-bindgen"), &mut bind)?;
-    folder.canonicalize().map_err(|error| Failed(format!("{}: {error}", folder.display())))
+    folder.canonicalize().map_err(|error| TaskError(format!("{}: {error}", folder.display())))
 }
 
 /// The program that writes the JavaScript, in the version that the Workers are built with. Built once, and cached.
-fn wasm_bindgen() -> Result<PathBuf, Failed> {
-    let lock = fs::read_to_string("Cargo.lock").map_err(|error| Failed(format!("Cargo.lock: {error}")))?;
+fn wasm_bindgen() -> Result<PathBuf, TaskError> {
+    let lock = fs::read_to_string("Cargo.lock").map_err(|error| TaskError(format!("Cargo.lock: {error}")))?;
     let version = lock.lines().skip_while(|line| *line != "name = \"wasm-bindgen\"").nth(1);
     let version = version.and_then(|line| line.strip_prefix("version = \"")?.strip_suffix('"'));
-    let version = version.ok_or_else(|| Failed("Cargo.lock names no wasm-bindgen".to_owned()))?;
-    Ok(crates::install("wasm-bindgen-cli", version, || Ok(()))?.join("wasm-bindgen"))
+    let version = version.ok_or_else(|| TaskError("Cargo.lock names no wasm-bindgen".to_owned()))?;
+    Ok(crates::install("wasm-bindgen-cli", version, "dev")?.join("wasm-bindgen"))
 }
 
 /// A compiler for wasm32.
@@ -71,7 +71,7 @@ enum Compiler {
 }
 
 impl Compiler {
-    fn find() -> Result<Self, Failed> {
+    fn find() -> Result<Self, TaskError> {
         let sysroot = output_of(Command::new("rustc").args(["--print", "sysroot"]))?;
         let libraries = Path::new(sysroot.trim()).join("lib/rustlib");
         if libraries.join(TARGET).exists() {

@@ -1,4 +1,4 @@
-//! The hot paths one at a time: `cargo xtask instructions` runs this under callgrind and counts what each costs.
+//! The program that `cargo xtask instructions` runs under callgrind to count the instructions of each hot path.
 //!
 //! Without an argument it lists them, each with how many calls of it count. With a name it takes that path [`ROUNDS`] times
 //! over [`CALLS`] keys to warm up, and then once more in [`counted_round`], where callgrind counts what is within

@@ -1,4 +1,4 @@
-//! The work of the service on a request, without its socket.
+//! Request handling of `tidegate serve`, without a socket.
 
 // The parser as the server has it. It knows nothing of the rest of the server, which would take long to build.
 #[allow(dead_code)] // the bounds of clients without a token

@@ -1,4 +1,4 @@
-//! A client that costs little: nearly the same bytes again and again, and answers that are only measured.
+//! A cheap HTTP client: it sends prepared requests and checks only the length and status of responses.
 
 use std::io::Write;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! axum with a limit in front of it, beside axum alone and beside `tower_governor`, over sockets in one run.
+//! Requests per second of axum with a limit, compared with plain axum and with `tower_governor`, over sockets.
 
 mod load;
 mod server;

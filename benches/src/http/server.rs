@@ -1,4 +1,4 @@
-//! The servers that are compared, each as its users would write it.
+//! The servers of the HTTP benchmark, each written as its users would write it.
 
 use std::convert::Infallible;
 use std::io::{BufRead, Write};

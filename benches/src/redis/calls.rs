@@ -1,4 +1,4 @@
-//! Calls of one script, and what the server says that they cost.
+//! Calls of one script, and their cost as the Redis server reports it.
 
 use redis::{Cmd, Connection, Pipeline, Value};
 

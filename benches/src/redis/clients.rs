@@ -1,4 +1,4 @@
-//! The clients under test: limiters, and plain commands over a connection of the same kind.
+//! The clients of the Redis benchmark: limiters, and plain commands over the same kind of connection.
 
 use redis::aio::ConnectionManager;
 use redis::{Client, pipe};

@@ -1,4 +1,4 @@
-//! Decisions that share calls, beside one call for each.
+//! Decisions that share script calls, compared with one call per decision.
 
 use tidegate::redis::RedisStore;
 use tidegate::{Quota, seconds};

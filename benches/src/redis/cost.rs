@@ -1,4 +1,4 @@
-//! The cost of a decision for the server: the time a script runs, by the server's own account, and the memory for a key.
+//! The cost of a decision for the Redis server: script time as the server reports it, and memory per key.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! The store on Redis: decisions a second beside plain commands and `redis-benchmark`, what sharing calls brings, what a
-//! decision costs the server, and what quota taken in batches spares it.
+//! The benchmark of the Redis store: decisions per second, shared calls, cost for the server, and two-tier stores.
 
 mod calls;
 mod clients;

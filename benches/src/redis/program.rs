@@ -1,4 +1,4 @@
-//! `redis-benchmark`, running the script that decides.
+//! `redis-benchmark` with the decision script as its command.
 //!
 //! The program cuts an argument at a byte of 0, on the command line and from the standard input alike, and a decision's
 //! last argument has such bytes. So the script it runs has that argument in its first line, and is passed as many other

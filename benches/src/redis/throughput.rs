@@ -1,4 +1,4 @@
-//! Decisions a second, beside plain commands through the same client and beside `redis-benchmark`.
+//! Decisions per second, compared with plain commands through the same client and with `redis-benchmark`.
 
 use tidegate::{Quota, seconds};
 

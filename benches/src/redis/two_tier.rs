@@ -1,4 +1,4 @@
-//! A two-tier store beside one call for each decision: on a hot key, and what sixteen processes get of one rate.
+//! A two-tier store compared with one call per decision: one hot key, and sixteen processes that share a rate.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};

@@ -1,4 +1,4 @@
-//! axum alone: what a server costs that reads the body and answers the same thing every time.
+//! A bare axum server: the baseline, which reads the body and returns a constant response.
 
 use axum::Router;
 use axum::body::Bytes;

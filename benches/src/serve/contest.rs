@@ -1,4 +1,4 @@
-//! Servers that are measured in turn, and how they compare.
+//! Measures several servers in turn and prints how they compare.
 
 use tidegate_servers::Program;
 

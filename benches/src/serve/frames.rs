@@ -1,4 +1,4 @@
-//! A gRPC client that costs little: frames of HTTP/2 that are nearly ready, and answers of which only the messages are read.
+//! A cheap gRPC client: it sends prepared HTTP/2 frames and decodes only the messages of responses.
 
 use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -1,4 +1,4 @@
-//! gRPC, asked with prepared frames: Envoy's rate limit service beside the same of limitador and throttlecrab's own.
+//! The gRPC benchmark: Envoy's rate limit service of Tidegate and limitador, and throttlecrab's own service.
 
 use std::fmt::Debug;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! The HTTP API, asked by `wrk`.
+//! The benchmark of the HTTP API, with `wrk` as the client.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,5 +1,7 @@
-//! limitador behind Envoy's rate limit service. Its own server cannot be had from a package registry; its library can, and this
-//! asks it as that server does, and leaves out what that does besides: spans, and counts for Prometheus.
+//! A server of Envoy's rate limit service over the library of limitador.
+//!
+//! limitador's own server is in no package registry. This one calls the library as that server does, without its
+//! spans and Prometheus counts.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! `tidegate serve` beside its peers: the same load tool, the same two cores, in turn.
+//! `tidegate serve` compared with other servers, in turn, with the same load tool on the same two cores.
 
 mod bare;
 mod contest;
@@ -57,7 +57,7 @@ fn start_tidegates(protocol: &str, config: &[(&str, &str)], threads: &str) -> [P
     [start_tidegate(protocol, config, &[]), start_tidegate(protocol, config, &["--threads", threads])]
 }
 
-fn start_tidegate(protocol: &str, config: &[(&str, &str)], threads: &[&str]) -> Program {
+pub(crate) fn start_tidegate(protocol: &str, config: &[(&str, &str)], threads: &[&str]) -> Program {
     let program = std::env::current_exe().expect("this program").with_file_name("tidegate");
     assert!(program.is_file(), "{} is missing: run `cargo xtask bench serve`", program.display());
     let command = |port: u16, folder: &Path| {

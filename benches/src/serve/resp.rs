@@ -1,4 +1,4 @@
-//! The Redis protocol, asked by `redis-benchmark`.
+//! The benchmark of the Redis protocol, with `redis-benchmark` as the client.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! The client that is measured, and those that flood.
+//! The measured WebSocket client, and the clients that flood the server.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! The effect of a flood on one WebSocket on another one, measured beside the same connection without the flood.
+//! The latency of one WebSocket while others flood the server, compared with the latency without a flood.
 
 mod clients;
 mod server;

@@ -1,4 +1,4 @@
-//! The server: calls that are answered at once.
+//! The WebSocket server of the benchmark, which answers each RPC immediately.
 
 use serde::{Deserialize, Serialize};
 use tidegate::enforce::Enforcer;

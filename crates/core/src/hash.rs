@@ -1,4 +1,4 @@
-//! Hashes that are the same in every process and version: for routing, never against attackers.
+//! Stable hashes, the same in every process and version: for routing, not safe against attackers.
 
 /// A stable hash of bytes: FNV-1a from a seed, every bit mixed into every other afterwards, because a remainder or the
 /// high half of plain FNV-1a depends on few of them.

@@ -1,4 +1,4 @@
-//! Points in time and spans of it, in whole microseconds.
+//! Timestamps and time spans in whole microseconds.
 
 use std::fmt;
 use std::time::Duration;

@@ -4,7 +4,7 @@ mod scale;
 
 use std::fmt::Write as _;
 
-use crate::report::{Report, millis};
+use crate::report::{Report, format_millis};
 use crate::tally::Interval;
 use scale::{Linear, Logarithmic};
 
@@ -55,7 +55,7 @@ fn head(svg: &mut String, report: &Report) {
     let title = format!("tidegate bench {servers}");
     let mut figures = format!("{} requests, {:.0} a second", report.all.requests, report.all.per_second);
     if let Some(latency) = &report.all.latency_us {
-        let [p50, p99, max] = [latency.p50, latency.p99, latency.max].map(millis);
+        let [p50, p99, max] = [latency.p50, latency.p99, latency.max].map(format_millis);
         let _ = write!(figures, "; latency p50 {p50} ms, p99 {p99} ms, max {max} ms");
     }
     let (title, description, figures) = (escape(&title), escape(&report.timeline.description), escape(&figures));

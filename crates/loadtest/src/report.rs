@@ -164,7 +164,9 @@ impl Figures {
         let mut cells = vec![self.requests.to_string(), format!("{:.0}", self.per_second)];
         cells.extend([self.allowed, self.denied, self.errors].map(|number| number.to_string()));
         cells.extend(match &self.latency_us {
-            Some(Latency { p50, p90, p99, p999, max }) => [p50, p90, p99, p999, max].map(|micros| millis(*micros)),
+            Some(Latency { p50, p90, p99, p999, max }) => {
+                [p50, p90, p99, p999, max].map(|micros| format_millis(*micros))
+            }
             None => [const { "-" }; 5].map(str::to_owned),
         });
         cells
@@ -172,7 +174,7 @@ impl Figures {
 }
 
 /// Milliseconds, to the microsecond.
-pub(crate) fn millis(micros: u64) -> String {
+pub(crate) fn format_millis(micros: u64) -> String {
     format!("{}.{:03}", micros / 1_000, micros % 1_000)
 }
 

@@ -1,4 +1,4 @@
-//! The configuration of a load test, and its course: open the connections, send for a while, collect the report.
+//! The configuration of a load test, and its run: opens the connections, sends requests, collects the report.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,11 +18,11 @@ use crate::worker::{ServerLoad, run_connection};
 use crate::{KeyDistribution, LoadError, Report, Target};
 
 /// How long the last responses may take.
-const LAST_RESPONSES: Duration = Duration::from_secs(5);
+const LAST_RESPONSES_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often progress is reported.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 /// How many connections are opened at once: more would only queue up at the server.
-const OPENING: usize = 64;
+const MAX_CONCURRENT_OPENS: usize = 64;
 
 /// The configuration of a load test.
 #[derive(Debug, Clone)]
@@ -146,7 +146,7 @@ impl LoadTest {
         tally.end(ended);
         // Bounded: a server may never send the last responses.
         tokio::select! {
-            _ = timeout(LAST_RESPONSES, join_all(&mut connections)) => {}
+            _ = timeout(LAST_RESPONSES_TIMEOUT, join_all(&mut connections)) => {}
             () = interrupt() => {}
         }
         connections.shutdown().await;
@@ -163,7 +163,10 @@ impl LoadTest {
             let missing = sent - server.requests();
             if missing > 0 {
                 let message = "no answer until the end, nor soon after it".to_owned();
-                server.failed(&RequestError { kind: "no answer".to_owned(), message, is_transient: true }, missing);
+                server.record_failures(
+                    &RequestError { kind: "no answer".to_owned(), message, is_transient: true },
+                    missing,
+                );
             }
         }
         let took = measurements.last_response.max(ended).saturating_duration_since(started);
@@ -210,7 +213,7 @@ impl LoadTest {
         let mut opened = Vec::with_capacity(self.connections);
         let mut connections = 0..self.connections;
         loop {
-            while opening.len() < OPENING
+            while opening.len() < MAX_CONCURRENT_OPENS
                 && let Some(connection) = connections.next()
             {
                 let server = connection % self.targets.len();

@@ -1,4 +1,4 @@
-//! When requests are due (open or closed loop), and the signal that ends a test early.
+//! The schedule of requests (open or closed loop), and the signal that ends a test early.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,22 +15,22 @@ pub(crate) struct Schedule {
     started: Instant,
     end: Instant,
     rate: Option<RateShare>,
-    /// The number of the next request.
-    next: AtomicU64,
+    /// The number of the next request, from 0 on.
+    next_request: AtomicU64,
 }
 
-/// One server's share of a rate: the server with the index `server` of `of`.
+/// One server's share of a rate: the server `server_index` of `server_count`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RateShare {
     pub(crate) per_second: u32,
-    pub(crate) server: usize,
-    pub(crate) of: usize,
+    pub(crate) server_index: usize,
+    pub(crate) server_count: usize,
 }
 
 impl RateShare {
     /// Returns how long after the start a request is due. Servers take turns, so that together they get an even load.
     fn due(&self, number: u64) -> Duration {
-        let turn = u128::from(number) * self.of as u128 + self.server as u128;
+        let turn = u128::from(number) * self.server_count as u128 + self.server_index as u128;
         Duration::from_nanos((turn * 1_000_000_000 / u128::from(self.per_second)) as u64)
     }
 
@@ -38,13 +38,15 @@ impl RateShare {
     fn due_within(&self, span: Duration) -> u64 {
         // Turns from 0 on that are due before `span` ends.
         let turns = (span.as_nanos() * u128::from(self.per_second)).div_ceil(1_000_000_000);
-        (turns + self.of as u128 - 1).saturating_sub(self.server as u128).div_euclid(self.of as u128) as u64
+        (turns + self.server_count as u128 - 1)
+            .saturating_sub(self.server_index as u128)
+            .div_euclid(self.server_count as u128) as u64
     }
 }
 
 impl Schedule {
     pub(crate) fn new(started: Instant, duration: Duration, rate: Option<RateShare>) -> Self {
-        Schedule { started, end: started + duration, rate, next: AtomicU64::new(0) }
+        Schedule { started, end: started + duration, rate, next_request: AtomicU64::new(0) }
     }
 
     /// Waits until a request is due, and returns the time from which its latency counts; `None` at the end of the test.
@@ -54,15 +56,15 @@ impl Schedule {
         }
         let now = Instant::now();
         let Some(rate) = self.rate else { return (now < self.end).then_some(now) };
-        let due = self.started + rate.due(self.next.fetch_add(1, Ordering::Relaxed));
+        let due = self.started + rate.due(self.next_request.fetch_add(1, Ordering::Relaxed));
         if due >= self.end || now >= self.end {
             return None;
         }
         if due <= now {
-            return Some(counted_from(due, now));
+            return Some(latency_start(due, now));
         }
         tokio::select! {
-            () = sleep_until(due) => Some(counted_from(due, Instant::now())),
+            () = sleep_until(due) => Some(latency_start(due, Instant::now())),
             () = stop.stopped() => None,
         }
     }
@@ -71,14 +73,14 @@ impl Schedule {
     pub(crate) fn try_next_due(&self) -> Option<Instant> {
         let now = Instant::now();
         let Some(rate) = self.rate else { return Some(now) };
-        let number = self.next.load(Ordering::Relaxed);
+        let number = self.next_request.load(Ordering::Relaxed);
         let due = self.started + rate.due(number);
         if due > now || due >= self.end {
             return None;
         }
         // Another connection may take it first; this one then sends what it has.
-        let taken = self.next.compare_exchange(number, number + 1, Ordering::Relaxed, Ordering::Relaxed);
-        taken.ok().map(|_| counted_from(due, now))
+        let taken = self.next_request.compare_exchange(number, number + 1, Ordering::Relaxed, Ordering::Relaxed);
+        taken.ok().map(|_| latency_start(due, now))
     }
 
     /// Returns how many requests were due by `until` and are not among the `sent`.
@@ -88,7 +90,8 @@ impl Schedule {
     }
 }
 
-fn counted_from(due: Instant, now: Instant) -> Instant {
+/// Returns the time from which the latency of a request counts.
+fn latency_start(due: Instant, now: Instant) -> Instant {
     now.min(due + TIMER_RESOLUTION)
 }
 
@@ -147,13 +150,13 @@ mod tests {
 
     #[test]
     fn servers_together_receive_the_configured_rate() {
-        for (per_second, of) in [(1, 1), (7, 2), (1_000, 3), (10_000_000, 7)] {
-            let rate = |server| RateShare { per_second, server, of };
-            let whole: u64 = (0..of).map(|server| rate(server).due_within(SECOND * 3_600)).sum();
-            assert_eq!(whole, u64::from(per_second) * 3_600, "{per_second} over {of}");
+        for (per_second, server_count) in [(1, 1), (7, 2), (1_000, 3), (10_000_000, 7)] {
+            let rate = |server_index| RateShare { per_second, server_index, server_count };
+            let whole: u64 = (0..server_count).map(|index| rate(index).due_within(SECOND * 3_600)).sum();
+            assert_eq!(whole, u64::from(per_second) * 3_600, "{per_second} over {server_count}");
         }
-        let first = RateShare { per_second: 4, server: 0, of: 2 };
-        let second = RateShare { server: 1, ..first };
+        let first = RateShare { per_second: 4, server_index: 0, server_count: 2 };
+        let second = RateShare { server_index: 1, ..first };
         let millis = |rate: RateShare| [0, 1, 2].map(|number| rate.due(number).as_millis());
         assert_eq!((millis(first), millis(second)), ([0, 500, 1_000], [250, 750, 1_250]));
         // A request due exactly at the end is excluded.
@@ -166,7 +169,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn latency_counts_from_the_due_time() {
         let started = Instant::now();
-        let schedule = Schedule::new(started, SECOND, Some(RateShare { per_second: 10, server: 0, of: 1 }));
+        let schedule =
+            Schedule::new(started, SECOND, Some(RateShare { per_second: 10, server_index: 0, server_count: 1 }));
         let (_stopper, mut stop) = StopSender::new();
         assert_eq!(schedule.next_due(&mut stop).await, Some(started));
         tokio::time::advance(Duration::from_millis(450)).await;
@@ -183,7 +187,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_due_requests_are_pipelined() {
         let started = Instant::now();
-        let schedule = Schedule::new(started, SECOND, Some(RateShare { per_second: 10, server: 0, of: 1 }));
+        let schedule =
+            Schedule::new(started, SECOND, Some(RateShare { per_second: 10, server_index: 0, server_count: 1 }));
         tokio::time::advance(Duration::from_millis(250)).await;
         let together = std::iter::from_fn(|| schedule.try_next_due()).count();
         assert_eq!(together, 3);
@@ -193,7 +198,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn schedule_ends_on_time_and_on_stop() {
-        for rate in [None, Some(RateShare { per_second: 1, server: 0, of: 1 })] {
+        for rate in [None, Some(RateShare { per_second: 1, server_index: 0, server_count: 1 })] {
             let (stopper, mut stop) = StopSender::new();
             let schedule = Schedule::new(Instant::now(), SECOND * 10, rate);
             assert!(schedule.next_due(&mut stop).await.is_some());

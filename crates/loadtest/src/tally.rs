@@ -8,11 +8,11 @@ use tokio::time::Instant;
 
 use crate::client::{RequestError, Verdict};
 
-/// How many intervals the chart has.
+/// The number of intervals of the chart.
 pub(crate) const INTERVALS: u32 = 50;
 /// The longest latency that is recorded exactly, in microseconds: an hour, which is longer than any run.
 const MAX_LATENCY: u64 = 3_600_000_000;
-/// How many kinds of errors are measurements apart. The bound keeps memory constant for a server that invents new kinds.
+/// The maximum number of error kinds that are counted separately, so that memory is constant for every server.
 const MAX_ERROR_KINDS: usize = 20;
 
 /// The counts of all connections, in constant memory however long the test runs.
@@ -27,7 +27,7 @@ pub(crate) struct Measurements {
     pub(crate) servers: Vec<Counts>,
     /// The closed intervals of the chart.
     pub(crate) intervals: Vec<Interval>,
-    /// The interval that responses are measurements in.
+    /// The current interval, which responses are counted in.
     open: Counts,
     /// When sending ends.
     ended: Instant,
@@ -165,13 +165,13 @@ impl Counts {
                 self.allowed += 1;
                 self.unmatched += 1;
             }
-            Verdict::Failed(error) => return self.failed(error, 1),
+            Verdict::Failed(error) => return self.record_failures(error, 1),
         }
         self.latencies.saturating_record(micros);
     }
 
     /// Counts requests that failed for one reason.
-    pub(crate) fn failed(&mut self, error: &RequestError, times: u64) {
+    pub(crate) fn record_failures(&mut self, error: &RequestError, times: u64) {
         self.failed += times;
         let known = self.errors.iter().position(|(known, _)| known.kind == error.kind);
         match known {
@@ -186,7 +186,7 @@ impl Counts {
         self.allowed += other.allowed;
         self.denied += other.denied;
         self.unmatched += other.unmatched;
-        other.errors.iter().for_each(|(error, times)| self.failed(error, *times));
+        other.errors.iter().for_each(|(error, times)| self.record_failures(error, *times));
         self.latencies.add(&other.latencies).expect("the bounds are the same");
     }
 

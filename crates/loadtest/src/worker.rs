@@ -84,7 +84,8 @@ impl ServerLoad {
         stopper: &StopSender,
         started: Instant,
     ) -> Self {
-        let rate = test.rate.map(|per_second| RateShare { per_second, server: index, of: test.targets.len() });
+        let rate =
+            test.rate.map(|per_second| RateShare { per_second, server_index: index, server_count: test.targets.len() });
         ServerLoad {
             index,
             test: Arc::clone(test),
@@ -142,7 +143,7 @@ fn advice(kind: &str, protocol: Protocol) -> &'static str {
     }
     match protocol {
         Protocol::Http => "--limit NAME chooses another limit; GET /v1/limits lists them",
-        Protocol::Grpc => "--domain and --descriptor choose what is requested for; is that the gRPC port?",
+        Protocol::Grpc => "--domain and --descriptor choose what is requested; is that the gRPC port?",
         Protocol::Resp => "--limit NAME chooses another limit; is that the port for the Redis protocol?",
     }
 }

@@ -38,16 +38,16 @@ impl Parse for Arguments {
                 }
             }
         }
-        let key = key.ok_or_else(|| Error::new(limit.span(), NO_KEY))?;
+        let key = key.ok_or_else(|| Error::new(limit.span(), MISSING_KEY))?;
         Ok(Arguments { limit, key, cost, limiter, also: also.is_some() })
     }
 }
 
 fn parse_name(input: ParseStream<'_>) -> Result<LitStr> {
     if input.is_empty() {
-        return Err(Error::new(Span::call_site(), NO_NAME));
+        return Err(Error::new(Span::call_site(), MISSING_NAME));
     }
-    let limit: LitStr = input.parse().map_err(|error| Error::new(error.span(), NO_NAME))?;
+    let limit: LitStr = input.parse().map_err(|error| Error::new(error.span(), MISSING_NAME))?;
     if limit.value().is_empty() {
         return Err(Error::new(limit.span(), "a limit's name cannot be empty"));
     }
@@ -77,11 +77,11 @@ fn check_cost(cost: Expr) -> Result<Expr> {
         Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => number.base10_parse::<u128>().is_ok_and(|cost| cost == 0),
         _ => false,
     };
-    if is_invalid { Err(Error::new(cost.span(), NO_COST)) } else { Ok(cost) }
+    if is_invalid { Err(Error::new(cost.span(), INVALID_COST)) } else { Ok(cost) }
 }
 
 const EXPECTED_ARGUMENTS: &str = "expected `key`, `cost`, `limiter` or `also`";
-const NO_NAME: &str = "which limit? begin with its name in quotes: `#[limit(\"login\", key = user_id)]`";
-const NO_KEY: &str =
+const MISSING_NAME: &str = "which limit? begin with its name in quotes: `#[limit(\"login\", key = user_id)]`";
+const MISSING_KEY: &str =
     "who is counted? say it with `key = ...`; one budget for everyone is `key = tidegate::Key::GLOBAL`";
-const NO_COST: &str = "this is not a cost: expected a whole number, at least 1";
+const INVALID_COST: &str = "this is not a cost: expected a whole number, at least 1";

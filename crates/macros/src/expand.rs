@@ -12,7 +12,7 @@ use crate::arguments::Arguments;
 
 /// Returns the function with a limit check at its start.
 pub(crate) fn expand(arguments: &Arguments, item: TokenStream) -> Result<TokenStream> {
-    let mut function: ItemFn = parse2(item).map_err(|error| Error::new(error.span(), NO_FUNCTION))?;
+    let mut function: ItemFn = parse2(item).map_err(|error| Error::new(error.span(), NOT_A_FUNCTION))?;
     let call = limited_call(arguments);
     if function.sig.asyncness.is_some() {
         let block = &function.block;
@@ -152,7 +152,7 @@ fn located_at(span: Span) -> Span {
     Span::mixed_site().located_at(span)
 }
 
-const NO_FUNCTION: &str = "`#[limit]` goes on an async function with a body";
+const NOT_A_FUNCTION: &str = "`#[limit]` goes on an async function with a body";
 const NOT_ASYNC: &str = "`#[limit]` waits for an answer, so the function has to be async";
 const UNKNOWN_TYPE: &str =
     "an unnamed type cannot hold the error: expected `impl IntoResponse`, a `Result` or a response";

@@ -1,4 +1,4 @@
-//! What is wrong with an attribute is said when it is compiled, where it is wrong.
+//! Compile errors of wrong `#[limit]` attributes: their messages and positions.
 
 /// One test, because it builds what all of its cases need once.
 #[test]

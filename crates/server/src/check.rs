@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use tidegate::config::{Config, Syntax, envoy};
 
-use crate::app::config::ActiveConfig;
+use crate::app::config::{ActiveConfig, read_file};
 use crate::cli::Check;
 use crate::{Failure, print_message};
 
@@ -62,7 +61,8 @@ fn check_folder(files: &[&PathBuf]) -> Result<(), String> {
 
 /// Whether a file is a config of envoyproxy/ratelimit, which is YAML with a domain.
 pub(crate) fn is_envoy_config(path: &Path) -> bool {
-    Syntax::of_path(path) == Syntax::Yaml && fs::read_to_string(path).is_ok_and(|text| envoy::is_config(&text))
+    Syntax::of_path(path) == Syntax::Yaml
+        && read_file(path).is_some_and(|bytes| str::from_utf8(&bytes).is_ok_and(envoy::is_config))
 }
 
 fn count(number: usize, what: &str) -> String {

@@ -1,10 +1,11 @@
-//! The `tidegate` program, one module for each verb and a library of doors over one `App`.
+//! The `tidegate` program: one module for each subcommand, and the network protocols over one `App`.
 #![forbid(unsafe_code)]
 
 mod app;
 mod check;
 mod cli;
 mod doors;
+mod log_throttle;
 mod net;
 mod request;
 mod runtime;
@@ -15,7 +16,7 @@ mod store_url;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-pub use cli::{Bench, Check, Cli, Listen, LogFormat, Picture, Serve, Simulate, Verb};
+pub use cli::{Bench, Check, Cli, CliCommand, Listen, LogFormat, Picture, Serve, Simulate};
 pub use store_url::StoreUrl;
 use tidegate::config::ConfigErrors;
 use tidegate_loadtest::LoadError;
@@ -23,11 +24,11 @@ use tidegate_loadtest::LoadError;
 /// Runs the program: exit code 0 on success, 1 for bad input or an unusable store, 2 for wrong usage (most of which clap
 /// finds before this).
 pub fn run(cli: Cli) -> ExitCode {
-    let result = match &cli.verb {
-        Some(Verb::Serve(serve)) => serve::run(serve),
-        Some(Verb::Check(check)) => check::run(check),
-        Some(Verb::Simulate(simulate)) => simulate::run(simulate),
-        Some(Verb::Bench(bench)) => cli::bench::run(bench),
+    let result = match &cli.command {
+        Some(CliCommand::Serve(serve)) => serve::run(serve),
+        Some(CliCommand::Check(check)) => check::run(check),
+        Some(CliCommand::Simulate(simulate)) => simulate::run(simulate),
+        Some(CliCommand::Bench(bench)) => cli::bench::run(bench),
         None => serve::run(&Serve::default()),
     };
     match result {

@@ -1,4 +1,4 @@
-//! `DecisionRequest`: the one form of a request between a door's wire format and the limiter.
+//! `DecisionRequest`: a decoded request of any protocol, ready for the limiter.
 
 use tidegate::api::Op;
 use tidegate::{Call, Decision, JointDecision, Key, Limiter, Quota};

@@ -1,10 +1,9 @@
-//! `tidegate serve`: opens the store and the doors, and serves until a signal ends it.
+//! `tidegate serve`: opens the store and the ports, and serves until a signal ends it.
 
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use tracing::{info, warn};
@@ -24,6 +23,7 @@ use crate::net::http_server;
 use crate::net::listener::{Listener, Listeners};
 use crate::net::shutdown::ShutdownTrigger;
 use crate::runtime::Runtimes;
+use crate::store_url::StoreUrl;
 use crate::{Failure, print_message};
 
 /// How long HTTP and gRPC are still served after the end signal: long enough for a client with requests in a row to learn that
@@ -31,39 +31,45 @@ use crate::{Failure, print_message};
 const LINGER: Duration = Duration::from_millis(500);
 
 pub(crate) fn run(serve: &Serve) -> Result<(), Failure> {
-    serve.check()?;
+    let store_url = serve.store_url()?;
+    serve.check(&store_url)?;
     let runtimes = Runtimes::start(serve.threads, serve.grpc != Listen::Off)
         .map_err(|error| Failure::Start(format!("no threads to run on: {error}")))?;
     let result = runtimes.main.block_on(async {
         let telemetry = Telemetry::start(serve)?;
         start_logging(serve.log, telemetry.trace_layer());
-        serve_until_signal(serve, telemetry, runtimes.grpc()).await
+        serve_until_signal(serve, &store_url, telemetry, &runtimes).await
     });
     runtimes.shutdown();
     result
 }
 
-async fn serve_until_signal(serve: &Serve, telemetry: Telemetry, grpc_threads: &Handle) -> Result<(), Failure> {
+async fn serve_until_signal(
+    serve: &Serve,
+    store_url: &StoreUrl,
+    telemetry: Telemetry,
+    runtimes: &Runtimes,
+) -> Result<(), Failure> {
     // Before a store is made, which describes its metrics to the recorder.
     recorder::handle();
     let config = ActiveConfig::load(serve.config.as_deref())?;
     let token = read_token(serve.token_file.as_deref())?;
-    let store = AppStore::open(serve, config.config.defaults()).await?;
+    let store = AppStore::open(serve, store_url, config.config.defaults()).await?;
     let app = App::new(store, config, serve.testing).map_err(|error| Failure::Start(error.to_string()))?;
     let app = Arc::new(app.with_stats(|stats| stats.hide_keys(serve.hide_keys).log_keys(serve.log_keys)));
-    let listeners = Listeners::open(serve, token.is_some(), grpc_threads).await?;
+    let listeners = Listeners::open(serve, token.is_some(), runtimes.grpc()).await?;
     let mut signals = Signals::new()?;
     telemetry.observe(&app);
-    announce(serve, &app, &listeners, token.is_some());
+    announce(serve, store_url, &app, &listeners, token.is_some());
 
     // Two steps: `shutdown` makes the server not ready, and after LINGER `last` closes HTTP and gRPC connections.
     let (shutdown_trigger, shutdown) = ShutdownTrigger::new();
     let (last_trigger, last) = ShutdownTrigger::new();
     let access = Access::new(token.clone());
     let mut serving = JoinSet::new();
-    serving.spawn(Arc::clone(&app).tick(shutdown.clone()));
+    serving.spawn_on(Arc::clone(&app).tick(shutdown.clone()), runtimes.background());
     if let Some(listener) = listeners.http {
-        let router = telemetry.instrument(http::router(Arc::clone(&app), access.clone()));
+        let router = telemetry.instrument(http::router(Arc::clone(&app), access.clone(), runtimes.background()));
         let fast_path = http::DecisionFastPath { app: Arc::clone(&app), access: access.clone() };
         // Telemetry is part of the router.
         let fast_path = (!telemetry.is_on()).then_some(fast_path);
@@ -73,7 +79,7 @@ async fn serve_until_signal(serve: &Serve, telemetry: Telemetry, grpc_threads: &
         let router = grpc::router(Arc::clone(&app), access.clone(), shutdown.clone(), last.clone()).await;
         let fast_path = grpc::RateLimitFastPath { app: Arc::clone(&app), access };
         let (fast_path, router) = ((!telemetry.is_on()).then_some(fast_path), telemetry.instrument(router));
-        serving.spawn_on(http_server::serve(listener, fast_path, router, app.draining_flag(), last), grpc_threads);
+        serving.spawn_on(http_server::serve(listener, fast_path, router, app.draining_flag(), last), runtimes.grpc());
     }
     if let Some(listener) = listeners.resp {
         serving.spawn(resp::serve(listener, Arc::clone(&app), token, shutdown));
@@ -118,7 +124,7 @@ async fn serve_until_signal(serve: &Serve, telemetry: Telemetry, grpc_threads: &
 }
 
 /// Logs the addresses of the ports, and prints examples for the demonstration.
-fn announce(serve: &Serve, app: &App, listeners: &Listeners, has_token: bool) {
+fn announce(serve: &Serve, store_url: &StoreUrl, app: &App, listeners: &Listeners, has_token: bool) {
     let address = |listener: &Option<Listener>| {
         let address = listener.as_ref().and_then(|listener| listener.socket.local_addr().ok());
         address.map_or_else(|| "off".to_owned(), |address| address.to_string())
@@ -128,7 +134,7 @@ fn announce(serve: &Serve, app: &App, listeners: &Listeners, has_token: bool) {
         http = address(&listeners.http),
         grpc = address(&listeners.grpc),
         resp = address(&listeners.resp),
-        store = %serve.store,
+        store = %store_url,
         limits,
         "serving"
     );

@@ -1,9 +1,11 @@
-//! `--store`: the URL of a store, how to open it, and what to do if that fails. A password in it is never shown.
+//! `--store`: parses the URL of a store and opens the store. A password in the URL is never shown.
 
 use std::error::Error;
 use std::ffi::OsStr;
 use std::fmt;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::builder::{TypedValueParser, ValueParserFactory};
@@ -20,18 +22,50 @@ use crate::Failure;
 /// The value of `--store`: `memory`, `sqlite:PATH`, `redis://...` or `postgres://...`.
 ///
 /// Neither `Display` nor `Debug` shows a password.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Default)]
 pub struct StoreUrl(Kind);
 
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Default)]
 enum Kind {
+    #[default]
     Memory,
     Sqlite(PathBuf),
     Redis(ServerUrl),
     Postgres(ServerUrl),
 }
 
+/// The environment variable with the URL.
+const STORE_VARIABLE: &str = "TIDEGATE_STORE";
+
+/// The most bytes of a file with a URL.
+const MAX_FILE_BYTES: u64 = 64 << 10;
+
 impl StoreUrl {
+    /// Returns the URL of the arguments, which may be in a file.
+    pub(crate) fn from_arguments(store: Option<&StoreUrl>, file: Option<&Path>) -> Result<Option<Self>, Failure> {
+        match (store, file) {
+            (Some(url), _) => Ok(Some(url.clone())),
+            (None, Some(path)) => StoreUrl::from_file(path).map(Some),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// Returns the URL in the environment.
+    pub(crate) fn from_env() -> Result<Option<Self>, Failure> {
+        let url = std::env::var_os(STORE_VARIABLE).map(|value| parse_store(&value).map(StoreUrl)).transpose();
+        url.map_err(|message| Failure::Store(format!("{STORE_VARIABLE}: {message}")))
+    }
+
+    fn from_file(path: &Path) -> Result<Self, Failure> {
+        let mut text = String::new();
+        let read = File::open(path).and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text));
+        let url = match read {
+            Ok(_) => parse_store(OsStr::new(text.trim_end())),
+            Err(error) => Err(format!("cannot be read: {error}")),
+        };
+        url.map(StoreUrl).map_err(|message| Failure::Store(format!("{}: {message}", path.display())))
+    }
+
     /// Whether it is the memory of this process.
     pub fn is_memory(&self) -> bool {
         self.0 == Kind::Memory
@@ -299,6 +333,26 @@ mod tests {
             let shown = format!("{error} {error:?}").replace("hunter2://,", "");
             assert!(!shown.contains("hunter2"), "{shown}");
         }
+    }
+
+    #[test]
+    fn url_in_a_file_is_read_and_never_shown() {
+        let path = std::env::temp_dir().join(format!("tidegate-store-url-{}", std::process::id()));
+        let read = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            StoreUrl::from_arguments(None, Some(&path)).map(Option::unwrap)
+        };
+        assert_eq!(read("redis://u:hunter2@h/0\n").unwrap().to_string(), "redis://h");
+        for wrong in ["", "u:hunter2@h", "rediss://u:hunter2@h", "redis\n://u:hunter2@h"] {
+            let error = read(wrong).unwrap_err().to_string();
+            assert!(error.starts_with(&*path.to_string_lossy()) && !error.contains("hunter2"), "{error}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        let error = StoreUrl::from_arguments(None, Some(&path)).unwrap_err().to_string();
+        assert!(error.contains("cannot be read"), "{error}");
+        // The flag is more than the file, and nothing is an error.
+        assert!(StoreUrl::from_arguments(Some(&StoreUrl::default()), Some(&path)).unwrap().unwrap().is_memory());
+        assert!(StoreUrl::from_arguments(None, None).unwrap().is_none());
     }
 
     #[test]

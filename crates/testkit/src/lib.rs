@@ -1,4 +1,4 @@
-//! Test suites for Tidegate's stores and adapters, ours and other people's.
+//! Test suites for Tidegate's stores and adapters, third-party ones included.
 //!
 //! - [`suite`]: the conformance suite, one plain async function for each named case. [`conformance_tests!`] makes one
 //!   `#[test]` of each.

@@ -1,4 +1,4 @@
-//! A minimal store.
+//! `MapStore`: a minimal store, one lock around one map.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

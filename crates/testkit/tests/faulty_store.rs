@@ -1,4 +1,4 @@
-//! The faulty store does what it is told, and is a store like any other when told to pass.
+//! Tests of the faulty store: it fails on command, and otherwise passes every call to its inner store.
 
 use std::future::Future;
 use std::pin::{Pin, pin};

@@ -1,4 +1,4 @@
-//! The simplest store passes the whole suite.
+//! The conformance suite on `MapStore`, the simplest store.
 
 use tidegate_testkit::{MapStore, Subject, conformance_tests, suite};
 

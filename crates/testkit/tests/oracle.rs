@@ -1,4 +1,4 @@
-//! The simplest store agrees with the model, and what it admits stays within the bounds.
+//! The oracle on `MapStore`: agreement with the model, and admissions within the bound.
 
 use tidegate_core::{Algorithm, Cost, Key, OnStoreError, Op, Request, TestableStore, Timestamp};
 use tidegate_testkit::oracle::{self, Trace, check_admission_bound, random_quota};

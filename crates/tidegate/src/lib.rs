@@ -29,7 +29,7 @@
 //! | feature | brings |
 //! | --- | --- |
 //! | `config` | limits from a TOML or YAML file, with errors that carry line and column; see [`config`] and `docs/config.md` in the repository |
-//! | `tokio` | a sleeper for [`Limiter::acquire`] on tokio's timer, [permits](concurrency) that several processes share, and quota that a process takes in batches (`TwoTierStore`) |
+//! | `tokio` | a sleeper for [`Limiter::acquire`] on tokio's timer, [permits](concurrency) that several processes share, guards that settle the holds of a [budget] when they are dropped, and quota that a process takes in batches (`TwoTierStore`) |
 //! | `redis` | limits on Redis, Valkey or a cluster of them; see [`redis`] and `docs/redis.md` in the repository |
 //! | `sqlite` | limits in a file, that survive a restart; see [`sqlite`] and `docs/sqlite.md` in the repository |
 //! | `postgres` | limits on Postgres; see [`postgres`] and `docs/postgres.md` in the repository |

@@ -1,4 +1,4 @@
-//! Random numbers: repeatable ones and secret ones.
+//! Random numbers: reproducible from a seed, or unpredictable.
 
 #[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
 use std::hash::{BuildHasher, RandomState};

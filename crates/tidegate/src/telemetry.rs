@@ -1,5 +1,6 @@
-//! Telemetry: metrics with the feature `metrics` and spans with the feature `tracing`. Without a feature, its functions do
-//! nothing.
+//! Telemetry: metrics with the feature `metrics`, and spans with the feature `tracing`.
+//!
+//! Without a feature, its functions do nothing.
 
 pub(crate) use recorder::*;
 pub(crate) use spans::CallSpan;
@@ -14,24 +15,26 @@ mod recorder {
     use crate::clock::Clock;
 
     const DECISIONS: &str = "tidegate_decisions_total";
-    const FALLBACK: &str = "tidegate_fallback_total";
-    const SECONDS: &str = "tidegate_store_seconds";
-    const ERRORS: &str = "tidegate_store_errors_total";
-    const BREAKER: &str = "tidegate_breaker_state";
-    const OPENED: &str = "tidegate_breaker_opened_total";
+    const FALLBACKS: &str = "tidegate_fallback_total";
+    const STORE_SECONDS: &str = "tidegate_store_seconds";
+    const STORE_ERRORS: &str = "tidegate_store_errors_total";
+    const BREAKER_STATE: &str = "tidegate_breaker_state";
+    const BREAKER_OPENED: &str = "tidegate_breaker_opened_total";
+    const SETTLEMENTS: &str = "tidegate_settlements_total";
     #[cfg(feature = "redis")]
-    const RELOADS: &str = "tidegate_script_reloads_total";
+    const SCRIPT_RELOADS: &str = "tidegate_script_reloads_total";
 
-    /// Registers the help texts. Each store that records a metric calls this when it is created.
+    /// Registers the help texts. Each store or budget that records a metric calls this when it is created.
     pub(crate) fn describe_metrics() {
         describe_counter!(DECISIONS, "Requests that take from a limit, by limit and outcome.");
-        describe_counter!(FALLBACK, "Requests that the store failed, by limit and failure policy.");
-        describe_histogram!(SECONDS, Unit::Seconds, "Duration of store calls, failed ones included.");
-        describe_counter!(ERRORS, "Requests that the store failed, by store and kind of error.");
-        describe_gauge!(BREAKER, "State of the circuit breaker: 0 is closed, 1 half open, 2 open.");
-        describe_counter!(OPENED, "Times the circuit breaker opened.");
+        describe_counter!(FALLBACKS, "Requests that the store failed, by limit and failure policy.");
+        describe_histogram!(STORE_SECONDS, Unit::Seconds, "Duration of store calls, failed ones included.");
+        describe_counter!(STORE_ERRORS, "Requests that the store failed, by store and kind of error.");
+        describe_gauge!(BREAKER_STATE, "State of the circuit breaker: 0 is closed, 1 half open, 2 open.");
+        describe_counter!(BREAKER_OPENED, "Times the circuit breaker opened.");
+        describe_counter!(SETTLEMENTS, "Settlements of holds, by limit and outcome.");
         #[cfg(feature = "redis")]
-        describe_counter!(RELOADS, "Times a server had lost a script and got it again.");
+        describe_counter!(SCRIPT_RELOADS, "Times a server had lost a script and got it again.");
     }
 
     pub(crate) fn record_decision(limit: &str, outcome: &'static str, reason: Option<Reason>) {
@@ -41,7 +44,7 @@ mod recorder {
     }
 
     pub(crate) fn record_fallback(limit: &str, policy: OnStoreError) {
-        counter!(FALLBACK, "limit" => limit.to_owned(), "policy" => policy.as_str()).increment(1);
+        counter!(FALLBACKS, "limit" => limit.to_owned(), "policy" => policy.as_str()).increment(1);
     }
 
     /// A timer of one call, which knows its start.
@@ -53,24 +56,28 @@ mod recorder {
 
     pub(crate) fn record_duration(timer: CallTimer, clock: &dyn Clock, store: &str, call: &'static str) {
         let duration = clock.now().since(timer.0);
-        histogram!(SECONDS, "store" => store.to_owned(), "call" => call).record(duration);
+        histogram!(STORE_SECONDS, "store" => store.to_owned(), "call" => call).record(duration);
     }
 
     pub(crate) fn record_store_error(store: &str, error: &StoreError) {
-        counter!(ERRORS, "store" => store.to_owned(), "kind" => error.kind().as_str()).increment(1);
+        counter!(STORE_ERRORS, "store" => store.to_owned(), "kind" => error.kind().as_str()).increment(1);
     }
 
     pub(crate) fn record_breaker_state(store: &str, state: u8) {
-        gauge!(BREAKER, "store" => store.to_owned()).set(f64::from(state));
+        gauge!(BREAKER_STATE, "store" => store.to_owned()).set(f64::from(state));
     }
 
     pub(crate) fn record_breaker_opened(store: &str) {
-        counter!(OPENED, "store" => store.to_owned()).increment(1);
+        counter!(BREAKER_OPENED, "store" => store.to_owned()).increment(1);
+    }
+
+    pub(crate) fn record_settlement(limit: &str, outcome: &'static str) {
+        counter!(SETTLEMENTS, "limit" => limit.to_owned(), "outcome" => outcome).increment(1);
     }
 
     #[cfg(feature = "redis")]
     pub(crate) fn record_script_reload(store: &str) {
-        counter!(RELOADS, "store" => store.to_owned()).increment(1);
+        counter!(SCRIPT_RELOADS, "store" => store.to_owned()).increment(1);
     }
 
     fn label(name: &'static str, value: &str) -> Label {
@@ -96,6 +103,7 @@ mod recorder {
     pub(crate) fn record_store_error(_store: &str, _error: &StoreError) {}
     pub(crate) fn record_breaker_state(_store: &str, _state: u8) {}
     pub(crate) fn record_breaker_opened(_store: &str) {}
+    pub(crate) fn record_settlement(_limit: &str, _outcome: &'static str) {}
     #[cfg(feature = "redis")]
     pub(crate) fn record_script_reload(_store: &str) {}
 }

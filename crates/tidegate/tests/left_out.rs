@@ -2,6 +2,7 @@
 #![cfg(not(feature = "_real-servers"))]
 
 tidegate_servers::left_out! {
+    attribute: "the feature macros: `cargo test --package tidegate --features macros`, or",
     redis: "Redis, Valkey and a cluster of Redis",
     postgres: "Postgres and PgBouncer",
     faults: "Redis and Postgres servers of its own, to break",

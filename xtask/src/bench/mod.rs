@@ -1,32 +1,34 @@
-//! `cargo xtask bench`: measurements beside the peers, whose results go into `docs/performance.md`.
+//! `cargo xtask bench`: benchmarks against other limiters, with the results written to `docs/performance.md`.
 
 mod page;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use crate::cargo::{Failed, cargo, step};
+use crate::cargo::{TaskError, cargo, step};
 use crate::servers::{Servers, peers};
 
 /// The parts, in the order in which they are measured.
-const PARTS: [&str; 11] =
-    ["speed", "scale", "footprint", "pauses", "permits", "redis", "postgres", "sqlite", "http", "serve", "ws"];
+const PARTS: [&str; 12] =
+    ["speed", "scale", "footprint", "pauses", "permits", "redis", "postgres", "sqlite", "http", "serve", "pages", "ws"];
 
 /// The parts that need servers.
 const PARTS_WITH_SERVERS: [&str; 3] = ["redis", "postgres", "ws"];
 
 /// All parts, or one of them. A whole part goes into the page; one of which only some was asked for does not.
-pub(crate) fn run(arguments: &[String]) -> Result<(), Failed> {
+pub(crate) fn run(arguments: &[String]) -> Result<(), TaskError> {
     let parts: Vec<&str> =
         PARTS.into_iter().filter(|part| arguments.first().is_none_or(|first| first == part)).collect();
     if parts.is_empty() {
-        return Err(Failed(format!("bench {}: expected one of {}", arguments[0], PARTS.join(", "))));
+        return Err(TaskError(format!("bench {}: expected one of {}", arguments[0], PARTS.join(", "))));
     }
     step("build", &mut cargo(["build", "--release", "--package", "tidegate-benches"]))?;
     let mut environment = Vec::new();
-    if parts.contains(&"serve") {
+    if parts.contains(&"serve") || parts.contains(&"pages") {
         // The bench looks for the program in its own folder.
         step("tidegate", &mut cargo(["build", "--release", "--package", "tidegate-server"]))?;
+    }
+    if parts.contains(&"serve") {
         environment.extend(peers::environment()?);
     }
     let servers =
@@ -44,8 +46,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failed> {
 }
 
 /// Runs a command, prints its output line by line, and returns it.
-fn stream_output(command: &mut Command) -> Result<String, Failed> {
-    let failed = |error: std::io::Error| Failed(format!("the bench: {error}"));
+fn stream_output(command: &mut Command) -> Result<String, TaskError> {
+    let failed = |error: std::io::Error| TaskError(format!("the bench: {error}"));
     let mut child = command.stdout(Stdio::piped()).spawn().map_err(failed)?;
     let mut text = String::new();
     for line in child.stdout.take().into_iter().flat_map(|stdout| BufReader::new(stdout).lines()) {
@@ -55,5 +57,5 @@ fn stream_output(command: &mut Command) -> Result<String, Failed> {
         text.push('\n');
     }
     let status = child.wait().map_err(failed)?;
-    if status.success() { Ok(text) } else { Err(Failed(format!("the bench ended: {status}"))) }
+    if status.success() { Ok(text) } else { Err(TaskError(format!("the bench ended: {status}"))) }
 }

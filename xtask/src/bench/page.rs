@@ -1,19 +1,19 @@
-//! The results of the bench in `docs/performance.md`.
+//! Writes the results of a benchmark into `docs/performance.md`.
 
 use std::fs;
 
-use crate::cargo::Failed;
+use crate::cargo::TaskError;
 
 const PAGE: &str = "docs/performance.md";
 
 /// Writes the output of a part into its section of the page.
-pub(super) fn write_results(part: &str, output: &str) -> Result<(), Failed> {
-    let failed = |error: std::io::Error| Failed(format!("{PAGE}: {error}"));
+pub(super) fn write_results(part: &str, output: &str) -> Result<(), TaskError> {
+    let failed = |error: std::io::Error| TaskError(format!("{PAGE}: {error}"));
     let page = fs::read_to_string(PAGE).map_err(failed)?;
     let text = format!("{}\n{}", describe_machine(), output.trim());
     match replace_section(&page, part, &text) {
         Some(page) => fs::write(PAGE, page).map_err(failed),
-        None => Err(Failed(format!("{PAGE}: there is no place for {part}: expected {} in it", begin_marker(part)))),
+        None => Err(TaskError(format!("{PAGE}: there is no place for {part}: expected {} in it", begin_marker(part)))),
     }
 }
 

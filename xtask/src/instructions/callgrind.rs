@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::cargo::{Failed, output_of};
+use crate::cargo::{TaskError, output_of};
 use crate::parallel;
 use crate::servers::debian;
 
@@ -25,21 +25,21 @@ pub(super) fn profile_path(folder: &str, path: &str) -> PathBuf {
 const TUNABLES: &str = "glibc.cpu.hwcaps=-AVX2,-AVX_Fast_Unaligned_Load,-ERMS";
 
 impl Callgrind {
-    pub(super) fn find(folder: &str) -> Result<Self, Failed> {
+    pub(super) fn find(folder: &str) -> Result<Self, TaskError> {
         Ok(Callgrind { valgrind: debian::valgrind()?, folder: folder.into() })
     }
 
     /// The instructions of one call of each path that the program has.
-    pub(super) fn count_all(&self, program: &Path) -> Result<Vec<(String, u64)>, Failed> {
+    pub(super) fn count_all(&self, program: &Path) -> Result<Vec<(String, u64)>, TaskError> {
         let listed = output_of(&mut Command::new(program))?;
         // What else a machine does is no instruction of theirs: as many at once as it has cores.
         parallel::map(listed.lines(), |line| self.count(program, line))
     }
 
     /// A line of the program's list: the path's name, and how many calls of it are counted.
-    fn count(&self, program: &Path, line: &str) -> Result<(String, u64), Failed> {
+    fn count(&self, program: &Path, line: &str) -> Result<(String, u64), TaskError> {
         let listed = line.split_once(' ').and_then(|(name, calls)| Some((name, calls.parse::<u64>().ok()?)));
-        let (name, calls) = listed.ok_or_else(|| Failed(format!("{}: lists {line:?}", program.display())))?;
+        let (name, calls) = listed.ok_or_else(|| TaskError(format!("{}: lists {line:?}", program.display())))?;
         let file = profile_path(&self.folder.to_string_lossy(), name);
         let mut command = Command::new(&self.valgrind);
         // Nothing of the caller's: variables move the stack, and some change what the program does.
@@ -52,10 +52,10 @@ impl Callgrind {
         ]);
         command.arg(format!("--callgrind-out-file={}", file.display())).arg(program).arg(name);
         output_of(&mut command)?;
-        let text = fs::read_to_string(&file).map_err(|error| Failed(format!("{}: {error}", file.display())))?;
+        let text = fs::read_to_string(&file).map_err(|error| TaskError(format!("{}: {error}", file.display())))?;
         match read_total(&text) {
             Some(total) if total > 0 => Ok((name.to_owned(), (total + calls / 2) / calls)),
-            _ => Err(Failed(format!("{name}: callgrind has counted nothing; see {}", file.display()))),
+            _ => Err(TaskError(format!("{name}: callgrind has counted nothing; see {}", file.display()))),
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Comparison of the current costs of paths with those before.
+//! Comparison of the current instruction counts with the recorded ones.
 
 use std::fmt::{self, Write};
 
-use super::counts::Tools;
-use super::{COUNTS_FILE, FOLDER, callgrind};
-use crate::cargo::Failed;
+use super::counts::ToolVersions;
+use super::{COUNTS_FILE, TARGET_FOLDER, callgrind};
+use crate::cargo::TaskError;
 
 /// How far apart two counts of a path may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(super) enum Tolerance {
 impl Tolerance {
     /// With the same tools only the code can have changed. Others change all paths a little and few of them much: a path that
     /// is far from what it was is still worth a look. On another processor nothing is alike.
-    pub(super) fn between(kept: &Tools, now: &Tools) -> Self {
+    pub(super) fn between(kept: &ToolVersions, now: &ToolVersions) -> Self {
         match kept.target == now.target {
             true if kept == now => Tolerance::Percent(10),
             true => Tolerance::Percent(30),
@@ -27,7 +27,7 @@ impl Tolerance {
     }
 
     /// Explains the tolerance if it is not the usual one.
-    pub(super) fn explanation(self, kept: &Tools, now: &Tools) -> Option<String> {
+    pub(super) fn explanation(self, kept: &ToolVersions, now: &ToolVersions) -> Option<String> {
         let advice = "Bless code that is otherwise unchanged: cargo xtask instructions --bless";
         match self {
             Tolerance::Any => Some(format!(
@@ -66,7 +66,7 @@ impl<'a> Comparison<'a> {
     }
 
     /// Fails when a path costs more than it may, or is not known on both sides.
-    pub(super) fn check(&self) -> Result<(), Failed> {
+    pub(super) fn check(&self) -> Result<(), TaskError> {
         let Tolerance::Percent(percent) = self.tolerance else { return Ok(()) };
         let mut message = String::new();
         let dearer: Vec<_> = self.paths.iter().filter(|path| path.is_dearer(percent)).collect();
@@ -77,7 +77,7 @@ impl<'a> Comparison<'a> {
                 let _ =
                     writeln!(message, "  {name}: {before} a call before, {now} now, {}", format_change(before, now));
             }
-            let profile = callgrind::profile_path(FOLDER, worst.name);
+            let profile = callgrind::profile_path(TARGET_FOLDER, worst.name);
             let _ = writeln!(
                 message,
                 "See where they go, here and in the files beside it: callgrind_annotate {}",
@@ -94,7 +94,7 @@ impl<'a> Comparison<'a> {
         if message.is_empty() {
             return Ok(());
         }
-        Err(Failed(format!(
+        Err(TaskError(format!(
             "{message}If that is meant: cargo xtask instructions --bless writes {COUNTS_FILE} anew; commit it."
         )))
     }
@@ -157,11 +157,11 @@ mod tests {
 
     fn check(before: &[(&str, u64)], now: &[(&str, u64)], tolerance: Tolerance) -> Result<(), String> {
         let (before, now) = (counts(before), counts(now));
-        Comparison::new(&before, &now, tolerance).check().map_err(|Failed(message)| message)
+        Comparison::new(&before, &now, tolerance).check().map_err(|TaskError(message)| message)
     }
 
-    fn tools(target: &str, rustc: &str) -> Tools {
-        Tools { target: target.into(), rustc: rustc.into(), libc: "glibc 2.36".into() }
+    fn tools(target: &str, rustc: &str) -> ToolVersions {
+        ToolVersions { target: target.into(), rustc: rustc.into(), libc: "glibc 2.36".into() }
     }
 
     #[test]
@@ -217,7 +217,7 @@ mod tests {
         );
         assert_eq!(check(&[("a", 200)], &[("a", 260)], tolerance), Ok(()));
         assert!(check(&[("a", 200)], &[("a", 261)], tolerance).is_err());
-        let libc = Tools { libc: "glibc 2.41".into(), ..kept.clone() };
+        let libc = ToolVersions { libc: "glibc 2.41".into(), ..kept.clone() };
         assert_eq!(Tolerance::between(&kept, &libc), Tolerance::Percent(30));
     }
 

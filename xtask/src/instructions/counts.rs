@@ -1,39 +1,39 @@
-//! The costs of each path, and the tools they were counted with.
+//! The file of instruction counts: one count per hot path, and the tool versions behind them.
 
 use std::fmt;
 use std::process::Command;
 use std::str::FromStr;
 
-use crate::cargo::{Failed, host_target, rustc_version};
+use crate::cargo::{TaskError, host_target, rustc_version};
 
 /// The instructions of one call of each path, as they are kept in a file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Counts {
-    pub(super) tools: Tools,
+pub(super) struct InstructionCounts {
+    pub(super) tools: ToolVersions,
     pub(super) paths: Vec<(String, u64)>,
 }
 
-/// The tools that a count depends on, beside the code.
+/// The versions of the tools that a count depends on, beside the code.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Tools {
+pub(super) struct ToolVersions {
     pub(super) target: String,
     pub(super) rustc: String,
     /// Whose allocator and whose copying are in the counts.
     pub(super) libc: String,
 }
 
-impl Tools {
-    /// The tools of this machine.
-    pub(super) fn current() -> Result<Self, Failed> {
+impl ToolVersions {
+    /// Returns the versions of this machine.
+    pub(super) fn current() -> Result<Self, TaskError> {
         let libc =
             Command::new("getconf").arg("GNU_LIBC_VERSION").output().ok().filter(|output| output.status.success());
         let libc =
             libc.map_or("unknown".to_owned(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-        Ok(Tools { target: host_target()?, rustc: rustc_version()?, libc })
+        Ok(ToolVersions { target: host_target()?, rustc: rustc_version()?, libc })
     }
 }
 
-impl fmt::Display for Tools {
+impl fmt::Display for ToolVersions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "rustc {} and {}", self.rustc, self.libc)
     }
@@ -45,15 +45,15 @@ const FILE_HEADER: &str = "\
 ";
 
 /// The text of the file.
-impl fmt::Display for Counts {
+impl fmt::Display for InstructionCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Tools { target, rustc, libc } = &self.tools;
+        let ToolVersions { target, rustc, libc } = &self.tools;
         writeln!(f, "{FILE_HEADER}target: {target}\nrustc: {rustc}\nlibc: {libc}\n")?;
         self.paths.iter().try_for_each(|(name, count)| writeln!(f, "{name:<32} {count:>6}"))
     }
 }
 
-impl FromStr for Counts {
+impl FromStr for InstructionCounts {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -82,12 +82,12 @@ impl FromStr for Counts {
             paths.push((name.to_owned(), count));
         }
         let required = |value: Option<String>, name: &str| value.ok_or_else(|| format!("it does not say its {name}"));
-        let tools = Tools {
+        let tools = ToolVersions {
             target: required(target, "target")?,
             rustc: required(rustc, "rustc")?,
             libc: required(libc, "libc")?,
         };
-        Ok(Counts { tools, paths })
+        Ok(InstructionCounts { tools, paths })
     }
 }
 
@@ -95,10 +95,13 @@ impl FromStr for Counts {
 mod tests {
     use super::*;
 
-    fn counts() -> Counts {
+    fn counts() -> InstructionCounts {
         let [target, rustc, libc] = ["x86_64-unknown-linux-gnu", "1.95.0 (59807616e 2026-04-14)", "glibc 2.36"];
-        let tools = Tools { target: target.into(), rustc: rustc.into(), libc: libc.into() };
-        Counts { tools, paths: vec![("memory/denied".into(), 217), ("http/layer/allowed-silent".into(), 123_456)] }
+        let tools = ToolVersions { target: target.into(), rustc: rustc.into(), libc: libc.into() };
+        InstructionCounts {
+            tools,
+            paths: vec![("memory/denied".into(), 217), ("http/layer/allowed-silent".into(), 123_456)],
+        }
     }
 
     #[test]
@@ -109,7 +112,7 @@ mod tests {
     #[test]
     fn malformed_line_is_refused_by_its_number() {
         for wrong in ["memory/allowed", "memory/allowed many", "memory/allowed 0", "memory/denied 217", "cpu: fast"] {
-            let error = format!("{}{wrong}\n", counts()).parse::<Counts>().unwrap_err();
+            let error = format!("{}{wrong}\n", counts()).parse::<InstructionCounts>().unwrap_err();
             assert!(error.starts_with(&format!("line 9: found {wrong:?}, expected ")), "{error}");
         }
     }
@@ -119,7 +122,7 @@ mod tests {
         for name in ["target", "rustc", "libc"] {
             let text: Vec<String> = counts().to_string().lines().map(str::to_owned).collect();
             let text: Vec<&str> = text.iter().map(String::as_str).filter(|line| !line.starts_with(name)).collect();
-            assert_eq!(text.join("\n").parse::<Counts>(), Err(format!("it does not say its {name}")));
+            assert_eq!(text.join("\n").parse::<InstructionCounts>(), Err(format!("it does not say its {name}")));
         }
     }
 }

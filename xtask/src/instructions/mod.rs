@@ -1,4 +1,4 @@
-//! `cargo xtask instructions`: what one call of each hot path costs, in instructions, beside what it cost before.
+//! `cargo xtask instructions`: counts the instructions of each hot path and compares them with the recorded counts.
 //!
 //! An instruction is one on a busy machine, too, where a time is not a time. The paths are in `benches/instructions`.
 
@@ -9,28 +9,28 @@ mod counts;
 use std::fs;
 use std::path::Path;
 
-use crate::cargo::{Failed, cargo, step};
+use crate::cargo::{TaskError, cargo, step};
 use callgrind::Callgrind;
 use compare::{Comparison, Tolerance};
-use counts::{Counts, Tools};
+use counts::{InstructionCounts, ToolVersions};
 
 /// The file with the costs of each path before.
 const COUNTS_FILE: &str = "benches/instructions/counts.txt";
 /// A folder of its own: other features would rebuild everything each time. What callgrind has seen is there as well.
-const FOLDER: &str = "target/instructions";
+const TARGET_FOLDER: &str = "target/instructions";
 
-pub(crate) fn run(arguments: &[String]) -> Result<(), Failed> {
+pub(crate) fn run(arguments: &[String]) -> Result<(), TaskError> {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         [] => check(),
         ["--bless"] => bless(),
-        others => Err(Failed(format!("found {others:?}, expected nothing or --bless"))),
+        others => Err(TaskError(format!("found {others:?}, expected nothing or --bless"))),
     }
 }
 
-/// Counts the instructions of every path, and fails if one costs more than it may.
-pub(crate) fn check() -> Result<(), Failed> {
-    let before: Counts =
-        read_counts()?.ok_or_else(|| Failed(format!("there is no {COUNTS_FILE}: cargo xtask instructions --bless")))?;
+/// InstructionCounts the instructions of every path, and fails if one costs more than it may.
+pub(crate) fn check() -> Result<(), TaskError> {
+    let before: InstructionCounts = read_counts()?
+        .ok_or_else(|| TaskError(format!("there is no {COUNTS_FILE}: cargo xtask instructions --bless")))?;
     let now = count_paths()?;
     let tolerance = Tolerance::between(&before.tools, &now.tools);
     if let Some(explanation) = tolerance.explanation(&before.tools, &now.tools) {
@@ -44,37 +44,37 @@ pub(crate) fn check() -> Result<(), Failed> {
 }
 
 /// Writes the current costs of the paths to the file.
-fn bless() -> Result<(), Failed> {
-    let tools = Tools::current()?;
+fn bless() -> Result<(), TaskError> {
+    let tools = ToolVersions::current()?;
     if let Some(kept) = read_counts()?
         && kept.tools.target != tools.target
     {
         // Machines of the old target would silently compare with nothing from then on.
-        let Tools { target, .. } = kept.tools;
-        return Err(Failed(format!("{COUNTS_FILE} is of {target}, and this is {}: bless it there", tools.target)));
+        let ToolVersions { target, .. } = kept.tools;
+        return Err(TaskError(format!("{COUNTS_FILE} is of {target}, and this is {}: bless it there", tools.target)));
     }
     let now = count_paths()?;
-    fs::write(COUNTS_FILE, now.to_string()).map_err(|error| Failed(format!("{COUNTS_FILE}: {error}")))?;
+    fs::write(COUNTS_FILE, now.to_string()).map_err(|error| TaskError(format!("{COUNTS_FILE}: {error}")))?;
     println!("== instructions: {COUNTS_FILE} is written. Look at what has changed, and say why when it is committed.");
     Ok(())
 }
 
-fn read_counts() -> Result<Option<Counts>, Failed> {
+fn read_counts() -> Result<Option<InstructionCounts>, TaskError> {
     if !Path::new(COUNTS_FILE).exists() {
         return Ok(None);
     }
-    let text = fs::read_to_string(COUNTS_FILE).map_err(|error| Failed(format!("{COUNTS_FILE}: {error}")))?;
-    text.parse().map(Some).map_err(|error| Failed(format!("{COUNTS_FILE}: {error}")))
+    let text = fs::read_to_string(COUNTS_FILE).map_err(|error| TaskError(format!("{COUNTS_FILE}: {error}")))?;
+    text.parse().map(Some).map_err(|error| TaskError(format!("{COUNTS_FILE}: {error}")))
 }
 
-fn count_paths() -> Result<Counts, Failed> {
-    let callgrind = Callgrind::find(FOLDER)?;
+fn count_paths() -> Result<InstructionCounts, TaskError> {
+    let callgrind = Callgrind::find(TARGET_FOLDER)?;
     let mut build = cargo(["build", "--profile", "instructions", "--package", "tidegate-instructions"]);
-    build.args(["--target-dir", FOLDER]);
+    build.args(["--target-dir", TARGET_FOLDER]);
     // Without flags for one processor: every machine counts the same program.
     build.env("RUSTFLAGS", "").env_remove("CARGO_ENCODED_RUSTFLAGS");
     step("instructions: build", &mut build)?;
     println!("\n== instructions");
-    let program = Path::new(FOLDER).join("instructions/tidegate-instructions");
-    Ok(Counts { tools: Tools::current()?, paths: callgrind.count_all(&program)? })
+    let program = Path::new(TARGET_FOLDER).join("instructions/tidegate-instructions");
+    Ok(InstructionCounts { tools: ToolVersions::current()?, paths: callgrind.count_all(&program)? })
 }

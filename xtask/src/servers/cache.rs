@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::cargo::Failed;
+use crate::cargo::TaskError;
 
 /// The folder of that name in the cache, filled by `fill` when it is not there.
-pub(crate) fn folder(name: &str, fill: impl FnOnce(&Path) -> Result<(), Failed>) -> Result<PathBuf, Failed> {
+pub(crate) fn folder(name: &str, fill: impl FnOnce(&Path) -> Result<(), TaskError>) -> Result<PathBuf, TaskError> {
     let cache = cache_folder()?;
     let folder = cache.join(name);
     if !folder.exists() {
@@ -15,7 +15,7 @@ pub(crate) fn folder(name: &str, fill: impl FnOnce(&Path) -> Result<(), Failed>)
         let _ = fs::remove_dir_all(&unfinished); // of a killed process with the same id
         let filled = fill(&unfinished);
         if filled.is_ok() && !folder.exists() {
-            fs::rename(&unfinished, &folder).map_err(|error| Failed(format!("{}: {error}", folder.display())))?;
+            fs::rename(&unfinished, &folder).map_err(|error| TaskError(format!("{}: {error}", folder.display())))?;
         } else {
             let _ = fs::remove_dir_all(&unfinished); // leftovers do no harm
         }
@@ -25,10 +25,10 @@ pub(crate) fn folder(name: &str, fill: impl FnOnce(&Path) -> Result<(), Failed>)
 }
 
 /// The folder where programs keep what they can download again.
-fn cache_folder() -> Result<PathBuf, Failed> {
+fn cache_folder() -> Result<PathBuf, TaskError> {
     let configured = std::env::var_os("XDG_CACHE_HOME").filter(|folder| !folder.is_empty()).map(PathBuf::from);
     let default = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
     let cache =
-        configured.or_else(default).ok_or_else(|| Failed("neither XDG_CACHE_HOME nor HOME is set".to_owned()))?;
+        configured.or_else(default).ok_or_else(|| TaskError("neither XDG_CACHE_HOME nor HOME is set".to_owned()))?;
     Ok(cache.join("tidegate"))
 }

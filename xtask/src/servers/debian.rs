@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::programs::on_path;
-use crate::cargo::{Failed, step};
+use super::programs::find_on_path;
+use crate::cargo::{TaskError, step};
 
 const ADVICE: &str = "install Redis 7 or newer, so that redis-server, redis-cli and redis-benchmark are on PATH \
                       (Debian and Ubuntu: apt-get install redis-server redis-tools)";
 
 /// Redis's server and tools.
-pub(crate) fn install_redis() -> Result<(), Failed> {
+pub(crate) fn install_redis() -> Result<(), TaskError> {
     let service_before = service_port_answers();
     install("Redis", &["redis-server", "redis-tools"], ADVICE)?;
     if !service_before && service_port_answers() {
@@ -24,33 +24,33 @@ pub(crate) fn install_redis() -> Result<(), Failed> {
 }
 
 /// Postgres's server and tools. The package makes a database of its own where it can, which no test uses.
-pub(crate) fn install_postgres() -> Result<(), Failed> {
+pub(crate) fn install_postgres() -> Result<(), TaskError> {
     let advice = "install Postgres 14 or newer (Debian and Ubuntu: apt-get install postgresql)";
     install("Postgres", &["postgresql", "postgresql-client"], advice)
 }
 
-pub(crate) fn install_pgbouncer() -> Result<(), Failed> {
+pub(crate) fn install_pgbouncer() -> Result<(), TaskError> {
     let advice = "install PgBouncer, so that pgbouncer is on PATH (Debian and Ubuntu: apt-get install pgbouncer)";
     install("PgBouncer", &["pgbouncer"], advice)
 }
 
-pub(crate) fn install_chromium() -> Result<(), Failed> {
+pub(crate) fn install_chromium() -> Result<(), TaskError> {
     let advice = "install Chromium, so that chromium and chromedriver are on PATH \
                   (Debian: apt-get install chromium chromium-driver)";
     install("Chromium", &["chromium", "chromium-driver"], advice)
 }
 
 /// Returns the path of valgrind, installing it if it is missing.
-pub(crate) fn valgrind() -> Result<PathBuf, Failed> {
-    if on_path("valgrind").is_none() {
+pub(crate) fn valgrind() -> Result<PathBuf, TaskError> {
+    if find_on_path("valgrind").is_none() {
         let advice = "install valgrind, so that valgrind is on PATH (Debian and Ubuntu: apt-get install valgrind)";
         install("valgrind", &["valgrind"], advice)?;
     }
-    on_path("valgrind").ok_or_else(|| Failed("valgrind is installed, but not on PATH".to_owned()))
+    find_on_path("valgrind").ok_or_else(|| TaskError("valgrind is installed, but not on PATH".to_owned()))
 }
 
 /// Python's pip, where it is missing.
-pub(crate) fn install_pip(advice: &str) -> Result<(), Failed> {
+pub(crate) fn install_pip(advice: &str) -> Result<(), TaskError> {
     let pip = Command::new("python3").args(["-m", "pip", "--version"]).output();
     match pip.is_ok_and(|output| output.status.success()) {
         true => Ok(()),
@@ -59,15 +59,15 @@ pub(crate) fn install_pip(advice: &str) -> Result<(), Failed> {
 }
 
 /// Installs packages, as root or with a sudo that asks nothing.
-pub(crate) fn install(what: &str, packages: &[&str], advice: &str) -> Result<(), Failed> {
-    if on_path("apt-get").is_none() {
-        return Err(Failed(format!("{what} is missing, and there is no apt-get to get it with: {advice}")));
+pub(crate) fn install(what: &str, packages: &[&str], advice: &str) -> Result<(), TaskError> {
+    if find_on_path("apt-get").is_none() {
+        return Err(TaskError(format!("{what} is missing, and there is no apt-get to get it with: {advice}")));
     }
     let is_root = is_root()?;
     if !is_root && !can_sudo() {
-        return Err(Failed(format!("{what} is missing, and only root can get it: {advice}")));
+        return Err(TaskError(format!("{what} is missing, and only root can get it: {advice}")));
     }
-    let failed = |error: Failed| Failed(format!("{error}\n{advice}"));
+    let failed = |error: TaskError| TaskError(format!("{error}\n{advice}"));
     // Once is enough: the next program that is missing is missed within minutes.
     static UPDATED: AtomicBool = AtomicBool::new(false);
     if !UPDATED.swap(true, Ordering::Relaxed) {
@@ -87,8 +87,8 @@ fn apt_get(is_root: bool) -> Command {
     command
 }
 
-fn is_root() -> Result<bool, Failed> {
-    let output = Command::new("id").arg("-u").output().map_err(|error| Failed(format!("id: {error}")))?;
+fn is_root() -> Result<bool, TaskError> {
+    let output = Command::new("id").arg("-u").output().map_err(|error| TaskError(format!("id: {error}")))?;
     Ok(output.stdout.trim_ascii() == b"0")
 }
 

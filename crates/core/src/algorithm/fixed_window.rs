@@ -1,4 +1,4 @@
-//! The fixed window: windows begin at start + n * period, and each grants `rate`, up to the capacity.
+//! The fixed window: adds `rate` units at every start + n * period, up to the capacity.
 
 use super::arithmetic::WindowPosition;
 use super::{KeyView, State, StepTime};
@@ -11,8 +11,8 @@ pub(super) struct FixedWindow {
     period: u64,
     deficit: u64,
     time: StepTime,
-    /// Until the next window begins.
-    left: u64,
+    /// The time until the next window begins.
+    until_next_window: u64,
 }
 
 impl FixedWindow {
@@ -27,7 +27,7 @@ impl FixedWindow {
             period,
             deficit: deficit.saturating_sub(position.windows_passed.saturating_mul(rate)),
             time,
-            left: period - position.offset,
+            until_next_window: period - position.offset,
         }
     }
 }
@@ -48,7 +48,7 @@ impl KeyView for FixedWindow {
         let excess = self.deficit.saturating_sub(self.capacity + slack - need);
         match excess.div_ceil(self.rate) {
             0 => 0,
-            windows => (windows - 1).saturating_mul(self.period).saturating_add(self.left),
+            windows => (windows - 1).saturating_mul(self.period).saturating_add(self.until_next_window),
         }
     }
 

@@ -1,34 +1,64 @@
 //! Leases in flight: a lease counts until it is released, or until its time to live has passed without a renewal.
 //!
-//! They are kept in one row, ordered by when they expire, and looked for by id one after the other. With 10,000 in
-//! flight that is 160 KiB to walk through, a few microseconds; a map of ids would be several times larger, and every
-//! store outside of this process has to write all of them down anyway.
+//! They are kept in one row, ordered by when they expire. A few are searched by id one after the other. Of many, a map from id
+//! to expiry finds the place in the row.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::{Op, State, StepResult, StepTime};
 use crate::{Decision, DecisionParts, Lease, Quota, Reason, Timestamp};
 
 /// The state of a `concurrency` limit: its leases in flight.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Leases {
-    /// Ordered by expiry.
+    /// Ordered by expiry, and by id where several expire at the same time.
     entries: VecDeque<LeaseEntry>,
     /// When it was written.
     last: Timestamp,
+    /// `None` with few leases.
+    index: Option<Box<LeaseIndex>>,
 }
 
+/// The index only makes searches faster.
+impl PartialEq for Leases {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.entries, self.last) == (&other.entries, other.last)
+    }
+}
+
+impl Eq for Leases {}
+
 /// A lease and the time it expires.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct LeaseEntry {
     expires: Timestamp,
     lease: Lease,
 }
 
+/// The expiry of each lease by id.
+#[derive(Debug, Clone)]
+enum LeaseIndex {
+    /// Not built yet, after so many searches without it.
+    Pending { searches: u32 },
+    /// With leases that have expired and were dropped from the row.
+    Built(BTreeMap<Lease, Timestamp>),
+}
+
+/// With fewer leases, a search one by one takes less than ten microseconds, and an index would be several times as large as they.
+const MIN_INDEXED: usize = 16_384;
+/// The index costs as much as some searches. A state that was decoded for a single operation never needs it.
+const SEARCHES_BEFORE_INDEX: u32 = 8;
+/// The most bytes that an entry takes in a map whose nodes are as empty as they may be.
+const INDEX_ENTRY_BYTES: usize = 48;
+
 impl Leases {
     /// Creates the state from leases and the times they expire, the earliest first, written at `last`.
     pub fn from_entries(entries: impl IntoIterator<Item = (Timestamp, Lease)>, last: Timestamp) -> Self {
-        Leases { entries: entries.into_iter().map(|(expires, lease)| LeaseEntry { expires, lease }).collect(), last }
+        let mut entries: Vec<_> = entries.into_iter().map(|(expires, lease)| LeaseEntry { expires, lease }).collect();
+        if !entries.is_sorted() {
+            entries.sort_unstable();
+        }
+        Leases { entries: entries.into(), last, index: None }
     }
 
     /// Returns the leases and the times they expire, the earliest first. Leases that expired since the state was written
@@ -47,7 +77,11 @@ impl Leases {
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
-        self.entries.capacity() * size_of::<LeaseEntry>()
+        let indexed = match self.index.as_deref() {
+            Some(LeaseIndex::Built(expiries)) => expiries.len(),
+            _ => 0,
+        };
+        self.entries.capacity() * size_of::<LeaseEntry>() + indexed * INDEX_ENTRY_BYTES
     }
 
     /// Returns how many leases can be admitted at a time.
@@ -67,16 +101,61 @@ impl Leases {
         if self.entries.capacity() > 16 && self.entries.capacity() / 4 > self.entries.len() {
             self.entries.shrink_to(self.entries.len() * 2);
         }
+        let is_stale = match self.index.as_deref() {
+            Some(LeaseIndex::Built(expiries)) => expiries.len() / 2 > self.entries.len(),
+            _ => false,
+        };
+        if is_stale || self.entries.len() < MIN_INDEXED / 2 {
+            self.index = None;
+        }
+    }
+
+    /// Returns the place of a lease among those after the first `expired`.
+    fn find(&mut self, lease: Lease, expired: usize) -> Option<usize> {
+        if self.entries.len() < MIN_INDEXED {
+            return self.search(lease, expired);
+        }
+        match &mut **self.index.get_or_insert_with(|| Box::new(LeaseIndex::Pending { searches: 0 })) {
+            LeaseIndex::Pending { searches } if *searches < SEARCHES_BEFORE_INDEX => {
+                *searches += 1;
+                self.search(lease, expired)
+            }
+            index => {
+                if let LeaseIndex::Pending { .. } = index {
+                    let expiries = self.entries.iter().map(|entry| (entry.lease, entry.expires));
+                    *index = LeaseIndex::Built(expiries.collect());
+                }
+                let LeaseIndex::Built(expiries) = index else { return None };
+                let entry = LeaseEntry { expires: *expiries.get(&lease)?, lease };
+                self.entries.binary_search(&entry).ok().filter(|place| *place >= expired)
+            }
+        }
+    }
+
+    fn search(&self, lease: Lease, expired: usize) -> Option<usize> {
+        let place = self.entries.range(expired..).position(|entry| entry.lease == lease)?;
+        Some(expired + place)
+    }
+
+    fn remove(&mut self, place: usize) {
+        let removed = self.entries.remove(place);
+        if let (Some(entry), Some(LeaseIndex::Built(expiries))) = (removed, self.index.as_deref_mut()) {
+            expiries.remove(&entry.lease);
+        }
     }
 
     /// Inserts a lease by its expiry. That is nearly always the end: only a shorter time to live than before inserts it
     /// earlier.
     fn insert(&mut self, lease: Lease, expires: Timestamp) {
+        let entry = LeaseEntry { expires, lease };
         let place = match self.entries.back() {
-            Some(latest) if latest.expires > expires => self.entries.partition_point(|entry| entry.expires <= expires),
+            Some(latest) if *latest > entry => self.entries.partition_point(|other| *other < entry),
             _ => self.entries.len(),
         };
-        self.entries.insert(place, LeaseEntry { expires, lease });
+        self.entries.insert(place, entry);
+        if let Some(LeaseIndex::Built(expiries)) = self.index.as_deref_mut() {
+            expiries.insert(lease, expires);
+        }
     }
 }
 
@@ -156,7 +235,7 @@ impl CurrentLeases<'_> {
             Op::Renew(lease) => allowed_and_changed(self.renew(lease)),
             Op::Release(lease) => allowed_and_changed(self.remove(lease)),
             Op::Reset => {
-                self.leases.entries.clear();
+                self.leases = Leases::default();
                 self.expired = 0;
                 (true, true)
             }
@@ -174,10 +253,8 @@ impl CurrentLeases<'_> {
 
     /// Removes a lease that has not expired. Returns whether there was one.
     fn remove(&mut self, lease: Lease) -> bool {
-        let Some(place) = self.leases.entries.range(self.expired..).position(|entry| entry.lease == lease) else {
-            return false;
-        };
-        self.leases.entries.remove(self.expired + place);
+        let Some(place) = self.leases.find(lease, self.expired) else { return false };
+        self.leases.remove(place);
         self.drop_expired();
         true
     }

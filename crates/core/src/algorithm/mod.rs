@@ -1,4 +1,4 @@
-//! The step: `(quota, state, op, now) -> (state', decision)`.
+//! The step function of all algorithms: `(quota, state, op, now) -> (state', decision)`.
 //!
 //! Each algorithm is a [`KeyView`] of one key at one time: how much is left, when how much could be had, and how to
 //! record or take back. What the operations mean is written once, here, on top of that. Leases are no units, and have
@@ -251,9 +251,15 @@ impl State {
         Timestamp::from_micros(last.as_micros().saturating_add(wait))
     }
 
-    /// How much of the capacity is used at `now`, from 0 to 1,023, all of it and more. What a store compares that has to
-    /// forget somebody: the less is used, the less is given back.
-    pub fn used_share(&self, quota: &Quota, now: Timestamp) -> u16 {
+    /// The highest eviction rank, which only a key with nothing left has.
+    pub const EXHAUSTED_RANK: u16 = 1_023;
+
+    /// Returns how much is lost when the state is forgotten at `now`, from 0 to [`State::EXHAUSTED_RANK`]. A store that has
+    /// no room left evicts the lowest rank.
+    ///
+    /// It is the used share of the capacity. Leases in flight count as at least half of it: the work that holds them goes on
+    /// and would not be counted any more.
+    pub fn eviction_rank(&self, quota: &Quota, now: Timestamp) -> u16 {
         let Some(last) = self.last() else { return 0 };
         let time = StepTime::new(last, now);
         let remaining = match self {
@@ -266,9 +272,18 @@ impl State {
             State::SlidingLog(log) => log.remaining(quota, time),
             State::Leases(leases) => leases.remaining(quota, time),
         };
+        if remaining == 0 {
+            return Self::EXHAUSTED_RANK;
+        }
         let capacity = u64::from(quota.capacity_u32());
+        let highest = u64::from(Self::EXHAUSTED_RANK) - 1;
         // Rounded up, so that only a key with everything left is at 0.
-        ((capacity - u64::from(remaining)) * 1_023).div_ceil(capacity) as u16
+        let used = ((capacity - u64::from(remaining)) * highest).div_ceil(capacity);
+        let rank = match self {
+            State::Leases(_) if used > 0 => highest - (highest - used) / 2,
+            _ => used,
+        };
+        rank as u16
     }
 
     /// Returns whether the state remembers more than the quota admits. Reservations on credit can cause that, and so can a

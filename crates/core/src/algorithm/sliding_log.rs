@@ -1,4 +1,4 @@
-//! The exact log: every request of the trailing period, those of the same microsecond together.
+//! The sliding log: the exact requests of the trailing period, one entry per microsecond.
 //!
 //! Each run carries the running total up to and including it, so that "how much has been used" and "when will that
 //! much be free" are binary searches, however long the log.
@@ -164,8 +164,8 @@ impl KeyView for SlidingLog {
         }
         let units = self.log.units();
         // The first run after whose end the rest fits.
-        let later = |run: &LogRun| units - run.total.wrapping_sub(self.log.before);
-        let index = self.log.runs.partition_point(|run| later(run) > room);
+        let units_after = |run: &LogRun| units - run.total.wrapping_sub(self.log.before);
+        let index = self.log.runs.partition_point(|run| units_after(run) > room);
         // A run is not later than the view and has not expired.
         self.period - (self.time.at.as_micros() - self.log.runs[index].at.as_micros())
     }

@@ -1,4 +1,4 @@
-//! A weighted estimate of what the trailing period has seen.
+//! The sliding window: a weighted estimate of the units used in the trailing period.
 //!
 //! Time is cut into buckets of period / buckets. The current bucket and the `buckets - 1` before it count in full;
 //! the one before those counts by the share of it that is still inside the period. Compared as integers, multiplied

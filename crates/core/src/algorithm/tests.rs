@@ -1,3 +1,6 @@
+//! Tests of the algorithms beyond the oracle: extreme numbers, rebasing, memory and leases.
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::*;
@@ -172,6 +175,67 @@ fn lease_expires_exactly_at_its_time() {
     assert_eq!((last.next_after(), last.reset_after()), (Some(last.reset_after()), Duration::from_micros(999_999)));
     assert_eq!(step_at(&quota, &mut state, release(3), 1_000_002), (true, 2, None));
     assert_eq!(state, State::New);
+}
+
+/// Many leases have an index, which is built and kept up to date. No decision depends on it.
+#[test]
+fn many_leases_decide_like_few() {
+    const CAPACITY: u64 = 20_100;
+    const TTL: u64 = 500_000;
+    let quota = Quota::concurrency(CAPACITY, Duration::from_micros(TTL)).unwrap();
+    // The expiry of each lease in flight, and the leases by expiry. Several expire at the same time.
+    let mut held: BTreeMap<u64, u64> = (0..20_000).map(|lease| (lease * 2, 1 + lease / 4 * 100)).collect();
+    let mut by_expiry: BTreeSet<(u64, u64)> = held.iter().map(|(lease, expires)| (*expires, *lease)).collect();
+    let entries = by_expiry.iter().map(|(expires, lease)| (at(*expires), Lease::from_bits(*lease)));
+    let mut state = State::Leases(Leases::from_entries(entries.rev(), at(0)));
+    let mut random = 0_u64;
+    for micros in (0..15_000).map(|turn| turn / 3 * 10) {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let (lease, choice) = ((random >> 33) % 40_000, (random >> 20) % 8);
+        let op = match choice {
+            0..4 => admit(lease),
+            4..6 => renew(lease),
+            _ => release(lease),
+        };
+        while let Some((expires, lease)) = by_expiry.first().copied().filter(|(expires, _)| *expires <= micros) {
+            by_expiry.remove(&(expires, lease));
+            held.remove(&lease);
+        }
+        let is_held = held.contains_key(&lease);
+        let is_free = (held.len() as u64) < CAPACITY;
+        let expected = is_held || (matches!(op, Op::Admit(_)) && is_free);
+        if let Some(expires) = expected.then(|| held.remove(&lease)).flatten() {
+            by_expiry.remove(&(expires, lease));
+        }
+        if expected && !matches!(op, Op::Release(_)) {
+            held.insert(lease, micros + TTL);
+            by_expiry.insert((micros + TTL, lease));
+        }
+        let (allowed, remaining, _) = step_at(&quota, &mut state, op, micros);
+        assert_eq!((allowed, remaining), (expected, CAPACITY - held.len() as u64), "{op:?} at {micros}");
+    }
+    let State::Leases(leases) = &state else { panic!("leases in flight") };
+    let in_flight: Vec<_> = leases.entries().skip_while(|(expires, _)| *expires <= at(49_990)).collect();
+    let expected: Vec<_> = by_expiry.iter().map(|(expires, lease)| (at(*expires), Lease::from_bits(*lease))).collect();
+    assert_eq!(in_flight, expected);
+}
+
+/// With a search through all leases for each operation, this takes minutes.
+#[test]
+fn operations_with_many_leases_in_flight_are_searches_in_an_index() {
+    const COUNT: u64 = 200_000;
+    let quota = Quota::concurrency(COUNT, seconds(60)).unwrap();
+    let entries = (0..COUNT).map(|id| (at(id + 60_000_000), Lease::from_bits(id)));
+    let mut state = State::Leases(Leases::from_entries(entries, at(COUNT)));
+    for id in COUNT..COUNT * 2 {
+        assert!(!step(&quota, &mut state, admit(id), at(COUNT)).decision.allowed());
+    }
+    // All but the newest expire.
+    assert!(step(&quota, &mut state, renew(COUNT / 2), at(COUNT)).decision.allowed());
+    assert_eq!(step_at(&quota, &mut state, release(0), 60_000_000 + COUNT - 1).1, COUNT - 1);
+    let busy = state.heap_bytes();
+    assert!(step(&quota, &mut state, admit(0), at(60_000_000 + COUNT - 1)).decision.allowed());
+    assert!(state.heap_bytes() * 100 < busy, "{} after {busy}", state.heap_bytes());
 }
 
 #[test]

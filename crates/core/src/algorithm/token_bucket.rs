@@ -9,7 +9,7 @@ use crate::divisor::Divisor;
 use crate::{Quota, Timestamp};
 
 /// Below this, the sum of two counts of sub-units fits in 64 bits.
-const NARROW: u64 = 1 << 63;
+const NARROW_BOUND: u64 = 1 << 63;
 
 /// The token bucket of one key at one time, in numbers that are wide enough for it.
 pub(super) struct TokenBucket<N> {
@@ -24,7 +24,7 @@ impl TokenBucket<u64> {
     /// Whether 64 bits are enough for the whole step. Only a reservation takes more than the capacity.
     #[inline]
     pub(super) fn is_narrow(quota: &Quota, deficit: u64, op: Op) -> bool {
-        quota.is_narrow() && deficit < NARROW && !matches!(op, Op::Reserve(_))
+        quota.is_narrow() && deficit < NARROW_BOUND && !matches!(op, Op::Reserve(_))
     }
 
     #[inline]

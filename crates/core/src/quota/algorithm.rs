@@ -1,4 +1,4 @@
-//! The ways to count.
+//! The algorithms of quotas.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Quotas: an algorithm with its numbers.
+//! Quotas: an algorithm with its parameters, such as rate, period and capacity.
 
 mod algorithm;
 mod divide;

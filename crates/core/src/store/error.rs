@@ -12,6 +12,8 @@ pub enum StoreErrorKind {
     Unavailable,
     /// It did not answer in time. Trying again can help.
     Timeout,
+    /// Too many calls wait for it in this process. It was not called, and may be well. Trying again can help.
+    Overloaded,
     /// Others change the key faster than it can be decided about. Trying again can help; the store itself is well.
     Contended,
     /// What is stored under the key is not ours, or is damaged. Trying again does not help.
@@ -26,9 +28,22 @@ impl StoreErrorKind {
         match self {
             StoreErrorKind::Unavailable => "unavailable",
             StoreErrorKind::Timeout => "timeout",
+            StoreErrorKind::Overloaded => "overloaded",
             StoreErrorKind::Contended => "contended",
             StoreErrorKind::Corrupt => "corrupt",
             StoreErrorKind::Unsupported => "unsupported",
+        }
+    }
+
+    /// Returns the kind in words, without details of the store: a text for clients.
+    pub const fn description(self) -> &'static str {
+        match self {
+            StoreErrorKind::Unavailable => "store unavailable",
+            StoreErrorKind::Timeout => "store timed out",
+            StoreErrorKind::Overloaded => "too many calls wait for the store",
+            StoreErrorKind::Contended => "store is contended",
+            StoreErrorKind::Corrupt => "stored state is not usable",
+            StoreErrorKind::Unsupported => "not supported by this store",
         }
     }
 }
@@ -71,20 +86,13 @@ impl StoreError {
 
     /// Whether trying again can help.
     pub fn is_retryable(&self) -> bool {
-        matches!(self.0.kind, StoreErrorKind::Unavailable | StoreErrorKind::Timeout | StoreErrorKind::Contended)
+        !matches!(self.0.kind, StoreErrorKind::Corrupt | StoreErrorKind::Unsupported)
     }
 }
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match self.0.kind {
-            StoreErrorKind::Unavailable => "store unavailable",
-            StoreErrorKind::Timeout => "store timed out",
-            StoreErrorKind::Contended => "store is contended",
-            StoreErrorKind::Corrupt => "stored state is not usable",
-            StoreErrorKind::Unsupported => "not supported by this store",
-        };
-        write!(f, "{kind}: {}", self.0.message)
+        write!(f, "{}: {}", self.0.kind.description(), self.0.message)
     }
 }
 

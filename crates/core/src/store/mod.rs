@@ -1,9 +1,10 @@
-//! The store contract: between a limiter and the place where the state of keys lives.
+//! The store contract: the interface between a limiter and the storage of its keys.
 
 mod dynamic;
 mod error;
 
 use std::future::Future;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 pub use dynamic::{BoxFuture, DynStore, poll_once};
@@ -62,6 +63,9 @@ pub struct Capabilities {
     /// A request that the store fails is answered by its [`Request::on_store_error`]. A limiter puts a timeout, a breaker and
     /// that policy around a store that does I/O and has none.
     pub failure_policy: bool,
+    /// The number of calls that it works on at once. Further calls only wait in it. Not stated by a store that serves as many as
+    /// come.
+    pub max_in_flight: Option<NonZeroU32>,
 }
 
 impl Capabilities {
@@ -76,6 +80,13 @@ impl Capabilities {
     #[must_use]
     pub const fn with_failure_policy(mut self, failure_policy: bool) -> Self {
         self.failure_policy = failure_policy;
+        self
+    }
+
+    /// Sets how many calls it works on at once; 0 is not stated.
+    #[must_use]
+    pub const fn with_max_in_flight(mut self, calls: u32) -> Self {
+        self.max_in_flight = NonZeroU32::new(calls);
         self
     }
 }

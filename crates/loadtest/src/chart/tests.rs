@@ -1,3 +1,5 @@
+//! Tests of the chart as SVG.
+
 use std::time::Duration;
 
 use tokio::time::Instant;

@@ -22,7 +22,7 @@ use crate::run::RequestTemplate;
 use crate::target::IoStream;
 
 /// A connection with HTTP/2, one request at a time.
-pub(crate) struct Grpc {
+pub(crate) struct GrpcConnection {
     client: RateLimitServiceClient<Sender>,
     token: Option<MetadataValue<Ascii>>,
     domain: String,
@@ -30,8 +30,8 @@ pub(crate) struct Grpc {
     cost: u32,
 }
 
-impl Grpc {
-    pub(super) async fn over(stream: IoStream, template: &RequestTemplate) -> Result<Self, ConnectionLost> {
+impl GrpcConnection {
+    pub(super) async fn from_stream(stream: IoStream, template: &RequestTemplate) -> Result<Self, ConnectionLost> {
         let lost = |error: &dyn std::fmt::Display| ConnectionLost(error.to_string());
         let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
         let (sender, connection) = handshake.map_err(|error| lost(&error))?;
@@ -40,7 +40,7 @@ impl Grpc {
         let origin: Uri = format!("http://{}", template.authority).parse().map_err(|error| lost(&error))?;
         let token = template.token.as_ref().map(|token| [b"Bearer ", token.as_bytes()].concat());
         let token = token.map(|token| MetadataValue::try_from(&token[..])).transpose().map_err(|error| lost(&error))?;
-        Ok(Grpc {
+        Ok(GrpcConnection {
             client: RateLimitServiceClient::with_origin(Sender(sender), origin),
             token,
             domain: template.domain.clone(),

@@ -19,11 +19,11 @@ use crate::target::IoStream;
 const MAX_BODY: usize = 64 << 10;
 
 /// A connection with HTTP/1.1.
-pub(crate) struct Http {
+pub(crate) struct HttpConnection {
     sender: SendRequest<Full<Bytes>>,
     headers: HeaderMap,
-    /// The body before the key and behind it.
-    around: (Bytes, Bytes),
+    /// The parts of the body before and after the key.
+    body_parts: (Bytes, Bytes),
     buffer: BytesMut,
 }
 
@@ -40,8 +40,8 @@ struct Problem {
     detail: Option<String>,
 }
 
-impl Http {
-    pub(super) async fn over(stream: IoStream, template: &RequestTemplate) -> Result<Self, ConnectionLost> {
+impl HttpConnection {
+    pub(super) async fn from_stream(stream: IoStream, template: &RequestTemplate) -> Result<Self, ConnectionLost> {
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| lost(&error))?;
         // Its end is reported to the pending request.
         tokio::spawn(connection);
@@ -56,16 +56,21 @@ impl Http {
             headers.insert(AUTHORIZATION, value);
         }
         let limit = serde_json::Value::from(template.limit.as_deref().unwrap_or("api"));
-        let around = (format!("{{\"limit\":{limit},\"key\":\"bench-"), format!("\",\"cost\":{}}}", template.cost));
-        Ok(Http { sender, headers, around: (around.0.into(), around.1.into()), buffer: BytesMut::new() })
+        let body_parts = (format!("{{\"limit\":{limit},\"key\":\"bench-"), format!("\",\"cost\":{}}}", template.cost));
+        Ok(HttpConnection {
+            sender,
+            headers,
+            body_parts: (body_parts.0.into(), body_parts.1.into()),
+            buffer: BytesMut::new(),
+        })
     }
 
     pub(super) async fn send(&mut self, key: u64) -> Result<Verdict, ConnectionLost> {
         self.sender.ready().await.map_err(|error| lost(&error))?;
-        self.buffer.extend_from_slice(&self.around.0);
+        self.buffer.extend_from_slice(&self.body_parts.0);
         // A buffer in memory is never full.
         let _ = write!((&mut self.buffer).writer(), "{key}");
-        self.buffer.extend_from_slice(&self.around.1);
+        self.buffer.extend_from_slice(&self.body_parts.1);
         let mut request = Request::new(Full::new(self.buffer.split().freeze()));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = Uri::from_static("/v1/limit");

@@ -22,9 +22,9 @@ pub(crate) enum Verdict {
 /// Why a request got no decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RequestError {
-    /// The kind of error, of which there are few: each is counted apart.
+    /// The kind of error, of which there are few. Each is counted separately.
     pub(crate) kind: String,
-    /// The server's own excerpt.
+    /// An excerpt of the server's own message.
     pub(crate) message: String,
     /// Whether a retry may help: the request itself is not wrong.
     pub(crate) is_transient: bool,
@@ -39,9 +39,9 @@ pub(crate) struct ConnectionLost(pub(crate) String);
 
 /// A connection in one of the protocols.
 pub(crate) enum Client {
-    Http(http::Http),
-    Grpc(Box<grpc::Grpc>),
-    Resp(resp::Resp),
+    Http(http::HttpConnection),
+    Grpc(Box<grpc::GrpcConnection>),
+    Resp(resp::RespConnection),
 }
 
 impl Client {
@@ -52,22 +52,22 @@ impl Client {
         template: &RequestTemplate,
     ) -> Result<Self, String> {
         let stream = connector.open().await?;
-        match timeout(CONNECT_TIMEOUT, Client::over(stream, protocol, template)).await {
+        match timeout(CONNECT_TIMEOUT, Client::from_stream(stream, protocol, template)).await {
             Ok(opened) => opened.map_err(|ConnectionLost(why)| why),
             Err(_) => Err(format!("connected, and then nothing for {CONNECT_TIMEOUT:?}: is that the right port?")),
         }
     }
 
     /// Speaks the protocol over an open stream.
-    pub(crate) async fn over(
+    pub(crate) async fn from_stream(
         stream: IoStream,
         protocol: Protocol,
         template: &RequestTemplate,
     ) -> Result<Self, ConnectionLost> {
         Ok(match protocol {
-            Protocol::Http => Client::Http(http::Http::over(stream, template).await?),
-            Protocol::Grpc => Client::Grpc(Box::new(grpc::Grpc::over(stream, template).await?)),
-            Protocol::Resp => Client::Resp(resp::Resp::over(stream, template).await?),
+            Protocol::Http => Client::Http(http::HttpConnection::from_stream(stream, template).await?),
+            Protocol::Grpc => Client::Grpc(Box::new(grpc::GrpcConnection::from_stream(stream, template).await?)),
+            Protocol::Resp => Client::Resp(resp::RespConnection::from_stream(stream, template).await?),
         })
     }
 

@@ -12,32 +12,33 @@ use crate::target::IoStream;
 /// More than any reply to these commands.
 const MAX_REPLY: usize = 16 << 10;
 /// How much is read at once.
-const READ: usize = 4 << 10;
+const READ_SIZE: usize = 4 << 10;
 
 /// A connection with the Redis protocol.
-pub(crate) struct Resp {
+pub(crate) struct RespConnection {
     stream: IoStream,
-    /// The command before the length of the key, and behind the key.
-    around: (Vec<u8>, Vec<u8>),
+    /// The parts of the command before the length of the key and after the key.
+    command_parts: (Vec<u8>, Vec<u8>),
     /// The first integer of a reply that allows.
     allowed: i64,
     out: Vec<u8>,
     read: Vec<u8>,
 }
 
-impl Resp {
-    pub(super) async fn over(stream: IoStream, template: &RequestTemplate) -> Result<Self, ConnectionLost> {
+impl RespConnection {
+    pub(super) async fn from_stream(stream: IoStream, template: &RequestTemplate) -> Result<Self, ConnectionLost> {
         let cost = template.cost.to_string();
-        let (around, allowed) = match &template.limit {
-            Some(limit) => ((command(4, &["TG.LIMIT", limit]), command_end(&[&cost])), 1),
-            None => ((command(6, &["CL.THROTTLE"]), command_end(&["15", "30", "60", &cost])), 0),
+        let (command_parts, allowed) = match &template.limit {
+            Some(limit) => ((command_start(4, &["TG.LIMIT", limit]), command_end(&[&cost])), 1),
+            None => ((command_start(6, &["CL.THROTTLE"]), command_end(&["15", "30", "60", &cost])), 0),
         };
-        let mut resp = Resp { stream, around, allowed, out: Vec::new(), read: Vec::with_capacity(READ) };
+        let mut resp =
+            RespConnection { stream, command_parts, allowed, out: Vec::new(), read: Vec::with_capacity(READ_SIZE) };
         if let Some(token) = &template.token {
-            let mut auth = command(2, &["AUTH"]);
-            push(&mut auth, token.as_bytes());
+            let mut auth = command_start(2, &["AUTH"]);
+            push_bulk_string(&mut auth, token.as_bytes());
             resp.stream.write_all(&auth).await.map_err(|error| ConnectionLost(error.to_string()))?;
-            resp.authorize().await?;
+            resp.read_auth_reply().await?;
         }
         Ok(resp)
     }
@@ -47,10 +48,10 @@ impl Resp {
         for key in keys {
             let mut digits = itoa::Buffer::new();
             let digits = digits.format(*key);
-            self.out.extend_from_slice(&self.around.0);
+            self.out.extend_from_slice(&self.command_parts.0);
             // Memory is never full.
             let _ = write!(self.out, "${}\r\nbench-{digits}\r\n", "bench-".len() + digits.len());
-            self.out.extend_from_slice(&self.around.1);
+            self.out.extend_from_slice(&self.command_parts.1);
         }
         self.stream.write_all(&self.out).await.map_err(|error| ConnectionLost(error.to_string()))?;
         let wanted = responses.len() + keys.len();
@@ -80,7 +81,7 @@ impl Resp {
         }
     }
 
-    async fn authorize(&mut self) -> Result<(), ConnectionLost> {
+    async fn read_auth_reply(&mut self) -> Result<(), ConnectionLost> {
         loop {
             self.read_more().await?;
             if let Some((reply, length)) = parse(&self.read)? {
@@ -105,20 +106,20 @@ impl Resp {
     }
 }
 
-/// Returns the beginning of a command of `parts` excerpt.
-fn command(parts: usize, first: &[&str]) -> Vec<u8> {
+/// Returns the beginning of a command of `parts` words.
+fn command_start(parts: usize, first: &[&str]) -> Vec<u8> {
     let mut bytes = format!("*{parts}\r\n").into_bytes();
-    first.iter().for_each(|part| push(&mut bytes, part.as_bytes()));
+    first.iter().for_each(|part| push_bulk_string(&mut bytes, part.as_bytes()));
     bytes
 }
 
 fn command_end(last: &[&str]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    last.iter().for_each(|part| push(&mut bytes, part.as_bytes()));
+    last.iter().for_each(|part| push_bulk_string(&mut bytes, part.as_bytes()));
     bytes
 }
 
-fn push(bytes: &mut Vec<u8>, part: &[u8]) {
+fn push_bulk_string(bytes: &mut Vec<u8>, part: &[u8]) {
     bytes.extend_from_slice(format!("${}\r\n", part.len()).as_bytes());
     bytes.extend_from_slice(part);
     bytes.extend_from_slice(b"\r\n");
@@ -135,18 +136,18 @@ enum Reply<'a> {
 
 /// Returns the first reply and its length once it is complete.
 fn parse(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, ConnectionLost> {
-    let strange = || ConnectionLost("what comes back is not the Redis protocol".to_owned());
+    let not_resp = || ConnectionLost("what comes back is not the Redis protocol".to_owned());
     let line = |from: usize| {
         let found = bytes[from..].windows(2).position(|two| two == b"\r\n");
         let text = |end: usize| std::str::from_utf8(&bytes[from..from + end]).map(|text| (text, from + end + 2));
-        found.map(text).transpose().map_err(|_| strange())
+        found.map(text).transpose().map_err(|_| not_resp())
     };
     let whole = || match bytes.len() {
         0..MAX_REPLY => Ok(None),
-        _ => Err(strange()),
+        _ => Err(not_resp()),
     };
     if bytes.first().is_some_and(|first| !b"*+-".contains(first)) {
-        return Err(strange());
+        return Err(not_resp());
     }
     let Some((head, mut at)) = line(0)? else { return whole() };
     if let Some(text) = head.strip_prefix('+') {
@@ -155,11 +156,11 @@ fn parse(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, ConnectionLost> {
     if let Some(text) = head.strip_prefix('-') {
         return Ok(Some((Reply::Error(text), at)));
     }
-    let count = head[1..].parse::<u8>().ok().filter(|count| *count > 0).ok_or_else(strange)?;
+    let count = head[1..].parse::<u8>().ok().filter(|count| *count > 0).ok_or_else(not_resp)?;
     let mut first = None;
     for _ in 0..count {
         let Some((item, next)) = line(at)? else { return whole() };
-        let number = item.strip_prefix(':').and_then(|number| number.parse().ok()).ok_or_else(strange)?;
+        let number = item.strip_prefix(':').and_then(|number| number.parse().ok()).ok_or_else(not_resp)?;
         first.get_or_insert(number);
         at = next;
     }

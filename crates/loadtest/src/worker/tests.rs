@@ -64,7 +64,7 @@ async fn run(test: LoadTest, answer: impl Fn(u64) -> (u64, &'static [u8]) + Send
     let (near, far) = tokio::io::duplex(1 << 20);
     let server = tokio::spawn(serve(far, answer));
     let client =
-        Client::over(Box::new(near), Protocol::Resp, &test.template(&test.targets[0])).await.expect("no token");
+        Client::from_stream(Box::new(near), Protocol::Resp, &test.template(&test.targets[0])).await.expect("no token");
     let started = Instant::now();
     let tally = Arc::new(Tally::new(1, started, test.duration));
     let (stopper, stop) = StopSender::new();

@@ -1,12 +1,13 @@
 //! The active config: limits, Envoy rules, client address and response headers, as they are served.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use tidegate::api::apply::is_isolated_prefix;
 pub(crate) use tidegate::api::apply::isolate_prefix;
 use tidegate::config::envoy::Domains;
-use tidegate::config::{Config, ConfigErrors, Syntax};
+use tidegate::config::{Config, ConfigErrors, MAX_CONFIG_BYTES, Syntax};
 use tidegate::http::{ClientAddress, LimitHeaders, RateLimit};
 use tidegate::store::Scope;
 use tidegate::{Limit, Limiter, LimiterBuilder, Quota, seconds};
@@ -63,6 +64,15 @@ impl ActiveConfig {
         Ok(ActiveConfig::new(config, domains, files, contents, false))
     }
 
+    /// Loads the config in a file again. It may have been a pipe at the start, but from now on only a file is read: whatever
+    /// has taken its place could block for ever.
+    pub(crate) fn reload(path: &Path) -> Result<Self, String> {
+        if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+            return Err(format!("{}: not a file", path.display()));
+        }
+        ActiveConfig::load(Some(path)).map_err(|errors| errors.to_string())
+    }
+
     /// Returns the files that the config in a file names.
     pub(crate) fn files_of(path: &Path) -> Result<Vec<PathBuf>, ConfigErrors> {
         if is_envoy_config(path) {
@@ -80,7 +90,7 @@ impl ActiveConfig {
     ) -> Self {
         let (client_address, headers) = (ClientAddress::from(config.http()), LimitHeaders::from(config.http()));
         // Only its responses are used: the limit comes with each request.
-        let http_policy = RateLimit::new(placeholder_quota()).headers(headers);
+        let http_policy = RateLimit::unlimited().headers(headers);
         let mut active =
             ActiveConfig { config, domains, files, contents, is_demo, client_address, http_policy, limit_count: 0 };
         active.limit_count = active.limits().count();
@@ -126,9 +136,13 @@ impl ActiveConfig {
     }
 }
 
-/// Reads a file to notice when it changes. `None` for one that cannot be read, and for a pipe, which can be read only once.
-pub(super) fn read_file(path: &Path) -> Option<Vec<u8>> {
-    if path.is_file() { fs::read(path).ok() } else { None }
+/// Reads a file to notice when it changes. `None` for one that cannot be read or is too large, and for a pipe, which can be read
+/// only once.
+pub(crate) fn read_file(path: &Path) -> Option<Vec<u8>> {
+    fs::metadata(path).ok().filter(|found| found.is_file() && found.len() <= MAX_CONFIG_BYTES)?;
+    let mut bytes = Vec::new();
+    File::open(path).ok()?.take(MAX_CONFIG_BYTES).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
 }
 
 /// Returns the files that a config names, relative to its folder.

@@ -137,8 +137,8 @@ async fn reload(config: Option<&Path>, app: &App) -> FileContents {
     };
     let contents = read_files(Some(config), app).await;
     let path = config.to_owned();
-    let loaded = tokio::task::spawn_blocking(move || ActiveConfig::load(Some(&path))).await;
-    let loaded = match loaded.map_err(|error| error.to_string()).and_then(|read| read.map_err(|e| e.to_string())) {
+    let loaded = tokio::task::spawn_blocking(move || ActiveConfig::reload(&path)).await;
+    let loaded = match loaded.map_err(|error| error.to_string()).flatten() {
         Ok(loaded) => loaded,
         Err(errors) => {
             report_failure(app, &errors);

@@ -1,11 +1,13 @@
-//! `AppStore`: the store behind the app, with its resilience wrappers and what can be observed of it.
+//! `AppStore`: the store behind the app, with its resilience wrappers, breaker state and call statistics.
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use tidegate::config::Defaults;
-use tidegate::resilience::{BreakerState, BreakerStore, FallbackStore, InstrumentedStore, TimeoutStore};
+use tidegate::resilience::{
+    BreakerState, BreakerStore, BulkheadStore, DenialCacheStore, FallbackStore, InstrumentedStore, TimeoutStore,
+};
 use tidegate::store::{DynStore, Request, TestableStore};
 use tidegate::{
     Decision, JointDecision, LimiterBuilder, MemoryStats, MemoryStore, Store, StoreError, StoreErrorKind, Timestamp,
@@ -17,7 +19,7 @@ use super::snapshot;
 use super::stats::{StoreCalls, recorder};
 use crate::Failure;
 use crate::cli::Serve;
-use crate::store_url::OpenStore;
+use crate::store_url::{OpenStore, StoreUrl};
 
 /// The store behind the app.
 pub(crate) enum AppStore {
@@ -33,8 +35,8 @@ pub(crate) enum AppStore {
 
 impl AppStore {
     /// Opens the store. One outside of this process gets a timeout, a breaker and each limit's failure policy.
-    pub(crate) async fn open(serve: &Serve, defaults: &Defaults) -> Result<Self, Failure> {
-        Ok(match serve.store.open().await? {
+    pub(crate) async fn open(serve: &Serve, url: &StoreUrl, defaults: &Defaults) -> Result<Self, Failure> {
+        Ok(match url.open().await? {
             None => AppStore::Memory(Arc::new(open_memory(serve)?)),
             Some(OpenStore::Sqlite(store)) => with_resilience("sqlite", store, defaults),
             Some(OpenStore::Redis(store)) => with_resilience("redis", store, defaults),
@@ -135,13 +137,15 @@ fn open_memory(serve: &Serve) -> Result<MemoryStore, Failure> {
 fn with_resilience<S: Store + 'static>(name: &'static str, store: S, defaults: &Defaults) -> AppStore {
     let timeout = TimeoutStore::new(store, defaults.store_timeout, TokioSleeper);
     let breaker = BreakerStore::new(InstrumentedStore::new(timeout, name), name).clock(TokioSleeper);
-    let fallback = FallbackStore::new(breaker).label(metric_label);
+    let bulkhead = BulkheadStore::new(breaker, defaults.store_timeout, TokioSleeper);
+    let denial_cache = DenialCacheStore::new(bulkhead).only_on_failure(true);
+    let fallback = FallbackStore::new(denial_cache).label(metric_label);
     let store = Arc::new(fallback.expected_replicas(defaults.expected_replicas).clock(TokioSleeper));
     let observed = Arc::clone(&store);
     AppStore::External {
         name,
         store,
-        breaker: Arc::new(move || observed.inner().state()),
+        breaker: Arc::new(move || observed.inner().inner().inner().state()),
         calls: recorder::store_calls(),
     }
 }

@@ -1,4 +1,4 @@
-//! `tidegate bench`: its arguments, and the load test that they ask for.
+//! `tidegate bench`: its arguments, and the load test that it runs.
 
 use std::convert::Infallible;
 use std::io::{self, IsTerminal, Write};
@@ -13,7 +13,7 @@ use tidegate_loadtest::{KeyDistribution, LoadTest, Progress, Protocol, Target};
 
 use super::{read_token, usage_error};
 use crate::net::tls::read_roots;
-use crate::runtime::runtime;
+use crate::runtime::build_runtime;
 use crate::{Failure, print_message};
 
 /// `tidegate bench`.
@@ -97,7 +97,7 @@ const KEYS: u64 = 1_000_000;
 pub(crate) fn run(bench: &Bench) -> Result<(), Failure> {
     let test = bench.load_test()?;
     let chart = bench.picture.checked_path()?;
-    let runtime = runtime(None).map_err(|error| Failure::Load(format!("no threads to run on: {error}")))?;
+    let runtime = build_runtime(None).map_err(|error| Failure::Load(format!("no threads to run on: {error}")))?;
     let bar = ProgressDisplay::new(test.duration);
     let result = runtime.block_on(test.run(|progress| bar.update(progress), interrupted));
     bar.finish();

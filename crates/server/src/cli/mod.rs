@@ -1,4 +1,4 @@
-//! The command line: verbs and their arguments.
+//! The command line: subcommands and their arguments.
 
 pub(crate) mod bench;
 mod serve;
@@ -22,13 +22,13 @@ const TOKEN_VARIABLE: &str = "TIDEGATE_TOKEN";
 
 /// Rate limiting and admission control.
 ///
-/// Without a verb it serves a small built-in config, to show what it does.
+/// Without a subcommand it serves a small built-in config, to show what it does.
 #[derive(Debug, Parser)]
 #[command(name = "tidegate", version, about, long_about, after_help = EXAMPLES, max_term_width = 100)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
-    pub verb: Option<Verb>,
+    pub command: Option<CliCommand>,
 }
 
 const EXAMPLES: &str = "\
@@ -45,9 +45,9 @@ Examples:
 Exit codes: 0 all went well, 1 something did not, which is said, 2 wrong usage, 128 and its number after a signal that
 ended `simulate` early.";
 
-/// What the program can do.
+/// A subcommand of the program.
 #[derive(Debug, Subcommand)]
-pub enum Verb {
+pub enum CliCommand {
     /// Answer over HTTP, gRPC and the Redis protocol
     Serve(Box<Serve>),
     /// Say what is wrong with configs, with line and column
@@ -83,7 +83,7 @@ A small config:
   capacity = 3
   ttl = \"30s\"                     # until a lease that is not renewed expires
 
-Exit code 1 when something is wrong with any of them; everything that is wrong is told.";
+Exit code 1 when something is wrong with any of them; everything that is wrong is told, up to 100 errors of a config.";
 
 /// `tidegate simulate`.
 #[derive(Debug, Args)]
@@ -95,9 +95,12 @@ pub struct Simulate {
     /// The trace, one JSON object a line; - is standard input
     #[arg(long, value_name = "FILE|-")]
     pub trace: PathBuf,
-    /// Where the state of keys lives: memory, sqlite:PATH, redis://... or postgres://...
-    #[arg(long, value_name = "STORE", default_value = "memory")]
-    pub store: StoreUrl,
+    /// Where the state of keys lives: memory, sqlite:PATH, redis://... or postgres://... [default: memory]
+    #[arg(long, value_name = "STORE")]
+    pub store: Option<StoreUrl>,
+    /// A file with that, for a URL with a password: everybody on this machine can see arguments
+    #[arg(long, value_name = "FILE", conflicts_with = "store")]
+    pub store_file: Option<PathBuf>,
     /// The capacity of the memory store.
     #[command(flatten)]
     pub capacity: MemoryCapacity,
@@ -106,12 +109,12 @@ pub struct Simulate {
     pub summary_only: bool,
 }
 
-/// Makes clap's error for wrong arguments of a verb.
-pub(crate) fn usage_error(verb: &str, kind: ErrorKind, message: &str) -> clap::Error {
+/// Makes clap's error for wrong arguments of a subcommand.
+pub(crate) fn usage_error(subcommand: &str, kind: ErrorKind, message: &str) -> clap::Error {
     let mut command = Cli::command();
-    // The build puts the name of the program into the verb's usage.
+    // The build puts the name of the program into the subcommand's usage.
     command.build();
-    let command = command.find_subcommand_mut(verb).expect("it is a verb");
+    let command = command.find_subcommand_mut(subcommand).expect("it is a subcommand");
     command.error(kind, message)
 }
 
@@ -163,13 +166,13 @@ pub struct MemoryCapacity {
 
 impl MemoryCapacity {
     /// Refuses the arguments for another store.
-    pub(crate) fn check(&self, verb: &str, store: &StoreUrl) -> Result<(), Failure> {
+    pub(crate) fn check(&self, subcommand: &str, store: &StoreUrl) -> Result<(), Failure> {
         let given = [("--max-keys", self.max_keys), ("--max-bytes", self.max_bytes)];
         match given.into_iter().find(|(_, given)| given.is_some() && !store.is_memory()) {
             None => Ok(()),
             Some((name, _)) => {
                 let why = format!("{name} is for --store memory: another store has room of its own");
-                Err(Failure::Usage(usage_error(verb, ErrorKind::ArgumentConflict, &why)))
+                Err(Failure::Usage(usage_error(subcommand, ErrorKind::ArgumentConflict, &why)))
             }
         }
     }

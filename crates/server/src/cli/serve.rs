@@ -29,9 +29,13 @@ pub struct Serve {
     /// Where to listen for the Redis protocol; or off
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6380")]
     pub resp: Listen,
-    /// Where the state of keys lives: memory, sqlite:PATH, redis://... or postgres://...
-    #[arg(long, value_name = "STORE", default_value = "memory")]
-    pub store: StoreUrl,
+    /// Where the state of keys lives: memory, sqlite:PATH, redis://... or postgres://... [default: memory]
+    #[arg(long, value_name = "STORE")]
+    pub store: Option<StoreUrl>,
+    /// A file with that, for a URL with a password: everybody on this machine can see arguments. The variable TIDEGATE_STORE
+    /// can hold it instead
+    #[arg(long, value_name = "FILE", conflicts_with = "store")]
+    pub store_file: Option<PathBuf>,
     /// The capacity of the memory store.
     #[command(flatten)]
     pub capacity: MemoryCapacity,
@@ -96,10 +100,18 @@ impl Default for Serve {
 }
 
 impl Serve {
+    /// Returns the store of the arguments or of the environment. Defaults to memory.
+    pub(crate) fn store_url(&self) -> Result<StoreUrl, Failure> {
+        match StoreUrl::from_arguments(self.store.as_ref(), self.store_file.as_deref())? {
+            Some(url) => Ok(url),
+            None => StoreUrl::from_env().map(Option::unwrap_or_default),
+        }
+    }
+
     /// Checks that the arguments do not conflict.
-    pub(crate) fn check(&self) -> Result<(), Failure> {
-        self.capacity.check("serve", &self.store)?;
-        let outside = !self.store.is_memory();
+    pub(crate) fn check(&self, store: &StoreUrl) -> Result<(), Failure> {
+        self.capacity.check("serve", store)?;
+        let outside = !store.is_memory();
         let conflicts = [
             (
                 self.snapshot.is_some() && outside,
@@ -180,12 +192,14 @@ when the snapshot cannot be written; a second one does not wait for what is unde
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::{Cli, Verb};
+    use crate::cli::{Cli, CliCommand};
 
     #[test]
     fn without_a_verb_the_program_serves_with_default_arguments() {
-        assert!(Cli::parse_from(["tidegate"]).verb.is_none());
-        let Some(Verb::Serve(plain)) = Cli::parse_from(["tidegate", "serve"]).verb else { panic!("it is that verb") };
+        assert!(Cli::parse_from(["tidegate"]).command.is_none());
+        let Some(CliCommand::Serve(plain)) = Cli::parse_from(["tidegate", "serve"]).command else {
+            panic!("it is that subcommand")
+        };
         let default = Serve::default();
         assert_eq!(format!("{default:?}"), format!("{plain:?}"));
         for (listen, expected) in [(default.http, 8080), (default.grpc, 8081), (default.resp, 6380)] {

@@ -1,4 +1,4 @@
-//! Who may call a route: the bearer token and the same-site rule, for every door over HTTP.
+//! Access control of routes: the bearer token and the same-site rule, for every protocol over HTTP.
 
 use http::Request;
 use tidegate::api::{BearerToken, Problem, same_site, same_site_or_proxy};

@@ -1,4 +1,4 @@
-//! The doors: the protocols that clients speak, over one `App`.
+//! Doors: the network protocols of the server (HTTP, gRPC, Redis, OTLP), all over one `App`.
 
 mod access;
 pub(crate) mod envoy;

@@ -1,7 +1,7 @@
 //! HTTP bodies: requests, read within a size and a time, and responses, sent in bounded pieces.
 
 use std::error::Error;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use axum::body::Body as RoutedBody;
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
+use tokio::time::timeout;
 
 use super::stall_guard;
 use super::timeout_stream::with_timeout;
@@ -110,7 +111,20 @@ fn first_piece(mut whole: Bytes, rest: &mut Option<Bytes>) -> Bytes {
 /// How long a client may take to send the body of a request.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How much of a refused body is read and dropped, and for how long.
+const MAX_DISCARDED_BYTES: usize = 16 << 20;
+pub(super) const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The body of a request.
+pub(crate) trait RequestBody:
+    Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static
+{
+}
+
+impl<B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static> RequestBody for B {}
+
 /// Why the body of a request cannot be read.
+#[derive(Debug)]
 pub(crate) enum BodyError {
     TooLarge,
     TooSlow,
@@ -118,33 +132,98 @@ pub(crate) enum BodyError {
 }
 
 /// Reads the body of a request, within a size and a time.
-///
+pub(crate) async fn read_body(mut body: impl RequestBody, max_bytes: usize) -> Result<Bytes, BodyError> {
+    match with_timeout(BODY_TIMEOUT, read_up_to(max_bytes, &mut body)).await {
+        Ok(Err(BodyError::TooLarge)) => {
+            discard(body);
+            Err(BodyError::TooLarge)
+        }
+        Ok(read) => read,
+        Err(_) => Err(BodyError::TooSlow),
+    }
+}
+
 /// A body nearly always comes in one piece, which is not copied. Several pieces are joined as they arrive: kept apart, pieces
 /// of one byte would take forty times their size.
-pub(crate) async fn read_body<B>(body: B, max_bytes: usize) -> Result<Bytes, BodyError>
-where
-    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
-{
-    let mut body = pin!(Limited::new(body, max_bytes));
-    let whole = async {
-        let (mut first, mut joined) = (Bytes::new(), Vec::new());
-        while let Some(frame) = body.frame().await {
-            let Ok(piece) = frame?.into_data() else { continue };
-            if first.is_empty() {
-                first = piece;
-                continue;
-            }
-            if joined.is_empty() {
-                joined.extend_from_slice(&first);
-            }
-            joined.extend_from_slice(&piece);
+async fn read_up_to(max_bytes: usize, body: &mut impl RequestBody) -> Result<Bytes, BodyError> {
+    // Before the first read, which would ask a client with `Expect: 100-continue` to send.
+    if body.size_hint().lower() > max_bytes as u64 {
+        return Err(BodyError::TooLarge);
+    }
+    let (mut first, mut joined) = (Bytes::new(), Vec::new());
+    while let Some(frame) = body.frame().await {
+        let Ok(piece) = frame.map_err(|error| BodyError::Broken(error.into()))?.into_data() else { continue };
+        if first.len().max(joined.len()) + piece.len() > max_bytes {
+            return Err(BodyError::TooLarge);
         }
-        Ok::<_, Box<dyn Error + Send + Sync>>(if joined.is_empty() { first } else { joined.into() })
-    };
-    match with_timeout(BODY_TIMEOUT, whole).await {
-        Ok(Ok(body)) => Ok(body),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(BodyError::TooLarge),
-        Ok(Err(error)) => Err(BodyError::Broken(error)),
-        Err(_) => Err(BodyError::TooSlow),
+        if first.is_empty() {
+            first = piece;
+            continue;
+        }
+        if joined.is_empty() {
+            joined.extend_from_slice(&first);
+        }
+        joined.extend_from_slice(&piece);
+    }
+    Ok(if joined.is_empty() { first } else { joined.into() })
+}
+
+/// Reads the rest of a refused body in a task of its own, within bounds. A connection that closes before is reset, and then a
+/// client that is still sending may never read the refusal.
+fn discard(mut body: impl RequestBody) {
+    tokio::spawn(timeout(DISCARD_TIMEOUT, async move {
+        let mut discarded = 0;
+        while discarded <= MAX_DISCARDED_BYTES
+            && let Some(Ok(frame)) = body.frame().await
+        {
+            discarded += frame.data_ref().map_or(0, Bytes::len);
+        }
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures_util::{StreamExt, stream};
+    use http_body_util::Full;
+
+    use super::*;
+
+    /// A body without end, in pieces of a KiB, and the number of bytes that were read of it.
+    fn endless_body() -> (RoutedBody, Arc<AtomicUsize>) {
+        let read = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&read);
+        let pieces = stream::repeat(Bytes::from_static(&[0; 1 << 10])).map(move |piece| {
+            counter.fetch_add(piece.len(), Ordering::Relaxed);
+            Ok::<_, Infallible>(piece)
+        });
+        (RoutedBody::from_stream(pieces), read)
+    }
+
+    #[tokio::test]
+    async fn body_is_read_up_to_its_bound() {
+        for size in [0, 1, 64] {
+            let read = read_body(Full::new(Bytes::from(vec![7; size])), 64).await.expect("within the bound");
+            assert_eq!(read, vec![7; size]);
+            let pieces = stream::iter((0..size).map(|_| Ok::<_, Infallible>(Bytes::from_static(&[7]))));
+            assert_eq!(read_body(RoutedBody::from_stream(pieces), 64).await.expect("within the bound"), vec![7; size]);
+        }
+        assert!(matches!(read_body(Full::new(Bytes::from(vec![7; 65])), 64).await, Err(BodyError::TooLarge)));
+        assert!(matches!(read_body(endless_body().0, 64).await, Err(BodyError::TooLarge)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn rest_of_a_refused_body_is_discarded_within_bounds() {
+        let (body, read) = endless_body();
+        assert!(matches!(read_body(body, 64).await, Err(BodyError::TooLarge)));
+        let mut before = 0;
+        while read.load(Ordering::Relaxed) > before {
+            before = read.load(Ordering::Relaxed);
+            tokio::time::sleep(DISCARD_TIMEOUT).await;
+        }
+        assert!((MAX_DISCARDED_BYTES..MAX_DISCARDED_BYTES + (4 << 10)).contains(&before), "{before}");
     }
 }

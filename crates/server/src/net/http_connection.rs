@@ -93,7 +93,7 @@ fn builder(header_timeout: &HeaderTimeout, responses: &InlineExecutor) -> auto::
 #[cfg(test)]
 mod tests {
     use axum::body::Body;
-    use futures_util::stream;
+    use futures_util::{StreamExt, stream};
     use http_body_util::BodyExt;
     use hyper::client::conn::http2;
     use hyper_util::rt::TokioExecutor;
@@ -101,6 +101,7 @@ mod tests {
     use tokio::time::{Instant, sleep};
 
     use super::*;
+    use crate::net::body::{DISCARD_TIMEOUT, read_body};
     use crate::net::shutdown::ShutdownTrigger;
     use crate::net::stall_guard::STALL_TIMEOUT;
 
@@ -235,6 +236,64 @@ mod tests {
             assert_eq!(received, 1 << 17);
             assert!(began.elapsed() > STALL_TIMEOUT * 3);
         }
+    }
+
+    /// A client of a server that reads bodies of up to 64 bytes and refuses larger ones.
+    fn connect_to_refusing_server() -> DuplexStream {
+        let (client, server) = duplex(1 << 16);
+        let service = service_fn(async |request: Request<Incoming>| {
+            let is_refused = read_body(request.into_body(), 64).await.is_err();
+            Ok(Response::new(ResponseBody::full(if is_refused { "refused" } else { "well" })))
+        });
+        tokio::spawn(async move {
+            let (_ending, mut shutdown) = ShutdownTrigger::new();
+            serve(server, service, &mut shutdown).await.map_err(|error| error.to_string())
+        });
+        client
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn announced_body_that_is_too_large_is_refused_without_100_continue() {
+        let mut client = connect_to_refusing_server();
+        let head = b"POST / HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 65\r\n\r\n";
+        client.write_all(head).await.expect("room");
+        let mut heard = Vec::new();
+        while !heard.ends_with(b"refused") {
+            assert_ne!(client.read_buf(&mut heard).await.expect("heard"), 0, "{}", heard.escape_ascii());
+        }
+        assert!(heard.starts_with(b"HTTP/1.1 200"), "{}", heard.escape_ascii());
+        // The body may still come, and the connection does not wait for it for ever.
+        let left = time_until_closed(&mut client).await;
+        assert!(left <= DISCARD_TIMEOUT + Duration::from_millis(5), "{left:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn client_that_sends_a_refused_body_first_reads_the_refusal() {
+        let mut client = connect_to_refusing_server();
+        let body = vec![b'x'; 4 << 20];
+        let head = format!("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", body.len());
+        client.write_all(&[head.as_bytes(), &body].concat()).await.expect("all of it is taken");
+        let mut heard = Vec::new();
+        while !heard.ends_with(b"refused") {
+            assert_ne!(client.read_buf(&mut heard).await.expect("heard"), 0, "{}", heard.escape_ascii());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn http2_client_can_send_a_refused_body_to_its_end() {
+        let connection = http2::handshake(TokioExecutor::new(), TokioIo::new(connect_to_refusing_server())).await;
+        let (mut client, connection) = connection.expect("HTTP/2");
+        tokio::spawn(connection);
+        let (sent, all_sent) = tokio::sync::oneshot::channel();
+        let pieces = stream::iter(std::iter::repeat_n(Ok::<_, Infallible>(vec![b'x'; 16 << 10]), 256));
+        let body = Body::from_stream(pieces.chain(stream::once(async {
+            sent.send(()).expect("it is waited for");
+            Ok(Vec::new())
+        })));
+        let request = Request::post("http://x/").body(body).expect("a request");
+        let answer = client.send_request(request).await.expect("an answer").into_body().collect().await;
+        assert_eq!(answer.expect("all of it").to_bytes(), "refused");
+        all_sent.await.expect("the stream is not reset");
     }
 
     #[tokio::test(start_paused = true)]

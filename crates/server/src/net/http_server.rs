@@ -8,9 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
-use http::header::{CONNECTION, HeaderValue};
-use http::{Request, Response};
+use axum::response::IntoResponse;
+use http::header::{CONNECTION, HOST, HeaderValue, TRANSFER_ENCODING};
+use http::{Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
+use tidegate::api::Problem;
 use tower::ServiceExt;
 use tracing::debug;
 
@@ -48,9 +50,10 @@ pub(crate) async fn serve(
             async move {
                 let service = hyper::service::service_fn(move |request: Request<Incoming>| {
                     let (draining, version) = (Arc::clone(&draining), request.version());
+                    let malformed = head_error(&request);
                     let answer = match &fast_path {
-                        Some(fast_path) => fast_path.try_answer(request),
-                        None => Err(request),
+                        Some(fast_path) if malformed.is_none() => fast_path.try_answer(request),
+                        _ => Err(request),
                     };
                     // Boxed, so that requests on the fast path take less memory.
                     let answer = answer.map_err(|request| {
@@ -60,12 +63,17 @@ pub(crate) async fn serve(
                     });
                     // On the heap, because the connection moves it.
                     Box::pin(async move {
-                        let mut response = match answer {
-                            Ok(fast) => fast.await,
-                            Err(routed) => routed.await?.map(ResponseBody::routed),
+                        let mut response = match (malformed, answer) {
+                            (Some(why), _) => Problem::bad_request(why).into_response().map(ResponseBody::routed),
+                            (None, Ok(fast)) => fast.await,
+                            (None, Err(routed)) => routed.await?.map(ResponseBody::routed),
                         };
-                        // A client with requests in a row must not send one into a connection that closes.
-                        if draining.load(Ordering::Relaxed) && version < http::Version::HTTP_2 {
+                        // A client with requests in a row must not send one into a connection that closes. After a body that
+                        // was not wanted, the two may not agree where the next request begins.
+                        let closes = malformed.is_some()
+                            || response.status() == StatusCode::PAYLOAD_TOO_LARGE
+                            || draining.load(Ordering::Relaxed);
+                        if closes && version < Version::HTTP_2 {
                             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                         }
                         Ok::<_, Infallible>(response)
@@ -77,4 +85,57 @@ pub(crate) async fn serve(
             }
         })
         .await;
+}
+
+/// Returns the error of an HTTP/1 head that a proxy in front may have understood in another way.
+fn head_error<B>(request: &Request<B>) -> Option<&'static str> {
+    if request.version() > Version::HTTP_11 {
+        return None;
+    }
+    let mut hosts = request.headers().get_all(HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (None, _) if request.version() == Version::HTTP_11 => return Some("expected a Host header"),
+        (_, Some(_)) => return Some("found two Host headers, expected one"),
+        _ => {}
+    }
+    let mut codings = request.headers().get_all(TRANSFER_ENCODING).iter();
+    match (codings.next(), codings.next()) {
+        (None, _) => None,
+        (Some(coding), None) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => None,
+        _ => Some("found an unknown transfer coding, expected chunked"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error_of(version: Version, headers: &[(&str, &str)]) -> Option<&'static str> {
+        let request = Request::builder().version(version);
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        head_error(&request.body(()).expect("a request"))
+    }
+
+    #[test]
+    fn http1_head_has_one_host_and_a_known_transfer_coding() {
+        let host = ("host", "x");
+        for headers in [&[host][..], &[host, ("transfer-encoding", "Chunked")]] {
+            assert_eq!(error_of(Version::HTTP_11, headers), None, "{headers:?}");
+        }
+        for (headers, expected) in [
+            (&[][..], "expected a Host header"),
+            (&[host, host], "found two Host headers, expected one"),
+            (&[host, ("transfer-encoding", "gzip, chunked")], "found an unknown transfer coding, expected chunked"),
+            (
+                &[host, ("transfer-encoding", "identity"), ("transfer-encoding", "chunked")],
+                "found an unknown transfer coding, expected chunked",
+            ),
+        ] {
+            assert_eq!(error_of(Version::HTTP_11, headers), Some(expected), "{headers:?}");
+        }
+        // HTTP/1.0 has no Host, and HTTP/2 has an authority in its place.
+        assert_eq!(error_of(Version::HTTP_10, &[]), None);
+        assert!(error_of(Version::HTTP_10, &[host, host]).is_some());
+        assert_eq!(error_of(Version::HTTP_2, &[]), None);
+    }
 }

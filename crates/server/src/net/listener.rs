@@ -1,4 +1,4 @@
-//! Listeners: which ports are opened, and connections that are accepted within bounds, with TLS or without.
+//! Listeners: open the ports and accept a bounded number of connections, with TLS or without.
 
 use std::future::Future;
 use std::io;
@@ -23,6 +23,7 @@ use super::shutdown::Shutdown;
 use super::tls::TlsAcceptors;
 use crate::Failure;
 use crate::cli::{Listen, Serve};
+use crate::log_throttle::LogThrottle;
 
 /// How long a TLS handshake may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -33,6 +34,9 @@ const LATE_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a client may be silent before TCP keep-alive probes it: one that has vanished must not keep its connection for
 /// ever.
 const KEEPALIVE: Duration = Duration::from_secs(60);
+
+/// How often it is logged that no connection can be accepted.
+const ACCEPT_LOG_PERIOD: Duration = Duration::from_secs(1);
 
 /// The gauge of open connections.
 const CONNECTIONS: &str = "tidegate_connections";
@@ -55,7 +59,7 @@ impl Listener {
         F: Future<Output = ()> + Send + 'static,
     {
         let permits = Arc::new(Semaphore::new(self.max_connections as usize));
-        let mut connections = JoinSet::new();
+        let (mut connections, throttle) = (JoinSet::new(), LogThrottle::new(ACCEPT_LOG_PERIOD));
         describe_gauge!(CONNECTIONS, "Open connections, by port.");
         let open = gauge!(CONNECTIONS, "port" => self.name);
         open.set(0.0);
@@ -67,8 +71,13 @@ impl Listener {
             };
             let (stream, peer, permit) = match accepted {
                 Ok(accepted) => accepted,
+                // The client has left, which says nothing about the next one.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
                 Err(error) => {
-                    warn!(port = self.name, %error, "a connection cannot be accepted");
+                    if let Some(left_out) = throttle.admit() {
+                        let advice = accept_advice(&error);
+                        warn!(port = self.name, %error, left_out, advice, "a connection cannot be accepted");
+                    }
                     // Nearly always too many open files, which only passes with time.
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
@@ -90,6 +99,20 @@ impl Listener {
         }
         drop(self.socket);
         while connections.join_next().await.is_some() {}
+    }
+}
+
+/// Advises what to do when no connection can be accepted; `None` for an error that says so by itself.
+fn accept_advice(error: &io::Error) -> Option<&'static str> {
+    // The same on every Unix.
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    match error.raw_os_error() {
+        Some(EMFILE) => Some(
+            "every connection is an open file: raise the limit of this process (ulimit -n), or lower --max-connections",
+        ),
+        Some(ENFILE) => Some("every connection is an open file: raise the limit of the system (fs.file-max)"),
+        _ => None,
     }
 }
 

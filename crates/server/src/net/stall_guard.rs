@@ -1,4 +1,4 @@
-//! Gives up HTTP/2 responses that the client makes no room for.
+//! `StallGuard`: drops an HTTP/2 response whose client has stopped reading it.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};

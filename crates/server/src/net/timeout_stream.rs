@@ -1,4 +1,4 @@
-//! A byte stream that times out: on a client that does not start, and on one that does not read.
+//! `TimeoutStream`: a byte stream with timeouts for clients that send nothing or read nothing.
 
 use std::future::{Future, poll_fn};
 use std::io;

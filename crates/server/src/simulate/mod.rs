@@ -16,6 +16,7 @@ use tidegate::config::envoy::Domains;
 
 use crate::check::is_envoy_config;
 use crate::cli::Simulate;
+use crate::store_url::StoreUrl;
 use crate::{Failure, print_message};
 use replay::{Replay, Rules};
 use store::ReplayStore;
@@ -25,7 +26,8 @@ use summary::ProgressDisplay;
 const OUTPUT_BUFFER: usize = 64 << 10;
 
 pub(crate) fn run(simulate: &Simulate) -> Result<(), Failure> {
-    simulate.capacity.check("simulate", &simulate.store)?;
+    let store = StoreUrl::from_arguments(simulate.store.as_ref(), simulate.store_file.as_deref())?.unwrap_or_default();
+    simulate.capacity.check("simulate", &store)?;
     let rules = load_rules(&simulate.config)?;
     let from_stdin = simulate.trace == Path::new("-");
     let name = if from_stdin { "stdin".to_owned() } else { simulate.trace.display().to_string() };
@@ -41,7 +43,7 @@ pub(crate) fn run(simulate: &Simulate) -> Result<(), Failure> {
     let stdout = io::stdout();
     // On a terminal, the decisions themselves show the progress.
     let quiet = !simulate.summary_only && stdout.is_terminal();
-    let store = ReplayStore::open(&simulate.store, simulate.capacity)?;
+    let store = ReplayStore::open(&store, simulate.capacity)?;
     let mut replay = Replay::new(rules, store, ProgressDisplay::new(size, quiet))?;
     let mut decisions = (!simulate.summary_only).then(|| BufWriter::with_capacity(OUTPUT_BUFFER, stdout.lock()));
     let replayed = replay.run(trace, &name, decisions.as_mut());

@@ -208,7 +208,7 @@ mod tests {
     use std::task::{Context, Poll, Waker};
 
     use super::*;
-    use crate::cli::{Cli, Verb};
+    use crate::cli::{Cli, CliCommand};
     use clap::Parser;
     use tidegate::sqlite::SqliteStore;
     use tidegate::{Limiter, Quota, Timestamp, seconds};
@@ -220,7 +220,7 @@ mod tests {
         }
     }
 
-    /// No verb of the program needs this, but a store must have it.
+    /// No subcommand needs this, but a store must have it.
     #[test]
     fn joint_requests_use_the_time_of_the_trace_and_are_removed() {
         let folder = std::env::temp_dir().join(format!("tidegate-in-trace-time-{}", std::process::id()));
@@ -228,11 +228,11 @@ mod tests {
         let path = folder.join("store.db");
         let url = format!("sqlite:{}", path.display());
         let cli = Cli::parse_from(["tidegate", "simulate", "--config", "c", "--trace", "-", "--store", &url]);
-        let Some(Verb::Simulate(simulate)) = cli.verb else { panic!("it is that verb") };
+        let Some(CliCommand::Simulate(simulate)) = cli.command else { panic!("it is that subcommand") };
 
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (clock, sqlite) = (ManualClock::default(), SqliteStore::open(&path).unwrap());
-        let written = Arc::new(WrittenKeys::new(&simulate.store, sqlite.clone()));
+        let written = Arc::new(WrittenKeys::new(&simulate.store.unwrap(), sqlite.clone()));
         let store = TraceTimeStore::new(sqlite, clock.clone(), Arc::clone(&written), runtime.handle().clone());
         let [a, b] = [1, 2].map(|rate| Quota::token_bucket(rate, seconds(1)).unwrap());
         let limiter = Limiter::builder().limit("a", a).limit("b", b).store(store).build().unwrap();

@@ -1,4 +1,4 @@
-//! The real binary, as people meet it on the command line and clients on its ports.
+//! Tests of the real binary: its command line and its ports.
 // Tests of real servers use it all.
 #![cfg_attr(not(feature = "_real-servers"), allow(dead_code, unused_imports))]
 

@@ -1,4 +1,4 @@
-//! An HTTP/1.1 client that does nothing implicitly.
+//! A minimal HTTP/1.1 client that sends only `host` and the given headers.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_core::StoreError;
 
-use super::gate::{Gate, GateFuture};
+use super::gate::{CallGate, CallGateFuture};
 
 /// The treatment of the next calls.
 #[derive(Debug, Clone)]
@@ -56,7 +56,7 @@ pub struct Faults(Arc<FaultState>);
 #[derive(Debug)]
 struct FaultState {
     fault: Mutex<Fault>,
-    gate: Arc<Gate>,
+    gate: Arc<CallGate>,
     calls: [AtomicU64; 5],
 }
 
@@ -115,7 +115,7 @@ impl Faults {
         self.lock().clone()
     }
 
-    pub(super) fn wait_for_release(&self) -> GateFuture {
+    pub(super) fn wait_for_release(&self) -> CallGateFuture {
         self.0.gate.wait()
     }
 

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 /// A gate that releases all waiters at once, and is closed for later ones.
 #[derive(Debug, Default)]
-pub(super) struct Gate(Mutex<Waiters>);
+pub(super) struct CallGate(Mutex<Waiters>);
 
 #[derive(Debug, Default)]
 struct Waiters {
@@ -17,10 +17,10 @@ struct Waiters {
     wakers: HashMap<u64, Waker>,
 }
 
-impl Gate {
+impl CallGate {
     /// Waits until the gate is released.
-    pub(super) fn wait(self: &Arc<Self>) -> GateFuture {
-        GateFuture { gate: self.clone(), number: None }
+    pub(super) fn wait(self: &Arc<Self>) -> CallGateFuture {
+        CallGateFuture { gate: self.clone(), number: None }
     }
 
     pub(super) fn release(&self) {
@@ -40,12 +40,12 @@ impl Gate {
 
 /// A future that waits at the gate. Dropping it leaves the gate.
 #[derive(Debug)]
-pub(super) struct GateFuture {
-    gate: Arc<Gate>,
+pub(super) struct CallGateFuture {
+    gate: Arc<CallGate>,
     number: Option<u64>,
 }
 
-impl Future for GateFuture {
+impl Future for CallGateFuture {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -70,7 +70,7 @@ impl Future for GateFuture {
     }
 }
 
-impl Drop for GateFuture {
+impl Drop for CallGateFuture {
     fn drop(&mut self) {
         if let Some(number) = self.number {
             self.gate.lock().wakers.remove(&number);

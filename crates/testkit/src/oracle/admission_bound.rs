@@ -1,4 +1,4 @@
-//! The bound on what a quota may ever admit, checked over every stretch of time.
+//! The upper bound on the units that a quota admits, checked over every interval of a trace.
 
 use std::collections::BTreeMap;
 

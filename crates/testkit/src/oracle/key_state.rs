@@ -1,4 +1,4 @@
-//! The state of one key under one quota, in the words of the rules.
+//! The state of one key in the reference model, written from the rules of each algorithm.
 
 use std::collections::BTreeMap;
 

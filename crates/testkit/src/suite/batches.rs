@@ -49,8 +49,8 @@ pub async fn denied_joint_request_consumes_nothing<S: TestableStore + 'static>(s
     for quota in standard_quotas() {
         let empty = Caller::new(subject, "denied_joint_request_consumes_nothing", quota);
         let (first, last) = (empty.with_key("first"), empty.with_key("last"));
-        empty.take(8, BASE).await;
-        last.take(1, BASE).await;
+        empty.expect_allowed(8, BASE).await;
+        last.expect_allowed(1, BASE).await;
         for (denied, reason) in [(3, Reason::Rate), (11, Reason::CostExceedsCapacity)] {
             let all = limit_all_at(&[(&first, 5), (&empty, denied), (&last, 5)], BASE).await;
             assert!(!all.allowed(), "{empty}: {denied} of 2: {all:?}");
@@ -71,8 +71,8 @@ pub async fn joint_retry_after_is_honest<S: TestableStore + 'static>(subject: &S
     for quota in standard_quotas() {
         let sooner = Caller::new(subject, "joint_retry_after_is_honest", quota);
         let later = sooner.with_key("later");
-        sooner.take(8, BASE).await;
-        later.take(8, BASE + 2 * SECOND).await;
+        sooner.expect_allowed(8, BASE).await;
+        later.expect_allowed(8, BASE + 2 * SECOND).await;
         let now = BASE + 3 * SECOND;
         let calls = [(&sooner, 6), (&later, 8)];
         let all = limit_all_at(&calls, now).await;
@@ -122,7 +122,7 @@ pub async fn joint_request_rejects_other_operations<S: TestableStore + 'static>(
     for quota in standard_quotas() {
         let first = Caller::new(subject, "joint_request_rejects_other_operations", quota);
         let second = first.with_key("second");
-        second.take(4, BASE).await;
+        second.expect_allowed(4, BASE).await;
         for op in [Op::Check(Cost::ONE), Op::Reserve(Cost::ONE), Op::Refund(Cost::ONE), Op::Reset] {
             let limit = first.request(Op::Limit(Cost::ONE));
             for requests in [[limit, second.request(op)], [second.request(op), limit]] {
@@ -149,7 +149,7 @@ pub async fn joint_request_keeps_usage_of_a_changed_quota<S: TestableStore + 'st
         let caller = Caller::new(subject, "joint_request_keeps_usage_of_a_changed_quota", quota);
         let (raised, cut) = (caller.with_quota(with_rate(20, &quota)), caller.with_quota(with_rate(5, &quota)));
         let other = caller.with_key("other");
-        caller.take(7, BASE).await;
+        caller.expect_allowed(7, BASE).await;
         let denied = limit_all_at(&[(&cut, 1), (&other, 1)], BASE).await;
         assert!(!denied.allowed(), "{cut}: 7 of 10 used, now 5: {denied:?}");
         assert_eq!(remaining(&denied), [0, 10], "{cut}: nothing taken: {denied:?}");

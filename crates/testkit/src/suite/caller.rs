@@ -1,4 +1,4 @@
-//! One caller of a store, as the cases see it.
+//! `Caller`: calls a store about one key and asserts the decisions, for the cases.
 
 use std::fmt;
 use std::time::Duration;
@@ -117,21 +117,21 @@ impl<'a, S: TestableStore + 'static> Caller<'a, S> {
         self.apply(Op::Refund(cost(units)), at).await
     }
 
-    /// Takes, and expects to be allowed.
-    pub(super) async fn take(&self, units: u64, at: u64) -> DecisionParts {
+    /// Takes units, and expects to be allowed.
+    pub(super) async fn expect_allowed(&self, units: u64, at: u64) -> DecisionParts {
         let decision = self.limit(units, at).await;
         assert!(decision.allowed, "{self}: taking {units} at {at} should be allowed, got {decision:?}");
         decision
     }
 
-    /// Takes, and expects to be denied.
+    /// Takes units, and expects to be denied.
     pub(super) async fn expect_denied(&self, units: u64, at: u64) -> DecisionParts {
         let decision = self.limit(units, at).await;
         assert!(!decision.allowed, "{self}: taking {units} at {at} should be denied, got {decision:?}");
         decision
     }
 
-    /// Looks, and expects that much to be left.
+    /// Checks, and expects `remaining` units to be left.
     pub(super) async fn expect_remaining(&self, remaining: u64, at: u64, step: &str) -> DecisionParts {
         let decision = self.check(1, at).await;
         assert_eq!(u64::from(decision.remaining), remaining, "{self}: {step}: remaining at {at}, in {decision:?}");

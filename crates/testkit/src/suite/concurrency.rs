@@ -1,4 +1,4 @@
-//! Many callers at once.
+//! Cases with many concurrent callers.
 //!
 //! On the store's own clock, with quotas of a year, so that nothing refills while the case runs.
 

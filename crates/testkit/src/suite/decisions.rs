@@ -1,4 +1,4 @@
-//! Basic decisions: allowed, denied, and what each of them consumes.
+//! Basic decisions: allowed, denied, and the units that each consumes.
 
 use tidegate_core::{DecisionParts, Op, Reason, TestableStore};
 
@@ -24,7 +24,7 @@ pub async fn exhausted_key_is_denied<S: TestableStore + 'static>(subject: &Subje
     for quota in standard_quotas() {
         let caller = Caller::new(subject, "exhausted_key_is_denied", quota);
         for taken in 1..=10 {
-            let decision = caller.take(1, BASE).await;
+            let decision = caller.expect_allowed(1, BASE).await;
             assert_eq!(decision.remaining, 10 - taken, "{caller}: remaining after {taken} calls");
         }
         let decision = caller.expect_denied(1, BASE).await;
@@ -39,11 +39,11 @@ pub async fn exhausted_key_is_denied<S: TestableStore + 'static>(subject: &Subje
 pub async fn weighted_cost_is_consumed<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for quota in standard_quotas() {
         let caller = Caller::new(subject, "weighted_cost_is_consumed", quota);
-        let decisions = [caller.take(3, BASE).await, caller.take(4, BASE).await];
+        let decisions = [caller.expect_allowed(3, BASE).await, caller.expect_allowed(4, BASE).await];
         assert_eq!(decisions.map(|decision| decision.remaining), [7, 3], "{caller}: remaining after 3 and 4");
         let decision = caller.expect_denied(4, BASE).await;
         assert_eq!(decision.remaining, 3, "{caller}: a denial of 4 reports the 3 that are left");
-        assert_eq!(caller.take(3, BASE).await.remaining, 0, "{caller}: remaining after the last 3");
+        assert_eq!(caller.expect_allowed(3, BASE).await.remaining, 0, "{caller}: remaining after the last 3");
     }
     Applicability::Ran
 }
@@ -52,7 +52,7 @@ pub async fn weighted_cost_is_consumed<S: TestableStore + 'static>(subject: &Sub
 pub async fn capacity_is_admitted_exactly<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for quota in standard_quotas() {
         let caller = Caller::new(subject, "capacity_is_admitted_exactly", quota);
-        assert_eq!(caller.take(10, BASE).await.remaining, 0, "{caller}: remaining after the whole capacity");
+        assert_eq!(caller.expect_allowed(10, BASE).await.remaining, 0, "{caller}: remaining after the whole capacity");
         caller.expect_denied(1, BASE).await;
     }
     Applicability::Ran
@@ -64,7 +64,7 @@ pub async fn cost_above_capacity_is_never_retryable<S: TestableStore + 'static>(
         let caller = Caller::new(subject, "cost_above_capacity_is_never_retryable", quota);
         for used in [0, 4] {
             if used > 0 {
-                caller.take(used, BASE).await;
+                caller.expect_allowed(used, BASE).await;
             }
             for units in [11, 1 << 32, u64::MAX] {
                 for op in [Op::Limit(cost(units)), Op::Check(cost(units)), Op::Reserve(cost(units))] {
@@ -84,13 +84,13 @@ pub async fn cost_above_capacity_is_never_retryable<S: TestableStore + 'static>(
 pub async fn denied_request_consumes_nothing<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for quota in standard_quotas() {
         let caller = Caller::new(subject, "denied_request_consumes_nothing", quota);
-        let taken = caller.take(8, BASE).await;
+        let taken = caller.expect_allowed(8, BASE).await;
         for n in 0..5 {
             let decision = caller.expect_denied(10, BASE + n).await;
             assert_eq!(decision.remaining, 2, "{caller}: denial number {n} reports what is left");
         }
         expect_state_unchanged(&caller, taken, Op::Limit(cost(10))).await;
-        assert_eq!(caller.take(2, BASE).await.remaining, 0, "{caller}: what was left can still be taken");
+        assert_eq!(caller.expect_allowed(2, BASE).await.remaining, 0, "{caller}: what was left can still be taken");
     }
     Applicability::Ran
 }
@@ -104,14 +104,14 @@ pub async fn check_writes_nothing<S: TestableStore + 'static>(subject: &Subject<
             let new = (decision.allowed, decision.remaining, decision.next_after, decision.reset_after);
             assert_eq!(new, (true, 10, None, 0), "{caller}: check number {n} of a new key: {decision:?}");
         }
-        let taken = caller.take(8, BASE).await;
+        let taken = caller.expect_allowed(8, BASE).await;
         for n in 0..5 {
             assert_eq!(caller.check(2, BASE).await, taken, "{caller}: check number {n} says what is left");
         }
         expect_state_unchanged(&caller, taken, Op::Check(cost(1))).await;
         let (checked, denied) = (caller.check(3, BASE).await, caller.limit(3, BASE).await);
         assert_eq!(checked, denied, "{caller}: a check answers as a limit would");
-        assert_eq!(caller.take(2, BASE).await.remaining, 0, "{caller}: after many checks, what was left");
+        assert_eq!(caller.expect_allowed(2, BASE).await.remaining, 0, "{caller}: after many checks, what was left");
     }
     Applicability::Ran
 }

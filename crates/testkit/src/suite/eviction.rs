@@ -21,15 +21,15 @@ pub async fn idle_keys_are_evicted<S: TestableStore + 'static>(subject: &Subject
         caller.refund(1, BASE).await;
         caller.apply(Op::Reset, BASE).await;
         assert_eq!(count_keys(subject, BASE).await, Some(before), "{caller}: held after nothing was taken");
-        caller.take(3, BASE).await;
+        caller.expect_allowed(3, BASE).await;
         caller.apply(Op::Reset, BASE).await;
-        caller.take(3, BASE).await;
+        caller.expect_allowed(3, BASE).await;
         caller.refund(3, BASE).await;
         assert_eq!(count_keys(subject, BASE).await, Some(before), "{caller}: held after all was given back");
         let mut reset = BASE;
         for n in 0_u64..5 {
-            reset =
-                time_after(BASE, Some(caller.with_key(Key::from(n)).take(n + 1, BASE).await.reset_after)).max(reset);
+            reset = time_after(BASE, Some(caller.with_key(Key::from(n)).expect_allowed(n + 1, BASE).await.reset_after))
+                .max(reset);
         }
         assert_eq!(count_keys(subject, BASE).await, Some(before + 5), "{caller}: held after five keys took something");
         assert_eq!(count_keys(subject, reset).await, Some(before), "{caller}: held after all five are as good as new");
@@ -43,8 +43,8 @@ pub async fn busy_keys_are_not_evicted<S: TestableStore + 'static>(subject: &Sub
         let busy = Caller::new(subject, "busy_keys_are_not_evicted", quota);
         let idle = busy.with_key("idle");
         let Some(before) = count_keys(subject, BASE).await else { return NO_KEY_COUNT };
-        idle.take(1, BASE).await;
-        busy.take(7, BASE).await;
+        idle.expect_allowed(1, BASE).await;
+        busy.expect_allowed(7, BASE).await;
         let now = BASE + 11 * SECOND;
         let owed = busy.reserve(10, now).await;
         let idle_reset = time_after(now, Some(idle.check(1, now).await.reset_after));

@@ -12,9 +12,9 @@ pub async fn keys_have_separate_budgets<S: TestableStore + 'static>(subject: &Su
     for quota in standard_quotas() {
         let first = Caller::new(subject, "keys_have_separate_budgets", quota);
         let second = first.with_key("other");
-        first.take(10, BASE).await;
+        first.expect_allowed(10, BASE).await;
         second.expect_remaining(10, BASE, "after the first key took all of its own").await;
-        second.take(4, BASE).await;
+        second.expect_allowed(4, BASE).await;
         first.expect_remaining(0, BASE, "after the second key took some").await;
     }
     Applicability::Ran
@@ -26,7 +26,7 @@ pub async fn limits_have_separate_budgets<S: TestableStore + 'static>(subject: &
         let first = Caller::new(subject, "limits_have_separate_budgets", quota);
         let second =
             first.with_scope(subject.scope("limits_have_separate_budgets", &format!("{}2", first.scope.limit())));
-        first.take(10, BASE).await;
+        first.expect_allowed(10, BASE).await;
         second.expect_remaining(10, BASE, "after another limit was used up").await;
     }
     Applicability::Ran
@@ -61,9 +61,9 @@ pub async fn equal_scopes_share_a_budget<S: TestableStore + 'static>(subject: &S
     for quota in standard_quotas() {
         let first = Caller::new(subject, "equal_scopes_share_a_budget", quota);
         let second = Caller::new(subject, "equal_scopes_share_a_budget", quota);
-        first.take(6, BASE).await;
+        first.expect_allowed(6, BASE).await;
         second.expect_remaining(4, BASE, "after an equal scope took 6").await;
-        second.take(4, BASE).await;
+        second.expect_allowed(4, BASE).await;
         first.expect_denied(1, BASE).await;
     }
     Applicability::Ran
@@ -129,7 +129,7 @@ async fn expect_separate_budgets<S: TestableStore + 'static>(callers: &[Caller<'
     for (taken, caller) in (1..).zip(callers) {
         let name = (caller.scope.as_str(), caller.key.to_text());
         assert_eq!(names.insert(name, taken), None, "{caller}: the case has one key twice");
-        let decision = caller.take(taken, BASE).await;
+        let decision = caller.expect_allowed(taken, BASE).await;
         assert_eq!(u64::from(decision.remaining), 100 - taken, "{caller}: remaining after its first {taken}");
     }
     for (taken, caller) in (1..).zip(callers) {

@@ -283,7 +283,7 @@ pub async fn switch_between_rate_and_leases_resets_the_key<S: TestableStore + 's
     for rate in standard_quotas() {
         let rated = Caller::new(subject, "switch_between_rate_and_leases_resets_the_key", rate);
         let held = rated.with_quota(concurrency_quota(2));
-        rated.take(10, BASE).await;
+        rated.expect_allowed(10, BASE).await;
         held.expect_remaining(2, BASE, "units are no leases").await;
         held.expect_admitted(1, BASE).await;
         held.expect_remaining(1, BASE, "one lease").await;
@@ -294,7 +294,7 @@ pub async fn switch_between_rate_and_leases_resets_the_key<S: TestableStore + 's
         held.expect_admitted(1, BASE).await;
         held.expect_admitted(2, BASE + SECOND).await;
         rated.expect_remaining(10, BASE + SECOND, "leases are no units").await;
-        rated.take(4, BASE + SECOND).await;
+        rated.expect_allowed(4, BASE + SECOND).await;
         rated.expect_remaining(6, BASE + SECOND, "four units").await;
     }
     Applicability::Ran

@@ -1,4 +1,4 @@
-//! The conformance suite: what every store has to do, one named case at a time.
+//! The conformance suite: one named case for each rule that every store must follow.
 //!
 //! A case is a plain async function over a [`Subject`]. It panics when the store breaks the contract, and its message
 //! says under which quota, at which step, what was expected and what came. A case that is about something the store

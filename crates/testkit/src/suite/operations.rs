@@ -41,7 +41,7 @@ pub async fn reserve_goes_into_debt<S: TestableStore + 'static>(subject: &Subjec
 pub async fn reserve_stops_at_max_debt<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for quota in standard_quotas() {
         let caller = Caller::new(subject, "reserve_stops_at_max_debt", quota.max_debt(3).expect("a valid quota"));
-        caller.take(10, BASE).await;
+        caller.expect_allowed(10, BASE).await;
         let debt = caller.reserve(3, BASE).await;
         assert!(debt.allowed, "{caller}: a debt of 3, which is the most: {debt:?}");
         for n in 0..3 {
@@ -52,7 +52,7 @@ pub async fn reserve_stops_at_max_debt<S: TestableStore + 'static>(subject: &Sub
         caller.expect_retry(Op::Reserve(cost(2)), refused, BASE).await;
 
         let without = Caller::new(subject, "reserve_without_debt", quota.max_debt(0).expect("a valid quota"));
-        without.take(9, BASE).await;
+        without.expect_allowed(9, BASE).await;
         let refused = without.reserve(2, BASE).await;
         assert_eq!(refused, without.limit(2, BASE).await, "{without}: without debt a reservation is a limit");
         without.expect_retry(Op::Reserve(cost(2)), refused, BASE).await;
@@ -66,13 +66,13 @@ pub async fn refund_restores_quota<S: TestableStore + 'static>(subject: &Subject
         let caller = Caller::new(subject, "refund_restores_quota", quota);
         let decision = caller.refund(5, BASE).await;
         assert_eq!((decision.allowed, decision.remaining), (true, 10), "{caller}: refund of a new key: {decision:?}");
-        caller.take(6, BASE).await;
+        caller.expect_allowed(6, BASE).await;
         let decision = caller.refund(4, BASE).await;
         assert_eq!((decision.allowed, decision.remaining), (true, 8), "{caller}: 4 of 6 given back: {decision:?}");
         let decision = caller.refund(u64::MAX, BASE).await;
         let new = (decision.remaining, decision.next_after, decision.reset_after);
         assert_eq!(new, (10, None, 0), "{caller}: more given back than was taken: {decision:?}");
-        caller.take(10, BASE).await;
+        caller.expect_allowed(10, BASE).await;
         caller.expect_denied(1, BASE).await;
         // Out of debt it comes back too.
         caller.reserve(5, BASE).await;
@@ -90,15 +90,15 @@ pub async fn refund_removes_the_newest_usage_first<S: TestableStore + 'static>(s
     // When 3 more are taken, and when the first 4 are gone.
     for (quota, newer, gone) in [(window, 11, 20), (finer, 4, 12), (log, 4, 10)] {
         let caller = Caller::new(subject, "refund_removes_the_newest_usage_first", quota);
-        caller.take(4, BASE).await;
-        caller.take(3, BASE + newer * SECOND).await;
+        caller.expect_allowed(4, BASE).await;
+        caller.expect_allowed(3, BASE + newer * SECOND).await;
         caller.refund(3, BASE + (newer + 1) * SECOND).await;
         let decision = caller.expect_remaining(10, BASE + gone * SECOND, "the refunded were the newest").await;
         assert_eq!(decision.reset_after, 0, "{caller}: only the refunded were left");
         // One more than the newest run: the older one gives the rest.
         let caller = caller.with_key(label(&quota));
-        caller.take(4, BASE).await;
-        caller.take(2, BASE + SECOND).await;
+        caller.expect_allowed(4, BASE).await;
+        caller.expect_allowed(2, BASE + SECOND).await;
         caller.refund(3, BASE + SECOND).await;
         caller.expect_remaining(7, BASE + SECOND, "3 of 6 given back, over two times").await;
     }
@@ -110,9 +110,9 @@ pub async fn reset_clears_the_key<S: TestableStore + 'static>(subject: &Subject<
     for quota in standard_quotas() {
         let caller = Caller::new(subject, "reset_clears_the_key", quota);
         let other = caller.with_key("other");
-        other.take(7, BASE).await;
+        other.expect_allowed(7, BASE).await;
         for owed in [0, 6] {
-            caller.take(10, BASE).await;
+            caller.expect_allowed(10, BASE).await;
             if owed > 0 {
                 caller.reserve(owed, BASE).await;
             }

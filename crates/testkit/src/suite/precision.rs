@@ -28,10 +28,14 @@ async fn expect_honest_spans<S: TestableStore + 'static>(caller: &Caller<'_, S>,
 pub async fn very_large_numbers_are_exact<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for quota in quotas(MAX_COUNT, MAX_PERIOD) {
         let caller = Caller::new(subject, "very_large_numbers_are_exact", quota);
-        assert_eq!(u64::from(caller.take(MAX_COUNT - 1, BASE).await.remaining), 1, "{caller}: all but one taken");
+        assert_eq!(
+            u64::from(caller.expect_allowed(MAX_COUNT - 1, BASE).await.remaining),
+            1,
+            "{caller}: all but one taken"
+        );
         expect_honest_spans(&caller, MAX_COUNT - 5, BASE + 1).await;
         let caller = caller.with_key("all");
-        caller.take(MAX_COUNT, BASE).await;
+        caller.expect_allowed(MAX_COUNT, BASE).await;
         expect_honest_spans(&caller, 1, BASE).await;
         let caller = caller.with_key("debt");
         for _ in 0..2 {
@@ -50,7 +54,7 @@ pub async fn very_large_numbers_are_exact<S: TestableStore + 'static>(subject: &
             Some(whole) => whole - elapsed,
             None => DecisionParts::MAX_SPAN,
         };
-        let decision = caller.take(capacity, BASE).await;
+        let decision = caller.expect_allowed(capacity, BASE).await;
         assert_eq!(decision.reset_after, until(0), "{caller}: until the whole capacity is back");
         let decision = caller.expect_denied(capacity, BASE + 7).await;
         assert_eq!(decision.retry_after, Some(until(7)), "{caller}: until the whole capacity is back, a little later");
@@ -66,7 +70,7 @@ pub async fn very_small_numbers_are_exact<S: TestableStore + 'static>(subject: &
         for quota in quotas(1, period) {
             let caller = Caller::new(subject, "very_small_numbers_are_exact", quota).with_key(format!("{period:?}"));
             for now in [BASE, BASE + 2 * period.as_micros() as u64 + 123] {
-                assert_eq!(caller.take(1, now).await.remaining, 0, "{caller}: the only one taken");
+                assert_eq!(caller.expect_allowed(1, now).await.remaining, 0, "{caller}: the only one taken");
                 expect_honest_spans(&caller, 1, now).await;
                 caller.apply(Op::Reset, now).await;
             }
@@ -75,7 +79,7 @@ pub async fn very_small_numbers_are_exact<S: TestableStore + 'static>(subject: &
     // Many in the shortest period: several come in each microsecond.
     let fast = Quota::token_bucket(MAX_COUNT, MIN_PERIOD).expect("a valid quota");
     let caller = Caller::new(subject, "very_fast", fast);
-    caller.take(MAX_COUNT, BASE).await;
+    caller.expect_allowed(MAX_COUNT, BASE).await;
     caller.expect_remaining(MAX_COUNT / 1_000, BASE + 1, "what one microsecond brings, rounded down").await;
     caller.expect_remaining(MAX_COUNT - 4_294_968, BASE + 999, "what 999 microseconds bring, rounded down").await;
     caller.expect_remaining(MAX_COUNT, BASE + 1_000, "after the period").await;
@@ -88,12 +92,12 @@ pub async fn fractional_rates_are_exact<S: TestableStore + 'static>(subject: &Su
         let micros = period.as_micros() as u64;
         for quota in quotas(rate, period) {
             let caller = Caller::new(subject, "fractional_rates_are_exact", quota).with_key(format!("honest {rate}"));
-            caller.take(rate, BASE + 5).await;
+            caller.expect_allowed(rate, BASE + 5).await;
             expect_honest_spans(&caller, 2, BASE + 5).await;
         }
         let bucket = Quota::token_bucket(rate, period).expect("a valid quota");
         let caller = Caller::new(subject, "fractional_rates_are_exact", bucket).with_key(format!("long {rate}"));
-        caller.take(rate, BASE).await;
+        caller.expect_allowed(rate, BASE).await;
         let (mut random, mut now, mut taken) = (Random::new(rate), BASE, 0);
         for _ in 0..100 {
             // Never so late that the bucket is full, so that all that came is what was taken and what is left.
@@ -102,7 +106,7 @@ pub async fn fractional_rates_are_exact<S: TestableStore + 'static>(subject: &Su
             let came = (now - BASE) * rate / micros;
             assert_eq!(taken + left, came, "{caller}: taken and left at {now}, of what came since {BASE}");
             if left > 0 {
-                caller.take(left, now).await;
+                caller.expect_allowed(left, now).await;
                 taken += left;
             }
         }

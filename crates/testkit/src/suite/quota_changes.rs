@@ -10,10 +10,10 @@ pub async fn quota_raise_keeps_usage<S: TestableStore + 'static>(subject: &Subje
     for quota in standard_quotas() {
         let caller = Caller::new(subject, "quota_raise_keeps_usage", quota);
         let raised = caller.with_quota(with_rate(20, &quota));
-        caller.take(7, BASE).await;
+        caller.expect_allowed(7, BASE).await;
         raised.expect_remaining(13, BASE, "7 of 10 used, now 20").await;
         caller.expect_remaining(3, BASE, "a look under the other quota changed nothing").await;
-        raised.take(13, BASE).await;
+        raised.expect_allowed(13, BASE).await;
         raised.expect_denied(1, BASE).await;
     }
     Applicability::Ran
@@ -24,7 +24,7 @@ pub async fn quota_cut_becomes_debt<S: TestableStore + 'static>(subject: &Subjec
     for quota in standard_quotas() {
         let caller = Caller::new(subject, "quota_cut_becomes_debt", quota);
         let cut = caller.with_quota(with_rate(5, &quota));
-        caller.take(7, BASE).await;
+        caller.expect_allowed(7, BASE).await;
         let denied = cut.expect_denied(1, BASE).await;
         assert_eq!((denied.limit, denied.remaining), (5, 0), "{cut}: 7 of 10 used, now 5: {denied:?}");
         if quota.algorithm() == Algorithm::TokenBucket {
@@ -34,7 +34,7 @@ pub async fn quota_cut_becomes_debt<S: TestableStore + 'static>(subject: &Subjec
         cut.expect_retry(Op::Limit(cost(1)), denied, BASE).await;
 
         let caller = caller.with_key("and back");
-        caller.take(7, BASE).await;
+        caller.expect_allowed(7, BASE).await;
         caller.with_quota(cut.quota).expect_denied(5, BASE).await;
         caller.expect_remaining(3, BASE, "cut and raised again").await;
     }
@@ -47,10 +47,10 @@ pub async fn algorithm_change_keeps_usage<S: TestableStore + 'static>(subject: &
         for to in standard_quotas() {
             let caller = Caller::new(subject, "algorithm_change_keeps_usage", from).with_key(label(&to));
             let changed = caller.with_quota(to);
-            caller.take(7, BASE).await;
+            caller.expect_allowed(7, BASE).await;
             let step = format!("7 of 10 used under {}", label(&from));
             changed.expect_remaining(3, BASE, &step).await;
-            changed.take(2, BASE).await;
+            changed.expect_allowed(2, BASE).await;
             changed.expect_remaining(1, BASE, &format!("{step} and 2 under the new one")).await;
             caller.expect_remaining(1, BASE, "and changed back").await;
             changed.expect_denied(2, BASE).await;
@@ -65,11 +65,16 @@ pub async fn alternating_tiers_share_usage<S: TestableStore + 'static>(subject: 
         let free = Caller::new(subject, "alternating_tiers_share_usage", quota);
         let paid = free.with_quota(with_rate(20, &quota));
         for used in (1..=10).step_by(2) {
-            assert_eq!(u64::from(free.take(1, BASE).await.remaining), 10 - used, "{free}: after {used}");
-            assert_eq!(u64::from(paid.take(1, BASE).await.remaining), 19 - used, "{paid}: after {}", used + 1);
+            assert_eq!(u64::from(free.expect_allowed(1, BASE).await.remaining), 10 - used, "{free}: after {used}");
+            assert_eq!(
+                u64::from(paid.expect_allowed(1, BASE).await.remaining),
+                19 - used,
+                "{paid}: after {}",
+                used + 1
+            );
         }
         free.expect_denied(1, BASE).await;
-        paid.take(10, BASE).await;
+        paid.expect_allowed(10, BASE).await;
         paid.expect_denied(1, BASE).await;
         free.expect_denied(1, BASE).await;
     }
@@ -104,7 +109,7 @@ pub async fn idle_key_is_new_under_any_quota<S: TestableStore + 'static>(subject
         // So slow that what was used at BASE would still be used, had the key not been as good as new since.
         for slow in quotas(11, seconds(864_000)) {
             let caller = Caller::new(subject, "idle_key_is_new_under_any_quota", from).with_key(label(&slow));
-            let reset = BASE + caller.take(7, BASE).await.reset_after as u64;
+            let reset = BASE + caller.expect_allowed(7, BASE).await.reset_after as u64;
             caller
                 .with_quota(slow)
                 .expect_remaining(11, reset, "as good as new under the quota it was used under")

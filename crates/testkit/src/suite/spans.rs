@@ -27,8 +27,8 @@ fn callers_with_times<'a, S: TestableStore + 'static>(
 
 /// Takes units at `BASE` and at `now`.
 async fn use_twice<S: TestableStore + 'static>(caller: &Caller<'_, S>, now: u64) {
-    caller.take(3, BASE).await;
-    caller.take(2, now).await;
+    caller.expect_allowed(3, BASE).await;
+    caller.expect_allowed(2, now).await;
 }
 
 /// A retry after `retry_after` is allowed, and one a microsecond earlier is not.

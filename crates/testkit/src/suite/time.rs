@@ -1,4 +1,4 @@
-//! Clocks that jump back, callers that poll, and where windows begin.
+//! Cases about time: clocks that jump back, callers that poll, and the start of windows.
 
 use tidegate_core::{Op, Quota, TestableStore, seconds};
 
@@ -10,9 +10,9 @@ pub async fn backwards_clock_stands_still<S: TestableStore + 'static>(subject: &
     for quota in standard_quotas() {
         let caller = Caller::new(subject, "backwards_clock_stands_still", quota);
         let (now, back) = (BASE + 12 * SECOND, BASE + 7 * SECOND);
-        caller.take(4, now).await;
+        caller.expect_allowed(4, now).await;
         caller.expect_remaining(6, back, "asked five seconds before the last take").await;
-        caller.take(3, back).await;
+        caller.expect_allowed(3, back).await;
         caller.expect_remaining(3, back, "after a take on the clock that went back").await;
         // Had the stored time moved back, five seconds would come in between a second time.
         caller.expect_remaining(3, now, "when the clock has caught up").await;
@@ -29,7 +29,7 @@ pub async fn backwards_clock_is_honest<S: TestableStore + 'static>(subject: &Sub
     for quota in standard_quotas() {
         let caller = Caller::new(subject, "backwards_clock_is_honest", quota);
         let (now, back) = (BASE + 12 * SECOND, BASE + 7 * SECOND);
-        caller.take(10, now).await;
+        caller.expect_allowed(10, now).await;
         let (then, decision) = (caller.check(4, now).await, caller.check(4, back).await);
         let later = |span: Option<u64>| span.map(|span| span + (now - back));
         assert_eq!(decision.retry_after, later(then.retry_after), "{caller}: retry_after five seconds earlier");
@@ -45,7 +45,7 @@ pub async fn backwards_clock_is_honest<S: TestableStore + 'static>(subject: &Sub
 pub async fn polling_loses_nothing<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for quota in standard_quotas() {
         let caller = Caller::new(subject, "polling_loses_nothing", quota);
-        caller.take(10, BASE).await;
+        caller.expect_allowed(10, BASE).await;
         let wait = caller.expect_denied(1, BASE).await.retry_after.expect("a denial by rate has a retry time");
         let due = BASE + wait;
         for n in 1..50 {
@@ -54,12 +54,12 @@ pub async fn polling_loses_nothing<S: TestableStore + 'static>(subject: &Subject
             let expected = due - at;
             assert_eq!(decision.retry_after, Some(expected), "{caller}: poll number {n}, at {at}: {decision:?}");
         }
-        caller.take(1, due).await;
+        caller.expect_allowed(1, due).await;
     }
     // Takes that succeed move the key's time: the fraction that was there must move with it.
     let bucket = Quota::token_bucket(10, seconds(10)).expect("a valid quota");
     let caller = Caller::new(subject, "polling_and_taking_loses_nothing", bucket);
-    caller.take(10, BASE).await;
+    caller.expect_allowed(10, BASE).await;
     let mut taken = 0;
     for at in (1..=70).map(|n| BASE + n * 300_000) {
         taken += u64::from(caller.limit(1, at).await.allowed);
@@ -76,18 +76,18 @@ pub async fn windows_begin_at_start<S: TestableStore + 'static>(subject: &Subjec
     // Early times too: before the first start there is a window as well.
     for base in [BASE, 0] {
         let caller = caller.with_key(if base == 0 { "early" } else { "k" });
-        let decision = caller.take(2, base + SECOND).await;
+        let decision = caller.expect_allowed(2, base + SECOND).await;
         assert_eq!(decision.reset_after, 2 * SECOND, "{caller}: from second 1 to the start at 3");
         caller.expect_denied(1, base + 3 * SECOND - 1).await;
-        let decision = caller.take(1, base + 3 * SECOND).await;
+        let decision = caller.expect_allowed(1, base + 3 * SECOND).await;
         assert_eq!(decision.reset_after, 10 * SECOND, "{caller}: from one start to the next");
     }
 
     let sliding = Quota::sliding_window(10, seconds(10)).and_then(|quota| quota.start(seconds(3)));
     let caller = Caller::new(subject, "windows_begin_at_start", sliding.expect("a valid quota"));
     // Both taken in the bucket that began at -7; at 8 half of that is still inside.
-    caller.take(4, BASE + SECOND).await;
-    caller.take(4, BASE + 3 * SECOND - 1).await;
+    caller.expect_allowed(4, BASE + SECOND).await;
+    caller.expect_allowed(4, BASE + 3 * SECOND - 1).await;
     let decision = caller.expect_remaining(6, BASE + 8 * SECOND, "half of the previous bucket has gone").await;
     assert_eq!(decision.reset_after, 5 * SECOND, "{caller}: until the previous bucket is gone");
     Applicability::Ran
@@ -99,15 +99,15 @@ pub async fn unused_grants_roll_over<S: TestableStore + 'static>(subject: &Subje
     let quota = Quota::fixed_window(5, seconds(10)).and_then(|quota| quota.capacity(12)).expect("a valid quota");
     let caller = Caller::new(subject, "unused_grants_roll_over", quota);
     let window = |n: u64| BASE + n * 10 * SECOND;
-    caller.take(12, BASE).await;
+    caller.expect_allowed(12, BASE).await;
     for (n, remaining) in [(0, 0), (1, 5), (2, 10), (3, 12)] {
         caller.expect_remaining(remaining, window(n), "grants add up to the capacity").await;
     }
-    caller.take(1, window(1)).await;
+    caller.expect_allowed(1, window(1)).await;
     caller.expect_remaining(9, window(2), "4 left over and 5 granted").await;
 
     let caller = caller.with_key("debt");
-    caller.take(12, BASE).await;
+    caller.expect_allowed(12, BASE).await;
     let debt = caller.reserve(12, BASE).await;
     assert_eq!(debt.retry_after, Some(30 * SECOND), "{caller}: 12 owed, 5 repaid a window: {debt:?}");
     caller.expect_remaining(0, window(3) - 1, "still in debt").await;

@@ -1,4 +1,4 @@
-//! The suite can fail: stores with one flaw each, and the case that has to catch it.
+//! Tests that the suite can fail: stores with one flaw each, and the case that must catch it.
 
 mod store;
 

@@ -334,9 +334,10 @@ impl ApplyResult<'_> {
 const ALL_REASONS: [Reason; 5] =
     [Reason::Rate, Reason::Deny, Reason::CostExceedsCapacity, Reason::Concurrency, Reason::Store];
 
-const ALL_ERROR_KINDS: [StoreErrorKind; 5] = [
+const ALL_ERROR_KINDS: [StoreErrorKind; 6] = [
     StoreErrorKind::Unavailable,
     StoreErrorKind::Timeout,
+    StoreErrorKind::Overloaded,
     StoreErrorKind::Contended,
     StoreErrorKind::Corrupt,
     StoreErrorKind::Unsupported,

@@ -18,7 +18,7 @@ pub use fields::{
 pub use problem::Problem;
 pub use requests::{
     AdmitRequest, AdmitResponse, AuthRequest, BatchRequest, BatchResponse, DecisionResponse, JointResponse, LeaseToken,
-    LimitRequest, LimitsResponse, ReleaseRequest, RenewRequest, RenewResponse, is_lease_held, lease_ttl_ms,
+    LimitEntry, LimitRequest, LimitsResponse, ReleaseRequest, RenewRequest, RenewResponse, is_lease_held, lease_ttl_ms,
 };
 
 /// The maximum body of a single request. A key of 4 KiB fits, whatever its escapes.

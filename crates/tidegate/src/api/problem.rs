@@ -75,7 +75,12 @@ impl From<&Error> for Problem {
             error if error.is_misuse() => StatusCode::BAD_REQUEST,
             _ => StatusCode::SERVICE_UNAVAILABLE,
         };
-        let mut problem = Problem::new(status, error.to_string());
+        let detail = match error {
+            // The message of a broken store can name files and hosts. It belongs in the log.
+            Error::Store(store) if status == StatusCode::SERVICE_UNAVAILABLE => store.kind().description().to_owned(),
+            error => error.to_string(),
+        };
+        let mut problem = Problem::new(status, detail);
         if status == StatusCode::SERVICE_UNAVAILABLE {
             problem.kind = REDUCED_CAPACITY;
         }
@@ -122,5 +127,26 @@ impl Problem {
 impl axum::response::IntoResponse for Problem {
     fn into_response(self) -> axum::response::Response {
         self.to_response().map(axum::body::Body::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::{StoreError, StoreErrorKind};
+
+    use super::*;
+
+    #[test]
+    fn problem_of_a_broken_store_hides_its_message() {
+        let kinds =
+            [StoreErrorKind::Unavailable, StoreErrorKind::Timeout, StoreErrorKind::Contended, StoreErrorKind::Corrupt];
+        for kind in kinds {
+            let error = Error::Store(StoreError::new(kind, "sqlite: /var/lib/limits.db: disk I/O error"));
+            let problem = Problem::from(&error);
+            assert_eq!((problem.status, problem.detail.as_str()), (503, kind.description()));
+        }
+        // The message about a request that cannot be served is for its client.
+        let error = Error::Store(StoreError::new(StoreErrorKind::Unsupported, "at_us is for tests"));
+        assert!(Problem::from(&error).detail.ends_with("at_us is for tests"));
     }
 }

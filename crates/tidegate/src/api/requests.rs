@@ -175,8 +175,9 @@ pub struct LimitsResponse {
     limits: Vec<LimitEntry>,
 }
 
+/// A limit in a [`LimitsResponse`].
 #[derive(Debug, Serialize)]
-struct LimitEntry {
+pub struct LimitEntry {
     name: String,
     algorithm: &'static str,
     rate: u32,
@@ -185,20 +186,23 @@ struct LimitEntry {
     shadow: bool,
 }
 
+impl From<(String, Limit)> for LimitEntry {
+    fn from((name, limit): (String, Limit)) -> Self {
+        let quota = limit.quota().parts();
+        LimitEntry {
+            name,
+            algorithm: quota.algorithm.as_str(),
+            rate: quota.rate,
+            period_us: quota.period.as_micros() as u64,
+            capacity: quota.capacity,
+            shadow: limit.is_shadow(),
+        }
+    }
+}
+
 impl FromIterator<(String, Limit)> for LimitsResponse {
     fn from_iter<I: IntoIterator<Item = (String, Limit)>>(limits: I) -> Self {
-        let entry = |(name, limit): (String, Limit)| {
-            let quota = limit.quota().parts();
-            LimitEntry {
-                name,
-                algorithm: quota.algorithm.as_str(),
-                rate: quota.rate,
-                period_us: quota.period.as_micros() as u64,
-                capacity: quota.capacity,
-                shadow: limit.is_shadow(),
-            }
-        };
-        LimitsResponse { limits: limits.into_iter().map(entry).collect() }
+        LimitsResponse { limits: limits.into_iter().map(LimitEntry::from).collect() }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The call of a function with `#[limit]`: which limiter decides, under a layer or without.
+//! The call of a function with `#[limit]`: selects the limiter, under a layer or without one.
 
 use std::net::IpAddr;
 use std::sync::OnceLock;
@@ -19,7 +19,7 @@ pub struct LimitedCall {
     key: Key<'static>,
     cost: u64,
     limiter: Option<Limiter>,
-    #[cfg_attr(not(feature = "tower"), allow(dead_code))] // there are no layers to count in_addition of
+    #[cfg_attr(not(feature = "tower"), allow(dead_code))] // without layers there is nothing to add to
     in_addition: bool,
 }
 

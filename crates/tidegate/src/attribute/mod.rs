@@ -1,4 +1,4 @@
-//! The library behind `#[limit]`: the limiter of a call, and what a denied call returns.
+//! The runtime support of `#[limit]`: the limiter of a call, and the error of a denied call.
 //!
 //! ```
 //! use tidegate::attribute::{LimitError, set_default_limiter};

@@ -1,27 +1,23 @@
-//! How much of an estimate a settlement may refund.
+//! The part of an estimate that a settlement may refund.
 
 use std::time::Duration;
 
-use tidegate_core::{Algorithm, Decision, Quota};
+use tidegate_core::{Algorithm, Quota};
 
-/// Returns how much of `rest`, the unspent part of an estimate, may be refunded so long after `held` was decided.
+/// Returns how much of `rest`, the unspent part of an estimate, may be refunded so long after the hold.
 ///
-/// Not what has been replenished meanwhile: a full bucket gains no more, and units that count by their age have grown old. A refund
-/// of those, too, would credit them twice.
-pub(super) fn refundable(quota: &Quota, rest: u64, held: &Decision, elapsed: Duration) -> u64 {
+/// Units that have been replenished meanwhile are not: a full bucket gains no more, and units that count by their age have
+/// grown old. To refund those, too, would credit them twice. `missing` units were missing after the hold, and the next ones
+/// were to be replenished after `next_after`.
+pub(super) fn refundable(quota: &Quota, rest: u64, missing: u64, next_after: Duration, elapsed: Duration) -> u64 {
     let parts = quota.parts();
-    let (elapsed, period) = (elapsed.as_micros(), parts.period.as_micros());
-    let missing = u128::from(held.limit() - held.remaining());
+    let (elapsed, next_after, period) = (elapsed.as_micros(), next_after.as_micros(), parts.period.as_micros());
+    let (missing, rate) = (u128::from(missing), u128::from(parts.rate));
     let back = match parts.algorithm {
-        Algorithm::TokenBucket => missing.saturating_sub((elapsed * u128::from(parts.rate)).div_ceil(period)),
+        Algorithm::TokenBucket => missing.saturating_sub((elapsed * rate).div_ceil(period)),
+        Algorithm::FixedWindow if elapsed < next_after => missing,
         // Each window that has begun since replenishes a whole grant.
-        Algorithm::FixedWindow => match held.next_after().map(|next| next.as_micros()) {
-            Some(next) if elapsed < next => missing,
-            next => {
-                let windows = 1 + (elapsed - next.unwrap_or(0)) / period;
-                missing.saturating_sub(windows * u128::from(parts.rate))
-            }
-        },
+        Algorithm::FixedWindow => missing.saturating_sub((1 + (elapsed - next_after) / period) * rate),
         // Its weight falls to zero within a period, never faster than linearly.
         Algorithm::SlidingWindow => u128::from(rest) * period.saturating_sub(elapsed) / period,
         // All of it at once.
@@ -33,23 +29,9 @@ pub(super) fn refundable(quota: &Quota, rest: u64, held: &Decision, elapsed: Dur
 
 #[cfg(test)]
 mod tests {
-    use tidegate_core::{DecisionParts, millis, seconds};
+    use tidegate_core::{millis, seconds};
 
     use super::*;
-
-    /// A hold that left 80 of 100; the next units are replenished in 300 ms.
-    fn held() -> Decision {
-        DecisionParts {
-            allowed: true,
-            limit: 100,
-            remaining: 80,
-            retry_after: None,
-            next_after: Some(300_000),
-            reset_after: 0,
-            reason: None,
-        }
-        .into()
-    }
 
     #[test]
     fn units_that_were_replenished_are_not_refunded() {
@@ -73,9 +55,24 @@ mod tests {
             (log, 999, 8),
             (log, 1_000, 0),
         ];
+        // A hold that left 80 of 100; the next units are replenished in 300 ms.
         for (quota, elapsed, back) in cases {
-            let found = refundable(&quota, 8, &held(), millis(elapsed));
+            let found = refundable(&quota, 8, 20, millis(300), millis(elapsed));
             assert_eq!(found, back, "{} after {elapsed} ms", quota.algorithm());
+        }
+    }
+
+    /// The numbers of a token may be forged.
+    #[test]
+    fn refund_is_never_more_than_the_rest() {
+        let quotas = [Quota::token_bucket, Quota::fixed_window, Quota::sliding_window, Quota::sliding_log];
+        for quota in quotas.map(|quota| quota(10, seconds(1)).unwrap()) {
+            for number in [0, 1, u64::MAX] {
+                for span in [Duration::ZERO, Duration::from_micros(u64::MAX), Duration::MAX] {
+                    assert!(refundable(&quota, 8, number, span, Duration::ZERO) <= 8);
+                    assert!(refundable(&quota, 8, number, Duration::ZERO, span) <= 8);
+                }
+            }
         }
     }
 }

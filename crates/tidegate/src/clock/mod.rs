@@ -33,6 +33,11 @@ pub trait Clock: Send + Sync {
 pub trait Sleeper: Clock {
     /// Returns a future that ends when that much time has passed on this clock.
     fn sleep(&self, span: Duration) -> BoxFuture<'static, ()>;
+
+    /// Returns whether it can sleep here. tokio's timer cannot outside of a runtime of tokio's. Defaults to yes.
+    fn can_sleep(&self) -> bool {
+        true
+    }
 }
 
 impl<C: Clock + ?Sized> Clock for Arc<C> {
@@ -44,6 +49,10 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 impl<C: Sleeper + ?Sized> Sleeper for Arc<C> {
     fn sleep(&self, span: Duration) -> BoxFuture<'static, ()> {
         C::sleep(self, span)
+    }
+
+    fn can_sleep(&self) -> bool {
+        C::can_sleep(self)
     }
 }
 
@@ -102,9 +111,13 @@ impl Sleeper for SteadySleeper {
     fn sleep(&self, span: Duration) -> BoxFuture<'static, ()> {
         TokioSleeper.sleep(span)
     }
+
+    fn can_sleep(&self) -> bool {
+        TokioSleeper.can_sleep()
+    }
 }
 
-/// The system's clock with tokio's timer.
+/// The system's clock with tokio's timer, which the runtime must have enabled.
 #[cfg(feature = "tokio")]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TokioSleeper;
@@ -120,6 +133,10 @@ impl Clock for TokioSleeper {
 impl Sleeper for TokioSleeper {
     fn sleep(&self, span: Duration) -> BoxFuture<'static, ()> {
         Box::pin(tokio::time::sleep(span))
+    }
+
+    fn can_sleep(&self) -> bool {
+        tokio::runtime::Handle::try_current().is_ok()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Concurrency limits: permits that are released exactly once, limits that adapt to latency, and fair shares for tenants.
+//! Concurrency limits: permits released exactly once, limits that adapt to latency, and fair shares for tenants.
 //!
 //! A rate limits how often; a service fails from too many requests at once. A [`Concurrency`] hands out [`Permit`]s while
 //! fewer than its limit are out. The limit is a number, or adapted by a [`Controller`] to the latency it observes.

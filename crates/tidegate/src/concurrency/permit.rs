@@ -1,11 +1,12 @@
 //! `Permit`: permission to be in flight, released exactly once.
 
 use std::fmt;
+use std::future::{Future, pending};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidegate_core::{Timestamp, millis, minutes, seconds};
+use tidegate_core::{BoxFuture, Timestamp, millis, minutes, seconds};
 
 /// Permission to be in flight. It is released exactly once: explicitly, or when it is dropped, by a panic, a cancelled future
 /// or an early return as much as at the end of a scope. A dropped permit reports [`Completion::Ignored`].
@@ -75,6 +76,16 @@ pub(crate) trait PermitSource: Send + Sync {
     fn release_abandoned(&self, ticket: &PermitTicket) {
         self.release(ticket, Completion::Dropped);
     }
+
+    /// Returns whether a permit may have been lost although it was not released.
+    fn is_lost(&self) -> bool {
+        false
+    }
+
+    /// Waits until [`Self::is_lost`].
+    fn lost(&self) -> BoxFuture<'static, ()> {
+        Box::pin(pending())
+    }
 }
 
 impl Permit {
@@ -101,6 +112,30 @@ impl Permit {
     /// Returns how many were in flight when it was acquired, this one included.
     pub fn in_flight(&self) -> u32 {
         self.ticket.in_flight
+    }
+
+    /// Returns whether the permit was lost: its lease may have expired, and its place may belong to another caller. Work
+    /// that goes on comes on top of the limit. A permit stays lost.
+    ///
+    /// Only permits of a `DistributedConcurrency` can be lost, and those of a limit in shadow mode never are.
+    pub fn is_lost(&self) -> bool {
+        self.source.as_ref().is_some_and(|source| source.is_lost())
+    }
+
+    /// Waits until the permit [is lost](Self::is_lost). The future does not borrow the permit, and never ends once that was
+    /// released.
+    ///
+    /// ```
+    /// # #[cfg(feature = "tokio")]
+    /// # async fn example(permit: tidegate::concurrency::Permit, export: impl Future<Output = ()>) {
+    /// tokio::select! {
+    ///     () = export => permit.release(tidegate::concurrency::Completion::Success),
+    ///     () = permit.lost() => eprintln!("the store was away for too long; the export has stopped"),
+    /// }
+    /// # }
+    /// ```
+    pub fn lost(&self) -> impl Future<Output = ()> + Send + Unpin + use<> {
+        self.source.as_ref().map_or_else(|| Box::pin(pending()) as BoxFuture<'static, ()>, |source| source.lost())
     }
 
     #[inline]

@@ -65,25 +65,75 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// All errors of a config in the order of the file, a line `FILE:LINE:COLUMN: path: message` each.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConfigErrors(Vec<ConfigError>);
+/// The most errors of a config that are kept.
+const MAX_ERRORS: usize = 100;
+
+/// The errors of a config in the order of the file, a line `FILE:LINE:COLUMN: path: message` each.
+///
+/// The first 100 errors are kept, and the rest are counted.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ConfigErrors {
+    errors: Vec<ConfigError>,
+    more: usize,
+}
 
 impl ConfigErrors {
-    pub(crate) fn new(mut errors: Vec<ConfigError>) -> Self {
-        errors.sort_by_key(|error| error.at);
-        ConfigErrors(errors)
+    /// Adds an error, which may be anywhere in the file.
+    pub(crate) fn push(&mut self, error: ConfigError) {
+        self.errors.push(error);
+        if self.errors.len() >= 2 * MAX_ERRORS {
+            self.sort();
+        }
     }
 
-    /// Returns the errors of several files, file by file. `None` if there are none.
-    pub(crate) fn of_files(files: impl IntoIterator<Item = Vec<ConfigError>>) -> Option<Self> {
-        let errors: Vec<_> = files.into_iter().flat_map(|errors| ConfigErrors::new(errors).0).collect();
-        if errors.is_empty() { None } else { Some(ConfigErrors(errors)) }
+    /// Adds the errors of the next file.
+    pub(crate) fn append(&mut self, mut file: ConfigErrors) {
+        file.sort();
+        self.more += file.more;
+        self.errors.append(&mut file.errors);
+        self.truncate();
     }
 
-    /// Returns the errors, at least one.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.errors.is_empty()
+    }
+
+    /// Returns the value that was read from a file if there were no errors.
+    pub(crate) fn into_result<T>(mut self, read: Option<T>) -> Result<T, Self> {
+        match read {
+            Some(value) if self.is_empty() => Ok(value),
+            _ => {
+                self.sort();
+                Err(self)
+            }
+        }
+    }
+
+    /// Keeps the first errors of one file.
+    fn sort(&mut self) {
+        self.errors.sort_by_key(|error| error.at);
+        self.truncate();
+    }
+
+    fn truncate(&mut self) {
+        self.more += self.errors.len().saturating_sub(MAX_ERRORS);
+        self.errors.truncate(MAX_ERRORS);
+    }
+
+    /// Returns the first errors: at least one, and at most 100.
     pub fn iter(&self) -> std::slice::Iter<'_, ConfigError> {
-        self.0.iter()
+        self.errors.iter()
+    }
+
+    /// Returns the number of errors after those.
+    pub fn more(&self) -> usize {
+        self.more
+    }
+}
+
+impl From<ConfigError> for ConfigErrors {
+    fn from(error: ConfigError) -> Self {
+        ConfigErrors { errors: vec![error], more: 0 }
     }
 }
 
@@ -98,11 +148,14 @@ impl<'a> IntoIterator for &'a ConfigErrors {
 
 impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, error) in self.0.iter().enumerate() {
+        for (index, error) in self.errors.iter().enumerate() {
             if index > 0 {
                 f.write_str("\n")?;
             }
             error.fmt(f)?;
+        }
+        if self.more > 0 {
+            write!(f, "\nand {} more errors", self.more)?;
         }
         Ok(())
     }

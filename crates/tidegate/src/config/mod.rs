@@ -1,5 +1,6 @@
-//! Limits from a TOML or YAML file, with errors that carry line and column. Every field, with its default and its bounds,
-//! is in `docs/config.md` in the repository.
+//! Limits from a TOML or YAML file, with errors that carry line and column.
+//!
+//! `docs/config.md` in the repository lists every field, with its default and its bounds.
 //!
 //! ```
 //! use tidegate::config::{Config, Syntax};
@@ -33,6 +34,8 @@ mod toml;
 mod tree;
 mod yaml;
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -43,8 +46,6 @@ pub use settings::{Defaults, EnvoyConfig, HttpConfig};
 pub use crate::http_settings::{HeaderStyle, LegacyReset, TrustProxy};
 
 use crate::limiter::{Limit, Limiter, LimiterBuilder};
-#[cfg(feature = "tokio")]
-use crate::resilience::Resilience;
 use limits::InheritedSettings;
 use reader::{ErrorCollector, Fields};
 use tree::{Node, Position};
@@ -82,7 +83,7 @@ impl Config {
     pub fn from_path(path: impl AsRef<Path>) -> Result<Self, ConfigErrors> {
         let path = path.as_ref();
         let file: Arc<str> = path.to_string_lossy().into();
-        let text = read_file(path, &file).map_err(|error| ConfigErrors::new(vec![error]))?;
+        let text = read_file(path, &file)?;
         Self::parse(&text, Syntax::of_path(path), &file)
     }
 
@@ -90,18 +91,15 @@ impl Config {
     pub fn parse(text: &str, syntax: Syntax, file: &str) -> Result<Self, ConfigErrors> {
         let file: Arc<str> = file.into();
         let text = without_byte_order_mark(text);
-        let mut errors = Vec::new();
+        let mut errors = ConfigErrors::default();
         let tree = match syntax {
             Syntax::Toml => toml::parse(text, &file, &mut errors),
             Syntax::Yaml => yaml::parse(text, &file, &mut errors),
         };
-        let Some(tree) = tree else { return Err(ConfigErrors::new(errors)) };
+        let Some(tree) = tree else { return errors.into_result(None) };
         let collector = ErrorCollector::new(&file, errors);
         let config = Self::read(&tree, &collector);
-        match (config, collector.into_errors()) {
-            (Some(config), errors) if errors.is_empty() => Ok(config),
-            (_, errors) => Err(ConfigErrors::new(errors)),
-        }
+        collector.into_errors().into_result(config)
     }
 
     fn read(tree: &Node, collector: &ErrorCollector<'_>) -> Option<Self> {
@@ -142,23 +140,29 @@ impl Config {
         &self.http
     }
 
-    /// Returns a limiter builder with these limits, deny list and prefix. It has no store yet. With the feature `tokio` it has the
-    /// timeout and the number of replicas, too.
+    /// Returns a limiter builder with these limits, deny list and prefix, and with the timeout and the number of replicas for a
+    /// store that does I/O. It has no store yet.
     pub fn limiter(&self) -> LimiterBuilder {
-        let builder = Limiter::builder().limits(self.limits.iter().cloned()).prefix(&self.defaults.prefix);
-        #[cfg(feature = "tokio")]
-        let builder = builder.resilience(
-            Resilience::default()
-                .timeout(self.defaults.store_timeout)
-                .expected_replicas(self.defaults.expected_replicas),
-        );
+        let builder = Limiter::builder()
+            .limits(self.limits.iter().cloned())
+            .prefix(&self.defaults.prefix)
+            .outage_defaults(self.defaults.store_timeout, self.defaults.expected_replicas);
         builder.deny_all(&self.defaults.deny).expect("every entry was looked at when the config was read")
     }
 }
 
+/// The most bytes of a config file, far more than any needs: a device can be endless.
+pub const MAX_CONFIG_BYTES: u64 = 64 << 20;
+
 /// Reads a text file. Errors call it `file`.
 pub(super) fn read_file(path: &Path, file: &Arc<str>) -> Result<String, ConfigError> {
-    let bytes = std::fs::read(path).map_err(|error| ConfigError::of_file(file, format!("cannot be read: {error}")))?;
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(MAX_CONFIG_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(|error| ConfigError::of_file(file, format!("cannot be read: {error}")))?;
+    if bytes.len() as u64 > MAX_CONFIG_BYTES {
+        return Err(ConfigError::of_file(file, format!("too large: expected at most {MAX_CONFIG_BYTES} bytes")));
+    }
     String::from_utf8(bytes).map_err(|error| {
         let before = String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]);
         let line = before.matches('\n').count() + 1;

@@ -4,17 +4,17 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::error::ConfigError;
-use super::tree::{Entry, Node, Position, Value};
+use super::error::{ConfigError, ConfigErrors};
+use super::tree::{Entry, Node, Position, Value, shorten};
 
 /// A collector of errors. Reading goes on after an error, so that all are reported at once.
 pub(crate) struct ErrorCollector<'a> {
     file: &'a Arc<str>,
-    errors: RefCell<Vec<ConfigError>>,
+    errors: RefCell<ConfigErrors>,
 }
 
 impl<'a> ErrorCollector<'a> {
-    pub(crate) fn new(file: &'a Arc<str>, errors: Vec<ConfigError>) -> Self {
+    pub(crate) fn new(file: &'a Arc<str>, errors: ConfigErrors) -> Self {
         ErrorCollector { file, errors: RefCell::new(errors) }
     }
 
@@ -27,15 +27,16 @@ impl<'a> ErrorCollector<'a> {
         self.errors.borrow().is_empty()
     }
 
-    pub(crate) fn into_errors(self) -> Vec<ConfigError> {
+    pub(crate) fn into_errors(self) -> ConfigErrors {
         self.errors.into_inner()
     }
 }
 
-/// Joins a path and a key: `limits` and `login` are `limits.login`. Unusual names are quoted.
+/// Joins a path and a key: `limits` and `login` are `limits.login`. Unusual names are quoted, and long ones are shortened:
+/// every value below has the path.
 pub(crate) fn join_path(path: &str, key: &str) -> String {
     let plain = !key.is_empty() && key.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-');
-    let key = if plain { key.to_owned() } else { format!("{key:?}") };
+    let key = if plain { shorten(key) } else { format!("{:?}", shorten(key)) };
     if path.is_empty() { key } else { format!("{path}.{key}") }
 }
 

@@ -1,10 +1,12 @@
 //! Tests of configs in both syntaxes.
 
+use std::future::{Future, IntoFuture};
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tidegate_core::{OnStoreError, Quota, days, minutes, seconds};
-use tidegate_testkit::Random;
+use tidegate_core::{OnStoreError, Quota, days, millis, minutes, seconds};
+use tidegate_testkit::{FaultyStore, Random};
 
 use super::{Config, ConfigErrors, HeaderStyle, LegacyReset, Syntax, TrustProxy};
 use crate::limiter::{Limit, Normalize};
@@ -203,6 +205,21 @@ fn limiter_has_the_limits_prefix_and_deny_list() {
     let others = config.limiter().prefix("other").store(store).build().unwrap();
     assert_eq!(limiter.limit("api", "u1").cost(100).try_now().unwrap().remaining(), 0);
     assert_eq!(others.limit("api", "u1").try_now().unwrap().remaining(), 99);
+}
+
+#[test]
+fn store_timeout_is_measured_on_the_sleeper() {
+    let text = "[defaults]\nstore_timeout = \"20ms\"\n[limits.a]\nalgorithm = \"fixed_window\"\nrate = 1\nperiod = \"1m\"\non_store_error = \"closed\"\n";
+    let (clock, store) = (ManualClock::default(), FaultyStore::new(MemoryStore::new()));
+    store.faults().hang();
+    let limiter = toml(text).unwrap().limiter().store(store).sleeper(clock.clone()).build().unwrap();
+    let mut call = std::pin::pin!(limiter.limit("a", "u").into_future());
+    let mut poll = || call.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(poll().is_pending());
+    clock.advance(millis(19));
+    assert!(poll().is_pending());
+    clock.advance(millis(1));
+    assert!(matches!(poll(), Poll::Ready(Err(_))));
 }
 
 #[test]
@@ -563,6 +580,60 @@ pub(super) fn mutate(text: &str, pieces: &[&str], random: &mut Random) -> String
         }
     }
     letters.into_iter().collect()
+}
+
+/// With a scan of the line for each column, this takes minutes.
+#[test]
+fn long_list_on_one_line_has_exact_columns() {
+    let (entry, count) = ("\"ü\",", 300_000);
+    let list = format!("[{}5]", entry.repeat(count));
+    let text = format!("[limits.a]\nalgorithm = \"sliding_log\"\nrate = 5\nperiod = \"1m\"\ndeny = {list}\n");
+    let expected = format!("t.toml:5:{}: limits.a.deny[{count}]: found 5, expected {ENTRY}", 8 + 1 + 4 * count);
+    assert_eq!(errors_of(toml(&text)), expected);
+}
+
+/// With a scan of the table for each of its fields, this takes a minute.
+#[test]
+fn fields_of_a_long_duplicate_table_are_one_error() {
+    let table = format!("[limits.a]\n{}", (0..20_000).map(|field| format!("f{field} = 1\n")).collect::<String>());
+    let errors = toml(&table.repeat(2)).expect_err("a table that is there twice");
+    assert!(errors.iter().all(|error| error.line().is_some_and(|line| line <= 101)), "the first errors: {errors}");
+    // The unknown fields of the first table, its three missing fields, and the duplicate.
+    assert_eq!(errors.iter().count() + errors.more(), 20_000 + 3 + 1);
+}
+
+#[test]
+fn first_hundred_errors_are_kept_and_the_rest_are_counted() {
+    // The duplicates are found first, and are last in the file.
+    let fields = |count: usize| (0..count).map(|field| format!("f{field} = 1\n")).collect::<String>();
+    for (count, more) in [(99, 0), (100, 1), (1_000, 901)] {
+        let text = format!("[limits]\n[defaults]\n{}prefix = 1\nprefix = 1\n", fields(count));
+        let errors = toml(&text).unwrap_err();
+        assert_eq!((errors.iter().count() + errors.more(), errors.more()), (count + 2, more + 1), "{errors}");
+        let first: Vec<_> = errors.iter().take(99).map(|error| error.line()).collect();
+        assert_eq!(first, (3..102).map(Some).collect::<Vec<_>>());
+        assert!(errors.to_string().ends_with(&format!("\nand {} more errors", more + 1)), "{errors}");
+    }
+    assert!(!errors_of(toml("")).contains("more"));
+}
+
+#[cfg(unix)]
+#[test]
+fn endless_file_is_refused() {
+    let error = Config::from_path("/dev/zero").unwrap_err().to_string();
+    assert_eq!(error, "/dev/zero: too large: expected at most 67108864 bytes");
+    let error = super::envoy::Domains::from_paths(["/dev/zero"]).unwrap_err().to_string();
+    assert_eq!(error, "/dev/zero: not a file");
+}
+
+#[test]
+fn long_name_is_shortened_in_errors() {
+    let name = "x".repeat(1_000);
+    let expected = format!("limits.{}....rate: found 0, ", "x".repeat(60));
+    let text = format!("[limits.{name}]\nalgorithm = \"sliding_log\"\nrate = 0\nperiod = \"1m\"\n");
+    assert!(errors_of(toml(&text)).contains(&expected));
+    let text = format!("limits: {{{name}: {{algorithm: sliding_log, rate: 0, period: 1m}}}}\n");
+    assert!(errors_of(yaml(&text)).contains(&expected));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use super::error::ConfigError;
+use super::error::{ConfigError, ConfigErrors};
 use super::tree::{Entry, MAX_DEPTH, Node, Position, Value};
 
 /// The maximum nesting of inline tables, checked before parsing. The parser bounds levels of braces but not the dotted
@@ -14,7 +14,7 @@ const MAX_BRACES: usize = 16;
 
 /// Parses a text. Without a tree there is at least one error. With a tree, all errors are duplicate keys, and the rest
 /// can still be read.
-pub(super) fn parse(text: &str, file: &Arc<str>, errors: &mut Vec<ConfigError>) -> Option<Node> {
+pub(super) fn parse(text: &str, file: &Arc<str>, errors: &mut ConfigErrors) -> Option<Node> {
     let lines = LineIndex::new(text);
     if let Some(offset) = find_deep_brace(text) {
         errors.push(ConfigError::new(file, lines.position(offset), "", "nested too deep"));
@@ -22,7 +22,9 @@ pub(super) fn parse(text: &str, file: &Arc<str>, errors: &mut Vec<ConfigError>) 
     }
     let (table, found) = DeTable::parse_recoverable(text);
     let only_duplicates = found.iter().all(|error| error.message() == DUPLICATE_KEY);
-    errors.extend(lines.without_repeats(found).map(|(at, message)| ConfigError::new(file, at, "", message)));
+    for (at, message) in lines.without_repeats(found) {
+        errors.push(ConfigError::new(file, at, "", message));
+    }
     if !only_duplicates {
         return None;
     }
@@ -62,7 +64,7 @@ fn is_comment(line: &str) -> bool {
 struct TreeBuilder<'a> {
     lines: &'a LineIndex<'a>,
     file: &'a Arc<str>,
-    errors: &'a mut Vec<ConfigError>,
+    errors: &'a mut ConfigErrors,
 }
 
 impl TreeBuilder<'_> {
@@ -100,22 +102,37 @@ impl TreeBuilder<'_> {
     }
 }
 
-/// Maps offsets to positions.
+/// Maps offsets to positions. A column costs the same in a long line as in a short one: the whole file can be one line.
 struct LineIndex<'a> {
     text: &'a str,
+    /// The offset of each line.
     starts: Vec<usize>,
+    /// The number of characters before each block of the text.
+    chars_before_block: Vec<usize>,
 }
+
+/// The bytes of a block of [`LineIndex`].
+const BLOCK: usize = 256;
 
 impl<'a> LineIndex<'a> {
     fn new(text: &'a str) -> Self {
-        let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(index, _)| index + 1));
-        LineIndex { text, starts: starts.collect() }
+        let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(index, _)| index + 1)).collect();
+        let blocks = text.as_bytes().chunks(BLOCK).scan(0, |before, block| {
+            *before += count_chars(block);
+            Some(*before)
+        });
+        LineIndex { text, starts, chars_before_block: std::iter::once(0).chain(blocks).collect() }
+    }
+
+    fn chars_before(&self, offset: usize) -> usize {
+        let block = offset / BLOCK;
+        self.chars_before_block[block] + count_chars(&self.text.as_bytes()[block * BLOCK..offset])
     }
 
     fn position(&self, offset: usize) -> Position {
         let line = self.starts.partition_point(|start| *start <= offset);
-        let before = self.text.get(self.starts[line - 1]..offset).unwrap_or_default();
-        Position { line, column: before.chars().count() + 1 }
+        let before = self.chars_before(offset.min(self.text.len())) - self.chars_before(self.starts[line - 1]);
+        Position { line, column: before + 1 }
     }
 
     fn is_table_header(&self, line: usize) -> bool {
@@ -127,6 +144,7 @@ impl<'a> LineIndex<'a> {
     fn without_repeats(&self, mut found: Vec<toml::de::Error>) -> impl Iterator<Item = (Position, String)> {
         found.sort_by_key(|error| error.span().map_or(0, |span| span.start));
         let mut last_line = 0;
+        // Within a table that is a duplicate: the line from which on to look for the header of the next one.
         let mut repeated_table = None;
         found.into_iter().filter_map(move |error| {
             let span = error.span().unwrap_or_default();
@@ -138,14 +156,39 @@ impl<'a> LineIndex<'a> {
                 return Some((at, error.message().to_owned()));
             }
             if self.is_table_header(at.line) {
-                repeated_table = Some(at.line);
-            } else if let Some(header) = repeated_table
-                && !(header + 1..at.line).any(|line| self.is_table_header(line))
-            {
-                return None;
+                repeated_table = Some(at.line + 1);
+            } else if let Some(from) = repeated_table {
+                let has_ended = (from..at.line).any(|line| self.is_table_header(line));
+                repeated_table = (!has_ended).then_some(at.line);
+                if !has_ended {
+                    return None;
+                }
             }
             let key = self.text.get(span).unwrap_or_default();
             Some((at, format!("`{key}` is there twice: expected each name once")))
         })
+    }
+}
+
+/// Counts the characters that begin in a part of a text.
+fn count_chars(part: &[u8]) -> usize {
+    part.iter().filter(|byte| **byte & 0xc0 != 0x80).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn position_counts_characters_from_the_start_of_the_line() {
+        for text in [String::new(), "é\n\n日本x".repeat(200), "x".repeat(BLOCK * 2), "é\n".repeat(BLOCK)] {
+            let lines = LineIndex::new(&text);
+            for offset in (0..=text.len()).filter(|offset| text.is_char_boundary(*offset)) {
+                let before = &text[..offset];
+                let line = before.matches('\n').count() + 1;
+                let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+                assert_eq!(lines.position(offset), Position { line, column }, "{offset} of {text:?}");
+            }
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span};
 
-use super::error::ConfigError;
+use super::error::{ConfigError, ConfigErrors};
 use super::reader::join_path;
 use super::tree::{Entry, MAX_DEPTH, Node, Position, Value};
 
@@ -13,7 +13,7 @@ use super::tree::{Entry, MAX_DEPTH, Node, Position, Value};
 const MAX_ALIASED: usize = 100_000;
 
 /// Parses a text. The result and its errors are as for TOML.
-pub(super) fn parse(text: &str, file: &Arc<str>, errors: &mut Vec<ConfigError>) -> Option<Node> {
+pub(super) fn parse(text: &str, file: &Arc<str>, errors: &mut ConfigErrors) -> Option<Node> {
     let parser = Parser::new_from_str(text);
     let mut builder = TreeBuilder { parser, file, errors, anchors: HashMap::new(), aliased: 0 };
     match builder.document() {
@@ -99,7 +99,7 @@ impl Size {
 struct TreeBuilder<'a, 't> {
     parser: Parser<'t, saphyr_parser::StrInput<'t>>,
     file: &'a Arc<str>,
-    errors: &'a mut Vec<ConfigError>,
+    errors: &'a mut ConfigErrors,
     anchors: HashMap<usize, (Node, Size)>,
     aliased: usize,
 }

@@ -74,6 +74,11 @@ impl AdmissionPermit {
         &self.outcome
     }
 
+    /// The permits that it holds. One of them [may be lost](Permits::lost) while the work goes on.
+    pub fn permits(&self) -> &Permits {
+        &self.permits
+    }
+
     /// Ends it, and says how the work went.
     pub fn release(self, work: Completion) {
         self.permits.release(work);

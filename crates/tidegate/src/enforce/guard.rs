@@ -1,6 +1,9 @@
 //! Concurrency guards, which a request passes before its limits.
 
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tidegate_core::Key;
@@ -185,6 +188,27 @@ impl Permits {
     /// Releases them, and records how the work ended.
     pub fn release(self, work: Completion) {
         self.for_each(|permit| permit.release(work));
+    }
+
+    /// Returns whether any of them [is lost](Permit::is_lost).
+    pub fn is_lost(&self) -> bool {
+        self.as_slice().iter().any(Permit::is_lost)
+    }
+
+    /// Waits until one of them [is lost](Permit::lost).
+    pub fn lost(&self) -> impl Future<Output = ()> + Send + Unpin + use<> {
+        let mut lost: Vec<_> = self.as_slice().iter().map(Permit::lost).collect();
+        poll_fn(move |context| {
+            let any = lost.iter_mut().any(|lost| Pin::new(lost).poll(context).is_ready());
+            if any { Poll::Ready(()) } else { Poll::Pending }
+        })
+    }
+
+    fn as_slice(&self) -> &[Permit] {
+        match &self.0 {
+            PermitSet::One(permit) => std::slice::from_ref(permit),
+            PermitSet::Many(permits) => permits,
+        }
     }
 
     fn for_each(self, release: impl Fn(Permit)) {

@@ -1,4 +1,4 @@
-//! One enforcer for every transport: a key and a cost in, an outcome out.
+//! The enforcer behind every transport: it takes a key and a cost and returns an outcome.
 //!
 //! An [`Enforcer`] never fails and never panics. What can go wrong is an [`Outcome`] too: a store that is broken, under
 //! the policy of the limit, and a mistake in the program, which no policy hides. A transport maps the six outcomes

@@ -80,7 +80,11 @@ impl Rule {
         };
         let quota = self.quota_override.as_ref().map(|quota_override| &quota_override.quota);
         // Shadow mode never denies, whatever state the store is in.
-        let on_store_error = if shadow { Some(OnStoreError::Open) } else { self.on_store_error };
+        let on_store_error = match self.on_store_error {
+            _ if shadow => Some(OnStoreError::Open),
+            Some(_) if self.summary(limiter)?.shadow => Some(OnStoreError::Open),
+            policy => policy,
+        };
         let options = CallOptions { quota, on_store_error, address: caller.address(), whole_key: None };
         Ok(limiter.call(&self.limit, key.borrow(), kind).cost(cost).with_options(options))
     }

@@ -1,4 +1,4 @@
-//! Whom a request is counted under.
+//! Key functions: the key that a request is counted under.
 //!
 //! A key function takes what of a request decides about it and gives the key, or none. They are put together with
 //! [`both`] and [`either`]. A request for which a key function has none is counted under the address of its client,

@@ -1,4 +1,4 @@
-//! `acquire`: waits until a quota admits, in the order in which callers came.
+//! `acquire`: waits until a quota admits, first come, first served.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;

@@ -2,6 +2,7 @@
 
 use std::mem;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_core::{DynStore, Store};
 
@@ -23,6 +24,8 @@ pub struct LimiterBuilder {
     store: Option<Arc<dyn DynStore>>,
     is_bare: bool,
     resilience: Option<Resilience>,
+    /// The timeout and the number of replicas of a config, for a [`Resilience`] that the caller does not set.
+    outage_defaults: Option<(Duration, u32)>,
     sleeper: Option<Arc<dyn Sleeper>>,
 }
 
@@ -69,7 +72,9 @@ impl LimiterBuilder {
     ///
     /// A store that does I/O gets a timeout of 50 milliseconds, a circuit breaker, and the
     /// [`on_store_error`](Limit::on_store_error) of each limit, unless it has a
-    /// [failure policy](tidegate_core::Capabilities::failure_policy) already. See [`Self::resilience`].
+    /// [failure policy](tidegate_core::Capabilities::failure_policy) already. See [`Self::resilience`]. Wrappers of your own, such as a
+    /// `TimeoutStore` or a `MeteredStore`, belong inside a `FallbackStore`, or into [`Self::bare_store`]: otherwise they are wrapped once
+    /// more.
     pub fn store(mut self, store: impl Store + 'static) -> Self {
         self.store = Some(Arc::new(store));
         self.is_bare = false;
@@ -88,6 +93,13 @@ impl LimiterBuilder {
     /// [`Resilience`] with its defaults.
     pub fn resilience(mut self, resilience: Resilience) -> Self {
         self.resilience = Some(resilience);
+        self
+    }
+
+    /// Sets the timeout and the number of replicas for a [`Resilience`] that the caller does not set.
+    #[cfg(feature = "config")]
+    pub(crate) fn outage_defaults(mut self, timeout: Duration, expected_replicas: u32) -> Self {
+        self.outage_defaults = Some((timeout, expected_replicas));
         self
     }
 
@@ -118,13 +130,19 @@ impl LimiterBuilder {
         if store.is_immediate() || store.capabilities().failure_policy {
             return Ok(store);
         }
-        let resilience = match (self.resilience.take(), &self.sleeper) {
-            (Some(resilience), _) => resilience,
-            (None, Some(sleeper)) => Resilience::new(Arc::clone(sleeper)),
+        if let Some(resilience) = self.resilience.take() {
+            return Ok(Arc::new(resilience.build(store)));
+        }
+        let resilience = match &self.sleeper {
+            Some(sleeper) => Resilience::new(Arc::clone(sleeper)),
             #[cfg(feature = "tokio")]
-            (None, None) => Resilience::default(),
+            None => Resilience::default(),
             #[cfg(not(feature = "tokio"))]
-            (None, None) => return Err(BuildError::NoTimer),
+            None => return Err(BuildError::NoTimer),
+        };
+        let resilience = match self.outage_defaults {
+            Some((timeout, replicas)) => resilience.timeout(timeout).expected_replicas(replicas),
+            None => resilience,
         };
         Ok(Arc::new(resilience.build(store)))
     }

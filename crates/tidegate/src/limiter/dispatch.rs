@@ -47,11 +47,12 @@ impl<'a> Dispatch<'a> {
             true => (false, None),
             false => resolve_target(call, limit, op)?,
         };
-        // Shadow mode never denies, whatever state the store is in.
-        let on_store_error = match limit.limit.shadow {
+        // Shadow mode never denies, whatever state the store is in. An operation that cannot be denied gets its error.
+        let policy = match limit.limit.shadow && may_deny(op) {
             true => OnStoreError::Open,
-            false => call.options.on_store_error.unwrap_or(limit.limit.on_store_error),
+            false => limit.limit.on_store_error,
         };
+        let on_store_error = call.options.on_store_error.unwrap_or(policy);
         Ok(Dispatch { limit, key: &call.key, quota, op, on_store_error, is_denied, target })
     }
 
@@ -119,8 +120,7 @@ fn resolve_target<'a>(
     op: Op,
 ) -> Result<(bool, Option<Box<StoreTarget<'a>>>), Error> {
     let normalized = limit.normalized(&call.key);
-    let may_deny = matches!(op, Op::Limit(_) | Op::Check(_) | Op::Reserve(_) | Op::Admit(_));
-    let is_denied = may_deny && limit.denies(&call.key, &normalized, &call.options);
+    let is_denied = may_deny(op) && limit.denies(&call.key, &normalized, &call.options);
     let target = match limit.shards.is_empty() {
         true => limit.limit.normalize.map(|_| StoreTarget { store_key: normalized, shard_quota: None }),
         false => {
@@ -133,6 +133,11 @@ fn resolve_target<'a>(
         }
     };
     Ok((is_denied, target.map(Box::new)))
+}
+
+/// Returns whether a limit can deny an operation.
+fn may_deny(op: Op) -> bool {
+    matches!(op, Op::Limit(_) | Op::Check(_) | Op::Reserve(_) | Op::Admit(_))
 }
 
 /// Why a limit refuses an operation that its quota does not support.

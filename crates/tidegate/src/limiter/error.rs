@@ -1,4 +1,4 @@
-//! What can go wrong in a limiter. A denial is none of it.
+//! Errors of a limiter. A denial is a decision and not an error.
 
 use tidegate_core::{InvalidCost, QuotaError, StoreError, StoreErrorKind};
 
@@ -32,6 +32,9 @@ pub enum Error {
     /// `acquire` has nothing to wait with.
     #[error("acquire has nothing to wait with: give the builder a sleeper, or use the feature `tokio`")]
     NoSleeper,
+    /// A guard has no runtime to settle its hold on.
+    #[error("there is no tokio runtime to settle the hold on when its guard is dropped: create the guard within one")]
+    NoRuntime,
     /// A call that was to be answered without waiting has to wait, because its store does I/O or it is an `acquire`.
     #[error("the answer has to be waited for: await the call, or use a store in process")]
     WouldBlock,

@@ -1,4 +1,4 @@
-//! A quota with its settings.
+//! `Limit`: a quota with its settings, such as deny list, shards and failure policy.
 
 use tidegate_core::{OnStoreError, Quota, QuotaError};
 

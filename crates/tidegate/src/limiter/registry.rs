@@ -17,6 +17,9 @@ use super::{BuildError, DenyList, Error, Limit, Limiter, UnknownLimit};
 /// How many known names an [`UnknownLimit`] lists.
 const MAX_LISTED_NAMES: usize = 50;
 
+/// How often the readers of replaced limits have a turn to end. Nearly all read for less than a microsecond.
+const READER_TURNS: usize = 1_000;
+
 /// A limit with everything that is worked out from its settings once.
 #[derive(Debug)]
 pub(super) struct NamedLimit {
@@ -191,6 +194,9 @@ impl CurrentLimits {
             if Arc::ptr_eq(&found, &before) {
                 // After the limits: a reader that sees this finds them.
                 self.is_replaced.store(true, Ordering::Release);
+                drop(found);
+                // The last reader would free thousands of limits in the middle of a decision.
+                (0..READER_TURNS).take_while(|_| Arc::strong_count(&before) > 1).for_each(|_| std::thread::yield_now());
                 return Ok(());
             }
         }
@@ -243,6 +249,14 @@ impl Limiter {
             is_common: limit.shards > 1,
             shadow: limit.shadow,
         })
+    }
+
+    /// The quota of a limit, of which no shard has a larger one.
+    pub(crate) fn largest_shard(&self, name: &str) -> Result<Quota, Error> {
+        let limits = self.inner.limits.load();
+        let named = limits.get(name)?;
+        // The first shards get what is left over by the division.
+        Ok(*named.shards.first().unwrap_or(&named.limit.quota))
     }
 
     /// Whether the deny lists of a limit have this key or address. Never in shadow mode.

@@ -2,16 +2,21 @@
 
 use std::fmt;
 use std::future::Future;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::slice;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tidegate_core::{
-    Capabilities, Decision, JointDecision, Key, Request, Scope, Store, StoreError, StoreErrorKind, Timestamp,
+    Capabilities, Decision, JointDecision, Key, Op, Request, Scope, Store, StoreError, StoreErrorKind, Timestamp,
 };
 
 use crate::clock::{Clock, SystemClock};
 use crate::telemetry;
+
+/// How many calls of renewals may be in flight while the circuit is not closed. A flood of them must not keep an overloaded
+/// store down.
+const MAX_RENEWALS: usize = 32;
 
 /// A circuit breaker around a store: after several failures in a row, calls fail at once until a pause has passed.
 ///
@@ -20,6 +25,10 @@ use crate::telemetry;
 /// | closed | pass; [`BreakerStore::failures`] failures in a row open the circuit |
 /// | open | fail at once with [`StoreErrorKind::Unavailable`], until [`BreakerStore::pause`] has passed |
 /// | half open | exactly one passes as a probe: its success closes the circuit, its failure opens it again |
+///
+/// **Renewals of leases pass in every state**, up to 32 calls at once: a lease that is not renewed in time is lost while its
+/// place is in use. They never probe. A renewal that succeeds after the pause closes the circuit; one that fails changes
+/// nothing.
 ///
 /// A probe that is dropped before it ends decides nothing, and the next call probes. The same holds for a probe that has not
 /// ended after another pause, because the store hangs or the caller stopped polling. Put a
@@ -82,8 +91,12 @@ impl<S> BreakerStore<S> {
         &self.store
     }
 
-    async fn call<T>(&self, call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-        let permit = self.circuit.enter()?;
+    async fn call<T>(
+        &self,
+        requests: &[Request<'_>],
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let permit = self.circuit.enter(requests)?;
         Self::report(permit, call.await)
     }
 
@@ -104,6 +117,8 @@ struct Circuit {
     state: Mutex<CircuitState>,
     /// Numbers the probes.
     probes: AtomicU64,
+    /// The calls of renewals that pass although the circuit is not closed.
+    renewals: AtomicUsize,
 }
 
 /// The state of a circuit, with its deadlines.
@@ -151,6 +166,8 @@ struct CallPermit<'a> {
     circuit: &'a Circuit,
     /// The number of the probe, if this call is one.
     probe: Option<u64>,
+    /// Whether it is counted in [`Circuit::renewals`].
+    is_renewal: bool,
 }
 
 impl Circuit {
@@ -158,18 +175,20 @@ impl Circuit {
         telemetry::describe_metrics();
         telemetry::record_breaker_state(name, BreakerState::Closed as u8);
         let state = Mutex::new(CircuitState::Closed { failures: 0 });
-        Circuit { name: name.into(), failures, pause, clock, state, probes: AtomicU64::new(0) }
+        let (probes, renewals) = (AtomicU64::new(0), AtomicUsize::new(0));
+        Circuit { name: name.into(), failures, pause, clock, state, probes, renewals }
     }
 
     fn state(&self) -> BreakerState {
         self.lock().breaker_state()
     }
 
-    /// Returns permission for a call, or the error to fail it with.
-    fn enter(&self) -> Result<CallPermit<'_>, StoreError> {
+    /// Returns permission for a call of these requests, or the error to fail it with.
+    fn enter(&self, requests: &[Request<'_>]) -> Result<CallPermit<'_>, StoreError> {
         let mut state = self.lock();
         match &mut *state {
-            CircuitState::Closed { .. } => Ok(CallPermit { circuit: self, probe: None }),
+            CircuitState::Closed { .. } => Ok(CallPermit { circuit: self, probe: None, is_renewal: false }),
+            _ if are_renewals(requests) => self.admit_renewals(),
             CircuitState::Open { until } => match self.remaining_pause(until) {
                 Duration::ZERO => Ok(self.probe(&mut state)),
                 left => Err(unavailable(format!("circuit open, next try in {left:?}"))),
@@ -178,6 +197,14 @@ impl Circuit {
                 Duration::ZERO => Ok(self.probe(&mut state)),
                 _ => Err(unavailable("circuit half open, another call is trying".to_owned())),
             },
+        }
+    }
+
+    fn admit_renewals(&self) -> Result<CallPermit<'_>, StoreError> {
+        let next = |renewals| (renewals < MAX_RENEWALS).then_some(renewals + 1);
+        match self.renewals.try_update(Ordering::Relaxed, Ordering::Relaxed, next) {
+            Ok(_) => Ok(CallPermit { circuit: self, probe: None, is_renewal: true }),
+            Err(_) => Err(unavailable(format!("circuit open, and {MAX_RENEWALS} renewals are in flight"))),
         }
     }
 
@@ -192,7 +219,7 @@ impl Circuit {
     fn probe(&self, state: &mut CircuitState) -> CallPermit<'_> {
         let probe = self.probes.fetch_add(1, Ordering::Relaxed);
         self.set_state(state, CircuitState::HalfOpen { until: self.clock.now().saturating_add(self.pause), probe });
-        CallPermit { circuit: self, probe: Some(probe) }
+        CallPermit { circuit: self, probe: Some(probe), is_renewal: false }
     }
 
     /// Changes the state, under the lock, so that metrics end with the latest one.
@@ -204,6 +231,11 @@ impl Circuit {
     fn open(&self, state: &mut CircuitState) {
         self.set_state(state, CircuitState::Open { until: self.clock.now().saturating_add(self.pause) });
         telemetry::record_breaker_opened(&self.name);
+    }
+
+    fn close(&self, state: &mut CircuitState) {
+        self.set_state(state, CircuitState::Closed { failures: 0 });
+        telemetry::log_outage_end(&self.name);
     }
 
     fn lock(&self) -> MutexGuard<'_, CircuitState> {
@@ -242,12 +274,14 @@ impl CallPermit<'_> {
                 }
             }
             CircuitState::HalfOpen { probe, .. } if reported == Some(*probe) => match good {
-                true => {
-                    circuit.set_state(&mut state, CircuitState::Closed { failures: 0 });
-                    telemetry::log_outage_end(&circuit.name);
-                }
+                true => circuit.close(&mut state),
                 false => circuit.open(&mut state),
             },
+            CircuitState::Open { until } if self.is_renewal && good => {
+                if circuit.remaining_pause(until).is_zero() {
+                    circuit.close(&mut state);
+                }
+            }
             // A call that began before the circuit opened, or before the current probe, is no news.
             CircuitState::Open { .. } | CircuitState::HalfOpen { .. } => {}
         }
@@ -256,6 +290,9 @@ impl CallPermit<'_> {
 
 impl Drop for CallPermit<'_> {
     fn drop(&mut self) {
+        if self.is_renewal {
+            self.circuit.renewals.fetch_sub(1, Ordering::Relaxed);
+        }
         let Some(dropped) = self.probe else { return };
         let mut state = self.circuit.lock();
         if matches!(*state, CircuitState::HalfOpen { probe, .. } if probe == dropped) {
@@ -263,6 +300,11 @@ impl Drop for CallPermit<'_> {
             self.circuit.set_state(&mut state, CircuitState::Open { until: Timestamp::EPOCH });
         }
     }
+}
+
+/// Returns whether a call does nothing but renew leases.
+fn are_renewals(requests: &[Request<'_>]) -> bool {
+    !requests.is_empty() && requests.iter().all(|request| matches!(request.op, Op::Renew(_)))
 }
 
 fn unavailable(message: String) -> StoreError {
@@ -289,7 +331,7 @@ impl<S: Store> Store for BreakerStore<S> {
     }
 
     fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
-        let permit = match self.circuit.enter() {
+        let permit = match self.circuit.enter(slice::from_ref(request)) {
             Ok(permit) => permit,
             Err(error) => return Some(Err(error)),
         };
@@ -299,15 +341,15 @@ impl<S: Store> Store for BreakerStore<S> {
     }
 
     async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
-        self.call(self.store.apply(request)).await
+        self.call(slice::from_ref(request), self.store.apply(request)).await
     }
 
     async fn apply_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
-        self.call(self.store.apply_all(requests)).await
+        self.call(requests, self.store.apply_all(requests)).await
     }
 
     async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
-        match self.circuit.enter() {
+        match self.circuit.enter(requests) {
             Ok(permit) => {
                 let results = self.store.apply_each(requests).await;
                 let error = results.iter().rev().find_map(|result| result.as_ref().err());
@@ -326,11 +368,11 @@ impl<S: Store> Store for BreakerStore<S> {
 #[cfg(feature = "testing")]
 impl<S: tidegate_core::TestableStore> tidegate_core::TestableStore for BreakerStore<S> {
     async fn apply_at(&self, request: &Request<'_>, at: Timestamp) -> Result<Decision, StoreError> {
-        self.call(self.store.apply_at(request, at)).await
+        self.call(slice::from_ref(request), self.store.apply_at(request, at)).await
     }
 
     async fn apply_all_at(&self, requests: &[Request<'_>], at: Timestamp) -> Result<JointDecision, StoreError> {
-        self.call(self.store.apply_all_at(requests, at)).await
+        self.call(requests, self.store.apply_all_at(requests, at)).await
     }
 
     async fn sweep_at(&self, at: Timestamp) -> Option<usize> {

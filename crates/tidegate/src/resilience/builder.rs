@@ -1,16 +1,21 @@
 //! `Resilience`: all store wrappers in the recommended order.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_core::Store;
+
 use super::{
-    BreakerState, BreakerStore, DenialCacheStore, FallbackStore, InstrumentedStore, MeteredStore, TimeoutStore,
+    BreakerState, BreakerStore, BulkheadStore, DenialCacheStore, FallbackStore, InstrumentedStore, MeteredStore,
+    TimeoutStore,
 };
 use crate::clock::{Clock, Sleeper};
 use crate::store::EXPECTED_REPLICAS;
 
 /// A store with every wrapper around it; see [`Resilience::build`].
-pub type Resilient<S> = MeteredStore<FallbackStore<DenialCacheStore<BreakerStore<InstrumentedStore<TimeoutStore<S>>>>>>;
+pub type Resilient<S> =
+    MeteredStore<FallbackStore<DenialCacheStore<BulkheadStore<BreakerStore<InstrumentedStore<TimeoutStore<S>>>>>>>;
 
 /// A builder that puts every wrapper around a store, in the recommended order.
 ///
@@ -39,7 +44,9 @@ pub struct Resilience {
     failures: u32,
     pause: Duration,
     replicas: u32,
-    max_denials: usize,
+    max_in_flight: Option<NonZeroU32>,
+    /// For how many keys the cache answers while the store works; none if it answers only when the store fails.
+    max_denials: Option<usize>,
     /// Times the denial cache and measures latency.
     steady_clock: Arc<dyn Clock>,
 }
@@ -56,7 +63,8 @@ impl Resilience {
             failures: 5,
             pause: Duration::from_secs(1),
             replicas: EXPECTED_REPLICAS.get(),
-            max_denials: 0,
+            max_in_flight: None,
+            max_denials: None,
         }
     }
 
@@ -66,7 +74,8 @@ impl Resilience {
         self
     }
 
-    /// Sets how long a request may take. Defaults to 50 milliseconds.
+    /// Sets how long the store may take for a request, and how long a request may wait for its turn before. Defaults to 50
+    /// milliseconds.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
@@ -85,10 +94,18 @@ impl Resilience {
         self
     }
 
+    /// Sets how many calls are in the store at once; further calls [queue](BulkheadStore). Defaults to the number that the
+    /// store [states](tidegate_core::Capabilities::max_in_flight), and to 256 for a store that states none.
+    pub fn max_in_flight(mut self, calls: u32) -> Self {
+        self.max_in_flight = NonZeroU32::new(calls);
+        self
+    }
+
     /// Sets for how many keys a denial is cached, so that a retry which cannot succeed yet is answered without the store.
-    /// Defaults to 0. See [`DenialCacheStore`] for the changes that a cached denial hides.
+    /// By default, the denials of 10,000 keys are cached for requests that the store fails, and for nothing else. 0 turns
+    /// that off, too. See [`DenialCacheStore`] for the changes that a cached denial hides.
     pub fn cache_denials(mut self, keys: usize) -> Self {
-        self.max_denials = keys;
+        self.max_denials = Some(keys);
         self
     }
 
@@ -97,16 +114,25 @@ impl Resilience {
     /// 1. [`TimeoutStore`], so that no outer wrapper ever waits longer.
     /// 2. [`InstrumentedStore`], which records timeouts as such, and only calls that were made.
     /// 3. [`BreakerStore`], for which a timeout is a failure.
-    /// 4. [`DenialCacheStore`], so that a cached denial does not count as a success of the store, and only the store's own
+    /// 4. [`BulkheadStore`], so that the time in its queue is no latency of the store, and a full queue no failure.
+    /// 5. [`DenialCacheStore`], so that a cached denial does not count as a success of the store, and only the store's own
     ///    denials are cached.
-    /// 5. [`FallbackStore`], which treats a timeout like an open circuit.
-    /// 6. [`MeteredStore`], which counts the decisions that callers get, wherever they were made.
-    pub fn build<S>(self, store: S) -> Resilient<S> {
+    /// 6. [`FallbackStore`], which treats a timeout like an open circuit.
+    /// 7. [`MeteredStore`], which counts the decisions that callers get, wherever they were made.
+    pub fn build<S: Store>(self, store: S) -> Resilient<S> {
         let timeout = TimeoutStore::new(store, self.timeout, Arc::clone(&self.sleeper));
         let instrumented = InstrumentedStore::new(timeout, &self.name).clock(Arc::clone(&self.steady_clock));
         let breaker = BreakerStore::new(instrumented, &self.name).failures(self.failures).pause(self.pause);
         let breaker = breaker.clock(Arc::clone(&self.sleeper));
-        let denial_cache = DenialCacheStore::new(breaker).max_keys(self.max_denials).clock(self.steady_clock);
+        let mut bulkhead = BulkheadStore::new(breaker, self.timeout, Arc::clone(&self.sleeper));
+        if let Some(calls) = self.max_in_flight {
+            bulkhead = bulkhead.max_in_flight(calls.get());
+        }
+        let mut denial_cache = DenialCacheStore::new(bulkhead).only_on_failure(self.max_denials.is_none());
+        if let Some(keys) = self.max_denials {
+            denial_cache = denial_cache.max_keys(keys);
+        }
+        let denial_cache = denial_cache.clock(self.steady_clock);
         let fallback = FallbackStore::new(denial_cache).expected_replicas(self.replicas).clock(self.sleeper);
         MeteredStore::new(fallback)
     }
@@ -124,6 +150,6 @@ impl Default for Resilience {
 impl<S> Resilient<S> {
     /// Returns the state of the circuit breaker.
     pub fn breaker(&self) -> BreakerState {
-        self.inner().inner().inner().state()
+        self.inner().inner().inner().inner().state()
     }
 }

@@ -17,8 +17,10 @@ use crate::random::draw_secrets;
 ///
 /// So a client that retries in a loop costs the store one call each time its quota is replenished, and no more.
 ///
-/// - **Only `limit`** is answered, and only denials by the quota's rate are cached. `check`, `reserve`, leases and
-///   [`Store::apply_all`] always reach the store.
+/// - **A store that fails** is answered for: a denial that is still valid stays one, whatever the failure policy of its limit.
+///   With [`DenialCacheStore::only_on_failure`], the cache does this and nothing else.
+/// - **Only `limit`** is answered, and only denials by the quota's rate are cached. `check`, `reserve` and leases always
+///   reach the store, and so does [`Store::apply_all`] while the store works.
 /// - **Early replenishment is seen late.** A `refund` or `reset` through this store takes effect at once. One in another
 ///   process, or through another store, takes effect when the cached denial expires.
 /// - **Times are measured here.** A denial expires `retry_after` after the request was sent, and its `retry_after` counts
@@ -40,13 +42,26 @@ use crate::random::draw_secrets;
 pub struct DenialCacheStore<S> {
     store: S,
     cache: DenialCache,
+    only_on_failure: bool,
     clock: Arc<dyn Clock>,
 }
 
 impl<S> DenialCacheStore<S> {
     /// Wraps `store`, with the default settings.
     pub fn new(store: S) -> Self {
-        DenialCacheStore { store, cache: DenialCache::new(10_000), clock: Arc::new(SteadyClock) }
+        DenialCacheStore {
+            store,
+            cache: DenialCache::new(10_000),
+            only_on_failure: false,
+            clock: Arc::new(SteadyClock),
+        }
+    }
+
+    /// Sets whether the cache answers only when the store fails. Defaults to no.
+    #[must_use]
+    pub fn only_on_failure(mut self, only_on_failure: bool) -> Self {
+        self.only_on_failure = only_on_failure;
+        self
     }
 
     /// Sets for how many keys a denial is cached. Defaults to 10,000; 0 turns the cache off.
@@ -79,9 +94,9 @@ impl<S> DenialCacheStore<S> {
         let miss = match request.op {
             Op::Limit(cost) if !self.cache.is_disabled() => {
                 let now = self.clock.now();
-                match self.cache.answer(request, cost, now) {
-                    Ok(decision) => return Ok(decision),
-                    Err(entry) => Some((entry, now)),
+                match self.cache.find(request, cost, now) {
+                    (_, Some(decision)) if !self.only_on_failure => return Ok(decision),
+                    (entry, _) => Some((entry, now)),
                 }
             }
             _ => None,
@@ -100,17 +115,31 @@ struct PendingCall<'a> {
 }
 
 impl PendingCall<'_> {
-    /// Caches the answer if it is a denial.
-    fn end(self, result: &Result<Decision, StoreError>) {
-        let Ok(decision) = result else { return };
-        if decision.allowed() {
-            remove_after_admission(self.cache, self.request);
-            return;
+    /// Caches the answer if it is a denial. Answers from the cache if the store failed.
+    fn end(self, result: Result<Decision, StoreError>) -> Result<Decision, StoreError> {
+        match &result {
+            Ok(decision) if decision.allowed() => remove_after_admission(self.cache, self.request),
+            Ok(decision) => self.insert(decision),
+            Err(error) => return self.cached_denial(error).map_or(result, Ok),
         }
+        result
+    }
+
+    fn insert(&self, decision: &Decision) {
         let (Some((entry, sent)), Op::Limit(cost)) = (self.miss, self.request.op) else { return };
         let now = self.clock.now();
         if let Some(denial) = CachedDenial::from_decision(self.request.quota, cost, decision, sent, now) {
             self.cache.insert(entry, denial, now);
+        }
+    }
+
+    /// Returns the denial that is still valid for a request that the store failed with `error`.
+    fn cached_denial(&self, error: &StoreError) -> Option<Decision> {
+        match self.request.op {
+            Op::Limit(cost) if error.is_retryable() && !self.cache.is_disabled() => {
+                self.cache.find(self.request, cost, self.clock.now()).1
+            }
+            _ => None,
         }
     }
 }
@@ -125,9 +154,20 @@ impl Drop for PendingCall<'_> {
 }
 
 fn remove_after_admission(cache: &DenialCache, request: &Request<'_>) {
-    if matches!(request.op, Op::Limit(_) | Op::Reserve(_)) {
-        cache.remove_other_quota(request);
+    if let Op::Limit(cost) | Op::Reserve(cost) = request.op {
+        cache.remove_outdated(request, cost);
     }
+}
+
+/// Returns whether the key of a request is in no other request.
+fn is_only_one(request: &Request<'_>, requests: &[Request<'_>]) -> bool {
+    requests.iter().filter(|other| other.scope == request.scope && other.key == request.key).count() == 1
+}
+
+/// Returns the decision of a request in a joint call that another request's cached denial decides: its own denial, or that
+/// nothing is known and nothing was taken.
+fn unknown_beside_denial((denial, request): (Option<Decision>, &Request<'_>)) -> Decision {
+    denial.unwrap_or_else(|| Decision::admitted_without_store(request.quota.parts().capacity))
 }
 
 /// Returns whether a key may have more quota after this request.
@@ -242,13 +282,13 @@ impl DenialCache {
         self.sets.is_empty()
     }
 
-    /// Answers a request for `cost`, or returns the key's entry when the store must decide.
-    fn answer(&self, request: &Request<'_>, cost: Cost, now: Timestamp) -> Result<Decision, EntryId> {
+    /// Returns the key's entry, and the denial of a request for `cost` if one is cached.
+    fn find(&self, request: &Request<'_>, cost: Cost, now: Timestamp) -> (EntryId, Option<Decision>) {
         let hash = self.hash.hash(request.scope, request.key);
         let set = self.set(hash);
         let denial = set.entries.iter().flatten().find(|(known, _)| *known == hash);
-        let answer = denial.and_then(|(_, denial)| denial.answer(request.quota, cost, now));
-        answer.ok_or(EntryId { hash, refunds: set.refunds })
+        let decision = denial.and_then(|(_, denial)| denial.answer(request.quota, cost, now));
+        (EntryId { hash, refunds: set.refunds }, decision)
     }
 
     /// Caches a denial, unless there was a refund since the store was called: which of the two came first is unknown. In a
@@ -287,15 +327,18 @@ impl DenialCache {
         }
     }
 
-    /// Removes the denial of a key that was admitted under another quota. From now on the key's usage counts under the new
-    /// quota, and may have been replenished under the old one when that is used next.
-    fn remove_other_quota(&self, request: &Request<'_>) {
+    /// Removes the denial of a key that was admitted at `cost` where that contradicts the denial: a refund elsewhere has ended
+    /// it. Removes it as well after an admission under another quota: from now on the key's usage counts under the new quota,
+    /// and may have been replenished under the old one when that is used next.
+    fn remove_outdated(&self, request: &Request<'_>, cost: Cost) {
         if self.is_disabled() {
             return;
         }
         let hash = self.hash.hash(request.scope, request.key);
         for entry in &mut self.set(hash).entries {
-            entry.take_if(|(known, denial)| *known == hash && denial.quota != *request.quota);
+            entry.take_if(|(known, denial)| {
+                *known == hash && (denial.quota != *request.quota || denial.cost <= cost.get())
+            });
         }
     }
 
@@ -341,8 +384,7 @@ impl<S: Store> Store for DenialCacheStore<S> {
             Ok(decision) => Some(Ok(decision)),
             Err(pending) => {
                 let result = self.store.try_apply(request)?;
-                pending.end(&result);
-                Some(result)
+                Some(pending.end(result))
             }
         }
     }
@@ -352,16 +394,41 @@ impl<S: Store> Store for DenialCacheStore<S> {
             Ok(decision) => Ok(decision),
             Err(pending) => {
                 let result = self.store.apply(request).await;
-                pending.end(&result);
-                result
+                pending.end(result)
             }
         }
     }
 
     async fn apply_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
+        let now = self.clock.now();
+        let miss = |request: &Request<'_>| match request.op {
+            // The denial of a key that is there twice says nothing about one of the two.
+            Op::Limit(cost) if !self.cache.is_disabled() && is_only_one(request, requests) => {
+                Some((self.cache.find(request, cost, now).0, now))
+            }
+            _ => None,
+        };
+        let pending: Vec<_> = requests
+            .iter()
+            .map(|request| PendingCall { cache: &self.cache, clock: &*self.clock, request, miss: miss(request) })
+            .collect();
         let result = self.store.apply_all(requests).await;
-        if result.as_ref().is_ok_and(JointDecision::allowed) {
-            requests.iter().for_each(|request| remove_after_admission(&self.cache, request));
+        match &result {
+            Ok(joint) if joint.allowed() => {
+                requests.iter().for_each(|request| remove_after_admission(&self.cache, request));
+            }
+            Ok(joint) => {
+                let denied = pending.iter().zip(joint.decisions()).filter(|(_, decision)| !decision.allowed());
+                denied.for_each(|(pending, decision)| pending.insert(decision));
+            }
+            Err(error) => {
+                let denials: Vec<_> = pending.iter().map(|pending| pending.cached_denial(error)).collect();
+                if denials.iter().any(Option::is_some) {
+                    return Ok(JointDecision::new(
+                        denials.into_iter().zip(requests).map(unknown_beside_denial).collect(),
+                    ));
+                }
+            }
         }
         result
     }
@@ -385,11 +452,7 @@ impl<S: Store> Store for DenialCacheStore<S> {
         let mut results = results.into_iter();
         let answer = |begun: Result<Decision, PendingCall<'_>>| match begun {
             Ok(decision) => Ok(decision),
-            Err(pending) => {
-                let result = results.next().expect("a result for each request");
-                pending.end(&result);
-                result
-            }
+            Err(pending) => pending.end(results.next().expect("a result for each request")),
         };
         begun.into_iter().map(answer).collect()
     }

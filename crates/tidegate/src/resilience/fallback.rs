@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use tidegate_core::{
-    Capabilities, Decision, JointDecision, Key, OnStoreError, Op, Quota, Reason, Request, Scope, State, Store,
-    StoreError, StoreErrorKind, Timestamp, step,
+    Capabilities, Decision, DecisionParts, JointDecision, Key, OnStoreError, Op, Quota, Reason, Request, Scope, State,
+    Store, StoreError, StoreErrorKind, Timestamp, step,
 };
 
 use crate::clock::{Clock, SystemClock};
@@ -34,10 +34,13 @@ const MIN_QUIET_SPAN: Duration = Duration::from_secs(1);
 /// inside answers, no request has needed it for a second, and every key in it is back at its full quota.
 ///
 /// **Leases** that were admitted without the store take no place and need no release. Under `Local`, leases belong to this
-/// process: renewing one that the store gave out takes a place of the local share, and the store frees its own place when
-/// the lease expires, released or not.
+/// process: renewing one that the store gave out takes a place of the local share, with the reason
+/// [`Store`](tidegate_core::Reason::Store), and the store frees its own place when the lease expires, released or not.
 ///
 /// **Several requests at once** are decided by their strictest policy: `Closed` over `Local` over `Open`.
+///
+/// **An overloaded store is not a broken one.** A request that [`StoreErrorKind::Overloaded`] refuses is denied under `Open`, with
+/// the reason [`Store`](tidegate_core::Reason::Store), and `retry_after` is a hint of one second: a flood must not open a limit.
 ///
 /// [`StoreErrorKind::Unsupported`] is a programming error, and is returned under every policy.
 ///
@@ -117,7 +120,7 @@ impl<S> FallbackStore<S> {
         match request.on_store_error {
             OnStoreError::Closed => Err(error),
             OnStoreError::Local => self.local.decide(request),
-            OnStoreError::Open => Ok(admit(request)),
+            OnStoreError::Open => Ok(decide_open(&error, request)),
         }
     }
 
@@ -140,7 +143,9 @@ impl<S> FallbackStore<S> {
         match policy {
             OnStoreError::Closed => Err(error),
             OnStoreError::Local => self.local.decide_all(requests).await,
-            OnStoreError::Open => Ok(JointDecision::new(requests.iter().map(admit).collect())),
+            OnStoreError::Open => {
+                Ok(JointDecision::new(requests.iter().map(|request| decide_open(&error, request)).collect()))
+            }
         }
     }
 
@@ -157,11 +162,21 @@ fn is_failure(error: &StoreError) -> bool {
     error.kind() != StoreErrorKind::Unsupported
 }
 
-/// Admits a request without knowing its key, unless its cost can never be admitted.
-fn admit(request: &Request<'_>) -> Decision {
+/// The retry hint of a request that found the store overloaded, in microseconds.
+const OVERLOAD_RETRY: u64 = 1_000_000;
+
+/// Decides a request of an `Open` limit without knowing its key: admits it, unless its cost can never be admitted or the store
+/// is only overloaded.
+fn decide_open(error: &StoreError, request: &Request<'_>) -> Decision {
     let fresh = step(request.quota, &mut State::New, request.op, Timestamp::EPOCH).decision;
-    let never = fresh.reason() == Some(Reason::CostExceedsCapacity);
-    if never { fresh } else { Decision::admitted_without_store(request.quota.parts().capacity) }
+    let admitted = Decision::admitted_without_store(request.quota.parts().capacity);
+    match (fresh.reason(), error.kind()) {
+        (Some(Reason::CostExceedsCapacity), _) => fresh,
+        (_, StoreErrorKind::Overloaded) => {
+            DecisionParts { allowed: false, retry_after: Some(OVERLOAD_RETRY), ..admitted.into_parts() }.into()
+        }
+        _ => admitted,
+    }
 }
 
 /// Decides in process while the store fails, under a share of each quota.
@@ -245,14 +260,14 @@ impl LocalFallback {
 }
 
 /// Gives a decision the reason `Store` where the store would decide otherwise once it is back: a cost that exceeds only the
-/// share is not denied forever, and a reset here is not one there.
+/// share is not denied forever, and a reset or a renewal here is none there.
 fn mark_provisional(decision: Decision, request: &Request<'_>) -> Decision {
     let is_provisional = match request.op {
         Op::Limit(cost) | Op::Check(cost) | Op::Reserve(cost) => {
             let fits = cost.get() <= u64::from(request.quota.parts().capacity);
             fits && decision.reason() == Some(Reason::CostExceedsCapacity)
         }
-        Op::Reset => true,
+        Op::Reset | Op::Renew(_) => true,
         _ => false,
     };
     if !is_provisional {

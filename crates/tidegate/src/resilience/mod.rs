@@ -1,10 +1,11 @@
-//! Store wrappers for a store that is slow, broken or watched, and [`Resilience`], which puts them in order.
+//! Store wrappers against slow or broken stores and for metrics, and [`Resilience`], which combines them in order.
 //!
 //! | wrapper | adds |
 //! | --- | --- |
 //! | [`TimeoutStore`] | a time limit for each request |
 //! | [`BreakerStore`] | a circuit breaker: calls to a store that keeps failing are paused |
-//! | [`DenialCacheStore`] | a cache of denials, so that an exhausted key costs the store nothing |
+//! | [`BulkheadStore`] | a bound on the calls at once, and a fair queue before it |
+//! | [`DenialCacheStore`] | a cache of denials, so that an exhausted key costs the store nothing, and stays denied while the store fails |
 //! | [`FallbackStore`] | each limit's [`OnStoreError`](crate::OnStoreError) policy, for requests that the store failed |
 //! | [`InstrumentedStore`] | latency and errors of store calls, as metrics and spans |
 //! | [`MeteredStore`] | decisions by limit and outcome, as metrics |
@@ -21,7 +22,7 @@
 //! | `tidegate_decisions_total` | counter | `limit`, `outcome` (`allowed`, `denied`, `failed`), `reason` if any |
 //! | `tidegate_fallback_total` | counter | `limit`, `policy` (`open`, `closed`, `local`) |
 //! | `tidegate_store_seconds` | histogram | `store`, `call` (`try_apply`, `apply`, `apply_all`, `apply_each`) |
-//! | `tidegate_store_errors_total` | counter | `store`, `kind` (`unavailable`, `timeout`, `contended`, `corrupt`, `unsupported`) |
+//! | `tidegate_store_errors_total` | counter | `store`, `kind` (`unavailable`, `timeout`, `overloaded`, `contended`, `corrupt`, `unsupported`) |
 //! | `tidegate_breaker_state` | gauge | `store`; 0 is closed, 1 half open, 2 open |
 //! | `tidegate_breaker_opened_total` | counter | `store` |
 //! | `tidegate_script_reloads_total` | counter | `store` |
@@ -31,6 +32,7 @@
 
 mod breaker;
 mod builder;
+mod bulkhead;
 mod denial_cache;
 mod fallback;
 mod instrument;
@@ -38,6 +40,7 @@ mod timeout;
 
 pub use breaker::{BreakerState, BreakerStore};
 pub use builder::{Resilience, Resilient};
+pub use bulkhead::BulkheadStore;
 pub use denial_cache::DenialCacheStore;
 pub use fallback::FallbackStore;
 pub use instrument::{InstrumentedStore, MeteredStore};

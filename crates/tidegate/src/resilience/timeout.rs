@@ -37,10 +37,20 @@ impl<S> TimeoutStore<S> {
     }
 
     async fn with_timeout<T>(&self, call: impl Future<Output = T>) -> Result<T, StoreError> {
+        if !self.sleeper.can_sleep() {
+            return Err(no_timer());
+        }
         complete_before(self.sleeper.sleep(self.timeout), call)
             .await
             .ok_or_else(|| StoreError::new(StoreErrorKind::Timeout, format!("no answer within {:?}", self.timeout)))
     }
+}
+
+/// The error of a call outside of the runtime whose timer it would need.
+pub(super) fn no_timer() -> StoreError {
+    let advice = "there is no tokio runtime here to time the store: call the limiter in one, set `LimiterBuilder::sleeper`, or take \
+                  the store as it is with `bare_store`";
+    StoreError::new(StoreErrorKind::Unsupported, advice)
 }
 
 impl<S: fmt::Debug> fmt::Debug for TimeoutStore<S> {

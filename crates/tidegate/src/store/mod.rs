@@ -1,4 +1,4 @@
-//! The contract of a store, for custom stores. The stores that come with the library are at its root.
+//! The store contract, for custom stores. The library's own stores are at the crate root.
 //!
 //! A store keeps the state of keys. It implements [`Store`], and makes every decision by [`step`], which takes a quota,
 //! a state, an operation and the time. The conformance suite of `tidegate-testkit` shows whether it keeps the contract.

@@ -1,4 +1,4 @@
-//! Keys hashed with a secret, so that nobody who reads the database learns who they are.
+//! Hashes keys with a secret, so that the database does not reveal client names.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;

@@ -1,4 +1,4 @@
-//! What axum's handlers can ask for.
+//! Extractors for axum handlers: the outcome of a request, and the limiter.
 
 use std::convert::Infallible;
 

@@ -1,4 +1,4 @@
-//! The layer for `tower`, answering as gRPC does: for tonic's servers, unary and streaming alike.
+//! gRPC responses of the `tower` layers: for tonic's servers, unary and streaming alike.
 //!
 //! ```
 //! use tidegate::grpc::GrpcFormat;

@@ -1,4 +1,4 @@
-//! Response formats: how a denied request is answered, and where an admitted one carries its limits.
+//! Response formats: the response to a denied request, and the limit headers of an admitted one.
 
 use http::{HeaderMap, Method, Response};
 

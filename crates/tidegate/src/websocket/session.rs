@@ -24,7 +24,7 @@ use crate::http::Client;
 #[derive(Debug)]
 pub(super) enum CloseCause {
     /// The peer sent a close frame or left.
-    PeerAddr(CloseEvent),
+    Peer(CloseEvent),
     /// This side closes it. `reads` is whether further frames of the peer can be read and discarded.
     Close { code: u16, reason: String, reads: bool },
     /// The peer neither reads nor answers, so a close frame is pointless.
@@ -42,7 +42,7 @@ impl CloseCause {
     }
 
     pub(super) fn disconnected() -> Self {
-        CloseCause::PeerAddr(CloseEvent { code: 1006, reason: String::new() })
+        CloseCause::Peer(CloseEvent { code: 1006, reason: String::new() })
     }
 }
 
@@ -89,7 +89,7 @@ pub(super) async fn serve<D: ConnectionData, S>(
     };
     connection.queue().close();
     let closed = match ending {
-        CloseCause::PeerAddr(closed) => {
+        CloseCause::Peer(closed) => {
             // The socket answers a close frame by itself on its next write.
             let _ = timeout(settings.close_timeout, writer.close()).await;
             closed
@@ -154,7 +154,7 @@ async fn read<D: ConnectionData>(
             Some(Ok(InboundFrame::Pong)) => pipeline.control_frame(),
             Some(Ok(InboundFrame::Close(frame))) => {
                 let (code, reason) = frame.unwrap_or((1005, String::new()));
-                Err(CloseCause::PeerAddr(CloseEvent { code, reason }))
+                Err(CloseCause::Peer(CloseEvent { code, reason }))
             }
         };
         if let Err(ending) = taken {

@@ -55,7 +55,7 @@ impl Subscriptions {
             return Ok(false);
         }
         if topic.len() > MAX_TOPIC_BYTES {
-            return Err(MessageError::invalid(format!("A topic has {MAX_TOPIC_BYTES} bytes at max")));
+            return Err(MessageError::invalid(format!("A topic has {MAX_TOPIC_BYTES} bytes at most")));
         }
         if self.names.len() >= self.max {
             return Err(

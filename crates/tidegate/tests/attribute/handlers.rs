@@ -1,4 +1,4 @@
-//! axum handlers without a layer.
+//! axum handlers with `#[limit]` and without a layer.
 
 use axum::Router;
 use axum::extract::{Path, Request, State};

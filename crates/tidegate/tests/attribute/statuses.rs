@@ -1,4 +1,4 @@
-//! gRPC calls.
+//! gRPC statuses of denied calls.
 
 use async_trait::async_trait;
 use tidegate::{Limiter, limit};

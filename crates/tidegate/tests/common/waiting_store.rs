@@ -1,4 +1,4 @@
-//! A store that never answers at once, as stores that do I/O.
+//! `WaitingStore`: a store that never answers immediately, like stores that do I/O.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! Limits that find themselves, as pools and gates have them.
+//! Adaptive limits, in pools and in gates.
 
 use std::collections::VecDeque;
 

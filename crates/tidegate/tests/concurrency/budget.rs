@@ -1,4 +1,4 @@
-//! Costs that are known only afterwards: held, settled once, bounded.
+//! Budgets: holds are settled once, and open holds are bounded.
 
 use tidegate::budget::{Budget, Hold, Settlement};
 use tidegate::resilience::{Resilience, TimeoutStore};
@@ -171,6 +171,27 @@ fn sharded_limit_is_charged_shard_by_shard() {
     assert_eq!(settle(&held, 95), Settlement::Full);
     let denied = limiter.limit("tokens", "alice").try_now().unwrap();
     assert!(denied.retry_after().unwrap() > seconds(60), "70 are owed to a part of 25 a minute");
+}
+
+/// A shard is replenished more slowly than the whole limit.
+#[test]
+fn refund_of_a_sharded_limit_counts_what_its_shard_gained() {
+    let clock = ManualClock::new(Timestamp::from_millis(1_800_000_000_000));
+    let limiter = Limiter::builder()
+        .store(MemoryStore::builder().max_keys(1_024).clock(clock.clone()).build())
+        .limit("tokens", Limit::new(tokens()).shards(4).unwrap())
+        .limit("holds", Quota::concurrency(5, seconds(30)).unwrap())
+        .build()
+        .unwrap();
+    let budget = Budget::with_clock(&limiter, "tokens", "holds", clock.clone());
+    let held = hold(&budget, 20);
+    clock.advance(seconds(12)); // brings 5 of the 20
+    assert_eq!(settle(&held, 5), Settlement::Full);
+    assert_eq!(left(&limiter, "tokens"), 25);
+    let held = hold(&budget, 20);
+    clock.advance(seconds(12));
+    assert_eq!(settle(&held, 8), Settlement::Full);
+    assert_eq!(left(&limiter, "tokens"), 22);
 }
 
 /// To be admitted without a store is not to be settled: it is an error, after which it can be tried again.

@@ -1,7 +1,7 @@
-//! Permits that are leases: kept while they are held, and given back.
+//! Permits that are leases: renewed while they are held, and released.
 
 use std::future::{Future, pending, poll_fn};
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tidegate::concurrency::{AcquireError, Completion, DistributedConcurrency, Permit};
@@ -196,6 +196,23 @@ async fn leases_expire_when_the_runtime_ends() {
     drop(permit);
     shared.flush().await;
     assert_eq!(free(&limiter, "a"), 1);
+}
+
+/// Nothing renews the lease, and nothing but its permit knows.
+#[tokio::test]
+async fn permit_is_lost_when_the_runtime_of_its_renewer_ends() {
+    let (shared, _, clock) = shared(1);
+    let permit = std::thread::spawn(move || {
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(shared.try_acquire("a")).unwrap()
+    })
+    .join()
+    .unwrap();
+    let mut lost = permit.lost();
+    let mut poll_lost = || std::pin::Pin::new(&mut lost).poll(&mut Context::from_waker(Waker::noop()));
+    clock.advance(TTL - millis(1));
+    assert!(!permit.is_lost() && poll_lost().is_pending());
+    clock.advance(millis(1));
+    assert!(permit.is_lost() && poll_lost().is_ready());
 }
 
 /// A server with a runtime for each worker loses one of them, and with it the renewer of all leases.

@@ -1,4 +1,4 @@
-//! Each key has permits of its own.
+//! Concurrency limits per key.
 
 use tidegate::Key;
 use tidegate::concurrency::{Completion, PerKey};

@@ -1,4 +1,4 @@
-//! A permit is given back exactly once, however the work ends.
+//! Permits: each is released exactly once, however the work ends.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};

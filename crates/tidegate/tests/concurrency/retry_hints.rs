@@ -1,4 +1,4 @@
-//! When it may be worth another try.
+//! Retry hints of rejections.
 
 use std::time::Duration;
 

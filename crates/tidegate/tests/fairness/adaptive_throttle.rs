@@ -1,4 +1,4 @@
-//! A caller of an overloaded service, simulated: as many requests as there are, and a service that takes so many a second.
+//! A simulated caller of an overloaded service with a fixed capacity per second.
 
 use tidegate::concurrency::{AdaptiveThrottle, AdaptiveThrottleBuilder};
 use tidegate::{ManualClock, millis, minutes};

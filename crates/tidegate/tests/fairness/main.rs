@@ -1,4 +1,4 @@
-//! `FairConcurrency` and `AdaptiveThrottle`, promise by promise, on a manual clock.
+//! Tests of `FairConcurrency` and `AdaptiveThrottle` on a manual clock.
 
 mod adaptive_throttle;
 #[path = "../common/crowd.rs"]

@@ -1,4 +1,4 @@
-//! The rule of sharing, written down a second time: slow, and with nothing kept that can be worked out.
+//! A slow reference model of the sharing rule, without derived state.
 
 use std::cmp::Ordering;
 

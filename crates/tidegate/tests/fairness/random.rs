@@ -1,4 +1,4 @@
-//! Random asks, releases, waits, cancellations and pauses: the same answers as the model, and the promises hold.
+//! Random acquires, releases, cancellations and pauses, compared with the reference model.
 
 use std::time::Duration;
 

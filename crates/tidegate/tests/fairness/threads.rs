@@ -1,4 +1,4 @@
-//! Many threads at once.
+//! Fair limits under many threads.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -1,4 +1,4 @@
-//! Concurrent requests get exactly the quota.
+//! Concurrent requests, which together get exactly the quota.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

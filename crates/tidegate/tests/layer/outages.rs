@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tidegate::http::RateLimit;
-use tidegate::{Limiter, ManualClock, OnStoreError};
+use tidegate::{Limit, Limiter, ManualClock, OnStoreError};
 use tidegate_testkit::Faults;
 use tokio::task::JoinHandle;
 
@@ -116,23 +116,29 @@ async fn cost_above_the_local_share_is_retryable() {
     assert_eq!(clients::get(server.address).await.status, 200);
 }
 
-/// Within `Resilience` and on a bare store.
 #[tokio::test]
 async fn open_denies_a_cost_above_the_capacity() {
-    let (resilient, faults, _clock) = faulty_limiter(OnStoreError::Open);
+    let (limiter, faults, _clock) = faulty_limiter(OnStoreError::Open);
     faults.fail(unavailable_error());
-    let bare = Limiter::builder().limit("api", window(6)).store(dead_store()).build().unwrap();
-    for limiter in [resilient, bare] {
-        for (cost, status) in [(6, 200), (7, 429)] {
-            let server = Server::behind(RateLimit::new(limiter.enforcer("api").unwrap()).cost(cost)).await;
-            let reply = clients::get(server.address).await;
-            assert_eq!(reply.status, status, "{cost}");
-            if status == 429 {
-                assert_eq!(reply.problem()["retryable"], false);
-            }
+    for (cost, status) in [(6, 200), (7, 429)] {
+        let server = Server::behind(RateLimit::new(limiter.enforcer("api").unwrap()).cost(cost)).await;
+        let reply = clients::get(server.address).await;
+        assert_eq!(reply.status, status, "{cost}");
+        if status == 429 {
+            assert_eq!(reply.problem()["retryable"], false);
         }
-        let shadow = RateLimit::new(limiter.enforcer("api").unwrap().shadow(true)).cost(7);
-        assert_eq!(clients::get(Server::behind(shadow).await.address).await.status, 200);
+    }
+    let shadow = RateLimit::new(limiter.enforcer("api").unwrap().shadow(true)).cost(7);
+    assert_eq!(clients::get(Server::behind(shadow).await.address).await.status, 200);
+}
+
+#[tokio::test]
+async fn bare_store_that_fails_is_unavailable_under_every_policy() {
+    for policy in OnStoreError::ALL {
+        let limit = Limit::new(window(6)).on_store_error(policy);
+        let limiter = Limiter::builder().limit("api", limit).bare_store(dead_store()).build().unwrap();
+        let server = Server::behind(limiter.enforcer("api").unwrap()).await;
+        assert_eq!(clients::get(server.address).await.status, 503, "{policy:?}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! From `build` to `close`: what cannot be built, what cannot be asked, and who shares what with whom.
+//! The life of a limiter: invalid builders, invalid calls, shared state, and `close`.
 
 use std::sync::Arc;
 use std::thread;

@@ -1,4 +1,4 @@
-//! The limiter, promise by promise, on a clock that only moves when it is told to.
+//! Tests of the limiter on a manual clock.
 
 mod acquire;
 mod batch;

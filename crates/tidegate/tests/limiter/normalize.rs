@@ -1,4 +1,4 @@
-//! Keys that mean the same are one key.
+//! Normalization: different spellings of a key count as one.
 
 use std::net::IpAddr;
 

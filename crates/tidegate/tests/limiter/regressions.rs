@@ -1,4 +1,4 @@
-//! Bugs that were found and must not come back, each named after what went wrong.
+//! Regression tests for fixed bugs.
 
 use std::future::IntoFuture;
 use std::task::Poll;

@@ -1,4 +1,4 @@
-//! Decisions in process allocate nothing.
+//! Tests that decisions in process allocate nothing.
 
 mod counting;
 mod decisions;

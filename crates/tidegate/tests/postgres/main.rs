@@ -10,6 +10,8 @@ mod crashed_holder;
 mod fleet;
 #[path = "../common/killed_process.rs"]
 mod killed_process;
+#[path = "../common/settlement_race.rs"]
+mod settlement_race;
 
 mod bad_input;
 mod conformance;

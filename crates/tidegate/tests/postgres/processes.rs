@@ -6,6 +6,7 @@ use crate::child_process::test_process;
 use crate::crashed_holder::{self, assert_lease_expires, hold_forever};
 use crate::fleet::Fleet;
 use crate::killed_process::{KEY, assert_kills_refund_nothing, limits, take_forever};
+use crate::settlement_race::{self, assert_each_is_settled_once, settle_all};
 use crate::support::{builder, run, store_in_table, unique_name};
 use tidegate_servers::required_env;
 
@@ -53,4 +54,15 @@ fn place_of_a_killed_holder_is_free_after_its_lease_expires() {
     let table = unique_name("holder");
     let test = "processes::place_of_a_killed_holder_is_free_after_its_lease_expires";
     assert_lease_expires(test_process(test, CHILD, &table), &limiter(&table), |check| run(check));
+}
+
+#[test]
+fn processes_settle_each_hold_once() {
+    let limiter = |table: &str| settlement_race::limits().bare_store(store_in_table(table)).build().unwrap();
+    if let Ok(table) = std::env::var(CHILD) {
+        return run(settle_all(&limiter(&table)));
+    }
+    let table = unique_name("settlements");
+    let child = || test_process("processes::processes_settle_each_hold_once", CHILD, &table);
+    run(assert_each_is_settled_once(&limiter(&table), child));
 }

@@ -1,4 +1,4 @@
-//! Sweeps remove rows that are as good as new, and no others.
+//! Sweeps of expired rows, and of no others.
 
 use tidegate::postgres::PostgresStore;
 use tidegate::{Algorithm, Limiter, Quota, days, hours, millis};

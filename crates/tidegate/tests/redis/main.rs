@@ -8,6 +8,8 @@ mod child_process;
 mod crashed_holder;
 #[path = "../common/fleet.rs"]
 mod fleet;
+#[path = "../common/settlement_race.rs"]
+mod settlement_race;
 
 mod coalescing;
 mod conformance;

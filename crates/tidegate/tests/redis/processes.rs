@@ -5,6 +5,7 @@ use tidegate::redis::RedisStore;
 use crate::child_process::test_process;
 use crate::crashed_holder::{assert_lease_expires, hold_forever, limits};
 use crate::fleet::Fleet;
+use crate::settlement_race::{self, assert_each_is_settled_once, settle_all};
 use crate::support::{connect_single, run, unique_prefix};
 
 const FLEET: Fleet =
@@ -36,4 +37,18 @@ fn lease_of_killed_holder_frees_its_permit_on_expiry() {
     let prefix = unique_prefix();
     let test = "processes::lease_of_killed_holder_frees_its_permit_on_expiry";
     assert_lease_expires(test_process(test, CHILD, &prefix), &limiter(&prefix), |check| run(check));
+}
+
+#[test]
+fn processes_settle_each_hold_once() {
+    let limiter = |prefix: &str| {
+        let store = connect_single("TIDEGATE_REDIS_URL", RedisStore::builder());
+        settlement_race::limits().prefix(prefix).bare_store(store).build().unwrap()
+    };
+    if let Ok(prefix) = std::env::var(CHILD) {
+        return run(settle_all(&limiter(&prefix)));
+    }
+    let prefix = unique_prefix();
+    let child = || test_process("processes::processes_settle_each_hold_once", CHILD, &prefix);
+    run(assert_each_is_settled_once(&limiter(&prefix), child));
 }

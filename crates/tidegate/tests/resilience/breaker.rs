@@ -1,4 +1,4 @@
-//! A store that keeps failing is left alone for a while.
+//! The circuit breaker: no calls to a store that keeps failing.
 
 use std::pin::pin;
 use std::sync::Barrier;
@@ -7,7 +7,9 @@ use std::thread;
 
 use tidegate::resilience::{BreakerState, BreakerStore};
 use tidegate::store::{Capabilities, Op, Request};
-use tidegate::{Decision, JointDecision, ManualClock, Store, StoreError, StoreErrorKind, Timestamp, millis, seconds};
+use tidegate::{
+    Decision, JointDecision, Lease, ManualClock, Store, StoreError, StoreErrorKind, Timestamp, millis, seconds,
+};
 use tidegate_testkit::{Faults, block_on};
 
 use crate::support::{Faulty, TestRequest, apply_in_every_way, clock, error, faulty, kind, poll};
@@ -367,4 +369,85 @@ fn clock_set_back_does_not_keep_the_breaker_open() {
     assert!(ask(&store).unwrap_err().ends_with("next try in 2s"));
     clock.advance(seconds(2));
     assert_eq!(ask(&store), Ok(true));
+}
+
+const RENEW: Op = Op::Renew(Lease::from_bits(1));
+
+#[test]
+fn renewals_pass_an_open_breaker() {
+    let (store, faults, _) = open();
+    let target = TestRequest::new(50);
+    let renew = target.op(RENEW);
+    let before = faults.calls().decisions();
+    let renewed = [block_on(store.apply(&renew)), block_on(store.apply_each(&[renew, renew])).remove(1)];
+    assert_eq!(renewed.map(kind), [Some(StoreErrorKind::Timeout); 2]);
+    assert_eq!(kind(store.try_apply(&renew).unwrap()), Some(StoreErrorKind::Timeout));
+    assert_eq!(faults.calls().decisions(), before + 3);
+    // Nothing else does in their company.
+    let refused = block_on(store.apply_each(&[renew, target.limit()]));
+    assert_eq!(refused.into_iter().map(kind).collect::<Vec<_>>(), [UNAVAILABLE; 2]);
+    assert!(block_on(store.apply_each(&[])).is_empty());
+    assert_eq!(faults.calls().decisions(), before + 3);
+}
+
+#[test]
+fn successful_renewal_closes_the_breaker_after_the_pause() {
+    let (store, faults, clock) = open();
+    let target = TestRequest::new(50);
+    let renew = || block_on(store.apply(&target.op(RENEW)));
+    faults.pass();
+    clock.advance(millis(1_999));
+    assert!(renew().is_ok());
+    assert_eq!(store.state(), BreakerState::Open, "the store is left alone for the whole pause");
+    clock.advance(millis(1));
+    assert!(renew().is_ok());
+    assert_eq!(store.state(), BreakerState::Closed);
+}
+
+/// Renewals that fail while others would succeed must not keep the breaker open.
+#[test]
+fn failed_renewal_neither_probes_nor_lengthens_the_pause() {
+    let (store, faults, clock) = open();
+    let target = TestRequest::new(50);
+    let renew = || block_on(store.apply(&target.op(RENEW)));
+    for _ in 0..4 {
+        clock.advance(millis(500));
+        assert!(renew().is_err());
+        assert_eq!(store.state(), BreakerState::Open);
+    }
+    faults.hang();
+    let request = target.limit();
+    let mut probe = pin!(store.apply(&request));
+    assert!(poll(probe.as_mut()).is_pending());
+    faults.fail(error(StoreErrorKind::Timeout));
+    assert!(renew().is_err());
+    assert_eq!(store.state(), BreakerState::HalfOpen, "the probe is on its way");
+    faults.pass();
+    faults.release();
+    assert!(matches!(poll(probe.as_mut()), Poll::Ready(Ok(_))));
+    assert_eq!(store.state(), BreakerState::Closed);
+}
+
+/// A flood of renewals does not reach a store that is left alone.
+#[test]
+fn open_breaker_admits_a_bounded_number_of_renewals_at_once() {
+    let (store, faults, _) = open();
+    let target = TestRequest::new(50);
+    let renew = target.op(RENEW);
+    faults.hang();
+    let mut renewals: Vec<_> = (0..32).map(|_| Box::pin(store.apply(&renew))).collect();
+    assert!(renewals.iter_mut().all(|renewal| poll(renewal.as_mut()).is_pending()));
+    assert_eq!(ask_renewal(&store, &renew), UNAVAILABLE);
+    assert_eq!(faults.held_calls(), 32);
+    renewals.pop();
+    let mut next = Box::pin(store.apply(&renew));
+    assert!(poll(next.as_mut()).is_pending(), "there is room for one more");
+    assert_eq!(ask_renewal(&store, &renew), UNAVAILABLE);
+    drop((renewals, next));
+    faults.fail(error(StoreErrorKind::Timeout));
+    assert_eq!(ask_renewal(&store, &renew), Some(StoreErrorKind::Timeout));
+}
+
+fn ask_renewal(store: &impl Store, renew: &Request<'_>) -> Option<StoreErrorKind> {
+    kind(block_on(store.apply(renew)))
 }

@@ -1,4 +1,4 @@
-//! Everything around one store, and a limiter on top.
+//! All wrappers around one store, under a limiter.
 
 use std::future::IntoFuture;
 use std::pin::pin;
@@ -99,9 +99,12 @@ fn limiter_answers_through_an_outage_by_each_limits_policy() {
     for (open, limit) in
         [("open", 12), ("open-cut", 4), ("open-shadow", 12), ("closed-shadow", 12), ("local-shadow", 12)]
     {
-        for call in
-            [limiter.limit(open, "u"), limiter.check(open, "u"), limiter.refund(open, "u"), limiter.reset(open, "u")]
-        {
+        // A shadow limit admits under every policy; what it cannot deny goes by its own.
+        let mut calls = vec![limiter.limit(open, "u"), limiter.check(open, "u")];
+        if !["closed-shadow", "local-shadow"].contains(&open) {
+            calls.extend([limiter.refund(open, "u"), limiter.reset(open, "u")]);
+        }
+        for call in calls {
             let decision = ask(call).unwrap();
             assert!(decision.allowed());
             assert_eq!((decision.reason(), decision.limit()), (Some(Reason::Store), limit));
@@ -222,4 +225,26 @@ fn builder_leaves_a_store_with_a_failure_policy_alone() {
     let limiter = over(FallbackStore::new(store), &clock);
     faults.hang();
     assert!(after(&limiter, &clock, "open", minutes(60)).is_none(), "a second timeout would have ended it");
+}
+
+#[test]
+fn shadow_limit_returns_the_error_of_an_operation_that_it_cannot_deny() {
+    let (store, faults, clock) = resilient();
+    let limiter = limiter(&store, &clock);
+    faults.fail(error(StoreErrorKind::Unavailable));
+    assert!(ask(limiter.limit("closed-shadow", "u")).unwrap().allowed());
+    assert!(ask(limiter.refund("closed-shadow", "u")).is_err());
+    // The policy of a single call wins.
+    assert!(ask(limiter.limit("closed-shadow", "u").on_store_error(OnStoreError::Closed)).is_err());
+}
+
+#[cfg(feature = "tokio")]
+#[test]
+fn call_outside_of_a_runtime_is_an_error_that_says_what_to_do() {
+    let (store, faults) = faulty(&clock());
+    faults.hang();
+    let quota = Quota::fixed_window(5, minutes(1)).unwrap();
+    let limiter = Limiter::builder().limit("a", quota).store(store).build().unwrap();
+    let error = ask(limiter.limit("a", "u")).unwrap_err().to_string();
+    assert!(error.contains("bare_store") && error.contains("sleeper"), "{error}");
 }

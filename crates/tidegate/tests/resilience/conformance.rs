@@ -1,4 +1,4 @@
-//! The wrappers are stores: the conformance suite around a memory store.
+//! The conformance suite on every wrapper around a memory store.
 
 use tidegate::resilience::{
     BreakerStore, DenialCacheStore, FallbackStore, InstrumentedStore, MeteredStore, Resilience, TimeoutStore,

@@ -1,4 +1,4 @@
-//! A key that was denied is not asked for again before that can help.
+//! The denial cache: no call about a denied key before a retry can succeed.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -126,7 +126,8 @@ fn other_operations_quotas_and_keys_go_to_the_store() {
     for request in &requests {
         assert_eq!(kind(block_on(store.apply(request))), Some(StoreErrorKind::Unavailable), "{request:?}");
     }
-    assert!(block_on(store.apply_all(&[target.limit()])).is_err());
+    assert!(block_on(store.apply_all(&[key.limit(), limit.limit()])).is_err());
+    assert!(!block_on(store.apply_all(&[key.limit(), target.limit()])).unwrap().allowed(), "the cache knows a denial");
     let each = block_on(store.apply_each(&[target.limit(), key.limit(), target.limit()]));
     assert_eq!(each.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
 }

@@ -1,4 +1,4 @@
-//! Wrappers forward prefetches and capabilities.
+//! Prefetches and capabilities, which wrappers must forward.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -50,7 +50,8 @@ fn local_admits_the_share_of_one_replica_including_held_leases() {
     let lease = block_on(limiter.admit("work", "u").into_future()).unwrap().lease().unwrap();
     faults.fail(error(StoreErrorKind::Unavailable));
     // Two of four: the holder of a lease goes on, and one more.
-    assert!(block_on(limiter.renew("work", "u", lease).into_future()).unwrap().allowed());
+    let renewed = block_on(limiter.renew("work", "u", lease).into_future()).unwrap();
+    assert_eq!((renewed.allowed(), renewed.reason()), (true, Some(Reason::Store)), "the store has not renewed it");
     let admit = || block_on(limiter.admit("work", "u").into_future()).unwrap();
     let local = admit().lease().expect("a place of the share");
     let full = admit();

@@ -1,4 +1,4 @@
-//! Deciding in process while the store is broken.
+//! The failure policy `local`: decisions in process while the store is broken.
 
 use tidegate::resilience::FallbackStore;
 use tidegate::store::Op;

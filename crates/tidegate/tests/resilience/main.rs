@@ -1,6 +1,7 @@
-//! The resilience wrappers, promise by promise, on a manual clock.
+//! Tests of the resilience wrappers on a manual clock.
 
 mod breaker;
+mod bulkhead;
 mod combined;
 mod conformance;
 mod denial_cache;

@@ -1,4 +1,4 @@
-//! What the tests of every theme use.
+//! Helpers for all tests of the resilience wrappers.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -96,6 +96,6 @@ pub(crate) fn kind<T>(result: Result<T, StoreError>) -> Option<StoreErrorKind> {
 }
 
 /// Polls once, without a waker.
-pub(crate) fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+pub(crate) fn poll<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }

@@ -1,4 +1,4 @@
-//! No request waits longer than a span.
+//! The timeout of requests to a store.
 
 use std::pin::pin;
 use std::task::Poll;

@@ -1,4 +1,4 @@
-//! Calls that share a transaction are decided as if each had one.
+//! Calls that share a transaction, decided as if each had its own.
 
 use tidegate::sqlite::SqliteStore;
 use tidegate::store::{DecisionParts, Op, Request, Scope};

@@ -1,4 +1,4 @@
-//! Several processes that share a file, and one that is killed while it holds a place.
+//! Several processes that share a file, and one that is killed while it holds a lease.
 
 use std::path::Path;
 
@@ -7,6 +7,7 @@ use tidegate::sqlite::SqliteStore;
 use crate::child_process::test_process;
 use crate::crashed_holder::{assert_lease_expires, hold_forever, limits};
 use crate::fleet::Fleet;
+use crate::settlement_race::{self, assert_each_is_settled_once, settle_all};
 use crate::support::{TempFolder, run};
 
 const FLEET: Fleet =
@@ -36,5 +37,17 @@ fn place_of_a_killed_holder_is_free_after_its_lease_expires() {
     let folder = TempFolder::new();
     let test = "processes::place_of_a_killed_holder_is_free_after_its_lease_expires";
     assert_lease_expires(test_process(test, CHILD, folder.file()), &limiter(&folder.file()), |check| run(check));
+    assert_eq!(folder.integrity(), "ok");
+}
+
+#[test]
+fn processes_settle_each_hold_once() {
+    let limiter = |path: &Path| settlement_race::limits().bare_store(SqliteStore::open(path).unwrap()).build().unwrap();
+    if let Ok(path) = std::env::var(CHILD) {
+        return run(settle_all(&limiter(Path::new(&path))));
+    }
+    let folder = TempFolder::new();
+    let child = || test_process("processes::processes_settle_each_hold_once", CHILD, folder.file());
+    run(assert_each_is_settled_once(&limiter(&folder.file()), child));
     assert_eq!(folder.integrity(), "ok");
 }

@@ -1,4 +1,4 @@
-//! Sweeps remove rows that are as good as new, a few at a time, between decisions.
+//! Sweeps of expired rows, a few at a time, between decisions.
 
 use std::sync::{Arc, Condvar, Mutex};
 

@@ -1,4 +1,4 @@
-//! Denials: in process, and honest.
+//! Denials in process, and the accuracy of their retry hints.
 
 use tidegate::store::Op;
 use tidegate::{Cost, Quota, Store, millis, seconds};

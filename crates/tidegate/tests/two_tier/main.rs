@@ -1,4 +1,4 @@
-//! `TwoTierStore`, promise by promise, on a manual clock.
+//! Tests of `TwoTierStore` on a manual clock.
 
 mod denials;
 mod errors;

@@ -1,4 +1,4 @@
-//! Requests that are not served in batches go to the store unchanged.
+//! Requests that bypass the batches and go to the store unchanged.
 
 use tidegate::store::Op;
 use tidegate::{Cost, MemoryStore, Quota, Reason, Store, TwoTierStore, hours, seconds};

@@ -1,4 +1,4 @@
-//! Misbehaving clients cost only their own connection.
+//! Misbehaving clients, which lose only their own connection.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! Decisions for proxies that ask before they pass a request on.
+//! Forward authentication: decisions for proxies about their requests.
 
 use http::request::Parts;
 use tidegate::Key;

@@ -1,4 +1,4 @@
-//! Decisions by the limits of the Worker.
+//! Decisions by the named limits of the Worker.
 
 use tidegate::api::{
     self, AdmitRequest, AdmitResponse, BatchRequest, BatchResponse, DecisionResponse, JointResponse, LeaseToken,

@@ -1,4 +1,4 @@
-//! Bad input gets a clear error and stores nothing.
+//! Bad input, which gets a clear error and stores nothing.
 
 use reqwest::blocking::Client;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Sweeps evict only keys that are as good as new.
+//! Sweeps, which evict only expired keys.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! How keys are shown to people: in clear, or as a short hash.
+//! The display form of keys: in clear, or as a short hash.
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher, RandomState};

@@ -9,13 +9,15 @@ mod top_keys;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use tidegate::{Clock, Decision, Error, JointDecision, Key, SystemClock, Timestamp, ceil_millis};
+use tidegate::{
+    Clock, Decision, Error, JointDecision, Key, StoreError, StoreErrorKind, SystemClock, Timestamp, ceil_millis,
+};
 use tokio::time::Instant;
-use tracing::info;
+use tracing::{info, warn};
 
 pub(crate) use counts::{DecisionCounters, DecisionCounts};
 use history::History;
@@ -24,13 +26,19 @@ use key_display::KeyDisplay;
 pub(crate) use store_calls::StoreCalls;
 pub(crate) use top_keys::{Counter, KeyKind, TopKeys};
 
+use crate::log_throttle::LogThrottle;
 use crate::request::{DecisionRequest, decisive};
+use crate::runtime::TimeSlice;
 
 /// How many denials of a limit are logged in a second.
 const LOGGED_DENIALS: u32 = 5;
 
+/// How often an error of the store is logged: the breaker reports an outage by itself.
+const STORE_ERROR_LOG_PERIOD: Duration = Duration::from_secs(60);
+
 /// The statistics of limits, by name.
 type LimitMap = HashMap<String, Arc<LimitStats>, ahash::RandomState>;
+type SortedLimitMap = BTreeMap<String, Arc<LimitStats>>;
 
 /// Decisions by limit.
 pub(crate) struct Stats {
@@ -38,11 +46,12 @@ pub(crate) struct Stats {
     /// author of the config could. That allows a fast hash.
     served: ArcSwap<LimitMap>,
     /// Every limit since the start, so that one that comes back continues its counts.
-    known: Mutex<BTreeMap<String, Arc<LimitStats>>>,
+    known: ArcSwap<SortedLimitMap>,
     /// The last minutes of all limits together.
     history: Mutex<History>,
     keys: KeyDisplay,
     pub(crate) reloads: Reloads,
+    store_error_log: LogThrottle,
     pub(crate) started: Timestamp,
     running_since: Instant,
     seconds: AtomicU64,
@@ -52,10 +61,11 @@ impl Stats {
     pub(crate) fn new(names: Vec<String>) -> Self {
         let stats = Stats {
             served: ArcSwap::from_pointee(LimitMap::with_hasher(hasher())),
-            known: Mutex::default(),
+            known: ArcSwap::default(),
             history: Mutex::default(),
             keys: KeyDisplay::default(),
             reloads: Reloads::new(),
+            store_error_log: LogThrottle::new(STORE_ERROR_LOG_PERIOD),
             started: SystemClock.now(),
             running_since: Instant::now(),
             seconds: AtomicU64::new(0),
@@ -78,7 +88,7 @@ impl Stats {
 
     /// Returns the statistics of limits with these names, which are new or continued.
     pub(crate) fn limit_stats_for(&self, names: Vec<String>) -> LimitMap {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.load();
         let limit = |name: String| match known.get(&name) {
             Some(limit) => (name, Arc::clone(limit)),
             None => (name.clone(), Arc::new(LimitStats::new(name))),
@@ -98,12 +108,16 @@ impl Stats {
         served
     }
 
-    /// Counts only these limits from now on. The counts of others are kept.
-    pub(crate) fn set_served_limits(&self, limits: impl Into<Arc<LimitMap>>) {
+    /// Counts only these limits from now on, and returns the previous ones. The counts of others are kept.
+    pub(crate) fn set_served_limits(&self, limits: impl Into<Arc<LimitMap>>) -> Arc<LimitMap> {
         let limits = limits.into();
-        self.served.store(Arc::clone(&limits));
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.extend(limits.iter().map(|(name, limit)| (name.clone(), Arc::clone(limit))));
+        let previous = self.served.swap(Arc::clone(&limits));
+        self.known.rcu(|known| {
+            let mut known = SortedLimitMap::clone(known);
+            known.extend(limits.iter().map(|(name, limit)| (name.clone(), Arc::clone(limit))));
+            known
+        });
+        previous
     }
 
     /// Records the result of a request.
@@ -113,8 +127,21 @@ impl Stats {
         if !request.op.consumes() || matches!(result, Err(Error::UnknownLimit(_))) {
             return;
         }
+        if let Err(Error::Store(error)) = result {
+            self.log_store_error(request.limit, error);
+        }
         if let Some(limit) = self.served.load().get(request.limit) {
             limit.record(&request.key, result, &self.keys);
+        }
+    }
+
+    /// Logs the error of a store. The client is told its kind only.
+    #[cold]
+    fn log_store_error(&self, limit: &str, error: &StoreError) {
+        if error.kind() != StoreErrorKind::Unsupported
+            && let Some(left_out) = self.store_error_log.admit()
+        {
+            warn!(limit, %error, left_out, "the store cannot decide");
         }
     }
 
@@ -127,13 +154,13 @@ impl Stats {
     }
 
     /// Returns every limit since the start.
-    pub(crate) fn all_limits(&self) -> Vec<Arc<LimitStats>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    pub(crate) fn all_limits(&self) -> Arc<SortedLimitMap> {
+        self.known.load_full()
     }
 
     /// Returns the limits that are served.
-    pub(crate) fn served_limits(&self) -> Vec<Arc<LimitStats>> {
-        self.served.load().values().cloned().collect()
+    pub(crate) fn served_limits(&self) -> Arc<LimitMap> {
+        self.served.load_full()
     }
 
     /// Returns the last minutes of all limits together, a sample a second, the newest last.
@@ -151,10 +178,11 @@ impl Stats {
     }
 
     /// Ends a second.
-    pub(crate) fn tick(&self) {
+    pub(crate) async fn tick(&self) {
         let seconds = self.seconds.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut total = DecisionCounts::default();
-        for limit in self.all_limits() {
+        let (mut total, mut slice) = (DecisionCounts::default(), TimeSlice::begin());
+        for limit in self.all_limits().values() {
+            slice.pause_if_due().await;
             total = total.plus(&limit.tick());
             if seconds.is_multiple_of(HISTORY_SECONDS as u64) {
                 limit.top_keys.rotate();
@@ -300,8 +328,7 @@ mod tests {
     }
 
     fn counts(stats: &Stats, name: &str) -> DecisionCounts {
-        let limits = stats.all_limits();
-        limits.iter().find(|limit| limit.name == name).expect("known").counts.total()
+        stats.all_limits()[name].counts.total()
     }
 
     #[test]
@@ -337,7 +364,7 @@ mod tests {
         stats.record(&request(Op::Limit, "api", "good"), &Ok(Decision::admitted_without_store(5)));
         stats.record(&request(Op::Limit, "api", "bad"), &Ok(Decision::denied_by_list(5)));
         let top: Vec<String> =
-            stats.all_limits()[0].top_keys.counters().into_iter().map(|one| one.shown.text).collect();
+            stats.all_limits()["api"].top_keys.counters().into_iter().map(|one| one.shown.text).collect();
         assert_eq!(top, ["bad"]);
     }
 }

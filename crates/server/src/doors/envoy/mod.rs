@@ -1,4 +1,4 @@
-//! Envoy's rate limit requests, shared by the gRPC door, the HTTP door and `simulate`: descriptors, hits and limits.
+//! Envoy's rate limit requests, shared by gRPC, HTTP and `simulate`: descriptors, hits and limits.
 
 mod decide;
 pub(crate) mod json;

@@ -1,6 +1,5 @@
 //! The fast path of `ShouldRateLimit`: one message in, one message out, without a router and its codec.
 
-use std::error::Error;
 use std::sync::Arc;
 
 use axum::Router;
@@ -9,7 +8,6 @@ use bytes::{BufMut, Bytes, BytesMut};
 use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitResponse;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, Version};
-use http_body::Body;
 use hyper::body::Incoming;
 use prost::Message;
 use tonic::Status;
@@ -17,7 +15,7 @@ use tonic::Status;
 use super::super::access::{Access, Origin};
 use super::{HEALTH_PREFIX, MAX_MESSAGE, lenient, service};
 use crate::app::App;
-use crate::net::body::{BodyError, ResponseBody, read_body};
+use crate::net::body::{BodyError, RequestBody, ResponseBody, read_body};
 use crate::net::http_server::FastPath;
 
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
@@ -87,20 +85,14 @@ impl RateLimitFastPath {
     }
 }
 
-async fn answer<B>(app: &App, body: B) -> Response<ResponseBody>
-where
-    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
-{
+async fn answer(app: &App, body: impl RequestBody) -> Response<ResponseBody> {
     match decide_body(app, body).await {
         Ok(response) => encode_response(&response),
         Err(status) => status.into_http::<axum::body::Body>().map(ResponseBody::routed),
     }
 }
 
-async fn decide_body<B>(app: &App, body: B) -> Result<RateLimitResponse, Status>
-where
-    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
-{
+async fn decide_body(app: &App, body: impl RequestBody) -> Result<RateLimitResponse, Status> {
     let request = lenient::decode(strip_prefix(read_message(body, MAX_MESSAGE).await?)?);
     let request = request.map_err(|error| Status::internal(format!("the message cannot be read: {error}")))?;
     service::decide(app, &request).await
@@ -119,10 +111,7 @@ fn needed_headers(headers: &HeaderMap) -> HeaderMap {
 }
 
 /// Reads a body that is one message with its prefix.
-async fn read_message<B>(body: B, max_bytes: usize) -> Result<Bytes, Status>
-where
-    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
-{
+async fn read_message(body: impl RequestBody, max_bytes: usize) -> Result<Bytes, Status> {
     read_body(body, PREFIX + max_bytes).await.map_err(|error| match error {
         BodyError::TooLarge => too_large(max_bytes),
         BodyError::TooSlow => Status::deadline_exceeded("the message did not arrive in time"),

@@ -1,4 +1,4 @@
-//! The reflection service. It describes the fields of the rate limit service that are used here, which are not all.
+//! The gRPC reflection service, which describes the fields of the rate limit service that this server uses.
 
 use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{

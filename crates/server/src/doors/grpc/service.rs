@@ -1,4 +1,4 @@
-//! Envoy's rate limit service, v3: between its messages and the verdict.
+//! Envoy's rate limit service, v3: decodes its requests and encodes the decisions.
 
 use std::sync::Arc;
 
@@ -80,6 +80,8 @@ fn error_status(error: &Error) -> Status {
     match error {
         Error::UnknownLimit(_) => Status::internal(error.to_string()),
         error if error.is_misuse() => Status::invalid_argument(error.to_string()),
+        // As over HTTP, without the message of the store.
+        Error::Store(store) => Status::unavailable(store.kind().description()),
         error => Status::unavailable(error.to_string()),
     }
 }

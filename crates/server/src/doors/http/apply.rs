@@ -6,7 +6,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use tidegate::api::apply::{ApplyMode, ApplyRequest, ApplyResponse, OwnedRequest};
 use tidegate::api::{MAX_BATCH_BODY_BYTES, MAX_KEY_BYTES, Op, Problem};
-use tidegate::{Decision, Error, JointDecision, Key, Store, StoreError, Timestamp};
+use tidegate::{Decision, Error, JointDecision, Key, Store, StoreError, StoreErrorKind, Timestamp};
 
 use super::{json_text_response, read};
 use crate::app::App;
@@ -37,7 +37,16 @@ pub(super) async fn apply(State(app): State<Arc<App>>, request: Request) -> Resu
             }
         }
     };
+    let results: Vec<_> = results.into_iter().map(|result| result.map_err(without_details)).collect();
     Ok(json_text_response(ApplyResponse::new(&results).to_json()))
+}
+
+/// Removes the message of a broken store, which can name files and hosts.
+fn without_details(error: StoreError) -> StoreError {
+    match error.kind() {
+        StoreErrorKind::Unsupported => error,
+        kind => StoreError::new(kind, "the log of the server has the details"),
+    }
 }
 
 /// A request as the statistics see it: limits and keys are the remote store's own.

@@ -1,14 +1,11 @@
-//! Decisions about one key, several keys, leases and Envoy's requests as JSON; the fast path of `/v1/limit` and `/v1/check`.
+//! The JSON routes that decide: one key, several keys, leases and Envoy's requests; and their fast path.
 
-use std::error::Error;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{Method, StatusCode};
-use http_body::Body;
 use hyper::body::Incoming;
 use tidegate::api::{
     AdmitRequest, AdmitResponse, BatchRequest, BatchResponse, DecisionResponse, JointResponse, LeaseToken,
@@ -21,7 +18,7 @@ use super::super::access::{Access, Origin};
 use super::super::envoy::{self, Code};
 use super::{JSON, body_problem, json_response, json_text_response, metrics, read};
 use crate::app::App;
-use crate::net::body::{ResponseBody, read_body};
+use crate::net::body::{RequestBody, ResponseBody, read_body};
 use crate::net::http_server::FastPath;
 use crate::request::DecisionRequest;
 
@@ -66,10 +63,7 @@ pub(super) async fn decide(op: Op, State(app): State<Arc<App>>, request: Request
     Ok(json_text_response(decide_body(op, &app, request.into_body()).await?.to_json()))
 }
 
-async fn decide_body<B>(op: Op, app: &App, body: B) -> Result<DecisionResponse, Problem>
-where
-    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
-{
+async fn decide_body(op: Op, app: &App, body: impl RequestBody) -> Result<DecisionResponse, Problem> {
     let body = read_body(body, MAX_BODY_BYTES).await.map_err(|error| body_problem(error, MAX_BODY_BYTES))?;
     let wire: LimitRequest<'_> = parse(&body, LimitRequest::EXAMPLE)?;
     let request = DecisionRequest::new(op, &wire.limit, wire.key.checked()?).with_cost(wire.cost.0);

@@ -1,4 +1,4 @@
-//! Forward-auth for proxies such as Traefik and Caddy: may this request pass? And two routes of the demonstration.
+//! Forward authentication for proxies such as Traefik and Caddy, and the routes of the demonstration.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

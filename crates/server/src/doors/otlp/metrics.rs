@@ -44,7 +44,7 @@ fn decisions(meter: &Meter, app: Arc<App>) {
     let counter = meter.u64_observable_counter(DECISIONS).with_unit("{request}");
     let counter = counter.with_description("Requests to take, by limit and outcome.");
     let counter = counter.with_callback(move |observer| {
-        for limit in app.stats.all_limits() {
+        for limit in app.stats.all_limits().values() {
             for (outcome, reason, count) in limit.counts.total().iter_exported() {
                 let mut attributes = vec![KeyValue::new("limit", limit.name.clone())];
                 attributes.push(KeyValue::new("outcome", outcome));

@@ -1,5 +1,6 @@
-//! Traces and metrics for an OpenTelemetry collector, over gRPC. Threads of their own export them, so that a slow or missing
-//! collector costs spans and never a decision.
+//! Exports traces and metrics to an OpenTelemetry collector over gRPC.
+//!
+//! Separate threads export them, so that a slow or missing collector costs spans and never a decision.
 
 mod exporter;
 mod metrics;

@@ -1,4 +1,4 @@
-//! Spans: one around every request over HTTP and gRPC, besides the library's around calls of the store.
+//! Spans around every HTTP and gRPC request, in addition to the library's spans around store calls.
 
 use axum::Router;
 use axum::extract::{MatchedPath, Request};

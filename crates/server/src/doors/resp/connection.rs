@@ -1,4 +1,4 @@
-//! One connection: reads, answers every whole command, writes once.
+//! One Redis connection: reads, executes every complete command, and writes all replies at once.
 
 use std::future::Future;
 use std::io;

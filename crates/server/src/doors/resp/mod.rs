@@ -1,4 +1,4 @@
-//! The Redis protocol door: any Redis client can send requests, and pipelines are the fast path.
+//! The Redis protocol server: any Redis client can send requests, and pipelines are the fast path.
 
 mod commands;
 mod connection;

@@ -33,7 +33,7 @@ fn code_blocks(language: &str) -> Vec<String> {
 /// Asserts that these words are a valid command line.
 fn assert_parses<'a>(words: impl IntoIterator<Item = &'a str>) {
     let words: Vec<&str> = words.into_iter().collect();
-    assert!(Cli::try_parse_from(&words).is_ok_and(|cli| cli.verb.is_some()), "{words:?}");
+    assert!(Cli::try_parse_from(&words).is_ok_and(|cli| cli.command.is_some()), "{words:?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The command line as people meet it: two outputs and an exit code.
+//! The command line: standard output, standard error and exit code.
 
 mod bad_input;
 mod bench;

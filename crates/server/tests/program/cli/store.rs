@@ -1,4 +1,4 @@
-//! The stores of the tests, whose keys are counted without the program's help.
+//! The stores of the tests, with a key count that does not depend on the program.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! A receiver of OTLP over gRPC, as a collector is one.
+//! An OTLP receiver over gRPC that stands in for a collector.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! Certificates of the test's own.
+//! A certificate authority for the TLS tests.
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
 

@@ -1,4 +1,4 @@
-//! `tidegate serve` as its clients meet it, on real sockets.
+//! `tidegate serve` on real sockets, with real clients.
 
 pub(crate) mod api_client;
 mod authority;

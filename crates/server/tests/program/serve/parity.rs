@@ -1,4 +1,4 @@
-//! This server and the Worker give the same responses to the same requests.
+//! Parity: this server and the Worker give the same responses to the same requests.
 
 use reqwest::Method;
 use reqwest::blocking::Client;

@@ -1,4 +1,4 @@
-//! The program, serving on ports of its own.
+//! `Program`: a running `tidegate serve` on free ports.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -38,7 +38,11 @@ impl Program {
                 command.args([port, "127.0.0.1:0"]);
             }
         }
-        command.env_remove("TIDEGATE_TOKEN").env_remove("RUST_LOG").envs(variables.iter().copied());
+        command
+            .env_remove("TIDEGATE_TOKEN")
+            .env_remove("TIDEGATE_STORE")
+            .env_remove("RUST_LOG")
+            .envs(variables.iter().copied());
         let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program starts");
         let lines = BufReader::new(child.stderr.take().expect("piped")).lines();
         // The pipe must be read, or the program would block.
@@ -69,14 +73,18 @@ impl Program {
 
     /// Waits until it logs a message that begins so, and returns that.
     pub(crate) fn wait_for_log(&self, beginning: &str) -> String {
+        self.wait_for_event(beginning)["message"].as_str().expect("a text").to_owned()
+    }
+
+    /// Waits until it logs a message that begins so, and returns all fields of the line.
+    pub(crate) fn wait_for_event(&self, beginning: &str) -> serde_json::Value {
         loop {
             let line = self.log.lock().expect("nobody has failed").recv_timeout(LOG_TIMEOUT);
             let line = line.unwrap_or_else(|_| panic!("it never logs {beginning:?}"));
             if let Ok(line) = serde_json::from_str::<serde_json::Value>(&line)
-                && let Some(message) = line["message"].as_str()
-                && message.starts_with(beginning)
+                && line["message"].as_str().is_some_and(|message| message.starts_with(beginning))
             {
-                return message.to_owned();
+                return line;
             }
         }
     }

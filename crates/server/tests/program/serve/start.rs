@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::process::Command;
 
 use crate::serve::program::Program;
+use crate::serve::{get, write_file};
 
 #[test]
 fn only_the_logged_ports_are_open() {
@@ -69,9 +70,54 @@ fn thread_counts_follow_cores_or_the_argument() {
     assert!(stderr.contains("--threads"), "{stderr}");
 }
 
+/// Arguments can be seen by everybody on the machine, and the URL of a store can have a password in it.
+#[test]
+fn store_url_can_come_from_a_file_or_the_environment() {
+    let database = std::env::temp_dir().join(format!("tidegate-secret-store-{}.db", std::process::id()));
+    let url = format!("sqlite:{}", database.display());
+    let file = write_file("store-url", format!("{url}\n"));
+    for program in [
+        Program::start(&["--store-file", &file]),
+        Program::start_with_env(&[], &[("TIDEGATE_STORE", &url)]),
+        // An argument is more than the environment.
+        Program::start_with_env(&["--store-file", &file], &[("TIDEGATE_STORE", "memory")]),
+    ] {
+        assert!(get(&program, "/metrics").contains("store=\"sqlite\""));
+        let arguments = fs::read_to_string(format!("/proc/{}/cmdline", program.id())).expect("a process that runs");
+        assert!(!arguments.contains("secret"), "{arguments}");
+        assert!(program.stop().0.success());
+    }
+    let program = Program::start_with_env(&["--store", "memory"], &[("TIDEGATE_STORE", &url)]);
+    assert!(get(&program, "/metrics").contains("store=\"memory\""));
+
+    let (code, stderr) = run_serve(&["--store", "memory", "--store-file", &file], None);
+    assert!(code == Some(2) && stderr.contains("--store-file"), "{stderr}");
+    let wrong = write_file("wrong-store-url", "redis:user:hunter2@host");
+    let (code, stderr) = run_serve(&["--store-file", &wrong], None);
+    assert!(code == Some(1) && stderr.starts_with(&format!("{wrong}: not a store, expected ")), "{stderr}");
+    assert!(!stderr.contains("hunter2"), "{stderr}");
+    fs::remove_file(database).expect("it was made");
+}
+
+#[test]
+fn too_many_open_files_are_logged_with_their_cause() {
+    let program = Program::start(&["--grpc", "off", "--resp", "off"]);
+    let open = fs::read_dir(format!("/proc/{}/fd", program.id())).expect("a process that runs").count();
+    let limit = format!("--nofile={0}:{0}", open + 2);
+    let limited = Command::new("prlimit").args(["--pid", &program.id().to_string(), &limit]).status().expect("prlimit");
+    assert!(limited.success());
+    let connect = |_| TcpStream::connect(program.http.expect("a port")).expect("a connection");
+    let clients: Vec<_> = (0..10).map(connect).collect();
+    let event = program.wait_for_event("a connection cannot be accepted");
+    let field = |name: &str| event[name].as_str().unwrap_or_default();
+    assert!(field("error").contains("Too many open files") && field("advice").contains("ulimit -n"), "{event}");
+    drop(clients);
+    assert_eq!(get(&program, "/healthz"), "ok\n", "it goes on");
+}
+
 fn run_serve(arguments: &[&str], token: Option<&str>) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
-    command.args(["serve", "--log", "json"]).args(arguments).env_remove("TIDEGATE_TOKEN");
+    command.args(["serve", "--log", "json"]).args(arguments).env_remove("TIDEGATE_TOKEN").env_remove("TIDEGATE_STORE");
     for port in ["--http", "--grpc", "--resp"] {
         if !arguments.contains(&port) {
             command.args([port, "127.0.0.1:0"]);

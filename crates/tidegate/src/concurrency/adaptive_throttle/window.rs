@@ -1,4 +1,4 @@
-//! The requests of the last minutes: how many there were, and how many the service accepted.
+//! Request counts of a trailing window: all requests, and those that the service accepted.
 
 use std::time::Duration;
 

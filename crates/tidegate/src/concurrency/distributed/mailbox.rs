@@ -6,11 +6,13 @@ use tidegate_core::{Key, Lease};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
+use super::lease::HeldLease;
+
 /// A message to the renewer.
 #[derive(Debug)]
 pub(super) enum Message {
     /// Renew the lease from now on.
-    Renew(Key<'static>, Lease),
+    Renew(Lease, HeldLease),
     /// Stop renewing the lease, and release it.
     Release(Key<'static>, Lease),
     /// Report when every earlier message is done.

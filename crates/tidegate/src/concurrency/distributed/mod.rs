@@ -1,19 +1,22 @@
 //! `DistributedConcurrency`: permits that several processes share, as leases of a `concurrency` limit.
 
+mod lease;
 mod mailbox;
 mod renewer;
 
 use std::fmt;
+use std::future::pending;
 use std::sync::Arc;
 
-use tidegate_core::{Decision, Key, Lease, Reason};
+use tidegate_core::{BoxFuture, Decision, Key, Lease, Reason};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::permit::{HoldTime, PermitSource, PermitTicket};
 use super::{Completion, Permit, RejectReason, Rejected};
-use crate::clock::{Sleeper, TokioSleeper};
+use crate::clock::{Sleeper, SteadySleeper};
 use crate::{Error, Limiter};
+use lease::{HeldLease, LeaseDeadline, LeaseTimes};
 use mailbox::{Mailbox, Message};
 use renewer::Renewer;
 
@@ -21,8 +24,15 @@ use renewer::Renewer;
 /// any store. Cheap to clone.
 ///
 /// A lease is renewed in the background while its permit is held, and released with it. When a process dies, its leases
-/// expire after the limit's `ttl`, and not before. A process that is paused for longer than that loses its leases, too, and
-/// its permits cannot know. So choose a `ttl` many times as long as a pause may be.
+/// expire after the limit's `ttl`, and not before.
+///
+/// **An outage of the store** loses no lease if it is shorter than three quarters of the `ttl`, minus the longer of a sixteenth
+/// of the `ttl` and the timeout of a store call. With a `ttl` of 30 seconds that is 20 seconds. The time in which the store
+/// answers the renewals of this process counts as outage. Renewals pass an open
+/// [circuit breaker](crate::resilience::BreakerStore).
+///
+/// **A lost lease** is reported by [`Permit::lost`] and [`Permit::is_lost`], no later than it expires: after a longer outage,
+/// and after a pause of the process. The work should stop then, because its place may belong to another caller.
 ///
 /// ```
 /// use tidegate::concurrency::{Completion, DistributedConcurrency};
@@ -73,7 +83,8 @@ pub enum AcquireError {
 impl DistributedConcurrency {
     /// Creates permits that are leases of the `concurrency` limit `limit`.
     pub fn new(limiter: &Limiter, limit: impl Into<Arc<str>>) -> Self {
-        DistributedConcurrency::with_sleeper(limiter, limit, TokioSleeper)
+        // A clock that cannot be set: the time of day loses no lease.
+        DistributedConcurrency::with_sleeper(limiter, limit, SteadySleeper)
     }
 
     /// Creates permits whose leases are renewed by another clock, for tests.
@@ -97,15 +108,20 @@ impl DistributedConcurrency {
         Renewer::start(limiter, limit, sleeper, mailbox);
         let call = limiter.admit(limit, &key);
         // Until the answer arrives the store may or may not have given the lease. When this call is dropped, it is released.
-        let lease = LeaseGuard {
+        let mut lease = LeaseGuard {
             inner: Arc::clone(&self.inner),
             key: key.borrow().into_owned(),
             lease: Some(call.requested_lease()),
+            deadline: None,
         };
+        let (times, sent) = (LeaseTimes::new(limiter, limit), sleeper.now());
         match call.await {
             Ok(admitted) if admitted.decision().allowed() => {
                 if let Some(admitted) = admitted.lease() {
-                    mailbox.send(Message::Renew(lease.key.clone(), admitted));
+                    let deadline = Arc::new(LeaseDeadline::new(times.deadline(sent)));
+                    lease.deadline = Some(Arc::clone(&deadline));
+                    let due = sent.saturating_add(times.interval());
+                    mailbox.send(Message::Renew(admitted, HeldLease::new(lease.key.clone(), due, deadline)));
                 }
                 let decision = admitted.decision();
                 let in_flight = u32::try_from(decision.limit() - decision.remaining()).unwrap_or(u32::MAX);
@@ -154,6 +170,8 @@ struct LeaseGuard {
     key: Key<'static>,
     /// None when the store has certainly not given it.
     lease: Option<Lease>,
+    /// None while the store is not known to have given it.
+    deadline: Option<Arc<LeaseDeadline>>,
 }
 
 impl LeaseGuard {
@@ -164,6 +182,9 @@ impl LeaseGuard {
 
 impl Drop for LeaseGuard {
     fn drop(&mut self) {
+        if let Some(deadline) = &self.deadline {
+            deadline.disable();
+        }
         if let Some(lease) = self.lease.take() {
             self.inner.mailbox.send(Message::Release(self.key.clone(), lease));
         }
@@ -176,6 +197,20 @@ impl PermitSource for LeaseGuard {
         if completion != Completion::Ignored {
             self.inner.hold_time.record(ticket.started, self.inner.sleeper.now());
         }
+    }
+
+    fn is_lost(&self) -> bool {
+        self.deadline.as_ref().is_some_and(|deadline| deadline.has_passed(self.inner.sleeper.now()))
+    }
+
+    fn lost(&self) -> BoxFuture<'static, ()> {
+        let (deadline, sleeper) = (self.deadline.clone(), Arc::clone(&self.inner.sleeper));
+        Box::pin(async move {
+            match deadline {
+                Some(deadline) => deadline.passed(&*sleeper).await,
+                None => pending().await,
+            }
+        })
     }
 }
 

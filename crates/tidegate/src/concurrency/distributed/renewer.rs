@@ -6,16 +6,14 @@ use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
-use tidegate_core::{Key, Lease, OnStoreError, Timestamp};
+use tidegate_core::{Decision, Key, Lease, OnStoreError, Reason, Timestamp};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
+use super::lease::{HeldLease, LeaseTimes};
 use super::mailbox::{Mailbox, Message};
 use crate::clock::{JITTER, Sleeper, complete_before};
 use crate::resilience::REQUESTS_PER_TIMEOUT;
-use crate::{Call, Limiter};
-
-/// A lease is renewed after this part of its time to live.
-const RENEWALS_PER_TTL: u32 = 4;
+use crate::{Call, Error, Limiter};
 
 /// How many leases are released at once: several calls in parallel, each with as many as share a timeout. Releases must keep
 /// up with callers that acquire in parallel, without using every connection of a pool or opening a breaker.
@@ -35,8 +33,8 @@ pub(super) struct Renewer {
     messages: Vec<Message>,
     /// Leases that are being released.
     releasing: Vec<(Key<'static>, Lease)>,
-    /// The leases to renew, and when each is due.
-    leases: HashMap<Lease, (Timestamp, Key<'static>)>,
+    /// The leases to renew.
+    leases: HashMap<Lease, HeldLease>,
     /// The same in the order in which they are due.
     due: BTreeSet<(Timestamp, Lease)>,
     /// The latest time that was seen.
@@ -48,7 +46,7 @@ impl Drop for Renewer {
     fn drop(&mut self) {
         if let Some(mailbox) = self.mailbox.upgrade() {
             let receiver = std::mem::replace(&mut self.receiver, unbounded_channel().1);
-            let leases = self.leases.drain().map(|(lease, (_, key))| Message::Renew(key, lease));
+            let leases = self.leases.drain().map(|(lease, held)| Message::Renew(lease, held));
             let releasing = self.releasing.drain(..).map(|(key, lease)| Message::Release(key, lease));
             mailbox.close(receiver, leases.chain(releasing).chain(self.messages.drain(..)));
         }
@@ -106,7 +104,7 @@ impl Renewer {
     fn take_over(&mut self) {
         for message in std::mem::take(&mut self.messages) {
             match message {
-                Message::Renew(key, lease) => self.keep(key, lease),
+                Message::Renew(lease, held) => self.keep(lease, held),
                 message => self.messages.push(message),
             }
         }
@@ -124,11 +122,15 @@ impl Renewer {
             self.latest = self.latest.max(now);
         }
         let (at, _) = *self.due.first()?;
-        Some(at.since(now).min(self.interval()))
+        Some(at.since(now).min(self.times().interval()))
     }
 
     fn make_all_due(&mut self, now: Timestamp) {
-        self.leases.values_mut().for_each(|(at, _)| *at = now);
+        let deadline = self.times().deadline(now);
+        for held in self.leases.values_mut() {
+            held.due = now;
+            held.deadline.set_earlier(deadline);
+        }
         self.due = self.leases.keys().map(|lease| (now, *lease)).collect();
     }
 
@@ -140,10 +142,10 @@ impl Renewer {
             && let Some(message) = messages.next()
         {
             match message {
-                Message::Renew(key, lease) => self.keep(key, lease),
+                Message::Renew(lease, held) => self.keep(lease, held),
                 Message::Release(key, lease) => {
-                    if let Some((at, _)) = self.leases.remove(&lease) {
-                        self.due.remove(&(at, lease));
+                    if let Some(held) = self.leases.remove(&lease) {
+                        self.due.remove(&(held.due, lease));
                     }
                     self.releasing.push((key, lease));
                 }
@@ -168,54 +170,101 @@ impl Renewer {
         self.limiter.batch(calls).await;
     }
 
-    /// Renews the leases that are due first, as many as share one timeout: of a longer list, a slow store would never get to
-    /// the end.
+    /// Renews the leases that are due first, in one call.
     async fn renew_due(&mut self) {
-        let mut due = Vec::with_capacity(REQUESTS_PER_TIMEOUT.min(self.due.len()));
-        while due.len() < REQUESTS_PER_TIMEOUT
-            && let Some((_, lease)) = self.due.pop_first()
-        {
-            due.extend(self.leases.get(&lease).map(|(_, key)| (key.clone(), lease)));
-        }
-        let denied = self.renew(due, |call| call).await;
-        // While the store fails, a limit with local decisions has room for a part of the leases only. The others are not lost:
-        // only the store knows them, and it may work again before they expire.
-        for (_, lease) in self.renew(denied, |call| call.on_store_error(OnStoreError::Closed)).await {
-            self.leases.remove(&lease);
+        let due = self.take_due();
+        let unknown = self.extend(due, |limiter, limit, key, lease| limiter.renew(limit, key, lease)).await;
+        // The store has lost these leases, or has never had them: it takes them again while there is room.
+        let lost = self.extend(unknown, |limiter, limit, key, lease| {
+            limiter.admit(limit, key).lease(lease).on_store_error(OnStoreError::Closed).into()
+        });
+        for lease in lost.await {
+            if let Some(held) = self.leases.remove(&lease) {
+                held.deadline.set_earlier(self.sleeper.now());
+            }
             #[cfg(feature = "tracing")]
-            tracing::warn!(limit = &*self.limit, "a lease has expired while its permit was held");
+            tracing::warn!(limit = &*self.limit, "a lease was lost while its permit was held");
         }
     }
 
-    /// Renews leases, and returns those that were denied. The others are kept, also those for which the store failed.
-    async fn renew(
-        &mut self,
-        leases: Vec<(Key<'static>, Lease)>,
-        configure: impl Fn(Call<'_>) -> Call<'_>,
-    ) -> Vec<(Key<'static>, Lease)> {
-        let calls = leases.iter().map(|(key, lease)| configure(self.limiter.renew(&self.limit, key, *lease)));
-        let answers = self.limiter.batch(calls).await;
-        let mut denied = Vec::new();
-        for ((key, lease), answer) in leases.into_iter().zip(answers) {
-            match answer {
-                Ok(decision) if !decision.allowed() => denied.push((key, lease)),
-                _ => self.keep(key, lease),
+    /// Takes the leases that are due first, as many as each of them may share a call with.
+    fn take_due(&mut self) -> Vec<Lease> {
+        let (mut taken, mut max_len) = (Vec::new(), REQUESTS_PER_TIMEOUT);
+        while let Some((_, lease)) = self.due.first() {
+            max_len = max_len.min(self.leases[lease].max_batch_len);
+            if taken.len() >= max_len {
+                break;
             }
+            taken.extend(self.due.pop_first().map(|(_, lease)| lease));
+        }
+        taken
+    }
+
+    /// Makes a call for each of these leases, to extend it. Returns those that were denied, and schedules the next renewal of
+    /// the others: soon if the store has failed.
+    async fn extend(
+        &mut self,
+        leases: Vec<Lease>,
+        call: impl for<'a> Fn(&'a Limiter, &'a str, &'a Key<'static>, Lease) -> Call<'a>,
+    ) -> Vec<Lease> {
+        if leases.is_empty() {
+            return leases;
+        }
+        let (times, sent) = (self.times(), self.sleeper.now());
+        let calls = leases.iter().map(|lease| call(&self.limiter, &self.limit, &self.leases[lease].key, *lease));
+        let (answers, len) = (self.limiter.batch(calls).await, leases.len());
+        let now = self.sleeper.now();
+        let mut denied = Vec::new();
+        for (lease, answer) in leases.into_iter().zip(answers) {
+            let Some(held) = self.leases.get_mut(&lease) else { continue };
+            let wait = match answer {
+                answer if is_store_failure(&answer) => {
+                    held.shorten_batch(len);
+                    times.retry_interval()
+                }
+                Ok(decision) if decision.is_unconditional() => {
+                    held.lengthen_batch();
+                    held.deadline.set(times.deadline(sent), now);
+                    times.interval()
+                }
+                Ok(_) => {
+                    denied.push(lease);
+                    continue;
+                }
+                Err(_) => times.interval(),
+            };
+            // From the sending: a call that has timed out has waited already.
+            self.schedule(lease, sent.saturating_add(wait));
         }
         denied
     }
 
-    fn keep(&mut self, key: Key<'static>, lease: Lease) {
-        let at = self.sleeper.now().saturating_add(self.interval());
-        self.leases.insert(lease, (at, key));
-        self.due.insert((at, lease));
+    fn keep(&mut self, lease: Lease, held: HeldLease) {
+        let (times, now) = (self.times(), self.sleeper.now());
+        // The clock may have been set back since the lease was admitted.
+        let due = held.due.min(now.saturating_add(times.interval()));
+        held.deadline.set_earlier(times.deadline(now));
+        self.leases.insert(lease, held);
+        self.schedule(lease, due);
     }
 
-    /// Returns the time between two renewals of a lease.
-    fn interval(&self) -> Duration {
-        // A limit that was removed has no leases to renew, and may be added again.
-        let ttl = self.limiter.quota(&self.limit).map_or(Duration::from_secs(1), |quota| quota.parts().period);
-        ttl / RENEWALS_PER_TTL
+    fn schedule(&mut self, lease: Lease, due: Timestamp) {
+        if let Some(held) = self.leases.get_mut(&lease) {
+            held.due = due;
+            self.due.insert((due, lease));
+        }
+    }
+
+    fn times(&self) -> LeaseTimes {
+        LeaseTimes::new(&self.limiter, &self.limit)
+    }
+}
+
+/// Returns whether the store has not answered: the call failed, or the limit's failure policy has decided.
+fn is_store_failure(answer: &Result<Decision, Error>) -> bool {
+    match answer {
+        Ok(decision) => decision.reason() == Some(Reason::Store),
+        Err(error) => error.is_retryable(),
     }
 }
 

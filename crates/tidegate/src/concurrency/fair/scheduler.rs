@@ -1,4 +1,4 @@
-//! The scheduler of a fair limit: how many slots each tenant has, and which caller is next. Without a clock.
+//! The scheduler of a fair limit: counts the slots of each tenant and selects the next caller. Without a clock.
 
 use std::collections::BTreeSet;
 use std::task::Waker;

@@ -70,7 +70,10 @@ impl Domains {
         Self::read(paths.into_iter().map(|path| {
             let path = path.as_ref();
             let file: Arc<str> = path.to_string_lossy().into();
-            let text = read_file(path, &file);
+            // A named pipe would block here, also when a running server reads its rules again.
+            let is_irregular = std::fs::metadata(path).is_ok_and(|found| !found.is_file());
+            let text =
+                if is_irregular { Err(ConfigError::of_file(&file, "not a file")) } else { read_file(path, &file) };
             (file, text)
         }))
     }
@@ -84,14 +87,14 @@ impl Domains {
         files: impl IntoIterator<Item = (Arc<str>, Result<T, ConfigError>)>,
     ) -> Result<Self, ConfigErrors> {
         let mut reader = DomainReader::default();
-        let errors = files.into_iter().map(|(file, text)| match text {
-            Ok(text) => reader.read_file(text.as_ref(), &file),
-            Err(error) => vec![error],
-        });
-        match ConfigErrors::of_files(errors) {
-            Some(errors) => Err(errors),
-            None => Ok(reader.domains),
+        let mut errors = ConfigErrors::default();
+        for (file, text) in files {
+            errors.append(match text {
+                Ok(text) => reader.read_file(text.as_ref(), &file),
+                Err(error) => error.into(),
+            });
         }
+        if errors.is_empty() { Ok(reader.domains) } else { Err(errors) }
     }
 
     /// Returns the limits of all rules with a rate, in the order of the files. They are named as in Envoy's statistics

@@ -7,7 +7,7 @@ use tidegate_core::{Algorithm, MAX_COUNT, MAX_PERIOD, Quota, seconds};
 
 use super::matching::{DescriptorRule, Rate, Rule, RuleLevel};
 use super::{Domain, Domains, Unit};
-use crate::config::error::ConfigError;
+use crate::config::error::ConfigErrors;
 use crate::config::reader::{ErrorCollector, Field, Fields};
 use crate::config::tree::{Entry, Node, Value};
 use crate::config::{without_byte_order_mark, yaml};
@@ -24,8 +24,8 @@ pub(super) struct DomainReader {
 
 impl DomainReader {
     /// Reads one file and returns its errors.
-    pub(super) fn read_file(&mut self, text: &str, file: &Arc<str>) -> Vec<ConfigError> {
-        let mut errors = Vec::new();
+    pub(super) fn read_file(&mut self, text: &str, file: &Arc<str>) -> ConfigErrors {
+        let mut errors = ConfigErrors::default();
         let Some(mut tree) = yaml::parse(without_byte_order_mark(text), file, &mut errors) else { return errors };
         merge(&mut tree);
         let collector = ErrorCollector::new(file, errors);
@@ -321,12 +321,10 @@ pub(super) fn merge(node: &mut Node) {
             entries.iter_mut().for_each(|entry| merge(&mut entry.node));
             let merge_key = entries.iter().position(|entry| entry.key == "<<" && is_mergeable(&entry.node));
             if let Some(index) = merge_key {
-                for entry in tables(entries.remove(index).node) {
-                    // Of several, the first wins.
-                    if !entries.iter().any(|known| known.key == entry.key) {
-                        entries.push(entry);
-                    }
-                }
+                let merged = tables(entries.remove(index).node);
+                let mut names: HashSet<String> = entries.iter().map(|entry| entry.key.clone()).collect();
+                // Of several, the first wins.
+                entries.extend(merged.into_iter().filter(|entry| names.insert(entry.key.clone())));
             }
         }
         _ => {}

@@ -1,4 +1,4 @@
-//! An all-or-nothing call in the form that stores decide it.
+//! `JointRequest`: an all-or-nothing call with every key listed once, as stores evaluate it.
 
 use tidegate_core::{JointEntry, Op, Quota, Request, StoreError};
 

@@ -1,4 +1,4 @@
-//! The format in which stores outside of this process keep the state of a key, and the parts that such stores share.
+//! The storage format of key states outside of this process, and code that such stores share.
 //!
 //! A state is a few whole numbers below 2^53, and the quota it was written under is a few bytes. A store on Redis
 //! writes the numbers as Lua has them, one on Postgres as an array, and one on SQLite as bytes. A snapshot of the

@@ -1,4 +1,4 @@
-//! Refunds of units that an all-or-nothing call has taken and was not granted.
+//! Refunds of units that a denied all-or-nothing call has taken.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Operations in the form that a database server takes, for stores that let the server decide.
+//! Operations as arguments of a database server, for stores whose server makes the decision.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -110,7 +110,8 @@ impl<'a> LeaseRequest<'a> {
 }
 
 /// Decides about many requests, each on its own. Keys run concurrently; the requests of one key run in order, because a
-/// decision may take a second call to the server.
+/// decision may take a second call to the server. Renewals and releases of different leases never do: those of one key run
+/// concurrently, too, in a list that has nothing else.
 pub(crate) async fn decide_by_key<F>(
     requests: &[Request<'_>],
     decide: impl Fn(usize) -> F,
@@ -130,15 +131,57 @@ where
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// The indices of the requests of each key. Keys are in the order of their first requests.
+/// The indices of the requests of each key, or of each lease of a key. Groups are in the order of their first requests.
 fn group_by_key(requests: &[Request<'_>]) -> Vec<Vec<usize>> {
+    let held_lease = |request: &Request<'_>| match request.op {
+        Op::Renew(lease) | Op::Release(lease) => Some(lease),
+        _ => None,
+    };
+    let is_by_lease = requests.iter().all(|request| held_lease(request).is_some());
     let (mut groups, mut group_indices) = (Vec::new(), HashMap::new());
     for (index, request) in requests.iter().enumerate() {
-        let group = *group_indices.entry((request.scope.as_str(), request.key.as_raw())).or_insert(groups.len());
+        let lease = held_lease(request).filter(|_| is_by_lease);
+        let group = *group_indices.entry((request.scope.as_str(), request.key.as_raw(), lease)).or_insert(groups.len());
         if group == groups.len() {
             groups.push(Vec::new());
         }
         groups[group].push(index);
     }
     groups
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::future::pending;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use tidegate_core::{Cost, Key, OnStoreError, Scope, seconds};
+
+    use super::*;
+
+    /// Returns how many of these operations on one key are under way before the first is answered.
+    fn started(ops: &[Op]) -> usize {
+        let (scope, key, quota) = (Scope::new("", "a"), Key::from("u"), Quota::concurrency(9, seconds(1)).unwrap());
+        let request = |op| Request { scope: &scope, key: &key, quota: &quota, op, on_store_error: OnStoreError::Open };
+        let requests: Vec<_> = ops.iter().copied().map(request).collect();
+        let started = Cell::new(0);
+        let decide = |_| async {
+            started.set(started.get() + 1);
+            pending().await
+        };
+        let decided = pin!(decide_by_key(&requests, decide));
+        assert!(decided.poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        started.get()
+    }
+
+    #[test]
+    fn leases_of_one_key_are_renewed_and_released_concurrently() {
+        let [first, second] = [1, 2].map(Lease::from_bits);
+        assert_eq!(started(&[Op::Renew(first), Op::Renew(second), Op::Release(Lease::from_bits(3))]), 3);
+        assert_eq!(started(&[Op::Renew(first), Op::Release(first)]), 1, "of one lease in order");
+        assert_eq!(started(&[Op::Release(first), Op::Admit(second)]), 1, "it needs the place that comes free");
+        assert_eq!(started(&[Op::Renew(first), Op::Check(Cost::ONE)]), 1);
+    }
 }

@@ -1,4 +1,4 @@
-//! Finds room for a new key: moves keys to their other line, or evicts the one closest to new.
+//! Makes room for a new key: moves keys to their other line, or evicts the key whose quota is restored soonest.
 
 use tidegate_core::Timestamp;
 
@@ -13,8 +13,8 @@ const MAX_MOVES: u32 = 3;
 /// Above this load, in percent of the slots, only one key is moved: with free slots this rare, a longer search costs more than the
 /// few it finds.
 const CROWDED_PERCENT: usize = 95;
-/// How many records of the overflow table are compared to evict one.
-const EVICTION_CANDIDATES: usize = 8;
+/// The maximum number of records of the overflow table that one call evicts.
+const MAX_EVICTIONS: u32 = 4;
 /// When the bytes do not suffice, one key may take one of this many shares on credit.
 const SHARES: usize = 16;
 /// The bytes that any key may take.
@@ -141,21 +141,43 @@ impl Table {
         }
     }
 
-    /// Keeps the overflow table within its bytes, a few records at a time.
+    /// Keeps the overflow table within its bytes and without gaps, a few records at a time.
     pub(super) fn shrink_overflow(&self, now: Timestamp) {
-        for _ in 0..4 {
+        self.compact_overflow();
+        for _ in 0..MAX_EVICTIONS {
             if self.overflow.bytes() <= self.max_bytes {
                 return;
             }
-            let Some((first, fingerprint)) = self.overflow.closest_to_new(EVICTION_CANDIDATES, now) else { return };
-            let candidates = CandidateLines { first, second: self.other_line(first, fingerprint), fingerprint };
-            let lines = LockedPair::lock(self, candidates);
-            // It may be gone, or have come to fit in its slot, by now.
-            if let Some(found) = self.find_slot(&lines, candidates)
-                && found.slot.tag == IN_OVERFLOW
-            {
-                self.evict(&lines, found, now);
-            }
+            let Some(victim) = self.overflow.victim(now) else { return };
+            self.with_overflow_key(victim.line, victim.fingerprint, |lines, found| {
+                // It may have been used by now.
+                if self.overflow.class(found.slot.overflow_place()) == victim.class {
+                    self.evict(lines, found, now);
+                }
+            });
+        }
+    }
+
+    /// Moves records of the overflow table into vacant places, so that unused memory can be freed.
+    fn compact_overflow(&self) {
+        for _ in 0..MAX_EVICTIONS {
+            let Some((line, fingerprint)) = self.overflow.record_to_move() else { return };
+            self.with_overflow_key(line, fingerprint, |lines, found| self.move_record(lines, found));
+        }
+    }
+
+    /// Moves the record of a key to a vacant place before it.
+    pub(super) fn move_record(&self, lines: &impl LockedLines, found: SlotRef) {
+        let place = self.overflow.move_down(found.slot.overflow_place());
+        lines.get(found.line).write(found.index, found.slot.with_overflow_place(place));
+    }
+
+    /// Locks the lines of a key and calls `work` if the key still has its state in the overflow table.
+    pub(super) fn with_overflow_key(&self, line: usize, fingerprint: u64, work: impl FnOnce(&LockedPair<'_>, SlotRef)) {
+        let candidates = CandidateLines { first: line, second: self.other_line(line, fingerprint), fingerprint };
+        let lines = LockedPair::lock(self, candidates);
+        if let Some(found) = self.find_slot(&lines, candidates).filter(|found| found.slot.tag == IN_OVERFLOW) {
+            work(&lines, found);
         }
     }
 
@@ -202,16 +224,16 @@ impl Table {
         self.new_at(slot) <= now
     }
 
-    /// How far the key in a slot is from new: first by how much of its capacity is used, so that a flood of keys that
-    /// were hardly used never pushes out an exhausted one, and then by when it will be as good as new.
+    /// Returns how far the key in a slot is from new: first by its eviction rank, so that a flood of keys that were hardly
+    /// used never displaces an exhausted one, and then by when it will be as good as new.
     fn distance(&self, slot: Slot, now: Timestamp) -> (u16, Timestamp) {
-        let used = if slot.tag == IN_OVERFLOW {
-            slot.stored_used_share()
+        let rank = if slot.tag == IN_OVERFLOW {
+            slot.stored_rank()
         } else {
             let quota = self.registry.quota(slot.tag);
-            slot.decode(quota).used_share(quota, now)
+            slot.decode(quota).eviction_rank(quota, now)
         };
-        (used, self.new_at(slot))
+        (rank, self.new_at(slot))
     }
 
     /// When the key in a slot will be as good as new.

@@ -11,7 +11,7 @@ use tidegate_core::{
 };
 
 use super::line::LineGuard;
-use super::overflow::KeyRecord;
+use super::overflow::{KeyRecord, eviction_class};
 use super::slot::{IN_OVERFLOW, Slot};
 use super::table::{CandidateLines, Table};
 
@@ -274,24 +274,26 @@ impl Table {
         let StepTarget { candidates: CandidateLines { first, fingerprint, .. }, quota, now } = target;
         let tag = self.registry.tag(quota);
         let fitting = tag.and_then(|tag| Slot::encode(fingerprint, tag, &state));
-        let pointing_to = |place, state: &State| {
-            Slot::for_overflow(fingerprint, place, state.used_share(quota, now), state.new_at(quota))
-        };
         match (fitting, overflow) {
             (Some(slot), None) => slot,
             (Some(slot), Some(place)) => {
                 self.overflow.remove(place);
                 slot
             }
-            (None, Some(place)) => {
-                let slot = pointing_to(place, &state);
-                self.overflow.with_record(place, |entry| (entry.state, entry.quota) = (state, *quota));
-                slot
-            }
-            (None, None) => {
-                let slot = pointing_to(0, &state);
-                let place = self.overflow.insert(KeyRecord { fingerprint, line: first, quota: *quota, state });
-                Slot { level: slot.level | place, ..slot }
+            (None, place) => {
+                let (rank, new_at) = (state.eviction_rank(quota, now), state.new_at(quota));
+                let class = eviction_class(rank, new_at, now);
+                let place = match place {
+                    Some(place) => {
+                        self.overflow.replace(place, state, quota, class);
+                        place
+                    }
+                    None => {
+                        let record = KeyRecord { fingerprint, line: first, quota: *quota, state };
+                        self.overflow.insert(record, class)
+                    }
+                };
+                Slot::for_overflow(fingerprint, place, rank, new_at)
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Every order in which two threads can meet in the table, explored by loom.
+//! Loom tests: every interleaving of two threads in the table.
 //!
 //! Run by `cargo xtask test` as `RUSTFLAGS="--cfg loom" cargo test --release -p tidegate --lib loom_tests`.
 
@@ -127,6 +127,25 @@ fn overflow_state_is_stepped_by_one_thread_at_a_time() {
         let key = hash(7);
         assert!(take(&table, key, &log));
         race(&table, key, log);
+    });
+}
+
+#[test]
+fn moving_record_is_never_stepped_twice() {
+    model(|| {
+        let (table, _) = table();
+        let log = Quota::sliding_log(2, days(1)).unwrap();
+        // In one shard, so that the second can take the place of the first.
+        let (first, second) = (hash(7), hash(23));
+        assert!(take(&table, first, &log) && take(&table, second, &log));
+        let _ = apply(&table, first, &log, Op::Reset);
+        let mover = spawn(&table, move |table| {
+            let line = table.candidates(second).first;
+            table.with_overflow_key(line, 23, |lines, found| table.move_record(lines, found));
+        });
+        assert!(take(&table, second, &log));
+        mover.join().unwrap();
+        assert!(!take(&table, second, &log));
     });
 }
 

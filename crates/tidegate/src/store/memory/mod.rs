@@ -18,6 +18,7 @@ mod loom_tests;
 mod overflow;
 mod quota_registry;
 mod scan;
+mod slab;
 mod slot;
 mod snapshot;
 mod sync;

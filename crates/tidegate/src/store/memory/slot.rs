@@ -16,7 +16,7 @@ const COUNT_BITS: u32 = LEVEL_BITS / 2;
 /// Bits of a place in the overflow table.
 const PLACE_BITS: u32 = 32;
 
-/// The tag of a slot whose state is in the overflow table: `level` says where and how much was used when it was written,
+/// The tag of a slot whose state is in the overflow table: `level` has its place and its eviction rank when it was written,
 /// `time` when it will be as good as new.
 pub(super) const IN_OVERFLOW: u16 = (1 << TAG_BITS) - 1;
 
@@ -114,10 +114,10 @@ impl Slot {
     }
 
     /// Creates a slot whose state is in the overflow table, at `place`.
-    pub(super) fn for_overflow(fingerprint: u64, place: u64, used_share: u16, new_at: Timestamp) -> Self {
+    pub(super) fn for_overflow(fingerprint: u64, place: u64, rank: u16, new_at: Timestamp) -> Self {
         debug_assert!(place >> PLACE_BITS == 0, "more entries than any memory holds");
         let time = new_at.as_micros().min(Self::END_OF_TIME);
-        Slot { fingerprint, tag: IN_OVERFLOW, time, level: u64::from(used_share) << PLACE_BITS | place }
+        Slot { fingerprint, tag: IN_OVERFLOW, time, level: u64::from(rank) << PLACE_BITS | place }
     }
 
     /// Returns the place of the state in the overflow table.
@@ -125,8 +125,13 @@ impl Slot {
         self.level & low_mask(PLACE_BITS)
     }
 
-    /// Returns the used share at the last write of the state in the overflow table.
-    pub(super) fn stored_used_share(self) -> u16 {
+    /// Returns the same slot for a state that is at another place.
+    pub(super) fn with_overflow_place(self, place: u64) -> Self {
+        Slot { level: self.level & !low_mask(PLACE_BITS) | place, ..self }
+    }
+
+    /// Returns the eviction rank at the last write of the state in the overflow table.
+    pub(super) fn stored_rank(self) -> u16 {
         (self.level >> PLACE_BITS) as u16
     }
 }

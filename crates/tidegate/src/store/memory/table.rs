@@ -1,4 +1,4 @@
-//! The table: a fixed number of lines of slots, which never moves and never stops.
+//! The table: a fixed number of lines of slots, which is never resized and never pauses.
 //!
 //! A key can be in one of two lines. A new key goes where there is room. When both lines are full, keys in them move to
 //! their own other line, three steps deep at most. When that does not help, the key closest to new is evicted. Each of

@@ -220,6 +220,138 @@ fn overflow_states_stay_within_max_bytes() {
     assert!(!store.take(0, &log, 1), "the exhausted key was evicted before those that were used once");
 }
 
+/// Returns a quota of each kind whose states are in the overflow table.
+fn overflow_quotas() -> [Quota; 3] {
+    [
+        Quota::sliding_log(10, days(1)).unwrap(),
+        Quota::sliding_window(10, days(1)).unwrap().buckets(10).unwrap(),
+        Quota::concurrency(10, days(1)).unwrap(),
+    ]
+}
+
+impl TestStore {
+    /// Takes one unit, or one lease that the key does not have yet.
+    fn take_one(&self, key: u64, quota: &Quota, number: u64) -> bool {
+        let is_lease = quota.supports(Op::Admit(Lease::from_bits(0)));
+        let op = if is_lease { Op::Admit(Lease::from_bits(number)) } else { Op::Limit(Cost::ONE) };
+        self.apply(key, quota, op).allowed()
+    }
+}
+
+#[test]
+fn flood_of_new_keys_evicts_no_exhausted_overflow_state() {
+    const MAX_BYTES: usize = 256 << 10;
+    for seed in 0..20 {
+        for flood in overflow_quotas() {
+            let store = TestStore::new(MemoryStore::builder().max_keys(10_000).max_bytes(MAX_BYTES).seed(seed));
+            let table = store.inner.stats().bytes;
+            // One after the other, so that they are neighbours: a third of the bytes.
+            let exhausted: Vec<_> = (0..400).zip(overflow_quotas().into_iter().cycle()).collect();
+            for (key, quota) in &exhausted {
+                assert!((0..10).all(|number| store.take_one(*key, quota, number)));
+            }
+            store.clock.advance(seconds(1));
+            for key in 1_000..4_000 {
+                assert!(store.take_one(key, &flood, 0));
+                let extra = store.inner.stats().bytes - table;
+                assert!(extra <= MAX_BYTES, "{extra}");
+            }
+            assert!(store.inner.stats().forgotten_busy > 1_000);
+            let forgiven = exhausted.iter().filter(|(key, quota)| store.take_one(*key, quota, 10)).count();
+            assert_eq!(forgiven, 0, "seed {seed}, {flood:?}");
+        }
+    }
+}
+
+#[test]
+fn flood_of_new_keys_evicts_no_lease_in_flight() {
+    let [log, window, leases] = overflow_quotas();
+    for flood in [log, window] {
+        let store = TestStore::new(MemoryStore::builder().max_keys(10_000).max_bytes(256 << 10));
+        // A renewed lease of one, of ten that there may be.
+        assert!((0..400).all(|key| store.take_one(key, &leases, 0)));
+        for key in 1_000..4_000 {
+            assert!(store.take_one(key, &flood, 0));
+        }
+        assert!(store.inner.stats().forgotten_busy > 1_000);
+        assert!((0..400).all(|key| store.apply(key, &leases, Op::Renew(Lease::from_bits(0))).allowed()), "{flood:?}");
+    }
+}
+
+#[test]
+fn among_equal_states_the_least_recently_written_is_evicted() {
+    let [_, _, leases] = overflow_quotas();
+    let store = TestStore::new(MemoryStore::builder().max_keys(10_000).max_bytes(256 << 10));
+    let renew = |key| store.apply(key, &leases, Op::Renew(Lease::from_bits(0))).allowed();
+    assert!((0..400).all(|key| store.take_one(key, &leases, 0)));
+    for key in 1_000..4_000 {
+        store.clock.advance(seconds(1));
+        assert!(store.take_one(key, &leases, 0));
+        assert!(key % 100 > 0 || (0..200).all(renew));
+    }
+    assert!((200..400).all(|key| !renew(key)));
+}
+
+#[test]
+fn idle_overflow_states_are_evicted_before_busy_ones() {
+    let short = Quota::sliding_log(10, seconds(1)).unwrap();
+    let store = TestStore::new(MemoryStore::builder().max_keys(100_000).max_bytes(256 << 10));
+    for round in 0..5 {
+        assert!((0..800).all(|key| store.take(round * 800 + key, &short, 10)));
+        store.clock.advance(seconds(2));
+    }
+    let long = Quota::sliding_log(10, days(1)).unwrap();
+    assert!((10_000..10_800).all(|key| store.take(key, &long, 1)));
+    assert_eq!(store.inner.stats().forgotten_busy, 0);
+    assert!((10_000..10_800).all(|key| store.apply(key, &long, Op::Check(Cost::ONE)).remaining() == 9));
+}
+
+#[test]
+fn memory_of_removed_overflow_states_is_reused_and_freed() {
+    let store = TestStore::new(MemoryStore::builder().max_keys(10_000));
+    let [log, ..] = overflow_quotas();
+    assert!((0..5_000).all(|key| store.take(key, &log, 3)));
+    assert_eq!(store.inner.table.overflow.entries(), 5_000);
+    for key in (0..5_000).filter(|key| key % 50 > 0) {
+        let _ = store.apply(key, &log, Op::Reset);
+    }
+    // Each of 16 shards may have a few vacant entries.
+    let entries = store.inner.table.overflow.entries();
+    assert!(entries < 100 + 16 * 8, "{entries}");
+    assert!((0..5_000).step_by(50).all(|key| store.apply(key, &log, Op::Check(Cost::ONE)).remaining() == 7));
+}
+
+#[test]
+fn moving_records_are_never_admitted_twice() {
+    const KEYS: u64 = 100;
+    const CAPACITY: u64 = 20;
+    let log = Quota::sliding_log(CAPACITY, days(1)).unwrap();
+    let store = TestStore::new(MemoryStore::builder().max_keys(10_000));
+    let admitted: Vec<_> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
+    let start = Barrier::new(4);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (store, admitted, start) = (&store, &admitted, &start);
+            scope.spawn(move || {
+                start.wait();
+                for round in 0..=CAPACITY {
+                    // Records before and between the others come and go, so the others move.
+                    let others = || (0..KEYS).map(|n| 1_000 + thread * KEYS + n);
+                    assert!(others().all(|key| store.take(key, &log, 1)));
+                    for n in 0..KEYS {
+                        let key = (n * 7 + thread * 25 + round) % KEYS;
+                        let allowed = store.take(key, &log, 1);
+                        admitted[key as usize].fetch_add(allowed.into(), Ordering::Relaxed);
+                    }
+                    others().for_each(|key| _ = store.apply(key, &log, Op::Reset));
+                }
+            });
+        }
+    });
+    assert!(admitted.iter().all(|count| count.load(Ordering::Relaxed) == CAPACITY));
+    assert_eq!(store.inner.stats().keys, KEYS as usize);
+}
+
 #[test]
 fn key_beyond_its_share_is_evicted_before_others() {
     let log = Quota::sliding_log(5, days(1)).unwrap();

@@ -74,7 +74,8 @@ impl fmt::Debug for PostgresStore {
 
 impl Store for PostgresStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::default().with_atomic_all(true)
+        // A call for each connection, and one that is ready when it is done.
+        Capabilities::default().with_atomic_all(true).with_max_in_flight(2 * self.pool.max_size())
     }
 
     fn try_apply(&self, _: &Request<'_>) -> Option<Result<Decision, StoreError>> {

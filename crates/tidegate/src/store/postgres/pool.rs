@@ -1,4 +1,4 @@
-//! The pool of connections. New connections are made beside the calls and not within them.
+//! The pool of connections. New connections are opened in the background and not within calls.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -46,6 +46,11 @@ impl ConnectionPool {
             }),
             None => self.pool.get().await.map_err(pool_error),
         }
+    }
+
+    /// Returns how many connections it has at most.
+    pub(super) fn max_size(&self) -> u32 {
+        u32::try_from(self.pool.status().max_size).unwrap_or(u32::MAX / 2)
     }
 
     pub(super) fn close(&self) {

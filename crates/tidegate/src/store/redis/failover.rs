@@ -1,4 +1,4 @@
-//! Failover: a connection to a server that has become a replica is closed, and made anew.
+//! Failover: closes and reopens a connection whose server has become a replica.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! The store on Redis, Valkey or a cluster of them: many processes, one truth.
+//! The store on Redis, Valkey or a cluster of them, which many processes share.
 //!
 //! A decision is one script call, or a part of one that decisions share. The script reads the server's time and the
 //! stored value, steps, and writes. It replies with the value it found, from which [`step`](tidegate_core::step) makes

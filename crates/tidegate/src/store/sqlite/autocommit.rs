@@ -1,4 +1,4 @@
-//! Decisions outside of a transaction, for a job that waits alone.
+//! Decisions without a transaction, for a single waiting job.
 
 use rusqlite::{Connection, params};
 use tidegate_core::{Decision, Timestamp};

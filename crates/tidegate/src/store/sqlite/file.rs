@@ -38,6 +38,7 @@ impl DatabaseFile {
 
     /// Opens a connection that writes, and creates the table if it is missing.
     pub(super) fn writer(&self, synchronous: Synchronous, table: &TableSchema) -> Result<Connection, StoreError> {
+        create_private(&self.path);
         let connection = self.open(OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
         let to_store_error = |error| store_error(error, &connection);
         if connection.is_readonly("main").map_err(to_store_error)? {
@@ -89,6 +90,19 @@ impl DatabaseFile {
     }
 }
 
+/// Creates a missing file that only its owner can read and write: it holds names and addresses of clients. SQLite gives its log
+/// and its index the permissions of the file.
+fn create_private(path: &Path) {
+    #[cfg(unix)]
+    if !path.exists() {
+        use std::os::unix::fs::OpenOptionsExt;
+        // SQLite reports the error of a file that cannot be created.
+        let _ = std::fs::File::options().write(true).create(true).truncate(false).mode(0o600).open(path);
+    }
+    #[cfg(not(unix))]
+    let _ = path;
+}
+
 fn unsupported(message: String) -> StoreError {
     StoreError::new(StoreErrorKind::Unsupported, message)
 }
@@ -109,6 +123,30 @@ pub(super) fn temporary_path() -> PathBuf {
 mod tests {
     use super::*;
     use crate::store::table::TableName;
+
+    #[cfg(unix)]
+    #[test]
+    fn created_files_are_readable_by_their_owner_only() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let [path, link] = [(); 2].map(|()| temporary_path());
+        // A link to a file that does not exist yet, as in a container.
+        symlink(&path, &link).unwrap();
+        let table = TableSchema::new(TableName::default());
+        let writer = DatabaseFile::new(&link, Duration::ZERO).unwrap().writer(Synchronous::Normal, &table).unwrap();
+        for ending in ["", "-wal", "-shm"] {
+            let mut name = path.clone().into_os_string();
+            name.push(ending);
+            let mode = std::fs::metadata(&name).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{}", name.display());
+        }
+        // The permissions of a file that exists are its owner's choice.
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).unwrap();
+        drop(writer);
+        drop(DatabaseFile::new(&path, Duration::ZERO).unwrap().writer(Synchronous::Normal, &table).unwrap());
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+        std::fs::remove_file(path).unwrap();
+        std::fs::remove_file(link).unwrap();
+    }
 
     #[test]
     fn connections_have_the_requested_pragmas() {

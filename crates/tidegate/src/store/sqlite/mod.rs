@@ -1,4 +1,4 @@
-//! The store in an SQLite file: for one process, or a few on one machine, that must remember.
+//! The store in an SQLite file: for one process, or a few on one machine, whose state survives restarts.
 //!
 //! A thread of the store writes. It takes all waiting calls, decides them in one transaction, and answers when
 //! that is committed: so a commit costs each call little, and no thread that serves requests waits for the file.
@@ -152,7 +152,7 @@ impl fmt::Debug for SqliteStore {
 
 impl Store for SqliteStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::default().with_atomic_all(true)
+        Capabilities::default().with_atomic_all(true).with_max_in_flight(MAX_BATCH_STEPS as u32)
     }
 
     fn try_apply(&self, _: &Request<'_>) -> Option<Result<Decision, StoreError>> {

@@ -51,7 +51,7 @@ impl JobQueue {
         }
         if state.jobs.len() >= MAX_WAITING_JOBS {
             let message = format!("sqlite: {MAX_WAITING_JOBS} calls wait for the file already");
-            return Err(StoreError::new(StoreErrorKind::Unavailable, message));
+            return Err(StoreError::new(StoreErrorKind::Overloaded, message));
         }
         state.jobs.push_back(job);
         self.is_changed.store(true, Ordering::Relaxed);

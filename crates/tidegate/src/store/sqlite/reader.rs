@@ -1,4 +1,4 @@
-//! The thread that reads. A check never waits for a write.
+//! The reader thread. A check never waits for a write.
 
 use std::sync::Arc;
 use std::time::Duration;

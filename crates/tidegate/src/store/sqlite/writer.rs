@@ -1,4 +1,4 @@
-//! The thread that writes: one connection, and one transaction for all waiting jobs.
+//! The writer thread: one connection, and one transaction for all waiting jobs.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;

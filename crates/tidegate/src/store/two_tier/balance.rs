@@ -1,5 +1,4 @@
-//! The balance of one key in one process: which quotas are batched, how batches are sized, spent and returned. Without I/O
-//! and without a clock.
+//! The balance of one key in one process: sizes, spends and returns batches. Without I/O and without a clock.
 
 use std::num::NonZeroU32;
 use std::time::Duration;

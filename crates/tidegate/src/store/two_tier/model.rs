@@ -1,5 +1,7 @@
-//! A model check of the bound: every order of steps of two processes, the network and time, in small cases. The store is the
-//! core's own `step`, a process is its balance, and the bound is a second quota, which must admit everything that they admit.
+//! A model check of the bound on a two-tier store: every interleaving of two processes, the network and time.
+//!
+//! Cases are small. The store is the core's own `step`, and a process is its balance. The bound is a second quota,
+//! which must admit everything that they admit.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -175,15 +175,15 @@ where
             None => {
                 // The service that is ready goes with the request; the clone must become ready first.
                 let next = self.service.clone();
-                let waits = (mem::replace(&mut self.service, next), request, ends);
-                AdmissionFuture::waiting(pending, guards.clone(), priority, waits, self.format.clone())
+                let waiting_request = (mem::replace(&mut self.service, next), request, ends);
+                AdmissionFuture::waiting(pending, guards.clone(), priority, waiting_request, self.format.clone())
             }
         }
     }
 }
 
 pin_project! {
-    /// The future of ann [`AdmissionService`](super::AdmissionService) service.
+    /// The future of an [`AdmissionService`](super::AdmissionService).
     pub struct AdmissionFuture<S, F, ReqBody, ResBody>
     where
         S: Service<Request<ReqBody>>,
@@ -198,7 +198,7 @@ pin_project! {
     #[project = StateProjection]
     enum State<S, Fut, ReqBody, ResBody> {
         /// The guards are waited for.
-        Waiting { entered: BoxFuture<'static, AdmitResult>, waits: Option<Box<(S, Request<ReqBody>, EndRules)>> },
+        Waiting { admission: BoxFuture<'static, AdmitResult>, waiting_request: Option<Box<(S, Request<ReqBody>, EndRules)>> },
         /// The service works on it; in flight unless it was left alone.
         Serving { #[pin] response: Fut, held: Option<HeldPermits> },
         Denied { response: Option<Response<ResBody>> },
@@ -228,14 +228,17 @@ where
         pending: PendingRequest,
         guards: ConcurrencyGuards,
         priority: Priority,
-        waits: (RateLimitService<S, MarkedFormat<F>>, Request<ReqBody>, EndRules),
+        waiting_request: (RateLimitService<S, MarkedFormat<F>>, Request<ReqBody>, EndRules),
         format: MarkedFormat<F>,
     ) -> Self {
-        let entered = Box::pin(async move {
-            let entered = pending.admit(&guards, priority).await;
-            (pending, entered)
+        let admission = Box::pin(async move {
+            let admission = pending.admit(&guards, priority).await;
+            (pending, admission)
         });
-        AdmissionFuture { state: State::Waiting { entered, waits: Some(Box::new(waits)) }, format }
+        AdmissionFuture {
+            state: State::Waiting { admission, waiting_request: Some(Box::new(waiting_request)) },
+            format,
+        }
     }
 }
 
@@ -251,10 +254,10 @@ where
         let mut this = self.project();
         loop {
             let next = match this.state.as_mut().project() {
-                StateProjection::Waiting { entered, waits } => {
-                    let (pending, entered) = ready!(entered.as_mut().poll(context));
-                    let (mut service, request, ends) = *waits.take().expect(POLLED_AFTER_COMPLETION);
-                    match entered {
+                StateProjection::Waiting { admission, waiting_request } => {
+                    let (pending, admission) = ready!(admission.as_mut().poll(context));
+                    let (mut service, request, ends) = *waiting_request.take().expect(POLLED_AFTER_COMPLETION);
+                    match admission {
                         Ok(permits) => {
                             let response = service.call_limited(pending, request);
                             State::Serving { response, held: Some(HeldPermits::new(permits, ends)) }

@@ -4,6 +4,7 @@ mod clock;
 mod cluster;
 mod foreign_values;
 mod http_layer;
+mod leases;
 mod scripts;
 mod server;
 mod single_server;

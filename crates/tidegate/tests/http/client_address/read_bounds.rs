@@ -1,4 +1,4 @@
-//! How much is read: no more than needed, and nothing twice.
+//! Bounds on reading: no more bytes than needed, and none twice.
 
 use tidegate::http::ClientAddress;
 

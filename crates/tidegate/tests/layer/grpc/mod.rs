@@ -1,4 +1,4 @@
-//! The layer answering as gRPC does, in front of tonic's own health service: `Check` is unary, `Watch` streams.
+//! The layer with gRPC responses, in front of tonic's health service: `Check` is unary, `Watch` streams.
 
 mod calls;
 mod statuses;

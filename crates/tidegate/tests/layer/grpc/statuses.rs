@@ -1,4 +1,4 @@
-//! Every outcome that is not an admission has a status of its own.
+//! The gRPC status of every outcome that is not an admission.
 
 use std::convert::Infallible;
 

@@ -1,11 +1,12 @@
 //! The dashboard: its page, and `GET /dashboard/data` for it. docs/dashboard.md explains every field.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::Query;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
@@ -14,9 +15,11 @@ use tidegate::api::Problem;
 use tidegate::resilience::BreakerState;
 use tidegate::{Clock, SystemClock, Timestamp, ceil_millis};
 
+use super::pages::{PageWriter, SharedPage};
 use crate::app::App;
 use crate::app::config::ActiveConfig;
 use crate::app::stats::{Counter, DecisionCounts, KeyKind, LimitStats, Sample};
+use crate::runtime::TimeSlice;
 
 /// Only resources of this server, no inline code, and no frame of another page.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
@@ -65,14 +68,20 @@ pub(super) struct DataQuery {
 
 /// `GET /dashboard/data`.
 pub(super) async fn data(
-    State(app): State<Arc<App>>,
     query: Result<Query<DataQuery>, QueryRejection>,
-) -> Result<impl IntoResponse, Problem> {
+    page: SharedPage<String>,
+) -> Result<Response, Problem> {
     let Query(query) = query.map_err(|error| Problem::bad_request(error.body_text()))?;
-    let json = serde_json::to_vec(&DashboardData::new(&app, &query.search)).expect("numbers and strings are JSON");
     let headers =
         [(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store"), (X_CONTENT_TYPE_OPTIONS, "nosniff")];
-    Ok((headers, json))
+    Ok(page.respond(query.search, headers).await)
+}
+
+/// Renders the data with the limits that a search finds.
+pub(super) async fn render(app: Arc<App>, search: String, mut page: PageWriter) -> PageWriter {
+    let data = DashboardData::new(&app, &search, page.slice()).await;
+    page.write(&serde_json::to_vec(&data).expect("numbers and strings are JSON")).await;
+    page
 }
 
 /// The response.
@@ -185,10 +194,14 @@ struct ConfigData {
 }
 
 impl DashboardData {
-    fn new(app: &App, search: &str) -> Self {
+    async fn new(app: &App, search: &str, slice: &mut TimeSlice) -> Self {
         let stats = &app.stats;
         let all = stats.all_limits();
-        let totals = all.iter().fold(DecisionCounts::default(), |sum, limit| sum.plus(&limit.counts.total()));
+        let mut totals = DecisionCounts::default();
+        for limit in all.values() {
+            slice.pause_if_due().await;
+            totals = totals.plus(&limit.counts.total());
+        }
         DashboardData {
             version: env!("CARGO_PKG_VERSION"),
             now_ms: unix_millis(SystemClock.now()),
@@ -196,8 +209,8 @@ impl DashboardData {
             draining: app.is_draining(),
             totals: TotalsData::new(&totals),
             history: HistoryData::new(&stats.samples()),
-            limits: LimitsData::new(app, search),
-            top_keys: TopKeysData::new(app, &all),
+            limits: LimitsData::new(app, search, slice).await,
+            top_keys: TopKeysData::new(app, all.values(), slice).await,
             store: StoreData::new(app),
             config: ConfigData::new(app),
         }
@@ -217,23 +230,32 @@ impl TotalsData {
 }
 
 impl LimitsData {
-    fn new(app: &App, search: &str) -> Self {
+    async fn new(app: &App, search: &str, slice: &mut TimeSlice) -> Self {
+        let (config, limits) = (app.config.load_full(), app.stats.served_limits());
         let search = search.to_lowercase();
-        let config = app.config.load();
-        let served = app.stats.served_limits().into_iter().filter(|limit| is_shown(&config, limit));
-        let served: Vec<_> = served.collect();
-        let matching = served.iter().filter(|limit| limit.name.to_lowercase().contains(&search));
-        let mut matching: Vec<_> = matching.map(|limit| (Reverse(limit.traffic()), limit)).collect();
-        matching
-            .sort_by(|(traffic, one), (other_traffic, other)| (traffic, &one.name).cmp(&(other_traffic, &other.name)));
-        let shown = matching.iter().take(MAX_LIMITS).map(|(_, limit)| LimitData::new(app, &config, limit)).collect();
-        LimitsData { served: served.len(), matching: matching.len(), shown }
+        let (mut served, mut matching, mut busiest) = (0, 0, BTreeMap::new());
+        for limit in limits.values() {
+            slice.pause_if_due().await;
+            if !is_shown(&config, limit) {
+                continue;
+            }
+            served += 1;
+            if limit.name.to_lowercase().contains(&search) {
+                matching += 1;
+                busiest.insert((Reverse(limit.traffic()), &limit.name), limit);
+                if busiest.len() > MAX_LIMITS {
+                    busiest.pop_last();
+                }
+            }
+        }
+        let shown = busiest.values().map(|limit| LimitData::new(app, &config, limit)).collect();
+        LimitsData { served, matching, shown }
     }
 }
 
 /// Whether a limit is shown: one whose quota comes with each request is always there, and shown only once it is used.
 fn is_shown(config: &ActiveConfig, limit: &LimitStats) -> bool {
-    limit.counts.total() != DecisionCounts::default() || !config.has_no_quota(&limit.name)
+    !config.has_no_quota(&limit.name) || limit.counts.total() != DecisionCounts::default()
 }
 
 impl LimitData {
@@ -273,21 +295,22 @@ impl QuotaData {
 }
 
 impl TopKeysData {
-    fn new(app: &App, accounts: &[Arc<LimitStats>]) -> Self {
-        let config = app.config.load();
-        let of_limit = |limit: &Arc<LimitStats>| {
-            let limit = Arc::clone(limit);
+    async fn new(app: &App, limits: impl Iterator<Item = &Arc<LimitStats>>, slice: &mut TimeSlice) -> Self {
+        let config = app.config.load_full();
+        let (mut shown, mut skipped) = (Vec::new(), 0);
+        for limit in limits {
+            slice.pause_if_due().await;
+            skipped += limit.top_keys.skipped();
+            let counters = limit.top_keys.counters();
+            if counters.is_empty() {
+                continue;
+            }
             let askable = QuotaData::new(app, &config, &limit.name).is_some();
-            limit.top_keys.counters().into_iter().map(move |counter| TopKeyData::new(&limit.name, askable, counter))
-        };
-        let mut shown: Vec<TopKeyData> = accounts.iter().flat_map(of_limit).collect();
-        shown.sort_by_key(|key| Reverse(key.denied));
-        shown.truncate(MAX_KEYS);
-        TopKeysData {
-            hidden: app.stats.hides_keys(),
-            skipped: accounts.iter().map(|limit| limit.top_keys.skipped()).sum(),
-            shown,
+            shown.extend(counters.into_iter().map(|counter| TopKeyData::new(&limit.name, askable, counter)));
+            shown.sort_by_key(|key: &TopKeyData| Reverse(key.denied));
+            shown.truncate(MAX_KEYS);
         }
+        TopKeysData { hidden: app.stats.hides_keys(), skipped, shown }
     }
 }
 

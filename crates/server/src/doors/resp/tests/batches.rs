@@ -1,4 +1,4 @@
-//! Stores that have to be waited for.
+//! Tests of pipelines on stores that do I/O.
 
 use tidegate::{StoreError, StoreErrorKind};
 use tidegate_testkit::{Faults, FaultyStore};

@@ -1,4 +1,4 @@
-//! What each command answers.
+//! Tests of the reply to each command.
 
 use super::{SECOND, TestServer, command, five_integers};
 

@@ -1,4 +1,4 @@
-//! `tidegate bench` against servers of known behaviour: its report matches what they received.
+//! `tidegate bench` against servers of known behaviour: its report matches the requests they received.
 
 mod bad_input;
 mod fake_server;

@@ -1,5 +1,7 @@
-//! Well-behaved clients: each takes one of a limit of [`RULES`](super::RULES) at a time, on its own connection, and returns
-//! whether it was allowed and the remainder.
+//! Well-behaved clients, which check their responses while other clients misbehave.
+//!
+//! Each client takes one unit of a limit of [`RULES`](super::RULES) at a time, on its own connection. It returns
+//! whether the unit was allowed, and the remainder.
 
 use std::io::{BufRead, BufReader, Write};
 

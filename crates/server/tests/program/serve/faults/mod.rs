@@ -1,5 +1,6 @@
-//! Faults around a server: malformed, slow and silent clients, reloads, a broken store, and its shutdown. Well-behaved clients
-//! get right responses all the while.
+//! Faults around a server: bad clients, reloads, a broken store, and its shutdown.
+//!
+//! Well-behaved clients get correct responses all the while.
 
 #[cfg(feature = "_real-servers")]
 mod broken_store;

@@ -1,4 +1,4 @@
-//! TLS, with certificates of the test's own.
+//! TLS of the gRPC port, with certificates that the test signs.
 
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
 use rcgen::ExtendedKeyUsagePurpose;

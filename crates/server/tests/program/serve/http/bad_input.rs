@@ -1,5 +1,8 @@
 //! Malformed requests to the HTTP API.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
 use reqwest::{Client, StatusCode};
 use serde_json::Value;
 
@@ -43,6 +46,41 @@ async fn bad_input_is_a_problem_and_changes_nothing() {
     }
     let (_, answer) = post(&program, "/v1/check", r#"{"limit":"two","key":"u"}"#).await;
     assert_eq!(answer["remaining"], 2);
+}
+
+/// Over a real socket, whose reset would take the answer from the client.
+#[test]
+fn client_that_is_still_sending_reads_the_413() {
+    let (program, _config) = start_server(&[]);
+    let post = |more: &str| format!("POST /v1/limit HTTP/1.1\r\nhost: x\r\n{more}\r\n\r\n");
+    let body = vec![b' '; 8 << 20];
+    let whole = [post(&format!("content-length: {}", body.len())).as_bytes(), &body].concat();
+    let cases = [whole, post(&format!("expect: 100-continue\r\ncontent-length: {}", u64::MAX >> 1)).into_bytes()];
+    for request in cases {
+        let mut stream = TcpStream::connect(program.http.expect("a port")).expect("a connection");
+        stream.write_all(&request).expect("all of it is taken");
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"}") {
+            let mut more = [0; 4 << 10];
+            let count = stream.read(&mut more).expect("an answer");
+            assert_ne!(count, 0, "{}", answer.escape_ascii());
+            answer.extend(&more[..count]);
+        }
+        let answer = String::from_utf8(answer).expect("text");
+        assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("\r\nconnection: close\r\n"), "{answer}");
+    }
+}
+
+#[test]
+fn ambiguous_http1_head_is_refused() {
+    let (program, _config) = start_server(&[]);
+    for more in ["\r\n", "host: x\r\nhost: x\r\n\r\n", "host: x\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n"] {
+        let mut stream = TcpStream::connect(program.http.expect("a port")).expect("a connection");
+        stream.write_all(format!("GET /healthz HTTP/1.1\r\n{more}").as_bytes()).expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an end");
+        assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("expected"), "{more:?}: {answer}");
+    }
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ mod leases;
 mod reload;
 mod shutdown;
 mod snapshot;
+mod store_errors;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,10 +1,12 @@
 //! Reloads of the config, observed over HTTP.
 
+use std::os::unix::fs::symlink;
 use std::process::Command;
 
 use serde_json::json;
 
-use super::{LIMITS, TempFile, post};
+use super::{LIMITS, TempFile, post, url};
+use crate::serve::get;
 use crate::serve::program::Program;
 
 async fn remaining(program: &Program, limit: &str) -> u64 {
@@ -51,16 +53,42 @@ async fn a_file_named_by_a_refused_config_is_watched() {
     assert_eq!(remaining(&program, "shop.k").await, 3);
 }
 
-/// As a file system is that hangs.
-#[tokio::test]
-async fn an_unreadable_config_does_not_delay_the_shutdown() {
+#[test]
+fn config_that_became_a_pipe_a_device_or_huge_is_refused() {
     let config = TempFile::new(LIMITS);
     let program = Program::start(&["--config", config.path()]);
+    let pipe = TempFile::new("");
+    std::fs::remove_file(pipe.path()).expect("removed");
+    assert!(Command::new("mkfifo").arg(pipe.path()).status().expect("mkfifo").success());
+    let huge = TempFile::new("");
+    std::fs::File::options().write(true).open(huge.path()).and_then(|file| file.set_len(1 << 40)).expect("sparse");
+
+    for (path, expected) in [(pipe.path(), "not a file"), ("/dev/zero", "not a file"), (huge.path(), "too large")] {
+        // The name points elsewhere, as it does when Kubernetes switches a link.
+        let link = format!("{}.link", config.path());
+        symlink(path, &link).and_then(|()| std::fs::rename(&link, config.path())).expect("switched");
+        program.signal("HUP");
+        let said = program.wait_for_log("the new config is wrong, and the old one stays");
+        assert!(said.contains(&format!("{}: {expected}", config.path())), "{path}: {said}");
+        assert!(get(&program, "/metrics").contains("\ntidegate_config_reload_ok 0\n"), "{path}");
+    }
     std::fs::remove_file(config.path()).expect("removed");
-    assert!(Command::new("mkfifo").arg(config.path()).status().expect("mkfifo").success());
-    program.wait_for_log("the config has changed: it is read again");
-    let (status, log) = tokio::task::spawn_blocking(|| program.stop()).await.expect("it ends");
-    assert!(status.success(), "{log:?}");
+    config.write(LIMITS);
+    program.wait_for_log("the new config is served");
+    assert!(get(&program, "/metrics").contains("\ntidegate_config_reload_ok 1\n"));
+}
+
+/// As of a config with a limit for each of a million customers, and a rename of a field.
+#[tokio::test]
+async fn errors_of_a_config_in_log_and_dashboard_are_bounded() {
+    let config = TempFile::new(LIMITS);
+    let program = Program::start(&["--config", config.path()]);
+    let fields: String = (0..1_000).map(|field| format!("f{field} = 1\n")).collect();
+    config.write(&format!("{LIMITS}\n[defaults]\n{fields}"));
+    let said = program.wait_for_log("the new config is wrong, and the old one stays");
+    assert!(said.lines().count() == 102 && said.ends_with("\nand 900 more errors"), "{said}");
+    let data = reqwest::get(url(&program, "/dashboard/data")).await.expect("asked").text().await.expect("text");
+    assert!(data.contains("and 900 more errors") && !data.contains("f100:"), "{data}");
 }
 
 #[tokio::test]

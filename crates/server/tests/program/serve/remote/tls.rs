@@ -1,4 +1,4 @@
-//! The store over https, with certificates of the test's own.
+//! The remote store over https, with certificates that the test signs.
 
 use rcgen::ExtendedKeyUsagePurpose;
 use tidegate::remote::RemoteStore;

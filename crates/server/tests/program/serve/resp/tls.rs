@@ -1,4 +1,4 @@
-//! TLS, with certificates of the test's own.
+//! TLS of the Redis port, with certificates that the test signs.
 
 use std::io::{Read, Write};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Real clients.
+//! Real Redis clients: redis-cli, redis-benchmark, redis-py and ioredis.
 
 use std::process::{Command, Output};
 
