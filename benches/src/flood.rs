@@ -32,6 +32,29 @@ pub(crate) fn run() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         println!("{kind:<10} {}", String::from_utf8_lossy(&output.stdout).trim_end());
     }
+    in_slots();
+}
+
+/// Floods tables in which more and more slots are of exhausted keys.
+fn in_slots() {
+    const MAX_KEYS: u64 = 100_000;
+    println!("\nExhausted keys evicted from slots by {FLOOD} keys that ask once. max_keys is {MAX_KEYS}.\n");
+    println!("{:<10} {:>12} {:>14}", "exhausted", "evicted", "p^24 each");
+    let quota = Quota::token_bucket(CAPACITY, days(1)).expect("a valid quota");
+    for quarters in 1..=4 {
+        let target = Target::new(MAX_KEYS as usize);
+        let exhausted = MAX_KEYS * quarters / 4;
+        for key in 0..exhausted {
+            assert!((0..CAPACITY).all(|number| target.take(key, &quota, number)));
+        }
+        let before = target.store.stats().forgotten_busy;
+        assert!((MAX_KEYS..MAX_KEYS + FLOOD).all(|key| target.take(key, &quota, 0)));
+        let evictions = target.store.stats().forgotten_busy - before;
+        let forgotten = (0..exhausted).filter(|key| target.take(*key, &quota, 0)).count();
+        // `max_keys` are three quarters of the slots.
+        let expected = evictions as f64 * (0.75 * quarters as f64 / 4.0).powi(24);
+        println!("{exhausted:<10} {forgotten:>12} {expected:>14.6}");
+    }
 }
 
 /// Floods stores with one kind of keys, and prints how many exhausted ones were forgotten and how much memory it took.
@@ -44,7 +67,7 @@ pub(crate) fn measure(kind: &str) {
     let (mut forgotten, mut beside, mut most_resident) = (0, 0, 0);
     for run in 0..RUNS {
         let before = resident();
-        let target = Target::new();
+        let target = Target::new(1_000_000);
         let exhausted = || (0..EXHAUSTED).zip(quotas.iter().cycle());
         for (key, quota) in exhausted() {
             assert!((0..CAPACITY).all(|number| target.take(key, quota, number)));
@@ -80,6 +103,7 @@ pub(crate) fn measure(kind: &str) {
         }
         forgotten += exhausted().filter(|(key, quota)| target.take(*key, quota, CAPACITY)).count();
     }
+    assert!(forgotten == 0 && beside <= MAX_BYTES, "{forgotten} forgotten, {beside} bytes");
     println!("{forgotten:>12} {beside:>14} {most_resident:>16}");
 }
 
@@ -99,9 +123,9 @@ struct Target {
 }
 
 impl Target {
-    fn new() -> Self {
+    fn new(max_keys: usize) -> Self {
         let clock = ManualClock::new(Timestamp::from_millis(1_700_000_000_000));
-        let store = MemoryStore::builder().max_bytes(MAX_BYTES).clock(clock.clone()).build();
+        let store = MemoryStore::builder().max_keys(max_keys).max_bytes(MAX_BYTES).clock(clock.clone()).build();
         Target { table: store.stats().bytes, store, clock, scope: Scope::new("", "flood") }
     }
 

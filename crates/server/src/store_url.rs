@@ -350,7 +350,7 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         let error = StoreUrl::from_arguments(None, Some(&path)).unwrap_err().to_string();
         assert!(error.contains("cannot be read"), "{error}");
-        // The flag is more than the file, and nothing is an error.
+        // The flag comes before the file. Without either, the caller has a default.
         assert!(StoreUrl::from_arguments(Some(&StoreUrl::default()), Some(&path)).unwrap().unwrap().is_memory());
         assert!(StoreUrl::from_arguments(None, None).unwrap().is_none());
     }

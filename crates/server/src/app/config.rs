@@ -64,8 +64,8 @@ impl ActiveConfig {
         Ok(ActiveConfig::new(config, domains, files, contents, false))
     }
 
-    /// Loads the config in a file again. It may have been a pipe at the start, but from now on only a file is read: whatever
-    /// has taken its place could block for ever.
+    /// Loads the config in a file again. A pipe is fine at the start; now it would block for ever, so that only a regular file is
+    /// read.
     pub(crate) fn reload(path: &Path) -> Result<Self, String> {
         if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
             return Err(format!("{}: not a file", path.display()));

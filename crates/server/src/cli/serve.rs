@@ -32,8 +32,8 @@ pub struct Serve {
     /// Where the state of keys lives: memory, sqlite:PATH, redis://... or postgres://... [default: memory]
     #[arg(long, value_name = "STORE")]
     pub store: Option<StoreUrl>,
-    /// A file with that, for a URL with a password: everybody on this machine can see arguments. The variable TIDEGATE_STORE
-    /// can hold it instead
+    /// A file with the value of --store: other users of this machine can see arguments, and a password in them. The variable
+    /// TIDEGATE_STORE can hold the value instead
     #[arg(long, value_name = "FILE", conflicts_with = "store")]
     pub store_file: Option<PathBuf>,
     /// The capacity of the memory store.

@@ -14,7 +14,8 @@ use crate::clock::Sleeper;
 use crate::concurrency::{FairConcurrency, Permit};
 
 /// The most calls in a store that does not state how many it works on at once.
-const DEFAULT_MAX_IN_FLIGHT: u32 = 256;
+/// No bound in a Worker: there a request cannot wake another one.
+const DEFAULT_MAX_IN_FLIGHT: u32 = if cfg!(target_arch = "wasm32") { u32::MAX } else { 256 };
 
 /// How many calls of one limit may wait.
 const QUEUE_PER_LIMIT: usize = 1_024;

@@ -50,7 +50,9 @@ pub(crate) struct Service<S> {
 impl<S: Store + 'static> Service<S> {
     pub(crate) fn new(store: S, timeout: Duration) -> Self {
         stalls::start_watch();
+        // A key that was denied would stay denied, and the policies would have nothing to answer.
         let resilience = Resilience::default().timeout(timeout).breaker(5, BREAKER_PAUSE).expected_replicas(REPLICAS);
+        let resilience = resilience.cache_denials(0);
         let store = Arc::new(resilience.build(store));
         let quota = Quota::token_bucket(1, days(300)).unwrap().capacity(CAPACITY).unwrap();
         let limits = OnStoreError::ALL.map(|policy| (policy.as_str(), Limit::new(quota).on_store_error(policy)));

@@ -127,7 +127,7 @@ fn full_queue_is_an_immediate_error_and_recovers() {
         .iter()
         .find_map(|key| try_start_call(limiter.limit("a", key).into_future()).map(|call| calls.push(call)).err());
     let Some(Err(Error::Store(error))) = refused else { panic!("{refused:?}") };
-    assert_eq!(error.kind(), StoreErrorKind::Unavailable);
+    assert_eq!(error.kind(), StoreErrorKind::Overloaded);
     assert!(error.to_string().contains("wait for the file already"), "{error}");
     assert!(calls.len() >= 8_192, "{} calls", calls.len());
     drop(lock);

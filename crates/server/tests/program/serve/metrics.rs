@@ -178,14 +178,15 @@ fn an_external_store_is_exported_with_its_errors() {
     assert_eq!(page.decisions("export", "allowed", Some("rate")), 2.0);
     assert_eq!(page.all_decisions(), 14.0);
 
+    // Of a key that was not denied before: a denial stays one.
     redis.kill();
-    assert_eq!(post_limit(&program, "api", "u1")["reason"], "store");
+    assert_eq!(post_limit(&program, "api", "u9")["reason"], "store");
     let page = MetricsPage::fetch(&program);
     assert_eq!(page.decisions("api", "allowed", Some("store")), 1.0);
     assert_eq!(page.all_decisions(), 15.0);
     let errors: f64 = page.family("tidegate_store_errors").samples.iter().map(|sample| sample.value).sum();
     assert!(errors >= 1.0);
-    (0..10).for_each(|_| drop(post_limit(&program, "api", "u1")));
+    (0..10).for_each(|_| drop(post_limit(&program, "api", "u9")));
     assert_eq!(MetricsPage::fetch(&program).value("tidegate_breaker_state", &[("store", "redis")]), 2.0);
     let (outside, memory) = (MetricsPage::fetch(&program), memory_metrics_page());
     assert_alerts_name_existing_metrics(&outside, &memory);

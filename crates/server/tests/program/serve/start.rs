@@ -62,15 +62,15 @@ fn thread_counts_follow_cores_or_the_argument() {
     for (arguments, expected) in cases {
         let program = Program::start(arguments);
         let tasks = fs::read_dir(format!("/proc/{}/task", program.id())).expect("a process that runs");
-        // And the main thread.
-        assert_eq!(tasks.count(), expected + 1, "{arguments:?}");
+        // And the main thread, and the one for long pages.
+        assert_eq!(tasks.count(), expected + 2, "{arguments:?}");
     }
     let (code, stderr) = run_serve(&["--threads", "0"], None);
     assert_eq!(code, Some(2));
     assert!(stderr.contains("--threads"), "{stderr}");
 }
 
-/// Arguments can be seen by everybody on the machine, and the URL of a store can have a password in it.
+/// Other users of the machine can see arguments, and the URL of a store can have a password in it.
 #[test]
 fn store_url_can_come_from_a_file_or_the_environment() {
     let database = std::env::temp_dir().join(format!("tidegate-secret-store-{}.db", std::process::id()));
@@ -79,7 +79,7 @@ fn store_url_can_come_from_a_file_or_the_environment() {
     for program in [
         Program::start(&["--store-file", &file]),
         Program::start_with_env(&[], &[("TIDEGATE_STORE", &url)]),
-        // An argument is more than the environment.
+        // An argument comes before the environment.
         Program::start_with_env(&["--store-file", &file], &[("TIDEGATE_STORE", "memory")]),
     ] {
         assert!(get(&program, "/metrics").contains("store=\"sqlite\""));

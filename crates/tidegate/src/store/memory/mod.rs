@@ -106,7 +106,10 @@ impl MemoryStoreBuilder {
     }
 
     /// Sets the bytes for states that need more than a slot of the table, such as sliding logs and leases. Defaults to
-    /// 256 MiB. A log takes 16 bytes for each request that its quota remembers, twice that while it grows.
+    /// 256 MiB.
+    ///
+    /// Each state takes about 200 bytes and, for a log, 16 more for each request that its quota remembers, twice that while
+    /// it grows.
     #[must_use]
     pub fn max_bytes(mut self, max_bytes: usize) -> Self {
         self.max_bytes = max_bytes;

@@ -137,12 +137,21 @@ impl OverflowTable {
     pub(super) fn victim(&self, now: Timestamp) -> Option<Victim> {
         let turn = self.evictions.fetch_add(1, Ordering::Relaxed);
         self.reclassify(turn % SHARDS, turn / SHARDS * RECLASSIFIED, now);
-        // Each shard has its turn among those with the same class.
-        let shards = (0..SHARDS).map(|shard| (turn + shard) % SHARDS);
-        let shard = shards.min_by_key(|shard| self.shards[*shard].lowest_class.load(Ordering::Relaxed))?;
-        let mut records = self.lock(shard);
-        let class = records.lowest_class();
-        records.first().map(|record| Victim { line: record.line, fingerprint: record.fingerprint, class })
+        let lowest_class = |shard: usize| self.shards[shard].lowest_class.load(Ordering::Relaxed);
+        for _ in 0..SHARDS {
+            // Each shard has its turn among those with the same class.
+            let shards = (0..SHARDS).map(|shard| (turn + shard) % SHARDS);
+            let (expected, shard) = shards.map(|shard| (lowest_class(shard), shard)).min_by_key(|(class, _)| *class)?;
+            let mut records = self.lock(shard);
+            let class = records.lowest_class();
+            // Another thread may have evicted the last record of that class.
+            if class <= expected {
+                let victim =
+                    |record: &mut KeyRecord| Victim { line: record.line, fingerprint: record.fingerprint, class };
+                return records.first().map(victim);
+            }
+        }
+        None
     }
 
     /// Returns the class of the record at a place, whose line the caller holds.

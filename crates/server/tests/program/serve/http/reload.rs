@@ -78,7 +78,7 @@ fn config_that_became_a_pipe_a_device_or_huge_is_refused() {
     assert!(get(&program, "/metrics").contains("\ntidegate_config_reload_ok 1\n"));
 }
 
-/// As of a config with a limit for each of a million customers, and a rename of a field.
+/// A misspelt field can be an error for each of a million limits.
 #[tokio::test]
 async fn errors_of_a_config_in_log_and_dashboard_are_bounded() {
     let config = TempFile::new(LIMITS);
