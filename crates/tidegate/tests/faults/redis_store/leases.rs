@@ -129,6 +129,5 @@ fn outages_below_the_bound_admit_no_more_than_the_capacity() {
         workload.forget_most();
     }
     workload.stop();
-    println!("{counted} of {count} outages were below the bound");
     assert!(2 * counted >= count, "only {counted} of {count} outages were below the bound on this machine");
 }
