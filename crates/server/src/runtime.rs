@@ -86,7 +86,8 @@ impl TimeSlice {
 
     /// Pauses in proportion to the work since the last pause.
     pub(crate) async fn pause(&mut self) {
-        sleep(self.began.elapsed() * PAUSE_FACTOR).await;
+        // Bounded, because a busy machine makes slices longer.
+        sleep(self.began.elapsed().min(MAX_SLICE) * PAUSE_FACTOR).await;
         self.began = Instant::now();
     }
 }

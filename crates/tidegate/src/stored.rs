@@ -2,7 +2,8 @@
 //!
 //! ```
 //! use tidegate::stored::{decode, encode};
-//! use tidegate::{Cost, Op, Quota, State, Timestamp, seconds, step};
+//! use tidegate::store::{Op, State, step};
+//! use tidegate::{Cost, Quota, Timestamp, seconds};
 //!
 //! let (quota, now) = (Quota::token_bucket(10, seconds(1))?, Timestamp::from_millis(1));
 //! let mut state = State::New;

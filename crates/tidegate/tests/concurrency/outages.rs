@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use tidegate::concurrency::{AcquireError, Completion, DistributedConcurrency, Permit};
+use tidegate::concurrency::{AcquireError, Completion, Concurrency, DistributedConcurrency, Permit, Priority};
+use tidegate::enforce::{Caller, ConcurrencyGuards};
 use tidegate::resilience::Resilience;
 use tidegate::{Limit, Limiter, OnStoreError, Quota, millis, seconds};
 use tidegate_testkit::Random;
@@ -214,6 +215,17 @@ async fn released_permit_is_never_reported_as_lost() {
     let lost = permit.lost();
     permit.release(Completion::Success);
     assert!(tokio::time::timeout(4 * TTL, lost).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_is_lost_with_one_of_its_permits() {
+    let fleet = Fleet::new(TTL, millis(50));
+    let guards = ConcurrencyGuards::new().and(fleet.process()).and(Concurrency::fixed(1));
+    let permits = guards.admit(Some(&Caller::new("a")), Priority::Default).await.unwrap();
+    assert!(!permits.is_lost());
+    fleet.store.begin(Outage::Lost);
+    permits.lost().await;
+    assert!(permits.is_lost());
 }
 
 /// A store that was restarted without its data, for instance.
