@@ -82,11 +82,17 @@ impl Rule {
         // Shadow mode never denies, whatever state the store is in.
         let on_store_error = match self.on_store_error {
             _ if shadow => Some(OnStoreError::Open),
-            Some(_) if self.summary(limiter)?.shadow => Some(OnStoreError::Open),
-            policy => policy,
+            None => None,
+            Some(policy) => Some(self.policy_unless_shadow(limiter, policy)?),
         };
         let options = CallOptions { quota, on_store_error, address: caller.address(), whole_key: None };
         Ok(limiter.call(&self.limit, key.borrow(), kind).cost(cost).with_options(options))
+    }
+
+    /// The failure policy of a layer, or `Open` for a limit in shadow mode, which never denies.
+    #[cold]
+    fn policy_unless_shadow(&self, limiter: &Limiter, policy: OnStoreError) -> Result<OnStoreError, Error> {
+        Ok(if self.summary(limiter)?.shadow { OnStoreError::Open } else { policy })
     }
 
     /// The limit's decision, with the name and the window that clients are told.
