@@ -1,7 +1,7 @@
 //! The store on Redis, Valkey or a cluster of them, which many processes share.
 //!
 //! A decision is one script call, or a part of one that decisions share. The script reads the server's time and the
-//! stored value, steps, and writes. It replies with the value it found, from which [`step`](tidegate_core::step) makes
+//! stored value, steps, and writes. It replies with the value it found, from which [`step`] makes
 //! the decision here, as for every other store. So the scripts only decide whether a cost fits and what is left
 //! afterwards, and every call checks that they agree with the core. Leases, of which a key may have thousands, are kept
 //! in a form of their own, and their script counts those in flight.
