@@ -35,9 +35,9 @@ pub use workerd::{Workerd, WorkerdStorage};
 /// Names tests that a run without servers leaves out: each is reported as ignored, with its reason, and fails when it is run anyway.
 #[macro_export]
 macro_rules! left_out {
-    ($($tests:ident: $needs:literal),* $(,)?) => {$(
+    ($($tests:ident: $reason:literal),* $(,)?) => {$(
         #[test]
-        #[ignore = concat!("needs ", $needs, ": run `cargo xtask test`")]
+        #[ignore = $reason]
         fn $tests() {
             panic!("these tests run in `cargo xtask test`");
         }

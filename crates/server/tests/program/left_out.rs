@@ -1,10 +1,10 @@
 //! Names the tests that `cargo test` leaves out, because they need programs that `cargo xtask test` gets and starts.
 
 tidegate_servers::left_out! {
-    simulate_and_serve_on_stores: "Redis, Valkey and Postgres",
-    clients_of_the_redis_protocol: "redis-cli, redis-py and ioredis",
-    dashboard_in_a_browser: "Chromium",
-    metrics_read_by_prometheus: "Prometheus's Python client",
-    behind_envoy: "Envoy",
-    equal_responses_of_worker_and_server: "workerd",
+    simulate_and_serve_on_stores: "needs Redis, Valkey and Postgres: run `cargo xtask test`",
+    clients_of_the_redis_protocol: "needs redis-cli, redis-py and ioredis: run `cargo xtask test`",
+    dashboard_in_a_browser: "needs Chromium: run `cargo xtask test`",
+    metrics_read_by_prometheus: "needs Prometheus's Python client: run `cargo xtask test`",
+    behind_envoy: "needs Envoy: run `cargo xtask test`",
+    equal_responses_of_worker_and_server: "needs workerd: run `cargo xtask test`",
 }
