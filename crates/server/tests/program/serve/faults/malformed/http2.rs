@@ -12,7 +12,7 @@ pub(crate) const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 pub(crate) const SETTINGS: u8 = 4;
 pub(crate) const PING: u8 = 6;
-const WINDOW_UPDATE: u8 = 8;
+pub(crate) const WINDOW_UPDATE: u8 = 8;
 pub(crate) const CONTINUATION: u8 = 9;
 pub(crate) const END_STREAM: u8 = 1;
 pub(crate) const END_HEADERS: u8 = 4;
@@ -31,14 +31,13 @@ pub(crate) fn connection_start() -> Vec<u8> {
 /// The head of a question to the rate limit service.
 pub(crate) fn request_headers() -> Vec<u8> {
     let path = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
-    let pairs = [
-        (":method", "POST"),
-        (":scheme", "http"),
-        (":path", path),
-        (":authority", "x"),
-        ("content-type", "application/grpc"),
-        ("te", "trailers"),
-    ];
+    let grpc = [("content-type", "application/grpc"), ("te", "trailers")];
+    [head("POST", path), grpc.iter().flat_map(|(name, value)| literal(name, value)).collect()].concat()
+}
+
+/// The head of a request.
+pub(crate) fn head(method: &str, path: &str) -> Vec<u8> {
+    let pairs = [(":method", method), (":scheme", "http"), (":path", path), (":authority", "x")];
     pairs.iter().flat_map(|(name, value)| literal(name, value)).collect()
 }
 
