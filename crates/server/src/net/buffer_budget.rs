@@ -23,6 +23,9 @@ const REQUEST_BYTES: usize = 4 << 10;
 /// What stays with a connection for each request that it had at a time: tables grow, and never shrink.
 const SLOT_BYTES: usize = 2 << 10;
 
+/// How far connections that are being closed may take the process beyond the budget, until their tasks have had a turn.
+const MAX_LEAVING_BYTES: usize = 32 << 20;
+
 /// The gauge of the bytes that are counted.
 const BUFFERED: &str = "tidegate_buffered_bytes";
 /// The counter of what the budget had no room for, by what was refused.
@@ -146,7 +149,7 @@ impl BufferBudget {
     }
 
     fn is_within(&self, max: usize) -> bool {
-        self.used() <= max.saturating_add(self.leaving.load(Relaxed))
+        self.used() <= max.saturating_add(self.leaving.load(Relaxed).min(MAX_LEAVING_BYTES))
     }
 
     /// Closes connections beyond their share until the rest is within so many bytes, and returns whether it is.

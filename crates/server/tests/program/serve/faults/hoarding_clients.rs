@@ -11,6 +11,7 @@ use h2::{Reason, client};
 use http::Request;
 use tidegate_servers::wait_until;
 use tidegate_testkit::Random;
+use tokio::runtime;
 
 use super::malformed::http2::{
     self, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, PREFACE, SETTINGS, WINDOW_UPDATE, frame,
@@ -143,19 +144,21 @@ fn assert_within_budget(
     client: fn(&Program) -> Box<dyn FnMut() -> (bool, u64) + Send>,
 ) {
     let silence = Hoard { name: "silence", bytes: Vec::new() };
-    for hoard in hoards.iter().chain([&silence]) {
-        assert_hoard_within_budget(port, hoard.name, &[hoard], address, client);
-    }
-    assert_hoard_within_budget(port, "all", &hoards.iter().collect::<Vec<_>>(), address, client);
+    let alone = hoards.iter().chain([&silence]).map(|hoard| (hoard.name, vec![hoard]));
+    let all = alone.chain([("all", hoards.iter().collect())]);
+    let beyond: Vec<_> =
+        all.filter_map(|(name, hoards)| run_hoard(port, name, &hoards, address, client).err()).collect();
+    assert!(beyond.is_empty(), "{beyond:#?}");
 }
 
-fn assert_hoard_within_budget(
+/// Returns what was measured; the error is the same of a run that is beyond a bound.
+fn run_hoard(
     port: &str,
     name: &str,
     hoards: &[&Hoard],
     address: fn(&Program) -> Option<SocketAddr>,
     client: fn(&Program) -> Box<dyn FnMut() -> (bool, u64) + Send>,
-) {
+) -> Result<String, String> {
     let count = connection_count();
     let budget = count * BYTES_PER_CONNECTION;
     let [budget_text, count_text] = [budget, count + 100].map(|number| number.to_string());
@@ -194,16 +197,16 @@ fn assert_hoard_within_budget(
     write!(line, ", RSS {before} to {most} MiB, {refused} refused, {closed} opened again, ").expect("text");
     write!(line, "p50 {:?}, p99 {:?}, worst {:?}", quantile(50), quantile(99), quantile(100)).expect("text");
     eprintln!("{line}");
-    assert!(buffered > 0.0 && buffered <= budget as f64, "{line}");
-    let budget_mib = (budget >> 20) as u64;
-    if count > FEW_CONNECTIONS {
-        assert!(most <= budget_mib + SLACK_MIB, "{line}");
-        assert!(quantile(99) <= MAX_LATENCY, "{line}");
-    } else {
-        assert!(most <= before + budget_mib + FEW_CONNECTIONS_SLACK_MIB, "{line}");
-    }
     drop(connections);
     assert_clean_shutdown(program);
+    let budget_mib = (budget >> 20) as u64;
+    let is_within = if count > FEW_CONNECTIONS {
+        most <= budget_mib + SLACK_MIB && quantile(99) <= MAX_LATENCY
+    } else {
+        // Connections that are closed to make room for others are in memory for a moment longer.
+        most <= before + 2 * budget_mib + FEW_CONNECTIONS_SLACK_MIB
+    };
+    if buffered > 0.0 && is_within { Ok(line) } else { Err(line) }
 }
 
 /// Sends requests until all is over, checks every answer, and returns how long each took.
@@ -257,6 +260,9 @@ impl<'a> HostileConnection<'a> {
 
 /// Whether the server has closed a connection, as far as that shows without reading from it.
 fn is_closed(stream: &TcpStream) -> bool {
+    if !matches!(stream.take_error(), Ok(None)) {
+        return true;
+    }
     match stream.peek(&mut [0]) {
         Ok(read) => read == 0,
         Err(error) => error.kind() != ErrorKind::WouldBlock,
@@ -267,31 +273,38 @@ fn is_closed(stream: &TcpStream) -> bool {
 const SMALL_BUDGET: usize = 1 << 20;
 const STREAMS: usize = 170;
 
-#[tokio::test]
-async fn streams_beyond_the_budget_are_refused_until_another_client_needs_room() {
+#[test]
+fn streams_beyond_the_budget_are_refused_until_another_client_needs_room() {
     let program = start_server_with("hoard-streams", &["--max-buffered-bytes", &SMALL_BUDGET.to_string()]);
-    let stream = tokio::net::TcpStream::connect(program.http.expect("a port")).await.expect("a connection");
-    let (mut client, connection) = client::handshake(stream).await.expect("HTTP/2");
-    let connection = tokio::spawn(connection);
-    let (mut responses, mut bodies) = (Vec::new(), Vec::new());
-    for _ in 0..STREAMS {
-        client = client.ready().await.expect("open");
-        let request = Request::post("http://x/v1/batch").body(()).expect("a request");
-        let (response, body) = client.send_request(request, false).expect("sent");
-        responses.push(response);
-        bodies.push(body);
-    }
-    let (first, _, _) = select_all(responses).await;
+    let address = program.http.expect("a port");
+    let runtime = runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    let (client, connection, first, _bodies) = runtime.block_on(async {
+        let stream = tokio::net::TcpStream::connect(address).await.expect("a connection");
+        let (mut client, connection) = client::handshake(stream).await.expect("HTTP/2");
+        let connection = tokio::spawn(connection);
+        let (mut responses, mut bodies) = (Vec::new(), Vec::new());
+        for _ in 0..STREAMS {
+            client = client.ready().await.expect("open");
+            let request = Request::post("http://x/v1/batch").body(()).expect("a request");
+            let (response, body) = client.send_request(request, false).expect("sent");
+            responses.push(response);
+            bodies.push(body);
+        }
+        (client, connection, select_all(responses).await.0, bodies)
+    });
     let refusal = first.expect_err("no body was sent");
     assert_eq!(refusal.reason(), Some(Reason::REFUSED_STREAM));
 
     // Another client is within its share, which this one is beyond.
     let mut other = clients::http_client(&program, "good");
-    let answers = tokio::task::spawn_blocking(move || [(); 3].map(|()| other())).await.expect("answers");
-    assert_eq!(answers.map(|(_, left)| left), [1, 2, 3].map(|requests| GOOD_CLIENT_QUOTA - requests));
-    // It was closed by the server, with the streams that had been taken.
-    let _ = connection.await.expect("no panic");
-    assert!(client.ready().await.is_err());
+    for requests in 1..=3 {
+        assert_eq!(other(), (true, GOOD_CLIENT_QUOTA - requests));
+    }
+    runtime.block_on(async {
+        // The server has closed it, with the streams that it had taken.
+        let _ = connection.await.expect("no panic");
+        assert!(client.ready().await.is_err());
+    });
     assert_clean_shutdown(program);
 }
 
