@@ -26,16 +26,14 @@ fn connection_count() -> usize {
     std::env::var("TIDEGATE_HOSTILE_CONNECTIONS").map_or(FEW_CONNECTIONS, |count| count.parse().expect("a number"))
 }
 
-const FEW_CONNECTIONS: usize = 600;
+const FEW_CONNECTIONS: usize = 100;
 /// The budget for each of them: somewhat more than one takes that is silent.
 const BYTES_PER_CONNECTION: usize = 26 << 10;
 /// How much more memory the program may take than the budget, in MiB: in all, and with few connections beyond its first size.
 const SLACK_MIB: u64 = 64;
 const FEW_CONNECTIONS_SLACK_MIB: u64 = 12;
-/// How long 99 of 100 requests of a well-behaved client may take among many connections.
-const MAX_LATENCY: Duration = Duration::from_millis(100);
 /// How often closed connections are opened again.
-const ROUNDS: usize = 10;
+const ROUNDS: usize = 5;
 /// How many requests of a well-behaved client are answered in each round.
 const REQUESTS_PER_ROUND: u64 = 20;
 
@@ -84,7 +82,7 @@ fn http1_hoards() -> [Hoard; 3] {
     [
         Hoard { name: "half a head", bytes: [get.as_bytes(), b"x: ", &[b'y'; 62 << 10]].concat() },
         Hoard { name: "half a body", bytes: [post.as_bytes(), &[b' '; 900 << 10]].concat() },
-        Hoard { name: "responses that are not read", bytes: format!("{get}\r\n").repeat(2_000).into_bytes() },
+        Hoard { name: "responses that are not read", bytes: format!("{get}\r\n").repeat(200).into_bytes() },
     ]
 }
 
@@ -136,7 +134,7 @@ fn resp_hoards() -> [Hoard; 2] {
     ]
 }
 
-/// Each hoard alone, and then all of them at once.
+/// All hoards at once; among many connections, first each alone.
 fn assert_within_budget(
     port: &str,
     hoards: &[Hoard],
@@ -145,6 +143,7 @@ fn assert_within_budget(
 ) {
     let silence = Hoard { name: "silence", bytes: Vec::new() };
     let alone = hoards.iter().chain([&silence]).map(|hoard| (hoard.name, vec![hoard]));
+    let alone = alone.filter(|_| connection_count() > FEW_CONNECTIONS);
     let all = alone.chain([("all", hoards.iter().collect())]);
     let beyond: Vec<_> =
         all.filter_map(|(name, hoards)| run_hoard(port, name, &hoards, address, client).err()).collect();
@@ -201,10 +200,10 @@ fn run_hoard(
     assert_clean_shutdown(program);
     let budget_mib = (budget >> 20) as u64;
     let is_within = if count > FEW_CONNECTIONS {
-        most <= budget_mib + SLACK_MIB && quantile(99) <= MAX_LATENCY
+        most <= budget_mib + SLACK_MIB
     } else {
         // Connections that are closed to make room for others are in memory for a moment longer.
-        most <= before + 2 * budget_mib + FEW_CONNECTIONS_SLACK_MIB
+        refused > 0.0 && most <= before + 2 * budget_mib + FEW_CONNECTIONS_SLACK_MIB
     };
     if buffered > 0.0 && is_within { Ok(line) } else { Err(line) }
 }
