@@ -19,6 +19,10 @@ pub(crate) fn run() -> Result<(), TaskError> {
     let mut outages = cargo(["test", "--release", "--package", "tidegate", "--all-features", "--test", "faults"]);
     outages.args(["--", "outages_below_the_bound"]).env("TIDEGATE_OUTAGES", "100");
     step("permits through 100 outages of Redis", outages.envs(servers.environment()))?;
+    let mut floods =
+        cargo(["test", "--release", "--package", "tidegate-server", "--all-features", "--test", "program"]);
+    floods.args(["--", "flood_does_not_open", "--test-threads", "1"]).env("TIDEGATE_OVERLOADS", "4");
+    step("limits under four times the load of their store", floods.envs(servers.environment()))?;
     drop(servers);
     let layers = ["test", "--package", "tidegate", "--test", "layer", "--test", "no_allocation"];
     step("layers without the feature macros", &mut cargo(layers))?;

@@ -58,17 +58,13 @@ fn check(name: &str, arguments: &[&str]) -> Result<(), TaskError> {
     step(name, cargo(["clippy"]).args(arguments).args(["--", "-D", "warnings"]))
 }
 
-/// Every feature and every adapter builds alone. The plain crate builds neither a runtime nor a parser.
+/// Every feature builds alone. The plain crate builds neither a runtime nor a parser.
 fn check_features_alone() -> Result<(), TaskError> {
     let folder = Path::new("crates/tidegate");
     let library = ["--package", "tidegate", "--no-default-features", "--features"];
     check("no feature", &library[..3])?;
     for feature in packages::feature_names(folder)? {
         check(&format!("feature {feature} alone"), &[&library[..], &[&feature]].concat())?;
-    }
-    for name in adapters::names()? {
-        let package = adapters::package(&name);
-        check(&package, &["--package", &package])?;
     }
     adapters::check_one_framework_each(folder)?;
     let plain = packages::dependency_names("tidegate", "")?;
@@ -86,6 +82,10 @@ pub(crate) fn check_packages_alone() -> Result<(), TaskError> {
     check("the program", &["--package", "tidegate-server"])?;
     check("the testkit", &["--package", "tidegate-testkit"])?;
     check("the testkit with adapters", &["--package", "tidegate-testkit", "--features", "adapters"])?;
+    for name in adapters::names()? {
+        let package = adapters::package(&name);
+        check(&package, &["--package", &package])?;
+    }
     check("the attribute", &["--package", "tidegate-macros"])?;
     check("examples", &["--package", "tidegate-examples", "--examples"])?;
     check("example chat", &["--package", "tidegate", "--example", "chat"])

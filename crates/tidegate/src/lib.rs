@@ -82,9 +82,9 @@ pub mod tower;
 #[cfg(feature = "ws")]
 pub mod websocket;
 
-#[cfg(feature = "tokio")]
-pub use clock::TokioSleeper;
 pub use clock::{Clock, ManualClock, Sleeper, SystemClock};
+#[cfg(feature = "tokio")]
+pub use clock::{SteadySleeper, TokioSleeper};
 pub use limiter::{
     AdmitCall, AdmitDecision, AdmitFuture, BuildError, Call, CallFuture, Error, Limit, Limiter, LimiterBuilder,
     Normalize, UnknownLimit, Unsupported,

@@ -12,7 +12,7 @@ pub enum StoreErrorKind {
     Unavailable,
     /// It did not answer in time. Trying again can help.
     Timeout,
-    /// Too many calls wait for it in this process. It was not called, and may be well. Trying again can help.
+    /// Too many calls wait for it, in this process or in the store. It works. Trying again can help.
     Overloaded,
     /// Others change the key faster than it can be decided about. Trying again can help; the store itself is well.
     Contended,

@@ -15,12 +15,12 @@ use crate::{Decision, JointDecision, Key, Op, Quota, Scope, Timestamp};
 /// What to do with a request when the store is broken. A setting of each limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum OnStoreError {
-    /// Admit it, and say so in the decision's reason.
-    #[default]
+    /// Admit it, and say so in the decision's reason. A flood that breaks the store then opens the limit.
     Open,
     /// Refuse it as unavailable.
     Closed,
-    /// Decide in process, by the quota's share of one replica.
+    /// Decide in process, by the quota's share of one replica. The default: an outage neither opens a limit nor stops its callers.
+    #[default]
     Local,
 }
 
@@ -141,6 +141,12 @@ pub trait Store: Send + Sync {
     /// to come of it: a store that does I/O has nothing to do.
     fn prefetch(&self, _scope: &Scope, _key: &Key<'_>) {}
 
+    /// The part of the store that this key depends on; parts fail on their own; below 64. A circuit breaker keeps a circuit for
+    /// each, so that one server of a cluster can be away alone. [`Store::apply_all`] takes keys of one part only.
+    fn partition(&self, _scope: &Scope, _key: &Key<'_>) -> u8 {
+        0
+    }
+
     /// Applies one request at once, without waiting; none when this store has to wait for an answer, and then
     /// nothing was done.
     fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>>;
@@ -195,6 +201,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn prefetch(&self, scope: &Scope, key: &Key<'_>) {
         S::prefetch(self, scope, key);
+    }
+
+    fn partition(&self, scope: &Scope, key: &Key<'_>) -> u8 {
+        S::partition(self, scope, key)
     }
 
     fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {

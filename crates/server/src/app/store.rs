@@ -10,8 +10,8 @@ use tidegate::resilience::{
 };
 use tidegate::store::{DynStore, Request, TestableStore};
 use tidegate::{
-    Decision, JointDecision, LimiterBuilder, MemoryStats, MemoryStore, Store, StoreError, StoreErrorKind, Timestamp,
-    TokioSleeper,
+    Decision, JointDecision, LimiterBuilder, MemoryStats, MemoryStore, SteadySleeper, Store, StoreError,
+    StoreErrorKind, Timestamp, TokioSleeper,
 };
 
 use super::config::metric_label;
@@ -137,7 +137,7 @@ fn open_memory(serve: &Serve) -> Result<MemoryStore, Failure> {
 fn with_resilience<S: Store + 'static>(name: &'static str, store: S, defaults: &Defaults) -> AppStore {
     let timeout = TimeoutStore::new(store, defaults.store_timeout, TokioSleeper);
     let breaker = BreakerStore::new(InstrumentedStore::new(timeout, name), name).clock(TokioSleeper);
-    let bulkhead = BulkheadStore::new(breaker, defaults.store_timeout, TokioSleeper);
+    let bulkhead = BulkheadStore::new(breaker, name, defaults.store_timeout, SteadySleeper);
     let denial_cache = DenialCacheStore::new(bulkhead).only_on_failure(true);
     let fallback = FallbackStore::new(denial_cache).label(metric_label);
     let store = Arc::new(fallback.expected_replicas(defaults.expected_replicas).clock(TokioSleeper));

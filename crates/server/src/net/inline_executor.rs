@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Context;
 
 use hyper::rt::Executor;
+use tidegate::resilience::{current_caller, with_caller};
 
 use super::stall_guard::StallGuard;
 
@@ -33,7 +34,11 @@ impl InlineExecutor {
         for mut response in pending {
             if response.as_mut().poll(context).is_pending() {
                 // The new task polls it again, so that it is the one to be woken.
-                tokio::spawn(StallGuard::new(response));
+                let response = StallGuard::new(response);
+                match current_caller() {
+                    Some(caller) => tokio::spawn(with_caller(caller, response)),
+                    None => tokio::spawn(response),
+                };
             }
         }
         any

@@ -5,11 +5,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use metrics::{Gauge, describe_gauge, gauge};
 use socket2::{SockRef, TcpKeepalive};
+use tidegate::resilience::with_caller;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
@@ -37,6 +39,9 @@ const KEEPALIVE: Duration = Duration::from_secs(60);
 
 /// How often it is logged that no connection can be accepted.
 const ACCEPT_LOG_PERIOD: Duration = Duration::from_secs(1);
+
+/// Numbers the connections of all ports, which take turns at the store.
+static CALLERS: AtomicU64 = AtomicU64::new(0);
 
 /// The gauge of open connections.
 const CONNECTIONS: &str = "tidegate_connections";
@@ -85,7 +90,8 @@ impl Listener {
             };
             let (tls, serve, name) = (self.tls.clone(), serve.clone(), self.name);
             let (open, mut shutdown) = (OpenConnection::count(&open), shutdown.clone());
-            connections.spawn(async move {
+            let caller = CALLERS.fetch_add(1, Ordering::Relaxed);
+            connections.spawn(with_caller(caller, async move {
                 let (_permit, _open) = (permit, open);
                 let secured = tokio::select! {
                     secured = handshake(stream, tls) => secured,
@@ -95,7 +101,7 @@ impl Listener {
                     Ok(stream) => serve(stream, peer).await,
                     Err(error) => debug!(port = name, %peer, %error, "no TLS was agreed upon"),
                 }
-            });
+            }));
         }
         drop(self.socket);
         while connections.join_next().await.is_some() {}

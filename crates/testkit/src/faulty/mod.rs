@@ -91,6 +91,10 @@ impl<S: Store> Store for FaultyStore<S> {
         self.store.prefetch(scope, key);
     }
 
+    fn partition(&self, scope: &Scope, key: &Key<'_>) -> u8 {
+        self.store.partition(scope, key)
+    }
+
     fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
         self.faults.count(Method::TryApply);
         match self.faults.fault() {

@@ -166,6 +166,6 @@ impl Hold {
 }
 
 /// Makes a call fail when the store fails, whatever the limit's policy: an admission without the store settles nothing.
-fn fail_closed(call: Call<'_>) -> Call<'_> {
+pub(super) fn fail_closed(call: Call<'_>) -> Call<'_> {
     call.on_store_error(OnStoreError::Closed)
 }

@@ -74,6 +74,7 @@ use crate::{Error, Limiter, telemetry};
 use background::Background;
 #[cfg(feature = "tokio")]
 pub use guard::HoldGuard;
+use hold::fail_closed;
 pub use hold::{Hold, Settlement};
 pub use token::HoldTokenError;
 use token::{HoldToken, bound_lease};
@@ -173,7 +174,16 @@ impl Budget {
         }
         let since = clock.now();
         let taken = match place {
-            Ok(place) => limiter.limit(limit, &key).cost(estimate).await.map(|taken| (place.lease().is_some(), taken)),
+            Ok(place) => {
+                let is_held = place.lease().is_some();
+                match fail_closed(limiter.limit(limit, &key).cost(estimate)).await {
+                    // What the failure policy admits is not taken from the store, and must not be refunded to it.
+                    Err(error) if error.is_retryable() => {
+                        limiter.limit(limit, &key).cost(estimate).await.map(|decision| (false, decision))
+                    }
+                    taken => taken.map(|decision| (is_held, decision)),
+                }
+            }
             Err(error) => Err(error),
         };
         match taken {

@@ -39,7 +39,7 @@ impl Limit {
         }
     }
 
-    /// Sets the policy for a broken store. Defaults to [`OnStoreError::Open`]. The memory store cannot break.
+    /// Sets the policy for a broken store. Defaults to [`OnStoreError::Local`]. The memory store cannot break.
     ///
     /// The limiter applies it to every store but a [bare one](super::LimiterBuilder::bare_store). A limit in
     /// [shadow mode](Self::shadow) always fails open.

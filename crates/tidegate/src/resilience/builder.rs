@@ -11,6 +11,8 @@ use super::{
     TimeoutStore,
 };
 use crate::clock::{Clock, Sleeper};
+#[cfg(feature = "tokio")]
+use crate::clock::{SteadyClock, SteadySleeper, TokioSleeper};
 use crate::store::EXPECTED_REPLICAS;
 
 /// A store with every wrapper around it; see [`Resilience::build`].
@@ -49,14 +51,17 @@ pub struct Resilience {
     max_denials: Option<usize>,
     /// Times the denial cache and measures latency.
     steady_clock: Arc<dyn Clock>,
+    /// Times the queue.
+    steady_sleeper: Arc<dyn Sleeper>,
 }
 
 impl Resilience {
     /// Creates a builder with the defaults that measures all time on `sleeper`.
     pub fn new(sleeper: impl Sleeper + 'static) -> Self {
-        let sleeper = Arc::new(sleeper);
+        let sleeper: Arc<dyn Sleeper> = Arc::new(sleeper);
         Resilience {
             steady_clock: Arc::new(Arc::clone(&sleeper)),
+            steady_sleeper: Arc::clone(&sleeper),
             sleeper,
             name: "store".to_owned(),
             timeout: Duration::from_millis(50),
@@ -124,7 +129,7 @@ impl Resilience {
         let instrumented = InstrumentedStore::new(timeout, &self.name).clock(Arc::clone(&self.steady_clock));
         let breaker = BreakerStore::new(instrumented, &self.name).failures(self.failures).pause(self.pause);
         let breaker = breaker.clock(Arc::clone(&self.sleeper));
-        let mut bulkhead = BulkheadStore::new(breaker, self.timeout, Arc::clone(&self.sleeper));
+        let mut bulkhead = BulkheadStore::new(breaker, &self.name, self.timeout, self.steady_sleeper);
         if let Some(calls) = self.max_in_flight {
             bulkhead = bulkhead.max_in_flight(calls.get());
         }
@@ -142,8 +147,8 @@ impl Resilience {
 #[cfg(feature = "tokio")]
 impl Default for Resilience {
     fn default() -> Self {
-        let steady_clock = Arc::new(crate::clock::SteadyClock);
-        Resilience { steady_clock, ..Resilience::new(crate::clock::TokioSleeper) }
+        let (steady_clock, steady_sleeper) = (Arc::new(SteadyClock), Arc::new(SteadySleeper));
+        Resilience { steady_clock, steady_sleeper, ..Resilience::new(TokioSleeper) }
     }
 }
 

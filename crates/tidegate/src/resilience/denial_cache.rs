@@ -379,6 +379,10 @@ impl<S: Store> Store for DenialCacheStore<S> {
         self.store.prefetch(scope, key);
     }
 
+    fn partition(&self, scope: &Scope, key: &Key<'_>) -> u8 {
+        self.store.partition(scope, key)
+    }
+
     fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
         match self.begin(request) {
             Ok(decision) => Some(Ok(decision)),

@@ -127,6 +127,10 @@ impl<S: Store> Store for InstrumentedStore<S> {
         self.store.prefetch(scope, key);
     }
 
+    fn partition(&self, scope: &Scope, key: &Key<'_>) -> u8 {
+        self.store.partition(scope, key)
+    }
+
     fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
         let timer = telemetry::start_timer(&*self.clock);
         let answer = self.store.try_apply(request)?;
@@ -232,6 +236,10 @@ impl<S: Store> Store for MeteredStore<S> {
 
     fn prefetch(&self, scope: &Scope, key: &Key<'_>) {
         self.store.prefetch(scope, key);
+    }
+
+    fn partition(&self, scope: &Scope, key: &Key<'_>) -> u8 {
+        self.store.partition(scope, key)
     }
 
     fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {

@@ -33,6 +33,7 @@
 mod breaker;
 mod builder;
 mod bulkhead;
+mod caller;
 mod denial_cache;
 mod fallback;
 mod instrument;
@@ -41,6 +42,7 @@ mod timeout;
 pub use breaker::{BreakerState, BreakerStore};
 pub use builder::{Resilience, Resilient};
 pub use bulkhead::BulkheadStore;
+pub use caller::{current_caller, with_caller};
 pub use denial_cache::DenialCacheStore;
 pub use fallback::FallbackStore;
 pub use instrument::{InstrumentedStore, MeteredStore};

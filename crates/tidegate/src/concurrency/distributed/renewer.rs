@@ -1,9 +1,7 @@
 //! The task that renews and releases the leases of one limit.
 
 use std::collections::{BTreeSet, HashMap};
-use std::future::{Future, poll_fn};
 use std::sync::{Arc, Weak};
-use std::task::Poll;
 use std::time::Duration;
 
 use tidegate_core::{Decision, Key, Lease, OnStoreError, Reason, Timestamp};
@@ -11,7 +9,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::lease::{HeldLease, LeaseTimes};
 use super::mailbox::{Mailbox, Message};
-use crate::clock::{JITTER, Sleeper, complete_before};
+use crate::clock::{JITTER, Sleeper, complete_before, join_all};
 use crate::resilience::REQUESTS_PER_TIMEOUT;
 use crate::{Call, Error, Limiter};
 
@@ -266,14 +264,4 @@ fn is_store_failure(answer: &Result<Decision, Error>) -> bool {
         Ok(decision) => decision.reason() == Some(Reason::Store),
         Err(error) => error.is_retryable(),
     }
-}
-
-/// Runs futures concurrently until all have ended.
-async fn join_all(futures: impl Iterator<Item = impl Future<Output = ()>>) {
-    let mut futures: Vec<_> = futures.map(Box::pin).collect();
-    let all = poll_fn(|context| {
-        futures.retain_mut(|future| future.as_mut().poll(context).is_pending());
-        if futures.is_empty() { Poll::Ready(()) } else { Poll::Pending }
-    });
-    all.await;
 }

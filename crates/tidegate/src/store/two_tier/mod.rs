@@ -257,6 +257,10 @@ impl<S: Store + 'static> Store for TwoTierStore<S> {
         self.inner.store.prefetch(scope, key);
     }
 
+    fn partition(&self, scope: &Scope, key: &Key<'_>) -> u8 {
+        self.inner.store.partition(scope, key)
+    }
+
     #[inline]
     fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
         if let Some(decision) = self.decide_in_process(request) {

@@ -7,6 +7,8 @@ mod broken_store;
 mod clients;
 mod endless_requests;
 mod malformed;
+#[cfg(feature = "_real-servers")]
+mod overload;
 mod reload;
 mod shutdown;
 mod slow_clients;
