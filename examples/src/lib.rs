@@ -1,4 +1,4 @@
-//! Shared code of the examples, and the code in the documents, which is tested here.
+//! Shared code of the examples, and the tested code in the documents.
 #![forbid(unsafe_code)]
 
 pub mod overload;

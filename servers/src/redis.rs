@@ -14,7 +14,7 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Starts `program` with `more` arguments, empty, and comes back when it answers `cli`.
+    /// Starts an empty `program` with `more` arguments. Returns when it answers `cli`.
     pub fn start(program: &Path, cli: &Path, more: &[&str]) -> Result<Self, String> {
         retry_start(|| {
             let arguments = more.iter().map(|argument| (*argument).to_owned()).collect();
@@ -45,44 +45,44 @@ impl Redis {
         Ok(nodes)
     }
 
-    /// Its port.
+    /// Returns its port.
     pub fn port(&self) -> u16 {
         self.process.port
     }
 
-    /// Its address.
+    /// Returns its address.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port())
     }
 
-    /// What `redis-cli` prints for a command; nothing when the server is down.
+    /// Returns the output of `redis-cli` for a command, or an empty text when the server is down.
     pub fn cli(&self, command: &[&str]) -> String {
         let output = Command::new(&self.cli).args(["-p", &self.port().to_string()]).args(command).output();
         output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
     }
 
-    /// Kills it with SIGKILL: connections break, and new ones are refused.
+    /// Kills it with SIGKILL. Connections break, and new ones are refused.
     pub fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// Starts it again on the same port, empty, killed first if it runs, and comes back when it answers.
+    /// Starts it again on the same port, empty, after killing it if it runs. Returns when it answers.
     pub fn restart(&mut self) {
         self.kill();
         self.spawn().expect("a server that starts again");
     }
 
-    /// Stops it with SIGSTOP: connections stay, new ones are accepted by the kernel, and no answer comes.
+    /// Pauses it with SIGSTOP. Connections stay, the kernel accepts new ones, and no answer comes.
     pub fn pause(&self) {
         self.process.signal("STOP");
     }
 
-    /// Lets it go on with SIGCONT: it answers all that has come in meanwhile.
+    /// Resumes it with SIGCONT. It answers everything that arrived meanwhile.
     pub fn resume(&self) {
         self.process.signal("CONT");
     }
 
-    /// Its log.
+    /// Returns its log.
     pub fn log(&self) -> String {
         self.process.log()
     }
@@ -92,7 +92,7 @@ impl Redis {
         command.args(["--bind", "127.0.0.1", "--port", &self.port().to_string()]);
         command.args(["--save", "", "--appendonly", "no"]).args(&self.arguments);
         self.process.start(&mut command)?;
-        // It, and not another server that was quicker to take the port.
+        // This server, and not another one that took the port first.
         let own = format!("process_id:{}", self.process.id());
         let (cli, port) = (self.cli.clone(), self.port().to_string());
         let is_ours = |_: &Process| {

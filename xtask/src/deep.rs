@@ -39,7 +39,7 @@ mod tests {
 
     use super::MODEL_TESTS;
 
-    /// All files below a folder.
+    /// Returns all files below a folder.
     fn files_below(folder: &Path) -> Vec<PathBuf> {
         let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
         entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()

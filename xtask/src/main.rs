@@ -1,6 +1,6 @@
 //! The project's own commands. `cargo xtask` lists them.
 #![forbid(unsafe_code)]
-#![allow(clippy::print_stdout, clippy::print_stderr)] // a command-line tool talks
+#![allow(clippy::print_stdout, clippy::print_stderr)] // a command-line tool prints
 
 mod adapters;
 mod bench;
@@ -30,7 +30,7 @@ cargo xtask COMMAND
 ";
 
 fn main() -> ExitCode {
-    // Everything is named from the repository's root, wherever below it the command is run.
+    // All paths are relative to the repository's root, so that the command works in every folder below it.
     if let Some(root) = std::env::var_os("CARGO_MANIFEST_DIR").as_deref().and_then(|own| Path::new(own).parent())
         && let Err(error) = std::env::set_current_dir(root)
     {

@@ -32,14 +32,14 @@ pub(crate) fn run() -> Result<(), TaskError> {
     Ok(())
 }
 
-/// The number of loom tests there must be at least: they are found by their name.
+/// The minimum number of loom tests, because a filter by name could silently find none.
 const LOOM_TESTS: usize = 9;
 
-/// The memory store's concurrent core under loom: every order of two threads, up to that many preemptions.
+/// Runs the memory store's concurrent core under loom: every order of two threads, up to that many preemptions.
 pub(crate) fn loom(preemptions: u32) -> Result<(), TaskError> {
     let tests = || {
         let mut command = cargo(["test", "--release", "--package", "tidegate", "--lib", "loom_tests"]);
-        // A folder of its own: other flags would rebuild everything each time.
+        // A folder of its own, because other flags would rebuild everything each time.
         command.args(["--target-dir", "target/loom"]);
         command.env("RUSTFLAGS", "--cfg loom").env("LOOM_MAX_PREEMPTIONS", preemptions.to_string());
         command
@@ -76,8 +76,8 @@ fn check_features_alone() -> Result<(), TaskError> {
     Ok(())
 }
 
-/// Everything that is installed or depended on builds alone: other tests build it with all of its features, and with those of
-/// everything else.
+/// Checks that everything that users install or depend on builds alone. Other tests build it with all features, and
+/// with those of other packages.
 pub(crate) fn check_packages_alone() -> Result<(), TaskError> {
     check("the program", &["--package", "tidegate-server"])?;
     check("the testkit", &["--package", "tidegate-testkit"])?;
@@ -93,7 +93,7 @@ pub(crate) fn check_packages_alone() -> Result<(), TaskError> {
 
 /// Runs the examples that end by themselves.
 fn run_examples(servers: &Servers) -> Result<(), TaskError> {
-    // Examples that serve until they are stopped have tests of their own.
+    // Example servers run until they are stopped, and have tests of their own.
     let serves = |name: &str| name.starts_with("axum_") || name.ends_with("_memory");
     let mut names = packages::program_names("examples")?;
     for adapter in adapters::names()? {

@@ -26,8 +26,8 @@ use crate::runtime::Runtimes;
 use crate::store_url::StoreUrl;
 use crate::{Failure, print_message};
 
-/// How long HTTP and gRPC are still served after the end signal: long enough for a client with requests in a row to learn that
-/// its connection closes, and for a balancer to notice that the server is not ready.
+/// The time for which HTTP and gRPC are still served after the end signal. Clients with successive requests learn
+/// meanwhile that their connection closes. A balancer notices that the server is not ready.
 const LINGER: Duration = Duration::from_millis(500);
 
 pub(crate) fn run(serve: &Serve) -> Result<(), Failure> {

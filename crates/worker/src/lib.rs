@@ -1,7 +1,7 @@
 //! Tidegate at the edge: limits whose state lives in Durable Objects, used from Cloudflare Workers.
 //!
-//! Every key lives in one of a fixed number of objects, so a decision is one message to one object, which reads, steps
-//! and writes without any other call in between. It uses the core's own step, as every store does.
+//! Every key lives in one of a fixed number of objects, so a decision is one message to one object. The object reads,
+//! steps and writes without any other call in between. It uses the core's own step, as every store does.
 //!
 //! - [`DurableObjectStore`] is a [`Store`](tidegate::Store) for a Worker's own limiter.
 //! - [`RateLimiter`] is the class of the objects. A Worker that links this crate exports it; its configuration binds it.

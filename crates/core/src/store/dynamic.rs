@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use super::{Capabilities, Request, Store, StoreError, StoreErrorKind};
 use crate::{Decision, JointDecision, Key, Scope};
 
-/// A future on the heap.
+/// A boxed future.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// [`Store`] as a trait object: `Arc<dyn DynStore>` is a [`Store`] again. Implemented for every store, never by hand.

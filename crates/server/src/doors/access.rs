@@ -23,7 +23,7 @@ pub(super) enum AccessError {
     CrossSite(Problem),
 }
 
-/// Who may call the routes of a door: the owner of the token, if there is one.
+/// The access rule for the routes of a door: clients must present the token, if there is one.
 #[derive(Debug, Clone)]
 pub(crate) struct Access {
     token: Option<BearerToken>,

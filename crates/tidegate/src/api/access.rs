@@ -8,7 +8,7 @@ use http::{HeaderMap, Uri};
 
 use super::Problem;
 
-/// A shorter token can be guessed.
+/// The minimum length of a token. A shorter one can be guessed.
 const MIN_TOKEN_BYTES: usize = 16;
 
 /// The token that clients must present. Its `Debug` output hides it.

@@ -334,7 +334,7 @@ impl<'de> Deserialize<'de> for OpName {
     }
 }
 
-/// Accepts a text only; what serde derives would also take an object.
+/// Accepts only a text. The visitor that serde derives would also accept an object.
 struct OpVisitor;
 
 impl Visitor<'_> for OpVisitor {

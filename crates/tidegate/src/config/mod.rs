@@ -140,8 +140,8 @@ impl Config {
         &self.http
     }
 
-    /// Returns a limiter builder with these limits, deny list and prefix, and with the timeout and the number of replicas for a
-    /// store that does I/O. It has no store yet.
+    /// Returns a limiter builder with these limits, deny list and prefix. It also has the timeout and the number of
+    /// replicas for a store that does I/O, but no store yet.
     pub fn limiter(&self) -> LimiterBuilder {
         let builder = Limiter::builder()
             .limits(self.limits.iter().cloned())

@@ -36,10 +36,10 @@ const TIME: &str = ";t=";
 /// The largest integer that a structured field can carry.
 const MAX_INTEGER: u64 = 999_999_999_999_999;
 
-/// The families of headers that tell clients about their limits. Defaults to [`HeaderStyle::Ietf`].
+/// The families of headers that describe limits to clients. Defaults to [`HeaderStyle::Ietf`].
 ///
-/// A denial that can be retried has a `Retry-After` in any case: [`RateLimit::response`](super::RateLimit::response)
-/// writes it.
+/// A denial that can be retried always has a `Retry-After`, written by
+/// [`RateLimit::response`](super::RateLimit::response).
 #[derive(Clone)]
 pub struct LimitHeaders {
     styles: Vec<HeaderStyle>,
@@ -54,7 +54,7 @@ impl Default for LimitHeaders {
 }
 
 impl LimitHeaders {
-    /// Writes headers of these families; with none, only `Retry-After`.
+    /// Creates headers of these families; with none, only `Retry-After`.
     pub fn new(styles: impl IntoIterator<Item = HeaderStyle>) -> Self {
         let styles = styles.into_iter().collect();
         LimitHeaders { styles, legacy_reset: LegacyReset::default(), clock: Arc::new(SystemClock) }
@@ -74,8 +74,8 @@ impl LimitHeaders {
         self
     }
 
-    /// Writes the headers of an outcome. Headers of a layer further in stay: where headers are lists, both are listed; where
-    /// they are not, the inner ones stay if they are of a denial that says when to retry, or if less is left there.
+    /// Writes the headers of an outcome. Headers of an inner layer stay. If headers are lists, both limits are listed.
+    /// Otherwise the inner headers stay if they are of a denial with a retry time, or if they have less left.
     pub fn write(&self, outcome: &Outcome, headers: &mut HeaderMap) {
         let (Outcome::Allowed(limit_decisions) | Outcome::Limited(limit_decisions)) = outcome else { return };
         if limit_decisions.iter().any(|limit| has_no_quota(limit.decision())) {
@@ -112,8 +112,8 @@ impl LimitHeaders {
     }
 }
 
-/// Whether a decision has no quota to report. It is not listed then: a deny list has no quota to report, also in shadow mode,
-/// and for a broken store the quota is unknown.
+/// Returns whether a decision has no quota to report, so that it is not listed. A deny list has no quota, also in
+/// shadow mode. For a broken store the quota is unknown.
 fn has_no_quota(decision: &Decision) -> bool {
     match decision.reason() {
         Some(Reason::Deny) => true,
@@ -136,7 +136,7 @@ fn write_triple(
 ) {
     let (remaining, reset_after) = (limit.decision().remaining(), limit.decision().reset_after());
     let present = headers.get(&names[1]).and_then(|remaining| remaining.to_str().ok()?.parse().ok());
-    // The layer that denies reports its limit; otherwise the one with less left.
+    // The layer that denies reports its limit. Otherwise it is the layer with less left.
     if present.is_some_and(|present: u64| present <= remaining || headers.contains_key(RETRY_AFTER)) {
         return;
     }
@@ -162,16 +162,16 @@ impl From<&HttpConfig> for LimitHeaders {
     }
 }
 
-/// The value of `RateLimit-Policy` of draft-ietf-httpapi-ratelimit-headers-10.
+/// Returns the value of `RateLimit-Policy` of draft-ietf-httpapi-ratelimit-headers-10.
 fn ietf_policy(limit_decisions: &LimitDecisions) -> HeaderValue {
     ietf_list(limit_decisions, |limit| {
-        // Whole seconds, or no window at all.
+        // Whole seconds, or no window.
         let window = limit.window().filter(|window| window.subsec_nanos() == 0).map(|window| window.as_secs());
         [(QUOTA, Some(limit.decision().limit())), (WINDOW, window)]
     })
 }
 
-/// The value of `RateLimit` of draft-ietf-httpapi-ratelimit-headers-10.
+/// Returns the value of `RateLimit` of draft-ietf-httpapi-ratelimit-headers-10.
 fn ietf_limit(limit_decisions: &LimitDecisions) -> HeaderValue {
     ietf_list(limit_decisions, |limit| {
         let decision = limit.decision();
@@ -219,7 +219,7 @@ fn push_quoted(printable: &str, text: &mut String) {
     text.push('"');
 }
 
-/// A name as a structured field can carry it: printable ASCII as it is, anything else percent-encoded.
+/// Encodes a name for a structured field: printable ASCII stays, other bytes are percent-encoded.
 fn printable(name: &str) -> Cow<'_, str> {
     let is_printable = |byte: u8| (b' '..=b'~').contains(&byte);
     if name.bytes().all(is_printable) {
@@ -227,7 +227,7 @@ fn printable(name: &str) -> Cow<'_, str> {
     }
     let mut encoded = String::with_capacity(name.len() * 3);
     for byte in name.bytes() {
-        // A percent sign as well, or it could not be told from the others.
+        // The percent sign is encoded, too, because it marks an encoded byte.
         match byte {
             byte if is_printable(byte) && byte != b'%' => encoded.push(char::from(byte)),
             byte => write!(encoded, "%{byte:02X}").expect("a string takes everything"),

@@ -15,7 +15,7 @@
 //! let client = clients.find("10.0.0.1".parse()?, &headers);
 //! assert_eq!(client.address().to_string(), "203.0.113.9");
 //!
-//! // Nobody else is believed.
+//! // A header from any other peer is ignored.
 //! let client = clients.find("198.51.100.7".parse()?, &headers);
 //! assert_eq!(client.address().to_string(), "198.51.100.7");
 //! # Ok::<(), Box<dyn std::error::Error>>(())

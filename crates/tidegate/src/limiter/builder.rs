@@ -13,7 +13,7 @@ use crate::net::NetworkError;
 use crate::resilience::Resilience;
 use crate::store::memory::MemoryStore;
 
-/// Builds a [`Limiter`]; see [`Limiter::builder`].
+/// A builder of a [`Limiter`]; see [`Limiter::builder`].
 #[derive(Default)]
 #[must_use = "a limiter exists once `build` is called"]
 pub struct LimiterBuilder {
@@ -81,7 +81,7 @@ impl LimiterBuilder {
         self
     }
 
-    /// Sets the store, and puts nothing around it: calls wait as long as the store does, its errors are returned, and
+    /// Sets the store without wrappers: calls wait as long as the store does, its errors are returned, and
     /// `on_store_error` has no effect.
     pub fn bare_store(mut self, store: impl Store + 'static) -> Self {
         self.store = Some(Arc::new(store));
@@ -89,8 +89,8 @@ impl LimiterBuilder {
         self
     }
 
-    /// Sets the timeout, the breaker and the rest of what is put around a [store](Self::store) that does I/O. Defaults to
-    /// [`Resilience`] with its defaults.
+    /// Sets the timeout, the breaker and the other wrappers around a [store](Self::store) that does I/O. Defaults to
+    /// the defaults of [`Resilience`].
     pub fn resilience(mut self, resilience: Resilience) -> Self {
         self.resilience = Some(resilience);
         self
@@ -103,8 +103,8 @@ impl LimiterBuilder {
         self
     }
 
-    /// Sets the timer for `acquire` and for the timeout around a store. Defaults to tokio's timer with the feature `tokio`,
-    /// and to none without.
+    /// Sets the timer for `acquire` and for the timeout around a store. Defaults to tokio's timer with the feature
+    /// `tokio`, and to none without it.
     pub fn sleeper(mut self, sleeper: impl Sleeper + 'static) -> Self {
         self.sleeper = Some(Arc::new(sleeper));
         self
@@ -147,7 +147,7 @@ impl LimiterBuilder {
         Ok(Arc::new(resilience.build(store)))
     }
 
-    /// The limits, ready for decisions.
+    /// Returns the limits, ready for decisions.
     pub(super) fn take_limits(&mut self) -> Result<Limits, BuildError> {
         let mut limits = Limits::new(mem::take(&mut self.prefix), mem::take(&mut self.deny_all));
         for (name, limit) in self.limits.drain(..) {

@@ -13,7 +13,7 @@ use super::registry::Limits;
 use super::{Error, Limiter};
 use crate::store::Decider;
 
-/// A call to a limiter: nothing happens until it is awaited.
+/// A call to a limiter. Nothing happens until it is awaited.
 #[must_use = "nothing happens until the call is awaited"]
 #[derive(Clone)]
 pub struct Call<'a> {
@@ -25,7 +25,7 @@ pub struct Call<'a> {
     pub(super) kind: CallKind,
 }
 
-/// The settings of one call that differ from its limit's, and what deny lists look at beside the key.
+/// The settings of one call that differ from its limit's, and the client's data for deny lists.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct CallOptions<'a> {
     pub(crate) quota: Option<&'a Quota>,
@@ -63,8 +63,8 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// Judges this call by another quota: free and premium users under one name. What the key has used is kept, and comes
-    /// back as fast as the last call's quota says, so the client must not choose the quota.
+    /// Decides this call by another quota, such as for free and premium users under one name. The key keeps its usage,
+    /// which is replenished at the rate of the last call's quota. So a client must never choose the quota.
     #[inline]
     pub fn with_quota(mut self, quota: &'a Quota) -> Self {
         self.options.quota = Some(quota);
@@ -79,15 +79,15 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// Passes the client's whole address to the deny lists. A key may hold less of it, such as the network of an IPv6
-    /// client, or nothing.
+    /// Passes the client's whole address to the deny lists. A key may have only a part of it, such as the network of an
+    /// IPv6 client, or none.
     #[inline]
     pub fn address(mut self, address: &'a IpAddr) -> Self {
         self.options.address = Some(address);
         self
     }
 
-    /// Passes the client's key to the deny lists as it was before it was shortened or shared with others.
+    /// Passes the client's original key to the deny lists, before it was shortened or shared with others.
     #[inline]
     pub fn whole_key(mut self, key: &'a Key<'a>) -> Self {
         self.options.whole_key = Some(key);
@@ -99,8 +99,8 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// Announces that [`try_now`](Self::try_now) follows, so that the memory store fetches the memory it will need. A caller with
-    /// several calls at hand announces all of them first, and waits for memory once. [`Limiter::batch`] does so by itself.
+    /// Announces that [`try_now`](Self::try_now) follows, so that the memory store prefetches memory for it. A caller
+    /// with several calls announces all of them first, and waits for memory once. [`Limiter::batch`] does so by itself.
     /// Nothing is decided. Limits that normalize keys or have shards ignore it.
     pub fn prefetch(&self) {
         let limits = self.limiter.inner.limits.load();
@@ -112,8 +112,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Answers without waiting, for code that is not async. With a store in process every call but an `acquire` is answered;
-    /// one that has to wait is [`Error::WouldBlock`], and nothing was done then.
+    /// Decides without waiting, for code that is not async. A store in process decides every call except an `acquire`.
+    /// A call that has to wait is [`Error::WouldBlock`], and nothing was done then.
     ///
     /// ```
     /// # use tidegate::{Limiter, Quota, minutes};
@@ -130,7 +130,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The answer without waiting, with the window of the limit. None when it has to be waited for; nothing was done then.
+    /// Decides without waiting, with the window of the limit. Returns `None` if the call must wait. Nothing was done
+    /// then.
     #[inline(always)] // record 0032 has the measurement
     pub(crate) fn try_decide(&self) -> Option<Result<WindowedDecision, Error>> {
         let inner = &self.limiter.inner;
@@ -151,7 +152,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The answer, waited for, with the window of the limit.
+    /// Decides the call, with the window of the limit.
     pub(crate) async fn decide(&self) -> Result<WindowedDecision, Error> {
         match self.kind {
             CallKind::Acquire { within } => self.acquire(within).await,
@@ -159,7 +160,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The answer of `decider` in place of the limiter's store.
+    /// Decides the call by `decider` in place of the limiter's store.
     pub(crate) async fn decide_on<D: Decider + ?Sized>(&self, decider: &D) -> Result<WindowedDecision, Error> {
         let limits = self.limiter.inner.limits.load_full();
         let Some(dispatch) = self.dispatch(&limits)? else {
@@ -168,7 +169,7 @@ impl<'a> Call<'a> {
         Ok(WindowedDecision { decision: dispatch.decide(decider).await?, window: dispatch.window() })
     }
 
-    /// The call on its way to the store; none for an `acquire`.
+    /// Returns the call on its way to the store, or `None` for an `acquire`.
     #[inline(always)] // record 0032 has the measurement
     pub(super) fn dispatch<'b>(&'b self, limits: &'b Limits) -> Result<Option<Dispatch<'b>>, Error> {
         let limit = limits.get(self.name)?;
@@ -178,7 +179,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The operation, with its cost checked; none for an `acquire`.
+    /// Returns the operation with its cost checked, or `None` for an `acquire`.
     #[inline(always)] // record 0032 has the measurement
     fn checked_op(&self) -> Result<Option<Op>, Error> {
         if self.limiter.inner.is_closed() {
@@ -209,8 +210,8 @@ impl<'a> IntoFuture for Call<'a> {
     }
 }
 
-/// The future of a [`Call`]'s decision. With a store in process it is ready at the first poll, and nothing is allocated,
-/// unless the limit normalizes keys or cuts its budget into shards.
+/// The future of a [`Call`]'s decision. With a store in process it is ready at the first poll. It allocates only if the
+/// limit normalizes keys or has shards.
 #[must_use = "futures do nothing unless polled"]
 pub struct CallFuture<'a> {
     state: State<'a>,
@@ -243,7 +244,7 @@ impl Future for CallFuture<'_> {
 }
 
 impl CallFuture<'_> {
-    /// Goes on to wait for the answer.
+    /// Starts to wait for the answer.
     #[cold]
     fn wait(&mut self) {
         if let State::Start(call) = std::mem::replace(&mut self.state, State::Done) {

@@ -82,7 +82,7 @@ fn every_wrapper_forwards_prefetch_and_decides_nothing() {
         assert_eq!(*prefetched.lock().unwrap(), *applied.lock().unwrap());
         prefetched.lock().unwrap().clear();
         applied.lock().unwrap().clear();
-        // The same when the limits are others than at first.
+        // Also after the limits have changed.
         limiter.set_quota("api", quota).unwrap();
     }
     limiter.limit("nobody", "ann").prefetch();

@@ -1,4 +1,4 @@
-//! `Stats`: decisions by limit, for metrics, the log and the dashboard. Its memory is bounded, whatever clients send.
+//! `Stats`: decisions by limit, for metrics, the log and the dashboard. Its memory is bounded for all input of clients.
 
 mod counts;
 mod history;
@@ -45,7 +45,7 @@ pub(crate) struct Stats {
     /// The limits that are served. Clients only look names up here, so they cannot choose names that collide: only the
     /// author of the config could. That allows a fast hash.
     served: ArcSwap<LimitMap>,
-    /// Every limit since the start, so that one that comes back continues its counts.
+    /// Every limit since the start, so that a limit that is added again continues its counts.
     known: ArcSwap<SortedLimitMap>,
     /// The last minutes of all limits together.
     history: Mutex<History>,
@@ -135,7 +135,7 @@ impl Stats {
         }
     }
 
-    /// Logs the error of a store. The client is told its kind only.
+    /// Logs the error of a store. The client only gets its kind.
     #[cold]
     fn log_store_error(&self, limit: &str, error: &StoreError) {
         if error.kind() != StoreErrorKind::Unsupported

@@ -27,7 +27,7 @@ const BUILD: &str = "tidegate_build_info";
 const START: &str = "tidegate_start_time_seconds";
 const UPTIME: &str = "tidegate_uptime_seconds";
 
-/// Tells the recorder what the app's metrics mean.
+/// Describes the app's metrics to the recorder.
 pub(super) fn describe() {
     describe_counter!(RELEASES, "Leases that were released, by limit and outcome of the work.");
     describe_gauge!(KEYS, Unit::Count, "Keys in the memory store.");

@@ -149,7 +149,7 @@ fn a_reload_keeps_the_counts_and_a_failed_one_is_exported() {
     assert_eq!(MetricsPage::fetch(&program).value("tidegate_config_reload_ok", &[]), 0.0);
 }
 
-/// A server of its own, which can be broken.
+/// Starts a server of its own, which the test can break.
 fn start_redis() -> Redis {
     let (server, cli) = (required_env("TIDEGATE_REDIS_SERVER"), required_env("TIDEGATE_REDIS_CLI"));
     Redis::start(Path::new(&server), Path::new(&cli), &[]).expect("Redis starts")
@@ -178,7 +178,7 @@ fn an_external_store_is_exported_with_its_errors() {
     assert_eq!(page.decisions("export", "allowed", Some("rate")), 2.0);
     assert_eq!(page.all_decisions(), 14.0);
 
-    // Of a key that was not denied before: a denial stays one.
+    // With keys that were not denied before, because a cached denial stays a denial.
     redis.kill();
     assert_eq!(post_limit(&program, "api", "u9")["reason"], "store");
     let page = MetricsPage::fetch(&program);

@@ -13,8 +13,9 @@ use crate::clock::{JITTER, Sleeper, complete_before, join_all};
 use crate::resilience::REQUESTS_PER_TIMEOUT;
 use crate::{Call, Error, Limiter};
 
-/// How many leases are released at once: several calls in parallel, each with as many as share a timeout. Releases must keep
-/// up with callers that acquire in parallel, without using every connection of a pool or opening a breaker.
+/// The number of leases that are released at once: several calls in parallel, each with as many leases as share a
+/// timeout. Releases must keep up with callers that acquire in parallel, without using every connection of a pool or
+/// opening a breaker.
 const MAX_RELEASES: usize = 4 * REQUESTS_PER_TIMEOUT;
 
 /// How many messages are read at once: a permit sends one to renew its lease and one to release it.
@@ -33,7 +34,7 @@ pub(super) struct Renewer {
     releasing: Vec<(Key<'static>, Lease)>,
     /// The leases to renew.
     leases: HashMap<Lease, HeldLease>,
-    /// The same in the order in which they are due.
+    /// The leases in the order of their due times.
     due: BTreeSet<(Timestamp, Lease)>,
     /// The latest time that was seen.
     latest: Timestamp,
@@ -185,7 +186,7 @@ impl Renewer {
         }
     }
 
-    /// Takes the leases that are due first, as many as each of them may share a call with.
+    /// Takes the leases that are due first. Their number is at most the `max_batch_len` of each of them.
     fn take_due(&mut self) -> Vec<Lease> {
         let (mut taken, mut max_len) = (Vec::new(), REQUESTS_PER_TIMEOUT);
         while let Some((_, lease)) = self.due.first() {

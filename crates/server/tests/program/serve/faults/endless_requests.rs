@@ -8,10 +8,10 @@ use super::malformed::http2::{self, CONTINUATION, DATA, END_HEADERS, HEADERS, fr
 use super::{assert_clean_shutdown, clients, memory_mib, start_server};
 use crate::serve::program::Program;
 
-/// How much more memory the server may take, in MiB.
+/// The most memory that the server may take in addition, in MiB.
 const MAX_GROWTH_MIB: u64 = 8;
-/// How many bytes prove that the server reads without end. A refused client may send a bit more, which the server reads and
-/// discards, so that the refusal arrives.
+/// The number of bytes that proves that the server reads without end. A rejected client may send a few more, which the
+/// server reads and discards, so that the rejection arrives.
 const MAX_SENT_BYTES: usize = 16 << 30;
 
 #[test]
@@ -61,7 +61,7 @@ fn endless_redis_command_is_cut_off() {
 fn assert_cut_off(program: &Program, address: Option<SocketAddr>, start: &[u8], more: &[u8]) {
     let before = memory_mib(program, "VmRSS");
     let mut stream = TcpStream::connect(address.expect("a port")).expect("a connection");
-    // A client that is no longer read from is stopped as well as one whose connection is closed.
+    // This ends both a client whose connection is closed and one that the server no longer reads from.
     stream.set_write_timeout(Some(Duration::from_secs(60))).expect("a socket");
     let more = more.repeat((64 << 10) / more.len());
     stream.write_all(start).expect("sent");

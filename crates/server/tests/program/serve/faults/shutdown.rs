@@ -1,4 +1,4 @@
-//! Shutdown under load. The snapshot, which has everything that was taken, is compared with the responses.
+//! Shutdown under load. The snapshot has all taken units, and is compared with the responses.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -96,7 +96,7 @@ fn a_request_that_started_before_shutdown_is_answered_over_grpc() {
     assert!(program.wait_for_exit().0.success());
 }
 
-/// A connection on which this is sent, and read as far as the answer to the part that is whole.
+/// Opens a connection, sends this, and reads the answer to its complete part.
 fn send_half(address: Option<SocketAddr>, sent: &[u8], answer: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(address.expect("a port")).expect("a connection");
     stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
@@ -121,7 +121,7 @@ fn a_second_signal_ends_the_grace_period_and_the_snapshot_is_kept() {
     let _under_way = send_half(program.http, half.as_bytes(), b"HTTP/1.1 200");
     program.signal("TERM");
     wait_until_port_closes(program.http);
-    // A signal within half a second of the first counts as the same.
+    // A signal within half a second of the first counts as one with it.
     let mut looks = 0;
     assert!(wait_until(|| {
         looks += 1;

@@ -99,7 +99,7 @@ async fn a_call_without_the_token_is_unauthenticated() {
     }
     // A health probe has no token.
     super::health::check_health(&program, "").await.expect("an answer");
-    // A call that lasts as long as the server is another thing.
+    // A call that lasts as long as the server does need one.
     assert_eq!(super::health::watch_health(&program).await.unwrap_err().code(), Code::Unauthenticated);
     assert_eq!(super::reflection::list_services(&program).await.unwrap_err().code(), Code::Unauthenticated);
 }

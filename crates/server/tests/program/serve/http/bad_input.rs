@@ -48,7 +48,7 @@ async fn bad_input_is_a_problem_and_changes_nothing() {
     assert_eq!(answer["remaining"], 2);
 }
 
-/// Over a real socket, whose reset would take the answer from the client.
+/// Over a real socket, because a reset would discard the response.
 #[test]
 fn client_that_is_still_sending_reads_the_413() {
     let (program, _config) = start_server(&[]);

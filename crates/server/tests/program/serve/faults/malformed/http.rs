@@ -82,7 +82,7 @@ fn absurd_lengths(random: &mut Random) -> Vec<u8> {
             let chunk = random.pick(&chunks);
             format!("POST {path} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n{chunk}\r\n{more}")
         }
-        // An extension of a chunk that never ends, and both ways to say a length at once.
+        // A chunk extension that never ends, and two contradicting lengths.
         _ => format!(
             "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n1;{more}"
         ),
@@ -90,7 +90,7 @@ fn absurd_lengths(random: &mut Random) -> Vec<u8> {
     .into_bytes()
 }
 
-/// JSON that is deep, and ends or does not.
+/// Deeply nested JSON, with or without an end.
 fn deep_json(random: &mut Random) -> Vec<u8> {
     let depth = random.between(100, 30_000) as usize;
     let (open, close) = random.pick(&[("[", "]"), ("{\"key\":", "}"), ("[{\"requests\":", "}]")]);
@@ -122,7 +122,7 @@ fn wrong_values(random: &mut Random) -> Vec<u8> {
     post(random.pick(&PATHS), &body).into_bytes()
 }
 
-/// More and larger headers than anybody reads.
+/// More and larger headers than any server reads.
 fn many_headers(random: &mut Random) -> Vec<u8> {
     let end = if random.one_in(2) { "\r\n" } else { "" };
     let headers = match random.below(3) {
