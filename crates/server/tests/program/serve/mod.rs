@@ -1,5 +1,7 @@
 //! `tidegate serve` on real sockets, with real clients.
 
+#[cfg(feature = "_real-servers")]
+mod alerts;
 pub(crate) mod api_client;
 mod authority;
 #[cfg(feature = "_real-servers")]
