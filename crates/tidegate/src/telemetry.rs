@@ -11,7 +11,7 @@ mod recorder {
 
     use metrics::{
         Key, Label, Level, Metadata, SharedString, Unit, counter, describe_counter, describe_gauge, describe_histogram,
-        gauge, histogram, with_recorder,
+        histogram, with_recorder,
     };
     use tidegate_core::{Decision, OnStoreError, Reason, StoreError, Timestamp};
 
@@ -24,6 +24,7 @@ mod recorder {
     const BREAKER_STATE: &str = "tidegate_breaker_state";
     const BREAKER_OPENED: &str = "tidegate_breaker_opened_total";
     const SETTLEMENTS: &str = "tidegate_settlements_total";
+    const FORGOTTEN_BUSY: &str = "tidegate_memory_forgotten_busy_total";
     #[cfg(feature = "redis")]
     const SCRIPT_RELOADS: &str = "tidegate_script_reloads_total";
 
@@ -41,6 +42,10 @@ mod recorder {
         describe_gauge!(BREAKER_STATE, "State of the circuit breaker: 0 is closed, 1 half open, 2 open.");
         describe_counter!(BREAKER_OPENED, "Times the circuit breaker opened.");
         describe_counter!(SETTLEMENTS, "Settlements of holds, by limit and outcome.");
+        describe_counter!(
+            FORGOTTEN_BUSY,
+            "Busy keys that a memory store evicted for lack of room: each got its quota back."
+        );
         #[cfg(feature = "redis")]
         describe_counter!(SCRIPT_RELOADS, "Times a server had lost a script and got it again.");
     }
@@ -96,6 +101,18 @@ mod recorder {
         with_recorder(|recorder| recorder.register_counter(key, &METADATA).increment(1));
     }
 
+    /// Counts a busy key that a memory store evicted.
+    pub(crate) fn record_forgotten_busy() {
+        counter!(FORGOTTEN_BUSY).increment(1);
+    }
+
+    /// Exports the counter of evicted busy keys before there is one: Prometheus does not see the increase of a counter that
+    /// appears with a value.
+    pub(crate) fn register_forgotten_busy() {
+        describe_metrics();
+        counter!(FORGOTTEN_BUSY).increment(0);
+    }
+
     pub(crate) fn record_fallback(limit: &str, policy: OnStoreError) {
         counter!(FALLBACKS, "limit" => limit.to_owned(), "policy" => policy.as_str()).increment(1);
     }
@@ -116,8 +133,17 @@ mod recorder {
         counter!(STORE_ERRORS, "store" => store.to_owned(), "kind" => error.kind().as_str()).increment(1);
     }
 
-    pub(crate) fn record_breaker_state(store: &str, state: u8) {
-        gauge!(BREAKER_STATE, "store" => store.to_owned()).set(f64::from(state));
+    /// The gauge of one breaker's state.
+    pub(crate) struct BreakerGauge(Key);
+
+    impl BreakerGauge {
+        pub(crate) fn new(store: &str) -> Self {
+            BreakerGauge(Key::from_parts(BREAKER_STATE, vec![label("store", store)]))
+        }
+
+        pub(crate) fn set(&self, state: u8) {
+            with_recorder(|recorder| recorder.register_gauge(&self.0, &METADATA).set(f64::from(state)));
+        }
     }
 
     pub(crate) fn record_breaker_opened(store: &str) {
@@ -154,15 +180,26 @@ mod recorder {
         pub(crate) fn count(&self, _limit: &str, _decision: Option<&Decision>) {}
     }
 
+    pub(crate) struct BreakerGauge;
+
+    impl BreakerGauge {
+        pub(crate) fn new(_store: &str) -> Self {
+            BreakerGauge
+        }
+
+        pub(crate) fn set(&self, _state: u8) {}
+    }
+
     pub(crate) fn describe_metrics() {}
     pub(crate) fn record_guard(_passed: bool) {}
+    pub(crate) fn record_forgotten_busy() {}
+    pub(crate) fn register_forgotten_busy() {}
     pub(crate) fn record_fallback(_limit: &str, _policy: OnStoreError) {}
     pub(crate) fn start_timer(_clock: &dyn Clock) -> CallTimer {
         CallTimer
     }
     pub(crate) fn record_duration(_timer: CallTimer, _clock: &dyn Clock, _store: &str, _call: &'static str) {}
     pub(crate) fn record_store_error(_store: &str, _error: &StoreError) {}
-    pub(crate) fn record_breaker_state(_store: &str, _state: u8) {}
     pub(crate) fn record_breaker_opened(_store: &str) {}
     pub(crate) fn record_settlement(_limit: &str, _outcome: &'static str) {}
     #[cfg(feature = "redis")]

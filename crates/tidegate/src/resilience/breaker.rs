@@ -12,7 +12,7 @@ use tidegate_core::{
 };
 
 use crate::clock::{Clock, SystemClock};
-use crate::telemetry;
+use crate::telemetry::{self, BreakerGauge};
 
 /// How many calls of renewals may be in flight while the circuit is not closed. A flood of them must not keep an overloaded
 /// store down.
@@ -109,6 +109,7 @@ impl<S> BreakerStore<S> {
 /// The state machine of a breaker, without a store.
 struct Circuit {
     name: Box<str>,
+    gauge: BreakerGauge,
     /// How many failures in a row open it.
     failures: u32,
     /// How long it stays open before a call may probe.
@@ -173,10 +174,11 @@ struct CallPermit<'a> {
 impl Circuit {
     fn new(name: &str, failures: u32, pause: Duration, clock: Arc<dyn Clock>) -> Self {
         telemetry::describe_metrics();
-        telemetry::record_breaker_state(name, BreakerState::Closed as u8);
+        let gauge = BreakerGauge::new(name);
+        gauge.set(BreakerState::Closed as u8);
         let state = Mutex::new(CircuitState::Closed { failures: 0 });
         let (probes, renewals) = (AtomicU64::new(0), AtomicUsize::new(0));
-        Circuit { name: name.into(), failures, pause, clock, state, probes, renewals }
+        Circuit { name: name.into(), gauge, failures, pause, clock, state, probes, renewals }
     }
 
     fn state(&self) -> BreakerState {
@@ -186,6 +188,8 @@ impl Circuit {
     /// Returns permission for a call of these requests, or the error to fail it with.
     fn enter(&self, requests: &[Request<'_>]) -> Result<CallPermit<'_>, StoreError> {
         let mut state = self.lock();
+        // With every call, because a recorder may be installed later than the state has changed.
+        self.gauge.set(state.breaker_state() as u8);
         match &mut *state {
             CircuitState::Closed { .. } => Ok(CallPermit { circuit: self, probe: None, is_renewal: false }),
             _ if are_renewals(requests) => self.admit_renewals(),
@@ -225,7 +229,7 @@ impl Circuit {
     /// Changes the state, under the lock, so that metrics end with the latest one.
     fn set_state(&self, state: &mut CircuitState, to: CircuitState) {
         *state = to;
-        telemetry::record_breaker_state(&self.name, state.breaker_state() as u8);
+        self.gauge.set(state.breaker_state() as u8);
     }
 
     fn open(&self, state: &mut CircuitState) {

@@ -14,7 +14,8 @@
 //!
 //! # Metrics
 //!
-//! With the feature `metrics`, through the recorder of the `metrics` facade. No label ever holds a key.
+//! With the feature `metrics`, through the recorder of the `metrics` facade. The recorder may be installed at any time: a
+//! later one gets everything but the help texts. No label ever holds a key.
 //!
 //! | name | kind | labels |
 //! | --- | --- | --- |
@@ -25,6 +26,7 @@
 //! | `tidegate_breaker_state` | gauge | `store`; 0 is closed, 1 half open, 2 open |
 //! | `tidegate_breaker_opened_total` | counter | `store` |
 //! | `tidegate_script_reloads_total` | counter | `store` |
+//! | `tidegate_memory_forgotten_busy_total` | counter of the memory stores of the process | |
 //! | `tidegate_settlements_total` | counter | `limit`, `outcome`; see [`budget`](crate::budget) |
 //!
 //! A limiter counts decisions, whatever its store. Each request to take (`limit`, `reserve`, `admit`, `acquire`) counts once, by

@@ -4,10 +4,10 @@ use std::pin::pin;
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use tidegate::resilience::{BreakerStore, InstrumentedStore, Resilience};
-use tidegate::{OnStoreError, Store, StoreErrorKind, millis, seconds};
+use tidegate::{MemoryStore, OnStoreError, Store, StoreErrorKind, millis, seconds};
 use tidegate_testkit::block_on;
 
-use crate::recorded::{counters, recorded};
+use crate::recorded::{Recorded, counters, recorded};
 use crate::support::{TestRequest, clock, error, faulty, poll};
 
 #[test]
@@ -167,4 +167,57 @@ fn every_metric_has_a_description() {
     for (key, _, description, _) in metrics {
         assert!(description.is_some(), "{} has no description", key.key().name());
     }
+}
+
+fn breaker_state(recorded: &Recorded) -> f64 {
+    match recorded["tidegate_breaker_state{store=faulty}"] {
+        DebugValue::Gauge(value) => value.0,
+        ref other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn recorder_that_is_installed_after_the_store_was_built_gets_its_state() {
+    let clock = clock();
+    let (store, faults) = faulty(&clock);
+    let store = Resilience::new(clock.clone()).name("faulty").breaker(1, seconds(1)).build(store);
+    let target = TestRequest::new(5);
+    let take = || assert!(target.take(&store).allowed());
+    assert_eq!(breaker_state(&recorded(take)), 0.0, "closed from the start");
+    faults.fail(error(StoreErrorKind::Unavailable));
+    take();
+    assert_eq!(breaker_state(&recorded(take)), 2.0, "opened before");
+    clock.advance(seconds(1));
+    faults.pass();
+    let recorded = recorded(take);
+    assert_eq!(breaker_state(&recorded), 0.0);
+    assert!(recorded.contains_key("tidegate_store_seconds{call=apply,store=faulty}"), "{recorded:?}");
+}
+
+fn evicted(recorded: &Recorded) -> Vec<(&str, u64)> {
+    counters(recorded, "tidegate_memory_forgotten_busy_total")
+}
+
+#[test]
+fn evicted_busy_keys_are_counted_by_any_recorder() {
+    let flood = |store: &MemoryStore, keys: u64| {
+        for key in 0..keys {
+            let _ = TestRequest::new(5).key(key).take(store);
+        }
+    };
+    let small_store = || MemoryStore::builder().max_keys(64).clock(clock()).build();
+    assert_eq!(evicted(&recorded(|| drop(small_store()))), [("{}", 0)]);
+    let mut forgotten = 0;
+    let while_built = recorded(|| {
+        let store = small_store();
+        flood(&store, 1_000);
+        forgotten = store.stats().forgotten_busy;
+    });
+    assert!(forgotten > 0);
+    assert_eq!(evicted(&while_built), [("{}", forgotten)]);
+    let store = small_store();
+    flood(&store, 1_000);
+    let before = store.stats().forgotten_busy;
+    let later = recorded(|| flood(&store, 2_000));
+    assert_eq!(evicted(&later), [("{}", store.stats().forgotten_busy - before)]);
 }
