@@ -5,6 +5,8 @@ mod alerts;
 pub(crate) mod api_client;
 mod authority;
 #[cfg(feature = "_real-servers")]
+mod cross_site;
+#[cfg(feature = "_real-servers")]
 mod dashboard;
 mod denials;
 mod envoy;
