@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::required_env;
 
 /// The flags of a browser that runs without a screen and calls no other service.
-const FLAGS: [&str; 9] = [
+const FLAGS: [&str; 10] = [
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
@@ -21,6 +21,8 @@ const FLAGS: [&str; 9] = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    // Sites of tests.
+    "--host-resolver-rules=MAP *.test 127.0.0.1",
 ];
 
 /// The key Tab, for [`Browser::press`].

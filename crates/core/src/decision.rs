@@ -28,6 +28,10 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Every reason.
+    pub const ALL: [Reason; 5] =
+        [Reason::Rate, Reason::Deny, Reason::CostExceedsCapacity, Reason::Concurrency, Reason::Store];
+
     /// The name used in JSON, metrics and logs.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -18,7 +18,7 @@ use crate::app::stats::recorder;
 use crate::app::store::AppStore;
 use crate::cli::{Listen, LogFormat, Serve, read_token};
 use crate::doors::otlp::{Telemetry, TraceLayer};
-use crate::doors::{Access, grpc, http, resp};
+use crate::doors::{Access, AllowedHosts, grpc, http, resp};
 use crate::net::http_server;
 use crate::net::listener::{Listener, Listeners};
 use crate::net::shutdown::ShutdownTrigger;
@@ -66,11 +66,16 @@ async fn serve_until_signal(
     let (shutdown_trigger, shutdown) = ShutdownTrigger::new();
     let (last_trigger, last) = ShutdownTrigger::new();
     let access = Access::new(token.clone());
+    // Browsers speak no gRPC without TLS: its port needs no check. Over TLS, the name is on the certificate.
+    let http_access = match token.is_none() && serve.tls_cert.is_none() {
+        true => access.clone().with_hosts(AllowedHosts::new(&serve.allowed_hosts)),
+        false => access.clone(),
+    };
     let mut serving = JoinSet::new();
     serving.spawn_on(Arc::clone(&app).tick(shutdown.clone()), runtimes.background());
     if let Some(listener) = listeners.http {
-        let router = telemetry.instrument(http::router(Arc::clone(&app), access.clone(), runtimes.background()));
-        let fast_path = http::DecisionFastPath { app: Arc::clone(&app), access: access.clone() };
+        let router = telemetry.instrument(http::router(Arc::clone(&app), http_access.clone(), runtimes.background()));
+        let fast_path = http::DecisionFastPath { app: Arc::clone(&app), access: http_access };
         // Telemetry is part of the router.
         let fast_path = (!telemetry.is_on()).then_some(fast_path);
         serving.spawn(http_server::serve(listener, fast_path, router, app.draining_flag(), last.clone()));

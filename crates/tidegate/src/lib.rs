@@ -44,7 +44,7 @@
 //! | `outgoing`, `reqwest` | a client-side layer that limits outgoing requests and honours `Retry-After`; see [`client`] |
 //! | `ws` | a router for WebSocket messages, whose limits run before anything costs memory; see [`websocket`] |
 //! | `macros` | `#[limit]` for async functions and handlers; see [`attribute`] |
-//! | `metrics` | counters, latencies and states through the `metrics` facade, of stores within [`Resilience`](resilience::Resilience) or its wrappers; see [`resilience`] |
+//! | `metrics` | decisions of limiters, and latencies, errors and states of stores, through the `metrics` facade; see [`resilience`] |
 //! | `tracing` | a span for every call of a store within [`Resilience`](resilience::Resilience) that may wait, see [`resilience`]; and warnings in the log |
 //! | `testing` | the testing entry of the stores, through which a test passes the time |
 //!

@@ -1,4 +1,4 @@
-//! Redis, Postgres, PgBouncer, Chromium and valgrind from Debian's packages.
+//! Redis, Postgres, PgBouncer, Chromium, Prometheus and valgrind from Debian's packages.
 
 use std::net::TcpStream;
 use std::path::PathBuf;
@@ -38,6 +38,13 @@ pub(crate) fn install_chromium() -> Result<(), TaskError> {
     let advice = "install Chromium, so that chromium and chromedriver are on PATH \
                   (Debian: apt-get install chromium chromium-driver)";
     install("Chromium", &["chromium", "chromium-driver"], advice)
+}
+
+/// Prometheus and its tool for rules. The package starts a service where it can, which no test uses.
+pub(crate) fn install_prometheus() -> Result<(), TaskError> {
+    let advice = "install Prometheus 2.40 or newer, so that prometheus and promtool are on PATH in one folder \
+                  (Debian and Ubuntu: apt-get install prometheus)";
+    install("Prometheus", &["prometheus"], advice)
 }
 
 /// Returns the path of valgrind, installing it if it is missing.

@@ -75,6 +75,7 @@ impl Servers {
             ("TIDEGATE_CHROMIUM", path(&self.programs.chromium)),
             ("TIDEGATE_CHROMEDRIVER", path(&self.programs.chromedriver)),
             ("TIDEGATE_PROMETHEUS_CLIENT", path(&self.programs.prometheus_client)),
+            ("TIDEGATE_PROMETHEUS", path(&self.programs.prometheus)),
             ("TIDEGATE_ENVOY", path(&self.programs.envoy)),
             ("TIDEGATE_MINIFLARE", path(&self.programs.miniflare)),
             ("TIDEGATE_WORKER", path(&self.programs.worker)),

@@ -29,6 +29,7 @@ pub(crate) struct Programs {
     pub(crate) chromedriver: PathBuf,
     /// The folder of the Python package, which parses Prometheus's format.
     pub(crate) prometheus_client: PathBuf,
+    pub(crate) prometheus: PathBuf,
     pub(crate) envoy: PathBuf,
     /// The folder of workerd's installation.
     pub(crate) miniflare: PathBuf,
@@ -68,6 +69,9 @@ pub(crate) fn find_programs() -> Result<Programs, TaskError> {
     if ["chromium", "chromedriver"].into_iter().any(|name| find_on_path(name).is_none()) {
         debian::install_chromium()?;
     }
+    if ["prometheus", "promtool"].into_iter().any(|name| find_on_path(name).is_none()) {
+        debian::install_prometheus()?;
+    }
     let installed = |name| find_on_path(name).ok_or_else(|| TaskError(format!("{name} is installed, but not on PATH")));
     let node = Node::find()?;
     let [worker, example_worker] = wasm::build_workers()?;
@@ -84,6 +88,7 @@ pub(crate) fn find_programs() -> Result<Programs, TaskError> {
         chromium: installed("chromium")?,
         chromedriver: installed("chromedriver")?,
         prometheus_client: install_package("prometheus-client", "0.26.0")?,
+        prometheus: installed("prometheus")?,
         envoy: find_on_path("envoy").map_or_else(|| ENVOY.program(), Ok)?,
         miniflare: node.miniflare()?,
         node: node.program,
@@ -91,8 +96,8 @@ pub(crate) fn find_programs() -> Result<Programs, TaskError> {
         example_worker,
     };
     let postgres = programs.postgres.join("postgres");
-    let Programs { redis_server, valkey_server, pgbouncer, chromium, envoy, node, .. } = &programs;
-    for program in [redis_server, valkey_server, &postgres, pgbouncer, chromium, envoy, node] {
+    let Programs { redis_server, valkey_server, pgbouncer, chromium, prometheus, envoy, node, .. } = &programs;
+    for program in [redis_server, valkey_server, &postgres, pgbouncer, chromium, prometheus, envoy, node] {
         print_version(program)?;
     }
     Ok(programs)

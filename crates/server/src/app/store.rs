@@ -44,8 +44,9 @@ impl AppStore {
         })
     }
 
-    /// Sets it as the store of a limiter.
+    /// Sets it as the store of a limiter, whose decisions [`Stats`](super::stats::Stats) counts.
     pub(crate) fn attach_to(&self, limiter: LimiterBuilder) -> LimiterBuilder {
+        let limiter = limiter.count_decisions(false);
         match self {
             AppStore::Memory(store) => limiter.store(Arc::clone(store)),
             AppStore::External { store, .. } => limiter.store(Arc::clone(store)),
@@ -132,8 +133,7 @@ fn open_memory(serve: &Serve) -> Result<MemoryStore, Failure> {
     }
 }
 
-/// Adds the wrappers of [`tidegate::resilience::Resilience`] in their order, except for the one that counts decisions:
-/// [`Stats`](super::stats::Stats) counts those of every store.
+/// Adds the wrappers of [`tidegate::resilience::Resilience`] in their order.
 fn with_resilience<S: Store + 'static>(name: &'static str, store: S, defaults: &Defaults) -> AppStore {
     let timeout = TimeoutStore::new(store, defaults.store_timeout, TokioSleeper);
     let breaker = BreakerStore::new(InstrumentedStore::new(timeout, name), name).clock(TokioSleeper);

@@ -10,6 +10,7 @@ use clap::{Args, Parser, ValueEnum};
 
 use super::{MemoryCapacity, usage_error};
 use crate::Failure;
+use crate::doors::HostName;
 use crate::store_url::StoreUrl;
 
 /// `tidegate serve`.
@@ -56,6 +57,11 @@ pub struct Serve {
     /// The certificates that must sign those of gRPC clients, PEM. Clients must present one then
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_client_ca: Option<PathBuf>,
+    /// A name by which clients reach this server over HTTP without TLS and without a token, such as tidegate.internal;
+    /// several with several flags. Addresses and localhost need no flag. Other names are refused: a page of another site may
+    /// have had them point here
+    #[arg(long = "allowed-host", value_name = "NAME")]
+    pub allowed_hosts: Vec<HostName>,
     /// Listen beyond this machine even where nobody has to show a token
     #[arg(long)]
     pub insecure: bool,

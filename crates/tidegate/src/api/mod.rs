@@ -11,7 +11,7 @@ mod requests;
 
 use serde::Deserialize;
 
-pub use access::{BearerToken, same_site, same_site_or_proxy};
+pub use access::{BearerToken, is_from_proxy, requested_host, same_site, same_site_or_proxy};
 pub use fields::{
     CostField, KeyField, KeyPart, LeaseField, MAX_KEY_BYTES, MAX_KEY_TEXT_BYTES, Op, OpName, TimestampField,
 };

@@ -12,7 +12,8 @@ use super::{Caller, Outcome};
 use crate::Error;
 #[cfg(feature = "tokio")]
 use crate::concurrency::DistributedConcurrency;
-use crate::concurrency::{Completion, Concurrency, FairConcurrency, PerKey, Permit, Priority};
+use crate::concurrency::{Completion, Concurrency, FairConcurrency, PerKey, Permit, Priority, Rejected};
+use crate::telemetry;
 
 /// A bound on how many requests are in flight.
 #[derive(Debug, Clone)]
@@ -73,8 +74,9 @@ impl ConcurrencyGuard {
         }
         match self {
             ConcurrencyGuard::Fair(fair, within) => {
-                fair.acquire(guard_key(caller)?, *within).await.map_err(Outcome::from_rejected)
+                counted(fair.acquire(guard_key(caller)?, *within).await).map_err(Outcome::from_rejected)
             }
+            // Its limit counts.
             #[cfg(feature = "tokio")]
             ConcurrencyGuard::Distributed(shared) => {
                 shared.try_acquire(guard_key(caller)?).await.map_err(Outcome::from_acquire_error)
@@ -97,8 +99,14 @@ impl ConcurrencyGuard {
             #[cfg(feature = "tokio")]
             ConcurrencyGuard::Distributed(_) => return None,
         };
-        Some(entered.and_then(|entered| entered.map_err(Outcome::from_rejected)))
+        Some(entered.and_then(|entered| counted(entered).map_err(Outcome::from_rejected)))
     }
+}
+
+/// Counts a request that a guard in process has let pass or refused.
+fn counted(entered: Result<Permit, Rejected>) -> Result<Permit, Rejected> {
+    telemetry::record_guard(entered.is_ok());
+    entered
 }
 
 /// Returns the key that guards use: the first of the caller's keys.

@@ -85,7 +85,7 @@ impl Rule {
             None => None,
             Some(policy) => Some(self.policy_unless_shadow(limiter, policy)?),
         };
-        let options = CallOptions { quota, on_store_error, address: caller.address(), whole_key: None };
+        let options = CallOptions { quota, on_store_error, address: caller.address(), whole_key: None, shadow };
         Ok(limiter.call(&self.limit, key.borrow(), kind).cost(cost).with_options(options))
     }
 

@@ -57,7 +57,9 @@ impl Limiter {
             return Err(only_limit_error(&calls[index]));
         }
         let enforced: InlineVec<&Dispatch<'_>> = dispatches.iter().filter(|dispatch| !dispatch.is_shadow()).collect();
-        let enforced = limit_enforced(&enforced, decider).await?;
+        let enforced = limit_enforced(&enforced, decider).await.inspect_err(|error| {
+            calls.iter().zip(&dispatches).for_each(|(call, dispatch)| dispatch.count(call, Err(error)));
+        })?;
         // Shadow limits come afterwards: they count a request that passes, and only look at one that does not.
         let passes = enforced.allowed();
         let mut enforced = enforced.decisions().iter();
@@ -68,6 +70,10 @@ impl Limiter {
                 false => *enforced.next().expect("one decision for each enforced limit"),
             });
         }
+        // A request that is denied as a whole takes nothing of the limits that would have allowed it.
+        let decided = calls.iter().zip(&dispatches).zip(&decisions);
+        let decisive = decided.filter(|(_, decision)| passes || !decision.allowed());
+        decisive.for_each(|((call, dispatch), decision)| dispatch.count(call, Ok(decision)));
         Ok(decisions.into_iter().collect())
     }
 
@@ -102,13 +108,15 @@ impl Limiter {
             false => self.inner.store.apply_each(&requests).await,
         }
         .into_iter();
-        let answers = dispatches.iter().map(|dispatch| match dispatch {
-            Ok(dispatch) if dispatch.is_denied() => Ok(dispatch.finish(dispatch.denial())),
-            Ok(dispatch) => {
-                let answer = decided.next().expect("one answer for each request");
-                answer.map(|decision| dispatch.finish(decision)).map_err(Error::Store)
-            }
-            Err(error) => Err(error.clone()),
+        let answers = calls.iter().zip(&dispatches).map(|(call, dispatch)| {
+            let dispatch = dispatch.as_ref().map_err(Error::clone)?;
+            let answer = match dispatch.is_denied() {
+                true => Ok(dispatch.denial()),
+                false => decided.next().expect("one answer for each request").map_err(Error::Store),
+            };
+            let answer = answer.map(|decision| dispatch.finish(decision));
+            dispatch.count(call, answer.as_ref());
+            answer
         });
         answers.collect()
     }

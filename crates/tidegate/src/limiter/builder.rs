@@ -27,6 +27,7 @@ pub struct LimiterBuilder {
     /// The timeout and the number of replicas of a config, for a [`Resilience`] that the caller does not set.
     outage_defaults: Option<(Duration, u32)>,
     sleeper: Option<Arc<dyn Sleeper>>,
+    leaves_counting: bool,
 }
 
 impl LimiterBuilder {
@@ -73,8 +74,7 @@ impl LimiterBuilder {
     /// A store that does I/O gets a timeout of 50 milliseconds, a circuit breaker, and the
     /// [`on_store_error`](Limit::on_store_error) of each limit, unless it has a
     /// [failure policy](tidegate_core::Capabilities::failure_policy) already. See [`Self::resilience`]. Wrappers of your own, such as a
-    /// `TimeoutStore` or a `MeteredStore`, belong inside a `FallbackStore`, or into [`Self::bare_store`]: otherwise they are wrapped once
-    /// more.
+    /// `TimeoutStore`, belong inside a `FallbackStore`, or into [`Self::bare_store`]: otherwise they are wrapped once more.
     pub fn store(mut self, store: impl Store + 'static) -> Self {
         self.store = Some(Arc::new(store));
         self.is_bare = false;
@@ -110,6 +110,13 @@ impl LimiterBuilder {
         self
     }
 
+    /// Sets whether the limiter counts its decisions as [`tidegate_decisions_total`](crate::resilience#metrics). Defaults to
+    /// true. A program that exports counts of its own sets it to false.
+    pub fn count_decisions(mut self, counts: bool) -> Self {
+        self.leaves_counting = !counts;
+        self
+    }
+
     /// Builds the limiter.
     pub fn build(mut self) -> Result<Limiter, BuildError> {
         let limits = self.take_limits()?;
@@ -122,7 +129,7 @@ impl LimiterBuilder {
         let default_sleeper: Option<Arc<dyn Sleeper>> = Some(Arc::new(crate::clock::SteadySleeper));
         #[cfg(not(feature = "tokio"))]
         let default_sleeper = None;
-        Ok(Limiter::from_parts(limits, store, self.sleeper.or(default_sleeper)))
+        Ok(Limiter::from_parts(limits, store, self.sleeper.or(default_sleeper), !self.leaves_counting))
     }
 
     /// Puts a timeout, a breaker and the failure policies around a store that needs them.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tidegate_core::{BoxFuture, Cost, Decision, Key, Lease, OnStoreError, Op, Quota};
 
 use super::dispatch::Dispatch;
-use super::registry::Limits;
+use super::registry::{Limits, NamedLimit};
 use super::{Error, Limiter};
 use crate::store::Decider;
 
@@ -32,6 +32,8 @@ pub(crate) struct CallOptions<'a> {
     pub(crate) on_store_error: Option<OnStoreError>,
     pub(crate) address: Option<&'a IpAddr>,
     pub(crate) whole_key: Option<&'a Key<'a>>,
+    /// Whether the caller admits every request, whatever is decided.
+    pub(crate) shadow: bool,
 }
 
 /// The operation of a call, whose cost is not checked yet.
@@ -144,18 +146,19 @@ impl<'a> Call<'a> {
             true => Ok(dispatch.denial()),
             false => inner.store.dyn_try_apply(&dispatch.request())?,
         };
-        match decision {
-            Ok(decision) => {
-                Some(Ok(WindowedDecision { decision: dispatch.finish(decision), window: dispatch.window() }))
-            }
-            Err(error) => Some(Err(Error::Store(error))),
-        }
+        let decision = decision.map(|decision| dispatch.finish(decision)).map_err(Error::Store);
+        dispatch.count(self, decision.as_ref());
+        Some(decision.map(|decision| WindowedDecision { decision, window: dispatch.window() }))
     }
 
     /// Decides the call, with the window of the limit.
     pub(crate) async fn decide(&self) -> Result<WindowedDecision, Error> {
         match self.kind {
-            CallKind::Acquire { within } => self.acquire(within).await,
+            CallKind::Acquire { within } => {
+                let decided = self.acquire(within).await;
+                self.count_acquired(&decided);
+                decided
+            }
             _ => self.decide_on(&*self.limiter.inner.store).await,
         }
     }
@@ -166,7 +169,39 @@ impl<'a> Call<'a> {
         let Some(dispatch) = self.dispatch(&limits)? else {
             return Err(Error::unsupported(self.name, "an `acquire` would keep the transaction open while it waits"));
         };
-        Ok(WindowedDecision { decision: dispatch.decide(decider).await?, window: dispatch.window() })
+        let decision = dispatch.decide(decider).await;
+        dispatch.count(self, decision.as_ref());
+        Ok(WindowedDecision { decision: decision?, window: dispatch.window() })
+    }
+
+    /// Counts the answer to this call as `tidegate_decisions_total`.
+    ///
+    /// A check counts when it refuses: the request ends there, and would have been charged by its outcome. A request that a
+    /// check has let pass counts when it takes.
+    #[inline]
+    pub(super) fn count(&self, limit: &NamedLimit, answer: Result<&Decision, &Error>) {
+        let decision = match answer {
+            Ok(decision) if self.options.shadow => Some(decision.shadowed()),
+            Ok(decision) => Some(*decision),
+            Err(Error::Store(_)) => None,
+            // A mistake in the program is no decision.
+            Err(_) => return,
+        };
+        let is_counted = match self.kind {
+            CallKind::Limit | CallKind::Reserve | CallKind::Admit(_) | CallKind::Acquire { .. } => true,
+            CallKind::Check => !decision.is_some_and(|decision| decision.allowed()),
+            CallKind::Refund | CallKind::Reset | CallKind::Renew(_) | CallKind::Release(_) => false,
+        };
+        if is_counted && self.limiter.inner.counts_decisions {
+            limit.counters.count(limit.name(), decision.as_ref());
+        }
+    }
+
+    /// Counts the answer to an `acquire` once, however often the store was asked for it.
+    fn count_acquired(&self, decided: &Result<WindowedDecision, Error>) {
+        if let Ok(limit) = self.limiter.inner.limits.load().get(self.name) {
+            self.count(limit, decided.as_ref().map(|decided| &decided.decision));
+        }
     }
 
     /// Returns the call on its way to the store, or `None` for an `acquire`.

@@ -98,6 +98,12 @@ impl<'a> Dispatch<'a> {
         if self.limit.limit.shadow { decision.shadowed() } else { decision }
     }
 
+    /// Counts the answer to `call`.
+    #[inline]
+    pub(super) fn count(&self, call: &Call<'_>, answer: Result<&Decision, &Error>) {
+        call.count(self.limit, answer);
+    }
+
     pub(super) fn is_shadow(&self) -> bool {
         self.limit.limit.shadow
     }

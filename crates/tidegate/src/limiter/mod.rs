@@ -32,6 +32,7 @@ pub use normalize::Normalize;
 pub(crate) use registry::LimitSummary;
 
 use crate::clock::Sleeper;
+use crate::telemetry;
 use acquire::Queues;
 use admit::LeaseIds;
 use registry::{CurrentLimits, Limits};
@@ -69,6 +70,7 @@ struct Inner {
     closed: AtomicBool,
     /// Whether the store was closed, too.
     store_closed: AtomicBool,
+    counts_decisions: bool,
 }
 
 impl Inner {
@@ -84,7 +86,13 @@ impl Limiter {
         LimiterBuilder::default()
     }
 
-    fn from_parts(limits: Limits, store: Arc<dyn DynStore>, sleeper: Option<Arc<dyn Sleeper>>) -> Self {
+    fn from_parts(
+        limits: Limits,
+        store: Arc<dyn DynStore>,
+        sleeper: Option<Arc<dyn Sleeper>>,
+        counts_decisions: bool,
+    ) -> Self {
+        telemetry::describe_metrics();
         let inner = Inner {
             limits: CurrentLimits::new(limits),
             store,
@@ -93,6 +101,7 @@ impl Limiter {
             leases: LeaseIds::default(),
             closed: AtomicBool::new(false),
             store_closed: AtomicBool::new(false),
+            counts_decisions,
         };
         Limiter { inner: Arc::new(inner) }
     }

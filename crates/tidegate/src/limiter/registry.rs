@@ -13,6 +13,7 @@ use tidegate_core::{Key, Quota, Scope};
 
 use super::call::CallOptions;
 use super::{BuildError, DenyList, Error, Limit, Limiter, UnknownLimit};
+use crate::telemetry::DecisionCounters;
 
 /// The maximum number of known names in an [`UnknownLimit`].
 const MAX_LISTED_NAMES: usize = 50;
@@ -35,6 +36,7 @@ pub(super) struct NamedLimit {
     common_deny: Arc<DenyList>,
     /// Whether the limit has no deny list and no shards and does not normalize keys, as most limits.
     pub(super) is_plain: bool,
+    pub(super) counters: DecisionCounters,
 }
 
 impl NamedLimit {
@@ -50,7 +52,8 @@ impl NamedLimit {
         }
         let (scope, window) = (Scope::new(&limits.prefix, name), limit.quota.window());
         let is_plain = deny.is_empty() && common_deny.is_empty() && shards.is_empty() && limit.normalize.is_none();
-        Ok(NamedLimit { scope, limit, window, shards: shards.into(), deny, common_deny, is_plain })
+        let counters = DecisionCounters::default();
+        Ok(NamedLimit { scope, limit, window, shards: shards.into(), deny, common_deny, is_plain, counters })
     }
 
     pub(super) fn name(&self) -> &str {

@@ -12,7 +12,7 @@ use tidegate_core::{
 };
 
 use crate::clock::{Clock, SystemClock, join_all};
-use crate::telemetry;
+use crate::telemetry::{self, BreakerGauge};
 
 /// How many calls of renewals may be in flight while the circuit is not closed. A flood of them must not keep an overloaded
 /// store down.
@@ -141,6 +141,7 @@ const PARTS: usize = 64;
 /// The state machines of a breaker, without a store.
 struct Circuits {
     name: Box<str>,
+    gauge: BreakerGauge,
     /// How many failures in a row open a circuit.
     failures: u32,
     /// How long it stays open before a call may probe.
@@ -223,15 +224,18 @@ struct CallPermit<'a> {
 impl Circuits {
     fn new(name: &str, failures: u32, pause: Duration, clock: Arc<dyn Clock>) -> Self {
         telemetry::describe_metrics();
-        telemetry::record_breaker_state(name, BreakerState::Closed as u8);
+        let gauge = BreakerGauge::new(name);
+        gauge.set(BreakerState::Closed as u8);
         let parts = Mutex::new(Parts(Vec::new()));
         let (probes, renewals) = (AtomicU64::new(0), AtomicUsize::new(0));
-        Circuits { name: name.into(), failures, pause, clock, parts, probes, renewals }
+        Circuits { name: name.into(), gauge, failures, pause, clock, parts, probes, renewals }
     }
 
     /// Returns permission for a call to a part, or the error to fail it with.
     fn enter(&self, part: usize, is_renewal: bool) -> Result<CallPermit<'_>, StoreError> {
         let mut parts = self.lock();
+        // With every call, because a recorder may be installed later than the state has changed.
+        self.gauge.set(parts.worst() as u8);
         let circuit = parts.circuit(part);
         let permit = CallPermit { circuits: self, part, answers: circuit.answers, probe: None, is_renewal: false };
         match &mut circuit.state {
@@ -275,7 +279,7 @@ impl Circuits {
     /// Changes a state, under the lock, so that metrics end with the latest one.
     fn set_state(&self, parts: &mut Parts, part: usize, to: CircuitState) {
         parts.circuit(part).state = to;
-        telemetry::record_breaker_state(&self.name, parts.worst() as u8);
+        self.gauge.set(parts.worst() as u8);
     }
 
     /// Opens a circuit, and logs the beginning of an outage if all others are closed.

@@ -7,8 +7,7 @@ use std::time::Duration;
 use tidegate_core::Store;
 
 use super::{
-    BreakerState, BreakerStore, BulkheadStore, DenialCacheStore, FallbackStore, InstrumentedStore, MeteredStore,
-    TimeoutStore,
+    BreakerState, BreakerStore, BulkheadStore, DenialCacheStore, FallbackStore, InstrumentedStore, TimeoutStore,
 };
 use crate::clock::{Clock, Sleeper};
 #[cfg(feature = "tokio")]
@@ -17,7 +16,7 @@ use crate::store::EXPECTED_REPLICAS;
 
 /// A store with every wrapper around it; see [`Resilience::build`].
 pub type Resilient<S> =
-    MeteredStore<FallbackStore<DenialCacheStore<BulkheadStore<BreakerStore<InstrumentedStore<TimeoutStore<S>>>>>>>;
+    FallbackStore<DenialCacheStore<BulkheadStore<BreakerStore<InstrumentedStore<TimeoutStore<S>>>>>>;
 
 /// A builder that puts every wrapper around a store, in the recommended order.
 ///
@@ -123,7 +122,6 @@ impl Resilience {
     /// 5. [`DenialCacheStore`], so that a cached denial does not count as a success of the store, and only the store's own
     ///    denials are cached.
     /// 6. [`FallbackStore`], which treats a timeout like an open circuit.
-    /// 7. [`MeteredStore`], which counts the decisions that callers get, wherever they were made.
     pub fn build<S: Store>(self, store: S) -> Resilient<S> {
         let timeout = TimeoutStore::new(store, self.timeout, Arc::clone(&self.sleeper));
         let instrumented = InstrumentedStore::new(timeout, &self.name).clock(Arc::clone(&self.steady_clock));
@@ -138,8 +136,7 @@ impl Resilience {
             denial_cache = denial_cache.max_keys(keys);
         }
         let denial_cache = denial_cache.clock(self.steady_clock);
-        let fallback = FallbackStore::new(denial_cache).expected_replicas(self.replicas).clock(self.sleeper);
-        MeteredStore::new(fallback)
+        FallbackStore::new(denial_cache).expected_replicas(self.replicas).clock(self.sleeper)
     }
 }
 
@@ -155,6 +152,6 @@ impl Default for Resilience {
 impl<S> Resilient<S> {
     /// Returns the state of the circuit breaker.
     pub fn breaker(&self) -> BreakerState {
-        self.inner().inner().inner().inner().state()
+        self.inner().inner().inner().state()
     }
 }

@@ -285,7 +285,7 @@ fn refund_elsewhere_ends_a_cached_denial_once_the_store_admits() {
     let login = TestRequest::new(2);
     assert_eq!([0; 3].map(|_| login.take(&store).allowed()), [true, true, false]);
     // Behind the cache, as another process would.
-    let inner = store.inner().inner().inner().inner().inner().inner().inner();
+    let inner = store.inner().inner().inner().inner().inner().inner();
     assert!(block_on(inner.apply(&login.op(Op::Reset))).is_ok());
     assert!(login.take(&store).allowed(), "the cache answers only for a store that fails");
     faults.fail(error(StoreErrorKind::Unavailable));

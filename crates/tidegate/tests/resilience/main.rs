@@ -11,6 +11,9 @@ mod leases;
 mod local;
 #[cfg(feature = "metrics")]
 mod metrics;
+#[cfg(feature = "metrics")]
+#[path = "../common/recorded.rs"]
+mod recorded;
 mod rendezvous;
 #[cfg(feature = "tracing")]
 mod spans;

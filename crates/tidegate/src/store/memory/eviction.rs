@@ -7,6 +7,7 @@ use super::locks::{LockedLines, LockedPair, SlotRef};
 use super::slot::{IN_OVERFLOW, Slot};
 use super::sync::Ordering;
 use super::table::{CandidateLines, Table};
+use crate::telemetry;
 
 /// The maximum number of keys that are moved to make room for one.
 const MAX_MOVES: u32 = 3;
@@ -71,7 +72,10 @@ impl Table {
     /// Evicts a key to make room, and counts it if it was busy.
     pub(super) fn evict(&self, lines: &impl LockedLines, found: SlotRef, now: Timestamp) {
         let busy = !self.is_new(found.slot, now);
-        self.forgotten_busy.fetch_add(busy.into(), Ordering::Relaxed);
+        if busy {
+            self.forgotten_busy.fetch_add(1, Ordering::Relaxed);
+            telemetry::record_forgotten_busy();
+        }
         self.remove_slot(lines, found);
     }
 

@@ -36,6 +36,7 @@ use tidegate_core::{
 use crate::clock::{Clock, SystemClock, TickCounter};
 use crate::keyed_hash::KeyedHash;
 use crate::random::draw_secrets;
+use crate::telemetry;
 use locks::TooManyKeys;
 pub use snapshot::SnapshotError;
 use sync::Ordering;
@@ -138,6 +139,7 @@ impl MemoryStoreBuilder {
     }
 
     fn build_with(self, secrets: [u64; 4]) -> MemoryStore {
+        telemetry::register_forgotten_busy();
         MemoryStore {
             table: Table::for_keys(self.max_keys, self.max_bytes),
             hash: KeyedHash::new(secrets),

@@ -139,7 +139,7 @@ fn http_1_is_refused_without_a_wait() {
     for path in ["/grpc.health.v1.Health/Check", "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"] {
         let mut stream = TcpStream::connect(program.grpc.expect("a port")).expect("a connection");
         stream.set_read_timeout(Some(Duration::from_secs(5))).expect("a socket");
-        let head = "HTTP/1.1\r\nhost: x\r\ncontent-type: application/grpc\r\ncontent-length: 5";
+        let head = "HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/grpc\r\ncontent-length: 5";
         stream.write_all(format!("POST {path} {head}\r\n\r\n").as_bytes()).expect("sent");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("an answer, and then the end");

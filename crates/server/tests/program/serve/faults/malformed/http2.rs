@@ -68,7 +68,7 @@ pub(super) fn random_grpc_input(random: &mut Random) -> Vec<u8> {
     match random.below(10) {
         0 => random_bytes(random, 13),
         // HTTP, but not of the kind that gRPC needs.
-        1 => b"POST /envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit HTTP/1.1\r\nhost: x\r\ncontent-type: application/grpc\r\n\r\n".to_vec(),
+        1 => b"POST /envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/grpc\r\n\r\n".to_vec(),
         _ => random_input(random),
     }
 }
