@@ -5,8 +5,8 @@ use crate::servers::Servers;
 use crate::{fuzz, open_files, test};
 
 /// The test programs that compare with a model. Only these need to be built.
-const MODEL_TESTS: [&str; 8] =
-    ["oracle", "memory_conformance", "redis", "sqlite", "postgres", "fairness", "program", "workerd"];
+const MODEL_TESTS: [&str; 9] =
+    ["oracle", "memory_conformance", "redis", "sqlite", "postgres", "fairness", "two_tier", "program", "workerd"];
 
 pub(crate) fn run() -> Result<(), TaskError> {
     open_files::raise_limit()?;
