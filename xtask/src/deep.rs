@@ -1,12 +1,12 @@
-//! `cargo xtask deep`: longer runs of the randomized tests and of outages, loom, fuzzing and the soak test.
+//! `cargo xtask deep`: longer runs of the randomized tests, of outages and of hostile load, loom, fuzzing and the soak test.
 
 use crate::cargo::{TaskError, cargo, step};
 use crate::servers::Servers;
 use crate::{fuzz, open_files, test};
 
 /// The test programs that compare with a model. Only these need to be built.
-const MODEL_TESTS: [&str; 8] =
-    ["oracle", "memory_conformance", "redis", "sqlite", "postgres", "fairness", "program", "workerd"];
+const MODEL_TESTS: [&str; 9] =
+    ["oracle", "memory_conformance", "redis", "sqlite", "postgres", "fairness", "two_tier", "program", "workerd"];
 
 pub(crate) fn run() -> Result<(), TaskError> {
     open_files::raise_limit()?;
@@ -23,6 +23,15 @@ pub(crate) fn run() -> Result<(), TaskError> {
         cargo(["test", "--release", "--package", "tidegate-server", "--all-features", "--test", "program"]);
     floods.args(["--", "flood_does_not_open", "--test-threads", "1"]).env("TIDEGATE_OVERLOADS", "4");
     step("limits under four times the load of their store", floods.envs(servers.environment()))?;
+    let hostile = |seconds: &str, store: &str| {
+        let mut hostile = cargo(["test", "--release", "--package", "tidegate-server", "--all-features"]);
+        hostile.args(["--test", "program", "--", "--nocapture"]).arg(format!("hostile_load_on_{store}"));
+        hostile.env("TIDEGATE_HOSTILE_SECONDS", seconds).envs(servers.environment());
+        hostile
+    };
+    let seconds = std::env::var("TIDEGATE_HOSTILE_SECONDS").unwrap_or_else(|_| "3600".to_owned());
+    step("hostile load, an hour", &mut hostile(&seconds, "memory"))?;
+    step("hostile load on Redis, ten minutes", &mut hostile("600", "redis"))?;
     drop(servers);
     let layers = ["test", "--package", "tidegate", "--test", "layer", "--test", "no_allocation"];
     step("layers without the feature macros", &mut cargo(layers))?;

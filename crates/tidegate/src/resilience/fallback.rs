@@ -46,7 +46,8 @@ const MIN_QUIET_SPAN: Duration = Duration::from_secs(1);
 /// [`StoreErrorKind::Unsupported`] is a programming error, and is returned under every policy.
 ///
 /// The store inside never learns of local decisions: after an outage a key has the quota it had before, plus what has been
-/// replenished since.
+/// replenished since. So with no more processes than expected, a span across an outage admits at most 3 * capacity + rate * t
+/// under `Local`, and any span 2 * (capacity + rate * t).
 pub struct FallbackStore<S> {
     store: S,
     local: LocalFallback,

@@ -9,6 +9,7 @@ mod fallback;
 mod forwarding;
 mod leases;
 mod local;
+mod local_bound;
 #[cfg(feature = "metrics")]
 mod metrics;
 #[cfg(feature = "metrics")]
