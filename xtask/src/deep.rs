@@ -33,12 +33,27 @@ pub(crate) fn run() -> Result<(), TaskError> {
     step("hostile load, an hour", &mut hostile(&seconds, "memory"))?;
     step("hostile load on Redis, ten minutes", &mut hostile("600", "redis"))?;
     drop(servers);
+    hostile_connections()?;
     let layers = ["test", "--package", "tidegate", "--test", "layer", "--test", "no_allocation"];
     step("layers without the feature macros", &mut cargo(layers))?;
     test::loom(4)?;
     fuzz::search()?;
     let soak = ["run", "--release", "--package", "tidegate-benches", "--", "soak"];
     step("soak: four threads, a table that is always full, two minutes", &mut cargo(soak))
+}
+
+/// How many connections an attacker has, and how many files a process needs for other things.
+const HOSTILE_CONNECTIONS: u64 = 10_000;
+const OTHER_FILES: u64 = 500;
+
+/// Clients that have the program keep all it will: for each kind a line with its memory, and the latency of other clients.
+fn hostile_connections() -> Result<(), TaskError> {
+    let connections = open_files::raise_limit_towards(HOSTILE_CONNECTIONS + OTHER_FILES)? - OTHER_FILES;
+    let mut hostile = cargo(["test", "--release", "--package", "tidegate-server", "--all-features", "--test", "program"]);
+    // One at a time, so that each has the cores and the ports for itself.
+    hostile.args(["--", "--nocapture", "--test-threads", "1", "hostile_"]);
+    hostile.env("TIDEGATE_HOSTILE_CONNECTIONS", connections.to_string());
+    step(&format!("memory for {connections} hostile connections of each kind"), &mut hostile)
 }
 
 #[cfg(test)]

@@ -10,14 +10,21 @@ const REQUIRED: u64 = 8_192;
 
 /// Raises the limit of this process and its children to the needs of the tests.
 pub(crate) fn raise_limit() -> Result<(), TaskError> {
-    let limit = getrlimit(Resource::Nofile);
-    if let Some(most) = limit.maximum.filter(|most| *most < REQUIRED) {
+    let most = raise_limit_towards(REQUIRED)?;
+    if most < REQUIRED {
         let advice = "raise it with `ulimit -Hn` as root, or in /etc/security/limits.conf";
         return Err(TaskError(format!("at most {most} files may be open here, and tests need {REQUIRED}: {advice}")));
     }
-    if limit.current.is_some_and(|current| current < REQUIRED) {
-        let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(REQUIRED), ..limit });
-        raised.map_err(|error| TaskError(format!("{REQUIRED} files cannot be allowed: {error}")))?;
-    }
     Ok(())
+}
+
+/// Raises the limit to `wanted`, or as far as the system allows, and returns how many of these files may be open.
+pub(crate) fn raise_limit_towards(wanted: u64) -> Result<u64, TaskError> {
+    let limit = getrlimit(Resource::Nofile);
+    let most = limit.maximum.map_or(wanted, |maximum| maximum.min(wanted));
+    if limit.current.is_some_and(|current| current < most) {
+        let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(most), ..limit });
+        raised.map_err(|error| TaskError(format!("{most} files cannot be allowed: {error}")))?;
+    }
+    Ok(most)
 }

@@ -21,6 +21,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tracing::warn;
 
+use crate::net::buffer_budget::BufferBudget;
 use crate::net::shutdown::Shutdown;
 use crate::request::DecisionRequest;
 use clock_jump::ClockJumpDetector;
@@ -39,6 +40,8 @@ pub(crate) struct App {
     pub(crate) store: AppStore,
     pub(crate) stats: Stats,
     pub(crate) config: ArcSwap<ActiveConfig>,
+    /// The bytes that connections and pages may hold.
+    pub(crate) buffers: Arc<BufferBudget>,
     /// Held while another config becomes active.
     activation_lock: Mutex<()>,
     /// Warns once of a proxy that the config does not mention.
@@ -60,6 +63,7 @@ impl App {
             store,
             stats,
             config: ArcSwap::from_pointee(config),
+            buffers: BufferBudget::new(usize::MAX),
             activation_lock: Mutex::new(()),
             forwarding_warning: ForwardingWarning::new(),
             is_testing,
@@ -70,6 +74,12 @@ impl App {
     /// Changes how the statistics show keys.
     pub(crate) fn with_stats(mut self, change: impl FnOnce(Stats) -> Stats) -> Self {
         self.stats = change(self.stats);
+        self
+    }
+
+    /// Bounds the bytes that connections and pages hold. Without, there is no bound.
+    pub(crate) fn with_buffers(mut self, budget: Arc<BufferBudget>) -> Self {
+        self.buffers = budget;
         self
     }
 

@@ -71,6 +71,9 @@ pub struct Serve {
     /// The number of connections that each port serves at once; further ones wait
     #[arg(long, value_name = "N", default_value = "10000", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_connections: u32,
+    /// How many bytes may wait in the process: requests and responses that are not done, and some 16 KiB for each connection
+    #[arg(long, value_name = "N", default_value = "268435456", value_parser = clap::value_parser!(u64).range(1_048_576..=1_099_511_627_776))]
+    pub max_buffered_bytes: u64,
     /// How many threads answer: more where nobody else needs the cores [default: half as many as there are cores, and one
     /// for each core for gRPC]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_024))]

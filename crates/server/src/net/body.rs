@@ -12,6 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use tokio::time::timeout;
 
+use super::charged_body::NoRoom;
 use super::stall_guard;
 use super::timeout_stream::with_timeout;
 
@@ -31,7 +32,7 @@ pub(crate) enum ResponseBody {
 }
 
 /// How much of a body is handed to the connection at once: it buffers all it gets, whether or not the client reads.
-const MAX_PIECE: usize = 16 << 10;
+pub(super) const MAX_PIECE: usize = 16 << 10;
 
 impl ResponseBody {
     pub(crate) fn full(bytes: impl Into<Bytes>) -> Self {
@@ -40,6 +41,15 @@ impl ResponseBody {
 
     pub(crate) fn routed(body: RoutedBody) -> Self {
         ResponseBody::Routed { body, rest: None }
+    }
+
+    /// Returns how many bytes it keeps until the client has read it.
+    pub(super) fn buffered_bytes(&self) -> usize {
+        match self {
+            ResponseBody::Full { bytes, .. } => bytes.as_ref().map_or(0, Bytes::len),
+            // The pieces of a stream are made as they are sent.
+            ResponseBody::Routed { body, .. } => body.size_hint().exact().map_or(MAX_PIECE, |bytes| bytes as usize),
+        }
     }
 
     pub(crate) fn with_trailers(bytes: impl Into<Bytes>, trailers: HeaderMap) -> Self {
@@ -128,15 +138,17 @@ impl<B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + U
 pub(crate) enum BodyError {
     TooLarge,
     TooSlow,
+    /// Too many bytes wait in the process.
+    NoRoom,
     Broken(Box<dyn Error + Send + Sync>),
 }
 
 /// Reads the body of a request, within a size and a time.
 pub(crate) async fn read_body(mut body: impl RequestBody, max_bytes: usize) -> Result<Bytes, BodyError> {
     match with_timeout(BODY_TIMEOUT, read_up_to(max_bytes, &mut body)).await {
-        Ok(Err(BodyError::TooLarge)) => {
+        Ok(Err(refused @ (BodyError::TooLarge | BodyError::NoRoom))) => {
             discard(body);
-            Err(BodyError::TooLarge)
+            Err(refused)
         }
         Ok(read) => read,
         Err(_) => Err(BodyError::TooSlow),
@@ -144,28 +156,28 @@ pub(crate) async fn read_body(mut body: impl RequestBody, max_bytes: usize) -> R
 }
 
 /// A body nearly always comes in one piece, which is not copied. Several pieces are joined as they arrive: kept apart, pieces
-/// of one byte would take forty times their size.
+/// of one byte would take forty times their size, and each would keep the buffer that it was read into.
 async fn read_up_to(max_bytes: usize, body: &mut impl RequestBody) -> Result<Bytes, BodyError> {
     // Before the first read, which would ask a client with `Expect: 100-continue` to send.
     if body.size_hint().lower() > max_bytes as u64 {
         return Err(BodyError::TooLarge);
     }
-    let (mut first, mut joined) = (Bytes::new(), Vec::new());
+    let mut joined = Vec::new();
     while let Some(frame) = body.frame().await {
-        let Ok(piece) = frame.map_err(|error| BodyError::Broken(error.into()))?.into_data() else { continue };
-        if first.len().max(joined.len()) + piece.len() > max_bytes {
+        let Ok(piece) = frame.map_err(|error| body_error(error.into()))?.into_data() else { continue };
+        if joined.len() + piece.len() > max_bytes {
             return Err(BodyError::TooLarge);
         }
-        if first.is_empty() {
-            first = piece;
-            continue;
-        }
-        if joined.is_empty() {
-            joined.extend_from_slice(&first);
+        if joined.is_empty() && body.is_end_stream() {
+            return Ok(piece);
         }
         joined.extend_from_slice(&piece);
     }
-    Ok(if joined.is_empty() { first } else { joined.into() })
+    Ok(joined.into())
+}
+
+fn body_error(error: Box<dyn Error + Send + Sync>) -> BodyError {
+    if NoRoom::caused(&*error) { BodyError::NoRoom } else { BodyError::Broken(error) }
 }
 
 /// Reads the rest of a refused body in a task of its own, within bounds. A connection that closes before is reset, and then a

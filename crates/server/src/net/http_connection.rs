@@ -1,9 +1,9 @@
 //! One HTTP connection of either version, bounded in size and time.
 
-use std::convert::Infallible;
 use std::error::Error;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -14,9 +14,11 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::body::ResponseBody;
+use super::buffer_budget::BufferAccount;
+use super::charged_body::ChargedResponseBody;
 use super::header_timeout::HeaderTimeout;
-use super::inline_executor::InlineExecutor;
+use super::inline_executor::{InlineExecutor, InlineResponses};
+use super::metered_stream::MeteredStream;
 use super::shutdown::Shutdown;
 use super::stall_guard::note_head;
 use super::timeout_stream::TimeoutStream;
@@ -24,39 +26,45 @@ use super::timeout_stream::TimeoutStream;
 /// How long a client may take to send the headers of a request or to read a write, and how long an HTTP/1 connection may be
 /// idle. An HTTP/2 connection gets a keep-alive ping as often.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(30);
-/// The most bytes of request headers.
-const MAX_HEADER_BYTES: usize = 64 << 10;
+/// The most bytes of the head of an HTTP/1 request.
+pub(super) const MAX_HEADER_BYTES: usize = 64 << 10;
+/// The most bytes of the head of an HTTP/2 request. Decoded, it takes up to six times as many, and a byte can stand for a header.
+const MAX_HTTP2_HEADER_BYTES: u32 = 16 << 10;
 /// The most requests of one connection in flight.
 const MAX_STREAMS: u32 = 200;
 /// The HTTP/2 flow control windows: how much of a request, and of all requests of a connection, may be in flight.
 const STREAM_WINDOW: u32 = 64 << 10;
-const CONNECTION_WINDOW: u32 = 1 << 20;
+const CONNECTION_WINDOW: u32 = 256 << 10;
+/// How many malformed requests end an HTTP/2 connection. Each is kept until its reset is sent.
+const MAX_MALFORMED_STREAMS: usize = 32;
 
 /// How many rounds of up to [`MAX_STREAMS`] requests a connection is served before others have their turn.
 const MAX_ROUNDS: u32 = 4;
 
-/// Serves a connection until the client or the server ends it, and finishes requests in flight then.
+/// Serves a connection until the client or the server ends it, and finishes requests in flight then. Its input and the end of its
+/// responses are counted in its account.
 pub(crate) async fn serve<S, V>(
     stream: S,
+    account: &Arc<BufferAccount>,
     service: V,
     shutdown: &mut Shutdown,
 ) -> Result<(), Box<dyn Error + Send + Sync>>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    V: Service<Request<Incoming>, Response = Response<ResponseBody>, Error = Infallible, Future: Send + 'static>,
+    V: Service<Request<Incoming>, Response = Response<ChargedResponseBody>, Error = h2::Error, Future: Send + 'static>,
 {
-    let (mut header_timeout, responses) = (HeaderTimeout::new(CLIENT_TIMEOUT), InlineExecutor::default());
-    let builder = builder(&header_timeout, &responses);
+    let (mut header_timeout, mut responses) = (HeaderTimeout::new(CLIENT_TIMEOUT), InlineResponses::default());
+    let builder = builder(&header_timeout, responses.executor());
     let service = service_fn(move |request: Request<Incoming>| note_head(service.call(request)));
-    let mut connection =
-        pin!(builder.serve_connection(TokioIo::new(TimeoutStream::new(stream, CLIENT_TIMEOUT)), service));
+    let stream = TimeoutStream::new(MeteredStream::new(stream, Arc::clone(account)), CLIENT_TIMEOUT);
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let mut shutdown = pin!(shutdown.wait());
     let mut ending = false;
     poll_fn(|context| {
         for _ in 0..MAX_ROUNDS {
             let ended = connection.as_mut().poll(context);
             // Also if the connection has ended: its requests are decided.
-            let answered = responses.run_pending(context);
+            let answered = responses.poll(context);
             if ended.is_ready() {
                 return ended;
             }
@@ -74,8 +82,8 @@ where
     .await
 }
 
-fn builder(header_timeout: &HeaderTimeout, responses: &InlineExecutor) -> auto::Builder<InlineExecutor> {
-    let mut builder = auto::Builder::new(responses.clone());
+fn builder(header_timeout: &HeaderTimeout, executor: InlineExecutor) -> auto::Builder<InlineExecutor> {
+    let mut builder = auto::Builder::new(executor);
     // Head and body are short: joining them costs less than a vectored write.
     builder
         .http1()
@@ -85,13 +93,16 @@ fn builder(header_timeout: &HeaderTimeout, responses: &InlineExecutor) -> auto::
         .writev(false);
     let mut http2 = builder.http2();
     http2.timer(TokioTimer::new()).keep_alive_interval(CLIENT_TIMEOUT).max_concurrent_streams(MAX_STREAMS);
-    http2.max_header_list_size(MAX_HEADER_BYTES as u32).max_send_buf_size(STREAM_WINDOW as usize);
+    http2.max_header_list_size(MAX_HTTP2_HEADER_BYTES).max_send_buf_size(STREAM_WINDOW as usize);
+    http2.max_local_error_reset_streams(MAX_MALFORMED_STREAMS);
     http2.initial_stream_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW);
     builder
 }
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
     use axum::body::Body;
     use futures_util::{StreamExt, stream};
     use http_body_util::BodyExt;
@@ -101,18 +112,35 @@ mod tests {
     use tokio::time::{Instant, sleep};
 
     use super::*;
-    use crate::net::body::{DISCARD_TIMEOUT, read_body};
+    use crate::net::body::{DISCARD_TIMEOUT, ResponseBody, read_body};
+    use crate::net::buffer_budget::BufferBudget;
     use crate::net::shutdown::ShutdownTrigger;
     use crate::net::stall_guard::STALL_TIMEOUT;
 
     const COMPLETE_REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
 
+    /// Serves a connection with room for everything.
+    async fn serve_with<F>(
+        stream: DuplexStream,
+        respond: impl Fn(Request<Incoming>) -> F,
+        shutdown: &mut Shutdown,
+    ) -> Result<(), String>
+    where
+        F: Future<Output = ResponseBody> + Send + 'static,
+    {
+        let open = BufferBudget::new(usize::MAX).connect(0).expect("room");
+        let service = service_fn(|request| {
+            let body = respond(request);
+            async move { Ok::<_, h2::Error>(Response::new(ChargedResponseBody::new(body.await, None))) }
+        });
+        serve(stream, open.account(), service, shutdown).await.map_err(|error| error.to_string())
+    }
+
     /// A client of a server that answers every request.
     fn connect() -> (DuplexStream, ShutdownTrigger) {
         let (client, server) = duplex(1 << 16);
         let (ending, mut shutdown) = ShutdownTrigger::new();
-        let service = service_fn(async |_| Ok(Response::new(ResponseBody::full("well"))));
-        tokio::spawn(async move { serve(server, service, &mut shutdown).await.map_err(|error| error.to_string()) });
+        tokio::spawn(async move { serve_with(server, |_| async { ResponseBody::full("well") }, &mut shutdown).await });
         (client, ending)
     }
 
@@ -174,8 +202,8 @@ mod tests {
     /// An HTTP/2 client with a window of so many bytes for each response.
     async fn client_with_window(bytes: u32) -> impl AsyncFnMut(&str) -> Incoming {
         let (client, server) = duplex(1 << 16);
-        let service = service_fn(async |request: Request<Incoming>| {
-            Ok(Response::new(match request.uri().path() {
+        let respond = |request: Request<Incoming>| async move {
+            match request.uri().path() {
                 "/large" => ResponseBody::full(vec![b'x'; 1 << 17]),
                 "/large/routed" => ResponseBody::routed(vec![b'x'; 1 << 17].into()),
                 "/late" => {
@@ -186,11 +214,11 @@ mod tests {
                     sleep(STALL_TIMEOUT * 10).await;
                     Ok::<_, Infallible>("x")
                 }))),
-            }))
-        });
+            }
+        };
         tokio::spawn(async move {
             let (_ending, mut shutdown) = ShutdownTrigger::new();
-            serve(server, service, &mut shutdown).await.map_err(|error| error.to_string())
+            serve_with(server, respond, &mut shutdown).await
         });
         let mut builder = http2::Builder::new(TokioExecutor::new());
         let handshake = builder.initial_stream_window_size(bytes).handshake(TokioIo::new(client));
@@ -241,13 +269,13 @@ mod tests {
     /// A client of a server that reads bodies of up to 64 bytes and refuses larger ones.
     fn connect_to_refusing_server() -> DuplexStream {
         let (client, server) = duplex(1 << 16);
-        let service = service_fn(async |request: Request<Incoming>| {
+        let respond = |request: Request<Incoming>| async move {
             let is_refused = read_body(request.into_body(), 64).await.is_err();
-            Ok(Response::new(ResponseBody::full(if is_refused { "refused" } else { "well" })))
-        });
+            ResponseBody::full(if is_refused { "refused" } else { "well" })
+        };
         tokio::spawn(async move {
             let (_ending, mut shutdown) = ShutdownTrigger::new();
-            serve(server, service, &mut shutdown).await.map_err(|error| error.to_string())
+            serve_with(server, respond, &mut shutdown).await
         });
         client
     }

@@ -21,6 +21,7 @@ use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tracing::{debug, warn};
 
+use super::buffer_budget::{BufferAccount, BufferBudget, CONNECTION_BYTES, TLS_BYTES};
 use super::shutdown::Shutdown;
 use super::tls::TlsAcceptors;
 use crate::Failure;
@@ -54,13 +55,16 @@ pub(crate) struct Listener {
     pub(crate) tls: Option<TlsAcceptor>,
     /// The most connections served at once; further ones wait to be accepted.
     pub(crate) max_connections: u32,
+    /// The bytes that connections may hold.
+    pub(crate) buffers: Arc<BufferBudget>,
 }
 
 impl Listener {
-    /// Serves every connection with `serve` until the shutdown, and waits for those that are open then.
+    /// Serves every connection with `serve` until the shutdown, and waits for those that are open then. A connection that the budget
+    /// has no room for is closed.
     pub(crate) async fn run<S, F>(self, mut shutdown: Shutdown, serve: S)
     where
-        S: Fn(Stream, SocketAddr) -> F + Clone + Send + 'static,
+        S: Fn(Stream, SocketAddr, Arc<BufferAccount>) -> F + Clone + Send + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
         let permits = Arc::new(Semaphore::new(self.max_connections as usize));
@@ -88,18 +92,27 @@ impl Listener {
                     continue;
                 }
             };
+            let bytes = CONNECTION_BYTES + if self.tls.is_some() { TLS_BYTES } else { 0 };
+            let Some(account) = self.buffers.connect(bytes) else { continue };
             let (tls, serve, name) = (self.tls.clone(), serve.clone(), self.name);
             let (open, mut shutdown) = (OpenConnection::count(&open), shutdown.clone());
             let caller = CALLERS.fetch_add(1, Ordering::Relaxed);
             connections.spawn(with_caller(caller, async move {
                 let (_permit, _open) = (permit, open);
-                let secured = tokio::select! {
-                    secured = handshake(stream, tls) => secured,
-                    () = late_handshake_timeout(&mut shutdown) => return,
+                let held = Arc::clone(account.account());
+                let served = async move {
+                    let secured = tokio::select! {
+                        secured = handshake(stream, tls) => secured,
+                        () = late_handshake_timeout(&mut shutdown) => return,
+                    };
+                    match secured {
+                        Ok(stream) => serve(stream, peer, held).await,
+                        Err(error) => debug!(port = name, %peer, %error, "no TLS was agreed upon"),
+                    }
                 };
-                match secured {
-                    Ok(stream) => serve(stream, peer).await,
-                    Err(error) => debug!(port = name, %peer, %error, "no TLS was agreed upon"),
+                tokio::select! {
+                    () = served => {}
+                    () = account.account().evicted() => debug!(port = name, %peer, "closed to make room for others"),
                 }
             }));
         }
@@ -231,7 +244,12 @@ pub(crate) struct Listeners {
 
 impl Listeners {
     /// Opens all ports, once each of them is known to be allowed. The threads of `grpc` accept gRPC connections.
-    pub(crate) async fn open(serve: &Serve, has_token: bool, grpc: &Handle) -> Result<Self, Failure> {
+    pub(crate) async fn open(
+        serve: &Serve,
+        has_token: bool,
+        grpc: &Handle,
+        buffers: &Arc<BufferBudget>,
+    ) -> Result<Self, Failure> {
         check_exposure("http", serve.http, serve.insecure || has_token, "a token")?;
         let has_client_ca = serve.tls_client_ca.is_some();
         check_exposure("grpc", serve.grpc, serve.insecure || has_token || has_client_ca, "a token or --tls-client-ca")?;
@@ -247,7 +265,8 @@ impl Listeners {
             Listen::Off => Ok(None),
             Listen::At(address) => {
                 let socket = bind(name, address, threads).await?;
-                Ok::<_, Failure>(Some(Listener { name, socket, tls, max_connections: serve.max_connections }))
+                let (max_connections, buffers) = (serve.max_connections, Arc::clone(buffers));
+                Ok::<_, Failure>(Some(Listener { name, socket, tls, max_connections, buffers }))
             }
         };
         Ok(Listeners {
@@ -312,10 +331,16 @@ mod tests {
     async fn a_silent_tls_client_does_not_delay_the_shutdown() {
         let socket = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = socket.local_addr().expect("an address");
-        let listener = Listener { name: "silent", socket, tls: tls_acceptor(), max_connections: 2 };
+        let listener = Listener {
+            name: "silent",
+            socket,
+            tls: tls_acceptor(),
+            max_connections: 2,
+            buffers: BufferBudget::new(usize::MAX),
+        };
         let (ending, shutdown) = ShutdownTrigger::new();
         let began = Instant::now();
-        let serving = tokio::spawn(listener.run(shutdown, async |_, _| {}));
+        let serving = tokio::spawn(listener.run(shutdown, async |_, _, _| {}));
         let mut silent = TcpStream::connect(address).await.expect("a connection");
         // A second client is accepted after the silent one. Paused time stands still while a thread blocks.
         let next = move || {

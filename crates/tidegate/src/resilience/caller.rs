@@ -19,8 +19,8 @@ pub async fn with_caller<T>(caller: u64, future: impl Future<Output = T>) -> T {
     .await
 }
 
-/// Returns the caller whose future is polled, to run another task for it.
-pub fn current_caller() -> Option<u64> {
+/// Returns the caller whose future is polled.
+pub(super) fn current_caller() -> Option<u64> {
     CALLER.get()
 }
 

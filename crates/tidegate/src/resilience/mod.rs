@@ -50,7 +50,7 @@ mod timeout;
 pub use breaker::{BreakerState, BreakerStore};
 pub use builder::{Resilience, Resilient};
 pub use bulkhead::BulkheadStore;
-pub use caller::{current_caller, with_caller};
+pub use caller::with_caller;
 pub use denial_cache::DenialCacheStore;
 pub use fallback::FallbackStore;
 pub use instrument::InstrumentedStore;

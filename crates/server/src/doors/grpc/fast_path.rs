@@ -8,7 +8,6 @@ use bytes::{BufMut, Bytes, BytesMut};
 use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitResponse;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, Version};
-use hyper::body::Incoming;
 use prost::Message;
 use tonic::Status;
 
@@ -16,6 +15,7 @@ use super::super::access::{Access, Origin};
 use super::{HEALTH_PREFIX, MAX_MESSAGE, lenient, service};
 use crate::app::App;
 use crate::net::body::{BodyError, RequestBody, ResponseBody, read_body};
+use crate::net::charged_body::ChargedRequestBody;
 use crate::net::http_server::FastPath;
 
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
@@ -39,8 +39,8 @@ pub(crate) struct RateLimitFastPath {
 impl FastPath for RateLimitFastPath {
     fn try_answer(
         &self,
-        request: Request<Incoming>,
-    ) -> Result<impl Future<Output = Response<ResponseBody>> + Send + use<>, Request<Incoming>> {
+        request: Request<ChargedRequestBody>,
+    ) -> Result<impl Future<Output = Response<ResponseBody>> + Send + use<>, Request<ChargedRequestBody>> {
         if !self.is_usual(&request) {
             return Err(request);
         }
@@ -114,6 +114,7 @@ fn needed_headers(headers: &HeaderMap) -> HeaderMap {
 async fn read_message(body: impl RequestBody, max_bytes: usize) -> Result<Bytes, Status> {
     read_body(body, PREFIX + max_bytes).await.map_err(|error| match error {
         BodyError::TooLarge => too_large(max_bytes),
+        BodyError::NoRoom => Status::unavailable("too many bytes wait in the server: try again later"),
         BodyError::TooSlow => Status::deadline_exceeded("the message did not arrive in time"),
         BodyError::Broken(error) => Status::internal(format!("the message cannot be read: {error}")),
     })

@@ -6,7 +6,6 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
 use http::{Method, StatusCode};
-use hyper::body::Incoming;
 use tidegate::api::{
     AdmitRequest, AdmitResponse, BatchRequest, BatchResponse, DecisionResponse, JointResponse, LeaseToken,
     LimitRequest, MAX_BATCH_BODY_BYTES, MAX_BODY_BYTES, Op, Problem, ReleaseRequest, RenewRequest, RenewResponse,
@@ -19,6 +18,7 @@ use super::super::envoy::{self, Code};
 use super::{JSON, body_problem, json_response, json_text_response, metrics, read};
 use crate::app::App;
 use crate::net::body::{RequestBody, ResponseBody, read_body};
+use crate::net::charged_body::ChargedRequestBody;
 use crate::net::http_server::FastPath;
 use crate::request::DecisionRequest;
 
@@ -34,8 +34,9 @@ pub(crate) struct DecisionFastPath {
 impl FastPath for DecisionFastPath {
     fn try_answer(
         &self,
-        request: http::Request<Incoming>,
-    ) -> Result<impl Future<Output = http::Response<ResponseBody>> + Send + use<>, http::Request<Incoming>> {
+        request: http::Request<ChargedRequestBody>,
+    ) -> Result<impl Future<Output = http::Response<ResponseBody>> + Send + use<>, http::Request<ChargedRequestBody>>
+    {
         let op = match request.uri().path() {
             "/v1/limit" => Op::Limit,
             "/v1/check" => Op::Check,

@@ -91,6 +91,7 @@ fn family(name: &str, help: &str) -> Vec<u8> {
 
 /// Passes the app's other statistics to the recorder.
 fn export(app: &App) {
+    app.buffers.export();
     let stats = &app.stats;
     if let Some(memory) = app.store.memory() {
         gauge!(KEYS).set(memory.keys as f64);

@@ -25,6 +25,7 @@ use tokio::runtime::Handle;
 use super::access::{Access, AccessError, Origin};
 use crate::app::App;
 use crate::net::body::{BodyError, RequestBody, read_body};
+use crate::net::http_server::too_many_bytes;
 pub(crate) use decisions::DecisionFastPath;
 use pages::{PageRenderer, PageWriter, SharedPage};
 
@@ -97,6 +98,7 @@ fn body_problem(error: BodyError, max_bytes: usize) -> Problem {
     match error {
         BodyError::TooLarge => Problem::too_large(max_bytes),
         BodyError::TooSlow => Problem::too_slow(),
+        BodyError::NoRoom => too_many_bytes(),
         BodyError::Broken(error) => Problem::bad_request(format!("the body cannot be read: {error}")),
     }
 }

@@ -7,6 +7,7 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
 
+use axum::Extension;
 use axum::body::Body as RoutedBody;
 use axum::response::{IntoResponse, IntoResponseParts, Response};
 use bytes::Bytes;
@@ -19,6 +20,8 @@ use tokio::sync::{Mutex as AsyncMutex, Notify, oneshot};
 use tokio::task::yield_now;
 
 use crate::app::App;
+use crate::net::buffer_budget::{BufferBudget, SharedCharge};
+use crate::net::http_server::SharedBytes;
 use crate::runtime::TimeSlice;
 
 /// How many requests may wait for one page; further ones are refused. All that wait on one HTTP/2 connection have room.
@@ -27,7 +30,7 @@ const MAX_WAITING: usize = 256;
 /// When a refused client should ask again, in seconds.
 const RETRY_AFTER_SECONDS: u32 = 1;
 
-/// How many bytes of pages may wait for clients that read slowly. Beyond that, the oldest page is withdrawn.
+/// How many bytes of pages may wait for clients that read slowly, if the budget has room. Beyond that, the oldest page is withdrawn.
 const MAX_UNREAD_BYTES: usize = 64 << 20;
 
 /// The size of a piece of a page, and of the largest part that is appended to one.
@@ -45,7 +48,8 @@ pub(super) struct PageRenderer {
 
 impl PageRenderer {
     pub(super) fn new(app: &Arc<App>, background: &Handle) -> Self {
-        PageRenderer { app: Arc::clone(app), background: background.clone(), unread: Arc::default() }
+        let unread = Arc::new(AsyncMutex::new(UnreadPages::new(&app.buffers)));
+        PageRenderer { app: Arc::clone(app), background: background.clone(), unread }
     }
 }
 
@@ -76,7 +80,7 @@ impl<Q: PartialEq + Send + 'static> SharedPage<Q> {
     /// Responds with the page as it is now, or with a problem.
     pub(super) async fn respond(self, query: Q, headers: impl IntoResponseParts) -> Response {
         match self.get(query).await {
-            Ok(page) => (headers, RoutedBody::new(PageBody::new(page))).into_response(),
+            Ok(page) => (Extension(SharedBytes), headers, RoutedBody::new(PageBody::new(page))).into_response(),
             Err(error) => error.into_response(),
         }
     }
@@ -229,47 +233,65 @@ impl PageWriter {
 
 /// A rendered page, which all its responses share.
 struct Page {
-    /// Each has its own allocation, so a piece on its way to a client does not keep the others. Empty once it is withdrawn.
-    pieces: Mutex<Vec<Bytes>>,
+    content: Mutex<PageContent>,
     bytes: usize,
+}
+
+/// The content of a page, empty once it is withdrawn.
+#[derive(Default)]
+struct PageContent {
+    /// Each has its own allocation, so a piece on its way to a client does not keep the others.
+    pieces: Vec<Bytes>,
+    /// `None` until responses have the page.
+    charge: Option<SharedCharge>,
 }
 
 impl Page {
     fn new(pieces: Vec<Bytes>) -> Self {
         let bytes = pieces.iter().map(Bytes::len).sum();
-        Page { pieces: Mutex::new(pieces), bytes }
+        Page { content: Mutex::new(PageContent { pieces, charge: None }), bytes }
     }
 
     fn piece(&self, index: usize) -> Option<Bytes> {
-        self.pieces().get(index).cloned()
+        self.content().pieces.get(index).cloned()
     }
 
     /// Frees the page. Responses that are not sent yet end with an error.
     fn withdraw(&self) {
-        self.pieces().clear();
+        *self.content() = PageContent::default();
     }
 
-    fn pieces(&self) -> MutexGuard<'_, Vec<Bytes>> {
-        self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
+    fn content(&self) -> MutexGuard<'_, PageContent> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The pages that responses still have, the oldest first.
-#[derive(Default)]
-struct UnreadPages(VecDeque<Weak<Page>>);
+/// The pages that responses still have.
+struct UnreadPages {
+    budget: Arc<BufferBudget>,
+    max_bytes: usize,
+    /// The oldest first.
+    pages: VecDeque<Weak<Page>>,
+}
 
 impl UnreadPages {
+    fn new(budget: &Arc<BufferBudget>) -> Self {
+        let max_bytes = budget.max_shared().min(MAX_UNREAD_BYTES);
+        UnreadPages { budget: Arc::clone(budget), max_bytes, pages: VecDeque::new() }
+    }
+
     /// Adds a page, and withdraws the oldest others as far as all are too large together.
     fn add(&mut self, page: &Arc<Page>) {
-        self.0.push_back(Arc::downgrade(page));
+        self.pages.push_back(Arc::downgrade(page));
         let mut bytes = 0;
-        self.0.retain(|page| page.upgrade().inspect(|page| bytes += page.bytes).is_some());
-        while bytes > MAX_UNREAD_BYTES && self.0.len() > 1 {
-            if let Some(oldest) = self.0.pop_front().and_then(|page| page.upgrade()) {
+        self.pages.retain(|page| page.upgrade().inspect(|page| bytes += page.bytes).is_some());
+        while bytes > self.max_bytes && self.pages.len() > 1 {
+            if let Some(oldest) = self.pages.pop_front().and_then(|page| page.upgrade()) {
                 oldest.withdraw();
                 bytes -= oldest.bytes;
             }
         }
+        page.content().charge = Some(self.budget.charge_shared(page.bytes));
     }
 }
 
@@ -368,7 +390,7 @@ mod tests {
     }
 
     fn text(page: &Page) -> String {
-        String::from_utf8(page.pieces().concat()).expect("a text")
+        String::from_utf8(page.content().pieces.concat()).expect("a text")
     }
 
     #[tokio::test]
@@ -473,8 +495,9 @@ mod tests {
         writer.write(&text).await;
         writer.piece().await.push(b'x');
         let page = finish(async { writer }).await;
-        assert!(page.pieces().iter().all(|piece| piece.len() <= PIECE_BYTES), "{:?}", page.pieces());
-        assert_eq!(page.pieces().concat(), [&text[..], b"x"].concat());
+        let pieces = &page.content().pieces;
+        assert!(pieces.iter().all(|piece| piece.len() <= PIECE_BYTES), "{pieces:?}");
+        assert_eq!(pieces.concat(), [&text[..], b"x"].concat());
     }
 
     #[tokio::test]
@@ -493,19 +516,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_oldest_unread_page_is_withdrawn() {
-        let page = || Arc::new(Page::new(vec![Bytes::from_static(b"read"), vec![0; MAX_UNREAD_BYTES / 2].into()]));
-        let (mut unread, [oldest, middle, newest]) = (UnreadPages::default(), [page(), page(), page()]);
+    async fn the_oldest_unread_page_is_withdrawn_and_no_longer_counted() {
+        const MAX: usize = 1 << 20;
+        let budget = BufferBudget::new(4 * MAX);
+        let page = || Arc::new(Page::new(vec![Bytes::from_static(b"read"), vec![0; MAX / 2].into()]));
+        let (mut unread, [oldest, middle, newest]) = (UnreadPages::new(&budget), [page(), page(), page()]);
         unread.add(&oldest);
         let mut body = PageBody::new(Arc::clone(&oldest));
         body.frame().await.expect("a piece").expect("not withdrawn yet");
         unread.add(&middle);
-        assert!(oldest.pieces().is_empty() && !middle.pieces().is_empty());
+        assert!(oldest.content().pieces.is_empty() && !middle.content().pieces.is_empty());
+        assert_eq!(budget.used(), middle.bytes);
         body.frame().await.expect("an end").expect_err("the rest is withdrawn");
         assert!(body.frame().await.is_none());
         drop(middle);
         unread.add(&newest);
-        assert!(!newest.pieces().is_empty());
-        assert_eq!(unread.0.len(), 1, "a page without responses is forgotten");
+        assert!(!newest.content().pieces.is_empty());
+        assert_eq!(unread.pages.len(), 1, "a page without responses is forgotten");
+        assert_eq!(budget.used(), newest.bytes);
     }
 }

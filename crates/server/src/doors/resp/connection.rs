@@ -17,6 +17,7 @@ use super::reply::ReplyBuffer;
 use super::request::CommandRequest;
 use super::{Client, RespDoor, Session};
 use crate::app::App;
+use crate::net::buffer_budget::BufferAccount;
 use crate::net::shutdown::Shutdown;
 use crate::net::timeout_stream::with_timeout;
 
@@ -24,6 +25,8 @@ use crate::net::timeout_stream::with_timeout;
 const INPUT_BYTES: usize = 4 << 10;
 /// How many bytes of replies are buffered before they are sent.
 const FLUSH_BYTES: usize = 16 << 10;
+/// How many bytes of replies are counted with the connection, as the first input buffer is.
+const FREE_REPLY_BYTES: usize = 4 << 10;
 /// The most requests in a batch to the store, or in a run of prefetches.
 const MAX_BATCH: usize = 128;
 /// The capacity of a batch at first.
@@ -41,16 +44,21 @@ const MAX_DRAIN: Duration = Duration::from_secs(1);
 /// How long to wait for the client to close, so that the last replies arrive even if it still sends.
 const LINGER: Duration = Duration::from_millis(500);
 
-/// Answers a client until it or the server ends the connection.
-pub(crate) async fn serve<S>(stream: S, peer: SocketAddr, door: Arc<RespDoor>, mut shutdown: Shutdown)
-where
+/// Answers a client until it or the server ends the connection. Its buffers are counted in its account.
+pub(crate) async fn serve<S>(
+    stream: S,
+    peer: SocketAddr,
+    account: Arc<BufferAccount>,
+    door: Arc<RespDoor>,
+    mut shutdown: Shutdown,
+) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let client = door.connect();
-    let mut connection = Connection::new(stream, client);
+    let mut connection = Connection::new(stream, client, account);
     let end = connection.run(pin!(shutdown.wait())).await;
     debug!(%peer, ?end, "a client of the Redis protocol is gone");
-    if !matches!(end, CloseReason::ClosedByClient | CloseReason::Failed(_)) {
+    if !matches!(end, CloseReason::ClosedByClient | CloseReason::Failed(_) | CloseReason::NoRoom) {
         connection.close().await;
     }
 }
@@ -66,6 +74,8 @@ enum CloseReason {
     ClosedByServer,
     /// The client was too slow to send.
     TooSlow,
+    /// There is no room for its replies.
+    NoRoom,
     /// The server ends.
     Shutdown,
 }
@@ -84,6 +94,9 @@ struct Connection<S> {
     input: Vec<u8>,
     filled: usize,
     replies: ReplyBuffer,
+    account: Arc<BufferAccount>,
+    /// How many bytes of its buffers are counted in the account.
+    counted: usize,
     /// The deadline of authentication, until the client is authenticated.
     authenticate_by: Option<Instant>,
     /// The deadline of the command that is incomplete.
@@ -91,7 +104,7 @@ struct Connection<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    fn new(stream: S, client: Client) -> Self {
+    fn new(stream: S, client: Client, account: Arc<BufferAccount>) -> Self {
         let is_authenticated = client.door.token.is_none();
         Connection {
             stream,
@@ -100,6 +113,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             input: vec![0; INPUT_BYTES],
             filled: 0,
             replies: ReplyBuffer::default(),
+            account,
+            counted: 0,
             authenticate_by: authenticate_by(is_authenticated, None),
             complete_by: None,
         }
@@ -162,12 +177,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.filled += count;
         let had_room = self.filled < self.input.len();
         let used = self.answer().await?;
+        self.input.copy_within(used..self.filled, 0);
+        self.filled -= used;
+        let mut input_bytes = self.next_input_bytes(count, had_room);
+        if !self.count_buffers(input_bytes) {
+            input_bytes = self.input.len();
+            let has_room = self.filled < input_bytes && self.count_buffers(input_bytes);
+            if !has_room && !self.session.closing {
+                self.replies.error("BUSY too many bytes wait in the server: try again later");
+                self.session.closing = true;
+            }
+        }
         self.send().await?;
         if self.session.closing {
             return Err(CloseReason::ClosedByServer);
         }
-        self.input.copy_within(used..self.filled, 0);
-        self.filled -= used;
+        self.input.resize(input_bytes, 0);
+        self.input.shrink_to(input_bytes);
         self.complete_by = match (self.filled, used) {
             (0, _) => None,
             // It is still the same command.
@@ -175,16 +201,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             _ => Some(Instant::now() + COMMAND_TIMEOUT),
         };
         self.authenticate_by = authenticate_by(self.session.is_authenticated, self.authenticate_by);
-        if !had_room && self.input.len() < MAX_COMMAND {
-            self.input.resize(self.input.len() * 2, 0);
-        }
         Ok(())
+    }
+
+    /// Returns the size of the input buffer for the next read: a larger one for a client that has filled it, and the first size
+    /// again for one that sends little.
+    fn next_input_bytes(&self, count: usize, had_room: bool) -> usize {
+        match self.input.len() {
+            bytes if !had_room => (bytes * 2).min(MAX_COMMAND),
+            _ if self.filled == 0 && count < INPUT_BYTES => INPUT_BYTES,
+            bytes => bytes,
+        }
+    }
+
+    /// Counts the buffers with an input buffer of this size, and returns whether there is room.
+    fn count_buffers(&mut self, input_bytes: usize) -> bool {
+        let bytes = buffer_bytes(input_bytes, &self.session, &self.replies);
+        self.account.try_resize(&mut self.counted, bytes)
     }
 
     /// Answers every complete command in order, until one closes the connection, and returns how many bytes they were.
     async fn answer(&mut self) -> Result<usize, CloseReason> {
-        let Connection { stream, client, session, input, filled, replies, .. } = self;
-        let (input, door) = (&input[..*filled], &*client.door);
+        let Connection { stream, client, session, input, filled, replies, account, counted, .. } = self;
+        let (input_bytes, input, door) = (input.len(), &input[..*filled], &*client.door);
         let (mut arguments, mut used) = (Arguments::new(), 0);
         let mut batch = Batch { app: &door.app, requests: Vec::new(), must_wait: false };
         while !session.closing {
@@ -213,6 +252,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
             }
             if replies.len() >= FLUSH_BYTES {
+                if !account.try_resize(counted, buffer_bytes(input_bytes, session, replies)) {
+                    return Err(CloseReason::NoRoom);
+                }
                 send(stream, replies).await?;
             }
         }
@@ -235,6 +277,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         // The connection ends either way.
         let _ = timeout(LINGER, closed).await;
     }
+}
+
+/// Returns how many bytes a connection keeps, beyond those that are counted with every connection.
+fn buffer_bytes(input_bytes: usize, session: &Session, replies: &ReplyBuffer) -> usize {
+    let replies = replies.capacity().saturating_sub(FREE_REPLY_BYTES);
+    input_bytes - INPUT_BYTES + replies + session.name.capacity()
 }
 
 /// Returns the deadline of authentication; `None` once the client is authenticated.

@@ -23,7 +23,9 @@ pub(crate) async fn serve(listener: Listener, app: Arc<App>, token: Option<Beare
     let door = Arc::new(RespDoor::new(app, token));
     let ending = shutdown.clone();
     listener
-        .run(shutdown, move |stream, peer| connection::serve(stream, peer, Arc::clone(&door), ending.clone()))
+        .run(shutdown, move |stream, peer, account| {
+            connection::serve(stream, peer, account, Arc::clone(&door), ending.clone())
+        })
         .await;
 }
 

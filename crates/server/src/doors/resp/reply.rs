@@ -21,6 +21,11 @@ impl ReplyBuffer {
         self.bytes.len()
     }
 
+    /// Returns how many bytes are allocated.
+    pub(crate) fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Clears the replies once they are sent, and keeps at most `capacity` bytes allocated.
     pub(crate) fn clear(&mut self, capacity: usize) {
         self.bytes.clear();

@@ -20,6 +20,7 @@ use super::{BearerToken, RespDoor, connection};
 use crate::app::App;
 use crate::app::config::ActiveConfig;
 use crate::app::store::AppStore;
+use crate::net::buffer_budget::BufferBudget;
 use crate::net::shutdown::{Shutdown, ShutdownTrigger};
 
 const CONFIG: &str = r#"
@@ -53,6 +54,7 @@ struct TestServer {
     clock: ManualClock,
     ending: ShutdownTrigger,
     shutdown: Shutdown,
+    buffers: Arc<BufferBudget>,
 }
 
 impl TestServer {
@@ -74,15 +76,20 @@ impl TestServer {
         let store = AppStore::External { name: "test", store: Arc::new(make(memory)), breaker, calls: Arc::default() };
         let app = Arc::new(App::new(store, config, false).expect("an app"));
         let (ending, shutdown) = ShutdownTrigger::new();
-        TestServer { door: Arc::new(RespDoor::new(app, token)), clock, ending, shutdown }
+        let buffers = BufferBudget::new(usize::MAX);
+        TestServer { door: Arc::new(RespDoor::new(app, token)), clock, ending, shutdown, buffers }
     }
 
     /// Connects a client, with buffers of `capacity` bytes between it and the server.
     fn connect(&self, capacity: usize) -> (DuplexStream, JoinHandle<()>) {
         let (client, server) = duplex(capacity);
         let peer = SocketAddr::from(([192, 0, 2, 1], 4711));
-        let config = connection::serve(server, peer, Arc::clone(&self.door), self.shutdown.clone());
-        (client, tokio::spawn(config))
+        let (door, shutdown, buffers) = (Arc::clone(&self.door), self.shutdown.clone(), Arc::clone(&self.buffers));
+        let serving = tokio::spawn(async move {
+            let open = buffers.connect(0).expect("room");
+            connection::serve(server, peer, Arc::clone(open.account()), door, shutdown).await;
+        });
+        (client, serving)
     }
 
     /// Sends commands, closes the sending side, and returns all replies.

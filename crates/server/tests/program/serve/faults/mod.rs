@@ -6,6 +6,7 @@
 mod broken_store;
 mod clients;
 mod endless_requests;
+mod hoarding_clients;
 mod hostile;
 mod malformed;
 #[cfg(feature = "_real-servers")]
@@ -36,7 +37,12 @@ descriptors:
 
 /// A server with [`RULES`]. Each test has its own name, because tests run concurrently.
 fn start_server(name: &str) -> Program {
-    Program::start(&["--config", &write_file(&format!("faults-{name}.yaml"), RULES)])
+    start_server_with(name, &[])
+}
+
+fn start_server_with(name: &str, arguments: &[&str]) -> Program {
+    let config = write_file(&format!("faults-{name}.yaml"), RULES);
+    Program::start(&[&["--config", &*config], arguments].concat())
 }
 
 /// Returns the value of the metric whose line begins with `beginning`; 0 without one.

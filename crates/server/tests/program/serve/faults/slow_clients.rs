@@ -179,7 +179,7 @@ fn send_without_reading(
 }
 
 /// Opens a non-blocking connection with a small receive buffer.
-fn connect_with_small_buffer(address: SocketAddr) -> std::io::Result<TcpStream> {
+pub(super) fn connect_with_small_buffer(address: SocketAddr) -> std::io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_recv_buffer_size(16 << 10)?;
     socket.connect(&address.into())?;
