@@ -60,4 +60,61 @@ mod documents {
 
     #[doc = include_str!("../../docs/choosing-an-algorithm.md")]
     mod choosing_an_algorithm {}
+
+    #[doc = include_str!("../../docs/book/src/tutorials/axum.md")]
+    mod tutorial_axum {}
+
+    #[doc = include_str!("../../docs/book/src/tutorials/first-limit.md")]
+    mod tutorial_first_limit {}
+
+    #[doc = include_str!("../../docs/book/src/tutorials/redis-fleet.md")]
+    mod tutorial_redis_fleet {}
+
+    #[doc = include_str!("../../docs/book/src/how-to/behind-haproxy.md")]
+    mod how_to_behind_haproxy {}
+
+    #[doc = include_str!("../../docs/book/src/how-to/behind-nginx.md")]
+    mod how_to_behind_nginx {}
+
+    #[doc = include_str!("../../docs/book/src/how-to/by-user-tenant-route.md")]
+    mod how_to_by_user_tenant_route {}
+
+    #[doc = include_str!("../../docs/book/src/how-to/deny-lists.md")]
+    mod how_to_deny_lists {}
+
+    #[doc = include_str!("../../docs/book/src/how-to/dry-run.md")]
+    mod how_to_dry_run {}
+
+    #[doc = include_str!("../../docs/book/src/how-to/failed-logins.md")]
+    mod how_to_failed_logins {}
+
+    #[doc = include_str!("../../docs/book/src/how-to/graceful-shutdown.md")]
+    mod how_to_graceful_shutdown {}
+
+    #[doc = include_str!("../../docs/book/src/how-to/llm-token-budget.md")]
+    mod how_to_llm_token_budget {}
+
+    #[doc = include_str!("../../docs/book/src/how-to/metrics-exporter-prometheus.md")]
+    mod how_to_metrics_exporter_prometheus {}
+
+    #[doc = include_str!("../../docs/book/src/how-to/plans.md")]
+    mod how_to_plans {}
+
+    #[doc = include_str!("../../docs/book/src/how-to/sizing-the-memory-store.md")]
+    mod how_to_sizing_the_memory_store {}
+
+    #[doc = include_str!("../../docs/book/src/how-to/test-forged-headers.md")]
+    mod how_to_test_forged_headers {}
+
+    #[doc = include_str!("../../docs/book/src/how-to/test-with-a-manual-clock.md")]
+    mod how_to_test_with_a_manual_clock {}
+
+    #[doc = include_str!("../../docs/book/src/how-to/try-now.md")]
+    mod how_to_try_now {}
+
+    #[doc = include_str!("../../docs/book/src/how-to/websocket-authenticate.md")]
+    mod how_to_websocket_authenticate {}
+
+    #[doc = include_str!("../../docs/book/src/how-to/write-a-store.md")]
+    mod how_to_write_a_store {}
 }
