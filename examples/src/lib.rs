@@ -1,6 +1,7 @@
 //! Shared code of the examples, and the tested code in the documents.
 #![forbid(unsafe_code)]
 
+pub mod over_time;
 pub mod overload;
 mod svg;
 pub mod window_edge;
