@@ -56,7 +56,7 @@ fn admitted(quota: Quota) -> Result<Vec<u64>, Box<dyn Error>> {
         clock.set(Timestamp::from_millis(ORIGIN + at));
         let done = at_work.extract_if(.., |(until, _)| *until <= at);
         for (_, lease) in done {
-            limiter.release("plot", "client", lease).try_now()?;
+            let _ = limiter.release("plot", "client", lease).try_now()?;
         }
         let allowed = if leases {
             let lease = limiter.admit("plot", "client").try_now()?.lease();
@@ -74,7 +74,7 @@ fn admitted(quota: Quota) -> Result<Vec<u64>, Box<dyn Error>> {
 
 // All in tenths of a pixel.
 const WIDTH: i64 = 9_000;
-const HEIGHT: i64 = 6_300;
+const HEIGHT: i64 = 5_900;
 const CELL: (i64, i64) = (2_900, 2_600);
 const PLOT: (i64, i64) = (2_480, 1_800);
 const MAX_COUNT: i64 = 40;
@@ -154,8 +154,8 @@ fn legend(svg: &mut String, (left, top): (i64, i64)) {
     let lines = [
         ("t", "The load"),
         ("n", "From 0.5 s to 3.5 s, one client sends"),
-        ("n", "50 requests a second. Each quota has a"),
-        ("n", "rate of 10 in 1 s. Windows begin at"),
+        ("n", "50 requests a second. Each rate is"),
+        ("n", "10 in 1 s. Windows begin at"),
         ("n", "whole seconds."),
     ];
     for ((class, line), index) in lines.into_iter().zip(0..) {

@@ -3,6 +3,7 @@
 //! The allowance is a floor, and no goal: it keeps old patterns from coming back. It only goes down.
 
 use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::cargo::TaskError;
@@ -114,13 +115,16 @@ fn compare(allowed: &[usize; PATTERNS.len()], found: &[usize; PATTERNS.len()]) -
 /// Prints where the patterns are.
 fn list(patterns: &[&Pattern]) -> Result<(), TaskError> {
     let sentences = all_sentences()?;
+    let mut text = String::new();
     for pattern in patterns {
-        println!("{}: {}", pattern.name, pattern.advice);
+        text += &format!("{}: {}\n", pattern.name, pattern.advice);
         for (path, sentence) in sentences.iter().filter(|(_, sentence)| (pattern.count)(&sentence.text) > 0) {
-            println!("  {}:{}: {}", path.display(), sentence.line, sentence.text);
+            text += &format!("  {}:{}: {}\n", path.display(), sentence.line, sentence.text);
         }
-        println!("{}: {}\n", pattern.name, count(pattern, &sentences));
+        text += &format!("{}: {}\n\n", pattern.name, count(pattern, &sentences));
     }
+    // A reader such as `head` may close the pipe early.
+    let _ = io::stdout().write_all(text.as_bytes());
     Ok(())
 }
 
@@ -219,8 +223,9 @@ fn comment(line: &str) -> Option<(&'static str, &str)> {
         }
     }
     // Within quotes it is no comment.
-    let (code, text) = line.split_once(" // ")?;
-    (code.matches('"').count() % 2 == 0).then_some(("//", text))
+    let is_code = |(at, _): &(usize, &str)| line[..*at].matches('"').count() % 2 == 0;
+    let (at, marker) = line.match_indices(" // ").find(is_code)?;
+    Some(("//", &line[at + marker.len()..]))
 }
 
 #[cfg(test)]
