@@ -38,7 +38,7 @@
 //!
 //! # Where to start
 //!
-//! | to | start with | feature | guide in the repository |
+//! | to | start with | feature | page in the repository |
 //! | --- | --- | --- | --- |
 //! | limit calls in one process | [`Limiter::limit`], [`Limiter::limit_all`] for several limits at once | | `docs/choosing-an-algorithm.md` |
 //! | wait for quota | [`Limiter::acquire`] | `tokio`, or a [`Sleeper`] | |
