@@ -31,7 +31,9 @@
 //! }
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let limiter = Limiter::builder().limit("send", Quota::token_bucket(10, seconds(1))?.capacity(20)?).build()?;
+//! let limiter = Limiter::builder()
+//!     .limit("send", Quota::token_bucket(10, seconds(1))?.capacity(20)?)
+//!     .build()?;
 //! # let _ = send(&limiter, "acme", "alice");
 //! # Ok(()) }
 //! ```
