@@ -42,20 +42,20 @@
 //!
 //! | to | start with | feature | page in the repository |
 //! | --- | --- | --- | --- |
-//! | limit calls in one process | [`Limiter::limit`], [`Limiter::limit_all`] for several limits at once | | `docs/choosing-an-algorithm.md` |
+//! | limit calls in one process | [`Limiter::limit`], [`Limiter::limit_all`] for several limits at once | | `docs/book/src/reference/choosing-an-algorithm.md` |
 //! | wait for quota | [`Limiter::acquire`] | `tokio`, or a [`Sleeper`] | |
-//! | limit in front of axum, hyper or tonic | [`tower::RateLimitLayer`][`tower`] | `axum`, `tower`, `grpc` | `docs/http.md` |
-//! | limit in front of another framework | [`http::Gate`][`http`], in a crate of its own | | `docs/frameworks.md` |
-//! | find a client behind proxies | [`http::ClientAddress`][`http`] | `http` | `docs/clients.md` |
-//! | share limits between processes | [`redis::RedisStore`][`redis`], [`postgres::PostgresStore`][`postgres`], [`remote::RemoteStore`][`remote`] | `redis`, `postgres`, `remote` | `docs/redis.md`, `docs/postgres.md`, `docs/remote.md` |
-//! | keep counts over a restart | [`sqlite::SqliteStore`][`sqlite`], [`MemoryStore::save`] | `sqlite` | `docs/sqlite.md` |
-//! | survive a broken store | [`OnStoreError`], [`resilience`] | | `docs/redis.md` |
+//! | limit in front of axum, hyper or tonic | [`tower::RateLimitLayer`][`tower`] | `axum`, `tower`, `grpc` | `docs/book/src/how-to/http.md` |
+//! | limit in front of another framework | [`http::Gate`][`http`], in a crate of its own | | `docs/book/src/how-to/frameworks.md` |
+//! | find a client behind proxies | [`http::ClientAddress`][`http`] | `http` | `docs/book/src/explanation/clients.md` |
+//! | share limits between processes | [`redis::RedisStore`][`redis`], [`postgres::PostgresStore`][`postgres`], [`remote::RemoteStore`][`remote`] | `redis`, `postgres`, `remote` | `docs/book/src/reference/redis.md`, `docs/book/src/reference/postgres.md`, `docs/book/src/reference/remote.md` |
+//! | keep counts over a restart | [`sqlite::SqliteStore`][`sqlite`], [`MemoryStore::save`] | `sqlite` | `docs/book/src/reference/sqlite.md` |
+//! | survive a broken store | [`OnStoreError`], [`resilience`] | | `docs/book/src/reference/redis.md` |
 //! | test with a clock of your own | [`ManualClock`], [`MemoryStoreBuilder::clock`] | | |
-//! | bound work in flight | [`concurrency`], [`Limiter::admit`] | | `docs/admission.md` |
-//! | charge for costs known after the work | [`budget`] | | `docs/admission.md` |
-//! | limit outgoing requests | [`client::OutgoingLayer`][`client`] | `outgoing`, `reqwest` | `docs/frameworks.md` |
-//! | limit WebSocket messages | [`websocket::Router`][`websocket`] | `ws` | `docs/websockets.md` |
-//! | read limits from a file | [`config::Config`][`config`] | `config` | `docs/config.md` |
+//! | bound work in flight | [`concurrency`], [`Limiter::admit`] | | `docs/book/src/how-to/admission.md` |
+//! | charge for costs known after the work | [`budget`] | | `docs/book/src/how-to/admission.md` |
+//! | limit outgoing requests | [`client::OutgoingLayer`][`client`] | `outgoing`, `reqwest` | `docs/book/src/how-to/frameworks.md` |
+//! | limit WebSocket messages | [`websocket::Router`][`websocket`] | `ws` | `docs/book/src/how-to/websockets.md` |
+//! | read limits from a file | [`config::Config`][`config`] | `config` | `docs/book/src/reference/config.md` |
 //! | write a store, an adapter | [`store`], [`enforce`] | | `CONTRIBUTING.md` |
 //!
 //! # Features
@@ -85,7 +85,7 @@
 //! | `testing` | the testing entry of the stores, through which a test passes time in. Never use it in production |
 //!
 //! Other frameworks have crates of their own: `tidegate-actix`, `-ntex`, `-poem`, `-rocket`, `-salvo`, `-warp`, `-lambda`,
-//! `-jsonrpsee` and `-graphql`. See `docs/frameworks.md` in the repository.
+//! `-jsonrpsee` and `-graphql`. See `docs/book/src/how-to/frameworks.md` in the repository.
 //!
 // A module that is not built has its feature in the table.
 #![cfg_attr(feature = "config", doc = "[`config`]: mod@crate::config")]
