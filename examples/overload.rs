@@ -1,7 +1,7 @@
 //! Draws the behaviour of each controller when a service gets more work than it can do: `docs/pictures/overload.svg`.
 //!
 //! `cargo run -p tidegate-examples --example overload > docs/pictures/overload.svg`. With `-- --check` it compares the
-//! picture in the repository with the code; with `-- --table` it prints the figures in `docs/concurrency.md`.
+//! picture in the repository with the code; with `-- --table` it prints the figures in `docs/book/src/explanation/concurrency.md`.
 
 use std::error::Error;
 use std::{env, fs};

@@ -8,7 +8,7 @@ use tidegate_examples::overload::{
 };
 
 /// The guide, which has the table.
-const GUIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/concurrency.md");
+const GUIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/book/src/explanation/concurrency.md");
 
 /// Asserts that the mean limit is within a fifth of the best one, and the throughput is at least 85% of the capacity.
 /// The mean latency must be at most a quarter above that without load.
@@ -120,7 +120,10 @@ fn equal_scenes_give_equal_runs() {
 fn table_in_the_guide_is_up_to_date() {
     let guide = std::fs::read_to_string(GUIDE).unwrap_or_default();
     let how = "cargo run -p tidegate-examples --example overload -- --table";
-    assert!(guide.contains(&table()), "docs/concurrency.md does not have the table that this prints: {how}");
+    assert!(
+        guide.contains(&table()),
+        "docs/book/src/explanation/concurrency.md does not have the table that this prints: {how}"
+    );
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::Instant;
 
 /// The error of a task, as the message to print.
+#[derive(Debug)]
 pub(crate) struct TaskError(pub(crate) String);
 
 impl fmt::Display for TaskError {

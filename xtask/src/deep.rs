@@ -1,8 +1,8 @@
-//! `cargo xtask deep`: longer runs of the randomized tests, of outages and of hostile load, loom, fuzzing and the soak test.
+//! `cargo xtask deep`: longer runs of the randomized tests, of outages and of hostile load, loom, fuzzing, the soak test and the book.
 
 use crate::cargo::{TaskError, cargo, step};
 use crate::servers::Servers;
-use crate::{fuzz, open_files, test};
+use crate::{book, fuzz, open_files, test};
 
 /// The test programs that compare with a model. Only these need to be built.
 const MODEL_TESTS: [&str; 9] =
@@ -11,6 +11,7 @@ const MODEL_TESTS: [&str; 9] =
 pub(crate) fn run() -> Result<(), TaskError> {
     open_files::raise_limit()?;
     test::check_packages_alone()?;
+    book::build()?;
     let mut oracle = cargo(["test", "--release", "--workspace", "--all-features"]);
     oracle.args(MODEL_TESTS.iter().flat_map(|program| ["--test", program]));
     oracle.args(["--", "random_", "bound"]).env("TIDEGATE_ORACLE_SEEDS", "3000");

@@ -4,14 +4,19 @@
 
 mod adapters;
 mod bench;
+mod book;
 mod cargo;
 mod deep;
 mod fuzz;
 mod instructions;
+mod links;
+mod markdown;
 mod open_files;
 mod packages;
 mod parallel;
+mod prose;
 mod servers;
+mod sources;
 mod test;
 mod wasm;
 
@@ -21,13 +26,17 @@ use std::process::ExitCode;
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  test          everything that has to hold: format, clippy, tests, fuzzing, loom, instructions, docs, examples, every
-                feature and every adapter crate alone
+  test          everything that has to hold: format, prose, links, clippy, tests, fuzzing, loom, instructions, docs,
+                examples, every feature and every adapter crate alone
   bench         side by side with the peers, as ratios in one run
   instructions  what the hot paths cost in instructions, beside what they cost before; --bless keeps what they cost now
   deep          the longer runs: more oracle traces, an hour of hostile load, 10,000 hostile connections, a deeper loom search,
-                a soak of the memory store, fuzzing
+                a soak of the memory store, fuzzing, the book
   servers       the Redis, Valkey, cluster, Postgres and PgBouncer that the tests talk to, for working by hand
+  book          builds the book into target/book/html; --serve [PORT] serves it, at http://localhost:3000 by default
+  prose         counts patterns in comments and pages that the style bans; --list [PATTERN] shows where they are, --lower
+                writes lower counts to xtask/prose.txt
+  links         checks the links and anchors of every page
 ";
 
 fn main() -> ExitCode {
@@ -49,6 +58,9 @@ fn main() -> ExitCode {
         "instructions" => instructions::run(rest),
         "deep" => deep::run(),
         "servers" => servers::run(),
+        "book" => book::run(rest),
+        "prose" => prose::run(rest),
+        "links" => links::check(),
         "help" | "-h" | "--help" => {
             print!("{HELP}");
             return ExitCode::SUCCESS;

@@ -9,7 +9,7 @@
 //! - [`serve`] answers Tidegate's HTTP API, so that any client can use the edge. `crates/edge` in the repository is a Worker that
 //!   does nothing else.
 //!
-//! The guide, from nothing to the first 429, is `docs/workers.md` in the repository.
+//! The guide, from nothing to the first 429, is `docs/book/src/how-to/workers.md` in the repository.
 #![forbid(unsafe_code)]
 
 mod adapter;

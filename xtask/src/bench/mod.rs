@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: benchmarks against other limiters, with the results written to `docs/performance.md`.
+//! `cargo xtask bench`: benchmarks against other limiters, with the results written to `docs/book/src/explanation/performance.md`.
 
 mod page;
 

@@ -1,10 +1,10 @@
-//! Writes the results of a benchmark into `docs/performance.md`.
+//! Writes the results of a benchmark into `docs/book/src/explanation/performance.md`.
 
 use std::fs;
 
 use crate::cargo::TaskError;
 
-const PAGE: &str = "docs/performance.md";
+const PAGE: &str = "docs/book/src/explanation/performance.md";
 
 /// Writes the output of a part into its section of the page.
 pub(super) fn write_results(part: &str, output: &str) -> Result<(), TaskError> {

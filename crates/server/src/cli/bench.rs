@@ -251,6 +251,6 @@ What is asked, with keys bench-0, bench-1, ...:
 
 It prints requests, how many were allowed and denied, errors by kind, and percentiles of latency, and draws them over
 time. Errors have no latency. An answer that says the request is wrong, such as an unknown limit or a missing token, ends
-it at once, with exit code 1, if it comes from a server that has decided nothing yet. Ctrl-C ends it early with what it has. How to read all that: docs/bench.md.
+it at once, with exit code 1, if it comes from a server that has decided nothing yet. Ctrl-C ends it early with what it has. How to read all that: docs/book/src/how-to/bench.md.
 
 It spends what it asks for: with real limits and real stores, choose a limit that nobody else needs.";

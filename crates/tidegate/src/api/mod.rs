@@ -1,6 +1,6 @@
 //! Wire types of Tidegate's HTTP API: JSON requests and responses, shared by its servers and the remote store.
 //!
-//! `tidegate serve` serves it (see `docs/serve.md` in the repository), and so does a Worker at the edge. The store contract
+//! `tidegate serve` serves it (see `docs/book/src/reference/serve.md` in the repository), and so does a Worker at the edge. The store contract
 //! over HTTP is in [`apply`].
 
 mod access;

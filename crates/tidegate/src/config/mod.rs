@@ -1,6 +1,6 @@
 //! Limits from a TOML or YAML file, with errors that carry line and column.
 //!
-//! `docs/config.md` in the repository lists every field, with its default and its bounds.
+//! `docs/book/src/reference/config.md` in the repository lists every field, with its default and its bounds.
 //!
 //! ```
 //! use tidegate::config::{Config, Syntax};

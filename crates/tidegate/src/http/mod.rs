@@ -1,7 +1,7 @@
 //! HTTP semantics shared by every transport: keys, client addresses, headers, problems, the life of a request.
 //!
 //! [`ClientAddress`] finds the address of the client that sent a request, in a way no client can forge. The guide, with
-//! settings for common proxies, is `docs/clients.md` in the repository.
+//! settings for common proxies, is `docs/book/src/explanation/clients.md` in the repository.
 //!
 //! ```
 //! use tidegate::http::{ClientAddress, HeaderMap, TrustProxy};

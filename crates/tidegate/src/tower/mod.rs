@@ -14,7 +14,7 @@
 //! ```
 //!
 //! All other settings are those of a [`RateLimit`](crate::http::RateLimit), which a layer accepts as well.
-//! `docs/http.md` in the repository explains where to put the layer.
+//! `docs/book/src/how-to/http.md` in the repository explains where to put the layer.
 //!
 //! The quota is in the limiter, outside of the service, so a cloned service does not multiply it. An admitted request
 //! goes to exactly the service that was ready for it. A request that is dropped while its limits decide may have been

@@ -211,11 +211,11 @@ fn assert_alerts_name_existing_metrics(outside: &MetricsPage, memory: &MetricsPa
 
 /// Asserts that the table of the guide has every metric of the pages.
 fn assert_guide_names_every_metric(outside: &MetricsPage, memory: &MetricsPage) {
-    let guide = include_str!("../../../../../docs/serve.md");
+    let guide = include_str!("../../../../../docs/book/src/reference/serve.md");
     let rows: String = guide.lines().filter(|line| line.starts_with("| `tidegate_")).collect();
     for family in outside.0.iter().chain(&memory.0) {
         let mut names = family.samples.iter().map(|sample| sample.name.trim_end_matches("_bucket"));
         let named = names.any(|name| rows.contains(&format!("`{name}`")));
-        assert!(named, "docs/serve.md does not name {}", family.name);
+        assert!(named, "docs/book/src/reference/serve.md does not name {}", family.name);
     }
 }

@@ -5,7 +5,7 @@
 //! these touches a bounded number of lines, in a table of any size.
 //!
 //! [`Table::apply`] has the one fast path of Tidegate: `step_in_place`, for a token bucket that is in its slot and stays
-//! there. docs/performance.md has the measurement that pays for it.
+//! there. docs/book/src/explanation/performance.md has the measurement that pays for it.
 
 use tidegate_core::{Decision, Op, Quota, State, Timestamp, step};
 
