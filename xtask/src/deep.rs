@@ -50,7 +50,8 @@ const OTHER_FILES: u64 = 500;
 /// Clients that have the program keep all it will: for each kind a line with its memory, and the latency of other clients.
 fn hostile_connections() -> Result<(), TaskError> {
     let connections = open_files::raise_limit_towards(HOSTILE_CONNECTIONS + OTHER_FILES)? - OTHER_FILES;
-    let mut hostile = cargo(["test", "--release", "--package", "tidegate-server", "--all-features", "--test", "program"]);
+    let mut hostile =
+        cargo(["test", "--release", "--package", "tidegate-server", "--all-features", "--test", "program"]);
     // One at a time, so that each has the cores and the ports for itself.
     hostile.args(["--", "--nocapture", "--test-threads", "1", "hostile_"]);
     hostile.env("TIDEGATE_HOSTILE_CONNECTIONS", connections.to_string());

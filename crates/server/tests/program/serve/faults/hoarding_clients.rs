@@ -47,7 +47,8 @@ struct Hoard {
 
 #[test]
 fn hostile_http_connections_stay_within_the_budget() {
-    let hoards = http1_hoards().into_iter().chain(http2_hoards(&http2::headers("POST", "/v1/batch", &[]))).collect::<Vec<_>>();
+    let hoards =
+        http1_hoards().into_iter().chain(http2_hoards(&http2::headers("POST", "/v1/batch", &[]))).collect::<Vec<_>>();
     assert_within_budget(
         "http",
         &hoards,
