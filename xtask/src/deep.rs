@@ -19,6 +19,9 @@ pub(crate) fn run() -> Result<(), TaskError> {
     let mut outages = cargo(["test", "--release", "--package", "tidegate", "--all-features", "--test", "faults"]);
     outages.args(["--", "outages_below_the_bound"]).env("TIDEGATE_OUTAGES", "100");
     step("permits through 100 outages of Redis", outages.envs(servers.environment()))?;
+    let mut moves = cargo(["test", "--release", "--package", "tidegate", "--all-features", "--test", "redis"]);
+    moves.args(["--", "slot_moves"]).env("TIDEGATE_SLOT_MOVES", "50");
+    step("decisions while a slot of Redis moves 50 times", moves.envs(servers.environment()))?;
     drop(servers);
     let layers = ["test", "--package", "tidegate", "--test", "layer", "--test", "no_allocation"];
     step("layers without the feature macros", &mut cargo(layers))?;

@@ -141,6 +141,12 @@ pub trait Store: Send + Sync {
     /// to come of it: a store that does I/O has nothing to do.
     fn prefetch(&self, _scope: &Scope, _key: &Key<'_>) {}
 
+    /// The part of the store that this key depends on; parts fail on their own; below 64. A circuit breaker keeps a circuit for
+    /// each, so that one server of a cluster can be away alone. [`Store::apply_all`] takes keys of one part only.
+    fn partition(&self, _scope: &Scope, _key: &Key<'_>) -> u8 {
+        0
+    }
+
     /// Applies one request at once, without waiting; none when this store has to wait for an answer, and then
     /// nothing was done.
     fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>>;
