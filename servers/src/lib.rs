@@ -29,7 +29,7 @@ pub use postgres::Postgres;
 pub use process::{free_port, signal, wait_until};
 pub use program::Program;
 pub use prometheus::Prometheus;
-pub use redis::Redis;
+pub use redis::{Redis, SlotMove};
 pub use stalling_proxy::StallingProxy;
 pub use temp_folder::remove_leftovers;
 pub use workerd::{Workerd, WorkerdStorage};

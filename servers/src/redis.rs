@@ -5,6 +5,61 @@ use std::process::Command;
 
 use crate::process::{Process, retry_start, wait_until};
 
+/// A slot of a cluster that moves from one node to another one. In between, it stays open.
+pub struct SlotMove<'a> {
+    slot: String,
+    from: &'a Redis,
+    to: &'a Redis,
+}
+
+impl<'a> SlotMove<'a> {
+    /// Opens the slot of the key with this name. No key moves yet.
+    ///
+    /// # Panics
+    ///
+    /// Panics when the nodes are no cluster.
+    pub fn open(nodes: &'a [Redis], name: &str) -> Self {
+        let slot = nodes[0].cli(&["CLUSTER", "KEYSLOT", name]);
+        let owns = |node: &&Redis| !node.cli(&["EXISTS", name]).contains("MOVED");
+        let from = nodes.iter().find(owns).expect("the slot has an owner");
+        let to = nodes.iter().rfind(|node| !owns(node)).expect("another node");
+        let [from_id, to_id] = [from, to].map(|node| node.cli(&["CLUSTER", "MYID"]));
+        assert_eq!(to.cli(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from_id]), "OK");
+        assert_eq!(from.cli(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to_id]), "OK");
+        SlotMove { slot, from, to }
+    }
+
+    /// Moves up to `count` of the keys that have not moved yet, and returns how many did.
+    ///
+    /// # Panics
+    ///
+    /// Panics when a key does not move.
+    pub fn move_keys(&self, count: usize) -> usize {
+        let names = self.from.cli(&["CLUSTER", "GETKEYSINSLOT", &self.slot, &count.to_string()]);
+        let port = self.to.port().to_string();
+        let is_moved = |name: &str| {
+            let answer = self.from.cli(&["MIGRATE", "127.0.0.1", &port, name, "0", "10000"]);
+            assert!(answer == "OK" || answer == "NOKEY", "{name}: {answer}");
+            answer == "OK"
+        };
+        names.lines().filter(|name| is_moved(name)).count()
+    }
+
+    /// Moves the keys that are left, and closes the slot. The new owner learns of it first: the old one redirects calls until
+    /// then.
+    ///
+    /// # Panics
+    ///
+    /// Panics when the slot does not close.
+    pub fn close(self) {
+        while self.move_keys(100) > 0 {}
+        let id = self.to.cli(&["CLUSTER", "MYID"]);
+        for node in [self.to, self.from] {
+            assert_eq!(node.cli(&["CLUSTER", "SETSLOT", &self.slot, "NODE", &id]), "OK");
+        }
+    }
+}
+
 /// One Redis or Valkey that keeps nothing on disk. Dropping it kills it.
 pub struct Redis {
     program: PathBuf,
@@ -25,9 +80,10 @@ impl Redis {
         })
     }
 
-    /// Three masters that share the slots.
+    /// Three masters that share the slots, in order. Those that are up serve theirs while another one is down.
     pub fn cluster(program: &Path, cli: &Path) -> Result<Vec<Self>, String> {
-        let more = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"];
+        let more =
+            ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-require-full-coverage", "no"];
         let nodes: Vec<Redis> = (0..3).map(|_| Redis::start(program, cli, &more)).collect::<Result<_, _>>()?;
         let mut create = Command::new(cli);
         create.args(["--cluster", "create"]).args(nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())));

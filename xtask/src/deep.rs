@@ -33,6 +33,9 @@ pub(crate) fn run() -> Result<(), TaskError> {
     let seconds = std::env::var("TIDEGATE_HOSTILE_SECONDS").unwrap_or_else(|_| "3600".to_owned());
     step("hostile load, an hour", &mut hostile(&seconds, "memory"))?;
     step("hostile load on Redis, ten minutes", &mut hostile("600", "redis"))?;
+    let mut moves = cargo(["test", "--release", "--package", "tidegate", "--all-features", "--test", "redis"]);
+    moves.args(["--", "slot_moves"]).env("TIDEGATE_SLOT_MOVES", "50");
+    step("decisions while a slot of Redis moves 50 times", moves.envs(servers.environment()))?;
     drop(servers);
     hostile_connections()?;
     let layers = ["test", "--package", "tidegate", "--test", "layer", "--test", "no_allocation"];

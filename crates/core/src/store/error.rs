@@ -14,7 +14,8 @@ pub enum StoreErrorKind {
     Timeout,
     /// Too many calls wait for it, in this process or in the store. It works. Trying again can help.
     Overloaded,
-    /// Others change the key faster than it can be decided about. Trying again can help; the store itself is well.
+    /// It cannot decide about this key now: others change the key faster, or it moves to another node. Trying again can
+    /// help; the store itself is well.
     Contended,
     /// The value under the key is damaged or is not Tidegate's. A retry does not help.
     Corrupt,
