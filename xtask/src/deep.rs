@@ -1,4 +1,4 @@
-//! `cargo xtask deep`: longer runs of the randomized tests and of outages, loom, fuzzing and the soak test.
+//! `cargo xtask deep`: longer runs of the randomized tests, of outages and of hostile load, loom, fuzzing and the soak test.
 
 use crate::cargo::{TaskError, cargo, step};
 use crate::servers::Servers;
@@ -19,6 +19,15 @@ pub(crate) fn run() -> Result<(), TaskError> {
     let mut outages = cargo(["test", "--release", "--package", "tidegate", "--all-features", "--test", "faults"]);
     outages.args(["--", "outages_below_the_bound"]).env("TIDEGATE_OUTAGES", "100");
     step("permits through 100 outages of Redis", outages.envs(servers.environment()))?;
+    let hostile = |seconds: &str, store: &str| {
+        let mut hostile = cargo(["test", "--release", "--package", "tidegate-server", "--all-features"]);
+        hostile.args(["--test", "program", "--", "--nocapture"]).arg(format!("hostile_load_on_{store}"));
+        hostile.env("TIDEGATE_HOSTILE_SECONDS", seconds).envs(servers.environment());
+        hostile
+    };
+    let seconds = std::env::var("TIDEGATE_HOSTILE_SECONDS").unwrap_or_else(|_| "3600".to_owned());
+    step("hostile load, an hour", &mut hostile(&seconds, "memory"))?;
+    step("hostile load on Redis, ten minutes", &mut hostile("600", "redis"))?;
     drop(servers);
     let layers = ["test", "--package", "tidegate", "--test", "layer", "--test", "no_allocation"];
     step("layers without the feature macros", &mut cargo(layers))?;

@@ -25,7 +25,8 @@ cargo xtask COMMAND
                 feature and every adapter crate alone
   bench         side by side with the peers, as ratios in one run
   instructions  what the hot paths cost in instructions, beside what they cost before; --bless keeps what they cost now
-  deep          the longer runs: more oracle traces, a deeper loom search, a soak of the memory store, fuzzing
+  deep          the longer runs: more oracle traces, an hour of hostile load, a deeper loom search, a soak of the memory store,
+                fuzzing
   servers       the Redis, Valkey, cluster, Postgres and PgBouncer that the tests talk to, for working by hand
 ";
 

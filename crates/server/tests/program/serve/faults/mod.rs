@@ -6,6 +6,7 @@
 mod broken_store;
 mod clients;
 mod endless_requests;
+mod hostile;
 mod malformed;
 mod reload;
 mod shutdown;

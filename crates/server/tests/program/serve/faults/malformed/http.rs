@@ -15,7 +15,7 @@ const BODIES: [&str; 5] = [
     r#"{"requests":[]}"#,
 ];
 
-pub(super) fn random_input(random: &mut Random) -> Vec<u8> {
+pub(crate) fn random_input(random: &mut Random) -> Vec<u8> {
     match random.below(10) {
         0 => random_bytes(random, 13),
         1..=3 => {

@@ -1,8 +1,8 @@
 //! Malformed input: ten thousand inputs on each port, and frames that must not fill the log.
 
-mod http;
+pub(super) mod http;
 pub(super) mod http2;
-mod resp;
+pub(super) mod resp;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -102,7 +102,7 @@ fn assert_survives_flood(
 }
 
 /// Sends it on a connection of its own, and waits until the server has closed that; or leaves at once.
-fn send_input(address: SocketAddr, bytes: &[u8], random: &mut Random) -> std::io::Result<()> {
+pub(super) fn send_input(address: SocketAddr, bytes: &[u8], random: &mut Random) -> std::io::Result<()> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
     stream.set_write_timeout(Some(Duration::from_secs(60)))?;
