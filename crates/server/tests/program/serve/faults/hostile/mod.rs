@@ -13,12 +13,13 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde_json::json;
 use tidegate_servers::wait_until;
 use tidegate_testkit::Random;
 
 use super::{assert_clean_shutdown, memory_mib};
 use crate::serve::program::Program;
-use crate::serve::write_file;
+use crate::serve::{url, write_file};
 use attacks::Target;
 use probes::{Answer, Probe};
 
@@ -32,8 +33,10 @@ const ROWS: u32 = 60;
 const EXACT_LIMITS: [&str; 4] = ["exact-bucket", "exact-window", "exact-log", "shop.exact"];
 const EXACT_KEYS: u64 = 25;
 const EXACT_QUOTA: u64 = 5;
-/// The quota of a well-behaved client, which no other client uses.
+/// The quota of a well-behaved client, which no other client uses. Most of it is used from the beginning: a full store evicts
+/// the keys that have used the smallest share.
 const HONEST_QUOTA: u64 = 1_000_000_000;
+const HONEST_USED: u64 = 900_000_000;
 const HONEST_PAUSE: Duration = Duration::from_millis(10);
 
 /// The most memory of the server, in MiB: 64 for the store, and what connections may have in flight.
@@ -75,7 +78,7 @@ fn write_config(name: &str, turn: u64) -> String {
             "domain: shop\ndescriptors:\n{}  - {{key: user, rate_limit: {{unit: day, requests_per_unit: {}}}}}\n  \
              - {{key: exact, rate_limit: {{unit: year, requests_per_unit: {EXACT_QUOTA}}}}}\n",
             honest.concat(),
-            1 + turn % 9
+            3 + turn % 9
         ),
     );
     // A store that is late must not admit: a failure is no admission.
@@ -94,6 +97,11 @@ fn write_config(name: &str, turn: u64) -> String {
         config += "[limits.wrong]\nrate = 0\n";
     }
     write_file(&format!("hostile-{name}.toml"), format!("{config}[envoy]\nconfigs = [\"{rules}\"]\n"))
+}
+
+/// The limit of the well-behaved client of a port.
+fn honest_limit(port: &str) -> String {
+    format!("shop.honest-{port}")
 }
 
 /// The keys that are exhausted, with their limits.
@@ -142,6 +150,11 @@ impl HostileRun {
             let probe = &mut probes[0];
             let admitted = (0..2 * EXACT_QUOTA).filter(|_| probe.ask(limit, &key).is_allowed()).count() as u64;
             assert_eq!(admitted, EXACT_QUOTA, "{limit}, {key}");
+        }
+        for Probe { port, .. } in &probes {
+            let request = json!({ "limit": honest_limit(port), "key": "honest", "cost": HONEST_USED });
+            let answer = reqwest::blocking::Client::new().post(url(&program, "/v1/limit")).json(&request).send();
+            assert_eq!(answer.expect("an answer").status(), 200);
         }
         let files_before = open_files(&program);
         let (counters, has_ended) = (Counters::default(), AtomicBool::new(false));
@@ -237,7 +250,7 @@ impl HostileRun {
     /// Asks for one key of a limit of its own, again and again.
     fn ask_honestly(&self, mut probe: Probe) {
         let _end = self.end_on_drop();
-        let (limit, mut most) = (format!("shop.honest-{}", probe.port), HONEST_QUOTA);
+        let (limit, mut most) = (honest_limit(probe.port), HONEST_QUOTA - HONEST_USED);
         while !self.has_ended() {
             thread::sleep(HONEST_PAUSE);
             let begin = Instant::now();

@@ -27,10 +27,13 @@ impl Answer {
     }
 }
 
+/// Takes one unit of a limit's key.
+type Ask = dyn FnMut(&str, &str) -> Answer + Send;
+
 /// A client on one port.
 pub(super) struct Probe {
     pub(super) port: &'static str,
-    ask: Box<dyn FnMut(&str, &str) -> Answer + Send>,
+    ask: Box<Ask>,
 }
 
 impl Probe {
