@@ -223,7 +223,7 @@ fn comment(line: &str) -> Option<(&'static str, &str)> {
         }
     }
     // Within quotes it is no comment.
-    let is_code = |(at, _): &(usize, &str)| line[..*at].matches('"').count() % 2 == 0;
+    let is_code = |(at, _): &(usize, &str)| line[..*at].matches('"').count().is_multiple_of(2);
     let (at, marker) = line.match_indices(" // ").find(is_code)?;
     Some(("//", &line[at + marker.len()..]))
 }
