@@ -137,12 +137,15 @@ fn resp_hoards() -> [Hoard; 2] {
     ]
 }
 
+/// Makes an honest client of a program.
+type HonestClient = fn(&Program) -> Box<dyn FnMut() -> (bool, u64) + Send>;
+
 /// Each hoard alone, and then all of them at once.
 fn assert_within_budget(
     port: &str,
     hoards: &[Hoard],
     address: fn(&Program) -> Option<SocketAddr>,
-    client: fn(&Program) -> Box<dyn FnMut() -> (bool, u64) + Send>,
+    client: HonestClient,
 ) {
     let silence = Hoard { name: "silence", bytes: Vec::new() };
     let alone = hoards.iter().chain([&silence]).map(|hoard| (hoard.name, vec![hoard]));
@@ -158,7 +161,7 @@ fn run_hoard(
     name: &str,
     hoards: &[&Hoard],
     address: fn(&Program) -> Option<SocketAddr>,
-    client: fn(&Program) -> Box<dyn FnMut() -> (bool, u64) + Send>,
+    client: HonestClient,
 ) -> Result<String, String> {
     let count = connection_count();
     let budget = count * BYTES_PER_CONNECTION;
@@ -197,7 +200,8 @@ fn run_hoard(
         format!("{port}, {name}: {count} connections, {} MiB counted of {}", buffered as u64 >> 20, budget >> 20);
     write!(line, ", RSS {before} to {most} MiB, {refused} refused, {closed} opened again, ").expect("text");
     write!(line, "p50 {:?}, p99 {:?}, worst {:?}", quantile(50), quantile(99), quantile(100)).expect("text");
-    eprintln!("{line}");
+    // For the long run, which keeps the output.
+    writeln!(std::io::stderr(), "{line}").expect("written");
     drop(connections);
     assert_clean_shutdown(program);
     let budget_mib = (budget >> 20) as u64;
