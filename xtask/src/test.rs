@@ -19,7 +19,7 @@ pub(crate) fn run() -> Result<(), TaskError> {
     step("clippy", &mut cargo(clippy))?;
     check_features_alone()?;
     step("programs", &mut tidegate_servers::build_programs(&fuzz::targets()?))?;
-    let tests = ["test", "--workspace", "--all-features", "--tests"];
+    let tests = ["test", "--workspace", "--all-features", "--tests", "--no-fail-fast"];
     step("tests", cargo(tests).envs(servers.environment()))?;
     run_examples(&servers)?;
     drop(servers);
