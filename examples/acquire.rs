@@ -18,7 +18,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         println!("call {call}: allowed = {}, {} ms after the start", decision.allowed(), waited.as_millis());
     }
 
-    // Nobody waits in vain: when the wait would be longer than accepted, the answer is a denial at once.
+    // A wait that would be longer than accepted is denied at once.
     let before = SystemClock.now();
     let decision = limiter.acquire("api", Key::GLOBAL, millis(50)).cost(3).await?;
     let waited = SystemClock.now().since(before);

@@ -1,4 +1,4 @@
-//! Limits as attributes: a function that is not begun when its limit refuses.
+//! Limits as attributes: a function does not run when its limit denies the call.
 //!
 //! `cargo run -p tidegate-examples --example attribute`
 
@@ -7,7 +7,7 @@ use std::error::Error;
 use tidegate::attribute::{LimitError, set_default_limiter};
 use tidegate::{Limiter, Quota, limit, minutes, seconds};
 
-// Five guesses a minute for each user. The attribute only looks at the arguments: they are all there afterwards.
+// Five guesses a minute for each user. The attribute borrows the arguments, so the body has all of them.
 #[limit("login", key = user)]
 async fn login(user: String, password: &str) -> Result<String, LoginError> {
     if password == "open sesame" { Ok(user) } else { Err(LoginError::WrongPassword) }
@@ -25,7 +25,7 @@ enum LoginError {
     TooOften(LimitError),
 }
 
-// What a refused call returns.
+// A denied call returns this error.
 impl From<LimitError> for LoginError {
     fn from(refusal: LimitError) -> Self {
         LoginError::TooOften(refusal)
@@ -34,7 +34,7 @@ impl From<LimitError> for LoginError {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // For all who do not name another (`limiter = ...`), and are not called under a layer.
+    // The default for functions that name no limiter (`limiter = ...`) and do not run under a layer.
     set_default_limiter(
         Limiter::builder()
             .limit("login", Quota::sliding_log(5, minutes(1))?)
@@ -46,7 +46,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         match login("alice".to_owned(), guess).await {
             Ok(user) => println!("{guess}: welcome, {user}"),
             Err(LoginError::WrongPassword) => println!("{guess}: wrong"),
-            Err(LoginError::TooOften(refusal)) => println!("{guess}: not even tried: {refusal}"),
+            Err(LoginError::TooOften(refusal)) => println!("{guess}: not tried: {refusal}"),
         }
     }
 

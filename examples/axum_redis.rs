@@ -1,8 +1,8 @@
-//! axum with limits on Redis that a whole fleet shares: free and premium users, two limits at once, and a denial of
-//! one's own.
+//! axum with limits on Redis that a whole fleet shares: free and premium users, two limits at once, and a custom
+//! denial.
 //!
-//! `cargo run -p tidegate-examples --example axum_redis -- 127.0.0.1:3000 redis://127.0.0.1/`, or without the second
-//! argument on the server of `TIDEGATE_REDIS_URL`.
+//! `cargo run -p tidegate-examples --example axum_redis -- 127.0.0.1:3000 redis://127.0.0.1/`. Without the second
+//! argument, the server is that of `TIDEGATE_REDIS_URL`.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -25,7 +25,8 @@ struct User {
     premium: bool,
 }
 
-/// Who asks: in your service, whatever checks its tokens. Nothing else may put a `User` into a request.
+/// Identifies the user. In your service, this is the code that checks tokens. No other code may add a `User` to a
+/// request.
 async fn authenticate(mut request: Request, next: Next) -> Response {
     match request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes) {
         Some(b"Bearer alices-token") => drop(request.extensions_mut().insert(User { name: "alice", premium: true })),
@@ -42,18 +43,18 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let redis = arguments.next().or_else(|| std::env::var("TIDEGATE_REDIS_URL").ok());
     let redis = redis.ok_or("which Redis? give an address as the second argument, such as redis://127.0.0.1/")?;
 
-    // While Redis is away, every process limits on its own, by its share of the whole.
+    // During an outage of Redis, every process limits on its own, by its share of the quota.
     let limit = |quota| Limit::new(quota).on_store_error(OnStoreError::Local);
     let limiter = Limiter::builder()
-        .prefix(format!("example-{}", std::process::id())) // so that every run starts anew
+        .prefix(format!("example-{}", std::process::id())) // every run starts with new keys
         .limit("burst", limit(Quota::token_bucket(2, seconds(10))?))
         .limit("daily", limit(Quota::fixed_window(1_000, days(1))?))
         .store(RedisStore::connect(redis).await?)
-        // Ten times the default timeout, for a machine that is busy with more than this.
+        // Ten times the default timeout, for a machine that is busy with other work.
         .resilience(Resilience::default().timeout(millis(500)).expected_replicas(4))
         .build()?;
 
-    // Both limits are taken, or none of them. Premium users have the same limits with other numbers.
+    // The request takes both limits or none of them. Premium users have the same limits with other quotas.
     let free = limiter.enforcer("burst")?.and("daily")?;
     let premium = limiter.enforcer("burst")?.with_quota(Quota::token_bucket(4, seconds(10))?);
     let premium = premium.and("daily")?.with_quota(Quota::fixed_window(100_000, days(1))?);
@@ -62,7 +63,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Some(user) if user.premium => premium.clone(),
         _ => free.clone(),
     })
-    // The user, or else the client's address: nobody shares a budget with all who are not logged in.
+    // The user, or else the client's address: clients that are not logged in do not share one budget.
     .key(keys::either(keys::extension(|user: &User| Key::from(user.name)), keys::client()))
     .skip(|head| head.is_preflight())
     .map_response(|outcome, mut response| {
@@ -78,7 +79,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let app = Router::new()
         .route("/", get(|| async { "Hello!\n" }))
         .layer(RateLimitLayer::new(limits))
-        // Outside of the limits, so that it comes first.
+        // The outermost layer, so that it runs first.
         .layer(from_fn(authenticate));
     let listener = tokio::net::TcpListener::bind(address).await?;
     println!("Try: curl -i -H 'authorization: Bearer alices-token' http://{}/", listener.local_addr()?);

@@ -7,7 +7,7 @@ use tidegate::{Limiter, ManualClock, MemoryStore, Quota, minutes, seconds};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // A clock that stands still but for what is advanced, so that this is the same every time.
+    // A manual clock, so that every run has the same output.
     let clock = ManualClock::default();
     let limiter = Limiter::builder()
         .store(MemoryStore::builder().max_keys(1_024).clock(clock.clone()).build())
@@ -26,7 +26,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     clock.advance(seconds(3));
     if let Some(short) = short.hold() {
         println!("one cost 900:    {:?}, {} left", short.settle(900).await?, left().await?);
-        println!("to say so again: {:?}, {} left", short.settle(900).await?, left().await?);
+        println!("settled again:   {:?}, {} left", short.settle(900).await?, left().await?);
     }
 
     // The server drops a stream when its client disconnects, and the guard with it.
@@ -43,6 +43,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
         println!("a second time:   {:?}", long.settle(12_000).await?);
     }
     let denied = limiter.limit("tokens", "alice").await?;
-    println!("what was too much is paid back first: try again in {:?}", denied.retry_after());
+    println!("the debt is paid first: try again in {:?}", denied.retry_after());
     Ok(())
 }

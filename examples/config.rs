@@ -25,7 +25,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let shadowed = limiter.limit("export", "acme").cost(3).await?;
     println!("export in shadow mode: allowed = {}, reason = {:?}", shadowed.allowed(), shadowed.reason());
 
-    // Everything that is wrong is told at once, with line and column.
+    // The error lists every mistake, with line and column.
     let wrong = "[limits.login]\nalgorithm = \"fixed_windw\"\nrate = 0\nperiod = \"1 minute\"\n";
     let errors = Config::parse(wrong, Syntax::Toml, "wrong.toml").unwrap_err();
     println!("\n{errors}");

@@ -8,7 +8,7 @@ use tidegate::{Clock, Key, Limiter, Quota, SystemClock, seconds};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // Twenty mails a second, whoever sends them: with a store that processes share, all of them together.
+    // Twenty mails a second for all workers together. With a shared store, the limit covers all processes.
     let limiter = Limiter::builder().limit("mails", Quota::token_bucket(20, seconds(1))?.capacity(2)?).build()?;
     let jobs: Arc<Mutex<VecDeque<u32>>> = Arc::new(Mutex::new((1..=10).collect()));
 
@@ -17,10 +17,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let (limiter, jobs) = (limiter.clone(), Arc::clone(&jobs));
         tokio::spawn(async move {
             loop {
-                // First the turn and then the job: who waits holds nothing that another could do.
+                // First the turn, then the job: a waiting worker holds no job that another could do.
                 let decision = limiter.acquire("mails", Key::GLOBAL, seconds(5)).await?;
                 if !decision.allowed() {
-                    // Its turn is further away than that, which is told at once. Without a time it will never come.
+                    // The turn is further away than five seconds, so the denial came at once. Without a time it never
+                    // comes.
                     let Some(wait) = decision.retry_after() else { return Ok(()) };
                     tokio::time::sleep(wait).await;
                     continue;

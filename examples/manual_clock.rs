@@ -1,4 +1,4 @@
-//! Testing your own code without sleeping: a clock that moves when the test says so.
+//! Testing your own code without sleeping: a clock that the test moves.
 //!
 //! `cargo run -p tidegate-examples --example manual_clock`
 
@@ -6,7 +6,7 @@ use std::error::Error;
 
 use tidegate::{Limiter, ManualClock, MemoryStore, Quota, Timestamp, minutes, seconds};
 
-/// The code under test. It takes a limiter and knows nothing of clocks.
+/// The code under test. It takes a limiter and needs no clock.
 struct Login {
     limiter: Limiter,
 }
@@ -44,6 +44,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     clock.advance(seconds(1));
     assert_eq!(login.attempt("alice", "correct horse").await?, "welcome");
-    println!("ten seconds later, in the next window: welcome (and nobody slept)");
+    println!("ten seconds later, in the next window: welcome, and the test did not sleep");
     Ok(())
 }

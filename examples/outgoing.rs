@@ -1,4 +1,4 @@
-//! A client that limits its own requests and backs off when a server asks it to.
+//! A client that limits its own requests and backs off when a server asks for it.
 //!
 //! `cargo run -p tidegate-examples --example outgoing`
 

@@ -1,7 +1,7 @@
-//! Limits in the database that is there anyway: a decision inside your own transaction, rolled back with it.
+//! Limits in your own database: a decision inside your own transaction, rolled back with it.
 //!
-//! `cargo run -p tidegate-examples --example postgres -- postgres://app@127.0.0.1/app`, or without an argument on the
-//! server of `TIDEGATE_POSTGRES_URL`.
+//! `cargo run -p tidegate-examples --example postgres -- postgres://app@127.0.0.1/app`. Without an argument, the server
+//! is that of `TIDEGATE_POSTGRES_URL`.
 
 use std::error::Error;
 
@@ -13,24 +13,24 @@ use tokio_postgres::NoTls;
 async fn main() -> Result<(), Box<dyn Error>> {
     let server = std::env::args().nth(1).or_else(|| std::env::var("TIDEGATE_POSTGRES_URL").ok());
     let server = server.ok_or("which server? give an address, such as postgres://app@127.0.0.1/app")?;
-    // Makes the table `tidegate` when it is missing.
+    // Creates the table `tidegate` when it is missing.
     let postgres = PostgresStore::connect(&server).await?;
 
     let limiter = Limiter::builder()
-        .prefix(format!("example-{}", SystemClock.now().as_micros())) // so that every run starts anew
+        .prefix(format!("example-{}", SystemClock.now().as_micros())) // every run starts with new keys
         .limit("orders", Quota::fixed_window(2, hours(1))?)
-        // No call takes longer than 50 ms, and each limit's policy answers when the database is away.
+        // No call takes longer than 50 ms. During an outage of the database, each limit's policy answers.
         .store(postgres.clone())
         .build()?;
 
-    // Your own connection, and a transaction of yours.
+    // Your own connection, and a transaction of your own.
     let (mut client, connection) = tokio_postgres::connect(&server, NoTls).await?;
     tokio::spawn(connection);
     for keeps in [true, false, true, true] {
         let mut tx = client.transaction().await?;
         let decision = postgres.in_transaction(&mut tx).apply(limiter.limit("orders", "alice")).await?;
         let (left, done) = (decision.remaining(), if keeps { "committed" } else { "rolled back" });
-        // Here the order would be written.
+        // Your code writes the order here.
         match (decision.allowed(), keeps) {
             (true, true) => tx.commit().await?,
             _ => tx.rollback().await?,

@@ -1,6 +1,6 @@
-//! Limits that a whole fleet shares, on Redis or Valkey, and what happens when the server is away.
+//! Limits that a whole fleet shares, on Redis or Valkey, and their behaviour during an outage of the server.
 //!
-//! `cargo run -p tidegate-examples --example redis -- redis://127.0.0.1/`, or without an argument on the server of
+//! `cargo run -p tidegate-examples --example redis -- redis://127.0.0.1/`. Without an argument, the server is that of
 //! `TIDEGATE_REDIS_URL`.
 
 use std::error::Error;
@@ -16,12 +16,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let redis = RedisStore::builder().hash_keys("from your secrets").connect(server).await?;
 
     let limiter = Limiter::builder()
-        .prefix(format!("example-{}", SystemClock.now().as_micros())) // so that every run starts anew
-        // Rather nobody than everybody, when the server is away.
+        .prefix(format!("example-{}", SystemClock.now().as_micros())) // every run starts with new keys
+        // Fails closed: an outage admits no login.
         .limit("login", Limit::new(Quota::fixed_window(2, minutes(1))?).on_store_error(OnStoreError::Closed))
-        // A quarter of it in each of four processes.
+        // During an outage, each of four processes admits a quarter of the quota.
         .limit("api", Limit::new(Quota::token_bucket(100, seconds(1))?).on_store_error(OnStoreError::Local))
-        // No call takes longer than 50 ms; after five failures in a row the server is left alone for a second.
+        // No call takes longer than 50 ms. After five failures in a row, the breaker skips the server for a second.
         .store(redis)
         .resilience(Resilience::default().name("redis").expected_replicas(4))
         .build()?;

@@ -1,4 +1,4 @@
-//! Several limits at once, all or nothing: a request that one limit denies burns nothing from the others.
+//! Several limits at once, all or nothing: a request that one limit denies takes nothing from the others.
 //!
 //! `cargo run -p tidegate-examples --example several_limits`
 
@@ -24,9 +24,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
             .await?;
         let left: Vec<_> = all.decisions().iter().map(|decision| decision.remaining()).collect();
         if all.allowed() {
-            println!("{user}: allowed, left for user, tenant and everybody: {left:?}");
+            println!("{user}: allowed, left for the user, the tenant and everybody: {left:?}");
         } else if let Some(wait) = all.retry_after() {
-            // The tenant has as much as before: what it would have paid was not taken.
+            // The denied request took nothing from the tenant.
             println!("{user}: denied for {} s, left: {left:?}", ceil_seconds(wait));
         }
     }

@@ -1,7 +1,6 @@
 //! Limits in a file: they survive a restart, and a decision can be part of your own transaction.
 //!
-//! `cargo run -p tidegate-examples --example sqlite -- limits.db`, or without an argument in a file that is removed at the
-//! end.
+//! `cargo run -p tidegate-examples --example sqlite -- limits.db`. Without an argument, the file is removed at the end.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -16,13 +15,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let path = given
         .clone()
         .unwrap_or_else(|| std::env::temp_dir().join(format!("tidegate-example-{}.db", std::process::id())));
-    let prefix = format!("example-{}", SystemClock.now().as_micros()); // so that every run starts anew
+    let prefix = format!("example-{}", SystemClock.now().as_micros()); // every run starts with new keys
 
     let (limiter, sqlite) = open(&path, &prefix)?;
     for order in 1..=2 {
         println!("order {order}: {} left", limiter.limit("orders", "alice").await?.remaining());
     }
-    // The end of a program, or of this part of it.
+    // A restart of the program.
     limiter.close().await;
     drop((limiter, sqlite));
 
@@ -38,7 +37,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             println!("an order: denied, and nothing was taken");
             continue;
         }
-        // Here the order would be written.
+        // Your code writes the order here.
         if keeps {
             transaction.commit()?;
         } else {
@@ -51,7 +50,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     drop(connection);
     let _ = limiter.reset("orders", "alice").await?;
-    // Everything is in one file then.
+    // After closing, everything is in one file.
     limiter.close().await;
     if given.is_none() {
         std::fs::remove_file(path)?;
@@ -59,11 +58,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Three orders an hour, in this file. The store is needed beside the limiter for transactions only.
+/// Opens a limiter of three orders an hour in this file. Only transactions need the store beside the limiter.
 fn open(path: &Path, prefix: &str) -> Result<(Limiter, SqliteStore), Box<dyn Error>> {
-    // Makes the file and the table `tidegate` when they are missing.
+    // Creates the file and the table `tidegate` when they are missing.
     let sqlite = SqliteStore::open(path)?;
-    // No call takes longer than 50 ms, and each limit's policy answers when the file is locked or the disk is full.
+    // No call takes longer than 50 ms. Each limit's policy answers when the file is locked or the disk is full.
     let limiter = Limiter::builder().prefix(prefix).store(sqlite.clone());
     let limiter = limiter.limit("orders", Quota::fixed_window(3, hours(1))?).build()?;
     Ok((limiter, sqlite))

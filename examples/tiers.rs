@@ -1,4 +1,4 @@
-//! Free and premium under one name: the limit is the same, the quota comes with the call.
+//! Free and premium plans under one name: one limit, and a quota for each call.
 //!
 //! `cargo run -p tidegate-examples --example tiers`
 
@@ -29,7 +29,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             decision.remaining(),
             decision.limit()
         );
-        // What was used is kept when the tier changes: 3 of 10, and the denied attempt took nothing.
+        // Used units are kept when the tier changes: 3 of 10, and the denied attempt took nothing.
         if !decision.allowed() {
             println!("{} pays", ada.name);
             ada.is_premium = true;

@@ -1,4 +1,4 @@
-//! A gRPC server with a limit for each client and method, and a client that waits as long as it is told to.
+//! A gRPC server with a limit for each client and method, and a client that waits as long as the server asks.
 //!
 //! `cargo run -p tidegate-examples --example tonic_backoff`
 
@@ -19,14 +19,14 @@ use tonic_types::StatusExt;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // Four calls a second of each method for each client, two of them at once.
+    // Each client may make four calls a second to each method, two of them at once.
     let quota = Quota::token_bucket(4, seconds(1))?.capacity(2)?;
     let limits = RateLimit::new(quota).key(keys::both(keys::client(), keys::path()));
     let layer = RateLimitLayer::new(limits).with_format(GrpcFormat);
 
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
-    // The health service that comes with tonic stands in for yours.
+    // tonic's health service stands in for your service.
     let (_, health) = tonic_health::server::health_reporter();
     let server = Server::builder().layer(layer).add_service(health).serve_with_incoming(TcpIncoming::from(listener));
     tokio::spawn(server);
@@ -47,7 +47,7 @@ async fn check(client: &mut HealthClient<Channel>) -> Result<(), Status> {
     client.check(HealthCheckRequest::default()).await.map(drop)
 }
 
-/// How long the server wants its clients to wait; none when a retry would not help.
+/// Returns the wait that the server asks for, or `None` when a retry would not help.
 fn back_off(status: &Status) -> Option<Duration> {
     match status.code() {
         Code::ResourceExhausted => status.get_details_retry_info()?.retry_delay,

@@ -1,7 +1,7 @@
-//! Draws what each algorithm admits around the edge of a window: `docs/pictures/window-edge.svg`.
+//! Draws the requests that each algorithm admits around the edge of a window: `docs/pictures/window-edge.svg`.
 //!
-//! `cargo run -p tidegate-examples --example window_edge > docs/pictures/window-edge.svg`, or with `-- --check` to
-//! see whether the picture in the repository is what the code does.
+//! `cargo run -p tidegate-examples --example window_edge > docs/pictures/window-edge.svg`. With `-- --check` it
+//! compares the picture in the repository with the code.
 
 use std::error::Error;
 use std::{env, fs};
@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     if env::args().nth(1).as_deref() != Some("--check") {
         print!("{picture}");
     } else if fs::read_to_string(PICTURE)? == picture {
-        println!("docs/pictures/window-edge.svg is what the code does");
+        println!("docs/pictures/window-edge.svg matches the code");
     } else {
         return Err("docs/pictures/window-edge.svg is not what the code does: draw it anew".into());
     }

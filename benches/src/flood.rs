@@ -23,7 +23,7 @@ const KINDS: [&str; 4] = ["log", "window", "lease", "in turn"];
 
 pub(crate) fn run() {
     println!(
-        "\n{EXHAUSTED} exhausted keys, then {FLOOD} keys that ask once, {RUNS} times. max_bytes is {MAX_BYTES}.\n"
+        "\n{EXHAUSTED} exhausted keys, then {FLOOD} keys with one request each, {RUNS} times. max_bytes is {MAX_BYTES}.\n"
     );
     println!("{:<10} {:>12} {:>14} {:>16}", "flood", "forgotten", "bytes beside", "resident bytes");
     for kind in KINDS {
@@ -35,10 +35,10 @@ pub(crate) fn run() {
     in_slots();
 }
 
-/// Floods tables in which more and more slots are of exhausted keys.
+/// Floods tables with a growing share of slots with exhausted keys.
 fn in_slots() {
     const MAX_KEYS: u64 = 100_000;
-    println!("\nExhausted keys evicted from slots by {FLOOD} keys that ask once. max_keys is {MAX_KEYS}.\n");
+    println!("\nExhausted keys evicted from slots by {FLOOD} keys with one request each. max_keys is {MAX_KEYS}.\n");
     println!("{:<10} {:>12} {:>14}", "exhausted", "evicted", "p^24 each");
     let quota = Quota::token_bucket(CAPACITY, days(1)).expect("a valid quota");
     for quarters in 1..=4 {
@@ -57,7 +57,7 @@ fn in_slots() {
     }
 }
 
-/// Floods stores with one kind of keys, and prints how many exhausted ones were forgotten and how much memory it took.
+/// Floods stores with one kind of key. Prints the number of forgotten exhausted keys and the memory.
 pub(crate) fn measure(kind: &str) {
     let quotas = quotas();
     let floods = match KINDS.iter().position(|known| *known == kind) {
@@ -74,7 +74,7 @@ pub(crate) fn measure(kind: &str) {
         }
         target.clock.advance(seconds(1));
         for (round, flood) in floods.iter().enumerate() {
-            // Each round on threads of its own, because allocators keep what a thread has freed for that thread.
+            // New threads for each round: an allocator keeps freed memory for the thread that freed it.
             thread::scope(|scope| {
                 for part in 0..THREADS {
                     let (target, start) = (&target, (1 + round as u64) * FLOOD);
@@ -106,7 +106,7 @@ fn quotas() -> [Quota; 3] {
         .map(|quota| quota.expect("a valid quota"))
 }
 
-/// The store that is flooded.
+/// The store under the flood.
 struct Target {
     store: MemoryStore,
     clock: ManualClock,
@@ -122,7 +122,7 @@ impl Target {
         Target { table: store.stats().bytes, store, clock, scope: Scope::new("", "flood") }
     }
 
-    /// Makes large states of few keys, where there were small ones of many.
+    /// Replaces many small states by few large ones.
     fn grow_logs(&self) {
         let log = Quota::sliding_log(1_000, days(1)).expect("a valid quota");
         for key in 0..LARGE_LOGS {
@@ -133,7 +133,7 @@ impl Target {
         }
     }
 
-    /// Takes one unit, or a lease of that number.
+    /// Takes one unit, or a lease with that number.
     fn take(&self, key: u64, quota: &Quota, number: u64) -> bool {
         let lease = Op::Admit(Lease::from_bits(number));
         let op = if quota.supports(lease) { lease } else { Op::Limit(Cost::ONE) };

@@ -9,7 +9,7 @@ use crate::workload::key_text;
 const PEERS: [&str; 3] = ["tidegate", "governor", "DashMap+Mutex"];
 
 pub(crate) fn run() {
-    println!("\nBytes for a live token-bucket key of 24 bytes, resident, each peer in a process of its own.\n");
+    println!("\nResident bytes for a live token-bucket key of 24 bytes, each peer in a process of its own.\n");
     println!("{:<12} {:>10} {:>10} {:>14}", "keys", PEERS[0], PEERS[1], PEERS[2]);
     for keys in ["1000000", "10000000"] {
         let bytes = PEERS.map(|peer| {
@@ -22,7 +22,7 @@ pub(crate) fn run() {
     }
 }
 
-/// Fills one peer with live keys and prints the bytes for each.
+/// Fills one peer with live keys and prints the bytes for each key.
 pub(crate) fn measure(peer: &str, keys: &str) {
     let keys: u64 = keys.parse().expect("a number of keys");
     let limit = Limit { burst: 10, every: Duration::from_secs(3_600) };
@@ -36,7 +36,7 @@ pub(crate) fn measure(peer: &str, keys: &str) {
         assert!(filled.decide(&key_text(number)));
     }
     println!("{:.1}", (resident() - before) as f64 / keys as f64);
-    // Every one of them is still known.
+    // Every key is still known.
     for number in (0..keys).step_by(97) {
         assert!((0..9).all(|_| filled.decide(&key_text(number))) && !filled.decide(&key_text(number)), "{number}");
     }

@@ -1,6 +1,6 @@
 //! Benchmarks of Tidegate against other limiters, measured in one run and printed as ratios.
 //!
-//! `cargo xtask bench` runs every part, and `cargo xtask bench speed` one of them.
+//! `cargo xtask bench` runs every part, and `cargo xtask bench speed` runs one of them.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::disallowed_methods)] // a bench prints, and measures time
 
@@ -64,7 +64,7 @@ fn main() {
     }
 }
 
-/// Ends the program when none of these begins like that: nothing would be measured.
+/// Ends the program if no part has this prefix, because it would measure nothing.
 fn is_one_of(only: &str, parts: &[&str]) {
     if !parts.iter().any(|part| part.starts_with(only)) {
         println!("unknown: {only:?}; expected {}", parts.join(", "));

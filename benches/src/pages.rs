@@ -14,22 +14,22 @@ use crate::workload::{key_text, median, next_seed};
 
 const LIMIT_COUNTS: [usize; 2] = [2_000, 100_000];
 const PATHS: [&str; 3] = ["/metrics", "/v1/limits", "/dashboard/data"];
-/// How many connections request pages.
+/// The number of connections that request pages.
 const PAGE_CONNECTIONS: usize = 10;
-/// Rounds with and without them, in turn.
+/// Rounds, alternately with and without page requests.
 const ROUNDS: usize = 15;
 const ROUND_TIME: Duration = Duration::from_secs(2);
-/// A decision is due as often, whether or not the one before is answered.
+/// The period of decisions. The next one is due even if the last one is not answered.
 const DECISION_PERIOD: Duration = Duration::from_millis(1);
 
 pub(crate) fn run() {
-    // Clients and server share these two, however many there are.
+    // Clients and server share two cores, even on a larger machine.
     pin([0, 1]);
     println!(
         "\nMilliseconds for a decision of `tidegate serve` over HTTP, one due every millisecond, without and with {PAGE_CONNECTIONS} connections that"
     );
-    println!("request {} in turn, as fast as they can. The same two cores.", PATHS.join(", "));
-    println!("Expected: the 99th percentile with them at most 2 ms later.\n");
+    println!("request {} in turn, as fast as they can, on the same two cores.", PATHS.join(", "));
+    println!("Expected: the 99th percentile at most 2 ms later with them.\n");
     println!(
         "{:<9} {:<10} {:>8} {:>8} {:>8} {:>8} {:>9} {:>9} {:>8}",
         "limits", "pages", "p50", "p99", "p99.9", "worst", "pages/s", "refused/s", "MB/s"
@@ -71,12 +71,12 @@ fn print_row(limit_count: usize, pages: &str, rounds: &[Vec<f64>], load: &PageCo
     );
 }
 
-/// The quantile of sorted values.
+/// Returns the quantile of sorted values.
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     sorted[((sorted.len() - 1) as f64 * share) as usize]
 }
 
-/// Returns how many milliseconds each decision took, sorted.
+/// Returns the milliseconds of each decision, sorted.
 fn decide_for(time: Duration, server: &Program) -> Vec<f64> {
     let mut client = Client::connect(server);
     let (begin, seed) = (Instant::now(), next_seed() << 32);
@@ -86,7 +86,7 @@ fn decide_for(time: Duration, server: &Program) -> Vec<f64> {
         if due >= begin + time {
             break;
         }
-        // Late because the decision before was: that is the server's, and this thread's own delay is not.
+        // A decision that waited for the one before is late because of the server. A delay of this thread is not.
         let now = Instant::now();
         let from = if now < due {
             thread::sleep(due - now);
@@ -104,7 +104,7 @@ fn decide_for(time: Duration, server: &Program) -> Vec<f64> {
     took
 }
 
-/// The answers to requests for pages.
+/// The counts of answered page requests.
 #[derive(Default)]
 struct PageCounts {
     answered: AtomicU64,
@@ -113,7 +113,7 @@ struct PageCounts {
 }
 
 impl PageCounts {
-    /// Counts the answers to requests for pages on all connections while something else runs.
+    /// Requests pages on all connections while `run` runs, and counts the answers.
     fn while_requested<T>(&mut self, server: &Program, run: impl FnOnce() -> T) -> T {
         let (this, has_ended) = (&*self, &AtomicBool::new(false));
         thread::scope(|scope| {
@@ -127,7 +127,7 @@ impl PageCounts {
     }
 
     fn request_pages(&self, server: &Program, first: usize, has_ended: &AtomicBool) {
-        // As if on another machine: the client that decides must not wait for this one.
+        // As if on another machine: the deciding client must not wait for this thread.
         let _ = rustix::process::nice(19);
         let mut client = Client::connect(server);
         for number in first.. {

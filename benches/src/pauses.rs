@@ -12,7 +12,7 @@ const PEERS: [&str; 3] = ["tidegate", "governor", "DashMap+Mutex"];
 const KEYS: u64 = 10_000_000;
 
 pub(crate) fn run() {
-    println!("\nThe worst single decision while {KEYS} keys come in, in the thread's CPU time.\n");
+    println!("\nThe slowest decisions while {KEYS} keys are inserted, in the thread's CPU time.\n");
     for peer in PEERS {
         let this = std::env::current_exe().expect("this program");
         let output = Command::new(this).args(["pauses", peer]).output().expect("it starts");
@@ -21,7 +21,7 @@ pub(crate) fn run() {
     }
 }
 
-/// Inserts keys into one peer and prints the tail of what each took.
+/// Inserts keys into one peer and prints the slowest insertions.
 pub(crate) fn measure(peer: &str) {
     let limit = Limit { burst: 10, every: Duration::from_secs(3_600) };
     let filled: Box<dyn Peer<String>> = match peer {

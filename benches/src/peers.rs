@@ -13,14 +13,14 @@ use governor::clock::DefaultClock;
 use governor::state::keyed::DashMapStateStore;
 use tidegate::{Clock, Key, Limiter, MemoryStore, Quota, SystemClock};
 
-/// A burst, and how long one more takes.
+/// A burst, and the time in which one more is refilled.
 #[derive(Clone, Copy)]
 pub(crate) struct Limit {
     pub(crate) burst: u32,
     pub(crate) every: Duration,
 }
 
-/// A key as a service has it.
+/// A key type of a service.
 pub(crate) trait BenchKey: Hash + Eq + Clone + Send + Sync + 'static {
     fn as_key(&self) -> Key<'_>;
 }
@@ -39,11 +39,11 @@ impl BenchKey for u64 {
     }
 }
 
-/// Something that decides about one key.
+/// A limiter that decides about one key.
 pub(crate) trait Peer<K>: Send + Sync {
     fn decide(&self, key: &K) -> bool;
 
-    /// How many of these it admits.
+    /// Returns how many of these keys it admits.
     fn decide_each<'a>(&self, keys: impl Iterator<Item = &'a K>) -> usize
     where
         K: 'a,
@@ -53,12 +53,12 @@ pub(crate) trait Peer<K>: Send + Sync {
     }
 }
 
-/// The public limiter, as it comes.
+/// The public limiter with its defaults.
 pub(crate) struct Tidegate(pub(crate) Limiter);
 
 impl Tidegate {
     pub(crate) fn new(limit: Limit, keys: usize) -> Self {
-        // The same rate for a thousand times the period, which may not be shorter than a millisecond.
+        // The rate over a thousand times the period, because a quota's period is at least a millisecond.
         let quota = Quota::token_bucket(1_000, limit.every * 1_000);
         let quota = quota.and_then(|quota| quota.capacity(limit.burst.into()));
         let store = MemoryStore::builder().max_keys(keys).build();
@@ -80,7 +80,7 @@ fn governor_quota(limit: Limit) -> governor::Quota {
     governor::Quota::with_period(limit.every).expect("a period").allow_burst(burst)
 }
 
-/// governor as it comes: a DashMap with the standard library's hasher.
+/// governor with its defaults: a DashMap with the standard library's hasher.
 pub(crate) struct Governor<K: BenchKey>(governor::RateLimiter<K, DashMapStateStore<K>, DefaultClock>);
 
 impl<K: BenchKey> Governor<K> {
@@ -112,11 +112,11 @@ impl<K: BenchKey> Peer<K> for FastGovernor<K> {
     }
 }
 
-/// The limit: one compare-and-swap on a number of each key, in a table of as many bytes as tidegate's where every key is known
-/// to have its place. No hash, no clock, no arithmetic, nobody new: and so nothing that keeps the processor from having the
-/// next keys' lines under way at the same time.
+/// The lower bound: one compare-and-swap on a number for each key, in a table of tidegate's size, at a known place. It
+/// has no hash, no clock, no arithmetic and no new keys. So the processor can load the next keys' cache lines at the
+/// same time.
 pub(crate) struct Yardstick {
-    /// Four to a key: one line of the cache has two of them.
+    /// Four for each key: a cache line has two keys.
     words: Vec<AtomicU64>,
 }
 
@@ -127,7 +127,7 @@ impl Yardstick {
         Yardstick { words: (0..keys * WORDS).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    /// What was there before.
+    /// Adds an amount and returns the earlier value.
     #[inline]
     fn add(&self, place: u64, amount: u64) -> u64 {
         let word = &self.words[(place * WORDS) as usize];
@@ -149,8 +149,8 @@ impl Peer<u64> for Yardstick {
     }
 }
 
-/// The same for whoever has one key's line under way at a time, as a service does that goes on with a request once it is decided:
-/// each swap is about a place that is known when the one before it is done.
+/// The lower bound with one key's cache line in flight at a time, as in a service that handles one decided request
+/// after the other. The place of each swap depends on the swap before it.
 pub(crate) struct SequentialYardstick(pub(crate) Yardstick);
 
 impl Peer<u64> for SequentialYardstick {
@@ -161,13 +161,13 @@ impl Peer<u64> for SequentialYardstick {
     #[inline]
     fn decide_each<'a>(&self, places: impl Iterator<Item = &'a u64>) -> usize {
         let mut before = 0;
-        // The sum is always 0: it makes each swap wait for the one before it.
+        // The sum is always 0. It makes each swap wait for the one before it.
         places.map(|place| before = self.0.add(place + (before >> 63), 1)).count()
     }
 }
 
-/// The limit of whoever reads a clock: the same swap, with the time read while the line is under way. Reading the processor's
-/// counter waits for every load before it, so fewer keys' lines are under way.
+/// The lower bound with a clock: one swap, and a clock read while the cache line is loaded. A read of the processor's
+/// counter waits for every earlier load, so fewer cache lines are in flight.
 pub(crate) struct ClockedYardstick(pub(crate) Yardstick);
 
 impl Peer<u64> for ClockedYardstick {
@@ -179,7 +179,7 @@ impl Peer<u64> for ClockedYardstick {
     }
 }
 
-/// What people write by hand: a concurrent map of buckets behind locks.
+/// A limiter that people write by hand: a concurrent map of buckets behind locks.
 pub(crate) struct HandwrittenLimiter<K: BenchKey> {
     buckets: DashMap<K, Mutex<Bucket>>,
     limit: Limit,

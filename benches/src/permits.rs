@@ -7,17 +7,17 @@ use std::time::Instant;
 use tidegate::concurrency::{Aimd, Completion, Concurrency, FairConcurrency, Gradient2, PerKey, Vegas};
 use tokio::sync::Semaphore;
 
-/// How often a thread takes one in a round.
+/// The permits that a thread takes in a round.
 const TIMES: u32 = 1_000_000;
-/// Rounds; the best counts, because what others do on the machine only ever adds.
+/// Rounds. We report the best one: noise only ever adds time.
 const ROUNDS: usize = 9;
-/// More than anybody takes at once.
+/// A limit above the permits in flight.
 const LARGE_LIMIT: u32 = 1_000;
 
 pub(crate) fn run() {
     println!(
-        "\nNanoseconds to take a permit and give it back, the best of {ROUNDS} rounds of {TIMES}, and how many times as long as\n\
-         tokio's semaphore takes, owned as a permit has to be that goes into a response. Expected: below 100 in one thread."
+        "\nNanoseconds to acquire and release a permit, the best of {ROUNDS} rounds of {TIMES}, and the ratio to tokio's semaphore.\n\
+         Its permit is owned, because a permit in a response must be. Expected: below 100 in one thread."
     );
     println!("\n{:<48} {:>10} {:>8} {:>12} {:>8}", "", "one thread", "of it", "two threads", "of it");
     let semaphore = Arc::new(Semaphore::new(LARGE_LIMIT as usize));
@@ -59,7 +59,7 @@ fn times(take: impl Fn() -> bool + Sync) -> [f64; 2] {
     [1, 2].map(|threads| best(threads, &take))
 }
 
-/// Nanoseconds for one, with so many threads that all take.
+/// Returns the nanoseconds for one permit, with that many concurrent threads.
 fn best(threads: usize, take: impl Fn() -> bool + Sync) -> f64 {
     let round = || {
         let barrier = Barrier::new(threads + 1);

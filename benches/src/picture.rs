@@ -2,13 +2,13 @@
 
 use std::fmt::Write;
 
-/// What several peers take for the same.
+/// The times of several peers for one task.
 pub(crate) struct Bars {
     pub(crate) group: String,
     pub(crate) values: Vec<f64>,
 }
 
-/// What something takes as something else grows.
+/// The time of one task as its input grows.
 pub(crate) struct Line {
     pub(crate) name: &'static str,
     pub(crate) points: Vec<(u64, f64)>,
@@ -25,7 +25,7 @@ text{font:13px system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;fill:#1f2328
 .c4{fill:#2ea043;stroke:#2ea043}.c5{fill:#7ee787;stroke:#7ee787}.c6{fill:#ff7b72;stroke:#ff7b72}}
 ";
 
-/// Bars of each group, side by side: the shorter the better.
+/// Draws the bars of each group side by side. Shorter is better.
 pub(crate) fn bars<'a>(name: &str, title: &str, peers: &[&str], groups: impl Iterator<Item = &'a Bars>) {
     let groups: Vec<_> = groups.collect();
     let most = groups.iter().flat_map(|group| &group.values).copied().fold(1.0, f64::max);
@@ -52,7 +52,7 @@ pub(crate) fn bars<'a>(name: &str, title: &str, peers: &[&str], groups: impl Ite
     end(name, svg);
 }
 
-/// Lines over a scale on which each step is ten times the one before.
+/// Draws lines over a logarithmic scale.
 pub(crate) fn lines(name: &str, title: &str, lines: &[Line]) {
     let values = || lines.iter().flat_map(|line| &line.points);
     let powers = values().map(|(x, _)| x.ilog10()).max().unwrap_or(1).max(1);

@@ -11,25 +11,23 @@ use tokio_postgres::{Config, NoTls};
 use crate::server_load::{KEYS, LoadClient, key_text, measure_rate};
 use crate::workload::{median, median_ratio};
 
-/// Rounds: short ones, and many.
+/// Rounds: many short ones.
 const ROUNDS: usize = 15;
-/// Connections in a pool: as many for the bare statements as for the store.
+/// The connections in a pool, equal for the bare statements and the store.
 const CONNECTIONS: usize = 8;
-/// Threads for the runtime.
+/// The threads of the runtime.
 const THREADS: usize = 1;
 const LIMIT: &str = "bench";
 
 pub(crate) fn run() {
     let runtime = Builder::new_multi_thread().worker_threads(THREADS).enable_all().build().expect("a runtime");
     println!(
-        "\nDecisions a second on Postgres through {CONNECTIONS} connections, {KEYS} keys, all allowed but in the line that says so,"
+        "\nDecisions a second on Postgres through {CONNECTIONS} connections, {KEYS} keys, all allowed except in the line `denied`,"
     );
     println!(
-        "the median of {ROUNDS} rounds, and as a part of a bare UPDATE ... SET n = n + 1 ... RETURNING n through the same client"
+        "the median of {ROUNDS} rounds, and the ratio to a bare UPDATE ... SET n = n + 1 ... RETURNING n through this client"
     );
-    println!(
-        "and as many connections. Both are sent in one piece, as it has to be behind a pooler, or prepared once for each"
-    );
+    println!("and as many connections. Both are sent in one piece, as a pooler requires, or prepared once for each");
     println!("connection (PostgresStoreBuilder::prepared).");
     for commit in ["on", "off"] {
         measure(&runtime, commit);
@@ -59,7 +57,7 @@ fn measure(runtime: &Runtime, commit: &str) {
     }
 }
 
-/// The clients under test, in tables of this run's own.
+/// The clients under test, with tables of this run only.
 struct Server {
     decide: Vec<LimiterClient>,
     bare: UpdateClient,
@@ -81,7 +79,7 @@ impl Server {
         let store = PostgresStore::builder().table(&table).expect("a name").connections(CONNECTIONS);
         let store = if prepared { store.prepared() } else { store };
         let store = store.connect(url).await.expect("a server that answers");
-        // Enough for everybody, so that every decision is allowed and writes; and so little that none is.
+        // Large quotas, so that every decision is allowed and writes, and one small quota that always denies.
         let quotas = [
             ("token bucket", Quota::token_bucket(1_000, hours(1)).and_then(|quota| quota.capacity(1_000_000)), true),
             ("fixed window", Quota::fixed_window(1_000_000, hours(1)), true),
@@ -93,7 +91,7 @@ impl Server {
             .map(|(name, quota, allowed)| LimiterClient::new(&store, name, quota.expect("a valid quota"), allowed))
             .collect();
         for number in 0..KEYS {
-            // Rows are there before anything is measured, and nothing is left of the ones that deny.
+            // Creates all rows before the measurement, and exhausts those that deny.
             for decide in &decide {
                 let _ = decide.limiter.limit(LIMIT, key_text(number)).await.expect("the server answers");
             }
@@ -109,7 +107,7 @@ fn pool(url: &str) -> Pool {
     Pool::builder(manager).max_size(CONNECTIONS).build().expect("a pool")
 }
 
-/// A decision, as a service asks for it.
+/// A client that makes decisions as a service does.
 #[derive(Clone)]
 struct LimiterClient {
     name: &'static str,
@@ -131,7 +129,7 @@ impl LoadClient for LimiterClient {
     }
 }
 
-/// A bare statement on one row.
+/// A client that runs a bare statement on one row.
 #[derive(Clone)]
 struct UpdateClient {
     pool: Pool,

@@ -11,9 +11,9 @@ use crate::workload::Random;
 
 /// Decisions in one round.
 const DECISIONS: usize = 1_000_000;
-/// Rounds; the best counts, because what others do on the machine only ever adds.
+/// Rounds. We report the best one: noise only ever adds time.
 const ROUNDS: usize = 5;
-/// What a key takes, generously: more of them are only tried where there is room for twice as much.
+/// A generous size of a key in bytes. A case runs only if the machine has twice the memory for its keys.
 const BYTES: u64 = 64;
 
 pub(crate) fn run() {
@@ -21,14 +21,14 @@ pub(crate) fn run() {
         "\nNanoseconds for a decision about random keys of 8 bytes in one thread, the best of {ROUNDS} rounds of {DECISIONS}, as"
     );
     println!(
-        "keys grow; and beside it one compare-and-swap on a table of the same size, with a clock that is read before and without.\n"
+        "keys grow. Then one compare-and-swap on a table of that size, with and without a clock that is read before it.\n"
     );
     println!("{:<12} {:>9} {:>15} {:>15}", "keys", "tidegate", "clock, swap", "one swap");
     let room = available();
     let (mut ours, mut clock, mut swap) = (Vec::new(), Vec::new(), Vec::new());
     for keys in (3..=8).map(|power| 10_u64.pow(power)) {
         if keys * BYTES * 2 > room {
-            println!("{keys:<12} not tried: {} MB of memory are free", room >> 20);
+            println!("{keys:<12} skipped: only {} MB of memory are free", room >> 20);
             continue;
         }
         let [tidegate, with_clock, alone] = of_keys(keys);
@@ -38,7 +38,7 @@ pub(crate) fn run() {
         clock.push((keys, with_clock));
         swap.push((keys, alone));
     }
-    println!("\nThe same as limits grow, by name, each with a key of its own.\n");
+    println!("\nNanoseconds for a decision as limits grow, called by name, each with a key of its own.\n");
     println!("{:<12} {:>9}", "limits", "tidegate");
     let mut named = Vec::new();
     for limits in (0..=4).map(|power| 10_u64.pow(power)) {
@@ -56,7 +56,7 @@ pub(crate) fn run() {
 }
 
 fn of_keys(keys: u64) -> [f64; 3] {
-    // Slow enough that keys stay busy, large enough that nobody is denied.
+    // So slow that keys stay busy, and so large that no key is denied.
     let limit = Limit { burst: 1_000_000, every: Duration::from_secs(10) };
     let filled = Tidegate::new(limit, keys as usize);
     for key in 0..keys {
@@ -74,7 +74,7 @@ fn of_keys(keys: u64) -> [f64; 3] {
 
 fn of_limits(limits: u64) -> f64 {
     let names: Vec<String> = (0..limits).map(|number| format!("limit-{number}")).collect();
-    // Enough for all rounds, were they about one key.
+    // Enough for all rounds, even for one key.
     let quota = Quota::token_bucket(1_000_000, seconds(1_000)).and_then(|quota| quota.capacity(4_000_000_000));
     let quota = quota.expect("a valid quota");
     let named = names.iter().map(|name| (name.clone(), quota));
@@ -86,18 +86,18 @@ fn of_limits(limits: u64) -> f64 {
     best(|| stream.iter().filter(|name| decide(name)).count())
 }
 
-/// Nanoseconds for each decision of a round, in the best of them.
+/// Returns the nanoseconds for each decision in the best round.
 fn best(round: impl Fn() -> usize) -> f64 {
     let nanos = (0..ROUNDS).map(|_| {
         let began = Instant::now();
-        // A limiter that answers something else is not being compared.
+        // A limiter with an unexpected answer measures something else.
         assert_eq!(black_box(round()), DECISIONS);
         began.elapsed().as_nanos() as f64 / DECISIONS as f64
     });
     nanos.fold(f64::MAX, f64::min)
 }
 
-/// How many bytes of memory are free.
+/// Returns the free memory in bytes.
 fn available() -> u64 {
     let meminfo = std::fs::read_to_string("/proc/meminfo").expect("Linux's own account of memory");
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"));

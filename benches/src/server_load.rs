@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::workload::{Random, next_seed};
 
-/// How many keys there are, each requested as often as the others.
+/// The number of keys. Each is requested equally often.
 pub(crate) const KEYS: u64 = 10_000;
 
 /// A client that sends one request.
@@ -13,7 +13,7 @@ pub(crate) trait LoadClient: Clone + Send + 'static {
     fn send(&self, key: String) -> impl Future<Output = ()> + Send;
 }
 
-/// Measures requests a second, with so many in flight.
+/// Measures the requests a second with that many in flight.
 pub(crate) async fn measure_rate(client: &impl LoadClient, concurrency: u64, requests: u64) -> f64 {
     let each = requests.div_ceil(concurrency);
     let started = Instant::now();
@@ -34,12 +34,12 @@ pub(crate) async fn measure_rate(client: &impl LoadClient, concurrency: u64, req
     (each * concurrency) as f64 / started.elapsed().as_secs_f64()
 }
 
-/// A key, of as many digits as `redis-benchmark` writes.
+/// Returns a key with as many digits as `redis-benchmark` writes.
 pub(crate) fn key_text(number: u64) -> String {
     format!("{number:012}")
 }
 
-/// One of the keys, at random.
+/// Returns a random key.
 pub(crate) fn random_key(random: &mut Random) -> String {
     key_text(random.next() % KEYS)
 }

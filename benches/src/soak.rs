@@ -1,6 +1,6 @@
 //! A soak test of a full memory table: two minutes with more threads than cores.
 //!
-//! No key is ever admitted beyond its capacity unless the store reports an eviction.
+//! No key is ever admitted beyond its capacity, unless the store reports an eviction.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

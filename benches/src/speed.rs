@@ -10,22 +10,22 @@ use crate::peers::{
 use crate::picture::{self, Bars};
 use crate::workload::{KEYS, KeyDraw, key_numbers, key_text};
 
-/// Decisions a thread makes in one round.
+/// The decisions of a thread in one round.
 const DECISIONS: usize = 1_000_000;
-/// Rounds; the best counts, because what others do on the machine only ever adds.
+/// Rounds. We report the best one: noise only ever adds time.
 const ROUNDS: usize = 5;
-/// One key needs no million decisions to be met, so there are more and shorter rounds to find a quiet moment in.
+/// The factor of rounds for a hot key. It needs no million decisions, so more and shorter rounds find a quiet moment.
 const HOT: usize = 5;
 
-/// Every draw, or only those whose name begins like that.
+/// Measures every distribution of keys, or those with this prefix.
 pub(crate) fn run(only: &str) {
     let draws = [KeyDraw::Hot, KeyDraw::Uniform, KeyDraw::Zipf];
     crate::is_one_of(only, &draws.map(KeyDraw::name));
     println!(
-        "\nNanoseconds for a decision in one thread, the best of {ROUNDS} rounds of {DECISIONS} ({HOT} times as\nmany that much shorter for a hot key in one thread), and how many times"
+        "\nNanoseconds for a decision in one thread, the best of {ROUNDS} rounds of {DECISIONS} ({HOT} times as\nmany rounds, {HOT} times as short, for a hot key in one thread), and how many times"
     );
     println!(
-        "faster tidegate is. Every peer reads its clock for every decision; keys come from memory in order. A swap is a\ncompare-and-swap on a table of the same size, without a hash, a clock or a limit: many under way at a time, one after\nthe other, and many with a clock.\n"
+        "faster tidegate is. Every peer reads its clock for every decision. Keys come from memory in order. A swap is a\ncompare-and-swap on a table of that size, without a hash, a clock or a limit: many in flight at a time, one after\nthe other, and many with a clock.\n"
     );
     println!(
         "{:<11} {:<6} {:<8} {:>7} {:>9} {:>13} {:>14} {:>14} {:>13} {:>13} {:>13}",
@@ -51,7 +51,7 @@ pub(crate) fn run(only: &str) {
         }
     }
     if only.is_empty() {
-        // A bar for each kind of key and thread would be a wall.
+        // Bars for every kind of key and thread would be too many.
         let shown = |bar: &&Bars| bar.group.contains("String") && bar.group.contains("1 thread");
         picture::bars("speed", "Nanoseconds for a decision", &PEERS, bars.iter().filter(shown));
     }
@@ -70,11 +70,11 @@ const PEERS: [&str; 7] = [
 fn row<K: BenchKey>(kind: &str, draw: KeyDraw, denied: bool, threads: usize, key: impl Fn(u64) -> K) -> Bars {
     let limit = match (denied, draw) {
         (true, _) => Limit { burst: 1, every: Duration::from_secs(3_600) },
-        // Slow enough that keys stay busy between two requests, large enough that nobody is denied.
+        // So slow that keys stay busy between two requests, and so large that no key is denied.
         (false, KeyDraw::Hot) => Limit { burst: 4_000_000_000, every: Duration::from_micros(1) },
         (false, _) => Limit { burst: 1_000_000, every: Duration::from_secs(10) },
     };
-    // A hot key is one key, asked about again and again.
+    // A hot key is a single key that is requested all the time.
     let len = if draw == KeyDraw::Hot { 1 } else { DECISIONS };
     let places: Vec<Vec<u64>> = (0..threads).map(|thread| key_numbers(draw, len, 1 + thread as u64)).collect();
     let streams: Vec<Vec<K>> = places.iter().map(|places| places.iter().copied().map(&key).collect()).collect();
@@ -89,7 +89,7 @@ fn row<K: BenchKey>(kind: &str, draw: KeyDraw, denied: bool, threads: usize, key
     let with_clock = Contender(ClockedYardstick(Yardstick::new(KEYS)));
     let mut best = [f64::MAX; PEERS.len()];
     for _ in 0..ROUNDS * shorter {
-        // Each its own copy of the loop, as in a service: none is called through a pointer.
+        // Each call has its own copy of the loop, as in a service. None goes through a pointer.
         let times = [
             tidegate.round(&streams, decisions, denied),
             governor.round(&streams, decisions, denied),
@@ -121,7 +121,7 @@ fn row<K: BenchKey>(kind: &str, draw: KeyDraw, denied: bool, threads: usize, key
     Bars { group, values: best.to_vec() }
 }
 
-/// A limiter that knows every key, so that none is new when it is measured.
+/// A limiter that knows every key, so that no key is new during the measurement.
 struct Contender<P>(P);
 
 impl<P> Contender<P> {
@@ -135,7 +135,7 @@ impl<P> Contender<P> {
         Contender(peer)
     }
 
-    /// Nanoseconds for a decision, when every thread goes through its stream once.
+    /// Returns the nanoseconds for a decision when every thread processes its stream once.
     fn round<K: BenchKey>(&self, streams: &[Vec<K>], decisions: usize, denied: bool) -> f64
     where
         P: Peer<K>,
@@ -152,7 +152,7 @@ impl<P> Contender<P> {
                         let keys = stream.iter().cycle().take(decisions);
                         let allowed = self.0.decide_each(keys);
                         let elapsed = began.elapsed();
-                        // A limiter that answers something else is not being compared.
+                        // A limiter with an unexpected answer measures something else.
                         assert_eq!(allowed, if denied { 0 } else { decisions });
                         elapsed.as_nanos() as f64 / decisions as f64
                     })

@@ -13,19 +13,19 @@ use tokio::task::JoinSet;
 
 use crate::workload::{Random, key_text, median, median_ratio, next_seed};
 
-/// How many keys are asked about, each as often as the others, but for the hot one.
+/// The number of keys. Each is requested equally often, except in the case of the hot key.
 const KEYS: u64 = 10_000;
-/// Rounds: short ones, and many.
+/// Rounds: many short ones.
 const ROUNDS: usize = 15;
-/// Threads for the runtime. The store has two of its own.
+/// The threads of the runtime. The store has two of its own.
 const THREADS: usize = 1;
 
 pub(crate) fn run() {
     println!(
-        "\nDecisions a second in an SQLite file, threads of the runtime: {THREADS}, the median of {ROUNDS} rounds, and as a part"
+        "\nDecisions a second in an SQLite file, threads of the runtime: {THREADS}, the median of {ROUNDS} rounds, and the ratio to"
     );
-    println!("of a bare upsert (prepared, WAL, a commit for each, on the caller's own thread) and of the same upsert");
-    println!("through a thread, as an async program has to do it (tokio's spawn_blocking).");
+    println!("a bare upsert (prepared, WAL, a commit for each, on the caller's own thread) and to that upsert");
+    println!("through a thread, as an async program must do it (tokio's spawn_blocking).");
     for synchronous in [Synchronous::Normal, Synchronous::Full] {
         measure(synchronous);
     }
@@ -51,7 +51,7 @@ fn measure(synchronous: Synchronous) {
         .flat_map(|(name, hot)| [true, false].map(|allowed| (name, hot, allowed)))
         .flat_map(|(name, hot, allowed)| [1, 64, 512].map(|concurrency| Case { name, hot, allowed, concurrency }))
         .collect();
-    // Waiting for the disk takes its time.
+    // Waiting for the disk is slow.
     let calls = if synchronous == Synchronous::Full { 1_000 } else { 10_000 };
     runtime.block_on(exhaust(&store));
     let (mut upserts, mut hopped, mut decided) = (Vec::new(), Vec::new(), vec![Vec::new(); cases.len()]);
@@ -79,14 +79,14 @@ fn measure(synchronous: Synchronous) {
     }
 }
 
-/// Calls a second, of as many as there were.
+/// Returns the calls a second. `work` returns the number of calls.
 fn measure_rate(work: impl FnOnce() -> u64) -> f64 {
     let start = Instant::now();
     let calls = work();
     calls as f64 / start.elapsed().as_secs_f64()
 }
 
-/// SQLite alone, with a table of the same shape but for the index.
+/// SQLite alone, with a table of the same shape except for the index.
 struct UpsertClient {
     connection: Connection,
     random: Random,
@@ -116,7 +116,7 @@ impl UpsertClient {
     }
 }
 
-/// The same, one after the other, through the runtime's threads for what blocks.
+/// Makes the upserts one after the other, through the runtime's threads for blocking calls.
 async fn upserts_on_a_thread(bare: &Arc<Mutex<UpsertClient>>, calls: u64) -> u64 {
     for _ in 0..calls {
         let bare = Arc::clone(bare);
@@ -126,12 +126,12 @@ async fn upserts_on_a_thread(bare: &Arc<Mutex<UpsertClient>>, calls: u64) -> u64
     calls
 }
 
-/// One for each key, of which nothing comes back.
+/// Returns a quota of one for each key, which is practically never refilled.
 fn exhausted_limit() -> (Scope, Quota) {
     (Scope::new("bench", "denied"), Quota::token_bucket(1, MAX_PERIOD).expect("a valid quota"))
 }
 
-/// Takes what there is of every key that is to be denied.
+/// Uses up every key that must be denied.
 async fn exhaust(store: &Arc<SqliteStore>) {
     let mut tasks = JoinSet::new();
     for number in 0..KEYS {
@@ -146,7 +146,7 @@ async fn exhaust(store: &Arc<SqliteStore>) {
     }
 }
 
-/// Whether it is allowed.
+/// Returns whether the request is allowed.
 async fn limit(store: &SqliteStore, scope: &Scope, quota: &Quota, key: &str) -> bool {
     let (op, on_store_error) = (Op::Limit(Cost::ONE), OnStoreError::default());
     let request = Request { scope, key: &Key::from(key), quota, op, on_store_error };
@@ -155,7 +155,7 @@ async fn limit(store: &SqliteStore, scope: &Scope, quota: &Quota, key: &str) -> 
 
 fn decisions(runtime: &Runtime, store: &Arc<SqliteStore>, case: &Case, calls: u64) -> u64 {
     let (scope, quota) = match case.allowed {
-        // Enough for everybody.
+        // A large quota for all keys.
         true => {
             let quota = Quota::token_bucket(MAX_COUNT, seconds(1_000));
             (Scope::new("bench", "allowed"), quota.expect("a valid quota"))

@@ -1,8 +1,8 @@
-//! The keys of the workloads and their order, the same for every limiter and in every run.
+//! The keys of the workloads and their order, equal for every limiter and in every run.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How keys are drawn.
+/// The distribution of keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum KeyDraw {
     Hot,
@@ -20,7 +20,7 @@ impl KeyDraw {
     }
 }
 
-/// Returns the next seed, which is the same in every run. Equal seeds would give equal keys in every round.
+/// Returns the next seed. The sequence is the same in every run. Equal seeds would give equal keys in every round.
 pub(crate) fn next_seed() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -28,14 +28,14 @@ pub(crate) fn next_seed() -> u64 {
 
 pub(crate) const KEYS: u64 = 1_000_000;
 
-/// A stream of `len` key numbers.
+/// Returns a stream of `len` key numbers.
 pub(crate) fn key_numbers(draw: KeyDraw, len: usize, seed: u64) -> Vec<u64> {
     let mut random = Random(seed);
     match draw {
         KeyDraw::Hot => vec![7; len],
         KeyDraw::Uniform => (0..len).map(|_| random.next() % KEYS).collect(),
         KeyDraw::Zipf => {
-            // The inverse of the distribution's sums, with an exponent of 1, as measured at many sites.
+            // The inverse of the cumulative distribution, with an exponent of 1, as measured at many sites.
             let mut sum = 0.0;
             let sums: Vec<f64> = (1..=KEYS)
                 .map(|rank| {
@@ -54,7 +54,7 @@ pub(crate) fn key_numbers(draw: KeyDraw, len: usize, seed: u64) -> Vec<u64> {
     }
 }
 
-/// A user's key of 24 bytes.
+/// Returns a user's key of 24 bytes.
 pub(crate) fn key_text(number: u64) -> String {
     format!("user-{:019}", number.wrapping_mul(7_919))
 }
@@ -78,8 +78,8 @@ pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Returns the median ratio of one to the other over the rounds that both were measured in: noise on the machine meets
-/// both nearly alike there.
+/// Returns the median ratio of one to the other over their common rounds. Noise on the machine affects both nearly
+/// alike in a round.
 pub(crate) fn median_ratio(one: &[f64], other: &[f64]) -> f64 {
     median(one.iter().zip(other).map(|(one, other)| one / other))
 }

@@ -1,7 +1,7 @@
-//! A chat with rooms, for a browser: `cargo run --example chat`, and then look at <http://127.0.0.1:8090/> in two windows.
+//! A chat with rooms, for a browser: run `cargo run --example chat`, then open <http://127.0.0.1:8090/> in two windows.
 //!
-//! A message counts against three limits, of its user, its room and its address, and is taken by all of them or by none.
-//! After each message the page is told what is left.
+//! A message counts against three limits: those of its user, its room and its address. Either all of them take it, or
+//! none does. After each message, the server sends the page the remaining quotas.
 
 #![allow(clippy::print_stdout, reason = "it says where it is")]
 
@@ -61,7 +61,7 @@ async fn authenticate(handshake: Handshake) -> Result<Person, MessageError> {
 async fn join(limiter: Limiter, context: RpcContext<Person>, join: Join) -> Result<JoinReply, MessageError> {
     let Person { name, room } = context.data();
     let members = {
-        // Calls of one connection run side by side, and nobody is in two rooms.
+        // Calls of one connection run concurrently, and a user must be in one room only.
         let mut room = room.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(old) = room.replace(join.room.clone()) {
             context.unsubscribe(&old);
@@ -70,7 +70,7 @@ async fn join(limiter: Limiter, context: RpcContext<Person>, join: Join) -> Resu
         context.subscribe(&join.room)?;
         context.publish(&join.room, &MemberJoined { name })? + 1
     };
-    // The message was not counted for the room that it asks for, but looking at that costs nothing.
+    // No limit counted this message for the requested room. A check costs nothing.
     let decision = limiter.check("room", Key::from_parts([join.room])).await;
     let decision = decision.map_err(|_| MessageError::new(ErrorCode::Unavailable, "Limits cannot be checked now"))?;
     let others = LimitQuota::from_outcome(&context).filter(|quota| quota.limit != "room");
@@ -101,8 +101,8 @@ async fn leave(connection: Connection<Person>, _: CloseEvent) {
     }
 }
 
-/// The page. It may use the script and the style that are in it and nothing else: the hashes are of the two, and the console
-/// of a browser says the right ones when they have changed.
+/// The page. The policy permits only its own script and style, by their hashes. After a change, the console of a
+/// browser shows the right hashes.
 const PAGE: &str = include_str!("page.html");
 const POLICY: &str = "default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'; \

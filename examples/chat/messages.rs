@@ -7,7 +7,7 @@ use tidegate::Decision;
 use tidegate::enforce::Outcome;
 use tidegate::websocket::{ConnectionData, Context, Message, Rpc};
 
-/// Goes to a room. A call, because it has an answer.
+/// Joins a room. A call, because it has an answer.
 #[derive(Deserialize)]
 pub(crate) struct Join {
     pub(crate) room: String,
@@ -18,7 +18,7 @@ pub(crate) struct JoinReply {
     pub(crate) members: usize,
 }
 
-/// Says something in the room. An event: those of one connection are handled in order.
+/// Sends text to the room. An event, because the events of one connection are handled in order.
 #[derive(Deserialize)]
 pub(crate) struct Say {
     pub(crate) text: String,
@@ -52,9 +52,9 @@ pub(crate) struct LimitQuota<'a> {
     pub(crate) limit: &'a str,
     remaining: u64,
     capacity: u64,
-    /// When there is one more.
+    /// The time until one more message is admitted.
     next_ms: Option<u128>,
-    /// When everything is back.
+    /// The time until the whole quota is back.
     full_ms: u128,
 }
 

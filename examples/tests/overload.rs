@@ -1,4 +1,4 @@
-//! The controllers do what the docs say, against a simulated server whose best limit is known.
+//! The controllers behave as the docs say, against a simulated server whose best limit is known.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use tidegate_examples::overload::{
 };
 
 /// The guide, which has the table.
-const GUIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/concurrency.md");
+const GUIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/book/src/explanation/concurrency.md");
 
-/// The limit is within a fifth of the best one, in the mean; 85% of what the server can do is done; and an answer
-/// takes at most a quarter longer than without load.
+/// Asserts that the mean limit is within a fifth of the best one, and the throughput is at least 85% of the capacity.
+/// The mean latency must be at most a quarter above that without load.
 #[track_caller]
 fn assert_near_the_best(figures: Figures, what: &str) {
     let Figures { limit, answered, took } = figures;
@@ -19,7 +19,7 @@ fn assert_near_the_best(figures: Figures, what: &str) {
     assert!((0.8..=1.2).contains(&limit) && answered >= 0.85 && took <= 1.25, "{what}: {figures:?}");
 }
 
-/// From a limit of 20, under three times the load from the start: after 40 seconds it has settled.
+/// Asserts that a limit settles within 40 seconds, from a limit of 20 and under three times the load from the start.
 fn assert_settles(contender: Contender) {
     for server in SERVERS {
         for seed in 1..=3 {
@@ -120,7 +120,10 @@ fn equal_scenes_give_equal_runs() {
 fn table_in_the_guide_is_up_to_date() {
     let guide = std::fs::read_to_string(GUIDE).unwrap_or_default();
     let how = "cargo run -p tidegate-examples --example overload -- --table";
-    assert!(guide.contains(&table()), "docs/concurrency.md does not have the table that this prints: {how}");
+    assert!(
+        guide.contains(&table()),
+        "docs/book/src/explanation/concurrency.md does not have the table that this prints: {how}"
+    );
 }
 
 #[test]

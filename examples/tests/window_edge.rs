@@ -1,4 +1,4 @@
-//! The picture in the docs shows what the code does.
+//! The picture in the docs matches the code.
 
 use tidegate_examples::window_edge::{PICTURE, picture};
 

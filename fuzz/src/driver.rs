@@ -9,10 +9,10 @@ use tidegate_testkit::Random;
 
 /// The default time of a run.
 const DEFAULT_SPAN: Duration = Duration::from_secs(5);
-/// The longest input.
+/// The maximum length of an input.
 const MAX_INPUT_BYTES: usize = 512;
 
-/// Words that such inputs are made of. A generator finds a comma by itself; an address it does not.
+/// Words for mutations. Random bytes find a comma, but not an address.
 const WORDS: &[&[u8]] = &[
     b",",
     b";",
@@ -56,12 +56,12 @@ const WORDS: &[&[u8]] = &[
     b"\xfe\x7e",
 ];
 
-/// Replays the corpus of the target, and then mutations of it until the time is over: as many seconds as the first
-/// argument says, or a few.
+/// Replays the corpus of the target, and then mutations of it. The first argument is the time in seconds, with a
+/// default of a few.
 ///
 /// # Panics
-/// When the target does: after the input was written down and its place printed.
-#[allow(clippy::print_stdout, clippy::disallowed_methods)] // a program that tells, and is bounded in time
+/// When the target does. It first saves the input and prints its path.
+#[allow(clippy::print_stdout, clippy::disallowed_methods)] // a program that prints, and is bounded in time
 pub fn drive(name: &str, target: fn(&[u8])) {
     let span =
         std::env::args().nth(1).map_or(DEFAULT_SPAN, |seconds| Duration::from_secs(seconds.parse().expect("seconds")));
@@ -69,7 +69,7 @@ pub fn drive(name: &str, target: fn(&[u8])) {
     corpus.iter().for_each(|input| run_once(name, target, input));
     let (mut random, mut runs, start) = (Random::new(0), 0_u64, Instant::now());
     while start.elapsed() < span {
-        // The clock is read once in a while.
+        // The clock is read only once in a thousand runs.
         for _ in 0..1_000 {
             run_once(name, target, &mutate(&corpus, &mut random));
         }

@@ -1,8 +1,8 @@
 //! Fuzz targets: functions that take any bytes, and panic when a promise is broken.
 //!
-//! `cargo xtask test` replays what is in `corpus/` and goes on from there for a while, with a generator that always
-//! starts alike. `cargo xtask deep` gives the same targets to libFuzzer, which looks at where the code has been, and adds
-//! to `corpus/` what has led to somewhere new.
+//! `cargo xtask test` replays `corpus/` and then mutates it for a while, with a generator that always starts with the
+//! same seed. `cargo xtask deep` runs these targets under libFuzzer, which follows code coverage. It adds inputs with
+//! new coverage to `corpus/`.
 #![forbid(unsafe_code)]
 
 mod driver;
@@ -10,7 +10,7 @@ pub mod targets;
 
 pub use driver::drive;
 
-/// Makes a program of a target: under libFuzzer when it is built for that, and a program of its own otherwise.
+/// Creates a program of a target, under libFuzzer if it is built for that.
 #[macro_export]
 macro_rules! fuzz {
     ($target:ident) => {

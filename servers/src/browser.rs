@@ -1,4 +1,4 @@
-//! A browser that is driven over WebDriver, whose protocol is JSON over HTTP.
+//! A browser under the control of WebDriver, a protocol of JSON over HTTP.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -10,17 +10,19 @@ use serde_json::{Value, json};
 use crate::required_env;
 
 /// The flags of a browser that runs without a screen and calls no other service.
-const FLAGS: [&str; 9] = [
+const FLAGS: [&str; 10] = [
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
-    // In a container there is little of it, and a page that needs more crashes.
+    // A container has little of it, and a page that needs more crashes.
     "--disable-dev-shm-usage",
     "--no-first-run",
     "--disable-quic",
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    // Sites of tests.
+    "--host-resolver-rules=MAP *.test 127.0.0.1",
 ];
 
 /// The key Tab, for [`Browser::press`].
@@ -36,7 +38,7 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// A browser that shows this page.
+    /// Opens a browser with this page.
     pub fn open(url: &str) -> Self {
         let mut command = Command::new(required_env("TIDEGATE_CHROMEDRIVER"));
         command.arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -59,7 +61,7 @@ impl Browser {
         browser
     }
 
-    /// Goes to another page.
+    /// Opens another page.
     pub fn navigate(&self, url: &str) {
         self.post("/url", json!({ "url": url }));
     }
@@ -69,7 +71,7 @@ impl Browser {
         self.post("/execute/sync", json!({ "script": format!("return ({expression});"), "args": [] }))
     }
 
-    /// The text of an element.
+    /// Returns the text of an element.
     pub fn text(&self, id: &str) -> String {
         let found = self.evaluate(&format!("document.getElementById('{id}').textContent"));
         found.as_str().expect("a text").to_owned()
@@ -88,20 +90,20 @@ impl Browser {
         })
     }
 
-    /// Presses keys, one after the other, wherever the focus is.
+    /// Presses keys, one after the other, at the focus.
     pub fn press(&self, keys: impl IntoIterator<Item = char>) {
         let press = |key: char| ["keyDown", "keyUp"].map(|kind| json!({ "type": kind, "value": key.to_string() }));
         let actions: Vec<Value> = keys.into_iter().flat_map(press).collect();
         self.post("/actions", json!({ "actions": [{ "type": "key", "id": "keyboard", "actions": actions }] }));
     }
 
-    /// Goes on by Tab until that element has the focus, which has to be seen on each on the way.
+    /// Presses Tab until that element has the focus. Asserts that the focus is visible at every step.
     pub fn tab_to(&self, id: &str) {
         for _ in 0..200 {
             self.press([TAB]);
             let [at, outline] = ["document.activeElement.id", "getComputedStyle(document.activeElement).outlineStyle"]
                 .map(|expression| self.evaluate(expression));
-            // Between the last and the first it is not in the page.
+            // Between the last and the first element, the focus is outside of the page.
             let in_page = self.evaluate("document.activeElement !== document.body") == true;
             assert!(!in_page || outline != "none", "the focus on {at} is not visible");
             if at == id {
@@ -136,7 +138,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Its end takes the browser with it; without a session there is none.
+        // The end of the session closes the browser. Without a session there is no browser.
         let _ = self.client.delete(&self.session).send();
         let _ = self.driver.kill();
         let _ = self.driver.wait();

@@ -2,8 +2,9 @@
 
 use std::process::Command;
 
-/// The cargo that runs this program, as from a shell: `cargo run` and `cargo test` tell a program which package it is of, and there
-/// are build scripts that want to be run again when that has changed, with all that depends on them built again.
+/// Returns the cargo that runs this program, with the environment of a shell. `cargo run` and `cargo test` pass
+/// variables of the package to a program. Some build scripts run again when these change, and with them everything that
+/// depends on them.
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     let package = |name: &str| ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|of| name.starts_with(of));
@@ -13,8 +14,8 @@ pub fn cargo() -> Command {
     command
 }
 
-/// Builds all examples, and these binaries too, as the tests are built: of a package alone, all that they are made of would be
-/// built once more, with other features.
+/// Returns a command that builds all examples and these binaries, with the features of the tests. A build of a single
+/// package would have other features, and would compile its dependencies again.
 pub fn build_programs(binaries: &[String]) -> Command {
     let mut command = cargo();
     command.args(["build", "--workspace", "--all-features", "--examples"]);
@@ -27,14 +28,14 @@ pub fn build_programs(binaries: &[String]) -> Command {
     command
 }
 
-/// A program that was built so: a binary, or an example as in `examples/chat`.
+/// Returns a program of that build: a binary, or an example as in `examples/chat`.
 ///
 /// # Panics
 ///
-/// When it was not.
+/// If it was not built.
 pub fn program(path: &str) -> Command {
     let own = std::env::current_exe().expect("a program");
-    // Tests lie in a folder beside the examples.
+    // Cargo puts tests into a folder beside the examples.
     let program = own.ancestors().skip(1).map(|folder| folder.join(path)).find(|program| program.is_file());
     Command::new(program.unwrap_or_else(|| panic!("{path} is not built")))
 }

@@ -6,21 +6,20 @@ use std::process::{Command, Output};
 /// The rights of a process on a small disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskRights {
-    /// It may mount the disk again with other options.
+    /// The process may mount the disk again with other options.
     MayMount,
-    /// It is not root, unless the caller is.
+    /// The process is not root, except if the caller is.
     Unprivileged,
 }
 
-/// Runs a command for which `size` of a disk are mounted in a folder, in a namespace of its own, and returns when it has
-/// ended.
+/// Runs a command to its end, with a disk of this `size` mounted in a folder, in a namespace of its own.
 ///
 /// # Panics
 ///
-/// If nothing may be mounted here: it takes root or user namespaces.
+/// If the system permits no mounts: they need root or user namespaces.
 pub fn run_on_small_disk(command: &Command, folder: &Path, size: &str, rights: DiskRights) -> Output {
     let root = Namespace { arguments: &["--mount"], prelude: "" };
-    // A process without root becomes root in a user namespace, and an ordinary user again in a second one.
+    // A process without root becomes root in a user namespace, and a normal user again in a second one.
     let arguments = &["--mount", "--user", "--map-root-user"];
     let prelude =
         if rights == DiskRights::Unprivileged { "unshare --user --map-user=1000 --map-group=1000" } else { "" };
@@ -42,7 +41,7 @@ pub fn run_on_small_disk(command: &Command, folder: &Path, size: &str, rights: D
 
 struct Namespace<'a> {
     arguments: &'a [&'a str],
-    /// A command prefix for the command, empty for none.
+    /// The prefix of the command, or empty.
     prelude: &'a str,
 }
 

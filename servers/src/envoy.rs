@@ -7,13 +7,13 @@ use std::process::Command;
 
 use crate::process::{Process, retry_start};
 
-/// One Envoy with a config of the test's. Dropping it kills it.
+/// An Envoy with the config of a test. Dropping it kills it.
 pub struct Envoy {
     process: Process,
 }
 
 impl Envoy {
-    /// Starts `program` with the config that `config` makes for the port of its listener, and comes back when it listens.
+    /// Starts `program` with the config that `config` returns for the port of its listener. Returns when it listens.
     pub fn start(program: &Path, config: impl Fn(u16) -> String) -> Result<Self, String> {
         retry_start(|| {
             let mut process = Process::new("envoy")?;
@@ -29,12 +29,12 @@ impl Envoy {
         })
     }
 
-    /// The address of its listener.
+    /// Returns the address of its listener.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.process.port)
     }
 
-    /// Its log.
+    /// Returns its log.
     pub fn log(&self) -> String {
         self.process.log()
     }

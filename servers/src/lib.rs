@@ -1,8 +1,8 @@
 //! Real servers on loopback for tests and benches.
 //!
-//! Each is a child process with a port and a folder of its own, and ends when its value is dropped.
+//! Each is a child process with a port and a folder of its own. Dropping its value ends it.
 //!
-//! Where the programs are is for the caller to say; `cargo xtask` gets them.
+//! The caller passes the paths of the programs; `cargo xtask` installs them.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "browser")]
@@ -14,6 +14,7 @@ mod pgbouncer;
 mod postgres;
 mod process;
 mod program;
+mod prometheus;
 mod redis;
 mod stalling_proxy;
 mod temp_folder;
@@ -27,12 +28,14 @@ pub use pgbouncer::PgBouncer;
 pub use postgres::Postgres;
 pub use process::{free_port, signal, wait_until};
 pub use program::Program;
-pub use redis::Redis;
+pub use prometheus::Prometheus;
+pub use redis::{Redis, SlotMove};
 pub use stalling_proxy::StallingProxy;
 pub use temp_folder::remove_leftovers;
 pub use workerd::{Workerd, WorkerdStorage};
 
-/// Names tests that a run without servers leaves out: each is reported as ignored, with its reason, and fails when it is run anyway.
+/// Declares tests that a run without servers leaves out. Each is reported as ignored with its reason, and fails when it
+/// is run anyway.
 #[macro_export]
 macro_rules! left_out {
     ($($tests:ident: $reason:literal),* $(,)?) => {$(
@@ -48,7 +51,7 @@ macro_rules! left_out {
 ///
 /// # Panics
 ///
-/// When it is not set: a test never passes because its server was missing.
+/// If it is not set: a test must not pass because its server is missing.
 pub fn required_env(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| {
         panic!("{name} is not set: run `cargo xtask test` or `cargo xtask bench`, or `cargo xtask servers` and export what it prints")

@@ -36,7 +36,7 @@ impl PgBouncer {
         })
     }
 
-    /// The address of the database behind it.
+    /// Returns the address of the database behind it.
     pub fn url(&self) -> String {
         format!("postgres://tidegate@127.0.0.1:{}/postgres", self.process.port)
     }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use crate::process::{Process, retry_start};
 use crate::user::User;
 
-/// One Postgres with an empty database in a folder of its own. Dropping it kills it and removes the folder.
+/// A Postgres with an empty database in a folder of its own. Dropping it kills it and removes the folder.
 pub struct Postgres {
     programs: PathBuf,
     settings: Vec<String>,
@@ -14,13 +14,13 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// The setting of a server whose commits do not wait for a disk, so that no test takes as long as a busy one. They are
-    /// written all the same before they are answered: a server that is killed has them when it comes back, and only a machine
-    /// that loses power does not.
+    /// The setting of a server whose commits do not wait for the disk, so that a busy disk does not slow tests down.
+    /// Commits are still written before they are answered. A server that was killed has them after a restart; only a
+    /// machine that loses power does not.
     pub const NO_FSYNC: &str = "fsync=off";
 
-    /// Starts the Postgres whose programs lie in the folder `programs`, with settings such as [`Postgres::NO_FSYNC`], and
-    /// comes back when it answers.
+    /// Starts the Postgres in the folder `programs`, with settings such as [`Postgres::NO_FSYNC`]. Returns when it
+    /// answers.
     pub fn start(programs: &Path, settings: &[&str]) -> Result<Self, String> {
         retry_start(|| {
             let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
@@ -31,50 +31,50 @@ impl Postgres {
         })
     }
 
-    /// Its port.
+    /// Returns its port.
     pub fn port(&self) -> u16 {
         self.process.port
     }
 
-    /// The address of its database.
+    /// Returns the address of its database.
     pub fn url(&self) -> String {
         format!("postgres://tidegate@127.0.0.1:{}/postgres", self.port())
     }
 
-    /// Lets a file or folder be its own.
+    /// Gives it the ownership of a file or folder.
     pub fn chown(&self, path: &Path) -> Result<(), String> {
         User::unprivileged()?.chown(path)
     }
 
-    /// Ends it as an operator would: connections are cut, what was committed is on disk.
+    /// Stops it as an operator would: connections are closed, and committed data is on the disk.
     pub fn stop(&mut self) {
         self.process.signal_and_wait("INT");
     }
 
-    /// Kills it with SIGQUIT, which ends every process of it at once, without a word to disk.
+    /// Kills it with SIGQUIT, which ends all its processes at once, without a write to the disk.
     pub fn crash(&mut self) {
         self.process.signal_and_wait("QUIT");
     }
 
-    /// Starts it again, with all it had on disk, and comes back when it answers.
+    /// Starts it again on its data. Returns when it answers.
     pub fn restart(&mut self) {
         self.spawn().expect("a server that starts again");
     }
 
-    /// Stops all of its processes with SIGSTOP: connections stay, new ones are accepted by the kernel, and no answer comes.
+    /// Pauses all its processes with SIGSTOP. Connections stay, the kernel accepts new ones, and no answer comes.
     pub fn pause(&self) {
-        // First the one that would start others.
+        // The parent first, because it would start others.
         self.process.signal("STOP");
         self.process.signal_children("STOP");
     }
 
-    /// Lets it go on with SIGCONT: it answers all that has come in meanwhile.
+    /// Resumes it with SIGCONT. It answers everything that arrived meanwhile.
     pub fn resume(&self) {
         self.process.signal_children("CONT");
         self.process.signal("CONT");
     }
 
-    /// What `psql` prints for a statement, unaligned and without headers; an error's text when it fails.
+    /// Returns the output of `psql` for a statement, unaligned and without headers, or the text of the error.
     pub fn sql(&self, statement: &str) -> String {
         let mut psql = Command::new(self.programs.join("psql"));
         psql.args(["--no-psqlrc", "--tuples-only", "--no-align", "--command", statement, &self.url()]);
@@ -105,7 +105,7 @@ impl Postgres {
         }
         self.process.start(&mut command)?;
         let (ready, port) = (self.programs.join("pg_isready"), self.port().to_string());
-        // It ends at once when somebody else has the port, so whoever answers is it.
+        // It exits at once if another server has the port, so a server that answers is this one.
         let answers = |_: &Process| {
             let mut ask = Command::new(&ready);
             ask.args(["-q", "-h", "127.0.0.1", "-p", &port, "-d", "postgres"]);
@@ -120,7 +120,7 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // Whether it was stopped or not, it takes its processes and its shared memory with it.
+        // Stopped or not, this ends its processes and frees its shared memory.
         self.resume();
         self.crash();
     }

@@ -17,7 +17,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// A port and an empty folder, and no process yet.
+    /// Reserves a port and an empty folder, without a process yet.
     pub(crate) fn new(what: &str) -> Result<Self, String> {
         let port = free_port()?;
         Ok(Process { port, folder: TempFolder::new(what)?, child: None })
@@ -27,7 +27,7 @@ impl Process {
         self.folder.path()
     }
 
-    /// Starts the process, in its folder, its output going to a log there.
+    /// Starts the process in its folder. Its output goes to a log there.
     pub(crate) fn start(&mut self, command: &mut Command) -> Result<(), String> {
         let failed = |error| format!("{}: {error}", self.folder().display());
         let log = File::options().create(true).append(true).open(self.folder().join("log")).map_err(failed)?;
@@ -38,7 +38,7 @@ impl Process {
         Ok(())
     }
 
-    /// Waits until `answers` holds, and returns whether it does while the process runs.
+    /// Waits until `answers` returns true. Returns false if the process ends or the time is over.
     pub(crate) fn wait_until_ready(&mut self, mut answers: impl FnMut(&Self) -> bool) -> bool {
         let mut ended = false;
         wait_until(|| {
@@ -54,7 +54,7 @@ impl Process {
     /// Kills it with SIGKILL.
     pub(crate) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // A process that has already ended is none.
+            // The process may have already ended.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -71,17 +71,17 @@ impl Process {
     /// Sends it a signal, if it runs.
     pub(crate) fn signal(&self, name: &str) {
         if let Some(child) = &self.child {
-            // A process that has just ended is not an error.
+            // The process may have just ended.
             let _ = signal([(name, child.id())]);
         }
     }
 
-    /// Sends a signal to the processes it has started.
+    /// Sends a signal to its child processes.
     pub(crate) fn signal_children(&self, name: &str) {
         let Some(own) = self.child.as_ref().map(|child| child.id().to_string()) else { return };
         let processes = fs::read_dir("/proc").expect("/proc").flatten();
         for id in processes.filter_map(|process| process.file_name().to_str()?.parse::<u32>().ok()) {
-            // The parent is the second field after the name, which is in parentheses and may be anything.
+            // The parent is the second field after the name, which is in parentheses and may contain anything.
             let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
             if stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)) == Some(&own) {
                 let _ = signal([(name, id)]);
@@ -96,7 +96,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // First the process, and then what it writes into.
+        // First the process, and then the folder that it writes into.
         self.kill();
     }
 }
@@ -113,10 +113,9 @@ pub(crate) fn retry_start<T>(start: impl Fn() -> Result<T, String>) -> Result<T,
     Err(last)
 }
 
-/// A port that is free, as is the one 10,000 above, where the nodes of a Redis cluster talk to each other.
+/// Returns a free port. The port 10,000 above it is free, too: the nodes of a Redis cluster use it between each other.
 ///
-/// Both lie below the ports that systems give to outgoing connections: a client that looks for a server while that is
-/// down must not take its port.
+/// Both are below the ports of outgoing connections. A client that connects to a stopped server must not get its port.
 pub fn free_port() -> Result<u16, String> {
     let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
     let random = || 12_000 + (RandomState::new().build_hasher().finish() % 10_000) as u16;
@@ -124,10 +123,10 @@ pub fn free_port() -> Result<u16, String> {
     ports.find(|&port| free(port) && free(port + 10_000)).ok_or_else(|| "no port is free".to_owned())
 }
 
-/// Sends signals to processes one after the other, each a name and a process's id, and says whether there were any, and all of
-/// them were there.
+/// Sends signals to processes one after the other, each as a name and a process id. Returns whether there was at least
+/// one, and all processes existed.
 ///
-/// By the shell, which has a `kill` of its own: the program of that name is not on every machine.
+/// It uses the `kill` of the shell, because not every machine has a program of that name.
 pub fn signal<'a>(signals: impl IntoIterator<Item = (&'a str, u32)>) -> bool {
     let sends: Vec<_> = signals.into_iter().map(|(name, id)| format!("kill -{name} {id} || missing=1")).collect();
     let script = format!("missing=; {}; test -z \"$missing\"", sends.join("; "));
@@ -135,8 +134,8 @@ pub fn signal<'a>(signals: impl IntoIterator<Item = (&'a str, u32)>) -> bool {
     !sends.is_empty() && sent.expect("a shell").success()
 }
 
-/// Polls `done` until it is true, for a little more than twenty seconds, and returns whether it is.
-#[allow(clippy::disallowed_methods)] // another process needs its time, and there is no clock to tell it by
+/// Polls `done` until it returns true, for a little more than twenty seconds. Returns whether it did.
+#[allow(clippy::disallowed_methods)] // another process needs real time
 pub fn wait_until(mut done: impl FnMut() -> bool) -> bool {
     (0..1_000).any(|_| {
         let done = done();

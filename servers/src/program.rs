@@ -1,4 +1,4 @@
-//! Any program that listens on one port.
+//! A program that listens on one port.
 
 use std::net::TcpStream;
 use std::path::Path;
@@ -10,7 +10,8 @@ use crate::process::{Process, retry_start};
 pub struct Program(Process);
 
 impl Program {
-    /// Starts what `command` makes of a port and a folder, in that folder, and comes back when the port is listened on.
+    /// Starts the command that `command` returns for a port and a folder, in that folder. Returns when it listens on
+    /// the port.
     pub fn start(name: &str, command: impl Fn(u16, &Path) -> Command) -> Result<Self, String> {
         retry_start(|| {
             let mut process = Process::new(name)?;
@@ -23,12 +24,12 @@ impl Program {
         })
     }
 
-    /// Its port.
+    /// Returns its port.
     pub fn port(&self) -> u16 {
         self.0.port
     }
 
-    /// The number of its process.
+    /// Returns the id of its process.
     pub fn id(&self) -> u32 {
         self.0.id()
     }

@@ -5,8 +5,8 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// A proxy in front of a server. While it holds connections, it accepts them and sends nothing, like a server that is far
-/// away or busy.
+/// A proxy in front of a server. While it holds connections, it accepts them and sends nothing, like a remote or busy
+/// server.
 pub struct StallingProxy {
     address: SocketAddr,
     state: Arc<Mutex<ProxyState>>,

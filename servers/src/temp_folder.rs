@@ -15,19 +15,19 @@ const LOCK: &str = "lock";
 /// A temporary folder of this process. Dropping it removes it.
 pub(crate) struct TempFolder {
     path: PathBuf,
-    /// The system forgets it with the process, however that ends.
+    /// The system releases the lock with the process, however it ends.
     _lock: File,
 }
 
 impl TempFolder {
-    /// An empty one.
+    /// Creates an empty folder.
     pub(crate) fn new(what: &str) -> Result<Self, String> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let (path, created) = loop {
             let next = NEXT.fetch_add(1, Ordering::Relaxed);
             let path = std::env::temp_dir().join(format!("{PREFIX}{what}-{}-{next}", std::process::id()));
             match fs::create_dir(&path) {
-                // Of a process that had the same number and was killed.
+                // A process with the same id left it and was killed.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 created => break (path, created),
             }
@@ -35,7 +35,7 @@ impl TempFolder {
         let failed = |error| format!("{}: {error}", path.display());
         created.map_err(failed)?;
         let mut lock = File::create(path.join(LOCK)).map_err(failed)?;
-        // Until something is written there, no other process checks whether it is locked.
+        // Until the lock file has content, other processes do not check its lock.
         lock.lock().and_then(|()| lock.write_all(b"locked")).map_err(failed)?;
         Ok(TempFolder { path, _lock: lock })
     }
@@ -47,29 +47,29 @@ impl TempFolder {
 
 impl Drop for TempFolder {
     fn drop(&mut self) {
-        // Nothing can be done about an error here.
+        // An error cannot be handled here.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// Removes what killed runs have left behind: their folders, and the servers that still run in them.
+/// Removes the leftovers of killed runs: their folders, and the servers that still run in them.
 pub fn remove_leftovers() {
     let places = fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten().map(|entry| entry.path());
     let ours = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PREFIX));
     for folder in places.filter(ours).filter(|folder| is_abandoned(folder)) {
         kill_processes_in(&folder);
-        // Another process may be removing it.
+        // Another process may remove it at the same time.
         let _ = fs::remove_dir_all(&folder);
     }
 }
 
-/// Whether the process that made a folder is gone. A folder without a lock is not ours.
+/// Returns whether the process that created a folder is gone. A folder without a lock belongs to another program.
 fn is_abandoned(folder: &Path) -> bool {
     let lock = folder.join(LOCK);
     fs::read(&lock).is_ok_and(|text| text == b"locked") && File::open(lock).is_ok_and(|lock| lock.try_lock().is_ok())
 }
 
-/// Kills the processes that work in a folder.
+/// Kills the processes whose working directory is a folder.
 fn kill_processes_in(folder: &Path) {
     for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let id = process.file_name().to_string_lossy().parse::<u32>();
@@ -77,7 +77,7 @@ fn kill_processes_in(folder: &Path) {
         if let (Ok(id), Ok(at)) = (id, at)
             && at.starts_with(folder)
         {
-            // A process that has just ended is not an error.
+            // The process may have just ended.
             let _ = signal([("KILL", id)]);
         }
     }
@@ -97,7 +97,7 @@ mod tests {
         remove_leftovers();
         assert!(path.is_dir());
 
-        // A process that is killed removes nothing.
+        // A killed process removes nothing.
         folder._lock.unlock().unwrap();
         let mut server = Command::new("sleep").arg("600").current_dir(&path).spawn().unwrap();
         remove_leftovers();

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// The user a server runs as: the current one, or an unprivileged one if that is root.
+/// The user of a server: the current one, or an unprivileged one if that is root.
 pub(crate) struct User(Option<(u32, u32)>);
 
 impl User {
@@ -24,7 +24,7 @@ impl User {
         ids.map(|ids| User(Some(ids))).ok_or_else(|| "there is no user `postgres` or `nobody` to run it as".to_owned())
     }
 
-    /// A command that runs as this user.
+    /// Returns a command that runs as this user.
     pub(crate) fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         if let Some((user, group)) = self.0 {
@@ -33,7 +33,7 @@ impl User {
         command
     }
 
-    /// Lets a file or folder be this user's.
+    /// Gives this user the ownership of a file or folder.
     pub(crate) fn chown(&self, path: &Path) -> Result<(), String> {
         let Some((user, group)) = self.0 else { return Ok(()) };
         std::os::unix::fs::chown(path, Some(user), Some(group)).map_err(|error| format!("{}: {error}", path.display()))

@@ -1,7 +1,7 @@
 // Runs a Worker under workerd, on a port of its own, until the input ends.
 //
-// node start.mjs FOLDER STORAGE VARIABLES: the folder has `worker.js` and `worker_bg.wasm` as wasm-bindgen wrote them for
-// the web, the storage is where objects are kept, and the variables are an object in JSON.
+// node start.mjs FOLDER STORAGE VARIABLES: the folder has `worker.js` and `worker_bg.wasm` from wasm-bindgen for the web.
+// The storage is the folder of the objects, and the variables are a JSON object.
 import { readFileSync, readdirSync, statSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
@@ -11,7 +11,7 @@ const { Miniflare } = require("miniflare");
 
 const [folder, storage, variables] = process.argv.slice(2);
 
-// What the platform's own tools write in front of a Worker in Rust.
+// The entry that the platform's own tools write for a Worker in Rust.
 const entry = `
 import { initSync, fetch, RateLimiter } from "./worker.js";
 import wasm from "./worker_bg.wasm";

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::process::{signal, wait_until};
 use crate::temp_folder::TempFolder;
 
-/// How long a start may take on a busy machine.
+/// The maximum time of a start on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The folder where workerd keeps objects. Clones share it; dropping the last one removes it.
@@ -18,7 +18,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 pub struct WorkerdStorage(Arc<TempFolder>);
 
 impl WorkerdStorage {
-    /// Makes an empty storage.
+    /// Creates an empty storage.
     pub fn new() -> Result<Self, String> {
         let storage = WorkerdStorage(Arc::new(TempFolder::new("workerd")?));
         for part in [storage.objects(), storage.leftovers()] {
@@ -31,22 +31,22 @@ impl WorkerdStorage {
         self.0.path().join("objects")
     }
 
-    /// For what miniflare leaves behind where programs put what they need for a while.
+    /// Returns the temporary folder for the files that miniflare leaves behind.
     fn leftovers(&self) -> PathBuf {
         self.0.path().join("tmp")
     }
 }
 
-/// A workerd with a Worker in it. Dropping it ends it, and so does the end of the test, however it comes.
+/// A workerd with a Worker in it. It ends when it is dropped, and when the test ends in any way.
 pub struct Workerd {
-    /// node, whose child it is.
+    /// The process of node, the parent of workerd.
     child: Child,
     url: String,
     storage: WorkerdStorage,
 }
 
 impl Workerd {
-    /// Starts the Worker in a folder, with the variables in an object in JSON, and comes back when it serves.
+    /// Starts the Worker in a folder, with variables as a JSON object. Returns when it serves.
     pub fn start(miniflare: &str, worker: &str, storage: WorkerdStorage, variables: &str) -> Result<Self, String> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/workerd.mjs");
         let mut command = Command::new("node");
@@ -73,7 +73,7 @@ impl Workerd {
                 }
             }
         });
-        // From here on it ends, whatever happens.
+        // From here on, an error drops it and ends the process.
         let mut workerd = Workerd { child, url: String::new(), storage };
         let Ok(url) = served.recv_timeout(START_TIMEOUT) else {
             let errors = errors.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,7 +83,7 @@ impl Workerd {
         Ok(workerd)
     }
 
-    /// The URL that it serves.
+    /// Returns the URL that it serves.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -93,7 +93,7 @@ impl Workerd {
         self.storage.clone()
     }
 
-    /// Kills it in the middle of whatever it does, as a crash would, and returns its storage.
+    /// Kills it in the middle of its work, as a crash would, and returns its storage.
     pub fn kill(self) -> Result<WorkerdStorage, String> {
         let node = self.child.id();
         let path = format!("/proc/{node}/task/{node}/children");
@@ -108,7 +108,7 @@ impl Workerd {
 
 impl Drop for Workerd {
     fn drop(&mut self) {
-        // The end of its input is what it waits for.
+        // It ends when its standard input does.
         drop(self.child.stdin.take());
         if !wait_until(|| !matches!(self.child.try_wait(), Ok(None))) {
             let _ = self.child.kill();

@@ -24,7 +24,7 @@ const ADAPTER_FRAMEWORKS: [(&str, &str); 9] = [
     ("warp", "warp"),
 ];
 
-/// The names of the adapter crates' folders, sorted.
+/// Returns the names of the adapter crates' folders, sorted.
 pub(crate) fn names() -> Result<Vec<String>, TaskError> {
     let failed = |error| TaskError(format!("{FOLDER}: {error}"));
     let entries = Path::new(FOLDER).read_dir().map_err(failed)?;
@@ -34,17 +34,18 @@ pub(crate) fn names() -> Result<Vec<String>, TaskError> {
     Ok(names)
 }
 
-/// The package of an adapter crate.
+/// Returns the package of an adapter crate.
 pub(crate) fn package(name: &str) -> String {
     format!("tidegate-{name}")
 }
 
-/// The folder of an adapter crate's examples.
+/// Returns the folder of an adapter crate's examples.
 pub(crate) fn examples(name: &str) -> String {
     format!("{FOLDER}/{name}/examples")
 }
 
-/// Every feature of the library in `folder`, and every adapter crate, builds its own framework, if it has one, and no other.
+/// Checks that every feature of the library in `folder`, and every adapter crate, builds only its own framework, if it
+/// has one.
 pub(crate) fn check_one_framework_each(folder: &Path) -> Result<(), TaskError> {
     let (features, adapters) = (packages::feature_names(folder)?, names()?);
     if let Some((framework, own)) = FEATURE_FRAMEWORKS.iter().find(|(_, own)| !features.iter().any(|name| name == own))

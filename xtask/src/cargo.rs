@@ -1,10 +1,11 @@
-//! Running cargo, one named step at a time, and asking rustc for its target and version.
+//! Runs cargo, one named step at a time, and asks rustc for its target and version.
 
 use std::fmt;
 use std::process::Command;
 use std::time::Instant;
 
 /// The error of a task, as the message to print.
+#[derive(Debug)]
 pub(crate) struct TaskError(pub(crate) String);
 
 impl fmt::Display for TaskError {
@@ -19,15 +20,15 @@ impl From<String> for TaskError {
     }
 }
 
-/// A cargo command, with the cargo that runs this program.
+/// Returns a cargo command, with the cargo that runs this program.
 pub(crate) fn cargo<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
     let mut command = tidegate_servers::cargo();
     command.args(arguments);
     command
 }
 
-/// Runs a step: prints its name, its output and how long it took.
-#[allow(clippy::disallowed_methods)] // how long a step took is for the reader, nothing depends on it
+/// Runs a step: prints its name, its output and its time.
+#[allow(clippy::disallowed_methods)] // the time is for the reader only
 pub(crate) fn step(name: &str, command: &mut Command) -> Result<(), TaskError> {
     println!("\n== {name}");
     let start = Instant::now();
@@ -48,14 +49,14 @@ pub(crate) fn output_of(command: &mut Command) -> Result<String, TaskError> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The target that rustc builds for by default.
+/// Returns the target that rustc builds for by default.
 pub(crate) fn host_target() -> Result<String, TaskError> {
     let output = rustc_info()?;
     let host = output.lines().find_map(|line| line.strip_prefix("host: "));
     host.map(str::to_owned).ok_or_else(|| TaskError(format!("rustc -vV names no host: {output}")))
 }
 
-/// The version of rustc, as in `1.95.0 (59807616e 2026-04-14)`.
+/// Returns the version of rustc, as in `1.95.0 (59807616e 2026-04-14)`.
 pub(crate) fn rustc_version() -> Result<String, TaskError> {
     let output = rustc_info()?;
     let version = output.lines().find_map(|line| line.strip_prefix("rustc "));

@@ -1,16 +1,17 @@
-//! `cargo xtask deep`: longer runs of the randomized tests, of outages and of hostile clients, loom, fuzzing and the soak test.
+//! `cargo xtask deep`: longer runs of the randomized tests, of outages and of hostile load, loom, fuzzing, the soak test and the book.
 
 use crate::cargo::{TaskError, cargo, step};
 use crate::servers::Servers;
-use crate::{fuzz, open_files, test};
+use crate::{book, fuzz, open_files, test};
 
 /// The test programs that compare with a model. Only these need to be built.
-const MODEL_TESTS: [&str; 8] =
-    ["oracle", "memory_conformance", "redis", "sqlite", "postgres", "fairness", "program", "workerd"];
+const MODEL_TESTS: [&str; 9] =
+    ["oracle", "memory_conformance", "redis", "sqlite", "postgres", "fairness", "two_tier", "program", "workerd"];
 
 pub(crate) fn run() -> Result<(), TaskError> {
     open_files::raise_limit()?;
     test::check_packages_alone()?;
+    book::build()?;
     let mut oracle = cargo(["test", "--release", "--workspace", "--all-features"]);
     oracle.args(MODEL_TESTS.iter().flat_map(|program| ["--test", program]));
     oracle.args(["--", "random_", "bound"]).env("TIDEGATE_ORACLE_SEEDS", "3000");
@@ -19,6 +20,22 @@ pub(crate) fn run() -> Result<(), TaskError> {
     let mut outages = cargo(["test", "--release", "--package", "tidegate", "--all-features", "--test", "faults"]);
     outages.args(["--", "outages_below_the_bound"]).env("TIDEGATE_OUTAGES", "100");
     step("permits through 100 outages of Redis", outages.envs(servers.environment()))?;
+    let mut floods =
+        cargo(["test", "--release", "--package", "tidegate-server", "--all-features", "--test", "program"]);
+    floods.args(["--", "flood_does_not_open", "--test-threads", "1"]).env("TIDEGATE_OVERLOADS", "4");
+    step("limits under four times the load of their store", floods.envs(servers.environment()))?;
+    let hostile = |seconds: &str, store: &str| {
+        let mut hostile = cargo(["test", "--release", "--package", "tidegate-server", "--all-features"]);
+        hostile.args(["--test", "program", "--", "--nocapture"]).arg(format!("hostile_load_on_{store}"));
+        hostile.env("TIDEGATE_HOSTILE_SECONDS", seconds).envs(servers.environment());
+        hostile
+    };
+    let seconds = std::env::var("TIDEGATE_HOSTILE_SECONDS").unwrap_or_else(|_| "3600".to_owned());
+    step("hostile load, an hour", &mut hostile(&seconds, "memory"))?;
+    step("hostile load on Redis, ten minutes", &mut hostile("600", "redis"))?;
+    let mut moves = cargo(["test", "--release", "--package", "tidegate", "--all-features", "--test", "redis"]);
+    moves.args(["--", "slot_moves"]).env("TIDEGATE_SLOT_MOVES", "50");
+    step("decisions while a slot of Redis moves 50 times", moves.envs(servers.environment()))?;
     drop(servers);
     hostile_connections()?;
     let layers = ["test", "--package", "tidegate", "--test", "layer", "--test", "no_allocation"];
@@ -36,7 +53,8 @@ const OTHER_FILES: u64 = 500;
 /// Clients that have the program keep all it will: for each kind a line with its memory, and the latency of other clients.
 fn hostile_connections() -> Result<(), TaskError> {
     let connections = open_files::raise_limit_towards(HOSTILE_CONNECTIONS + OTHER_FILES)? - OTHER_FILES;
-    let mut hostile = cargo(["test", "--release", "--package", "tidegate-server", "--all-features", "--test", "program"]);
+    let mut hostile =
+        cargo(["test", "--release", "--package", "tidegate-server", "--all-features", "--test", "program"]);
     // One at a time, so that each has the cores and the ports for itself.
     hostile.args(["--", "--nocapture", "--test-threads", "1", "hostile_"]);
     hostile.env("TIDEGATE_HOSTILE_CONNECTIONS", connections.to_string());
@@ -50,7 +68,7 @@ mod tests {
 
     use super::MODEL_TESTS;
 
-    /// All files below a folder.
+    /// Returns all files below a folder.
     fn files_below(folder: &Path) -> Vec<PathBuf> {
         let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
         entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()

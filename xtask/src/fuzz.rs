@@ -5,22 +5,22 @@ use std::path::Path;
 use crate::cargo::{TaskError, cargo, host_target, step};
 use crate::{packages, parallel};
 
-/// The names of the targets.
+/// Returns the names of the targets.
 pub(crate) fn targets() -> Result<Vec<String>, TaskError> {
     packages::program_names("fuzz/src/bin")
 }
 
-/// Replays the corpus of each target, and mutations of it for a few seconds, in the same order every time. The programs
-/// are built already.
+/// Replays the corpus of each target, and mutations of it for a few seconds, in the same order in every run. The
+/// programs must be built.
 pub(crate) fn replay() -> Result<(), TaskError> {
     let replay = |target: String| step(&format!("fuzz {target}"), tidegate_servers::program(&target).arg("5"));
     parallel::map(targets()?.into_iter(), replay).map(drop)
 }
 
 /// Runs libFuzzer, which follows code coverage, for a minute on each target. Inputs with new coverage are added to the
-/// corpus. The instruments are the compiler's own passes, which the stable one has as well.
+/// corpus. The instrumentation is part of the stable compiler, too.
 pub(crate) fn search() -> Result<(), TaskError> {
-    // Instruments go into everything that is built, but not into what builds it: hence a target.
+    // The instrumentation must not go into build scripts and macros. A target separates the two.
     let host = host_target()?;
     let folder = Path::new("target/fuzz");
     let mut build = cargo(["build", "--release", "--package", "tidegate-fuzz", "--bins", "--target", &host]);

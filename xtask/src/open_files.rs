@@ -4,10 +4,11 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::cargo::TaskError;
 
-/// Tests hold a thousand connections, some with both ends in one process, and run beside each other.
+/// The files that tests need: they hold a thousand connections, some with both ends in one process, and run in
+/// parallel.
 const REQUIRED: u64 = 8_192;
 
-/// Raises the limit of this process, and of those that it starts, to what tests need.
+/// Raises the limit of this process and its children to the needs of the tests.
 pub(crate) fn raise_limit() -> Result<(), TaskError> {
     let most = raise_limit_towards(REQUIRED)?;
     if most < REQUIRED {

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use crate::cargo::{TaskError, cargo, output_of};
 
-/// The features of the crate in `folder`, without `default` and those of our own tests. They are read from its manifest, so that a new one is tested
-/// without being listed anywhere.
+/// Returns the features of the crate in `folder`, without `default` and those of our own tests. They are read from its
+/// manifest, so a new one is tested without an entry in another list.
 pub(crate) fn feature_names(folder: &Path) -> Result<Vec<String>, TaskError> {
     let path = folder.join("Cargo.toml");
     let manifest = std::fs::read_to_string(&path).map_err(|error| TaskError(format!("{}: {error}", path.display())))?;
@@ -19,15 +19,15 @@ pub(crate) fn feature_names(folder: &Path) -> Result<Vec<String>, TaskError> {
         .collect())
 }
 
-/// The names of all packages that `package` is built with under these features alone.
+/// Returns the names of all packages that `package` depends on with these features.
 pub(crate) fn dependency_names(package: &str, features: &str) -> Result<BTreeSet<String>, TaskError> {
     let arguments = ["tree", "--package", package, "--no-default-features", "--features", features];
     let tree = output_of(cargo(arguments).args(["--edges", "normal", "--prefix", "none"]))?;
     Ok(tree.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect())
 }
 
-/// The names of the programs whose sources lie in `folder`, sorted; there is at least one. They are read from its files, so
-/// that a new program is run without being listed anywhere.
+/// Returns the names of the programs whose sources are in `folder`, sorted, at least one. They are read from its files,
+/// so a new program is run without an entry in another list.
 pub(crate) fn program_names(folder: &str) -> Result<Vec<String>, TaskError> {
     let failed = |why: &dyn std::fmt::Display| TaskError(format!("{folder}: {why}"));
     let files = Path::new(folder).read_dir().map_err(|error| failed(&error))?;

@@ -5,7 +5,7 @@ use std::thread;
 
 use crate::cargo::TaskError;
 
-/// Maps items in parallel, and returns the results in their order. All of the work is done, even if one part fails.
+/// Maps items in parallel, and returns the results in their order. All items are mapped, even if one fails.
 pub(crate) fn map<T: Send, R: Send>(
     items: impl Iterator<Item = T> + Send,
     work: impl Fn(T) -> Result<R, TaskError> + Sync,

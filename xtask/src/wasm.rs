@@ -8,11 +8,11 @@ use crate::cargo::{TaskError, cargo, output_of, step};
 use crate::servers::{crates, debian};
 
 const TARGET: &str = "wasm32-unknown-unknown";
-/// A folder of its own: what is built with another compiler would take its place each time.
+/// A folder of its own, because artifacts of another compiler would replace the usual ones each time.
 const FOLDER: &str = "target/wasm";
 
-/// The core for wasm32: it builds there, where there is no clock, and its source starts no thread and reads no clock
-/// elsewhere either.
+/// Checks the core for wasm32: it builds there without a clock, and its source starts no thread and reads no clock on
+/// any target.
 pub(crate) fn check_core() -> Result<(), TaskError> {
     let arguments = ["check", "--package", "tidegate-core", "--package", "tidegate", "--features", "api,config,stored"];
     step("core and library for wasm32", Compiler::find()?.cargo(&arguments).env("RUSTFLAGS", "-D warnings"))?;
@@ -36,7 +36,7 @@ pub(crate) fn check_core() -> Result<(), TaskError> {
     Ok(())
 }
 
-/// The ready Worker and the example, each in a folder as workerd takes it.
+/// Builds the ready Worker and the example, each in a folder for workerd.
 pub(crate) fn build_workers() -> Result<[PathBuf; 2], TaskError> {
     let arguments = ["build", "--release", "--package", "tidegate-edge", "--package", "tidegate-example-worker"];
     step("Workers for wasm32", &mut Compiler::find()?.cargo(&arguments))?;
@@ -53,7 +53,7 @@ fn bind_worker(name: &str) -> Result<PathBuf, TaskError> {
     folder.canonicalize().map_err(|error| TaskError(format!("{}: {error}", folder.display())))
 }
 
-/// The program that writes the JavaScript, in the version that the Workers are built with. Built once, and cached.
+/// Installs the program that generates the JavaScript, in the version of the Workers. It is built once, and cached.
 fn wasm_bindgen() -> Result<PathBuf, TaskError> {
     let lock = fs::read_to_string("Cargo.lock").map_err(|error| TaskError(format!("Cargo.lock: {error}")))?;
     let version = lock.lines().skip_while(|line| *line != "name = \"wasm-bindgen\"").nth(1);
@@ -64,9 +64,9 @@ fn wasm_bindgen() -> Result<PathBuf, TaskError> {
 
 /// A compiler for wasm32.
 enum Compiler {
-    /// The one that builds everything else, with the target's standard library.
+    /// The usual compiler, with the target's standard library.
     Default,
-    /// Debian's, which builds the standard library from its source, and the linker of ours.
+    /// Debian's compiler, which builds the standard library from its source, and our linker.
     Debian { linker: PathBuf },
 }
 
@@ -81,7 +81,7 @@ impl Compiler {
             return Ok(Compiler::Default);
         }
         let packages = ["rustc-web", "cargo-web", "rust-web-src"];
-        // Only root can install; anybody can build with what is installed.
+        // Only root can install packages. Every user can build with installed ones.
         if output_of(Command::new("dpkg").arg("--status").args(packages)).is_err() {
             let advice = "install the target with `rustup target add wasm32-unknown-unknown`";
             debian::install("Rust for wasm32", &packages, advice)?;

@@ -9,8 +9,8 @@ use tidegate::{Clock, Key, Limiter, LimiterBuilder, MemoryStore, Quota, Timestam
 
 use crate::{CALLS, ROUNDS};
 
-/// A clock that goes on by a microsecond whenever it is read: the system's asks the system now and then, and so costs
-/// something else every time.
+/// A clock that advances by a microsecond at every read. The system clock sometimes makes a system call, so its cost
+/// differs between reads.
 pub(crate) struct TickingClock(AtomicU64);
 
 impl TickingClock {
@@ -25,44 +25,44 @@ impl Clock for TickingClock {
     }
 }
 
-/// A store that is half full of the keys that are asked about, always in the same places.
+/// Creates a store that is half full of the requested keys, always in the same places.
 pub(crate) fn store() -> MemoryStore {
     MemoryStore::builder().max_keys(2 * CALLS).clock(TickingClock::new()).seed(1).build()
 }
 
-/// The texts of the keys, of 24 bytes each.
+/// Returns the texts of the keys, of 24 bytes each.
 pub(crate) fn texts() -> Vec<String> {
     (0..CALLS as u64).map(|number| format!("user-{:019}", number.wrapping_mul(7_919))).collect()
 }
 
-/// The keys.
+/// Returns the keys.
 pub(crate) fn keys() -> Vec<Key<'static>> {
     texts().into_iter().map(Key::from).collect()
 }
 
-/// As many addresses.
+/// Returns one address for each key.
 pub(crate) fn addresses() -> Vec<IpAddr> {
     (0..CALLS as u32).map(|number| Ipv4Addr::from_bits(0x0b00_0000 + number * 7_919).into()).collect()
 }
 
-/// Enough for every round, and what was taken is not back before the next.
+/// Returns a quota that is large enough for every round. Its units are not refilled before the next round.
 pub(crate) fn large_quota() -> Quota {
     Quota::token_bucket(1, seconds(1)).and_then(|quota| quota.capacity(1_000 * ROUNDS as u64)).expect("a valid quota")
 }
 
-/// Spent in the first round.
+/// Returns a quota that the first round uses up.
 pub(crate) fn quota_of_one() -> Quota {
     Quota::token_bucket(1, hours(1)).expect("a valid quota")
 }
 
-/// A limiter on such a store, with these limits and a few that are not asked for.
+/// Creates a limiter on such a store, with these limits and a few that are never used.
 pub(crate) fn limiter(limits: &[(&str, Quota)]) -> Limiter {
     let others = ["login", "search", "upload", "export"].map(|name| (name, large_quota()));
     let build = |builder: LimiterBuilder| builder.store(store()).build().expect("a limiter");
     build(Limiter::builder().limits(others).limits(limits.iter().copied()))
 }
 
-/// What comes of a future that waits for nothing.
+/// Returns the output of a future that is ready at once.
 pub(crate) fn poll_once<F: Future>(future: F) -> F::Output {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => output,

@@ -54,7 +54,7 @@ fn limits(quota: Quota) -> RateLimit {
     RateLimit::new(limiter(&[("api", quota)]).enforcer("api").expect("the limit is there"))
 }
 
-/// Finds the address of a client, and makes a key of it.
+/// Finds the address of a client, and creates its key.
 fn find_client(clients: ClientAddress, header: Option<(HeaderName, &'static str)>) -> Path {
     let (peers, mut headers) = (addresses(), usual_headers());
     headers.extend(header.map(|(name, value)| (name, value.parse().expect("a value"))));
@@ -80,7 +80,7 @@ fn write_headers(style: HeaderStyle) -> Path {
     })
 }
 
-/// Takes the steps of an adapter: begins, decides, and writes the headers of the response.
+/// Makes the calls of an adapter: begins, decides, and writes the headers of the response.
 fn adapter_steps() -> Path {
     let (limits, requests) = (limits(large_quota()), addresses().into_iter().map(request).collect::<Vec<_>>());
     Box::new(move |key| {
@@ -94,7 +94,7 @@ fn adapter_steps() -> Path {
     })
 }
 
-/// Sends requests through a layer, in front of a service that does nothing.
+/// Sends requests through a layer, in front of an empty service.
 fn run_layer<L, B: 'static>(layer: L, status: u16) -> Path
 where
     L: Layer<EmptyService, Service: Service<Request<()>, Response = Response<B>, Error = Infallible> + 'static>,
@@ -107,7 +107,7 @@ where
     })
 }
 
-/// The service that does nothing.
+/// A service that returns an empty response.
 #[derive(Clone)]
 struct EmptyService;
 
@@ -132,7 +132,7 @@ fn request(peer: IpAddr) -> Request<()> {
     request
 }
 
-/// The headers that any client sends.
+/// Returns the headers that every client sends.
 fn usual_headers() -> HeaderMap {
     let usual = [("host", "localhost"), ("user-agent", "bench"), ("accept", "*/*")];
     usual.map(|(name, value)| (HeaderName::from_static(name), value.parse().expect("a value"))).into_iter().collect()

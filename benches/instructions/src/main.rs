@@ -1,10 +1,10 @@
 //! The program that `cargo xtask instructions` runs under callgrind to count the instructions of each hot path.
 //!
-//! Without an argument it lists them, each with how many calls of it count. With a name it takes that path [`ROUNDS`] times
-//! over [`CALLS`] keys to warm up, and then once more in [`counted_round`], where callgrind counts what is within
-//! [`counted_call`].
+//! Without an argument it lists the paths, each with the number of counted calls. With a name it runs that path
+//! [`ROUNDS`] times over [`CALLS`] keys to warm up. Then it runs the path once more in [`counted_round`], where
+//! callgrind counts the instructions inside [`counted_call`].
 #![forbid(unsafe_code)]
-#![allow(clippy::print_stdout)] // it tells the names to whoever counts
+#![allow(clippy::print_stdout)] // it lists the names for the program that counts
 
 mod fixtures;
 mod http;
@@ -16,15 +16,16 @@ mod service;
 use std::hint::black_box;
 use std::process::ExitCode;
 
-/// One call of a hot path about the key of that number: whether the answer was the expected one. What of it counts is within
-/// [`counted_call`]; what is made for it and what is left of it is not.
+/// One call of a hot path with the key of that number. Returns whether the answer was the expected one. Only the part
+/// inside [`counted_call`] counts, without preparation and cleanup.
 type Path = Box<dyn FnMut(usize) -> bool>;
-/// The hot paths by name, and what makes each of them ready.
+/// The hot paths: names, and functions that prepare them.
 type Paths = &'static [(&'static str, fn() -> Path)];
 
-/// How many keys are asked about, each once: where a key happens to lie in a table is luck, and the mean of many is not.
+/// The number of keys, each used once in a round. The place of a single key in a table is luck; the mean of many is
+/// not.
 const CALLS: usize = 1_000;
-/// Rounds before the one that counts: then no key is new, logs are full, and denials have begun.
+/// The number of rounds before the counted one. After them no key is new, logs are full, and denials have begun.
 const ROUNDS: usize = 16;
 
 const PATHS: [Paths; 5] = [memory::PATHS, limiter::PATHS, http::PATHS, permits::PATHS, service::PATHS];
@@ -43,7 +44,7 @@ fn main() -> ExitCode {
     for _ in 0..ROUNDS {
         round(&mut *path);
     }
-    // A path that answers something else is another path.
+    // A path with an unexpected answer measures something else.
     assert_eq!(counted_round(&mut *path), CALLS, "{wanted}: not what was expected");
     ExitCode::SUCCESS
 }
@@ -52,13 +53,13 @@ fn round(path: &mut dyn FnMut(usize) -> bool) -> usize {
     (0..CALLS).filter(|key| path(*key)).count()
 }
 
-/// The round that counts: callgrind knows it by its name, and forgets at its beginning what it has counted before.
+/// Runs the counted round. Callgrind knows it by its name, and resets its counts when it begins.
 #[inline(never)]
 fn counted_round(path: &mut dyn FnMut(usize) -> bool) -> usize {
     black_box(round(path))
 }
 
-/// What counts of a call: callgrind knows it by its name, and counts from its beginning to its end.
+/// Runs the counted part of a call. Callgrind knows it by its name, and counts while it runs.
 #[inline(never)]
 fn counted_call<T>(call: impl FnOnce() -> T) -> T {
     call()

@@ -14,7 +14,7 @@ pub(crate) const PATHS: Paths = &[
     ("memory/fixed-window/denied", || limit(Quota::fixed_window(1, hours(1)), false)),
     ("memory/sliding-window/allowed", || limit(Quota::sliding_window(1_000, minutes(1)), true)),
     ("memory/sliding-window/denied", || limit(Quota::sliding_window(1, hours(1)), false)),
-    // A round is a millisecond, so there are always ten in each log.
+    // A round takes a millisecond, so each log always has ten requests.
     ("memory/sliding-log/allowed", || limit(Quota::sliding_log(1_000, millis(10)), true)),
     ("memory/sliding-log/denied", || limit(Quota::sliding_log(10, hours(1)), false)),
     ("memory/lease/admit-release", admit_and_release),
@@ -47,7 +47,7 @@ fn deny_lease() -> Path {
     Box::new(move |key| !counted_call(|| caller.apply(key, Op::Admit(Lease::from_bits(2))).allowed()))
 }
 
-/// A concurrency limit of one for each key, with one lease in flight.
+/// Returns a concurrency limit of one for each key, with one lease in flight.
 fn full_concurrency() -> StoreCaller {
     let caller = StoreCaller::new(Quota::concurrency(1, hours(1)));
     for key in 0..caller.keys.len() {

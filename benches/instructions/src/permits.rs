@@ -15,7 +15,7 @@ pub(crate) const PATHS: Paths = &[
     ("permit/fair", fair),
 ];
 
-/// More permits than are ever in flight.
+/// A limit above the number of permits in flight.
 const LARGE_LIMIT: u32 = 1_000;
 
 fn pool(pool: Concurrency) -> Path {
@@ -29,7 +29,7 @@ fn reject() -> Path {
     Box::new(move |_| held.in_flight() == 1 && counted_call(|| pool.try_acquire().is_err()))
 }
 
-/// Every key has one in flight already, as a busy one has.
+/// Every key has one permit in flight already, as a busy key has.
 fn per_key() -> Path {
     let (pool, keys) = (PerKey::with_clock(LARGE_LIMIT, TickingClock::new()), keys());
     let held: Vec<Permit> = keys.iter().map(|key| pool.try_acquire(key).expect("the first")).collect();
@@ -42,10 +42,10 @@ fn fair() -> Path {
     Box::new(move |key| acquire_and_release(|| pool.try_acquire(&keys[key % TENANTS])))
 }
 
-/// How many tenants share the pool.
+/// The number of tenants that share the pool.
 const TENANTS: usize = 50;
 
-/// Acquires and releases a permit, and returns whether there was one.
+/// Acquires and releases a permit. Returns whether it got one.
 fn acquire_and_release(acquire: impl FnOnce() -> Result<Permit, Rejected>) -> bool {
     counted_call(|| acquire().map(|permit| permit.release(Completion::Success)).is_ok())
 }

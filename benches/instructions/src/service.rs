@@ -1,6 +1,6 @@
 //! Request handling of `tidegate serve`, without a socket.
 
-// The parser as the server has it. It knows nothing of the rest of the server, which would take long to build.
+// The server's own parser file. It does not depend on the rest of the server, which would take long to build.
 #[allow(dead_code)] // the bounds of clients without a token
 #[path = "../../../crates/server/src/doors/resp/parse.rs"]
 mod parse;
@@ -12,7 +12,7 @@ use crate::{Path, Paths, counted_call};
 
 pub(crate) const PATHS: Paths = &[("service/json", decide_json), ("service/resp/parse", parse_resp)];
 
-/// `POST /v1/limit` from the body of a request to the body of its response.
+/// Handles `POST /v1/limit`, from the body of the request to the body of the response.
 fn decide_json() -> Path {
     let limiter = limiter(&[("api", large_quota())]);
     let body = |text: String| format!(r#"{{"limit":"api","key":"{text}","cost":1}}"#).into_bytes();
@@ -28,11 +28,11 @@ fn decide_json() -> Path {
     })
 }
 
-/// A command of the Redis protocol into words.
+/// Parses a command of the Redis protocol into words.
 fn parse_resp() -> Path {
     let command =
         |key: String| format!("*5\r\n$8\r\nTHROTTLE\r\n$24\r\n{key}\r\n$2\r\n10\r\n$3\r\n100\r\n$2\r\n60\r\n");
-    // The words point into the commands, and stay from one call to the next.
+    // The words point into the commands, so the commands must outlive every call.
     let commands: &'static [Vec<u8>] =
         texts().into_iter().map(|key| command(key).into_bytes()).collect::<Vec<_>>().leak();
     let mut arguments = parse::Arguments::new();

@@ -11,10 +11,10 @@ use tokio::task::JoinSet;
 
 use crate::workload::{KEYS, Random, key_text};
 
-/// What a request is before its user.
+/// The part of a request before its user.
 const REQUEST: &str = "GET / HTTP/1.1\r\nhost: localhost\r\nuser-agent: bench\r\naccept: */*\r\nx-user: ";
 
-/// Connections that are open, each of which has asked once: what the first is told may differ from what all others are.
+/// Open connections that have each sent one request. The first response can differ from all later ones.
 pub(super) struct Clients {
     runtime: Runtime,
     connections: Vec<Connection>,
@@ -32,7 +32,7 @@ impl Clients {
         Clients { runtime, connections }
     }
 
-    /// How many requests the server answers in that time, each with that status.
+    /// Returns how many requests the server answers in that time, each with that status.
     pub(super) fn run(&mut self, span: Duration, status: &'static str) -> u64 {
         let start = Instant::now();
         let mut tasks = JoinSet::new();
@@ -69,7 +69,7 @@ impl Connection {
         Connection { stream, request, users, buffer: Vec::with_capacity(4_096) }
     }
 
-    /// Sends a request of any user and reads the whole response.
+    /// Sends a request of the next user and reads the whole response.
     async fn send(&mut self) {
         self.request.truncate(REQUEST.len());
         write!(self.request, "{}\r\n\r\n", key_text(self.users.next() % KEYS)).expect("there is room");
@@ -82,8 +82,8 @@ impl Connection {
     }
 }
 
-/// Whether a response is there to its last byte, by the length it states. Each byte of the head is looked at once: what the
-/// client takes for a longer response is not to be seen in the figures.
+/// Returns whether a response is complete, by its `content-length`. It reads each byte of the head once, so that the
+/// client's own cost for a longer response stays out of the figures.
 fn is_whole(bytes: &[u8]) -> bool {
     let (mut head, mut length) = (0, None);
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {

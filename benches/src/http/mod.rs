@@ -14,41 +14,42 @@ pub(crate) use server::serve;
 use crate::machine::{allow_many_files, pin};
 use crate::workload::{KEYS, median, median_ratio};
 
-/// Connections that are open at once, each with one request under way.
+/// The number of open connections, each with one request in flight.
 const CONNECTIONS: usize = 64;
-/// How long each server is asked in each round.
+/// The measured time of each server in each round.
 const SPAN: Duration = Duration::from_millis(20);
-/// And before that, unmeasured: whoever was asked before it has left other things in the cache.
+/// The unmeasured time before it. The server before has left other data in the cache.
 const WARMUP_SPAN: Duration = Duration::from_millis(3);
-/// How often the process with all of them is started: where it happens to have its code and its memory makes it some
-/// hundredths faster or slower for as long as it lives.
+/// The number of times that the process with all servers is started. The addresses of its code and memory make it a few
+/// percent faster or slower for its whole life.
 const STARTS: usize = 25;
-/// Rounds with the same process: short ones.
+/// The number of rounds in one process. They are short.
 const ROUNDS: usize = 45;
-/// How many requests each server has answered before it is measured. With so many a layer has made itself at home: that of
-/// tidegate looks for signs of a forgotten proxy in the first hundred thousand.
+/// The number of requests that each server answers before its measurement. Tidegate's layer looks for signs of an
+/// untrusted proxy in the first hundred thousand requests.
 const WARMUP_REQUESTS: u64 = 100_000;
 
 pub(crate) fn run() {
     println!();
     for line in [
         format!(
-            "Requests a second over {CONNECTIONS} connections (HTTP/1.1) of servers in one process and one thread, and"
+            "Requests a second over {CONNECTIONS} connections (HTTP/1.1), with all servers in one process and one thread, and"
         ),
         format!(
-            "their CPU time for one of them: the median of {STARTS} times {ROUNDS} rounds, in each of which all are asked"
+            "the CPU time of a request: the median of {STARTS} times {ROUNDS} rounds. All servers have a turn in each round. The"
         ),
-        "in turn, and of what they are beside bare axum in the same round; the process is started again for each of"
-            .into(),
         format!(
-            "the {STARTS}, and each server has answered {WARMUP_REQUESTS} requests before it is measured. They answer `ok` when they"
+            "ratios are to bare axum in that round. The process is started {STARTS} times, and each server answers"
         ),
-        format!("admit, unless it says otherwise, and know one client, by its address, or {KEYS} users, by a header."),
-        "A layer is one of the router's (`Router::layer`), which boxes what it makes, or is around the router.".into(),
+        format!(
+            "{WARMUP_REQUESTS} requests before its measurement. Servers answer `ok`, except for denials. They know"
+        ),
+        format!("one client, by its address, or {KEYS} users, by a header."),
+        "A layer is inside the router (`Router::layer`), which boxes its responses, or around the router.".into(),
     ] {
         println!("{line}");
     }
-    // On a core of its own, so that asking does not take from answering.
+    // The client runs on a core of its own, so it takes no time from the servers.
     pin([1]);
     // The connections to all servers stay open.
     allow_many_files();
@@ -56,8 +57,8 @@ pub(crate) fn run() {
     for start in 0..STARTS {
         let mut servers = Servers::start(start);
         for round in 0..ROUNDS {
-            // Another one begins each time, and every other time the other way round: neither a host that gets slower nor
-            // whom a server comes after is to count for one of them only.
+            // Each round starts with another server, and every second round runs in reverse. So neither a host that
+            // slows down nor the preceding server affects always the same one.
             let (count, first) = (samples.len(), (start + round) % samples.len());
             for place in 0..count {
                 let place = if round % 2 == 0 { place } else { count - place };
@@ -76,13 +77,13 @@ pub(crate) fn run() {
     print_pairs(&samples);
 }
 
-/// Those that are to be told apart, one beside the other in the same rounds.
+/// Prints pairs of servers that are measured next to each other in the same rounds.
 fn print_pairs(samples: &[Samples]) {
     let of = |kind| samples.iter().find(|samples| samples.kind == kind).expect("all were measured");
     let rates = |one, other| mean_beside(&of(one).rates, &of(other).rates);
     let costs = |one, other| mean_beside(&of(one).costs, &of(other).costs);
-    println!("\nOne beside another in the same rounds: the mean of {STARTS} starts, and its 95 % confidence interval");
-    println!("Requests, tidegate of tower_governor");
+    println!("\nPairs measured in common rounds: the mean of {STARTS} starts, and its 95 % confidence interval");
+    println!("Requests a second, ratio of tidegate to tower_governor");
     for (what, [least, mean, most]) in [
         ("  one client, both with headers", rates(ServerKind::Tidegate, ServerKind::GovernorHeaders)),
         ("  one client, both without", rates(ServerKind::TidegateSilent, ServerKind::Governor)),
@@ -93,18 +94,19 @@ fn print_pairs(samples: &[Samples]) {
         ("  around the router, both without", rates(ServerKind::AroundTidegateSilent, ServerKind::AroundGovernor)),
         ("  a million users, both with headers", rates(ServerKind::UsersTidegate, ServerKind::UsersGovernorHeaders)),
         ("  a million users, both without", rates(ServerKind::UsersTidegateSilent, ServerKind::UsersGovernor)),
-        ("  a million users, as both come", rates(ServerKind::UsersTidegate, ServerKind::UsersGovernor)),
-        ("CPU, a denial of an admission with headers", costs(ServerKind::TidegateDenied, ServerKind::Tidegate)),
+        ("  a million users, both with defaults", rates(ServerKind::UsersTidegate, ServerKind::UsersGovernor)),
+        ("CPU, a denial to an admission, with headers", costs(ServerKind::TidegateDenied, ServerKind::Tidegate)),
         ("  both around the router", costs(ServerKind::AroundTidegateDenied, ServerKind::AroundTidegate)),
-        ("  of one with a body as long", costs(ServerKind::TidegateDenied, ServerKind::TidegateLong)),
+        ("  to an admission with a body of that length", costs(ServerKind::TidegateDenied, ServerKind::TidegateLong)),
     ] {
         println!("{what:<50} {mean:>7.3}x ({least:.3} to {most:.3})");
     }
 }
 
-/// What the one is of the other: in each start the median of its rounds, and of these the mean, with its confidence interval.
+/// Returns the ratio of one to the other: the mean over all starts of the median of their rounds, with its confidence
+/// interval.
 fn mean_beside(one: &[f64], other: &[f64]) -> [f64; 3] {
-    // How many standard errors that is to either side, for so many starts.
+    // The half width of the interval in standard errors, for this number of starts.
     const T_QUANTILE: f64 = 2.064;
     const { assert!(STARTS == 25) };
     let starts: Vec<_> =
@@ -119,9 +121,9 @@ fn mean_beside(one: &[f64], other: &[f64]) -> [f64; 3] {
 /// The samples of one kind of server.
 struct Samples {
     kind: ServerKind,
-    /// Requests a second, in each round.
+    /// The requests a second in each round.
     rates: Vec<f64>,
-    /// Nanoseconds of CPU time for one of them, in each round.
+    /// The CPU time of one request in each round, in nanoseconds.
     costs: Vec<f64>,
 }
 
@@ -131,12 +133,12 @@ impl Samples {
     }
 }
 
-/// All servers, in one process and one thread, so that they have all but their own part in common. One is asked at a time.
+/// All servers, in one process and one thread, so that they differ only in their own code. One is measured at a time.
 struct Servers {
     child: Child,
     input: ChildStdin,
     answers: BufReader<ChildStdout>,
-    /// Of each of them.
+    /// The clients of each server.
     clients: Vec<Clients>,
 }
 
@@ -168,7 +170,7 @@ impl Servers {
         samples.costs.push(cpu / requests);
     }
 
-    /// Nanoseconds of CPU time that the process has used by now.
+    /// Returns the CPU time of the process so far, in nanoseconds.
     fn cpu_time(&mut self) -> f64 {
         self.input.write_all(b"\n").expect("the server listens");
         read(&mut self.answers).parse().expect("a number")

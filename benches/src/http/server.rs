@@ -52,7 +52,7 @@ pub(crate) enum ServerKind {
 }
 
 impl ServerKind {
-    /// The yardstick first.
+    /// All servers, the baseline first.
     pub(super) const ALL: [ServerKind; 18] = [
         ServerKind::Bare,
         ServerKind::Layered,
@@ -78,11 +78,11 @@ impl ServerKind {
         match self {
             ServerKind::Bare => "bare axum",
             ServerKind::Layered => "axum with a layer that does nothing",
-            ServerKind::Tidegate => "tidegate, as it comes (with headers)",
+            ServerKind::Tidegate => "tidegate, defaults (with headers)",
             ServerKind::TidegateSilent => "tidegate, without headers",
             ServerKind::TidegateLong => "tidegate, a body as long as a denial's",
             ServerKind::TidegateDenied => "tidegate, denied",
-            ServerKind::Governor => "tower_governor, as it comes (no headers)",
+            ServerKind::Governor => "tower_governor, defaults (no headers)",
             ServerKind::GovernorHeaders => "tower_governor, with headers",
             ServerKind::GovernorDenied => "tower_governor, denied",
             ServerKind::AroundTidegate => "around the router: tidegate, with headers",
@@ -90,14 +90,14 @@ impl ServerKind {
             ServerKind::AroundTidegateDenied => "around the router: tidegate, denied",
             ServerKind::AroundGovernor => "around the router: tower_governor, no headers",
             ServerKind::AroundGovernorHeaders => "around the router: tower_governor, headers",
-            ServerKind::UsersTidegate => "a million users: tidegate, as it comes",
+            ServerKind::UsersTidegate => "a million users: tidegate, defaults",
             ServerKind::UsersTidegateSilent => "a million users: tidegate, no headers",
-            ServerKind::UsersGovernor => "a million users: tower_governor, as it comes",
+            ServerKind::UsersGovernor => "a million users: tower_governor, defaults",
             ServerKind::UsersGovernorHeaders => "a million users: tower_governor, with headers",
         }
     }
 
-    /// The answer to every client but the first.
+    /// Returns the status for every client except the first.
     pub(super) fn status(self) -> &'static str {
         match self {
             ServerKind::TidegateDenied | ServerKind::AroundTidegateDenied | ServerKind::GovernorDenied => "429",
@@ -105,7 +105,7 @@ impl ServerKind {
         }
     }
 
-    /// Serves it on a port of its own.
+    /// Serves this kind on a port of its own.
     fn serve(self, listener: TcpListener) {
         let router = router_with_body("ok");
         let large_quota = || Quota::token_bucket(LARGE_QUOTA.into(), seconds(1)).expect("a valid quota");
@@ -147,12 +147,13 @@ impl ServerKind {
     }
 }
 
-/// With its state, as a router has it that is served as it is: otherwise axum makes the routes anew for every request.
+/// Returns a router with its state, as a served router has it. Otherwise axum builds the routes again for every
+/// request.
 fn router_with_body(text: &'static str) -> Router {
     Router::new().route("/", get(move || async move { text })).with_state(())
 }
 
-/// Serves it to clients whose addresses it is told.
+/// Serves a service with the peer addresses of its clients.
 fn spawn<S>(listener: TcpListener, service: S)
 where
     S: Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send + Sync + 'static,
@@ -169,17 +170,18 @@ where
     GovernorLayer::new(config.finish().expect("a valid quota"))
 }
 
-/// More than anybody asks for, in one second, and with no more digits than a large service's limit has: they are told.
+/// A quota beyond any request count, for one second. It has no more digits than the limit of a large service, because
+/// the headers have it.
 const LARGE_QUOTA: u32 = 1_000_000;
 
-/// The same of the peer.
+/// Returns that quota for governor.
 fn governor_large_quota() -> GovernorConfigBuilder<PeerIpKeyExtractor, NoOpMiddleware<QuantaInstant>> {
     let mut large_quota = GovernorConfigBuilder::default();
     large_quota.per_nanosecond(1_000).burst_size(LARGE_QUOTA);
     large_quota
 }
 
-/// A text as long as the body of a denial.
+/// Returns a text as long as the body of a denial.
 fn body_as_long_as_a_denial() -> &'static str {
     let enforcer = Enforcer::from_quota(quota_of_one());
     let ask = || enforcer.try_apply(&Caller::new("alice"), 1, Action::Limit).expect("in process");
@@ -187,17 +189,17 @@ fn body_as_long_as_a_denial() -> &'static str {
     RateLimit::new(enforcer.clone()).response(&ask()).into_body().leak()
 }
 
-/// One request, and none more for an hour.
+/// Returns a quota of one request an hour.
 fn quota_of_one() -> Quota {
     Quota::token_bucket(1, minutes(60)).expect("a valid quota")
 }
 
-/// How much each of many users may use at once, and after what time there is one more: so seldom that nobody is forgotten
-/// while it is measured, and often enough for everybody.
+/// The burst of each of many users, and the time in which one more is refilled. It is so slow that no user is forgotten
+/// during the measurement, and enough for all.
 const BURST: u32 = 100;
 const EVERY: Duration = Duration::from_secs(3_600);
 
-/// A limit for each user, every one of whom has been there.
+/// Returns a limit for each user, with every user already known.
 fn users() -> RateLimit {
     let quota = Quota::token_bucket(u64::from(BURST), EVERY * BURST).expect("a valid quota");
     let limiter = Limiter::builder().limit("api", quota).build().expect("a valid limit");
@@ -207,14 +209,14 @@ fn users() -> RateLimit {
     RateLimit::new(limiter.enforcer("api").unwrap()).key(keys::header(USER))
 }
 
-/// The same of the peer.
+/// Returns that limit for governor.
 fn governor_per_user() -> GovernorConfigBuilder<User, NoOpMiddleware<QuantaInstant>> {
     let mut each = GovernorConfigBuilder::default().key_extractor(User);
     each.period(EVERY).burst_size(BURST);
     each
 }
 
-/// And every one of them has been there.
+/// Returns governor's layer with every user already known.
 fn governor_of_users<M>(mut config: GovernorConfigBuilder<User, M>) -> GovernorLayer<User, M, Body>
 where
     M: RateLimitingMiddleware<QuantaInstant>,
@@ -228,7 +230,7 @@ where
 
 const USER: HeaderName = HeaderName::from_static("x-user");
 
-/// The user as the peer's documentation has it, as text.
+/// The key extractor for users as in governor's documentation, as text.
 #[derive(Clone, Debug)]
 struct User;
 
@@ -241,7 +243,7 @@ impl KeyExtractor for User {
     }
 }
 
-/// Hands everything on: what a layer costs before it does anything.
+/// A service that passes everything on: the cost of a layer that does nothing.
 #[derive(Clone)]
 struct PassThroughService<S>(S);
 
@@ -259,8 +261,9 @@ impl<S: Service<Request>> Service<Request> for PassThroughService<S> {
     }
 }
 
-/// Serves all kinds until its standard input ends, each under an address of its own: these, in a line, and then for each
-/// line how much CPU time was used. Another one is made first in each start, because that may decide where its memory is.
+/// Serves all kinds until its standard input ends, each on a port of its own. Prints the addresses in a line, and then
+/// the CPU time for each line of input. Each start creates another kind first, because the order can decide the place
+/// in memory.
 pub(crate) fn serve(start: &str) {
     let first = start.parse::<usize>().expect("a number") % ServerKind::ALL.len();
     pin([0]);

@@ -6,20 +6,20 @@ use super::arguments;
 use crate::server_load::{KEYS, key_text, random_key};
 use crate::workload::Random;
 
-/// Calls in one round, and how many are sent at a time, so that the server does not wait for the client.
+/// The calls in one round, sent in batches so that the server does not wait for the client.
 pub(super) const CALLS: usize = 20_000;
 const PIPELINE_LEN: usize = 200;
 
 /// The keys of the calls.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeySet {
-    /// Random keys that are known to the server.
+    /// Random keys that the server knows.
     Known,
-    /// New keys, each once.
+    /// New keys, each used once.
     New,
 }
 
-/// One script, as it is called about a key.
+/// One script, called with one key at a time.
 pub(super) struct ScriptCalls<'a> {
     call: &'a dyn Fn(&str) -> Cmd,
     keys: KeySet,
@@ -38,7 +38,7 @@ impl<'a> ScriptCalls<'a> {
         ScriptCalls { call, keys, rounds, is_allowed }
     }
 
-    /// Asks once about every key, or forgets them all.
+    /// Calls the script once for every key, or deletes all keys.
     fn prepare(&self, connection: &mut Connection) {
         let keys = pipeline((0..KEYS).map(|number| {
             let call = (self.call)(&key_text(number));
@@ -50,13 +50,13 @@ impl<'a> ScriptCalls<'a> {
         let _: Vec<Value> = keys.query(connection).expect("the server answers");
     }
 
-    /// Microseconds for a call.
+    /// Returns the microseconds for a call.
     pub(super) fn round(&self, connection: &mut Connection, allowed: bool) -> f64 {
         self.prepare(connection);
         let () = redis::cmd("CONFIG").arg("RESETSTAT").query(connection).expect("the server answers");
         for round in &self.rounds {
             let answers: Vec<Value> = round.query(connection).expect("the server answers");
-            // A script that answers something else is not being compared.
+            // A script with an unexpected answer measures something else.
             assert!(answers.iter().all(|answer| (self.is_allowed)(answer) == allowed), "{:?}", answers[0]);
         }
         let stats: String = redis::cmd("INFO").arg("commandstats").query(connection).expect("the server answers");
@@ -70,7 +70,7 @@ impl<'a> ScriptCalls<'a> {
         number("usec=") / calls
     }
 
-    /// Bytes for a key that was just written, on average.
+    /// Returns the mean size of a key that was just written, in bytes.
     pub(super) fn memory(&self, connection: &mut Connection) -> f64 {
         let bytes = (0..KEYS).map(|number| {
             let call = (self.call)(&key_text(number));
@@ -84,7 +84,7 @@ impl<'a> ScriptCalls<'a> {
     }
 }
 
-/// The key of a script call.
+/// Returns the key of a script call.
 fn key_of(call: &Cmd) -> Vec<u8> {
     // EVALSHA, the hash, 1, and the key.
     arguments(call).swap_remove(3)

@@ -9,7 +9,7 @@ use super::Server;
 use super::throughput::LIMIT;
 use crate::server_load::{KEYS, LoadClient, key_text};
 
-/// A decision, as a service asks for it.
+/// A client that makes decisions as a service does.
 #[derive(Clone)]
 pub(super) struct LimiterClient(Limiter);
 
@@ -33,7 +33,7 @@ impl LoadClient for LimiterClient {
     }
 }
 
-/// A plain command on a number.
+/// A client that sends a plain command on a number.
 #[derive(Clone)]
 pub(super) struct CommandClient {
     connection: ConnectionManager,

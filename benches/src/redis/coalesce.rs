@@ -8,11 +8,11 @@ use super::throughput::measure_client;
 use super::{Server, THREADS};
 use crate::server_load::KEYS;
 
-/// Rounds; the best counts, because what others do on the machine only ever adds.
+/// Rounds. We report the best one: noise only ever adds time.
 const ROUNDS: usize = 5;
 
 pub(super) fn run(server: &Server) {
-    // Enough for everybody, so that every decision is allowed and writes.
+    // A large quota, so that every decision is allowed and writes.
     let quota = Quota::token_bucket(1_000_000, seconds(1_000)).expect("a valid quota");
     server.load(&quota);
     let stores = [RedisStore::builder().coalesce_beyond(usize::MAX), RedisStore::builder()];
@@ -21,12 +21,12 @@ pub(super) fn run(server: &Server) {
         "\nDecisions a second about {KEYS} keys through one connection, threads of the runtime: {THREADS}, the best of {ROUNDS}"
     );
     println!(
-        "rounds in turn: with one call for each, and with calls that decisions share as the store does by itself. Then what"
+        "rounds in turn: with one call for each decision, and with the calls that the store shares by itself. Then the cost"
     );
     println!(
-        "a decision costs the server in microseconds of a processor (INFO cpu), in the cheapest round, and how many calls it"
+        "of a decision for the server in CPU microseconds (INFO cpu), in the cheapest round, and the number of shared calls"
     );
-    println!("is when they are shared. At a concurrency of 1 the rate is latency: nothing is shared there.\n");
+    println!("for each decision. At a concurrency of 1 the rate is latency, and no call is shared.\n");
     println!(
         "{:<11} {:>13} {:>16} {:>12} {:>16} {:>8}",
         "concurrency", "one call each", "shared", "us each", "us shared", "calls"

@@ -9,10 +9,10 @@ use super::Server;
 use super::calls::{CALLS, KeySet, ScriptCalls};
 use crate::server_load::KEYS;
 
-/// Rounds; the best counts, because what others do on the machine only ever adds.
+/// Rounds. We report the best one: noise only ever adds time.
 const ROUNDS: usize = 25;
 
-/// What is measured, which keys, whether they are allowed, and the quota: a capacity, and how long one more takes.
+/// The cases: a name, the keys, whether they are allowed, and the quota as a capacity and the time to refill one unit.
 const CASES: [(&str, KeySet, bool, u32, Duration); 4] = [
     ("allowed, refilling", KeySet::Known, true, 1_000_000, millis(1)),
     ("allowed, used up", KeySet::Known, true, 1_000_000, seconds(2)),
@@ -25,12 +25,12 @@ pub(super) fn run(server: &Server) {
         "\nMicroseconds of the server for a call of the script (INFO commandstats), the best of {ROUNDS} rounds of"
     );
     println!(
-        "{CALLS} calls about {KEYS} keys, and how many times more the naive script takes (TIME, HMGET, HMSET, PEXPIRE);"
+        "{CALLS} calls about {KEYS} keys, and how many times longer the naive script takes (TIME, HMGET, HMSET, PEXPIRE);"
     );
     println!(
-        "and the bytes for a key (MEMORY USAGE). A key that refills between calls keeps its TTL, one that is used up gets"
+        "and the bytes for a key (MEMORY USAGE). A key that refills between calls keeps its TTL. An exhausted key gets a new"
     );
-    println!("another now and then, and a new one always does: of those there are as many calls as keys.\n");
+    println!("TTL now and then, and a new key always does: each call has a new key.\n");
     println!(
         "{:<18} {:>11} {:>16} {:>15} {:>16}",
         "answer", "tidegate us", "naive us", "tidegate bytes", "naive bytes"
@@ -73,7 +73,7 @@ fn row(server: &Server, (name, keys, allowed, capacity, every): (&str, KeySet, b
     );
 }
 
-/// What tidegate's script answers: the time, in eight bytes, and whether it has written.
+/// Returns whether the script has written. Its answer is the time in eight bytes, followed by that flag.
 fn has_written(answer: &Value) -> bool {
     matches!(answer, Value::BulkString(bytes) if bytes.get(8) == Some(&1))
 }

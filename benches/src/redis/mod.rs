@@ -16,10 +16,10 @@ use tidegate_servers::required_env;
 use tokio::runtime::{Builder, Runtime};
 pub(crate) use two_tier::process;
 
-/// Threads for the runtime: with two it was no faster, on a machine with two cores.
+/// The threads of the runtime. Two were no faster on a machine with two cores.
 const THREADS: usize = 1;
 
-/// All parts, or only the one whose name begins like that.
+/// Runs all parts, or those with this prefix.
 pub(crate) fn run(only: &str) {
     crate::is_one_of(only, &["throughput", "coalesce", "cost", "two_tier"]);
     let server = Server::new();
@@ -37,7 +37,7 @@ pub(crate) fn run(only: &str) {
     }
 }
 
-/// The server, what the store on it is asked with, and where its keys are.
+/// The server, the store on it with its runtime, and the prefix of its keys.
 struct Server {
     url: String,
     prefix: String,
@@ -50,12 +50,12 @@ impl Server {
         let url = required_env("TIDEGATE_REDIS_URL");
         let runtime = Builder::new_multi_thread().worker_threads(THREADS).enable_all().build().expect("a runtime");
         let store = runtime.block_on(RedisStore::connect(&*url)).expect("a server that answers");
-        // Keys of this run alone.
+        // The keys of this run only.
         let prefix = format!("bench-{}", std::process::id());
         Server { url, prefix, store, runtime }
     }
 
-    /// How many scripts the server has run by their hashes, and how many microseconds of a processor it has used.
+    /// Returns the number of scripts that the server has run by hash, and its CPU time in microseconds.
     fn spent(&self) -> [u64; 2] {
         let mut connection = Client::open(&*self.url).and_then(|client| client.get_connection()).expect("a connection");
         let mut ask = |section: &str| -> String {
@@ -70,12 +70,12 @@ impl Server {
         [calls.and_then(|line| line.split(',').next()?.parse().ok()).unwrap_or(0), used.iter().sum()]
     }
 
-    /// The script call that a decision about `key` is.
+    /// Returns the script call for a decision about `key`.
     fn decision(&self, limit: &str, key: &str, quota: &Quota) -> Cmd {
         self.store.command(&request(&Scope::new(&self.prefix, limit), &Key::from(key), quota))
     }
 
-    /// Makes the script that decides by `quota` known to the server.
+    /// Loads the script for `quota` into the server.
     fn load(&self, quota: &Quota) {
         let scope = Scope::new(&self.prefix, "load");
         let _ =
@@ -87,7 +87,7 @@ fn request<'a>(scope: &'a Scope, key: &'a Key<'a>, quota: &'a Quota) -> Request<
     Request { scope, key, quota, op: Op::Limit(Cost::ONE), on_store_error: OnStoreError::default() }
 }
 
-/// What a command consists of.
+/// Returns the arguments of a command.
 fn arguments(command: &Cmd) -> Vec<Vec<u8>> {
     let arguments = command.args_iter().map(|argument| match argument {
         Arg::Simple(bytes) => bytes.to_vec(),

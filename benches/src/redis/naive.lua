@@ -1,4 +1,4 @@
--- A token bucket as it is found on the web: a hash, written whatever the answer.
+-- A token bucket as tutorials show it: a hash that every call writes.
 local capacity = tonumber(ARGV[1])
 local rate = tonumber(ARGV[2])
 local requested = tonumber(ARGV[3])

@@ -1,8 +1,8 @@
 //! `redis-benchmark` with the decision script as its command.
 //!
-//! The program cuts an argument at a byte of 0, on the command line and from the standard input alike, and a decision's
-//! last argument has such bytes. So the script it runs has that argument in its first line, and is passed as many other
-//! bytes instead: the same length of request, the same work, and one table more to make.
+//! `redis-benchmark` cuts an argument at a zero byte, on the command line and on the standard input. The last argument
+//! of a decision has zero bytes. So the script sets that argument in its first line, and gets as many other bytes
+//! instead. The request has the same length and the server does the same work, except for one more table.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -14,7 +14,7 @@ use super::{Server, arguments};
 use crate::redis_benchmark::{Load, measure_rate};
 use crate::server_load::KEYS;
 
-/// What the script of a token bucket is put together from.
+/// The sources of the script for a token bucket.
 const PARTS: [&str; 5] = [
     include_str!("../../../crates/tidegate/src/store/redis/lua/common.lua"),
     include_str!("../../../crates/tidegate/src/store/redis/lua/wide_numbers.lua"),
@@ -23,7 +23,7 @@ const PARTS: [&str; 5] = [
     include_str!("../../../crates/tidegate/src/store/redis/lua/single.lua"),
 ];
 
-/// The program, and what it sends.
+/// The program with its arguments.
 pub(super) struct RedisBenchmark {
     path: String,
     url: String,
@@ -31,7 +31,7 @@ pub(super) struct RedisBenchmark {
 }
 
 impl RedisBenchmark {
-    /// `command` is about the key `__rand_int__`, for which the program puts a number.
+    /// Creates the program for `command`. It replaces the key `__rand_int__` by a number.
     pub(super) fn new(server: &Server, command: &Cmd) -> Self {
         let [verb, hash, one, key, quota, numbers] =
             arguments(command).try_into().expect("EVALSHA, the hash, 1, the key, the quota and the numbers");
@@ -45,13 +45,13 @@ impl RedisBenchmark {
         RedisBenchmark { path: required_env("TIDEGATE_REDIS_BENCHMARK"), url: server.url.clone(), arguments }
     }
 
-    /// What is run, as one would type it.
+    /// Returns the command line, as one would type it.
     pub(super) fn line(&self) -> String {
         let shown: Vec<String> = self.arguments.iter().map(|argument| argument.escape_ascii().to_string()).collect();
         format!("redis-benchmark -r {KEYS} {}", shown.join(" "))
     }
 
-    /// How many a second: from so many connections, each with so many requests on their way at a time.
+    /// Returns the rate a second, with that many connections and that many requests in flight on each.
     pub(super) fn rate(&self, connections: u64, pipelined: u64, requests: u64) -> f64 {
         let load = Load { keys: KEYS, connections, pipelined, requests };
         measure_rate(&self.path, &self.url, load, self.arguments.iter().map(|argument| OsStr::from_bytes(argument)))

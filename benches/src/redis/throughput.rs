@@ -8,11 +8,11 @@ use super::{Server, THREADS};
 use crate::server_load::{LoadClient, measure_rate};
 
 pub(super) const LIMIT: &str = "throughput";
-/// Rounds; the best counts, because what others do on the machine only ever adds.
+/// Rounds. We report the best one: noise only ever adds time.
 const ROUNDS: usize = 5;
 
 pub(super) fn run(server: &Server) {
-    // Enough for everybody, so that every decision is allowed and writes.
+    // A large quota, so that every decision is allowed and writes.
     let quota = Quota::token_bucket(1_000_000, seconds(1_000)).expect("a valid quota");
     server.load(&quota);
     let program = RedisBenchmark::new(server, &server.decision(LIMIT, "__rand_int__", &quota));
@@ -21,11 +21,9 @@ pub(super) fn run(server: &Server) {
     println!(
         "\nDecisions a second through one connection, threads of the runtime: {THREADS}, the best of {ROUNDS} rounds, and as a"
     );
+    println!("ratio to others: plain commands through this client, and redis-benchmark with this script");
     println!(
-        "part of what others reach: plain commands through the same client, and redis-benchmark running such a script"
-    );
-    println!(
-        "from N connections (-c N), and from one that sends N at once and waits for all (-c 1 -P N). It was run as"
+        "over N connections (-c N), and over one that sends N at once and waits for all (-c 1 -P N). Its command line:"
     );
     println!("{}\n", program.line());
     println!(
@@ -45,7 +43,7 @@ pub(super) fn run(server: &Server) {
             best = std::array::from_fn(|index| best[index].max(rates[index]));
         }
         if concurrency == 1 {
-            // The same program twice.
+            // Both columns run the same program when N is 1.
             best[3] = best[3].max(best[4]);
             best[4] = best[3];
         }

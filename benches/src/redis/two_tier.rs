@@ -9,18 +9,18 @@ use tokio::time::sleep;
 
 use super::{Server, THREADS};
 
-/// Rounds; the best counts, because what others do on the machine only ever adds.
+/// Rounds. We report the best one: noise only ever adds time.
 const ROUNDS: usize = 5;
 const CONCURRENCY: u64 = 64;
 const PROCESSES: u32 = 16;
-/// What the processes share: so much a second, and a tenth of it at once.
+/// The rate a second that the processes share. The burst is a tenth of it.
 const RATE: u64 = 20_000;
-/// For so long it is counted, once what was there at the beginning is spent.
+/// The counted time, after the burst is used up.
 const COUNTED: Duration = seconds(5);
 const LIMIT: &str = "two_tier";
 
 pub(super) fn run(server: &Server) {
-    // Enough for everybody.
+    // A large quota for all clients.
     let plenty = Quota::token_bucket(4_000_000_000, seconds(1)).expect("a valid quota");
     let connect = || server.runtime.block_on(RedisStore::connect(&*server.url)).expect("a connection");
     let limits = || Limiter::builder().prefix(&server.prefix).limit(LIMIT, plenty);
@@ -41,14 +41,14 @@ pub(super) fn run(server: &Server) {
         "\nDecisions a second about one key, concurrency {CONCURRENCY}, threads of the runtime: {THREADS}, the best of {ROUNDS} rounds"
     );
     let [alone, shared, two_tier] = best;
-    println!("strict, one call for each: {alone:.0}; strict, calls that are shared: {shared:.0}");
+    println!("strict, one call each: {alone:.0}; strict, shared calls: {shared:.0}");
     println!("two-tier: {two_tier:.0}, {:.1}x and {:.1}x", two_tier / alone, two_tier / shared);
 
     let admitted = processes(server);
     let share = RATE as f64 * COUNTED.as_secs_f64() / f64::from(PROCESSES);
     let sum: u64 = admitted.iter().sum();
     let least = admitted.iter().min().expect("some").to_owned();
-    println!("\n{PROCESSES} processes that ask for more than they get of {RATE} a second, counted for {COUNTED:?}");
+    println!("\n{PROCESSES} processes that share {RATE} a second and request more, counted for {COUNTED:?}");
     println!(
         "together {:.3} of the rate, the least {:.2} of its share: {admitted:?}",
         sum as f64 / share / f64::from(PROCESSES),
@@ -56,7 +56,7 @@ pub(super) fn run(server: &Server) {
     );
 }
 
-/// Decisions a second about one key.
+/// Returns the decisions a second about one key.
 fn hot(server: &Server, limiter: &Limiter, requests: u64) -> f64 {
     let each = requests.div_ceil(CONCURRENCY);
     server.runtime.block_on(async {
@@ -78,7 +78,7 @@ fn hot(server: &Server, limiter: &Limiter, requests: u64) -> f64 {
     })
 }
 
-/// What each of the processes was admitted.
+/// Returns the units admitted to each of the processes.
 fn processes(server: &Server) -> Vec<u64> {
     let start = micros() + 3_000_000;
     let child = |_| {
@@ -95,7 +95,7 @@ fn processes(server: &Server) -> Vec<u64> {
     admitted.collect()
 }
 
-/// One of the processes: begins at a time, and says what it was admitted.
+/// Runs one of the processes. It begins at a time and prints the units that it was admitted.
 pub(crate) fn process(prefix: &str, start: &str) {
     let server = Server::new();
     let start: u64 = start.parse().expect("microseconds");

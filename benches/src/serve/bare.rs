@@ -8,7 +8,7 @@ use axum::routing::post;
 const DECISION: &str =
     r#"{"allowed":true,"limit":1000000,"remaining":999999,"retry_after_ms":null,"reset_after_ms":1,"reason":null}"#;
 
-/// Serves until it is killed, on as many threads as a server of tokio's has by default.
+/// Serves until it is killed, with tokio's default number of threads.
 pub(crate) fn serve(port: &str) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     let router =

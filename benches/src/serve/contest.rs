@@ -1,13 +1,14 @@
-//! Measures several servers in turn and prints how they compare.
+//! Measures several servers in turn and prints the ratios of their rates.
 
 use tidegate_servers::Program;
 
 use crate::machine::{CoreTimes, cpu_seconds, own_cpu_seconds};
 use crate::workload::{median, median_ratio};
 
-/// How many rounds. They are many and short, so that what others do on the machine meets all servers of a round nearly alike.
+/// The number of rounds. They are many and short, so that other load on the machine affects all servers of a round
+/// alike.
 const ROUNDS: usize = 41;
-/// How often each is asked before that, so that nobody begins cold. Many of the keys are still new then, to all of them.
+/// The unmeasured rounds of each server, so that none begins cold. Many keys are still new to every server after them.
 const WARMUP_ROUNDS: usize = 5;
 
 /// A server and its load tool.
@@ -23,8 +24,8 @@ pub(super) struct LoadResult {
     pub(super) per_second: f64,
 }
 
-/// Measures all in turn, and prints how the first, tidegate, compares with each of the others: the best of all rounds with the best, and
-/// what it is beside the other in the same round, in the median.
+/// Measures all servers in turn. Prints the first, tidegate, as a ratio to each other one: of the best rounds, and the
+/// median over the ratios within a round.
 pub(super) fn compare(contestants: &[Contestant<'_>]) {
     for contestant in contestants.iter().flat_map(|contestant| [contestant; WARMUP_ROUNDS]) {
         contestant.measure();
@@ -40,7 +41,8 @@ pub(super) fn compare(contestants: &[Contestant<'_>]) {
         let rates = |at: usize| rounds.iter().map(move |round| round[at].per_second);
         let sum = |part: fn(&Measurement) -> f64| rounds.iter().map(|round| part(&round[at])).sum::<f64>();
         let cpu = sum(|measured| measured.cpu) * 1e6 / sum(|measured| measured.requests);
-        // Of one core, and what the tool takes to begin is in it: the tools have one thread, and near 100 % they cannot ask for more.
+        // Relative to one core, with the startup of the tool. The tools have one thread, so near 100 % the tool is the
+        // bottleneck.
         let tool = 100.0 * sum(|measured| measured.tool) / sum(|measured| measured.requests / measured.per_second);
         let [best_rate, median_rate] = [best(rates(at)), median(rates(at))];
         print!("{:<38} {best_rate:>8.0} {median_rate:>8.0} {cpu:>8.2} {tool:>4.0} %", contestant.name);
@@ -59,9 +61,9 @@ pub(super) fn compare(contestants: &[Contestant<'_>]) {
 struct Measurement {
     requests: f64,
     per_second: f64,
-    /// Seconds of the server's, for all of them; counted in ticks of the kernel.
+    /// The CPU time of the server for all requests in seconds, counted in ticks of the kernel.
     cpu: f64,
-    /// The same of the load tool's.
+    /// The CPU time of the load tool.
     tool: f64,
 }
 

@@ -9,22 +9,22 @@ const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const WINDOW_UPDATE: u8 = 8;
-/// The last of its stream.
+/// The flag of the last frame of a stream.
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
-/// The same bit, where there is no stream to end.
+/// The flag of an acknowledgement, for frames without a stream.
 const ACKNOWLEDGED: u8 = 1;
-/// Of a frame: its length, kind and flags, and its stream.
+/// The head of a frame: its length, kind, flags and stream.
 const FRAME_HEAD_BYTES: usize = 9;
-/// Of a message: whether it is compressed, and its length.
+/// The prefix of a message: whether it is compressed, and its length.
 const GRPC_PREFIX_BYTES: usize = 5;
 
-/// A connection, on which one method is called.
+/// A connection that calls one method.
 pub(super) struct Connection {
     stream: TcpStream,
-    /// What is to be sent.
+    /// The bytes to send.
     output: Vec<u8>,
-    /// The number of the next call's stream.
+    /// The stream number of the next call.
     next: u32,
 }
 
@@ -34,16 +34,16 @@ impl Connection {
         stream.set_nodelay(true).expect("a TCP connection");
         let mut connection = Connection { stream, output: b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), next: 1 };
         connection.frame(SETTINGS, 0, 0, &[]);
-        // More than is ever answered here.
+        // A window larger than all answers.
         connection.frame(WINDOW_UPDATE, 0, 0, &0x7fff_0000_u32.to_be_bytes());
         connection.send_preface(path);
         connection
     }
 
-    /// The first call's headers, which both ends remember: those of all others are a byte each. It is a call without a message,
-    /// which a server answers with an error.
+    /// Sends the first call's headers. Both ends store them, so later calls need a byte for each. It is a call without
+    /// a message, which a server answers with an error.
     fn send_preface(&mut self, path: &str) {
-        // POST, http, and what is new: a path, an authority, a content type, and a name with its value.
+        // POST, http, and new headers: a path, an authority, a content type, and a custom name with its value.
         let mut headers = vec![0x83, 0x86];
         let mut add = |name: &[u8], value: &str| {
             headers.extend_from_slice(name);
@@ -58,7 +58,7 @@ impl Connection {
         self.frame(HEADERS, END_HEADERS | END_STREAM, stream, &headers);
     }
 
-    /// Calls so often, with so many calls under way, and shows every answer.
+    /// Makes that many calls, with that many in flight, and passes every answer to the caller.
     pub(super) async fn run_calls<R: Message>(
         mut self,
         streams: u64,
@@ -69,7 +69,7 @@ impl Connection {
         let (mut sent, mut done, mut answers) = (0, 0, 0);
         let (mut input, mut filled) = (vec![0; 64 << 10], 0);
         while done <= calls {
-            // The introduction is one of those that are under way, and of those that are done.
+            // The first call of `send_preface` counts as in flight, and as done.
             while sent < calls && sent + 1 < done + streams {
                 self.call(&request());
                 sent += 1;
@@ -102,7 +102,7 @@ impl Connection {
 
     fn call(&mut self, request: &impl Message) {
         let stream = self.stream_number();
-        // As remembered: the youngest has number 62.
+        // The stored headers. The latest one has number 62.
         self.frame(HEADERS, END_HEADERS, stream, &[0x83, 0x86, 0xc1, 0xc0, 0xbf, 0xbe]);
         let length = request.encoded_len();
         self.head(GRPC_PREFIX_BYTES + length, DATA, END_STREAM, stream);
@@ -129,7 +129,7 @@ impl Connection {
     }
 }
 
-/// The frame that `bytes` begin with, if it is whole: its kind, its flags and what is in it.
+/// Returns the first frame in `bytes` if it is complete: its kind, flags and payload.
 fn frame(bytes: &[u8]) -> Option<(u8, u8, &[u8])> {
     let &[a, b, c, kind, flags, ..] = bytes else { return None };
     let length = u32::from_be_bytes([0, a, b, c]) as usize;

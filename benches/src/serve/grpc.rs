@@ -18,7 +18,7 @@ use super::{KEYS, LARGE_QUOTA, ONE_THREAD, start_own_server, start_throttlecrabs
 use crate::workload::{Random, next_seed};
 
 const CONNECTIONS: u64 = 8;
-/// Calls under way at a time, on each connection.
+/// The calls in flight on each connection.
 const STREAMS: u64 = 16;
 const CALLS: u64 = 40_000;
 
@@ -32,19 +32,19 @@ pub(super) fn run() {
     let [limitador, alone] = [start_own_server("limitador", &[]), start_own_server("limitador", &ONE_THREAD)];
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     println!(
-        "\ngRPC, {CONNECTIONS} connections with {STREAMS} calls each under way; expected of both peers: more than 1x"
+        "\ngRPC, {CONNECTIONS} connections with {STREAMS} calls in flight each; expected: more than 1x of both peers"
     );
     compare(&[
         contestant::<RateLimitRequest>("tidegate, Envoy's ShouldRateLimit", &ours, &runtime, is_counted),
-        contestant::<RateLimitRequest>("the same with one thread", &one, &runtime, is_counted),
-        contestant::<RateLimitRequest>("limitador's library behind the same", &limitador, &runtime, is_allowed),
-        contestant::<RateLimitRequest>("the same with one thread", &alone, &runtime, is_allowed),
+        contestant::<RateLimitRequest>("tidegate with one thread", &one, &runtime, is_counted),
+        contestant::<RateLimitRequest>("limitador's library, Envoy's service", &limitador, &runtime, is_allowed),
+        contestant::<RateLimitRequest>("limitador with one thread", &alone, &runtime, is_allowed),
         contestant::<ThrottleRequest>("throttlecrab, its own Throttle", &crab, &runtime, |answer| answer.allowed),
-        contestant::<ThrottleRequest>("the same with one thread", &single, &runtime, |answer| answer.allowed),
+        contestant::<ThrottleRequest>("throttlecrab with one thread", &single, &runtime, |answer| answer.allowed),
     ]);
 }
 
-/// A question about a key.
+/// A request about a key.
 trait GrpcRequest: Message + 'static {
     const PATH: &'static str;
     type Response: Message + Default + Debug + 'static;
@@ -63,12 +63,12 @@ impl GrpcRequest for RateLimitRequest {
     }
 }
 
-/// Allowed by a limit: without one, nothing was counted.
+/// Returns whether a limit allowed the request. Without a limit, nothing was counted.
 fn is_counted(answer: &RateLimitResponse) -> bool {
     is_allowed(answer) && answer.statuses.iter().any(|status| status.current_limit.is_some())
 }
 
-/// All that limitador says; that it counts is seen to in its server.
+/// Returns whether the request was allowed. limitador's answer has no more; its server asserts that it counts.
 fn is_allowed(answer: &RateLimitResponse) -> bool {
     answer.overall_code() == Code::Ok
 }
@@ -88,7 +88,7 @@ struct ThrottleRequest {
     quantity: i32,
 }
 
-/// What it answers.
+/// The answer of throttlecrab.
 #[derive(Clone, PartialEq, Message)]
 struct ThrottleResponse {
     #[prost(bool, tag = "1")]

@@ -13,7 +13,7 @@ use super::{LARGE_QUOTA, ONE_THREAD, start_own_server, start_throttlecrabs, star
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/serve/post.lua");
 const CONNECTIONS: u32 = 50;
 const SECONDS: u32 = 1;
-/// Where the next draw of keys begins: others are asked about in every round.
+/// The seed of the next draw of keys: every round has other keys.
 static SEED: AtomicU32 = AtomicU32::new(1);
 
 pub(super) fn run() {
@@ -26,17 +26,17 @@ pub(super) fn run() {
     let ask = Post { path: "/v1/limit", before: r#"{"limit":"api","key":""#.to_owned(), after: r#""}"#.to_owned() };
     let numbers = format!(r#"","max_burst":{LARGE_QUOTA},"count_per_period":{LARGE_QUOTA},"period":60}}"#);
     let throttle = Post { path: "/throttle", before: r#"{"key":""#.to_owned(), after: numbers };
-    println!("\nHTTP, wrk -t 1 -c {CONNECTIONS}; expected of throttlecrab's: 1.2x, of bare axum: 0.8x");
+    println!("\nHTTP, wrk -t 1 -c {CONNECTIONS}; expected: 1.2x of throttlecrab, 0.8x of bare axum");
     compare(&[
         ask.to("tidegate, POST /v1/limit", &ours),
-        ask.to("the same, a thread for each core", &many),
+        ask.to("tidegate, a thread for each core", &many),
         throttle.to("throttlecrab, POST /throttle", &crab),
-        throttle.to("the same with one thread", &single),
-        ask.to("bare axum, one thread, does nothing", &bare),
+        throttle.to("throttlecrab with one thread", &single),
+        ask.to("bare axum, one thread, constant answer", &bare),
     ]);
 }
 
-/// What is posted: a body with a key in the middle.
+/// A posted request: a body with a key in the middle.
 struct Post {
     path: &'static str,
     before: String,
@@ -69,7 +69,7 @@ impl Post {
         }
     }
 
-    /// The whole answer to one of them.
+    /// Posts once. Returns the whole answer.
     fn once(&self, server: &Program) -> String {
         let body = format!("{}000000{}", self.before, self.after);
         let request = format!(

@@ -1,7 +1,7 @@
 //! A server of Envoy's rate limit service over the library of limitador.
 //!
-//! limitador's own server is in no package registry. This one calls the library as that server does, without its
-//! spans and Prometheus counts.
+//! limitador's own server is in no package registry. This one calls the library as that server does, without its spans
+//! and Prometheus metrics.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ use tonic::{Request, Response, Status};
 
 use super::{KEYS, LARGE_QUOTA};
 
-/// Serves until it is killed, on as many threads as a server of tokio's has by default.
+/// Serves until it is killed, with tokio's default number of threads.
 pub(crate) fn serve(port: &str) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     let limiter = RateLimiter::new(4 * KEYS);
@@ -45,7 +45,7 @@ impl RateLimitService for Limitador {
         let hits = u64::from(hits_addend.max(1));
         let result = self.0.check_rate_limited_and_update(&domain.into(), &context, hits);
         let result = result.map_err(|error| Status::unavailable(error.to_string()))?;
-        // Its answer does not say so: where no limit applies, everything is allowed, and nothing is counted.
+        // The answer does not have it: where no limit applies, every request is allowed without a count.
         assert_eq!(result.counters.len(), 1, "one counter for each request");
         let code = if result.limited { Code::OverLimit } else { Code::Ok };
         Ok(Response::new(RateLimitResponse { overall_code: code.into(), ..Default::default() }))

@@ -19,26 +19,24 @@ pub(crate) use limitador::serve as limitador;
 
 use crate::machine::pin;
 
-/// How many keys are asked about, each as often as the others.
+/// The number of keys. Each is requested equally often.
 const KEYS: u64 = 1_000_000;
-/// More than is asked for, so that everything is allowed: the capacity, which is also what a minute brings.
+/// A quota beyond all requests, so that every request is allowed. It is the capacity and the rate a minute.
 const LARGE_QUOTA: u32 = 1_000_000;
 
-/// All parts, or only those whose name begins like that.
+/// Runs all parts, or those with this prefix.
 pub(crate) fn run(only: &str) {
     crate::is_one_of(only, &["resp", "http", "grpc"]);
-    // Servers and load tools share these two, however many there are.
+    // Servers and load tools share two cores, even on a larger machine.
     pin([0, 1]);
+    println!("\ntidegate serve and its peers in turn, over loopback, each on the two cores of its load tool.");
+    println!("{KEYS} keys, every request allowed, the state in memory. CPU is the server's own, user and system.");
+    println!("`tool` is the load tool's share of one core: near 100 % the tool is the bottleneck, and not the server.");
     println!(
-        "\ntidegate serve and its peers in turn, over loopback, each on the two cores that its load tool runs on, too."
-    );
-    println!("{KEYS} keys, every request allowed, the state in memory. CPU is the server's own, user and system;");
-    println!("`tool` is the load tool's, as a part of one core: near 100 % the tool is the limit, and not the server.");
-    println!(
-        "All as they come, which is half as many threads as cores for tidegate, but for gRPC, and one for each core for it and"
+        "Servers have their defaults: half as many threads as cores for tidegate, and one for each core for its gRPC and for"
     );
     println!(
-        "the peers; and with the other number of threads. The load tools have one. All are beside the first line."
+        "the peers. Then they have the other number. The load tools have one thread. Ratios are to the first line."
     );
     if "resp".starts_with(only) {
         resp::run();
@@ -51,8 +49,8 @@ pub(crate) fn run(only: &str) {
     }
 }
 
-/// `tidegate serve`, listening for one protocol, with these files as its config, the first of them to begin with: as it comes,
-/// and with so many threads.
+/// Starts `tidegate serve` twice for one protocol: with its defaults, and with that many threads. The first of the
+/// files is its config.
 fn start_tidegates(protocol: &str, config: &[(&str, &str)], threads: &str) -> [Program; 2] {
     [start_tidegate(protocol, config, &[]), start_tidegate(protocol, config, &["--threads", threads])]
 }
@@ -78,16 +76,16 @@ pub(crate) fn start_tidegate(protocol: &str, config: &[(&str, &str)], threads: &
     Program::start("serve", command).expect("tidegate serve")
 }
 
-/// throttlecrab's server, listening for one protocol: with as many threads as it takes, which is one for each core, and with
-/// one.
+/// Starts throttlecrab's server twice for one protocol: with its default of a thread for each core, and with one
+/// thread.
 fn start_throttlecrabs(protocol: &str) -> [Program; 2] {
     [start_throttlecrab(protocol, &[]), start_throttlecrab(protocol, &ONE_THREAD)]
 }
 
-/// What makes a server with tokio's own runtime have one thread.
+/// The variable that gives a server on tokio's own runtime one thread.
 const ONE_THREAD: [(&str, &str); 1] = [("TOKIO_WORKER_THREADS", "1")];
 
-/// One of the servers that are part of this program.
+/// Starts one of the servers of this program.
 fn start_own_server(server: &str, variables: &[(&str, &str)]) -> Program {
     let command = |port: u16, _: &Path| {
         let mut command = Command::new(std::env::current_exe().expect("this program"));

@@ -1,5 +1,5 @@
--- Posts about one of a million keys, any of them: the arguments are what stands in the body before it
--- and after it, and where the draw of keys begins.
+-- Posts requests for random keys among a million. The arguments are the parts of the body before and after the key,
+-- and the seed.
 
 function init(arguments)
   math.randomseed(tonumber(arguments[3]))

@@ -19,7 +19,7 @@ pub(super) fn run() {
         (start_tidegates("resp", &[], "2"), start_throttlecrabs("redis"), redis());
     let [cl_throttle, throttle] = ["CL.THROTTLE", "THROTTLE"].map(throttling);
     let range: Vec<String> = ["LRANGE", "five", "0", "-1"].map(str::to_owned).into();
-    // The first field means the opposite in the other program's command.
+    // The first field has the opposite meaning in throttlecrab's command.
     assert_eq!(first(&ours, &cl_throttle), 0, "tidegate allows it");
     assert_eq!(first(&crab, &throttle), 1, "throttlecrab allows it");
     fill(&redis);
@@ -32,17 +32,17 @@ pub(super) fn run() {
         };
         Contestant { name, server, run_load: Box::new(ask) }
     };
-    println!("\nThe Redis protocol, redis-benchmark -c {}; expected of throttlecrab's: 1.3x", SINGLE.connections);
+    println!("\nThe Redis protocol, redis-benchmark -c {}; expected: 1.3x of throttlecrab", SINGLE.connections);
     compare(&[
         contestant("tidegate, CL.THROTTLE", &ours, SINGLE, &cl_throttle),
-        contestant("the same, a thread for each core", &many, SINGLE, &cl_throttle),
+        contestant("tidegate, a thread for each core", &many, SINGLE, &cl_throttle),
         contestant("throttlecrab, THROTTLE", &crab, SINGLE, &throttle),
-        contestant("the same with one thread", &single, SINGLE, &throttle),
+        contestant("throttlecrab with one thread", &single, SINGLE, &throttle),
         contestant("redis-server, LRANGE of five", &redis, SINGLE, &range),
     ]);
     let Load { connections, pipelined, .. } = PIPELINED;
     println!(
-        "\nThe same pipelined, -c {connections} -P {pipelined}, beside replies of the same size; expected of Redis's: 0.6x"
+        "\nThe Redis protocol pipelined, -c {connections} -P {pipelined}, with replies of equal size; expected: 0.6x of Redis"
     );
     compare(&[
         contestant("tidegate, CL.THROTTLE", &ours, PIPELINED, &cl_throttle),
@@ -55,7 +55,7 @@ fn throttling(verb: &str) -> Vec<String> {
     [verb, "key:__rand_int__", &large_quota, &large_quota, "60"].map(str::to_owned).into()
 }
 
-/// A Redis that keeps nothing on disk.
+/// Starts a Redis without persistence.
 fn redis() -> Program {
     let program = required_env("TIDEGATE_REDIS_SERVER");
     let command = |port: u16, _: &Path| {
@@ -66,13 +66,13 @@ fn redis() -> Program {
     Program::start("redis", command).expect("redis-server")
 }
 
-/// Makes the list of five, whose reply is as long as a decision is.
+/// Creates a list of five, whose reply is as long as a decision.
 fn fill(redis: &Program) {
     let mut connection = connection(redis);
     redis::cmd("RPUSH").arg("five").arg(&[1, 2, 3, 4, 5]).exec(&mut connection).expect("redis-server answers");
 }
 
-/// The first number of the answer.
+/// Returns the first number of the answer.
 fn first(server: &Program, arguments: &[String]) -> i64 {
     let mut command = redis::Cmd::new();
     command.arg(arguments);

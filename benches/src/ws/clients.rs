@@ -8,10 +8,10 @@ use tokio::runtime::Builder;
 use tokio_tungstenite::tungstenite::Message as Frame;
 use tokio_tungstenite::{WebSocketStream, client_async};
 
-/// Calls of one round.
+/// The calls of one round.
 const CALLS: usize = 3_000;
 
-/// How long calls took, in microseconds.
+/// The latency of calls, in microseconds.
 #[derive(Clone, Copy)]
 pub(super) struct Latency {
     pub(super) median: f64,
@@ -36,7 +36,7 @@ fn call(number: usize) -> Frame {
     Frame::text(format!(r#"{{"type":"ECHO","meta":{{"correlationId":"{number}"}},"payload":{number}}}"#))
 }
 
-/// Calls one after the other on a connection of its own.
+/// Measures calls one after the other on a connection of its own.
 pub(super) fn measure(address: &str) -> Latency {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     let mut took: Vec<f64> = runtime.block_on(async {
@@ -54,9 +54,9 @@ pub(super) fn measure(address: &str) -> Latency {
     Latency { median: took[CALLS / 2], p99: took[CALLS * 99 / 100] }
 }
 
-/// Sends as fast as it can over so many connections, until the process ends.
+/// Sends as fast as it can over that many connections, until the process ends.
 pub(crate) fn flood(address: &str, kind: &str, connections: &str) {
-    // What a flood takes from this machine is not what it takes from a server.
+    // The lowest priority: on a real network, a flood does not take CPU time from the server's machine.
     let _ = rustix::process::nice(19);
     let connections: usize = connections.parse().expect("a number");
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");

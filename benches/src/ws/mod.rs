@@ -11,29 +11,29 @@ pub(crate) use clients::flood;
 use clients::{Latency, measure};
 pub(crate) use server::serve;
 
-/// Rounds; the best counts, because what others do on the machine only ever adds.
+/// Rounds. We report the best one: noise only ever adds time.
 const ROUNDS: usize = 9;
 
-/// What goes on beside the connection that is measured.
+/// The load beside the measured connection.
 const BACKGROUND_LOADS: [(&str, Option<&str>); 4] = [
     ("alone", None),
-    ("a flood that reads what it is told", Some("reads")),
+    ("a flood that reads its responses", Some("reads")),
     ("a flood that does not read", Some("deaf")),
-    ("a flood of what is no message", Some("noise")),
+    ("a flood of malformed messages", Some("noise")),
 ];
 
 pub(crate) fn run() {
     println!(
-        "\nHow long a call takes over a WebSocket, from sending it to its answer, in microseconds: on a connection of its"
+        "\nThe latency of a call over a WebSocket in microseconds, on a connection of its own. Beside it, another connection"
     );
     println!(
-        "own beside another that sends as fast as it can, at the lowest priority, to a limit of 10 a second on Redis. The best of {ROUNDS} rounds of each."
+        "sends as fast as it can, at the lowest priority, to a limit of 10 a second on Redis. The best of {ROUNDS} rounds of each."
     );
     let (server, address) = start(&["ws", "serve"]);
     let mut best = [Latency::WORST; BACKGROUND_LOADS.len()];
     for _ in 0..ROUNDS {
         for ((_, kind), best) in BACKGROUND_LOADS.iter().zip(&mut best) {
-            // Ends with the round.
+            // The flood ends with the round.
             let _flood = kind.map(|kind| start(&["ws", "flood", &address, kind, "1"]));
             *best = best.min(measure(&address));
         }
@@ -46,10 +46,10 @@ pub(crate) fn run() {
     memory(&server, &address);
 }
 
-/// What the server takes while 200 connections send as fast as they can.
+/// Prints the server's memory while 200 connections send as fast as they can.
 fn memory(server: &ChildGuard, address: &str) {
     println!("\nMemory of that server while 200 connections send as fast as they can:");
-    println!("{:<42} {:>9.1} MiB", "nobody is connected", resident(server));
+    println!("{:<42} {:>9.1} MiB", "no connection", resident(server));
     let _flood = start(&["ws", "flood", address, "reads", "200"]);
     for second in 1..=8_u32 {
         std::thread::sleep(Duration::from_secs(1));
@@ -59,14 +59,14 @@ fn memory(server: &ChildGuard, address: &str) {
     }
 }
 
-/// Resident memory, in MiB.
+/// Returns the resident memory, in MiB.
 fn resident(ChildGuard(child): &ChildGuard) -> f64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).expect("Linux");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("resident memory");
     line.trim().trim_end_matches(" kB").parse::<f64>().expect("a number") / 1024.0
 }
 
-/// A process of this program, until it is dropped, and the line that it begins with.
+/// Starts a process of this program. It runs until the guard is dropped. Returns its first line, too.
 fn start(arguments: &[&str]) -> (ChildGuard, String) {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     let mut child = command.args(arguments).stdout(Stdio::piped()).spawn().expect("a process");

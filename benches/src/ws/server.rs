@@ -27,7 +27,7 @@ impl Rpc for Echo {
     type Reply = Echoed;
 }
 
-/// The user of a connection: its path.
+/// The user of a connection, from its path.
 struct User(String);
 
 impl ConnectionData for User {
@@ -36,7 +36,7 @@ impl ConnectionData for User {
     }
 }
 
-/// Serves until the process ends. What floods is limited on Redis, as it would be for many such processes.
+/// Serves until the process ends. Floods are limited on Redis, as for a fleet of such processes.
 pub(crate) fn serve() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::num::NonZeroU64;
 
-/// The units one request takes: a whole number, at least 1. A request for nothing is a check, not cost 0.
+/// The units that one request takes: a whole number, at least 1. To ask without taking, use a check, not a cost of 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cost(NonZeroU64);
 
@@ -11,7 +11,7 @@ impl Cost {
     /// The cost of an ordinary request.
     pub const ONE: Cost = Cost(NonZeroU64::MIN);
 
-    /// A cost of `units`; 0 is refused.
+    /// Creates a cost of `units`. Returns an error for 0.
     #[inline]
     pub const fn new(units: u64) -> Result<Self, InvalidCost> {
         match NonZeroU64::new(units) {
@@ -20,7 +20,7 @@ impl Cost {
         }
     }
 
-    /// The cost in units.
+    /// Returns the cost in units.
     #[inline]
     pub const fn get(self) -> u64 {
         self.0.get()
@@ -41,7 +41,7 @@ impl fmt::Display for Cost {
     }
 }
 
-/// A cost of 0 was asked for.
+/// The error of a cost of 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("cost 0 is not a cost: expected a whole number, at least 1 (to ask without taking, use `check`)")]
 pub struct InvalidCost;

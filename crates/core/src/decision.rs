@@ -5,29 +5,33 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-/// A list that holds four elements before it allocates: a request seldom has more limits.
+/// A list that holds four elements before it allocates. A request seldom has more limits.
 pub type InlineVec<T> = SmallVec<[T; 4]>;
 
-/// Why a request was denied, or why an allowed one is not an ordinary yes.
+/// The reason why a request was denied, or why it was allowed against the quota.
 ///
-/// An allowed decision has a reason in two cases: a limit in shadow mode would have denied it, or the store was
-/// broken and the limit's failure policy admitted it.
+/// An allowed decision has a reason in two cases. A limit in shadow mode would have denied it, or the store was broken
+/// and the limit's failure policy admitted it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The quota does not admit it now.
+    /// The quota does not admit the request now.
     Rate,
     /// The key is on a deny list.
     Deny,
-    /// The cost is more than the capacity: it can never succeed.
+    /// The cost exceeds the capacity, so the request can never succeed.
     CostExceedsCapacity,
-    /// Too many at once.
+    /// Too many leases are in flight.
     Concurrency,
     /// The store was broken.
     Store,
 }
 
 impl Reason {
+    /// Every reason.
+    pub const ALL: [Reason; 5] =
+        [Reason::Rate, Reason::Deny, Reason::CostExceedsCapacity, Reason::Concurrency, Reason::Store];
+
     /// The name used in JSON, metrics and logs.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -46,11 +50,12 @@ impl fmt::Display for Reason {
     }
 }
 
-/// The answer of one limit to one operation. A denial is an answer too, not an error.
+/// The answer of one limit to one operation. A denial is an answer, not an error.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[must_use = "a denial is an answer, not an error: nothing is limited until the decision is read"]
 pub struct Decision {
-    // `NO_SPAN` stands for none: a decision is copied on its way through every layer, and an `Option` doubles a span.
+    // `NO_SPAN` stands for `None`. A decision is copied through every layer, and an `Option` doubles the size of a
+    // span.
     retry_after: u64,
     next_after: u64,
     reset_after: u64,
@@ -63,28 +68,28 @@ pub struct Decision {
 /// One more than the longest span.
 const NO_SPAN: u64 = u64::MAX;
 
-/// The fields of a [`Decision`], for stores that receive decisions from a server. Spans are in microseconds; one
-/// longer than [`DecisionParts::MAX_SPAN`] is reported as that.
+/// The fields of a [`Decision`], for stores that receive decisions from a server. Spans are in microseconds. A longer
+/// span than [`DecisionParts::MAX_SPAN`] is reported as that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecisionParts {
-    /// Whether the request may go on.
+    /// Whether the request is allowed.
     pub allowed: bool,
     /// The capacity.
     pub limit: u32,
-    /// Whole units left.
+    /// The whole units left.
     pub remaining: u32,
-    /// Until a retry succeeds, or until a reservation's debt has cleared.
+    /// The time until a retry succeeds, or until a reservation's debt has cleared.
     pub retry_after: Option<u64>,
-    /// Until `remaining` grows; none when it is the whole capacity.
+    /// The time until `remaining` grows. `None` when it is the whole capacity.
     pub next_after: Option<u64>,
-    /// Until the key is as good as new.
+    /// The time until the key is as good as new.
     pub reset_after: u64,
-    /// Why it was denied.
+    /// The reason of a denial, or of a permission that is not unconditional.
     pub reason: Option<Reason>,
 }
 
 impl DecisionParts {
-    /// The longest span: longer than any [`Timestamp`](crate::Timestamp) can express, 584,000 years.
+    /// The longest span: 584,000 years, the range of a [`Timestamp`](crate::Timestamp).
     pub const MAX_SPAN: u64 = NO_SPAN - 1;
 }
 
@@ -111,7 +116,7 @@ const fn optional_span(micros: u64) -> Option<u64> {
 }
 
 impl Decision {
-    /// A denial by a deny list: nothing was asked of the store, and waiting does not help.
+    /// Creates a denial by a deny list. The store was not called, and waiting does not help.
     pub fn denied_by_list(limit: u32) -> Self {
         DecisionParts {
             allowed: false,
@@ -125,8 +130,8 @@ impl Decision {
         .into()
     }
 
-    /// A yes that no store gave: it was broken, and the limit is to admit then. Nobody knows what is left, so nothing
-    /// is promised: `remaining` is 0 and there is no time to wait for.
+    /// Creates the permission of a limit whose store is broken and whose policy is to admit. The quota is unknown, so
+    /// the decision promises nothing: `remaining` is 0 and there is no time to wait for.
     pub fn admitted_without_store(limit: u32) -> Self {
         DecisionParts {
             allowed: true,
@@ -140,60 +145,62 @@ impl Decision {
         .into()
     }
 
-    /// Whether the request may go on.
+    /// Returns whether the request is allowed.
     #[inline]
     pub const fn allowed(&self) -> bool {
         self.allowed
     }
 
-    /// The capacity: the most that can be had at once.
+    /// Returns the capacity: the most that can be taken at once.
     pub const fn limit(&self) -> u64 {
         self.limit as u64
     }
 
-    /// Whole units left after this operation.
+    /// Returns the whole units left after this operation.
     pub const fn remaining(&self) -> u64 {
         self.remaining as u64
     }
 
-    /// How long to wait before a retry, exactly: if no other request takes anything, a retry that late is allowed and
-    /// one a microsecond earlier is not. After a reservation: when its debt has cleared and the work may start.
+    /// Returns the exact time to wait before a retry. If no other request takes anything, a retry after that time is
+    /// allowed, and one a microsecond earlier is not. After a reservation, it is the time until the debt has cleared
+    /// and the work may start.
     ///
-    /// For leases it is a hint: when so many leases will have expired that a place is free, if none is released or
+    /// For leases it is a hint: the time until enough leases have expired to free a place, if none is released or
     /// renewed.
     ///
-    /// None when the request was allowed without debt, and when waiting cannot help (see [`Decision::reason`]).
+    /// `None` when the request was allowed without debt, and when waiting cannot help (see [`Decision::reason`]).
     pub fn retry_after(&self) -> Option<Duration> {
         optional_span(self.retry_after).map(Duration::from_micros)
     }
 
-    /// How long until [`Decision::remaining`] grows; none when it is the whole capacity.
+    /// Returns the time until [`Decision::remaining`] grows. `None` when it is the whole capacity.
     pub fn next_after(&self) -> Option<Duration> {
         optional_span(self.next_after).map(Duration::from_micros)
     }
 
-    /// How long until the key is as good as new.
+    /// Returns the time until the key is as good as new.
     pub const fn reset_after(&self) -> Duration {
         Duration::from_micros(self.reset_after)
     }
 
-    /// Why it was denied; for an allowed decision, why the permission is not an unconditional one.
+    /// Returns the reason of a denial; for an allowed decision, the reason why the permission is not unconditional.
     pub const fn reason(&self) -> Option<Reason> {
         self.reason
     }
 
-    /// Whether it is allowed without a [reason](Self::reason): neither shadow mode nor a broken store has made it so.
+    /// Returns whether the request is allowed without a [reason](Self::reason): neither shadow mode nor a broken store
+    /// is the cause.
     #[inline]
     pub const fn is_unconditional(&self) -> bool {
         self.allowed && self.reason.is_none()
     }
 
-    /// This decision as an error when it is a denial, for use with `?`.
+    /// Converts a denial into an error, for use with `?`.
     pub fn into_result(self) -> Result<Decision, Denied> {
         if self.allowed() { Ok(self) } else { Err(Denied(self)) }
     }
 
-    /// The fields, for writing the decision down.
+    /// Returns the fields, for writing the decision down.
     pub const fn into_parts(self) -> DecisionParts {
         DecisionParts {
             allowed: self.allowed,
@@ -206,7 +213,7 @@ impl Decision {
         }
     }
 
-    /// The decision of a limit in shadow mode: a denial becomes a permission that keeps its reason.
+    /// Returns the decision of a limit in shadow mode: a denial becomes a permission that keeps its reason.
     pub const fn shadowed(mut self) -> Self {
         if !self.allowed {
             self.allowed = true;
@@ -235,7 +242,7 @@ impl fmt::Debug for Decision {
 pub struct Denied(Decision);
 
 impl Denied {
-    /// The decision that denied.
+    /// Returns the denial.
     pub const fn decision(&self) -> &Decision {
         &self.0
     }
@@ -249,7 +256,7 @@ impl fmt::Display for Denied {
         }
         match self.0.retry_after() {
             Some(wait) => write!(f, ", retry after {wait:?}"),
-            // Nobody knows when that is, but then it may pass.
+            // The time of recovery is unknown, but a retry can succeed then.
             None if self.0.reason() == Some(Reason::Store) => f.write_str(", retry when the store is back"),
             None => f.write_str(", a retry cannot succeed"),
         }
@@ -258,38 +265,39 @@ impl fmt::Display for Denied {
 
 impl std::error::Error for Denied {}
 
-/// The answer to several limits asked at once, all or nothing: one decision for each request, in order.
+/// The joint answer to several requests, all or nothing: one decision for each request, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[must_use = "a denial is an answer, not an error: nothing is limited unless somebody looks at it"]
+#[must_use = "a denial is an answer, not an error: nothing is limited until the decision is read"]
 pub struct JointDecision {
     decisions: InlineVec<Decision>,
 }
 
 impl JointDecision {
-    /// The answer made of these decisions.
+    /// Creates the answer from its decisions.
     pub fn new(decisions: Vec<Decision>) -> Self {
         JointDecision { decisions: decisions.into() }
     }
 
-    /// Whether every limit allowed it, and so whether anything was taken.
+    /// Returns whether every request is allowed. Units were taken only then.
     pub fn allowed(&self) -> bool {
         self.decisions.iter().all(Decision::allowed)
     }
 
-    /// One decision for each request, in order. When the whole was denied, a limit that would have allowed it
-    /// reports what it has.
+    /// Returns one decision for each request, in order. When one request is denied, those that would have been allowed
+    /// report their current quota.
     pub fn decisions(&self) -> &[Decision] {
         &self.decisions
     }
 
-    /// When all of them would pass; none when they all did, and when one of them never can.
+    /// Returns the time until a retry of all requests succeeds. `None` when all are allowed, and when one of them never
+    /// can be.
     pub fn retry_after(&self) -> Option<Duration> {
         let denied = self.decisions.iter().filter(|decision| !decision.allowed());
         let waits: Option<Vec<Duration>> = denied.map(Decision::retry_after).collect();
         waits?.into_iter().max()
     }
 
-    /// The decisions themselves.
+    /// Converts the answer into its decisions.
     pub fn into_decisions(self) -> Vec<Decision> {
         self.decisions.into_vec()
     }

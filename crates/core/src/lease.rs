@@ -3,9 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// The id of a lease: one place of a `concurrency` limit, held by whoever knows this.
+/// The id of a lease: one place of a `concurrency` limit. A client that knows the id holds the place.
 ///
-/// 64 bits that nobody can guess. As text it is 16 lower-case hexadecimal digits.
+/// An id is 64 bits that cannot be guessed. Its text is 16 lower-case hexadecimal digits.
 ///
 /// ```
 /// use tidegate_core::Lease;
@@ -19,12 +19,12 @@ use std::str::FromStr;
 pub struct Lease(u64);
 
 impl Lease {
-    /// The lease with this id. Whoever makes ids up sees to it that they are unique and cannot be guessed.
+    /// Creates a lease from its id. The caller must choose ids that are unique and cannot be guessed.
     pub const fn from_bits(bits: u64) -> Self {
         Lease(bits)
     }
 
-    /// The id.
+    /// Returns the id.
     pub const fn to_bits(self) -> u64 {
         self.0
     }
@@ -36,7 +36,7 @@ impl fmt::Display for Lease {
     }
 }
 
-/// A text is not the id of a lease.
+/// The error of a text that is not the id of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("this is not the id of a lease: expected 16 lower-case hexadecimal digits, as `admit` answered")]
 pub struct InvalidLease;
@@ -45,7 +45,7 @@ impl FromStr for Lease {
     type Err = InvalidLease;
 
     fn from_str(text: &str) -> Result<Self, InvalidLease> {
-        // Exactly what is written, so that no lease has two texts: `from_str_radix` alone takes a sign and capitals.
+        // A lease has one text only. `from_str_radix` alone would accept a sign and capitals.
         let is_canonical = text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         let bits = is_canonical.then(|| u64::from_str_radix(text, 16).ok()).flatten();
         bits.map(Lease).ok_or(InvalidLease)

@@ -1,9 +1,9 @@
 //! The pure part of Tidegate: quotas, keys, decisions, exact algorithms and the [`Store`] contract.
 //!
-//! Nothing in this crate reads a clock, does I/O, starts a thread or uses a floating point number, so the same
-//! code runs in a service, in a database's client, in a test that owns time and at the edge as wasm32.
+//! The crate reads no clock, does no I/O, starts no thread and uses no floating point numbers. So the same code runs in
+//! a service, in a database client, in a test with a manual clock, and at the edge as wasm32.
 //!
-//! Every decision is one call of [`step`]: a pure function of quota, state, operation and time.
+//! Every decision is one call of [`step`], a pure function of quota, state, operation and time.
 //!
 //! ```
 //! use tidegate_core::{Cost, Op, Quota, State, Timestamp, seconds, step};

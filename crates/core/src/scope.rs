@@ -7,7 +7,7 @@ use crate::hash::stable_hash;
 
 /// The namespace of one limit's keys in a store: the limiter's prefix and the limit's name.
 ///
-/// Two limiters with different prefixes, or two limits with different names, never meet in a store.
+/// Limiters with different prefixes, and limits with different names, never share keys in a store.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Scope {
     prefix: Box<str>,
@@ -17,23 +17,23 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// The scope of the limit `limit` under `prefix`, which may be empty.
+    /// Creates the scope of the limit `limit` under `prefix`, which may be empty.
     pub fn new(prefix: &str, limit: &str) -> Self {
         let text: Arc<str> = Key::from((prefix, limit)).to_text().into();
         Scope { prefix: prefix.into(), limit: limit.into(), hash: stable_hash(0, text.as_bytes()), text }
     }
 
-    /// The limiter's prefix.
+    /// Returns the limiter's prefix.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// The limit's name.
+    /// Returns the limit's name.
     pub fn limit(&self) -> &str {
         &self.limit
     }
 
-    /// Prefix and limit as one escaped text, different for different scopes.
+    /// Returns prefix and limit as one escaped text that no other scope has.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -44,7 +44,7 @@ impl Scope {
         Arc::ptr_eq(&self.text, &other.text) || self.text == other.text
     }
 
-    /// A fixed hash of [`Scope::as_str`], made once so that a decision need not.
+    /// Returns a stable hash of [`Scope::as_str`], computed once.
     #[inline]
     pub fn stable_hash(&self) -> u64 {
         self.hash

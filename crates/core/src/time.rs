@@ -11,35 +11,35 @@ impl Timestamp {
     /// The Unix epoch itself.
     pub const EPOCH: Timestamp = Timestamp(0);
 
-    /// The time that many microseconds after the epoch.
+    /// Returns the time that many microseconds after the epoch.
     pub const fn from_micros(micros: u64) -> Self {
         Timestamp(micros)
     }
 
-    /// The time that many milliseconds after the epoch, the end of time when that is not a [`Timestamp`] any more.
+    /// Returns the time that many milliseconds after the epoch, or the largest timestamp when the result does not fit.
     pub const fn from_millis(millis: u64) -> Self {
         Timestamp(millis.saturating_mul(1_000))
     }
 
-    /// Microseconds since the epoch.
+    /// Returns the microseconds since the epoch.
     pub const fn as_micros(self) -> u64 {
         self.0
     }
 
-    /// This time and `span`, a fraction of a microsecond rounded up; stops at the end of time.
+    /// Adds `span`, with a fraction of a microsecond rounded up. Saturates at the largest timestamp.
     #[must_use]
     pub fn saturating_add(self, span: Duration) -> Self {
         let micros = span.as_nanos().div_ceil(1_000);
         Timestamp(self.0.saturating_add(u64::try_from(micros).unwrap_or(u64::MAX)))
     }
 
-    /// This time less `span` in whole microseconds; stops at the epoch.
+    /// Subtracts `span` in whole microseconds. Saturates at the epoch.
     #[must_use]
     pub fn saturating_sub(self, span: Duration) -> Self {
         Timestamp(self.0.saturating_sub(u64::try_from(span.as_micros()).unwrap_or(u64::MAX)))
     }
 
-    /// The span from `earlier` to this time, zero when `earlier` is later.
+    /// Returns the span from `earlier` to this time, or zero when `earlier` is later.
     pub fn since(self, earlier: Timestamp) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
     }
@@ -51,37 +51,37 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// `n` milliseconds.
+/// Returns a span of `n` milliseconds.
 pub const fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// `n` seconds.
+/// Returns a span of `n` seconds.
 pub const fn seconds(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// `n` minutes.
+/// Returns a span of `n` minutes.
 pub const fn minutes(n: u64) -> Duration {
     Duration::from_secs(n.saturating_mul(60))
 }
 
-/// `n` hours.
+/// Returns a span of `n` hours.
 pub const fn hours(n: u64) -> Duration {
     Duration::from_secs(n.saturating_mul(3_600))
 }
 
-/// `n` days of 24 hours.
+/// Returns a span of `n` days of 24 hours.
 pub const fn days(n: u64) -> Duration {
     Duration::from_secs(n.saturating_mul(86_400))
 }
 
-/// A span in milliseconds, rounded up: how a time leaves the program, so that it is never too early.
+/// Returns a span in milliseconds, rounded up: a reported time is never too early.
 pub const fn ceil_millis(span: Duration) -> u64 {
     span.as_secs().saturating_mul(1_000).saturating_add(span.subsec_nanos().div_ceil(1_000_000) as u64)
 }
 
-/// A span in seconds, rounded up.
+/// Returns a span in seconds, rounded up.
 pub const fn ceil_seconds(span: Duration) -> u64 {
     span.as_secs().saturating_add((span.subsec_nanos() > 0) as u64)
 }

@@ -1,6 +1,6 @@
 //! A ready-to-deploy Cloudflare Worker that serves Tidegate's HTTP API, with the limits in its settings.
 //!
-//! Its settings and its deployment are described in `docs/workers.md` in the repository.
+//! Its settings and its deployment are described in `docs/book/src/how-to/workers.md` in the repository.
 #![forbid(unsafe_code)]
 
 use bytes::Bytes;

@@ -12,14 +12,14 @@ const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 604.0;
 const LEFT: f64 = 84.0;
 const RIGHT: f64 = WIDTH - 24.0;
-/// Top and bottom of the two panels.
+/// The top and bottom of the two panels.
 const THROUGHPUT: (f64, f64) = (104.0, 304.0);
 const LATENCY: (f64, f64) = (364.0, 564.0);
 
 const ALLOWED: &str = "#2a9d6f";
 const DENIED: &str = "#e0a030";
 const ERRORS: &str = "#c0392b";
-/// p50, p99 and maximum. The dashes tell them apart without colours.
+/// The median, the 99th percentile and the maximum. The dashes distinguish them without colours.
 const LATENCIES: [(&str, &str, &str); 3] =
     [("p50", "#1f6fb4", "none"), ("p99", "#d1603d", "6 3"), ("max", "#6b4c9a", "2 3")];
 

@@ -5,7 +5,7 @@ use std::f64::consts::LN_2;
 use clap::ValueEnum;
 
 // The doc comments of the variants are the help of `tidegate bench --keys`.
-/// How often each key is requested.
+/// The distribution of requests over keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum KeyDistribution {
     /// One key.
@@ -16,7 +16,7 @@ pub enum KeyDistribution {
     Zipf,
 }
 
-/// Draws keys, which are numbers from 0 on. It takes constant memory, however many keys there are.
+/// A generator of keys, which are numbers from 0 on. It takes constant memory for any number of keys.
 #[derive(Debug, Clone)]
 pub(crate) struct KeySequence {
     distribution: KeyDistribution,
@@ -25,7 +25,7 @@ pub(crate) struct KeySequence {
 }
 
 impl KeySequence {
-    /// The keys of one connection: its own sequence, the same in every run with that seed.
+    /// Creates the keys of one connection: a sequence of its own, the same in every run with that seed.
     pub(crate) fn new(distribution: KeyDistribution, count: u64, seed: u64, connection: u64) -> Self {
         // Consecutive seeds give the same numbers, shifted. Mixing the connection first prevents that.
         let mut mixed = SplitMix64::new(connection);
@@ -40,7 +40,7 @@ impl KeySequence {
         }
     }
 
-    /// A number `k` from 1 to `count`, with a probability in proportion to 1/k.
+    /// Returns a number `k` from 1 to `count`, with a probability in proportion to 1/k.
     ///
     /// Draws the logarithm uniformly and truncates to a whole `k`, which has a probability in proportion to
     /// ln(1 + 1/k): slightly too low for small `k`. Rejection sampling corrects that, with at most 31 rejections in 100
@@ -65,7 +65,7 @@ impl SplitMix64 {
         SplitMix64(seed)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -74,13 +74,13 @@ impl SplitMix64 {
         z ^ (z >> 31)
     }
 
-    /// From 0 up to, but not including, `end`.
+    /// Returns a number from 0 up to, but not including, `end`.
     fn below(&mut self, end: u64) -> u64 {
         // The upper half of the product: no division, and a bias of at most end / 2^64.
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
 
-    /// From 0 up to, but not including, 1.
+    /// Returns a number from 0 up to, but not including, 1.
     fn fraction(&mut self) -> f64 {
         // As many bits as a double holds exactly.
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
@@ -91,8 +91,8 @@ impl SplitMix64 {
 mod tests {
     use super::*;
 
-    /// The chi-square statistic. For a correct generator it is about the number of counts, give or take a few times the
-    /// square root of twice that.
+    /// Returns the chi-square statistic. For a correct generator it is about the number of counts, give or take a few
+    /// times the square root of twice that.
     fn chi_square(counts: &[u64], expected: impl Fn(usize) -> f64) -> f64 {
         let term = |(at, count): (usize, &u64)| (*count as f64 - expected(at)).powi(2) / expected(at);
         counts.iter().enumerate().map(term).sum()
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(take(1, 0), take(1, 0));
         assert_ne!(take(1, 0), take(2, 0));
         assert_ne!(take(1, 0), take(1, 1));
-        // Nor are they the same sequence, shifted.
+        // The sequences are not shifted copies either.
         assert!(!take(1, 1).contains(&take(1, 0)[10]));
     }
 

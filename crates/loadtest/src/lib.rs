@@ -20,7 +20,7 @@ pub use report::Report;
 pub use run::{LoadTest, Progress};
 pub use target::{Protocol, Target};
 
-/// Why a load test cannot run: what is wrong, and what to do next.
+/// The error of a load test that cannot run: its cause, and the next step.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct LoadError(pub(crate) String);

@@ -13,7 +13,7 @@ use crate::{LoadTest, chart};
 /// The results of a load test. `Display` is a table.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// From the first request to the last response.
+    /// The time from the first request to the last response.
     seconds: f64,
     #[serde(flatten)]
     pub(crate) all: Figures,
@@ -31,7 +31,7 @@ pub(crate) struct Timeline {
     pub(crate) description: String,
     pub(crate) intervals: Vec<Interval>,
     pub(crate) interval_length: Duration,
-    /// How long requests were sent.
+    /// The time of sending.
     pub(crate) sending: Duration,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Figures {
     pub(crate) requests: u64,
     pub(crate) per_second: f64,
     allowed: u64,
-    /// Of the allowed: requests that no rule matches.
+    /// The allowed requests that no rule matches.
     unmatched: u64,
     denied: u64,
     errors: u64,
@@ -59,7 +59,7 @@ pub(crate) struct Figures {
     pub(crate) latency_us: Option<Latency>,
 }
 
-/// In microseconds.
+/// Latencies in microseconds.
 #[derive(Debug, Serialize)]
 pub(crate) struct Latency {
     pub(crate) p50: u64,
@@ -118,7 +118,7 @@ impl Report {
         Report { seconds, all: Figures::from_counts(&all, unsent, seconds), urls, notes, timeline }
     }
 
-    /// Returns what people should know about these figures. The table has them below it, the JSON has not.
+    /// Returns notes on the interpretation of these figures. The table shows them below itself; the JSON omits them.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -159,7 +159,7 @@ impl Figures {
         }
     }
 
-    /// The cells of a row, from the second on.
+    /// Returns the cells of a row, from the second on.
     fn cells(&self) -> Vec<String> {
         let mut cells = vec![self.requests.to_string(), format!("{:.0}", self.per_second)];
         cells.extend([self.allowed, self.denied, self.errors].map(|number| number.to_string()));
@@ -173,7 +173,7 @@ impl Figures {
     }
 }
 
-/// Milliseconds, to the microsecond.
+/// Formats a latency in milliseconds, to the microsecond.
 pub(crate) fn format_millis(micros: u64) -> String {
     format!("{}.{:03}", micros / 1_000, micros % 1_000)
 }

@@ -17,11 +17,11 @@ use crate::target::Connector;
 use crate::worker::{ServerLoad, run_connection};
 use crate::{KeyDistribution, LoadError, Report, Target};
 
-/// How long the last responses may take.
+/// The maximum time for the last responses.
 const LAST_RESPONSES_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often progress is reported.
+/// The interval of progress reports.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
-/// How many connections are opened at once: more would only queue up at the server.
+/// The number of connections that are opened at once. More would only queue up at the server.
 const MAX_CONCURRENT_OPENS: usize = 64;
 
 /// The configuration of a load test.
@@ -32,44 +32,45 @@ pub struct LoadTest {
     /// Requests a second over all servers (open loop). With `None`, each connection sends its next request as soon as it
     /// has a response (closed loop).
     pub rate: Option<u32>,
-    /// How long to send.
+    /// The time of sending.
     pub duration: Duration,
     /// Connections over all servers.
     pub connections: usize,
-    /// How many requests the Redis protocol pipelines on a connection.
+    /// The number of requests that the Redis protocol pipelines on a connection.
     pub pipeline: usize,
-    /// How often each key is requested.
+    /// The distribution of keys.
     pub keys: KeyDistribution,
-    /// How many keys there are.
+    /// The number of keys.
     pub key_count: u64,
-    /// Where the random choice of keys starts.
+    /// The seed of the random choice of keys.
     pub seed: u64,
-    /// The limit to request. Defaults to `api` over HTTP, and to `CL.THROTTLE`, which needs none, over the Redis protocol.
+    /// The name of the limit. Defaults to `api` over HTTP, and to `CL.THROTTLE`, which needs none, over the Redis
+    /// protocol.
     pub limit: Option<String>,
-    /// gRPC: the domain.
+    /// The domain, for gRPC.
     pub domain: String,
-    /// gRPC: the key of the descriptor's one entry.
+    /// The key of the descriptor's one entry, for gRPC.
     pub descriptor: String,
     /// The cost of each request.
     pub cost: u32,
-    /// The bearer token to show.
+    /// The bearer token to present.
     pub token: Option<BearerToken>,
-    /// The certificates that servers with TLS must be signed by.
+    /// The certificates that must sign those of servers with TLS.
     pub tls_roots: Option<Arc<RootCertStore>>,
 }
 
-/// How far a running test is.
+/// The progress of a running test.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress {
     /// The time since the first request.
     pub elapsed: Duration,
     /// Requests so far.
     pub requests: u64,
-    /// Those among them without a decision.
+    /// The requests without a decision among them.
     pub errors: u64,
 }
 
-/// What every request to one server has in common.
+/// The common parts of all requests to one server.
 #[derive(Clone)]
 pub(crate) struct RequestTemplate {
     /// Host and port, for requests that name the server.
@@ -85,16 +86,16 @@ pub(crate) struct RequestTemplate {
 pub(crate) struct Outcome {
     pub(crate) measurements: Measurements,
     pub(crate) interval_length: Duration,
-    /// From the first request to the last response, or to the end of sending if that was later.
+    /// The time from the first request to the last response, or to the end of sending if that was later.
     pub(crate) took: Duration,
-    /// How long requests were sent.
+    /// The time of sending.
     pub(crate) sending: Duration,
     /// For each server, the requests that were due and not sent, because no connection was free.
     pub(crate) unsent: Vec<u64>,
 }
 
 impl LoadTest {
-    /// Creates a test of 10 seconds over 50 connections, as fast as they allow, with a million keys.
+    /// Creates a test of 10 seconds over 50 connections, at full speed, with a million keys.
     pub fn new(targets: impl Into<Vec<Target>>) -> Self {
         LoadTest {
             targets: targets.into(),
@@ -116,7 +117,7 @@ impl LoadTest {
 
     /// Puts the load on the servers.
     ///
-    /// `interrupt` completes when the test should end early. It is awaited again while the last responses arrive.
+    /// The test ends early when `interrupt` completes. It is awaited again while the last responses arrive.
     pub async fn run(&self, on_progress: impl Fn(Progress), interrupt: impl AsyncFn()) -> Result<Report, LoadError> {
         let test = Arc::new(self.clone());
         let connectors = self.connectors()?;
@@ -144,7 +145,7 @@ impl LoadTest {
         stopper.stop();
         let ended = Instant::now().min(started + self.duration);
         tally.end(ended);
-        // Bounded: a server may never send the last responses.
+        // Bounded, because a server may never send the last responses.
         tokio::select! {
             _ = timeout(LAST_RESPONSES_TIMEOUT, join_all(&mut connections)) => {}
             () = interrupt() => {}
@@ -174,7 +175,7 @@ impl LoadTest {
         Ok(Report::new(self, Outcome { measurements, interval_length, took, sending, unsent }))
     }
 
-    /// The keys of a connection.
+    /// Returns the keys of a connection.
     pub(crate) fn key_sequence(&self, connection: usize) -> KeySequence {
         KeySequence::new(self.keys, self.key_count, self.seed, connection as u64)
     }
@@ -237,7 +238,7 @@ impl LoadTest {
                 }
             }
         }
-        // The index decides about server and keys, so the order of arrival must not.
+        // The index determines server and keys, so the order of arrival must not.
         opened.sort_by_key(|(connection, _)| *connection);
         Ok(opened.into_iter().map(|(_, client)| client).collect())
     }
@@ -247,7 +248,7 @@ async fn join_all(connections: &mut JoinSet<()>) {
     while connections.join_next().await.is_some() {}
 }
 
-/// Reports progress, for ever.
+/// Reports progress forever.
 async fn report_progress(on_progress: impl Fn(Progress), tally: &Tally, started: Instant) {
     let mut ticks = interval(PROGRESS_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);

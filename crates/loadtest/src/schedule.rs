@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-/// How late a request may go out before its lateness counts: timers are no finer than that.
+/// The delay of a request from which it counts, because timers are no finer.
 const TIMER_RESOLUTION: Duration = Duration::from_millis(2);
 
-/// When the requests to one server are due, whichever of its connections sends them.
+/// The due times of the requests to one server, shared by its connections.
 pub(crate) struct Schedule {
     started: Instant,
     end: Instant,
@@ -28,15 +28,16 @@ pub(crate) struct RateShare {
 }
 
 impl RateShare {
-    /// Returns how long after the start a request is due. Servers take turns, so that together they get an even load.
+    /// Returns the time from the start until a request is due. Servers take turns, so that together they get an even
+    /// load.
     fn due(&self, number: u64) -> Duration {
         let turn = u128::from(number) * self.server_count as u128 + self.server_index as u128;
         Duration::from_nanos((turn * 1_000_000_000 / u128::from(self.per_second)) as u64)
     }
 
-    /// Returns how many requests are due within `span`.
+    /// Returns the number of requests that are due within `span`.
     fn due_within(&self, span: Duration) -> u64 {
-        // Turns from 0 on that are due before `span` ends.
+        // The turns, counted from 0, that are due before `span` ends.
         let turns = (span.as_nanos() * u128::from(self.per_second)).div_ceil(1_000_000_000);
         (turns + self.server_count as u128 - 1)
             .saturating_sub(self.server_index as u128)
@@ -49,7 +50,7 @@ impl Schedule {
         Schedule { started, end: started + duration, rate, next_request: AtomicU64::new(0) }
     }
 
-    /// Waits until a request is due, and returns the time from which its latency counts; `None` at the end of the test.
+    /// Waits until a request is due. Returns the time from which its latency counts, or `None` at the end of the test.
     pub(crate) async fn next_due(&self, stop: &mut StopSignal) -> Option<Instant> {
         if stop.is_stopped() {
             return None;
@@ -78,12 +79,12 @@ impl Schedule {
         if due > now || due >= self.end {
             return None;
         }
-        // Another connection may take it first; this one then sends what it has.
+        // Another connection may take it first. This one then sends its earlier requests alone.
         let taken = self.next_request.compare_exchange(number, number + 1, Ordering::Relaxed, Ordering::Relaxed);
         taken.ok().map(|_| latency_start(due, now))
     }
 
-    /// Returns how many requests were due by `until` and are not among the `sent`.
+    /// Returns how many requests were due by `until` and not `sent`.
     pub(crate) fn unsent(&self, until: Instant, sent: u64) -> u64 {
         let span = until.min(self.end).saturating_duration_since(self.started);
         self.rate.map_or(0, |rate| rate.due_within(span).saturating_sub(sent))
@@ -95,14 +96,14 @@ fn latency_start(due: Instant, now: Instant) -> Instant {
     now.min(due + TIMER_RESOLUTION)
 }
 
-/// Ends a load test before its time.
+/// The sender of the signal that ends a load test early.
 #[derive(Clone)]
 pub(crate) struct StopSender {
     sender: Arc<watch::Sender<bool>>,
     abort_reason: Arc<Mutex<Option<String>>>,
 }
 
-/// Hears that the load test ends.
+/// The receiver of the signal that ends a load test.
 #[derive(Clone)]
 pub(crate) struct StopSignal(watch::Receiver<bool>);
 
@@ -116,22 +117,22 @@ impl StopSender {
         self.sender.send_replace(true);
     }
 
-    /// Ends the test because it cannot measure anything; the first reason is kept.
+    /// Ends the test because it cannot measure anything. The first reason is kept.
     pub(crate) fn abort(&self, reason: String) {
         self.abort_reason.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
         self.stop();
     }
 
-    /// Returns why the test was aborted, if it was.
+    /// Returns the reason if the test was aborted.
     pub(crate) fn abort_reason(&self) -> Option<String> {
         self.abort_reason.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 impl StopSignal {
-    /// Whether the test ends. Cheap enough for every request.
+    /// Returns whether the test ends. It is cheap enough for every request.
     pub(crate) fn is_stopped(&self) -> bool {
-        // The value changes once only; a sender that is gone is an end, too.
+        // The value changes only once. A sender that is gone is an end, too.
         self.0.has_changed().unwrap_or(true)
     }
 
@@ -165,7 +166,7 @@ mod tests {
         assert_eq!((first.due_within(SECOND / 4), second.due_within(SECOND / 4)), (1, 0));
     }
 
-    /// A stall of the server counts for the requests behind it, too.
+    /// A stall of the server also counts for the requests behind it.
     #[tokio::test(start_paused = true)]
     async fn latency_counts_from_the_due_time() {
         let started = Instant::now();
@@ -179,7 +180,7 @@ mod tests {
             assert_eq!(schedule.next_due(&mut stop).await, Some(from), "the one due after {late} ms");
         }
         assert_eq!(schedule.unsent(Instant::now(), 4), 1);
-        // On time again: the schedule waits.
+        // On time again, so the schedule waits.
         assert_eq!(schedule.next_due(&mut stop).await, Some(started + SECOND / 2));
         assert_eq!(Instant::now(), started + SECOND / 2);
     }

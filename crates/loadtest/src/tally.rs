@@ -10,37 +10,37 @@ use crate::client::{RequestError, Verdict};
 
 /// The number of intervals of the chart.
 pub(crate) const INTERVALS: u32 = 50;
-/// The longest latency that is recorded exactly, in microseconds: an hour, which is longer than any run.
+/// The longest latency that is recorded exactly, in microseconds. An hour is longer than any run.
 const MAX_LATENCY: u64 = 3_600_000_000;
 /// The maximum number of error kinds that are counted separately, so that memory is constant for every server.
 const MAX_ERROR_KINDS: usize = 20;
 
-/// The counts of all connections, in constant memory however long the test runs.
+/// The counts of all connections, in constant memory for any length of the test.
 pub(crate) struct Tally {
     started: Instant,
     interval_length: Duration,
     measurements: Mutex<Measurements>,
 }
 
-/// Everything that a test has measured.
+/// All measurements of a test.
 pub(crate) struct Measurements {
     pub(crate) servers: Vec<Counts>,
     /// The closed intervals of the chart.
     pub(crate) intervals: Vec<Interval>,
-    /// The current interval, which responses are counted in.
+    /// The current interval, in which responses are counted.
     open: Counts,
-    /// When sending ends.
+    /// The end of sending.
     ended: Instant,
-    /// When the last response arrived.
+    /// The arrival of the last response.
     pub(crate) last_response: Instant,
 }
 
-/// Counts of one server, or of one interval.
+/// The counts of one server, or of one interval.
 #[derive(Clone)]
 pub(crate) struct Counts {
     pub(crate) allowed: u64,
     pub(crate) denied: u64,
-    /// Of the allowed: requests that no rule matches.
+    /// The allowed requests that no rule matches.
     pub(crate) unmatched: u64,
     pub(crate) failed: u64,
     /// Errors by kind, each with its first message.
@@ -55,7 +55,7 @@ pub(crate) struct Interval {
     pub(crate) allowed: u64,
     pub(crate) denied: u64,
     pub(crate) failed: u64,
-    /// p50, p99 and maximum in microseconds; `None` without a decision.
+    /// The median, the 99th percentile and the maximum in microseconds. `None` without a decision.
     pub(crate) latency: Option<[u64; 3]>,
 }
 
@@ -71,7 +71,7 @@ impl Tally {
         Tally { started, interval_length: duration / INTERVALS, measurements: Mutex::new(measurements) }
     }
 
-    /// Counts responses of a server, each with the time from which its latency counts and the time it arrived.
+    /// Counts responses of a server. Each has the time from which its latency counts, and its arrival time.
     pub(crate) fn count(&self, server: usize, responses: impl Iterator<Item = (Verdict, Instant, Instant)>) {
         let mut measurements = self.measurements();
         for (verdict, since, now) in responses {
@@ -80,7 +80,7 @@ impl Tally {
             let Measurements { servers, open, ended, .. } = &mut *measurements;
             servers[server].count(&verdict, micros);
             match verdict {
-                // A response after the end of sending is no throughput.
+                // A response after the end of sending does not count as throughput.
                 Verdict::Failed(_) if now > *ended => {}
                 _ if now > *ended => open.latencies.saturating_record(micros),
                 verdict => open.count(&verdict, micros),
@@ -88,25 +88,25 @@ impl Tally {
         }
     }
 
-    /// Whether a server has ever made a decision.
+    /// Returns whether a server has ever made a decision.
     pub(crate) fn has_decided(&self, server: usize) -> bool {
         let measurements = self.measurements();
         measurements.servers[server].allowed + measurements.servers[server].denied > 0
     }
 
-    /// Returns the requests so far, and those among them that failed.
+    /// Returns the number of requests so far, and of failed ones among them.
     pub(crate) fn requests_and_errors(&self) -> (u64, u64) {
         let measurements = self.measurements();
         let requests = measurements.servers.iter().map(Counts::requests).sum();
         (requests, measurements.servers.iter().map(|server| server.failed).sum())
     }
 
-    /// Notes that sending has ended; responses still arrive.
+    /// Ends sending. Responses still arrive.
     pub(crate) fn end(&self, ended: Instant) {
         self.measurements().ended = ended;
     }
 
-    /// Closes the last interval, and returns the measurements and the length of an interval.
+    /// Closes the last interval. Returns the measurements and the length of an interval.
     pub(crate) fn finish(self) -> (Measurements, Duration) {
         let interval_count = self.interval_count(self.measurements().ended);
         let mut measurements = self.measurements.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -125,7 +125,7 @@ impl Tally {
         }
     }
 
-    /// Returns how many intervals there are by `now`, the current one included.
+    /// Returns the number of intervals by `now`, including the current one.
     fn interval_count(&self, now: Instant) -> usize {
         let whole = now.saturating_duration_since(self.started);
         whole.as_nanos().div_ceil(self.interval_length.as_nanos()).clamp(1, u128::from(INTERVALS)) as usize

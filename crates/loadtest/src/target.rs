@@ -21,7 +21,7 @@ use crate::LoadError;
 pub struct Target {
     pub(crate) protocol: Protocol,
     pub(crate) tls: bool,
-    /// A name or an address; one of IPv6 has no brackets.
+    /// A name or an address. An IPv6 address has no brackets.
     pub(crate) host: String,
     pub(crate) port: u16,
     text: String,
@@ -47,12 +47,12 @@ impl Target {
         self.protocol
     }
 
-    /// Whether connections use TLS.
+    /// Returns whether connections use TLS.
     pub fn is_tls(&self) -> bool {
         self.tls
     }
 
-    /// Returns host and port, as they stand in a URL.
+    /// Returns host and port in the notation of a URL.
     pub(crate) fn authority(&self) -> String {
         if self.host.contains(':') {
             format!("[{}]:{}", self.host, self.port)
@@ -99,7 +99,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// How long a server may take to accept a connection, and to finish the handshakes of TLS and the protocol.
+/// The maximum time of a server to accept a connection, and to finish the handshakes of TLS and the protocol.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A byte stream to a server, with TLS or without.
@@ -140,7 +140,7 @@ impl Connector {
         Ok(Connector { target: target.clone(), tls })
     }
 
-    /// Opens a stream; the error says what is wrong and what to do next.
+    /// Opens a stream. The error has the cause and the next step.
     pub(crate) async fn open(&self) -> Result<IoStream, String> {
         let Target { host, port, .. } = &self.target;
         let stream = match timeout(CONNECT_TIMEOUT, TcpStream::connect((host.as_str(), *port))).await {

@@ -13,23 +13,23 @@ use crate::schedule::{RateShare, Schedule, StopSender, StopSignal};
 use crate::tally::Tally;
 use crate::target::{Connector, Protocol, Target};
 
-/// The pause before a connection that was lost is opened again.
+/// The pause before a lost connection is opened again.
 const RECONNECT_DELAY: Duration = Duration::from_millis(100);
 
-/// The state that the connections to one server load.
+/// The shared state of the connections to one server.
 pub(crate) struct ServerLoad {
     /// The index of the server.
     index: usize,
     test: Arc<LoadTest>,
     connector: Connector,
     pub(crate) schedule: Schedule,
-    /// Requests sent. Those that are not in the tally are in flight.
+    /// The number of sent requests. Those that are not in the tally are in flight.
     pub(crate) sent: AtomicU64,
     tally: Arc<Tally>,
     stopper: StopSender,
 }
 
-/// Sends requests over one connection until the test ends. A connection that is lost is opened again.
+/// Sends requests over one connection until the test ends. A lost connection is opened again.
 pub(crate) async fn run_connection(load: Arc<ServerLoad>, client: Client, mut keys: KeySequence, mut stop: StopSignal) {
     let pipeline = if load.target().protocol() == Protocol::Resp { load.test.pipeline } else { 1 };
     let mut client = Some(client);
@@ -107,8 +107,8 @@ impl ServerLoad {
         Client::open(&self.connector, target.protocol(), &template).await.map_err(ConnectionLost)
     }
 
-    /// Whether to go on. A server that has never made a decision, and refuses the request as wrong or hangs up, would not
-    /// decide later either. Such a load measures nothing, so the test is aborted with the reason.
+    /// Returns whether to go on. A server that has never decided, and rejects the request or closes the connection,
+    /// would not decide later either. Such a load measures nothing, so the test is aborted with the reason.
     fn is_worthwhile(&self, responses: &Responses, lost: Option<&ConnectionLost>) -> bool {
         let wrong = responses.iter().find_map(|(verdict, _)| match verdict {
             Verdict::Failed(error) if !error.is_transient => Some(error),
@@ -135,7 +135,7 @@ impl ServerLoad {
     }
 }
 
-/// Returns what to do about a request error.
+/// Returns advice about a request error.
 fn advice(kind: &str, protocol: Protocol) -> &'static str {
     let token = ["401", "403", "NOAUTH", "NOPERM", "WRONGPASS", "gRPC Unauthenticated", "gRPC PermissionDenied"];
     if token.iter().any(|word| kind.starts_with(word)) {

@@ -70,7 +70,7 @@ fn parse_value(input: ParseStream<'_>, argument: &Ident) -> Result<Expr> {
     input.parse()
 }
 
-/// Rejects literals that are no cost.
+/// Rejects literals that are not a valid cost.
 fn check_cost(cost: Expr) -> Result<Expr> {
     let is_invalid = match &cost {
         Expr::Unary(ExprUnary { op: UnOp::Neg(_), .. }) => true,

@@ -75,7 +75,7 @@ fn reference_to(expression: &Expr) -> TokenStream {
 
 /// Generates the check that returns early with an error.
 fn check(call: &TokenStream, signature: &Signature) -> TokenStream {
-    // At the return type, because that is what cannot hold the error, if anything.
+    // The error points to the return type, because that type must hold the error.
     let span = match &signature.output {
         ReturnType::Default => signature.ident.span(),
         ReturnType::Type(_, output) => output.span(),

@@ -30,7 +30,7 @@ use proc_macro::TokenStream;
 /// impl Mailer {
 ///     #[limit("mail", key = (tenant, to), cost = (texts.len() as u64).max(1), limiter = self.limiter)]
 ///     async fn send(&self, tenant: &str, to: String, texts: Vec<String>) -> Result<(), LimitError> {
-///         // Nothing when there is not enough left.
+///         // Reached only when the limit admits the cost.
 ///         # let _ = (to, texts);
 ///         Ok(())
 ///     }

@@ -21,8 +21,8 @@ pub use store_url::StoreUrl;
 use tidegate::config::ConfigErrors;
 use tidegate_loadtest::LoadError;
 
-/// Runs the program: exit code 0 on success, 1 for bad input or an unusable store, 2 for wrong usage (most of which clap
-/// finds before this).
+/// Runs the program. Its exit code is 0 on success, 1 for bad input or an unusable store, and 2 for wrong usage, which
+/// clap usually finds before.
 pub fn run(cli: Cli) -> ExitCode {
     let result = match &cli.command {
         Some(CliCommand::Serve(serve)) => serve::run(serve),
@@ -64,13 +64,13 @@ enum Failure {
     /// Bad input in a trace: `TRACE:LINE:COLUMN: message`.
     #[error("{0}")]
     Input(String),
-    /// An unusable store: what is wrong, and what to do next.
+    /// The store is unusable. The text has the cause and the next step.
     #[error("{0}")]
     Store(String),
-    /// Why a server cannot start: what is wrong, and what to do next.
+    /// The server cannot start. The text has the cause and the next step.
     #[error("{0}")]
     Start(String),
-    /// Why a load test cannot run: what is wrong, and what to do next.
+    /// The load test cannot run. The text has the cause and the next step.
     #[error("{0}")]
     Load(String),
     /// Arguments that conflict.
@@ -85,7 +85,7 @@ enum Failure {
 }
 
 impl Failure {
-    /// Tells a closed standard output, which is no error, from a broken one.
+    /// Distinguishes a closed standard output, which is no error, from a broken one.
     fn from_output(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Failure::OutputClosed,

@@ -46,8 +46,8 @@ impl Runtimes {
     }
 }
 
-/// Creates a runtime with `threads` threads, by default half as many as there are cores, rounded up. The other side is
-/// often on the same machine and needs the rest, and so does the kernel, which takes from a quarter to more than half of a
+/// Creates a runtime with `threads` threads, by default half the number of cores, rounded up. The other side is often
+/// on the same machine and needs the rest. So does the kernel, which takes from a quarter to more than half of a
 /// request's cost.
 pub(crate) fn build_runtime(threads: Option<u16>) -> io::Result<Runtime> {
     runtime_with_threads(threads.map_or(core_count().div_ceil(2), usize::from))
@@ -61,7 +61,7 @@ fn core_count() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// How long the background thread works without a pause. A decision that is due meanwhile may have to wait as long for a core.
+/// The time that the background thread works without a pause. A decision may have to wait as long for a core.
 const MAX_SLICE: Duration = Duration::from_micros(500);
 
 /// How many times as long a pause is as the slice before it: the background thread takes a quarter of a core at most.

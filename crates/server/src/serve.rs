@@ -18,7 +18,7 @@ use crate::app::stats::recorder;
 use crate::app::store::AppStore;
 use crate::cli::{Listen, LogFormat, Serve, read_token};
 use crate::doors::otlp::{Telemetry, TraceLayer};
-use crate::doors::{Access, grpc, http, resp};
+use crate::doors::{Access, AllowedHosts, grpc, http, resp};
 use crate::net::buffer_budget::BufferBudget;
 use crate::net::http_server;
 use crate::net::listener::{Listener, Listeners};
@@ -27,8 +27,8 @@ use crate::runtime::Runtimes;
 use crate::store_url::StoreUrl;
 use crate::{Failure, print_message};
 
-/// How long HTTP and gRPC are still served after the end signal: long enough for a client with requests in a row to learn that
-/// its connection closes, and for a balancer to notice that the server is not ready.
+/// The time for which HTTP and gRPC are still served after the end signal. Clients with successive requests learn
+/// meanwhile that their connection closes. A balancer notices that the server is not ready.
 const LINGER: Duration = Duration::from_millis(500);
 
 pub(crate) fn run(serve: &Serve) -> Result<(), Failure> {
@@ -69,11 +69,16 @@ async fn serve_until_signal(
     let (shutdown_trigger, shutdown) = ShutdownTrigger::new();
     let (last_trigger, last) = ShutdownTrigger::new();
     let access = Access::new(token.clone());
+    // Browsers speak no gRPC without TLS: its port needs no check. Over TLS, the name is on the certificate.
+    let http_access = match token.is_none() && serve.tls_cert.is_none() {
+        true => access.clone().with_hosts(AllowedHosts::new(&serve.allowed_hosts)),
+        false => access.clone(),
+    };
     let mut serving = JoinSet::new();
     serving.spawn_on(Arc::clone(&app).tick(shutdown.clone()), runtimes.background());
     if let Some(listener) = listeners.http {
-        let router = telemetry.instrument(http::router(Arc::clone(&app), access.clone(), runtimes.background()));
-        let fast_path = http::DecisionFastPath { app: Arc::clone(&app), access: access.clone() };
+        let router = telemetry.instrument(http::router(Arc::clone(&app), http_access.clone(), runtimes.background()));
+        let fast_path = http::DecisionFastPath { app: Arc::clone(&app), access: http_access };
         // Telemetry is part of the router.
         let fast_path = (!telemetry.is_on()).then_some(fast_path);
         serving.spawn(http_server::serve(listener, fast_path, router, app.draining_flag(), last.clone()));

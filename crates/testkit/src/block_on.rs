@@ -30,7 +30,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     loop {
         match future.as_mut().poll(&mut context) {
             Poll::Ready(output) => return output,
-            // A wake that came before this is not lost: it leaves a token for the thread.
+            // An earlier wake-up is not lost: it left a token for the thread.
             Poll::Pending => thread::park(),
         }
     }

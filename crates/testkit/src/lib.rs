@@ -1,11 +1,11 @@
 //! Test suites for Tidegate's stores and adapters, third-party ones included.
 //!
-//! - [`suite`]: the conformance suite, one plain async function for each named case. [`conformance_tests!`] makes one
-//!   `#[test]` of each.
+//! - [`suite`]: the conformance suite, one plain async function for each named case. [`conformance_tests!`] creates one
+//!   `#[test]` for each.
 //! - `adapters`, with the feature of that name: the suite for adapters of web frameworks.
-//! - [`oracle`]: random traces, decided by the store and by a slow model written from the rules alone.
-//! - [`FaultyStore`]: a store that fails, hangs or delays responses on command, to test code around stores.
-//! - [`MapStore`]: the simplest store there is, and a pattern for new ones.
+//! - [`oracle`]: random traces, decided by the store and by a slow model that implements only the rules.
+//! - [`FaultyStore`]: a store that fails, hangs or delays responses on command, for tests of code around stores.
+//! - [`MapStore`]: a minimal store, and a pattern for new ones.
 //!
 //! ```
 //! use tidegate_testkit::{MapStore, Subject, block_on, oracle, suite};

@@ -9,26 +9,26 @@ use tidegate_core::{
     StoreErrorKind, TestableStore, Timestamp, step, step_all,
 };
 
-/// A minimal store, which the suite is tested on and new stores can copy.
+/// A minimal store. The suite is tested on it, and new stores can copy it.
 ///
-/// One lock around one map makes every call atomic, and so every batch. Its clock stands where
-/// [`MapStore::set_now`] put it.
+/// One lock around one map makes every call and every batch atomic. Its clock stands still at the time of
+/// [`MapStore::set_now`].
 #[derive(Debug, Default)]
 pub struct MapStore {
     keys: Mutex<HashMap<String, StoredState>>,
     now: AtomicU64,
 }
 
-/// A state and the quota it was written under.
+/// A state and the quota that wrote it.
 type StoredState = (Quota, State);
 
 impl MapStore {
-    /// An empty store, whose clock stands in November 2023.
+    /// Creates an empty store, whose clock stands in November 2023.
     pub fn new() -> Self {
         MapStore { keys: Mutex::default(), now: AtomicU64::new(1_700_000_000_000_000) }
     }
 
-    /// Puts the store's clock to `now`.
+    /// Sets the store's clock to `now`.
     pub fn set_now(&self, now: Timestamp) {
         self.now.store(now.as_micros(), Ordering::SeqCst);
     }
@@ -46,7 +46,7 @@ impl MapStore {
         let name = key_name(request);
         let mut state = read(&keys, &name, request.quota, now);
         let outcome = step(request.quota, &mut state, request.op, now);
-        // Not after a check or a denial: they write nothing, not even the state rebased.
+        // A check and a denial write nothing, not even the rebased state.
         if outcome.changed {
             write(&mut keys, name, request.quota, state);
         }
@@ -81,8 +81,8 @@ impl MapStore {
     }
 }
 
-/// The name of a request's key. Both texts are escaped, and a line break is not a way around that: the scope's comes
-/// with its length.
+/// Returns the name of a request's key. Both texts are escaped. The scope is preceded by its length, so a line break in
+/// it cannot forge a name.
 fn key_name(request: &Request<'_>) -> String {
     format!("{}:{}{}", request.scope.as_str().len(), request.scope.as_str(), request.key.to_text())
 }
@@ -97,7 +97,7 @@ fn limit_cost(request: &Request<'_>) -> Result<Cost, StoreError> {
     }
 }
 
-/// The state of a key at `now`, as a state of `quota`.
+/// Returns the state of a key at `now`, as a state of `quota`.
 fn read(keys: &HashMap<String, StoredState>, name: &str, quota: &Quota, now: Timestamp) -> State {
     match keys.get(name) {
         None => State::New,

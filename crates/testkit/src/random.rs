@@ -1,16 +1,16 @@
 //! A deterministic random number generator.
 
-/// A SplitMix64 generator: the same seed gives the same numbers, on every platform and in every version.
+/// A SplitMix64 generator: a seed gives the same numbers on every platform and in every version.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// A generator that starts from `seed`.
+    /// Creates a generator that starts from `seed`.
     pub const fn new(seed: u64) -> Self {
         Random(seed)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -19,28 +19,28 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number from 0 up to, but not including, `end`, which is at least 1.
+    /// Returns a number from 0 up to, but not including, `end`, which is at least 1.
     pub const fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
 
-    /// A number from `first` to `last`, both included.
+    /// Returns a number from `first` to `last`, both included.
     pub const fn between(&mut self, first: u64, last: u64) -> u64 {
         first + self.below(last - first + 1)
     }
 
-    /// A number of up to so many bits, where that is from `least` to `most`: small ones as likely as large ones.
+    /// Returns a number of a random width, from `least` to `most` bits. Small numbers are as likely as large ones.
     pub const fn of_bits(&mut self, least: u64, most: u64) -> u64 {
         let bits = self.between(least, most);
         self.below(1 << bits)
     }
 
-    /// Yes, in one of `n` cases.
+    /// Returns true in one of `n` cases.
     pub const fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
-    /// One of `items`, of which there is at least one.
+    /// Returns one of `items`, which must not be empty.
     pub fn pick<T: Copy>(&mut self, items: &[T]) -> T {
         items[self.below(items.len() as u64) as usize]
     }

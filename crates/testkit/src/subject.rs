@@ -13,7 +13,7 @@ use crate::block_on;
 /// Runs a future to its end, blocking the thread it is called on.
 pub type Runner = Arc<dyn Fn(BoxFuture<'static, ()>) + Send + Sync>;
 
-/// A store under test: the store, the prefix its keys get, and what runs its futures.
+/// A store under test: the store, the prefix of its keys, and the runner of its futures.
 ///
 /// ```
 /// use tidegate_testkit::{MapStore, Subject};
@@ -27,7 +27,7 @@ pub struct Subject<S> {
     run: Runner,
 }
 
-// Not derived: a subject can be cloned whatever its store is.
+// Not derived: a subject can be cloned even if its store cannot.
 impl<S> Clone for Subject<S> {
     fn clone(&self) -> Self {
         Subject { store: self.store.clone(), prefix: self.prefix.clone(), run: self.run.clone() }
@@ -41,39 +41,38 @@ impl<S> fmt::Debug for Subject<S> {
 }
 
 impl<S: TestableStore + 'static> Subject<S> {
-    /// This store, without a prefix, run by [`block_on`].
+    /// Creates a subject of this store, without a prefix, run by [`block_on`].
     pub fn new(store: impl Into<Arc<S>>) -> Self {
         Subject { store: store.into(), prefix: String::new(), run: Arc::new(block_on) }
     }
 
-    /// The same subject with its keys under `prefix`. A store that outlives the test needs one that was never
-    /// used before.
+    /// Sets the prefix of the keys. A store that outlives the test needs a prefix that was never used before.
     #[must_use]
     pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// The same subject with its futures run by `run`, for a store that needs a runtime. It is called on many
-    /// threads at once and has to block: `move |future| handle.block_on(future)` with the handle of a tokio
-    /// runtime that has threads of its own.
+    /// Sets the runner of futures, for a store that needs a runtime. It is called on many threads at once and must
+    /// block. For tokio, use `move |future| handle.block_on(future)` with the handle of a runtime that has threads of
+    /// its own.
     #[must_use]
     pub fn with_runner(mut self, run: impl Fn(BoxFuture<'static, ()>) + Send + Sync + 'static) -> Self {
         self.run = Arc::new(run);
         self
     }
 
-    /// The store.
+    /// Returns the store.
     pub fn store(&self) -> &Arc<S> {
         &self.store
     }
 
-    /// The prefix.
+    /// Returns the prefix.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// The scope of a limit that only the case `case` uses.
+    /// Returns the scope of a limit that only the case `case` uses.
     pub fn scope(&self, case: &str, limit: &str) -> Scope {
         Scope::new(&format!("{}{case}", self.prefix), limit)
     }
@@ -110,7 +109,7 @@ impl<S: TestableStore + 'static> Subject<S> {
     }
 }
 
-/// Whether a case of the suite applied to a store.
+/// The outcome of a case that passed: whether it applied to the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "a case that is not applicable has to be listed"]
 pub enum Applicability {
@@ -124,7 +123,7 @@ impl Applicability {
     /// Lists a case that was not applicable, by name, so that it is never a silent pass.
     pub fn report(self, case: &str) {
         if let Applicability::NotApplicable(reason) = self {
-            // Past the test harness, which would keep what a passing test prints.
+            // Directly to stderr: the test harness hides the output of a passing test.
             let _ = writeln!(io::stderr(), "not applicable: {case}: {reason}");
         }
     }

@@ -34,7 +34,7 @@ impl Login {
         self.request(Op::Limit(Cost::ONE))
     }
 
-    /// What the store inside has left, whatever the fault.
+    /// Returns the units left in the inner store, under any fault.
     fn left(&self, store: &FaultyStore<MapStore>) -> u64 {
         block_on(store.inner().apply(&self.request(Op::Check(Cost::ONE)))).unwrap().remaining()
     }
@@ -81,7 +81,7 @@ fn hanging_call_is_applied_after_release() {
         assert!(poll(call.as_mut()).is_pending());
         assert_eq!((faults.held_calls(), login.left(&store)), (1, 5));
     }
-    // Another command does not let go of those who are held.
+    // Another command does not release the held calls.
     faults.pass();
     assert!(poll(call.as_mut()).is_pending());
     faults.release();

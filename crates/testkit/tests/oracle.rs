@@ -4,7 +4,7 @@ use tidegate_core::{Algorithm, Cost, Key, OnStoreError, Op, Request, TestableSto
 use tidegate_testkit::oracle::{self, Trace, check_admission_bound, random_quota};
 use tidegate_testkit::{MapStore, Random, Subject, block_on};
 
-/// How many seeds: enough for a few seconds, or as many as `TIDEGATE_ORACLE_SEEDS` says.
+/// Returns the number of seeds: enough for a few seconds, or the value of `TIDEGATE_ORACLE_SEEDS`.
 fn seeds() -> u64 {
     std::env::var("TIDEGATE_ORACLE_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(30)
 }
@@ -19,7 +19,7 @@ fn random_traces_agree_on_a_map() {
         total.decisions += report.decisions;
         total.denied += report.denied;
     }
-    // A trace in which everything is allowed, or nothing, would find little.
+    // A trace that allows everything, or nothing, would find little.
     assert!(total.denied * 10 > total.decisions && total.denied * 10 < total.decisions * 9, "{total:?}");
 }
 
@@ -53,7 +53,7 @@ fn admissions_stay_within_the_bound() {
             }
             let period = quota.parts().period.as_micros() as u64;
             now += match decision.into_parts().retry_after {
-                // As early as it says, which is where one too many would be.
+                // At the promised time, where one unit too many would be admitted.
                 Some(retry) if random.one_in(2) && retry < period * 4 => retry,
                 _ => {
                     let longest = random.pick(&[2, period / 10, period, period * 2]);

@@ -4,7 +4,7 @@ use std::num::NonZeroU8;
 
 use crate::net::{Network, NetworkError};
 
-/// Which proxies may tell the client's address.
+/// The proxies that may name the client's address.
 ///
 /// A trusted proxy can claim any address. So trust exactly the proxies that are in front of the program.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -12,14 +12,14 @@ pub enum TrustProxy {
     /// None: the client is the peer.
     #[default]
     None,
-    /// The last hops, this many, at any address: for a port that only the proxies can reach.
+    /// This many last hops, at any address. Only for a port that nothing but the proxies can reach.
     Hops(NonZeroU8),
     /// Peers in these networks.
     Networks(Vec<Network>),
 }
 
 impl TrustProxy {
-    /// Trusts the last `hops` hops; with 0, none.
+    /// Trusts the last `hops` hops, or none for 0.
     pub const fn hops(hops: u8) -> Self {
         match NonZeroU8::new(hops) {
             Some(hops) => TrustProxy::Hops(hops),

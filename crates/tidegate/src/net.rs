@@ -130,7 +130,8 @@ impl FromStr for Network {
             let prefix: u8 = prefix.parse().ok().filter(|_| digits)?;
             let max_prefix = if address.is_ipv4() { 32 } else { 128 };
             match (address, address.to_canonical()) {
-                // ::ffff:203.0.113.0/120 is 203.0.113.0/24; a shorter prefix would be IPv4 and more, which is surely a mistake.
+                // ::ffff:203.0.113.0/120 is 203.0.113.0/24. A shorter prefix would be IPv4 and more, so it is surely a
+                // mistake.
                 (IpAddr::V6(_), IpAddr::V4(v4)) => {
                     (96..=128).contains(&prefix).then(|| Network { address: v4.into(), prefix: prefix - 96 })
                 }

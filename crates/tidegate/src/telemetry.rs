@@ -7,10 +7,13 @@ pub(crate) use spans::CallSpan;
 
 #[cfg(feature = "metrics")]
 mod recorder {
+    use std::sync::OnceLock;
+
     use metrics::{
-        Label, SharedString, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+        Key, Label, Level, Metadata, SharedString, Unit, counter, describe_counter, describe_gauge, describe_histogram,
+        histogram, with_recorder,
     };
-    use tidegate_core::{OnStoreError, Reason, StoreError, Timestamp};
+    use tidegate_core::{Decision, OnStoreError, Reason, StoreError, Timestamp};
 
     use crate::clock::Clock;
 
@@ -21,26 +24,93 @@ mod recorder {
     const BREAKER_STATE: &str = "tidegate_breaker_state";
     const BREAKER_OPENED: &str = "tidegate_breaker_opened_total";
     const SETTLEMENTS: &str = "tidegate_settlements_total";
+    const FORGOTTEN_BUSY: &str = "tidegate_memory_forgotten_busy_total";
     #[cfg(feature = "redis")]
     const SCRIPT_RELOADS: &str = "tidegate_script_reloads_total";
 
-    /// Registers the help texts. Each store or budget that records a metric calls this when it is created.
+    static METADATA: Metadata<'static> = Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
+
+    /// The name of concurrency guards, which have none of their own, as clients see it.
+    const GUARDS: &str = "concurrency";
+
+    /// Registers the help texts. Each limiter, store or budget that records a metric calls this when it is created.
     pub(crate) fn describe_metrics() {
-        describe_counter!(DECISIONS, "Requests that take from a limit, by limit and outcome.");
+        describe_counter!(DECISIONS, "Requests to take, by limit and outcome.");
         describe_counter!(FALLBACKS, "Requests that the store failed, by limit and failure policy.");
         describe_histogram!(STORE_SECONDS, Unit::Seconds, "Duration of store calls, failed ones included.");
         describe_counter!(STORE_ERRORS, "Requests that the store failed, by store and kind of error.");
         describe_gauge!(BREAKER_STATE, "State of the circuit breaker: 0 is closed, 1 half open, 2 open.");
         describe_counter!(BREAKER_OPENED, "Times the circuit breaker opened.");
         describe_counter!(SETTLEMENTS, "Settlements of holds, by limit and outcome.");
+        describe_counter!(
+            FORGOTTEN_BUSY,
+            "Busy keys that a memory store evicted for lack of room: each got its quota back."
+        );
         #[cfg(feature = "redis")]
         describe_counter!(SCRIPT_RELOADS, "Times a server had lost a script and got it again.");
     }
 
-    pub(crate) fn record_decision(limit: &str, outcome: &'static str, reason: Option<Reason>) {
+    /// The outcomes of a decision: allowed or denied, each for no reason or one of them, and failed.
+    const OUTCOMES: usize = 2 * REASONS + 1;
+    const REASONS: usize = Reason::ALL.len() + 1;
+
+    /// The counters of one limit's decisions. A counter is looked up in the recorder each time, because a recorder may be
+    /// installed later. Its name and labels are made once, when it is first needed: most outcomes never happen.
+    #[derive(Debug, Default)]
+    pub(crate) struct DecisionCounters(OnceLock<Box<[OnceLock<Box<Key>>; OUTCOMES]>>);
+
+    impl DecisionCounters {
+        /// Counts a decision of `limit`, or without one that the store failed.
+        pub(crate) fn count(&self, limit: &str, decision: Option<&Decision>) {
+            let index = match decision {
+                None => OUTCOMES - 1,
+                Some(decision) => {
+                    let reason = Reason::ALL.iter().position(|reason| decision.reason() == Some(*reason));
+                    reason.map_or(0, |place| place + 1) + if decision.allowed() { 0 } else { REASONS }
+                }
+            };
+            let key = self.0.get_or_init(Box::default)[index].get_or_init(|| Box::new(decision_key(limit, decision)));
+            with_recorder(|recorder| recorder.register_counter(key, &METADATA).increment(1));
+        }
+    }
+
+    fn decision_key(limit: &str, decision: Option<&Decision>) -> Key {
+        let outcome = match decision.map(Decision::allowed) {
+            Some(true) => "allowed",
+            Some(false) => "denied",
+            None => "failed",
+        };
         let mut labels = vec![label("limit", limit), Label::from_static_parts("outcome", outcome)];
+        let reason = decision.and_then(Decision::reason);
         labels.extend(reason.map(|reason| Label::from_static_parts("reason", reason.as_str())));
-        counter!(DECISIONS, labels).increment(1);
+        Key::from_parts(DECISIONS, labels)
+    }
+
+    /// Counts a request that a concurrency guard has let pass or refused.
+    pub(crate) fn record_guard(passed: bool) {
+        static ALLOWED_LABELS: [Label; 2] =
+            [Label::from_static_parts("limit", GUARDS), Label::from_static_parts("outcome", "allowed")];
+        static DENIED_LABELS: [Label; 3] = [
+            Label::from_static_parts("limit", GUARDS),
+            Label::from_static_parts("outcome", "denied"),
+            Label::from_static_parts("reason", Reason::Concurrency.as_str()),
+        ];
+        static ALLOWED: Key = Key::from_static_parts(DECISIONS, &ALLOWED_LABELS);
+        static DENIED: Key = Key::from_static_parts(DECISIONS, &DENIED_LABELS);
+        let key = if passed { &ALLOWED } else { &DENIED };
+        with_recorder(|recorder| recorder.register_counter(key, &METADATA).increment(1));
+    }
+
+    /// Counts a busy key that a memory store evicted.
+    pub(crate) fn record_forgotten_busy() {
+        counter!(FORGOTTEN_BUSY).increment(1);
+    }
+
+    /// Exports the counter of evicted busy keys before there is one: Prometheus does not see the increase of a counter that
+    /// appears with a value.
+    pub(crate) fn register_forgotten_busy() {
+        describe_metrics();
+        counter!(FORGOTTEN_BUSY).increment(0);
     }
 
     pub(crate) fn record_fallback(limit: &str, policy: OnStoreError) {
@@ -63,8 +133,17 @@ mod recorder {
         counter!(STORE_ERRORS, "store" => store.to_owned(), "kind" => error.kind().as_str()).increment(1);
     }
 
-    pub(crate) fn record_breaker_state(store: &str, state: u8) {
-        gauge!(BREAKER_STATE, "store" => store.to_owned()).set(f64::from(state));
+    /// The gauge of one breaker's state.
+    pub(crate) struct BreakerGauge(Key);
+
+    impl BreakerGauge {
+        pub(crate) fn new(store: &str) -> Self {
+            BreakerGauge(Key::from_parts(BREAKER_STATE, vec![label("store", store)]))
+        }
+
+        pub(crate) fn set(&self, state: u8) {
+            with_recorder(|recorder| recorder.register_gauge(&self.0, &METADATA).set(f64::from(state)));
+        }
     }
 
     pub(crate) fn record_breaker_opened(store: &str) {
@@ -87,21 +166,40 @@ mod recorder {
 
 #[cfg(not(feature = "metrics"))]
 mod recorder {
-    use tidegate_core::{OnStoreError, Reason, StoreError};
+    use tidegate_core::{Decision, OnStoreError, StoreError};
 
     use crate::clock::Clock;
 
     pub(crate) struct CallTimer;
 
+    #[derive(Debug, Default)]
+    pub(crate) struct DecisionCounters;
+
+    impl DecisionCounters {
+        #[inline]
+        pub(crate) fn count(&self, _limit: &str, _decision: Option<&Decision>) {}
+    }
+
+    pub(crate) struct BreakerGauge;
+
+    impl BreakerGauge {
+        pub(crate) fn new(_store: &str) -> Self {
+            BreakerGauge
+        }
+
+        pub(crate) fn set(&self, _state: u8) {}
+    }
+
     pub(crate) fn describe_metrics() {}
-    pub(crate) fn record_decision(_limit: &str, _outcome: &'static str, _reason: Option<Reason>) {}
+    pub(crate) fn record_guard(_passed: bool) {}
+    pub(crate) fn record_forgotten_busy() {}
+    pub(crate) fn register_forgotten_busy() {}
     pub(crate) fn record_fallback(_limit: &str, _policy: OnStoreError) {}
     pub(crate) fn start_timer(_clock: &dyn Clock) -> CallTimer {
         CallTimer
     }
     pub(crate) fn record_duration(_timer: CallTimer, _clock: &dyn Clock, _store: &str, _call: &'static str) {}
     pub(crate) fn record_store_error(_store: &str, _error: &StoreError) {}
-    pub(crate) fn record_breaker_state(_store: &str, _state: u8) {}
     pub(crate) fn record_breaker_opened(_store: &str) {}
     pub(crate) fn record_settlement(_limit: &str, _outcome: &'static str) {}
     #[cfg(feature = "redis")]

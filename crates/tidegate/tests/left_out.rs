@@ -1,4 +1,4 @@
-//! Names the tests that `cargo test` leaves out, because they need programs that `cargo xtask test` gets and starts.
+//! Declares the tests that `cargo test` leaves out. They need programs that `cargo xtask test` installs and starts.
 #![cfg(not(feature = "_real-servers"))]
 
 tidegate_servers::left_out! {

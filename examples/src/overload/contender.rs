@@ -1,4 +1,4 @@
-//! The controllers that are compared.
+//! The controllers of the comparison.
 
 use std::time::Duration;
 
@@ -7,20 +7,20 @@ use tidegate::concurrency::{Aimd, Concurrency, Gradient2, Vegas};
 use super::Server;
 use super::reference::{EnvoyGradient, NetflixGradient2};
 
-/// What a limit is made of.
+/// A controller in the comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Contender {
-    /// No limit at all.
+    /// No limit.
     Nothing,
-    /// [`Aimd`], told that an answer may take a tenth longer than without load.
+    /// [`Aimd`] with a target latency of a tenth above the latency without load.
     Aimd,
-    /// [`Gradient2`] as it comes.
+    /// [`Gradient2`] with its defaults.
     Gradient2,
-    /// [`Vegas`] as it comes.
+    /// [`Vegas`] with its defaults.
     Vegas,
-    /// Gradient2 with Netflix's rules and numbers, moved by each sample.
+    /// Gradient2 with Netflix's rules and numbers, updated by each sample.
     Netflix,
-    /// The same, moved once a second.
+    /// Netflix's Gradient2, updated once a second.
     NetflixWindowed,
     /// The gradient of Envoy's filter.
     Envoy,
@@ -30,7 +30,7 @@ impl Contender {
     /// The controllers of this crate.
     pub const OURS: [Contender; 3] = [Contender::Aimd, Contender::Gradient2, Contender::Vegas];
 
-    /// What others have published, to compare with.
+    /// Published controllers, to compare with.
     pub const PUBLISHED: [Contender; 3] = [Contender::Netflix, Contender::NetflixWindowed, Contender::Envoy];
 
     /// The name in pictures and tables.

@@ -1,19 +1,19 @@
-//! From runs to an SVG.
+//! Draws runs as an SVG.
 
 use std::fmt::Write;
 
 use super::{Contender, Figures, Moment, Scene};
 use crate::svg::{pixels, text};
 
-// All in tenths of a pixel.
+// Lengths are in tenths of a pixel.
 const WIDTH: i64 = 9_600;
 const TOP: i64 = 1_150;
 const ROW: i64 = 1_650;
 const PANEL: (i64, i64) = (2_450, 1_100);
-/// Where the three columns begin: how many at once, how long an answer takes, how many requests.
+/// The left edges of the three columns: the limit, the latency and the requests.
 const COLUMNS: [i64; 3] = [500, 3_700, 6_850];
 
-/// So many moments are one point of a line.
+/// The number of moments in one point of a line.
 const POINT: usize = 2;
 
 const STYLE: &str = "\
@@ -83,7 +83,7 @@ fn header(svg: &mut String, scene: &Scene) {
     area(svg, "h", third + 1_820, "shed");
 }
 
-/// What a line is.
+/// Draws one entry of the legend.
 fn key(svg: &mut String, class: &str, left: i64, top: i64, label: &str) {
     let _ = writeln!(svg, "<path class=\"{class}\" d=\"M{} {}h18\"/>", pixels(left), pixels(top));
     text(svg, "n", left + 230, top + 45, label);
@@ -124,7 +124,7 @@ fn row(svg: &mut String, scene: &Scene, contender: Contender, moments: &[Moment]
     requests.ticks(svg, 1);
 }
 
-/// What was made of the overload.
+/// Summarizes how the controller handled the overload.
 fn summary(scene: &Scene, moments: &[Moment]) -> String {
     let [_, from, to, _] = edges(scene)[..] else { return String::new() };
     let during = &moments[from as usize * 10..to as usize * 10];
@@ -138,7 +138,7 @@ fn summary(scene: &Scene, moments: &[Moment]) -> String {
     )
 }
 
-/// When the load changes, in seconds, with the start and the end.
+/// Returns the times at which the load changes, in seconds, with the start and the end.
 fn edges(scene: &Scene) -> Vec<u64> {
     let mut edges = vec![0];
     for (_, seconds) in &scene.load {
@@ -147,13 +147,13 @@ fn edges(scene: &Scene) -> Vec<u64> {
     edges
 }
 
-/// How far from the left of its panel a tenth of a second is.
+/// Returns the distance of a time from the left of its panel. Times are in tenths of a second.
 fn x(scene: &Scene, tenths: u64) -> i64 {
     let length: u64 = scene.load.iter().map(|(_, seconds)| seconds * 10).sum();
     tenths as i64 * PANEL.0 / length as i64
 }
 
-/// One chart.
+/// A single chart.
 struct Panel<'a> {
     scene: &'a Scene,
     left: i64,
@@ -170,7 +170,7 @@ impl<'a> Panel<'a> {
         pixels(self.left + x(self.scene, (point * POINT) as u64))
     }
 
-    /// What is above the chart is drawn at its upper edge.
+    /// Returns the height of a value. Values above the chart are drawn at its upper edge.
     fn y(&self, value: u64) -> i64 {
         self.bottom - (value.min(self.most) * PANEL.1 as u64 / self.most) as i64
     }
@@ -181,7 +181,7 @@ impl<'a> Panel<'a> {
         let _ = writeln!(svg, "<rect class=\"p\" x=\"{left}\" y=\"{top}\" width=\"{width}\" height=\"{height}\"/>");
     }
 
-    /// The edges of the load and the numbers at the side, in so many units.
+    /// Draws the edges of the load, and the numbers at the side at multiples of `unit`.
     fn ticks(&self, svg: &mut String, unit: u64) {
         for second in edges(self.scene) {
             let at = pixels(self.left + x(self.scene, second * 10));
@@ -202,7 +202,7 @@ impl<'a> Panel<'a> {
         );
     }
 
-    /// A line with a gap wherever there is no value.
+    /// Draws a line with a gap wherever there is no value.
     fn line(&self, svg: &mut String, class: &str, points: &[Moment], value: impl Fn(&Moment) -> Option<u64>) {
         let (mut path, mut drawing) = (String::new(), false);
         for (index, point) in points.iter().enumerate() {
@@ -216,7 +216,7 @@ impl<'a> Panel<'a> {
         let _ = writeln!(svg, "<path class=\"{class}\" d=\"{path}\"/>");
     }
 
-    /// What is between two values, in steps.
+    /// Fills the area between two values, in steps.
     fn area(&self, svg: &mut String, class: &str, points: &[Moment], values: impl Fn(&Moment) -> (u64, u64)) {
         let (mut above, mut below) = (String::new(), String::new());
         for (index, point) in points.iter().enumerate() {

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// An event. Requests are known by their number.
+/// An event. It refers to a request by its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Event {
     Arrival,
@@ -14,8 +14,7 @@ pub(super) enum Event {
     Sample,
 }
 
-/// A queue of future events, the next first. Events of equal time come in the order in which they were added, so
-/// that a run is the same every time.
+/// A queue of future events, the next first. Events of equal time stay in insertion order, so every run is the same.
 #[derive(Debug, Default)]
 pub(super) struct EventQueue {
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,

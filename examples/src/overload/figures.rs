@@ -1,4 +1,4 @@
-//! Figures of how well a controller finds the limit, and their table.
+//! Figures of how close a controller comes to the best limit, and their table.
 
 use std::fmt::Write;
 
@@ -7,11 +7,11 @@ use super::{Contender, Moment, Scene, Server};
 /// The figures of a stretch of time, each as a multiple of the best value.
 #[derive(Debug, Clone, Copy)]
 pub struct Figures {
-    /// The limit, in the mean over time, of the knee.
+    /// The mean limit over time, relative to the knee.
     pub limit: f64,
-    /// What was answered in time, of what the server can do.
+    /// The requests answered in time, relative to the server's capacity.
     pub answered: f64,
-    /// How long an answer took, in the mean, of the time without load.
+    /// The mean latency, relative to the latency without load.
     pub took: f64,
 }
 
@@ -28,8 +28,8 @@ impl Figures {
     }
 }
 
-/// The servers of the comparison, with knees at 8, 32 and 120: those where all of the time is work, and those where most of
-/// it is waiting.
+/// The servers of the comparison, with knees at 8, 32 and 120. In some, a request is all work; in others, it is mostly
+/// waiting.
 pub const SERVERS: [Server; 5] = [
     Server { workers: 8, work: 10_000, wait: 0 },
     Server { workers: 2, work: 10_000, wait: 30_000 },
@@ -38,12 +38,12 @@ pub const SERVERS: [Server; 5] = [
     Server { workers: 120, work: 100_000, wait: 0 },
 ];
 
-/// A minute in which three times as much is asked of a server as it can do, from the start.
+/// Returns a minute of three times the load that a server can do, from the start.
 pub fn sustained_overload(server: Server, seed: u64) -> Scene {
     Scene { server, load: vec![(3.0, 60)], outage: None, client_timeout: 1_000_000, seed }
 }
 
-/// The last third of a run: what a limit has settled at.
+/// Returns the last third of a run, in which the limit has settled.
 pub fn settled(moments: &[Moment]) -> &[Moment] {
     &moments[moments.len() * 2 / 3..]
 }

@@ -1,7 +1,7 @@
 //! The behaviour of concurrency controllers under overload, as a picture and as figures.
 //!
-//! The limits are real: a [`Concurrency`](tidegate::concurrency::Concurrency) with its permits, on a clock that is set to
-//! the time of each event. Only the server and its clients are simulated.
+//! The limits are real: a [`Concurrency`](tidegate::concurrency::Concurrency) with its permits, on a clock that is set
+//! to the time of each event. Only the server and its clients are simulated.
 
 mod contender;
 mod draw;
@@ -16,10 +16,10 @@ pub use figures::{Figures, SERVERS, settled, sustained_overload, table};
 pub use run::{Moment, Scene};
 pub use server::Server;
 
-/// The picture that is kept in the repository.
+/// The path of the picture in the repository.
 pub const PICTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/pictures/overload.svg");
 
-/// The picture of a step overload as an SVG, the same every time.
+/// Returns the picture of a step overload as an SVG, the same in every run.
 pub fn picture() -> String {
     let server = Server { workers: 8, work: 5_000, wait: 15_000 };
     let load = vec![(0.5, 10), (3.0, 25), (0.5, 15)];

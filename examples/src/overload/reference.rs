@@ -1,17 +1,17 @@
-//! The rules that others have published, with their numbers, to compare with. They are for the simulation only.
+//! Published rules with their numbers, to compare with. Only the simulation uses them.
 
 use std::time::Duration;
 
 use tidegate::Timestamp;
 use tidegate::concurrency::{Controller, Sample};
 
-/// Gradient2 as Netflix describes it, from samples or from the means of windows. Wasted work counts like any other.
+/// Gradient2 as Netflix describes it, from samples or from the means of windows. Wasted work counts as usual.
 #[derive(Debug, Clone, Default)]
 pub(super) struct NetflixGradient2 {
     limit: Option<f64>,
     long: f64,
     updates: u32,
-    /// How long a window is at least; with at least ten samples, or without windows one.
+    /// The minimum length of a window. A window has at least ten samples, or one if there are no windows.
     window: Duration,
     opened: Timestamp,
     took: Duration,
@@ -20,7 +20,7 @@ pub(super) struct NetflixGradient2 {
 }
 
 impl NetflixGradient2 {
-    /// One that is updated once a second.
+    /// Creates one that is updated once a second.
     pub(super) fn windowed() -> Self {
         NetflixGradient2 { window: Duration::from_secs(1), ..NetflixGradient2::default() }
     }
@@ -57,15 +57,15 @@ impl Controller for NetflixGradient2 {
     }
 }
 
-/// The gradient of Envoy's adaptive concurrency filter: the median of a tenth of a second against the median of 50
-/// requests that ran at most 3 at a time, with a quarter of that on top; measured anew every minute.
+/// The gradient of Envoy's adaptive concurrency filter. It compares the median latency of a tenth of a second with a
+/// baseline plus a quarter. The baseline is the median of 50 requests, at most 3 at a time, measured every minute.
 #[derive(Debug, Clone)]
 pub(super) struct EnvoyGradient {
     limit: f64,
-    /// None while it is being measured.
+    /// `None` during its measurement.
     alone: Option<f64>,
     times: Vec<u64>,
-    /// When the window opened, and when to measure anew.
+    /// The start of the window, and the time of the next measurement.
     opened: Timestamp,
     measured: Timestamp,
     at_least: u32,
@@ -116,7 +116,7 @@ impl Controller for EnvoyGradient {
 }
 
 impl EnvoyGradient {
-    /// The median of the times of the window, which begins anew.
+    /// Returns the median of the window's times, and starts a new window.
     fn median(&mut self) -> f64 {
         self.times.sort_unstable();
         let median = self.times[self.times.len() / 2].max(1) as f64;

@@ -1,4 +1,4 @@
-//! A server, its clients and a limit between them, over time.
+//! Runs of a server, its clients and a limit between them, over time.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use tidegate_testkit::Random;
 use super::Server;
 use super::event::{Event, EventQueue};
 
-/// How often the state is noted, in microseconds.
+/// The interval between two moments, in microseconds.
 const SAMPLE_INTERVAL: u64 = 100_000;
 
 /// A scenario: a server, its load and its outage.
@@ -17,11 +17,11 @@ const SAMPLE_INTERVAL: u64 = 100_000;
 pub struct Scene {
     /// The server.
     pub server: Server,
-    /// Its load, as a share of its capacity, and for how many seconds; one after the other.
+    /// Its load in steps: a share of its capacity, and the duration in seconds.
     pub load: Vec<(f64, u64)>,
-    /// When it stops and when it goes on, in seconds.
+    /// The begin and the end of its outage, in seconds.
     pub outage: Option<(u64, u64)>,
-    /// How long a client waits for its answer, in microseconds. The server does not notice that it is gone.
+    /// The timeout of a client, in microseconds. The server does not notice that a client has given up.
     pub client_timeout: u64,
     /// The seed of the noise.
     pub seed: u64,
@@ -30,22 +30,22 @@ pub struct Scene {
 /// The figures of a tenth of a second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Moment {
-    /// The limit at its end.
+    /// The limit at the end.
     pub limit: u32,
-    /// How many were in flight at its end.
+    /// The number of requests in flight at the end.
     pub in_flight: u32,
-    /// How many were answered in time.
+    /// The number of requests answered in time.
     pub answered: u32,
-    /// How long those took together, in microseconds.
+    /// The sum of their latencies, in microseconds.
     pub took: u64,
-    /// How many were rejected.
+    /// The number of rejected requests.
     pub shed: u32,
-    /// How many were given up by their clients.
+    /// The number of requests that their clients gave up.
     pub wasted: u32,
 }
 
 impl Moment {
-    /// How long one is, in seconds.
+    /// The length of a moment, in seconds.
     pub const SECONDS: f64 = SAMPLE_INTERVAL as f64 / 1e6;
 
     /// Merges several moments into one.
@@ -62,7 +62,7 @@ impl Moment {
 }
 
 impl Scene {
-    /// Simulates the scene under a limit, which is made on the clock of the scene.
+    /// Simulates the scene under a limit that is created on the clock of the scene.
     pub fn play(&self, limit: Concurrency) -> Vec<Moment> {
         let clock = ManualClock::default();
         let mut run = Simulation {
@@ -89,7 +89,7 @@ impl Scene {
         self.outage.is_some_and(|(from, to)| (from * 1_000_000..to * 1_000_000).contains(&now))
     }
 
-    /// How many microseconds there are between two arrivals, in the mean.
+    /// Returns the mean interval between two arrivals, in microseconds.
     fn arrival_interval(&self, now: u64) -> u64 {
         let mut until = 0;
         let load = self.load.iter().find(|(_, seconds)| {
@@ -108,7 +108,7 @@ struct Simulation<'a> {
     random: Random,
     events: EventQueue,
     requests: Vec<Request>,
-    /// Those that wait for a worker.
+    /// The requests that wait for a worker.
     queue: VecDeque<usize>,
     idle: u32,
     moments: Vec<Moment>,
@@ -117,7 +117,7 @@ struct Simulation<'a> {
 
 struct Request {
     admitted: u64,
-    /// Until it is answered or given up.
+    /// The permit, until the request is answered or given up.
     permit: Option<Permit>,
 }
 
@@ -171,7 +171,7 @@ impl Simulation<'_> {
         self.start_work(now);
     }
 
-    /// Gives idle workers something to do.
+    /// Starts work on idle workers.
     fn start_work(&mut self, now: u64) {
         if self.scene.is_paused(now) {
             return;

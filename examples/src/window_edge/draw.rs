@@ -1,21 +1,21 @@
-//! From answers to an SVG. Whole numbers and tenths only, so that it is the same everywhere.
+//! Draws answers as an SVG. It uses whole numbers and tenths only, so the picture is the same on every machine.
 
 use std::fmt::Write;
 
 use super::run::{PERIOD, RATE, Run};
 use crate::svg::{pixels, text};
 
-/// What the axis shows, in milliseconds from the edge.
+/// The range of the axis, in milliseconds from the edge.
 const FIRST_TIME: i64 = -100;
 const LAST_TIME: i64 = 1_300;
 
-// All in tenths of a pixel.
+// Lengths are in tenths of a pixel.
 const WIDTH: i64 = 9_000;
 const LEFT: i64 = 400;
 const RIGHT: i64 = 8_800;
 const TOP: i64 = 860;
 const PANEL: i64 = 1_520;
-/// The height of one request, and of one admitted request in the line: they share their scale.
+/// The height of one request, and of one admitted request in the line, which share a scale.
 const UNIT: i64 = 46;
 const MAX_TRAILING: i64 = 22;
 
@@ -90,7 +90,7 @@ fn panel(svg: &mut String, run: &Run, top: i64) {
     requests(svg, run, y);
 }
 
-/// A mark for each request, those of the same time on top of each other, the denied ones last.
+/// Draws a mark for each request. Marks of equal time are stacked, the denied ones last.
 fn requests(svg: &mut String, run: &Run, y: impl Fn(i64) -> i64) {
     let (mut admitted, mut denied) = (String::new(), String::new());
     let mut below = (FIRST_TIME, 0);
@@ -106,7 +106,7 @@ fn requests(svg: &mut String, run: &Run, y: impl Fn(i64) -> i64) {
     let _ = writeln!(svg, "<path class=\"r\" d=\"{denied}\"/>\n<path class=\"a\" d=\"{admitted}\"/>");
 }
 
-/// How many were admitted in the period that ends at each moment.
+/// Draws the number of requests admitted in the period that ends at each moment.
 fn line(svg: &mut String, run: &Run, y: impl Fn(i64) -> i64) {
     let mut path = format!("M{} {}", pixels(x(FIRST_TIME)), pixels(y(0)));
     for (at, count) in run.trailing().into_iter().filter(|(at, _)| *at <= LAST_TIME) {

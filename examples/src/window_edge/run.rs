@@ -4,28 +4,28 @@ use std::error::Error;
 
 use tidegate::{Limiter, ManualClock, MemoryStore, Quota, Timestamp, seconds};
 
-/// How much each quota admits in a second.
+/// The units of each quota in a second.
 pub(super) const RATE: u64 = 10;
 /// The period, in milliseconds.
 pub(super) const PERIOD: i64 = 1_000;
 /// The edge of a window, in milliseconds since the epoch: windows begin at whole seconds.
 const EDGE: u64 = 1_000_000;
 
-/// What one algorithm made of the load.
+/// The answers of one algorithm to the load.
 pub(super) struct Run {
     pub(super) name: &'static str,
     pub(super) note: &'static str,
-    /// When, in milliseconds from the edge, and whether it was admitted.
+    /// The time of each request, in milliseconds from the edge, and whether it was admitted.
     pub(super) answers: Vec<(i64, bool)>,
 }
 
 impl Run {
-    /// How many were admitted.
+    /// Returns the number of admitted requests.
     pub(super) fn admitted(&self) -> usize {
         self.answers.iter().filter(|(_, allowed)| *allowed).count()
     }
 
-    /// How many were admitted in the period that ends at each time at which that changes.
+    /// Returns the number of requests admitted in the period that ends at each time, for the times at which it changes.
     pub(super) fn trailing(&self) -> Vec<(i64, u64)> {
         let admitted = || self.answers.iter().filter(|(_, allowed)| *allowed).map(|(at, _)| *at);
         let mut times: Vec<_> = admitted().flat_map(|at| [at, at + PERIOD]).collect();
@@ -36,12 +36,12 @@ impl Run {
     }
 }
 
-/// 12 requests at once just before the edge, 12 just after it, and then one every 10 ms.
+/// Returns the load: 12 requests at once just before the edge, 12 just after it, and then one every 10 ms.
 fn load() -> impl Iterator<Item = i64> {
     [-5; 12].into_iter().chain([15; 12]).chain((30..=1_300).step_by(10))
 }
 
-/// Every algorithm under that load.
+/// Runs every algorithm under that load.
 pub(super) fn runs() -> Result<Vec<Run>, Box<dyn Error>> {
     let period = seconds(1);
     let quotas = [

@@ -1,4 +1,4 @@
-//! The chat, in two browsers.
+//! The chat in two browsers.
 
 use tidegate_servers::browser::{Browser, ENTER};
 
@@ -15,7 +15,7 @@ fn url(example: &Example, name: &str, room: &str) -> String {
     format!("http://{}/?name={name}&room={room}", example.address)
 }
 
-/// Types a message, wherever the focus is: the page puts it where one types.
+/// Types a message. The page puts the focus into the input field.
 fn say(browser: &Browser, text: &str) {
     browser.press(text.chars().chain([ENTER]));
 }
@@ -44,7 +44,7 @@ fn members_of_a_room_see_its_messages() {
     assert_eq!(ann.text("who"), "only you here, and you are ann");
     say(&ann, "alone");
     sees(&ann, "ann: hello <b>bob</b>|bob: hi|ann: alone");
-    // What was said before this elsewhere would have come before it.
+    // A message from before the join would have arrived first.
     bob.wait_for("!document.getElementById('chat').hidden");
     say(&bob, "who is here?");
     sees(&bob, "bob: who is here?");
@@ -53,7 +53,8 @@ fn members_of_a_room_see_its_messages() {
     }
 }
 
-/// What the page shows of the limits, each time something changes: the countdown is over before a slow machine looks.
+/// Records the limits that the page shows at every change, because the countdown may be over before a slow machine
+/// looks.
 const WATCH: &str = "(() => {
     const text = (selector) => document.querySelector(selector).textContent;
     window.seen = [];
@@ -69,7 +70,7 @@ fn flooding_user_sees_when_to_continue() {
     let (ann, bob) = (open(&example, "ann", "tea"), open(&example, "bob", "tea"));
     ann.wait_for("document.querySelector('#limit-user dd')");
     ann.evaluate(WATCH);
-    // Faster than anybody types, and more than the five that a user has at once.
+    // Faster than a person types, and more than the five that a user has at once.
     let sent = 9;
     ann.evaluate(&format!(
         "(() => {{ for (let number = 1; number <= {sent}; number++) {{
@@ -77,15 +78,15 @@ fn flooding_user_sees_when_to_continue() {
             document.getElementById('send').requestSubmit();
         }} }})()"
     ));
-    // What is left is what was said last and what time has added since, which may be one or two where the browser is slow.
+    // The page shows the quota after the last message, plus the refill since: one or two more in a slow browser.
     let limited = ann.wait_for("window.seen.find(({ limited, left }) => limited && parseInt(left) < 3)");
     let says = limited["says"].as_str().unwrap();
     assert!(says.contains("was not sent") && says.contains("Try again in "), "{limited}");
     assert!(limited["button"].as_str().unwrap().ends_with(" s"), "the countdown: {limited}");
 
-    // What was said in the room is taken from what is left there for everybody.
+    // The message takes from the quota of the room, which all members see.
     bob.wait_for("limits.get('room').remaining < 20");
-    // Once the countdown is over, what was not sent can be sent, without typing it again.
+    // After the countdown, the unsent text can be sent without typing it again.
     ann.wait_for("document.getElementById('limited').hidden && !document.getElementById('say').disabled");
     let not_sent = ann.evaluate("document.getElementById('text').value");
     assert_eq!(not_sent, format!("message {sent}"));

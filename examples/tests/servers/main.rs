@@ -1,4 +1,4 @@
-//! The examples that serve until they are stopped, asked over a socket as their first line says.
+//! The example servers, called over a socket as their first line says.
 
 mod chat;
 
@@ -9,7 +9,7 @@ use std::sync::Once;
 
 use tidegate_servers::{build_programs, program};
 
-/// The examples are built once, for runs of these tests alone.
+/// Builds the examples once for a run of these tests.
 static BUILT: Once = Once::new();
 
 /// A running example, until it is dropped.
@@ -32,7 +32,7 @@ impl Example {
         Example { child, address }
     }
 
-    /// The status, the headers and the body of an answer.
+    /// Sends a request. Returns the status, the headers and the body of the answer.
     fn get(&self, header: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         write!(stream, "GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{header}\r\n").unwrap();
@@ -41,7 +41,7 @@ impl Example {
         answer
     }
 
-    /// Whether each of so many requests was admitted.
+    /// Sends requests. Returns whether each was admitted.
     fn admitted(&self, header: &str, requests: usize) -> Vec<bool> {
         (0..requests).map(|_| self.get(header).starts_with("HTTP/1.1 200")).collect()
     }
@@ -54,13 +54,13 @@ impl Drop for Example {
     }
 }
 
-/// Three at once, and then no more for now.
+/// Asserts that the server admits a burst of three and then denies.
 fn limits(name: &str) {
     let example = Example::start(name);
     assert_eq!(example.admitted("", 4), [true, true, true, false]);
     let answer = example.get("");
     assert!(answer.starts_with("HTTP/1.1 429 Too Many Requests\r\n"), "{answer}");
-    // HTTP does not care how a name is written, and frameworks write it in different ways.
+    // Header names are case-insensitive, and frameworks differ in their case.
     let head = answer.to_ascii_lowercase();
     assert!(head.contains("\r\nretry-after: ") && answer.contains(r#""violated-policies":["default"]"#), "{answer}");
 }

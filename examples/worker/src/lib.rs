@@ -29,7 +29,7 @@ fn gate(env: &Env) -> Result<Gate, Box<dyn std::error::Error>> {
     let limiter = Limiter::builder()
         .limit("greeting", Quota::fixed_window(5, minutes(1))?)
         .store(DurableObjectStore::new(env)?)
-        // An object may be asleep or on another continent.
+        // An object may be asleep, or on another continent.
         .resilience(Resilience::new(WorkerClock).timeout(seconds(2)))
         .build()?;
     let gate = Gate::new(limiter.enforcer("greeting")?);

@@ -7,11 +7,11 @@ use tidegate::http::{ClientAddress, HeaderName, TrustProxy};
 
 use super::take;
 
-/// Whatever stands in a forwarding header: nothing panics, an untrusted peer is the client, and what the client itself
-/// writes, which is all on the left, does not change who it is.
+/// Checks that no forwarding header panics, and that an untrusted peer is the client. The text from the client, which
+/// is always on the left, must not change its identity.
 ///
-/// A byte for whom to trust (`n`obody, a number of hops, or networks), one for the header, and lines: the peer's address, what the client writes, and what the
-/// proxies do.
+/// The input is a byte for the trusted proxies (`n` for none, a number of hops, or networks), a byte for the header,
+/// and lines. The lines are the peer's address, the client's text, and the proxies' additions.
 pub fn forwarding(data: &[u8]) {
     let (trust, data) = take(data);
     let (header, data) = take(data);
@@ -41,13 +41,13 @@ pub fn forwarding(data: &[u8]) {
         assert_eq!(found.address(), peer.to_canonical(), "nobody believes this peer");
     }
 
-    // The walk ended at somebody who is not believed, or after so many steps as are: in front of that, nothing is read.
+    // The walk ended at an untrusted address, or after the trusted number of hops. Text before that is never read.
     let entries = || written.iter().flat_map(|line| line.split(|byte| *byte == b','));
     let is_address =
         |entry: &[u8]| str::from_utf8(entry.trim_ascii()).is_ok_and(|entry| entry.parse::<IpAddr>().is_ok());
     let counts_off = |hops| header == "x-forwarded-for" && entries().count() >= hops && entries().all(is_address);
     if (by_network && !clients.trusts(found.address())) || hops.is_some_and(counts_off) {
-        // In a line of its own, and in front of what the proxy adds to the client's line.
+        // In a line of its own, and before the proxy's addition to the client's line.
         let own: Vec<&[u8]> = [forged].into_iter().chain(written.iter().copied()).collect();
         assert_eq!(clients.find_in_lines(peer, own), found, "the client has chosen who it is");
         if let [first, rest @ ..] = &written[..] {

@@ -16,11 +16,11 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
 use super::take;
 
-/// Whatever a client sends after the handshake and however it is cut into reads: nothing panics, the connection ends when
-/// the client has, no more messages are handled than the limit admits, the same ones in the same order, and everything
-/// that is sent back is a message of the protocol.
+/// Checks that no bytes after the handshake panic, in reads of any size. The connection ends with the client. It
+/// handles no more messages than the limit admits, and the same ones in the same order for every read size. Everything
+/// it sends is a message of the protocol.
 ///
-/// A byte for how it is cut, and what is sent.
+/// The input is a byte for the read size, and the bytes to send.
 pub fn frames(data: &[u8]) {
     let (cut, data) = take(data);
     let whole = handle_frames(data, data.len().max(1));
@@ -57,7 +57,7 @@ impl Rpc for Ping {
     type Reply = Pong;
 }
 
-/// Returns what the handler of an event received, when so many bytes are sent at a time.
+/// Returns the texts that the handler of an event received, when that many bytes are sent at a time.
 fn handle_frames(data: &[u8], step: usize) -> Vec<String> {
     static RUNTIME: LazyLock<Runtime> =
         LazyLock::new(|| Builder::new_current_thread().enable_time().build().expect("a runtime"));
@@ -72,7 +72,7 @@ fn handle_frames(data: &[u8], step: usize) -> Vec<String> {
         let (reads, mut writes) = split(ours);
         let sending = async {
             for part in data.chunks(step) {
-                // A closed connection takes no more.
+                // A closed connection accepts no more bytes.
                 let _ = writes.write_all(part).await;
                 tokio::task::yield_now().await;
             }
@@ -88,7 +88,7 @@ fn handle_frames(data: &[u8], step: usize) -> Vec<String> {
             }
         };
         tokio::join!(router.serve(socket, (), None), sending, reading);
-        // Events that were received are worked on to their end, even after the connection has ended.
+        // Events that were received are handled to their end, even after the connection has ended.
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }

@@ -11,10 +11,10 @@ use tidegate::{Quota, millis};
 
 use super::take;
 
-/// Whatever a policy is called, and whatever its numbers are: headers are well-formed, a parser finds in them what was
-/// put in, and the body of a denial is JSON with the name in it.
+/// Checks that headers are well-formed under any policy name and numbers. A parser must find the original values in
+/// them. The body of a denial must be JSON with the name in it.
 ///
-/// A byte for the rate, one for the period, and the name.
+/// The input is a byte for the rate, one for the period, and the name.
 pub fn headers(data: &[u8]) {
     let (rate, data) = take(data);
     let (period, data) = take(data);
@@ -62,7 +62,7 @@ pub fn headers(data: &[u8]) {
     assert_eq!(body["retryable"], false, "more than the whole quota");
 }
 
-/// A shared enforcer, because making one takes longer than all else here. Each run has a new caller.
+/// Returns a shared enforcer, because creating one takes most of the time here. Each run has a new caller.
 fn enforcer() -> Enforcer {
     static ENFORCER: LazyLock<Enforcer> =
         LazyLock::new(|| Enforcer::from_quota(Quota::fixed_window(1, millis(1)).expect("a quota")));
@@ -71,7 +71,7 @@ fn enforcer() -> Enforcer {
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// A name as a client reads it: percent-encoded when it would not be printable otherwise.
+/// Decodes a name as a client does: it is percent-encoded if it would not be printable otherwise.
 fn decode_name(text: &str, name: &str) -> String {
     if name.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
         return text.to_owned();

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use tidegate::Key;
 
-/// Whatever parts keys are made of: different parts are different keys, and no key that is made of parts is one that is
-/// set apart, or a part of a budget.
+/// Checks that different parts make different keys. No key made of parts may equal a reserved key, a fallback key or a
+/// shard.
 ///
-/// Two keys with `\x1f` between them, each of parts with `\n` between them.
+/// The input is two keys with `\x1f` between them, each of parts with `\n` between them.
 pub fn keys(data: &[u8]) {
     let mut keys = data.splitn(2, |byte| *byte == 0x1f).map(parts);
     let (first, second) = (keys.next().unwrap_or_default(), keys.next().unwrap_or_default());

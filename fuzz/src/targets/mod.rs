@@ -12,7 +12,7 @@ pub use headers::headers;
 pub use keys::keys;
 pub use resp::resp;
 
-/// The byte in front and what is behind it; a missing one is 0.
+/// Returns the first byte, or 0 if there is none, and the rest.
 fn take(data: &[u8]) -> (u8, &[u8]) {
     match data {
         [first, rest @ ..] => (*first, rest),

@@ -1,6 +1,6 @@
 //! Commands of the Redis protocol.
 
-// The parser as the server has it. It knows nothing of the rest of the server, which would take long to build.
+// The server's own parser file. It does not depend on the rest of the server, which would take long to build.
 #[path = "../../../crates/server/src/doors/resp/parse.rs"]
 mod parse;
 
@@ -8,10 +8,11 @@ use parse::{Arguments, Bounds, MAX_ARGUMENTS, MAX_COMMAND, ProtocolError};
 
 use super::take;
 
-/// Whatever a client sends and however it is cut into reads: nothing panics, the same commands come out and then the same
-/// error, every word lies in what was sent, in order, and none is larger than the bounds.
+/// Checks that no bytes panic, and that reads of any size give the same commands and then the same error. Every word
+/// lies in the input, in order, and within the bounds.
 ///
-/// A byte for who it is (`s`tranger or not), one for how it is cut, and what is sent.
+/// The input is a byte for the bounds (`s` for a client without a token), one for the read size, and the bytes to
+/// parse.
 pub fn resp(data: &[u8]) {
     let (who, data) = take(data);
     let (cut, data) = take(data);
@@ -23,7 +24,7 @@ pub fn resp(data: &[u8]) {
 
 type Commands<'a> = (Vec<Vec<&'a [u8]>>, Option<ProtocolError>);
 
-/// The commands, when so many bytes are read at a time.
+/// Returns the commands when that many bytes are read at a time.
 fn commands(data: &[u8], bounds: Bounds, step: usize) -> Commands<'_> {
     let (mut found, mut at, mut read) = (Vec::new(), 0, 0);
     while read < data.len() {

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: benchmarks against other limiters, with the results written to `docs/performance.md`.
+//! `cargo xtask bench`: benchmarks against other limiters, with the results written to `docs/book/src/explanation/performance.md`.
 
 mod page;
 
@@ -8,14 +8,15 @@ use std::process::{Command, Stdio};
 use crate::cargo::{TaskError, cargo, step};
 use crate::servers::{Servers, peers};
 
-/// The parts, in the order in which they are measured.
+/// The parts in the order of measurement.
 const PARTS: [&str; 12] =
     ["speed", "scale", "footprint", "pauses", "permits", "redis", "postgres", "sqlite", "http", "serve", "pages", "ws"];
 
 /// The parts that need servers.
 const PARTS_WITH_SERVERS: [&str; 3] = ["redis", "postgres", "ws"];
 
-/// All parts, or one of them. A whole part goes into the page; one of which only some was asked for does not.
+/// Runs all parts, or one of them. The results of a whole part go into the page. Those of a selection within a part do
+/// not.
 pub(crate) fn run(arguments: &[String]) -> Result<(), TaskError> {
     let parts: Vec<&str> =
         PARTS.into_iter().filter(|part| arguments.first().is_none_or(|first| first == part)).collect();

@@ -1,10 +1,10 @@
-//! Writes the results of a benchmark into `docs/performance.md`.
+//! Writes the results of a benchmark into `docs/book/src/explanation/performance.md`.
 
 use std::fs;
 
 use crate::cargo::TaskError;
 
-const PAGE: &str = "docs/performance.md";
+const PAGE: &str = "docs/book/src/explanation/performance.md";
 
 /// Writes the output of a part into its section of the page.
 pub(super) fn write_results(part: &str, output: &str) -> Result<(), TaskError> {
@@ -23,7 +23,7 @@ fn begin_marker(part: &str) -> String {
 
 const END_MARKER: &str = "<!-- end -->";
 
-/// The page with that text in the place of a part.
+/// Returns the page with that text in the section of a part.
 fn replace_section(page: &str, part: &str, text: &str) -> Option<String> {
     let begin = begin_marker(part);
     let (before, rest) = page.split_once(&begin)?;
@@ -31,7 +31,7 @@ fn replace_section(page: &str, part: &str, text: &str) -> Option<String> {
     Some(format!("{before}{begin}```text\n{text}\n```\n{END_MARKER}{after}"))
 }
 
-/// Describes the machine of a measurement: the processor, how many of them, and how busy they were.
+/// Describes the machine of a measurement: its processors, their number, and how busy they were.
 fn describe_machine() -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let cpuinfo = read("/proc/cpuinfo");

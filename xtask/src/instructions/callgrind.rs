@@ -1,4 +1,4 @@
-//! Counting instructions with callgrind.
+//! Counts instructions with callgrind.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,20 +8,20 @@ use crate::cargo::{TaskError, output_of};
 use crate::parallel;
 use crate::servers::debian;
 
-/// valgrind's counting of instructions.
+/// The instruction counter of valgrind.
 pub(super) struct Callgrind {
     valgrind: PathBuf,
     /// The folder of its output.
     folder: PathBuf,
 }
 
-/// The file that callgrind writes for the path of that name.
+/// Returns the file that callgrind writes for the path of that name.
 pub(super) fn profile_path(folder: &str, path: &str) -> PathBuf {
     Path::new(folder).join(format!("{}.callgrind", path.replace('/', "-")))
 }
 
-/// The C library picks how it copies and compares by the processor, and the wider it copies the more it matters where the stack
-/// begins. This is what every processor has, and costs the same wherever that is.
+/// The C library chooses its copy and compare functions by the processor. The cost of the wider ones depends on the
+/// position of the stack. These tunables select functions that every processor has and whose cost does not.
 const TUNABLES: &str = "glibc.cpu.hwcaps=-AVX2,-AVX_Fast_Unaligned_Load,-ERMS";
 
 impl Callgrind {
@@ -29,20 +29,20 @@ impl Callgrind {
         Ok(Callgrind { valgrind: debian::valgrind()?, folder: folder.into() })
     }
 
-    /// The instructions of one call of each path that the program has.
+    /// Counts the instructions of one call of each path that the program has.
     pub(super) fn count_all(&self, program: &Path) -> Result<Vec<(String, u64)>, TaskError> {
         let listed = output_of(&mut Command::new(program))?;
-        // What else a machine does is no instruction of theirs: as many at once as it has cores.
+        // Other load on the machine adds no instructions, so all cores count in parallel.
         parallel::map(listed.lines(), |line| self.count(program, line))
     }
 
-    /// A line of the program's list: the path's name, and how many calls of it are counted.
+    /// Counts one path, from a line of the program's list: its name, and the number of counted calls.
     fn count(&self, program: &Path, line: &str) -> Result<(String, u64), TaskError> {
         let listed = line.split_once(' ').and_then(|(name, calls)| Some((name, calls.parse::<u64>().ok()?)));
         let (name, calls) = listed.ok_or_else(|| TaskError(format!("{}: lists {line:?}", program.display())))?;
         let file = profile_path(&self.folder.to_string_lossy(), name);
         let mut command = Command::new(&self.valgrind);
-        // Nothing of the caller's: variables move the stack, and some change what the program does.
+        // An empty environment: variables move the stack, and some change the program's behaviour.
         command.env_clear().env("GLIBC_TUNABLES", TUNABLES);
         command.args([
             "--tool=callgrind",
@@ -60,7 +60,7 @@ impl Callgrind {
     }
 }
 
-/// Reads the total of callgrind's output.
+/// Reads the total from callgrind's output.
 fn read_total(text: &str) -> Option<u64> {
     let instructions = text.lines().any(|line| line == "events: Ir");
     let total = text.lines().find_map(|line| line.strip_prefix("totals: "))?;

@@ -6,18 +6,19 @@ use super::counts::ToolVersions;
 use super::{COUNTS_FILE, TARGET_FOLDER, callgrind};
 use crate::cargo::TaskError;
 
-/// How far apart two counts of a path may be.
+/// The permitted difference between two counts of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tolerance {
-    /// Up to so many percent.
+    /// At most this many percent.
     Percent(u64),
-    /// They are not compared.
+    /// The counts are not compared.
     Any,
 }
 
 impl Tolerance {
-    /// With the same tools only the code can have changed. Others change all paths a little and few of them much: a path that
-    /// is far from what it was is still worth a look. On another processor nothing is alike.
+    /// Returns the tolerance between two sets of tools. With equal tools, only the code can have changed. Other tools
+    /// change all paths a little and few of them much, so a large difference still deserves a look. Counts of different
+    /// processors cannot be compared.
     pub(super) fn between(kept: &ToolVersions, now: &ToolVersions) -> Self {
         match kept.target == now.target {
             true if kept == now => Tolerance::Percent(10),
@@ -65,7 +66,7 @@ impl<'a> Comparison<'a> {
         Comparison { paths: current.chain(removed).collect(), tolerance }
     }
 
-    /// Fails when a path costs more than it may, or is not known on both sides.
+    /// Returns an error if a path costs more than it may, or is missing on one side.
     pub(super) fn check(&self) -> Result<(), TaskError> {
         let Tolerance::Percent(percent) = self.tolerance else { return Ok(()) };
         let mut message = String::new();
@@ -101,7 +102,7 @@ impl<'a> Comparison<'a> {
 }
 
 impl PathCosts<'_> {
-    /// What it costs now, in thousandths of what it cost before.
+    /// Returns the current cost in thousandths of the earlier cost.
     fn per_mille(&self) -> u64 {
         self.now.unwrap_or_default() * 1_000 / self.before.unwrap_or_default().max(1)
     }
@@ -115,7 +116,7 @@ impl PathCosts<'_> {
     }
 }
 
-/// The table.
+/// Formats the table.
 impl fmt::Display for Comparison<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = |count: Option<u64>| count.map_or("-".to_owned(), |count| count.to_string());

@@ -6,19 +6,19 @@ use std::str::FromStr;
 
 use crate::cargo::{TaskError, host_target, rustc_version};
 
-/// The instructions of one call of each path, as they are kept in a file.
+/// The instructions of one call of each path, as stored in a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct InstructionCounts {
     pub(super) tools: ToolVersions,
     pub(super) paths: Vec<(String, u64)>,
 }
 
-/// The versions of the tools that a count depends on, beside the code.
+/// The versions of the tools that a count depends on, in addition to the code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ToolVersions {
     pub(super) target: String,
     pub(super) rustc: String,
-    /// Whose allocator and whose copying are in the counts.
+    /// The C library, whose allocator and copy functions are in the counts.
     pub(super) libc: String,
 }
 
@@ -44,7 +44,7 @@ const FILE_HEADER: &str = "\
 # Written by `cargo xtask instructions --bless`.
 ";
 
-/// The text of the file.
+/// Formats the file.
 impl fmt::Display for InstructionCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ToolVersions { target, rustc, libc } = &self.tools;

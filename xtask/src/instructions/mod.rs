@@ -1,6 +1,7 @@
 //! `cargo xtask instructions`: counts the instructions of each hot path and compares them with the recorded counts.
 //!
-//! An instruction is one on a busy machine, too, where a time is not a time. The paths are in `benches/instructions`.
+//! A busy machine does not change the number of instructions, while times vary. The paths are in
+//! `benches/instructions`.
 
 mod callgrind;
 mod compare;
@@ -14,9 +15,10 @@ use callgrind::Callgrind;
 use compare::{Comparison, Tolerance};
 use counts::{InstructionCounts, ToolVersions};
 
-/// The file with the costs of each path before.
+/// The file with the recorded costs of each path.
 const COUNTS_FILE: &str = "benches/instructions/counts.txt";
-/// A folder of its own: other features would rebuild everything each time. What callgrind has seen is there as well.
+/// A folder of its own, because other features would rebuild everything each time. It has the profiles of callgrind,
+/// too.
 const TARGET_FOLDER: &str = "target/instructions";
 
 pub(crate) fn run(arguments: &[String]) -> Result<(), TaskError> {
@@ -27,7 +29,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), TaskError> {
     }
 }
 
-/// InstructionCounts the instructions of every path, and fails if one costs more than it may.
+/// Counts the instructions of every path, and fails if one costs more than it may.
 pub(crate) fn check() -> Result<(), TaskError> {
     let before: InstructionCounts = read_counts()?
         .ok_or_else(|| TaskError(format!("there is no {COUNTS_FILE}: cargo xtask instructions --bless")))?;
@@ -49,7 +51,7 @@ fn bless() -> Result<(), TaskError> {
     if let Some(kept) = read_counts()?
         && kept.tools.target != tools.target
     {
-        // Machines of the old target would silently compare with nothing from then on.
+        // Otherwise, machines of the old target would silently compare with nothing from then on.
         let ToolVersions { target, .. } = kept.tools;
         return Err(TaskError(format!("{COUNTS_FILE} is of {target}, and this is {}: bless it there", tools.target)));
     }
@@ -71,7 +73,7 @@ fn count_paths() -> Result<InstructionCounts, TaskError> {
     let callgrind = Callgrind::find(TARGET_FOLDER)?;
     let mut build = cargo(["build", "--profile", "instructions", "--package", "tidegate-instructions"]);
     build.args(["--target-dir", TARGET_FOLDER]);
-    // Without flags for one processor: every machine counts the same program.
+    // Without flags for one processor, so that every machine counts the same program.
     build.env("RUSTFLAGS", "").env_remove("CARGO_ENCODED_RUSTFLAGS");
     step("instructions: build", &mut build)?;
     println!("\n== instructions");

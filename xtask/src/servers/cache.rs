@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use crate::cargo::TaskError;
 
-/// The folder of that name in the cache, filled by `fill` when it is not there.
+/// Returns the folder of that name in the cache, filled by `fill` if it is missing.
 pub(crate) fn folder(name: &str, fill: impl FnOnce(&Path) -> Result<(), TaskError>) -> Result<PathBuf, TaskError> {
     let cache = cache_folder()?;
     let folder = cache.join(name);
     if !folder.exists() {
-        // Made elsewhere and then renamed, so that a folder of this name is always whole.
+        // Created under another name and then renamed, so that a folder of this name is always complete.
         let unfinished = cache.join(format!("unfinished-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&unfinished); // of a killed process with the same id
+        let _ = fs::remove_dir_all(&unfinished); // left by a killed process with the same id
         let filled = fill(&unfinished);
         if filled.is_ok() && !folder.exists() {
             fs::rename(&unfinished, &folder).map_err(|error| TaskError(format!("{}: {error}", folder.display())))?;
@@ -24,7 +24,7 @@ pub(crate) fn folder(name: &str, fill: impl FnOnce(&Path) -> Result<(), TaskErro
     Ok(folder)
 }
 
-/// The folder where programs keep what they can download again.
+/// Returns the folder for downloads that can be repeated.
 fn cache_folder() -> Result<PathBuf, TaskError> {
     let configured = std::env::var_os("XDG_CACHE_HOME").filter(|folder| !folder.is_empty()).map(PathBuf::from);
     let default = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use super::cache;
 use crate::cargo::{TaskError, cargo, step};
 
-/// Installs the programs of a package in that version, and returns their folder. They are built once, which takes minutes,
-/// and cached. The profile `dev` builds in half the time, for a program whose speed does not matter.
+/// Installs the programs of a package in that version, and returns their folder. They are built once, which takes
+/// minutes, and cached. The profile `dev` halves the build time, for a program whose speed does not matter.
 pub(crate) fn install(package: &str, version: &str, profile: &str) -> Result<PathBuf, TaskError> {
     let folder = cache::folder(&format!("{package}-{version}-{profile}"), |folder| {
         let version = format!("={version}");
@@ -16,7 +16,7 @@ pub(crate) fn install(package: &str, version: &str, profile: &str) -> Result<Pat
             install.arg(folder).args(how).env("CARGO_PROFILE_DEV_DEBUG", "false");
             step(&format!("{package}: cargo install"), &mut install)
         };
-        // What its lock file names may be gone by now, or not be on a mirror.
+        // The versions in its lock file may be yanked by now, or missing on a mirror.
         run_install(Some("--locked")).or_else(|TaskError(message)| {
             println!("{message}\n{package}: again, with other versions of what it depends on than it names");
             run_install(None)

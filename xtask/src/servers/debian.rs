@@ -1,4 +1,4 @@
-//! Redis, Postgres, PgBouncer, Chromium and valgrind from Debian's packages.
+//! Redis, Postgres, PgBouncer, Chromium, Prometheus and valgrind from Debian's packages.
 
 use std::net::TcpStream;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::cargo::{TaskError, step};
 const ADVICE: &str = "install Redis 7 or newer, so that redis-server, redis-cli and redis-benchmark are on PATH \
                       (Debian and Ubuntu: apt-get install redis-server redis-tools)";
 
-/// Redis's server and tools.
+/// Installs Redis's server and tools.
 pub(crate) fn install_redis() -> Result<(), TaskError> {
     let service_before = service_port_answers();
     install("Redis", &["redis-server", "redis-tools"], ADVICE)?;
@@ -23,7 +23,7 @@ pub(crate) fn install_redis() -> Result<(), TaskError> {
     Ok(())
 }
 
-/// Postgres's server and tools. The package makes a database of its own where it can, which no test uses.
+/// Installs Postgres's server and tools. If it can, the package creates a database, which no test uses.
 pub(crate) fn install_postgres() -> Result<(), TaskError> {
     let advice = "install Postgres 14 or newer (Debian and Ubuntu: apt-get install postgresql)";
     install("Postgres", &["postgresql", "postgresql-client"], advice)
@@ -40,6 +40,13 @@ pub(crate) fn install_chromium() -> Result<(), TaskError> {
     install("Chromium", &["chromium", "chromium-driver"], advice)
 }
 
+/// Prometheus and its tool for rules. The package starts a service where it can, which no test uses.
+pub(crate) fn install_prometheus() -> Result<(), TaskError> {
+    let advice = "install Prometheus 2.40 or newer, so that prometheus and promtool are on PATH in one folder \
+                  (Debian and Ubuntu: apt-get install prometheus)";
+    install("Prometheus", &["prometheus"], advice)
+}
+
 /// Returns the path of valgrind, installing it if it is missing.
 pub(crate) fn valgrind() -> Result<PathBuf, TaskError> {
     if find_on_path("valgrind").is_none() {
@@ -49,7 +56,7 @@ pub(crate) fn valgrind() -> Result<PathBuf, TaskError> {
     find_on_path("valgrind").ok_or_else(|| TaskError("valgrind is installed, but not on PATH".to_owned()))
 }
 
-/// Python's pip, where it is missing.
+/// Installs Python's pip if it is missing.
 pub(crate) fn install_pip(advice: &str) -> Result<(), TaskError> {
     let pip = Command::new("python3").args(["-m", "pip", "--version"]).output();
     match pip.is_ok_and(|output| output.status.success()) {
@@ -58,7 +65,7 @@ pub(crate) fn install_pip(advice: &str) -> Result<(), TaskError> {
     }
 }
 
-/// Installs packages, as root or with a sudo that asks nothing.
+/// Installs packages, as root or with a sudo that needs no password.
 pub(crate) fn install(what: &str, packages: &[&str], advice: &str) -> Result<(), TaskError> {
     if find_on_path("apt-get").is_none() {
         return Err(TaskError(format!("{what} is missing, and there is no apt-get to get it with: {advice}")));
@@ -68,7 +75,7 @@ pub(crate) fn install(what: &str, packages: &[&str], advice: &str) -> Result<(),
         return Err(TaskError(format!("{what} is missing, and only root can get it: {advice}")));
     }
     let failed = |error: TaskError| TaskError(format!("{error}\n{advice}"));
-    // Once is enough: the next program that is missing is missed within minutes.
+    // Once is enough, because the next missing program is found within minutes.
     static UPDATED: AtomicBool = AtomicBool::new(false);
     if !UPDATED.swap(true, Ordering::Relaxed) {
         step(&format!("{what}: apt-get update"), apt_get(is_root).arg("update")).map_err(failed)?;

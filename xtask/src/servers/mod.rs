@@ -1,4 +1,4 @@
-//! The servers of the tests: installed when missing, started on free loopback ports, stopped at the end.
+//! The servers of the tests: installed if missing, started on free loopback ports, stopped at the end.
 
 mod cache;
 pub(crate) mod crates;
@@ -16,7 +16,7 @@ use tidegate_servers::{PgBouncer, Postgres, Redis};
 use crate::cargo::TaskError;
 use programs::Programs;
 
-/// One Redis, one Valkey, a cluster of three, a Postgres and a pooler before it. Dropping it stops them all.
+/// A Redis, a Valkey, a cluster of three, a Postgres and a pooler before it. Dropping it stops them all.
 pub(crate) struct Servers {
     programs: Programs,
     redis: Redis,
@@ -55,7 +55,7 @@ impl Servers {
         Ok(servers)
     }
 
-    /// The environment variables by which tests find them.
+    /// Returns the environment variables by which tests find them.
     pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
         let path = |path: &Path| path.display().to_string();
         let cluster: Vec<String> = self.cluster.iter().map(Redis::url).collect();
@@ -75,6 +75,7 @@ impl Servers {
             ("TIDEGATE_CHROMIUM", path(&self.programs.chromium)),
             ("TIDEGATE_CHROMEDRIVER", path(&self.programs.chromedriver)),
             ("TIDEGATE_PROMETHEUS_CLIENT", path(&self.programs.prometheus_client)),
+            ("TIDEGATE_PROMETHEUS", path(&self.programs.prometheus)),
             ("TIDEGATE_ENVOY", path(&self.programs.envoy)),
             ("TIDEGATE_MINIFLARE", path(&self.programs.miniflare)),
             ("TIDEGATE_WORKER", path(&self.programs.worker)),
@@ -86,7 +87,7 @@ impl Servers {
     }
 }
 
-/// `cargo xtask servers`: the servers for working by hand, until Enter or the end of the input.
+/// `cargo xtask servers`: runs the servers for manual work, until Enter or the end of the input.
 pub(crate) fn run() -> Result<(), TaskError> {
     let servers = Servers::start()?;
     println!();

@@ -1,4 +1,4 @@
-//! Node.js, and packages from npm that the tests run. Kept in the user's cache folder.
+//! Node.js, and packages from npm that the tests run. They are cached in the user's cache folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use super::programs::find_on_path;
 use super::pypi::Wheel;
 use crate::cargo::{TaskError, output_of, step};
 
-/// The oldest version that miniflare wants.
+/// The oldest version that miniflare supports.
 const OLDEST_VERSION: u32 = 22;
 
 /// Node.js from PyPI, for systems whose own packages are older.
@@ -20,7 +20,7 @@ const NODE: Wheel = Wheel {
     advice: "install Node.js 22 or newer, with node and npm on PATH, or Python 3 with pip, which gets it from PyPI",
 };
 
-/// Packages that belong together, each with its version. The first one names their folder.
+/// Packages that are installed together, each with its version. The first one names their folder.
 struct NpmPackages(&'static [(&'static str, &'static str)]);
 
 const IOREDIS: NpmPackages = NpmPackages(&[("ioredis", "6.0.0")]);
@@ -35,16 +35,16 @@ const WS_KIT: NpmPackages = NpmPackages(&[
     ("ws", "8.22.2"),
 ]);
 
-/// workerd, which runs Workers, and what starts it.
+/// workerd, which runs Workers, and the program that starts it.
 const MINIFLARE: NpmPackages = NpmPackages(&[("miniflare", "4.20260730.0")]);
 
-/// A Node.js that is new enough, with npm.
+/// A Node.js of a sufficient version, with npm.
 pub(crate) struct Node {
     pub(crate) program: PathBuf,
 }
 
 impl Node {
-    /// From PATH, or else from PyPI.
+    /// Finds it on PATH, or else installs it from PyPI.
     pub(crate) fn find() -> Result<Self, TaskError> {
         let is_good =
             |node: &PathBuf| find_on_path("npm").is_some() && major(node).is_some_and(|major| major >= OLDEST_VERSION);
@@ -52,22 +52,22 @@ impl Node {
         Ok(Node { program })
     }
 
-    /// The folder to be on `NODE_PATH`.
+    /// Returns the folder for `NODE_PATH`.
     pub(crate) fn ioredis(&self) -> Result<PathBuf, TaskError> {
         IOREDIS.folder(self).map(|folder| folder.join("node_modules"))
     }
 
-    /// The folder of the packages.
+    /// Returns the folder of the packages.
     pub(crate) fn ws_kit(&self) -> Result<PathBuf, TaskError> {
         WS_KIT.folder(self).map(|folder| folder.join("node_modules"))
     }
 
-    /// The folder that it is installed in.
+    /// Returns the folder of its installation.
     pub(crate) fn miniflare(&self) -> Result<PathBuf, TaskError> {
         MINIFLARE.folder(self)
     }
 
-    /// The npm that belongs to it, where one does: the link to it does not outlast a wheel.
+    /// Returns its own npm, if it has one, because a wheel does not keep the link to npm.
     fn npm(&self) -> Command {
         let folder = self.program.parent().and_then(Path::parent);
         let script = folder.map(|folder| folder.join("lib/node_modules/npm/bin/npm-cli.js"));
@@ -78,7 +78,7 @@ impl Node {
     }
 }
 
-/// The first number of a version, as in `v22.20.0`.
+/// Returns the first number of a version, as in `v22.20.0`.
 fn major(node: &Path) -> Option<u32> {
     let version = output_of(Command::new(node).arg("--version")).ok()?;
     version.strip_prefix('v')?.split('.').next()?.parse().ok()

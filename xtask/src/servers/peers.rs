@@ -19,14 +19,14 @@ pub(crate) fn environment() -> Result<Vec<(&'static str, String)>, TaskError> {
     Ok(programs.into_iter().map(|(name, path)| (name, path.display().to_string())).collect())
 }
 
-/// throttlecrab's server, as its users install it; built once, which takes minutes, and kept.
+/// Installs throttlecrab's server as its users do. It is built once, which takes minutes, and cached.
 fn throttlecrab() -> Result<PathBuf, TaskError> {
-    // Without it, the build leaves gRPC out.
+    // Without protoc, the build leaves gRPC out.
     from_debian("protoc", "protobuf-compiler")?;
     Ok(crates::install("throttlecrab-server", THROTTLECRAB_VERSION, "release")?.join("throttlecrab-server"))
 }
 
-/// A program that is on PATH, or else in one of Debian's packages.
+/// Returns a program from PATH, or else from one of Debian's packages.
 fn from_debian(program: &str, package: &str) -> Result<PathBuf, TaskError> {
     if let Some(path) = find_on_path(program) {
         return Ok(path);

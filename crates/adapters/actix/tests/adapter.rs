@@ -43,13 +43,13 @@ async fn fails(app: Data<App>) -> HttpResponse {
 
 adapter_tests!(suite, ActixWeb);
 
-/// The status, the header `ratelimit` and the body.
+/// Returns the status, the header `ratelimit` and the body.
 fn fetch(address: SocketAddr, path: &str) -> (u16, String, String) {
     let reply = adapters::get(address, path, &[]);
     (reply.status, reply.header("ratelimit").unwrap_or_default(), reply.body)
 }
 
-/// Serves an app on a port of its own. `$app` is an expression that makes it.
+/// Serves an app on a port of its own. `$app` is an expression that creates it.
 macro_rules! serve {
     ($app:expr) => {
         AddressSender::start_server(move |sender| {

@@ -74,7 +74,7 @@ async fn field_has_its_own_limit() {
     });
     let error = &denied["errors"][0];
     assert_eq!((&error["extensions"], &error["path"]), (&extensions, &json!(["search"])));
-    // Other fields and other users are not touched.
+    // Other fields and other users are not affected.
     assert_eq!(query(&schema, "alice", "{ version }").await["data"]["version"], "1");
     assert_eq!(query(&schema, "bob", "{ search }").await["data"]["search"], "found");
 }
@@ -108,7 +108,7 @@ async fn every_alias_is_counted() {
 async fn complexity_is_charged_before_fields_are_resolved() {
     let limiter = limiter();
     let schema = schema_with_complexity(limiter.enforcer("complexity").unwrap());
-    // Five, and then two.
+    // A complexity of five, and then of two.
     assert_eq!(query(&schema, "alice", "{ search }").await["data"]["search"], "found");
     assert_eq!(query(&schema, "alice", "{ a: version b: version }").await["data"]["a"], "1");
     let denied = query(&schema, "alice", "{ a: version b: version }").await;

@@ -67,7 +67,7 @@ impl RpcLimitLayer {
     /// Limits all methods without limits of their own together, and guards how many of their calls are in flight. A
     /// subscription is in flight until it is answered.
     pub fn from_admission(default_admission: Admission) -> Self {
-        // As in all transports, an IPv6 client is its network.
+        // As in all transports, an IPv6 client is counted by its network.
         let client = |peer: &PeerAddr| ClientAddress::new().find(peer.0, &HeaderMap::new()).key();
         let peer = move |call: &RpcCall<'_>| call.extensions.get().map(client);
         RpcLimitLayer { default_admission, methods: Arc::default(), key: Arc::new(peer), cost: Arc::new(|_| 1) }
@@ -144,7 +144,7 @@ impl<S> Layer<S> for RpcLimitLayer {
     }
 }
 
-/// A service whose calls have limits, made by a [`RpcLimitLayer`].
+/// A service with limits on its calls, created by a [`RpcLimitLayer`].
 #[derive(Debug, Clone)]
 pub struct RpcLimitService<S> {
     service: S,

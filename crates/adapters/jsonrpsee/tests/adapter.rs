@@ -147,7 +147,7 @@ async fn key_defaults_to_the_peer_and_cost_can_depend_on_parameters() {
     let cost = |call: &RpcCall<'_>| call.params().map_or(1, |params| params.len() as u64);
     let app = App::start(RpcLimitLayer::new(limiter().enforcer("api").unwrap()).cost_of(cost)).await;
     let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "version", "params": [7] }); // three bytes
-    // A client has one budget, whichever address of its network it calls from, and however that is written.
+    // A client has one budget for all addresses of its network, in every notation.
     let peers = [("192.0.2.1", true), ("192.0.2.1", false), ("::ffff:192.0.2.1", false), ("192.0.2.2", true)];
     let networks = [("2001:db8::1", true), ("2001:db8::2", false), ("2001:db8:0:1::1", true)];
     for (peer, expected) in peers.into_iter().chain(networks) {

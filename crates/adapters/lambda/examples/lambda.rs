@@ -1,6 +1,6 @@
 //! AWS Lambda: a function with a limit for each client, by the address in the event's context.
 //!
-//! `cargo run -p tidegate-lambda --example lambda` asks it with events; where Lambda runs it, it serves.
+//! `cargo run -p tidegate-lambda --example lambda` sends events to it. On Lambda, it serves.
 
 #![allow(clippy::print_stdout, reason = "an example talks")]
 

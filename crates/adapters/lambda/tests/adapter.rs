@@ -1,4 +1,4 @@
-//! The adapter suite on AWS Lambda: a gateway that makes events of requests, as API Gateway does.
+//! The adapter suite on AWS Lambda. A gateway converts requests into events, as API Gateway does.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ use tidegate_lambda::with_peer_and_route;
 use tidegate_testkit::adapters::{Adapter, AddressSender, App};
 use tower::{ServiceBuilder, ServiceExt};
 
-/// Makes an event of a request and its peer.
+/// Creates an event from a request and its peer.
 type MakeEvent = fn(&hyper::Request<Incoming>, IpAddr) -> Value;
 
 fn serve(app: App, sender: AddressSender, make_event: MakeEvent) {
@@ -58,14 +58,14 @@ fn route_template(path: &str) -> &str {
     if path.starts_with("/users/") { "/users/{id}" } else { path }
 }
 
-/// The headers with all values of each.
+/// Returns the headers with all values of each.
 fn headers(request: &hyper::Request<Incoming>) -> Map<String, Value> {
     let value = |value: &hyper::header::HeaderValue| Value::from(value.to_str().unwrap());
     let all = |name| request.headers().get_all(name).iter().map(value).collect::<Value>();
     request.headers().keys().map(|name| (name.to_string(), all(name))).collect()
 }
 
-/// The event of a REST API.
+/// Creates the event of a REST API.
 fn rest_event(request: &hyper::Request<Incoming>, peer: IpAddr) -> Value {
     let (method, path) = (request.method().as_str(), request.uri().path());
     let query: Map<_, _> = request
@@ -84,7 +84,7 @@ fn rest_event(request: &hyper::Request<Incoming>, peer: IpAddr) -> Value {
     })
 }
 
-/// The event of an HTTP API.
+/// Creates the event of an HTTP API.
 fn http_event(request: &hyper::Request<Incoming>, peer: IpAddr) -> Value {
     let (method, path) = (request.method().as_str(), request.uri().path());
     let joined = headers(request).into_iter().map(|(name, values)| {

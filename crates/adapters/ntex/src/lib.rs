@@ -18,10 +18,10 @@ use tidegate::http::{Extensions, Gate, HeaderMap, InFlight, RequestHead};
 pub struct GateMiddleware(Gate);
 
 impl GateMiddleware {
-    /// Puts a gate, or whatever becomes one, in front of a service: `limiter.enforcer("api")?`, a bare quota, a
-    /// [`RateLimit`](tidegate::http::RateLimit).
+    /// Puts a gate in front of a service. Accepts everything that converts into a gate: `limiter.enforcer("api")?`, a
+    /// bare quota, a [`RateLimit`](tidegate::http::RateLimit).
     ///
-    /// Make it outside of the app's factory, which runs once for each worker, and clone it there.
+    /// Create it outside of the app's factory, which runs once for each worker, and clone it there.
     pub fn new(gate: impl Into<Gate>) -> Self {
         GateMiddleware(gate.into())
     }

@@ -13,8 +13,8 @@ use tidegate::tower::admission::ResponseBody;
 pub struct GateMiddleware(Gate);
 
 impl GateMiddleware {
-    /// Puts a gate, or whatever becomes one, in front of an endpoint: `limiter.enforcer("api")?`, a bare quota, a
-    /// [`RateLimit`](tidegate::http::RateLimit).
+    /// Puts a gate in front of an endpoint. Accepts everything that converts into a gate: `limiter.enforcer("api")?`, a
+    /// bare quota, a [`RateLimit`](tidegate::http::RateLimit).
     pub fn new(gate: impl Into<Gate>) -> Self {
         GateMiddleware(gate.into())
     }

@@ -31,7 +31,8 @@ impl GateFairing {
         GateFairing::default()
     }
 
-    /// Adds the gate that [`GateGuard<N>`] enters: a [`Gate`], or whatever becomes one, such as `limiter.enforcer("api")?`.
+    /// Adds the gate that [`GateGuard<N>`] enters. Accepts everything that converts into a [`Gate`], such as
+    /// `limiter.enforcer("api")?`.
     #[must_use]
     pub fn gate<N: 'static>(mut self, gate: impl Into<Gate>) -> Self {
         Arc::make_mut(&mut self.0).insert(TypeId::of::<N>(), gate.into());
@@ -39,7 +40,7 @@ impl GateFairing {
     }
 }
 
-/// A request guard: succeeds for a request that the gate named `N` lets in.
+/// A request guard that succeeds if the gate named `N` admits the request.
 ///
 /// A request that is forwarded to another route with the same guard enters the gate once.
 #[derive(Debug)]
@@ -148,7 +149,7 @@ impl Fairing for GateFairing {
     async fn on_response<'r>(&self, request: &'r Request<'_>, response: &mut Response<'r>) {
         let GuardResults { admitted_requests, rejection } =
             std::mem::take(&mut *request.local_cache(RequestState::default).lock());
-        // A handler with an `Option<GateGuard<_>>` has answered by itself.
+        // A handler with an `Option<GateGuard<_>>` has already answered.
         if let Some(rejection) = rejection.filter(|rejection| response.status().code == rejection.status().as_u16()) {
             let (head, body) = rejection.into_parts();
             response.set_status(Status::new(head.status.as_u16()));
@@ -159,7 +160,7 @@ impl Fairing for GateFairing {
         let status = StatusCode::from_u16(response.status().code).unwrap_or_default();
         let before = copy_headers(response.headers());
         let (mut after, mut in_flight) = (before.clone(), Vec::new());
-        // The gates that were entered last are the nearest to the handler.
+        // The gates that were entered last are closest to the handler.
         for (_, admitted) in admitted_requests.into_iter().rev() {
             in_flight.push(admitted.finish(status, &mut after, length.map(|length| length as u64)).await);
         }

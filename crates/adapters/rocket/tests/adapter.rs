@@ -103,7 +103,7 @@ fn optional_guard(guard: Option<GateGuard<Api>>) -> &'static str {
     if guard.is_some() { "fresh" } else { "cached" }
 }
 
-/// The status, the header `ratelimit` and the body.
+/// Returns the status, the header `ratelimit` and the body.
 fn fetch(address: SocketAddr, path: &str) -> (u16, String, String) {
     let reply = adapters::get(address, path, &[]);
     (reply.status, reply.header("ratelimit").unwrap_or_default(), reply.body)

@@ -13,8 +13,8 @@ use tidegate::tower::admission::ResponseBody;
 pub struct GateHoop(Gate);
 
 impl GateHoop {
-    /// Puts a gate, or whatever becomes one, in front of handlers: `limiter.enforcer("api")?`, a bare quota, a
-    /// [`RateLimit`](tidegate::http::RateLimit).
+    /// Puts a gate in front of handlers. Accepts everything that converts into a gate: `limiter.enforcer("api")?`, a
+    /// bare quota, a [`RateLimit`](tidegate::http::RateLimit).
     pub fn new(gate: impl Into<Gate>) -> Self {
         GateHoop(gate.into())
     }
@@ -38,10 +38,10 @@ impl Handler for GateHoop {
         admitted.insert_outcome(request.extensions_mut());
         flow.call_next(request, depot, response).await;
         let body = response.take_body();
-        // The service's catcher makes a 404 of a request that no handler has answered.
+        // The service's catcher answers 404 to a request that no handler has answered.
         let unanswered = if body.is_none() { StatusCode::NOT_FOUND } else { StatusCode::OK };
         let status = response.status_code.unwrap_or(unanswered);
-        // The catcher also makes the body of an error, so there is none yet.
+        // The catcher also creates the body of an error, so there is none yet.
         let length = if body.is_error() { Some(0) } else { body.size() };
         let in_flight = admitted.finish(status, response.headers_mut(), length).await;
         response.body(match in_flight.is_over() {

@@ -14,7 +14,7 @@ use warp::path::FullPath;
 use warp::reject::{Reject, Rejection};
 use warp::{Filter, Reply};
 
-/// Puts a gate in front of a filter. The same as [`admit`], the filter, and [`finish`].
+/// Puts a gate in front of a filter, by [`admit`], the filter and [`finish`].
 pub fn wrap<F, R>(
     gate: &Gate,
     filter: F,
@@ -26,10 +26,10 @@ where
     admit(gate).and(filter).then(|admitted: AdmittedRequest, reply: R| finish(admitted, reply))
 }
 
-/// Extracts a [`AdmittedRequest`] for a request that the gate lets in, and rejects others with a [`GateRejection`]. The handler
-/// makes its reply with [`finish`].
+/// Extracts an [`AdmittedRequest`] for a request that the gate admits, and rejects others with a [`GateRejection`]. The
+/// handler creates its reply with [`finish`].
 ///
-/// What earlier services know about the request is in a [`Extensions`] among its own.
+/// Values from outer services come from an [`Extensions`] among the request's own extensions.
 pub fn admit(gate: &Gate) -> impl Filter<Extract = (AdmittedRequest,), Error = Rejection> + Clone + use<> {
     let gate = gate.clone();
     let query = warp::query::raw().or(warp::any().map(String::new)).unify();
@@ -60,8 +60,8 @@ fn uri(path: &str, query: &str) -> Uri {
     uri.unwrap_or_default()
 }
 
-/// Makes the response of an admitted request: adds the rate limit headers, and keeps the request in flight until the body
-/// ends.
+/// Creates the response of an admitted request. Adds the rate limit headers, and keeps the request in flight until the
+/// body ends.
 pub async fn finish(admitted: AdmittedRequest, reply: impl Reply) -> warp::reply::Response {
     let (mut head, body) = reply.into_response().into_parts();
     let length = body.size_hint().exact();
@@ -69,7 +69,7 @@ pub async fn finish(admitted: AdmittedRequest, reply: impl Reply) -> warp::reply
     if in_flight.is_over() {
         return Response::from_parts(head, body);
     }
-    // The only foreign bodies that warp takes are streams, which do not know their length.
+    // The only foreign bodies that warp accepts are streams, which do not know their length.
     if let Some(length) = length {
         head.headers.insert(CONTENT_LENGTH, length.into());
     }

@@ -42,7 +42,7 @@ impl Adapter for Warp {
 
 adapter_tests!(suite, Warp);
 
-/// The status, the header `ratelimit` and the body.
+/// Returns the status, the header `ratelimit` and the body.
 fn get(address: SocketAddr, path: &str) -> (u16, String, String) {
     let reply = adapters::get(address, path, &[]);
     (reply.status, reply.header("ratelimit").unwrap_or_default(), reply.body)

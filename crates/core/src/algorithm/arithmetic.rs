@@ -5,7 +5,7 @@ use std::ops::{Add, Mul};
 use super::StepTime;
 use crate::divisor::Divisor;
 
-/// An unsigned integer that is wide enough for the numbers at hand.
+/// An unsigned integer of either width.
 pub(super) trait UnsignedInt:
     Copy + Ord + From<u64> + Into<u128> + Add<Output = Self> + Mul<Output = Self>
 {
@@ -13,7 +13,7 @@ pub(super) trait UnsignedInt:
     fn saturating_mul(self, other: Self) -> Self;
     fn div_floor(self, divisor: Divisor) -> Self;
     fn div_ceil(self, divisor: Divisor) -> Self;
-    /// As 64 bits, all ones when it does not fit.
+    /// Returns the value as 64 bits, or all ones when it does not fit.
     fn saturate(self) -> u64;
 }
 
@@ -67,7 +67,7 @@ impl UnsignedInt for u128 {
     }
 }
 
-/// `a / b`, rounded down, without a 128-bit division where 64 bits will do.
+/// Returns `a / b`, rounded down, without a 128-bit division where 64 bits are enough.
 #[inline]
 pub(super) fn div_floor(a: u128, b: u64) -> u128 {
     match u64::try_from(a) {
@@ -92,7 +92,7 @@ impl WindowPosition {
         let at = time.at.as_micros();
         let offset = match start {
             0 => at % length,
-            // Counting from `start - length` keeps this in range for times before `start` too.
+            // Counting from `start - length` also keeps times before `start` in range.
             start => (at % length + (length - start % length)) % length,
         };
         let elapsed = at - time.last.as_micros();

@@ -1,4 +1,4 @@
-//! The fixed window: adds `rate` units at every start + n * period, up to the capacity.
+//! The fixed window: adds `rate` units at the start of every window, up to the capacity.
 
 use super::arithmetic::WindowPosition;
 use super::{KeyView, State, StepTime};
@@ -16,7 +16,7 @@ pub(super) struct FixedWindow {
 }
 
 impl FixedWindow {
-    /// The window of a key whose deficit was `deficit` when it was written.
+    /// Creates the window of a key that was written with this deficit.
     #[inline]
     pub(super) fn new(quota: &Quota, deficit: u64, time: StepTime) -> Self {
         let (period, rate) = (quota.period_micros(), quota.rate_u64());

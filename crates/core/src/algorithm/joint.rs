@@ -7,19 +7,19 @@ use crate::{Cost, JointDecision, Quota, Timestamp};
 /// One request of a joint step.
 #[derive(Debug, Clone, Copy)]
 pub struct JointEntry<'a> {
-    /// The quota to decide by.
+    /// The quota that decides.
     pub quota: &'a Quota,
     /// The units to take.
     pub cost: Cost,
-    /// The index of its state: requests with the same limit and key share one.
+    /// The index of its state. Requests with the same limit and key share one state.
     pub state: usize,
 }
 
-/// Takes every entry from its state, in order, or takes nothing. When all are allowed, every state with an entry
-/// has changed.
+/// Takes every entry from its state, in order, or takes nothing. When all are allowed, every state with an entry has
+/// changed.
 ///
-/// When any entry is denied, an entry that would have been allowed reports its current quota. Entries that share a state
-/// are judged by their sum, so that a retry after the longest `retry_after` is allowed.
+/// When one entry is denied, the entries that would have been allowed report their current quota. Entries with the same
+/// state are judged by their sum. That makes a retry after the longest `retry_after` succeed.
 pub fn step_all(entries: &[JointEntry<'_>], states: &mut [State], now: Timestamp) -> JointDecision {
     let checked = check_all(entries, states, now);
     if !checked.allowed() {
@@ -30,7 +30,7 @@ pub fn step_all(entries: &[JointEntry<'_>], states: &mut [State], now: Timestamp
     entries.iter().map(take).collect()
 }
 
-/// Decides as [`step_all`] would, and takes nothing. An entry that is allowed reports its current quota.
+/// Decides as [`step_all`] would, and takes nothing. An allowed entry reports its current quota.
 pub fn check_all(entries: &[JointEntry<'_>], states: &mut [State], now: Timestamp) -> JointDecision {
     let mut sums: InlineVec<u64> = states.iter().map(|_| 0).collect();
     let check = |entry: &JointEntry<'_>| {

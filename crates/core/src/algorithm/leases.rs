@@ -1,7 +1,7 @@
-//! Leases in flight: a lease counts until it is released, or until its time to live has passed without a renewal.
+//! Leases in flight. A lease counts until it is released, or until it expires without a renewal.
 //!
-//! They are kept in one row, ordered by when they expire. A few are searched by id one after the other. Of many, a map from id
-//! to expiry finds the place in the row.
+//! Leases are kept in a row, ordered by expiry. A search for an id scans a short row. For a long row, a map from id to
+//! expiry finds the place.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,13 +13,13 @@ use crate::{Decision, DecisionParts, Lease, Quota, Reason, Timestamp};
 pub struct Leases {
     /// Ordered by expiry, and by id where several expire at the same time.
     entries: VecDeque<LeaseEntry>,
-    /// When it was written.
+    /// The time of the write.
     last: Timestamp,
-    /// `None` with few leases.
+    /// `None` while there are few leases.
     index: Option<Box<LeaseIndex>>,
 }
 
-/// The index only makes searches faster.
+/// Ignores the index, which only makes searches faster.
 impl PartialEq for Leases {
     fn eq(&self, other: &Self) -> bool {
         (&self.entries, self.last) == (&other.entries, other.last)
@@ -38,17 +38,17 @@ struct LeaseEntry {
 /// The expiry of each lease by id.
 #[derive(Debug, Clone)]
 enum LeaseIndex {
-    /// Not built yet, after so many searches without it.
+    /// Not built yet. Counts the searches without it.
     Pending { searches: u32 },
-    /// With leases that have expired and were dropped from the row.
+    /// Built. It may still contain leases that expired and left the row.
     Built(BTreeMap<Lease, Timestamp>),
 }
 
-/// With fewer leases, a search one by one takes less than ten microseconds, and an index would be several times as large as they.
+/// With fewer leases, a scan takes less than ten microseconds. An index would be several times their size.
 const MIN_INDEXED: usize = 16_384;
-/// The index costs as much as some searches. A state that was decoded for a single operation never needs it.
+/// Building the index costs as much as several searches. A state that is decoded for one operation never needs it.
 const SEARCHES_BEFORE_INDEX: u32 = 8;
-/// The most bytes that an entry takes in a map whose nodes are as empty as they may be.
+/// The largest size of an entry in a map whose nodes are as empty as they can be.
 const INDEX_ENTRY_BYTES: usize = 48;
 
 impl Leases {
@@ -144,8 +144,7 @@ impl Leases {
         }
     }
 
-    /// Inserts a lease by its expiry. That is nearly always the end: only a shorter time to live than before inserts it
-    /// earlier.
+    /// Inserts a lease by its expiry. That is nearly always the end, except after the time to live was shortened.
     fn insert(&mut self, lease: Lease, expires: Timestamp) {
         let entry = LeaseEntry { expires, lease };
         let place = match self.entries.back() {
@@ -159,14 +158,14 @@ impl Leases {
     }
 }
 
-/// The leases in flight after an operation: everything that a decision about leases needs. For stores that count them in
-/// their own way.
+/// The number of leases in flight after an operation, for stores that count leases in their own way. A decision needs
+/// nothing else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InFlightCount {
     /// The number of leases in flight.
     pub count: u64,
-    /// The time at which enough leases will have expired to admit the denied request. `None` when it was not denied for
-    /// lack of room.
+    /// The time at which enough leases will have expired to admit the denied request. `None` when the request was not
+    /// denied for lack of room.
     pub retry_at: Option<Timestamp>,
     /// The time at which enough leases will have expired to admit one more. `None` when nothing is in flight.
     pub next_at: Option<Timestamp>,
@@ -193,8 +192,8 @@ impl InFlightCount {
         .into()
     }
 
-    /// Returns the index of the lease in flight that must expire before `need` more fit, counted from the first to expire.
-    /// `None` when they fit now, and when they never will.
+    /// Returns the index of the lease that must expire before `need` more fit, counted from the first to expire. `None`
+    /// when they fit now, and when they never will.
     pub fn blocking_lease(quota: &Quota, in_flight: u64, need: u64) -> Option<u64> {
         let capacity = u64::from(quota.capacity_u32());
         let excess = (in_flight + need.min(capacity + 1)).checked_sub(capacity + 1)?;
@@ -215,22 +214,22 @@ pub(super) fn step(quota: &Quota, state: &mut State, op: Op, time: StepTime) -> 
     StepResult { decision, changed }
 }
 
-/// The leases of one key at one time. Expired leases are dropped with the next write, so that a check changes nothing.
+/// The leases of one key at one time. A check changes nothing: only the next write drops expired leases.
 struct CurrentLeases<'a> {
     quota: &'a Quota,
     leases: Leases,
     time: StepTime,
-    /// How many leases have expired.
+    /// The number of expired leases.
     expired: usize,
 }
 
 impl CurrentLeases<'_> {
-    /// Applies an operation. Returns whether it is allowed, and whether the leases have changed.
+    /// Applies an operation. Returns whether it is allowed, and whether the leases changed.
     fn act(&mut self, op: Op) -> (bool, bool) {
         let allowed_and_changed = |done| (done, done);
         match op {
             Op::Check(cost) => (self.has_room(cost.get()), false),
-            // A caller that admits the same lease again has lost the answer, and must not get a second one.
+            // A caller that admits its lease again has lost the first answer. It must not get a second place.
             Op::Admit(lease) => allowed_and_changed(self.renew(lease) || (self.has_room(1) && self.insert(lease))),
             Op::Renew(lease) => allowed_and_changed(self.renew(lease)),
             Op::Release(lease) => allowed_and_changed(self.remove(lease)),
@@ -251,7 +250,7 @@ impl CurrentLeases<'_> {
         need <= u64::from(self.leases.remaining(self.quota, self.time))
     }
 
-    /// Removes a lease that has not expired. Returns whether there was one.
+    /// Removes a lease that has not expired. Returns whether it was there.
     fn remove(&mut self, lease: Lease) -> bool {
         let Some(place) = self.leases.find(lease, self.expired) else { return false };
         self.leases.remove(place);
@@ -276,7 +275,7 @@ impl CurrentLeases<'_> {
         self.leases.last = self.time.at;
     }
 
-    /// Returns the leases in flight now, and when more will fit.
+    /// Returns the leases in flight now, and the times at which more will fit.
     fn in_flight_count(&self, op: Op, allowed: bool) -> InFlightCount {
         let need = match op {
             Op::Check(cost) => cost.get(),

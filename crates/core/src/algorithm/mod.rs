@@ -1,8 +1,8 @@
 //! The step function of all algorithms: `(quota, state, op, now) -> (state', decision)`.
 //!
-//! Each algorithm is a [`KeyView`] of one key at one time: how much is left, when how much could be had, and how to
-//! record or take back. What the operations mean is written once, here, on top of that. Leases are no units, and have
-//! operations of their own: these are in `leases.rs`.
+//! Each algorithm is a [`KeyView`] of one key at one time. The view knows how much is left, how long to wait for more,
+//! and how to record and refund units. The meaning of each operation is implemented here, once for all algorithms.
+//! Leases are not units and have operations of their own, in `leases.rs`.
 
 mod arithmetic;
 mod fixed_window;
@@ -24,77 +24,77 @@ use token_bucket::TokenBucket;
 
 use crate::{Algorithm, Cost, Decision, DecisionParts, Lease, Quota, Reason, Timestamp};
 
-/// What is done to one key under one quota. Which operations a quota has is said by [`Quota::supports`]: leases are for
-/// `concurrency`, and units for the others.
+/// An operation on one key under one quota. [`Quota::supports`] returns whether a quota has an operation: `concurrency`
+/// has those on leases, the others have those on units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// Take, if the quota admits it.
+    /// Takes units if the quota admits them.
     Limit(Cost),
-    /// Answer as [`Op::Limit`] would, and take nothing.
+    /// Decides as [`Op::Limit`] would, and takes nothing.
     Check(Cost),
-    /// Take even when it means debt, up to the quota's `max_debt`.
+    /// Takes units even into debt, up to the quota's `max_debt`.
     Reserve(Cost),
-    /// Give back, never beyond the capacity.
+    /// Gives units back, never beyond the capacity.
     Refund(Cost),
-    /// Forget the key.
+    /// Forgets the key.
     Reset,
-    /// Hold a place under this lease, if one is free; a lease that is held already is renewed.
+    /// Takes a place under this lease, if one is free. A lease that has a place is renewed.
     Admit(Lease),
-    /// Hold on to the place: the lease expires as if it had been admitted now. Denied when it is gone.
+    /// Renews the lease: it expires as if it had been admitted now. Denied when the lease is gone.
     Renew(Lease),
-    /// Give the place back. Denied when the lease is gone, whose place may be somebody else's by now.
+    /// Releases the place. Denied when the lease is gone, because another lease may have the place by now.
     Release(Lease),
 }
 
-/// What a key has used. [`State::New`] is the same as no state at all.
+/// The stored use of a key. [`State::New`] is equivalent to no stored state.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum State {
-    /// As good as new: the whole capacity is there.
+    /// Unused: the whole capacity is left.
     #[default]
     New,
-    /// Of a `token_bucket`.
+    /// The state of a `token_bucket`.
     TokenBucket {
-        /// What is missing to the capacity, in sub-units of the quota it was written under.
+        /// The missing part of the capacity, in sub-units of the quota that wrote the state.
         deficit: u128,
-        /// When it was written.
+        /// The time of the write.
         last: Timestamp,
     },
-    /// Of a `fixed_window`.
+    /// The state of a `fixed_window`.
     FixedWindow {
-        /// What is missing to the capacity, in units.
+        /// The missing part of the capacity, in units.
         deficit: u64,
-        /// When it was written.
+        /// The time of the write.
         last: Timestamp,
     },
-    /// Of a `sliding_window`.
+    /// The state of a `sliding_window`.
     SlidingWindow {
-        /// What each bucket has seen.
+        /// The units counted in each bucket.
         counts: BucketCounts,
-        /// When it was written.
+        /// The time of the write.
         last: Timestamp,
     },
-    /// Of a `sliding_log`.
+    /// The state of a `sliding_log`.
     SlidingLog(RequestLog),
-    /// Of a `concurrency`.
+    /// The state of a `concurrency` limit.
     Leases(Leases),
 }
 
 /// The result of a [`step`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StepResult {
-    /// The answer.
+    /// The decision.
     pub decision: Decision,
     /// Whether the state has changed and must be written back.
     pub changed: bool,
 }
 
-/// Applies `op` at the time `now` to a key whose state is `state` and was written under `quota`; see
-/// [`State::rebase`] for a state that was written under another one.
+/// Applies `op` at the time `now` to a key with this `state`, which `quota` wrote. [`State::rebase`] converts the state
+/// of another quota first.
 ///
-/// Time never goes backwards for a key: when `now` is earlier than the state, the state is taken as it was
-/// written, and the spans in the decision still count from `now`.
+/// Time never goes backwards for a key. When `now` is earlier than the state, the decision is made at the time of the
+/// state. The spans in the decision still count from `now`.
 ///
-/// An operation that the quota does not [take](Quota::supports) is denied for good, and changes nothing.
+/// An operation that the quota does not [support](Quota::supports) is denied without a retry time, and changes nothing.
 pub fn step(quota: &Quota, state: &mut State, op: Op, now: Timestamp) -> StepResult {
     let last = state.last().unwrap_or(now);
     let time = StepTime::new(last, now);
@@ -118,24 +118,24 @@ pub fn step(quota: &Quota, state: &mut State, op: Op, now: Timestamp) -> StepRes
         Algorithm::Concurrency => leases::step(quota, state, op, time),
         _ => step_windows(quota, state, op, time),
     };
-    // A key that had nothing to give back still has nothing to be written.
+    // Refunding or resetting a new key needs no write.
     outcome.changed &= !(was_new && matches!(state, State::New));
     outcome
 }
 
-/// The state of a token bucket whose numbers fit in 64 bits, as nearly all do: the same as
-/// [`State::TokenBucket`], for a store that keeps it in two words.
+/// The state of a token bucket whose numbers fit in 64 bits, as nearly all do. It equals [`State::TokenBucket`], for
+/// stores that keep it in two words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NarrowBucket {
-    /// What is missing to the capacity, in sub-units of the quota it was written under.
+    /// The missing part of the capacity, in sub-units of the quota that wrote the state.
     pub deficit: u64,
-    /// When it was written.
+    /// The time of the write.
     pub last: Timestamp,
 }
 
 impl NarrowBucket {
-    /// Begins [`step`] for this state; none when the numbers of this step do not fit, when the quota is not a token
-    /// bucket, or when the clock has gone back.
+    /// Begins a [`step`] on this state. Returns `None` when the numbers do not fit in 64 bits, when the quota is not a
+    /// token bucket, or when time went backwards.
     #[inline(always)] // record 0032 has the measurement
     pub fn step(self, quota: &Quota, op: Op, now: Timestamp) -> Option<NarrowStep<'_>> {
         if !TokenBucket::is_narrow(quota, self.deficit, op) || now < self.last {
@@ -147,8 +147,8 @@ impl NarrowBucket {
     }
 }
 
-/// A [`step`] of a [`NarrowBucket`]. The state after it is there before the decision, so that a store can write the one
-/// before the other is worked out.
+/// A [`step`] of a [`NarrowBucket`]. The new state is known before the decision, so a store can write it without
+/// waiting for the decision's numbers.
 pub struct NarrowStep<'a> {
     quota: &'a Quota,
     view: TokenBucket<u64>,
@@ -156,13 +156,13 @@ pub struct NarrowStep<'a> {
 }
 
 impl NarrowStep<'_> {
-    /// Returns the state to write; none when it has not changed.
+    /// Returns the state to write, or `None` when it has not changed.
     #[inline]
     pub fn changed(&self) -> Option<NarrowBucket> {
         self.verdict.changed.then(|| self.view.narrow())
     }
 
-    /// Returns the answer.
+    /// Returns the decision.
     #[inline(always)] // record 0032 has the measurement
     pub fn decision(&self) -> Decision {
         decide(self.quota, &self.view, self.verdict)
@@ -172,11 +172,11 @@ impl NarrowStep<'_> {
 /// The time of a step.
 #[derive(Clone, Copy)]
 struct StepTime {
-    /// When the state was written.
+    /// The time at which the state was written.
     last: Timestamp,
-    /// The time that counts: that of the caller, but not before `last`.
+    /// The time of the decision: the caller's, but not before `last`.
     at: Timestamp,
-    /// How far the caller's time, from which spans count, is before `at`.
+    /// The distance from the caller's time to `at`. Spans count from the caller's time.
     lag: u64,
 }
 
@@ -215,7 +215,7 @@ fn step_windows(quota: &Quota, state: &mut State, op: Op, time: StepTime) -> Ste
 }
 
 impl State {
-    /// When the state was written; none when it is as good as new.
+    /// Returns the time of the write, or `None` for a new key.
     #[inline]
     pub fn last(&self) -> Option<Timestamp> {
         match self {
@@ -228,12 +228,13 @@ impl State {
         }
     }
 
-    /// Whether the key is as good as new at `now`, so that forgetting the state changes nothing.
+    /// Returns whether the key is as good as new at `now`. A store may then forget the state.
     pub fn is_new(&self, quota: &Quota, now: Timestamp) -> bool {
         self.new_at(quota) <= now
     }
 
-    /// When the key will be as good as new, if nothing more happens to it; the end of time when it is later than that.
+    /// Returns the time at which the key is as good as new if no further operation changes it. Later times are reported
+    /// as the largest timestamp.
     pub fn new_at(&self, quota: &Quota) -> Timestamp {
         let Some(last) = self.last() else { return Timestamp::EPOCH };
         let time = StepTime::new(last, last);
@@ -251,14 +252,14 @@ impl State {
         Timestamp::from_micros(last.as_micros().saturating_add(wait))
     }
 
-    /// The highest eviction rank, which only a key with nothing left has.
+    /// The highest eviction rank, which only an exhausted key has.
     pub const EXHAUSTED_RANK: u16 = 1_023;
 
-    /// Returns how much is lost when the state is forgotten at `now`, from 0 to [`State::EXHAUSTED_RANK`]. A store that has
-    /// no room left evicts the lowest rank.
+    /// Returns how much is lost when the state is forgotten at `now`, from 0 to [`State::EXHAUSTED_RANK`]. A full store
+    /// evicts the lowest rank.
     ///
-    /// It is the used share of the capacity. Leases in flight count as at least half of it: the work that holds them goes on
-    /// and would not be counted any more.
+    /// The rank is the used share of the capacity. Leases in flight count as at least half of it, because their work
+    /// goes on and would no longer be counted.
     pub fn eviction_rank(&self, quota: &Quota, now: Timestamp) -> u16 {
         let Some(last) = self.last() else { return 0 };
         let time = StepTime::new(last, now);
@@ -277,7 +278,7 @@ impl State {
         }
         let capacity = u64::from(quota.capacity_u32());
         let highest = u64::from(Self::EXHAUSTED_RANK) - 1;
-        // Rounded up, so that only a key with everything left is at 0.
+        // Rounded up, so that only an unused key is at 0.
         let used = ((capacity - u64::from(remaining)) * highest).div_ceil(capacity);
         let rank = match self {
             State::Leases(_) if used > 0 => highest - (highest - used) / 2,
@@ -286,13 +287,13 @@ impl State {
         rank as u16
     }
 
-    /// Returns whether the state remembers more than the quota admits. Reservations on credit can cause that, and so can a
-    /// quota that became smaller.
+    /// Returns whether the state has more used units than the quota admits. Debt causes that, and so does a quota that
+    /// became smaller.
     pub fn exceeds_quota(&self, quota: &Quota) -> bool {
         matches!(self, State::SlidingLog(log) if log.units() > quota.rate_u64())
     }
 
-    /// Bytes this state holds on the heap.
+    /// Returns the size of this state on the heap, in bytes.
     pub fn heap_bytes(&self) -> usize {
         match self {
             State::SlidingWindow { counts, .. } => counts.heap_bytes(),
@@ -305,36 +306,36 @@ impl State {
 
 /// The state of one key at one time, under one quota.
 ///
-/// Two numbers describe every question: `need`, the units to take, and `slack`, how far beyond the
-/// capacity the key may go. `used + need <= capacity + slack` is the one rule.
+/// Two numbers describe every question: `need`, the units to take, and `slack`, the permitted debt. The one rule is
+/// `used + need <= capacity + slack`.
 trait KeyView: Sized {
     /// Returns the time of the view.
     fn time(&self) -> StepTime;
 
-    /// Whole units left, never negative.
+    /// Returns the whole units left, never negative.
     fn remaining(&self) -> u32;
 
-    /// How long until `used + need <= capacity + slack`, if nobody takes anything, in microseconds from the view's
-    /// own time; [`u64::MAX`] when it is longer than that. `need` is at most capacity + slack.
+    /// Returns the time until `used + need <= capacity + slack` if nothing else is taken. It is in microseconds from
+    /// the view's own time, or [`u64::MAX`] when it is longer. `need` is at most capacity + slack.
     fn wait(&self, need: u64, slack: u64) -> u64;
 
-    /// Whether `used + need <= capacity + slack` now.
+    /// Returns whether `used + need <= capacity + slack` now.
     fn admits(&self, need: u64, slack: u64) -> bool;
 
     /// Takes `cost`.
     fn record(&mut self, cost: u64);
 
-    /// Gives `cost` back, what was taken last first, and never more than was taken.
+    /// Refunds `cost`, the latest units first, and never more than was taken.
     fn refund(&mut self, cost: u64);
 
-    /// Writes the view down as the new state.
+    /// Writes the view as the new state.
     fn write(self, state: &mut State);
 
-    /// Restores the state that was moved out, when nothing was recorded or refunded.
+    /// Restores the state that was moved into the view, when nothing was recorded or refunded.
     fn restore(self, _state: &mut State) {}
 }
 
-/// Does `op` to a view, and writes it back when that changed it.
+/// Applies `op` to a view, and writes the view back if that changed it.
 fn apply(quota: &Quota, mut view: impl KeyView, state: &mut State, op: Op) -> StepResult {
     let verdict = act(quota, &mut view, op);
     let decision = decide(quota, &view, verdict);
@@ -351,7 +352,7 @@ fn apply(quota: &Quota, mut view: impl KeyView, state: &mut State, op: Op) -> St
 struct Verdict {
     /// The reason of a denial.
     reason: Option<Reason>,
-    /// Until a retry succeeds, or until a reservation's debt has cleared.
+    /// The time until a retry succeeds, or until a reservation's debt has cleared.
     retry: Option<u64>,
     /// Whether the view has changed.
     changed: bool,
@@ -384,7 +385,7 @@ fn act(quota: &Quota, view: &mut impl KeyView, op: Op) -> Verdict {
     }
 }
 
-/// Takes `cost`, or only looks, when `used + cost` is at most the capacity and `slack`.
+/// Takes `cost`, or only checks it, if `used + cost` is at most the capacity plus `slack`.
 #[inline(always)] // record 0032 has the measurement
 fn take(quota: &Quota, view: &mut impl KeyView, cost: u64, slack: u64, take: bool) -> Verdict {
     if cost > u64::from(quota.capacity_u32()) {
@@ -396,12 +397,12 @@ fn take(quota: &Quota, view: &mut impl KeyView, cost: u64, slack: u64, take: boo
     if take {
         view.record(cost);
     }
-    // A reservation may have gone into debt: the work may start when that has cleared.
+    // A reservation may have gone into debt. The work may start when the debt has cleared.
     let cleared = (slack > 0 && !view.admits(0, 0)).then(|| view.wait(0, 0));
     Verdict { reason: None, retry: cleared, changed: take }
 }
 
-/// The decision about a view as it is.
+/// Returns the decision with the view's current numbers.
 #[inline(always)] // record 0032 has the measurement
 fn decide(quota: &Quota, view: &impl KeyView, verdict: Verdict) -> Decision {
     let (capacity, remaining, lag) = (quota.capacity_u32(), view.remaining(), view.time().lag);
@@ -417,7 +418,7 @@ fn decide(quota: &Quota, view: &impl KeyView, verdict: Verdict) -> Decision {
     })
 }
 
-/// Returns a span counted from the caller's time, which may be before the view's.
+/// Returns a span counted from the caller's time, which may be earlier than the view's.
 #[inline]
 fn span_from_caller(wait: u64, lag: u64) -> u64 {
     if wait == 0 { 0 } else { wait.saturating_add(lag) }

@@ -1,17 +1,17 @@
-//! Rebasing: a state written under one quota becomes a state of another, and used units stay used.
+//! Rebasing: converts a state from one quota to another, and keeps used units used.
 
 use super::{BucketCounts, ManyBuckets, RequestLog, SlidingWindow, State, StepTime};
 use crate::{Algorithm, Quota, Timestamp};
 
 impl State {
-    /// This state, written under the quota `from`, as a state of the quota `to` at the time `now`.
+    /// Converts this state, written under the quota `from`, to a state of the quota `to` at the time `now`.
     ///
-    /// What was used when it was written counts as used under the new quota at that same time: available becomes
-    /// the new capacity minus what was used, which may be debt, and the new quota's rule goes on from there. A key
-    /// that is as good as new under its own quota stays so under any other, because a store may have forgotten it.
+    /// Units used at the time of the write count as used under the new quota at that time. The available units become
+    /// the new capacity minus the used ones, which may be debt, and the new quota's rule continues from there. A key
+    /// that is as good as new under its own quota is new under every quota, because a store may have forgotten it.
     ///
-    /// Leases stay as they are and expire when they would have; more of them than the new capacity is debt. They are no
-    /// units of a rate, so between `concurrency` and any other algorithm a key begins anew.
+    /// Leases keep their expiry; leases beyond the new capacity are debt. Leases are not units of a rate: a key that
+    /// moves between `concurrency` and another algorithm is reset.
     #[must_use]
     pub fn rebase(self, from: &Quota, to: &Quota, now: Timestamp) -> State {
         if from == to {
@@ -22,8 +22,8 @@ impl State {
         }
         match (self, to.algorithm()) {
             (State::TokenBucket { deficit, last }, Algorithm::TokenBucket) => {
-                // Rescaled, not rounded to whole units: keys that change tier with every call must still refill.
-                // At most half of 2^128, as a deficit is below 2^33 units of 2^45 and a unit below 2^45.
+                // Rescaled and not rounded to whole units: keys that change tier with every call must still refill. The
+                // product is at most half of 2^128: a deficit is below 2^33 units of 2^45, and a unit is below 2^45.
                 let deficit = (deficit * u128::from(to.unit())).div_ceil(from.unit().into());
                 State::TokenBucket { deficit, last }
             }

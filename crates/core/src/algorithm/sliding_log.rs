@@ -1,7 +1,7 @@
 //! The sliding log: the exact requests of the trailing period, one entry per microsecond.
 //!
-//! Each run carries the running total up to and including it, so that "how much has been used" and "when will that
-//! much be free" are binary searches, however long the log.
+//! Each run carries the running total up to and including it. So two questions are binary searches in a log of any
+//! length: how much has been used, and when will enough be free.
 
 use std::collections::VecDeque;
 
@@ -12,9 +12,9 @@ use crate::{Quota, Timestamp};
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RequestLog {
     runs: VecDeque<LogRun>,
-    /// The running total before the first run. Totals wrap; only differences mean anything.
+    /// The running total before the first run. Totals wrap; only differences have a meaning.
     before: u64,
-    /// When it was written: a refund may have taken the newest run away.
+    /// The time of the write. A refund may have removed the newest run.
     last: Timestamp,
 }
 
@@ -74,7 +74,7 @@ impl RequestLog {
 
     /// Returns how many runs have expired at a time.
     fn expired(&self, quota: &Quota, time: StepTime) -> usize {
-        // In this form nothing overflows: a run is never later than the time that counts.
+        // This form cannot overflow: a run is never later than the view's time.
         self.runs.partition_point(|run| time.at.as_micros() - run.at.as_micros() >= quota.period_micros())
     }
 
@@ -116,25 +116,25 @@ impl RequestLog {
     }
 }
 
-/// The log of one key at one time. Expired runs are dropped with the next write, so that a check changes nothing.
+/// The log of one key at one time. A check changes nothing: only the next write drops expired runs.
 pub(super) struct SlidingLog {
     rate: u64,
     period: u64,
     log: RequestLog,
     time: StepTime,
-    /// How many runs have expired.
+    /// The number of expired runs.
     expired: usize,
 }
 
 impl SlidingLog {
-    /// The log as it is at that time.
+    /// Creates the view of a log at a time.
     #[inline]
     pub(super) fn new(quota: &Quota, log: RequestLog, time: StepTime) -> Self {
         let expired = log.expired(quota, time);
         SlidingLog { rate: quota.rate_u64(), period: quota.period_micros(), log, time, expired }
     }
 
-    /// Units in the period.
+    /// Returns the units used in the period.
     #[inline]
     fn used(&self) -> u64 {
         self.log.units() - self.log.first_units(self.expired)

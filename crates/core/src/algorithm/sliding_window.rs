@@ -1,8 +1,8 @@
 //! The sliding window: a weighted estimate of the units used in the trailing period.
 //!
-//! Time is cut into buckets of period / buckets. The current bucket and the `buckets - 1` before it count in full;
-//! the one before those counts by the share of it that is still inside the period. Compared as integers, multiplied
-//! by the bucket's length, so that the estimate is exact.
+//! Time is cut into buckets of period / buckets. The current bucket and the `buckets - 1` before it count in full. The
+//! bucket before those counts by its share inside the period. Both sides of the comparison are integers, multiplied by
+//! the bucket's length, so the estimate is exact.
 
 use super::arithmetic::{WindowPosition, div_floor};
 use super::{KeyView, State, StepTime};
@@ -42,7 +42,7 @@ impl BucketCounts {
     }
 }
 
-/// The counts of one key on the stack.
+/// A buffer on the stack for the counts of one key.
 pub(super) trait CountsBuffer: AsRef<[u64]> + AsMut<[u64]> {
     fn zeroed(len: usize) -> Self;
 }
@@ -53,7 +53,7 @@ impl CountsBuffer for [u64; 2] {
     }
 }
 
-/// Up to 64 buckets and the weighted one.
+/// A buffer for up to 64 buckets and the weighted one.
 pub(super) struct ManyBuckets {
     len: usize,
     counts: [u64; 65],
@@ -83,12 +83,12 @@ pub(super) struct SlidingWindow<B> {
     length: u64,
     counts: B,
     time: StepTime,
-    /// Time since the current bucket began.
+    /// The time since the current bucket began.
     offset: u64,
 }
 
 impl<B: CountsBuffer> SlidingWindow<B> {
-    /// The window of a key whose counts were `counts` when it was written.
+    /// Creates the window of a key that was written with these counts.
     #[inline]
     pub(super) fn new(quota: &Quota, counts: Option<&BucketCounts>, time: StepTime) -> Self {
         let length = quota.bucket_micros();
@@ -109,7 +109,7 @@ impl<B: CountsBuffer> SlidingWindow<B> {
         self.counts.as_ref()[1..].iter().sum()
     }
 
-    /// The estimate times the bucket's length.
+    /// Returns the estimate times the bucket's length.
     #[inline]
     fn weighted(&self) -> u128 {
         u128::from(self.counts.as_ref()[0]) * u128::from(self.length - self.offset)
@@ -121,7 +121,7 @@ impl<B: CountsBuffer> SlidingWindow<B> {
         u128::from(units) * u128::from(self.length)
     }
 
-    /// The estimate in whole units, rounded up.
+    /// Returns the estimate in whole units, rounded up.
     pub(super) fn used(&self) -> u64 {
         self.weighted().div_ceil(self.length.into()) as u64
     }
@@ -143,7 +143,7 @@ impl<B: CountsBuffer> KeyView for SlidingWindow<B> {
         let room = self.rate + slack - need;
         let counts = self.counts.as_ref();
         let mut full = self.full_units();
-        // Nothing is taken meanwhile, so bucket after bucket ages: the first becomes the weighted one and fades.
+        // Nothing is taken meanwhile. So the buckets age: each in turn becomes the weighted one and fades.
         for (passed, &fading) in counts.iter().enumerate() {
             if passed > 0 {
                 full -= fading;
@@ -189,7 +189,7 @@ impl<B: CountsBuffer> KeyView for SlidingWindow<B> {
         let counts = self.counts.as_ref();
         match state {
             _ if counts.iter().all(|count| *count == 0) => *state = State::New,
-            // In place, so that a decision allocates only for a key's first request.
+            // In place, so that only a key's first request allocates.
             State::SlidingWindow { counts: BucketCounts::Many(many), last } if many.len() == counts.len() => {
                 many.copy_from_slice(counts);
                 *last = self.time.at;

@@ -20,7 +20,7 @@ fn largest_numbers_are_exact() {
     let mut state = State::New;
     let all = step(&quota, &mut state, Op::Limit(cost(MAX_COUNT)), at(0)).decision;
     assert!(all.allowed());
-    // Longer than any timestamp: reported as the longest span there is, and kept exactly all the same.
+    // Longer than any timestamp: reported as the longest span, and kept exactly.
     assert_eq!(all.reset_after().as_micros(), u128::from(DecisionParts::MAX_SPAN));
     let deficit = u128::from(MAX_COUNT) * MAX_PERIOD.as_micros();
     assert_eq!(state, State::TokenBucket { deficit, last: at(0) });
@@ -47,7 +47,7 @@ fn alternating_quotas_still_refill() {
     let paid = Quota::token_bucket(30, seconds(1)).unwrap();
     let mut state = State::New;
     step(&free, &mut state, Op::Limit(cost(10)), at(0));
-    // Ten seconds of polling far faster than the refill, each time under the other quota.
+    // Ten seconds of calls far faster than the refill, alternating between the quotas.
     let mut tiers = [free, paid];
     let mut taken = 0;
     for n in 1..=100_000_u64 {
@@ -55,7 +55,7 @@ fn alternating_quotas_still_refill() {
         tiers.swap(0, 1);
         taken += u64::from(step(&tiers[0], &mut state, Op::Limit(Cost::ONE), at(n * 100)).decision.allowed());
     }
-    // 30 a second under the better quota and the 20 by which it is larger; rounding may cost a little, never all.
+    // 30 a second under the better quota, and the 20 by which it is larger. Rounding may cost a few units, never all.
     assert!((300..=320).contains(&taken), "{taken}");
 }
 
@@ -122,7 +122,7 @@ fn requests_with_the_same_key_are_decided_by_their_sum() {
     let quota = Quota::token_bucket(10, seconds(10)).unwrap();
     let entry = |units| JointEntry { quota: &quota, cost: cost(units), state: 0 };
     let mut states = [State::New];
-    // Each alone would fit, and after a wait for two more units the second still would not: together never.
+    // Each request fits alone. After a wait for two more units, the second still would not: both together never fit.
     let all = step_all(&[entry(6), entry(6)], &mut states, at(0));
     assert!(!all.allowed());
     assert_eq!(all.retry_after(), None);
@@ -150,7 +150,7 @@ fn release(bits: u64) -> Op {
     Op::Release(Lease::from_bits(bits))
 }
 
-/// Steps at a time. Returns whether it is allowed, the leases left, and the retry hint in microseconds.
+/// Applies an operation at a time. Returns whether it is allowed, the leases left, and the retry hint in microseconds.
 fn step_at(quota: &Quota, state: &mut State, op: Op, micros: u64) -> (bool, u64, Option<u128>) {
     let decision = step(quota, state, op, at(micros)).decision;
     (decision.allowed(), decision.remaining(), decision.retry_after().map(|wait| wait.as_micros()))
@@ -177,7 +177,7 @@ fn lease_expires_exactly_at_its_time() {
     assert_eq!(state, State::New);
 }
 
-/// Many leases have an index, which is built and kept up to date. No decision depends on it.
+/// Many leases have an index that is updated with them. No decision depends on it.
 #[test]
 fn many_leases_decide_like_few() {
     const CAPACITY: u64 = 20_100;
@@ -220,7 +220,7 @@ fn many_leases_decide_like_few() {
     assert_eq!(in_flight, expected);
 }
 
-/// With a search through all leases for each operation, this takes minutes.
+/// Takes minutes if each operation scans all leases.
 #[test]
 fn operations_with_many_leases_in_flight_are_searches_in_an_index() {
     const COUNT: u64 = 200_000;
@@ -244,7 +244,7 @@ fn lease_admitted_twice_counts_once() {
     let mut state = State::New;
     assert!(step_at(&quota, &mut state, admit(1), 0).0);
     assert_eq!(step_at(&quota, &mut state, admit(1), 600_000), (true, 0, None));
-    // Renewed by that.
+    // The second `admit` renewed it.
     assert_eq!(step_at(&quota, &mut state, admit(2), 600_000), (false, 0, Some(1_000_000)));
 }
 

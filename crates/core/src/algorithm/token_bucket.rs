@@ -1,7 +1,7 @@
 //! The token bucket: starts full, refills continuously.
 //!
-//! One unit is `unit` sub-units and a microsecond brings `refill` of them, both whole numbers without a common
-//! divisor; so a bucket is kept exactly, and asking often never loses a fraction.
+//! One unit is `unit` sub-units, and a microsecond refills `refill` of them. Both are whole numbers without a common
+//! divisor, so the state is exact: frequent requests never lose a fraction.
 
 use super::arithmetic::UnsignedInt;
 use super::{KeyView, NarrowBucket, Op, State, StepTime};
@@ -11,7 +11,7 @@ use crate::{Quota, Timestamp};
 /// Below this, the sum of two counts of sub-units fits in 64 bits.
 const NARROW_BOUND: u64 = 1 << 63;
 
-/// The token bucket of one key at one time, in numbers that are wide enough for it.
+/// The token bucket of one key at one time, in integers that are wide enough for its numbers.
 pub(super) struct TokenBucket<N> {
     capacity: u64,
     unit: Divisor,
@@ -21,7 +21,7 @@ pub(super) struct TokenBucket<N> {
 }
 
 impl TokenBucket<u64> {
-    /// Whether 64 bits are enough for the whole step. Only a reservation takes more than the capacity.
+    /// Returns whether 64 bits are enough for the whole step. Only a reservation takes more than the capacity.
     #[inline]
     pub(super) fn is_narrow(quota: &Quota, deficit: u64, op: Op) -> bool {
         quota.is_narrow() && deficit < NARROW_BOUND && !matches!(op, Op::Reserve(_))
@@ -42,10 +42,10 @@ pub(super) fn bucket_state(deficit: u128, last: Timestamp) -> State {
 }
 
 impl<N: UnsignedInt> TokenBucket<N> {
-    /// The bucket, whose deficit was `deficit` when it was written.
+    /// Creates the bucket of a key that was written with this deficit.
     #[inline]
     pub(super) fn new(quota: &Quota, deficit: N, time: StepTime) -> Self {
-        // Saturating, because a long idle time brings more than any bucket holds.
+        // Saturating: a long idle time refills more than any bucket holds.
         let refilled = N::from(time.at.as_micros() - time.last.as_micros()).saturating_mul(quota.refill().into());
         TokenBucket {
             capacity: u64::from(quota.capacity_u32()),

@@ -18,11 +18,11 @@ use text::{
 /// The length of the longest owned key without a heap allocation.
 const INLINE_LEN: usize = 62;
 
-/// Who is limited: one or more parts, or everybody ([`Key::GLOBAL`]).
+/// The identity that a limit counts by: one or more parts, or the whole limit ([`Key::GLOBAL`]).
 ///
-/// Parts never run together: `("a|b", "c")` and `("a", "b|c")` differ, and no text a client sends can look like two
-/// parts. Numbers and addresses are the same key as their text: `42` and `"42"` meet. An array of bytes, such as a UUID's, is its
-/// lowercase hexadecimal digits.
+/// Parts never run together: `("a|b", "c")` and `("a", "b|c")` differ, and no text from a client can look like two
+/// parts. A number or an address equals its text: `42` and `"42"` are one key. An array of bytes, such as a UUID,
+/// equals its lowercase hexadecimal digits.
 ///
 /// ```
 /// use tidegate_core::Key;
@@ -41,13 +41,13 @@ pub struct Key<'a> {
 /// The encoding of a key's bytes. Keys are equal when encoding and bytes are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Encoding {
-    /// One part, unescaped, so that the usual key is only borrowed.
+    /// One unescaped part. The usual key only borrows it.
     SinglePart,
     /// No part, several parts, or a shard: escaped text.
     Escaped,
 }
 
-/// The bytes of a key: those of a valid `str` in every variant.
+/// The bytes of a key, valid UTF-8 in every variant.
 #[derive(Clone)]
 enum KeyBytes<'a> {
     Borrowed(&'a [u8]),
@@ -56,17 +56,18 @@ enum KeyBytes<'a> {
 }
 
 impl Key<'static> {
-    /// Everybody together: one budget for the whole limit.
+    /// The key of all clients together: one budget for the whole limit.
     pub const GLOBAL: Key<'static> = Key { encoding: Encoding::Escaped, bytes: KeyBytes::Borrowed(b"") };
 
-    /// The key of part `index` of a limit whose one budget is cut into parts. No user's key can be equal to it.
+    /// Returns the key of shard `index`, for a limit whose one budget is cut into shards. No user's key can be equal to
+    /// it.
     pub fn shard(index: u32) -> Self {
         let mut text = KeyText::new();
         text.push_shard(index);
         text.finish(Encoding::Escaped)
     }
 
-    /// A key of these parts. One part is the same key as the part itself; no part at all is [`Key::GLOBAL`].
+    /// Creates a key from parts. A single part equals the key of that part. Without parts, the key is [`Key::GLOBAL`].
     pub fn from_parts<P: AsRef<str>>(parts: impl IntoIterator<Item = P>) -> Self {
         let mut parts = parts.into_iter();
         match (parts.next(), parts.next()) {
@@ -82,7 +83,7 @@ impl Key<'static> {
         }
     }
 
-    /// The key whose [text](Key::to_text) this is; none for a text that no key has.
+    /// Returns the key with this [text](Key::to_text), or `None` for a text that no key has.
     ///
     /// ```
     /// # use tidegate_core::Key;
@@ -137,7 +138,7 @@ impl Key<'static> {
 }
 
 impl<'a> Key<'a> {
-    /// The key as one escaped text, different for different keys. Empty for [`Key::GLOBAL`] only.
+    /// Returns the key as one escaped text that no other key has. Only [`Key::GLOBAL`] is empty.
     pub fn to_text(&self) -> Cow<'_, str> {
         match self.encoding {
             Encoding::SinglePart if is_plain(self.as_str()) => Cow::Borrowed(self.as_str()),
@@ -150,20 +151,19 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// Returns a number and bytes that together are different for different keys, for stores that hash keys and keep no
-    /// text.
+    /// Returns a number and bytes that no other key has, for stores that hash keys and keep no text.
     #[inline]
     pub fn as_raw(&self) -> (u8, &[u8]) {
         (self.encoding as u8, self.as_bytes())
     }
 
-    /// Returns a hash that is the same in every process and version: for routing, never against attackers.
+    /// Returns a hash for routing that is equal in every process and version. It is not safe against attackers.
     pub fn stable_hash(&self, seed: u64) -> u64 {
         let (encoding, bytes) = self.as_raw();
         stable_hash(seed.wrapping_add(u64::from(encoding)), bytes)
     }
 
-    /// The parts the key was made of. None for [`Key::GLOBAL`].
+    /// Returns the parts that the key was made of. [`Key::GLOBAL`] has none.
     pub fn parts(&self) -> impl Iterator<Item = Cow<'_, str>> {
         let (one, several) = match self.encoding {
             Encoding::SinglePart => (Some(Cow::Borrowed(self.as_str())), None),
@@ -173,7 +173,7 @@ impl<'a> Key<'a> {
         one.into_iter().chain(several.into_iter().flatten())
     }
 
-    /// The key of part `index` of this key's own budget. No user's key can be equal to it.
+    /// Returns the key of shard `index` of this key's own budget. No user's key can be equal to it.
     pub fn with_shard(&self, index: u32) -> Key<'static> {
         let mut text = KeyText::new();
         text.push_key(self);
@@ -182,8 +182,8 @@ impl<'a> Key<'a> {
         text.finish(Encoding::Escaped)
     }
 
-    /// Returns this key in a reserved namespace, for the second of two ways to identify a client. No key made of parts is
-    /// equal to it, so no client can send a name that collides with it.
+    /// Returns this key in a reserved namespace, for the second of two ways to identify a client. No key made of parts
+    /// is equal to it, so no client can send a name that collides with it.
     #[must_use]
     pub fn to_reserved(&self) -> Key<'static> {
         self.with_mark(RESERVED_MARK)
@@ -221,7 +221,7 @@ impl<'a> Key<'a> {
         text.finish(Encoding::Escaped)
     }
 
-    /// This key and the parts of another, as one key.
+    /// Appends the parts of another key.
     ///
     /// ```
     /// # use tidegate_core::Key;
@@ -233,7 +233,7 @@ impl<'a> Key<'a> {
             (true, _) => other.clone().into_owned(),
             (_, true) => self.clone().into_owned(),
             _ => {
-                // Their texts and not their parts: a reserved key stays reserved.
+                // Joins texts and not parts, so that a reserved key stays reserved.
                 let mut text = KeyText::new();
                 text.push_key(self);
                 text.push_raw(&[SEPARATOR]);
@@ -255,7 +255,7 @@ impl<'a> Key<'a> {
                 text.push_raw(&[SEPARATOR]);
             }
             match part {
-                // No part at all, or a mark.
+                // Without parts, or a mark.
                 "" => {}
                 part if is_mark(part) => text.push_raw(part.as_bytes()),
                 part => text.push_escaped(&change(&unescape(part))),
@@ -264,7 +264,7 @@ impl<'a> Key<'a> {
         text.finish(Encoding::Escaped)
     }
 
-    /// This key, owning its text.
+    /// Converts this key into one that owns its text.
     pub fn into_owned(self) -> Key<'static> {
         let bytes = match self.bytes {
             KeyBytes::Borrowed(bytes) => {
@@ -278,7 +278,7 @@ impl<'a> Key<'a> {
         Key { encoding: self.encoding, bytes }
     }
 
-    /// A key of the same text that borrows from this one.
+    /// Returns an equal key that borrows from this one.
     #[inline]
     pub fn borrow(&self) -> Key<'_> {
         Key { encoding: self.encoding, bytes: KeyBytes::Borrowed(self.as_bytes()) }
@@ -366,7 +366,7 @@ impl<'a> From<Cow<'a, str>> for Key<'a> {
 
 impl<'k> From<String> for Key<'k> {
     fn from(part: String) -> Self {
-        // A lifetime of the caller's choosing, here and below, so that a key fits wherever a borrowed one does.
+        // The caller chooses the lifetime, here and below, so that an owned key fits wherever a borrowed one does.
         Key { encoding: Encoding::SinglePart, bytes: KeyBytes::Heap(part) }
     }
 }
@@ -451,7 +451,7 @@ mod tests {
         let address = Key::from("192.0.2.1");
         let more = Key::from("/Path");
         let lowercase = |key: &Key<'_>| key.map_parts(|part| part.to_lowercase().into());
-        // A client that chooses several parts could try these.
+        // A client could try these as parts.
         let forged = [Key::from(("%a", "192.0.2.1")), Key::from(("%c", "192.0.2.1"))];
         for special in [address.to_reserved(), address.to_fallback()] {
             for forged in &forged {

@@ -37,7 +37,7 @@ macro_rules! impl_text_parts {
 
 impl_text_parts! { String, Arc<str>, Box<str>, Cow<'_, str> }
 
-/// Bytes that are not text, such as those of a UUID or a hash, as lowercase hexadecimal digits.
+/// Bytes that are not text, such as a UUID or a hash, as lowercase hexadecimal digits.
 impl<const N: usize> KeyPart for [u8; N] {
     fn with_text(&self, write: &mut dyn FnMut(&str)) {
         write(&to_hex(self));
@@ -49,11 +49,12 @@ fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
-/// Returns a number's decimal digits inline, without the formatting machinery, which would cost more than the decision.
-/// They are assembled in a register, because bytes that were written one by one cannot be read at once for a while.
+/// Returns a number's decimal digits inline. The formatting machinery would cost more than the decision. The digits are
+/// assembled in a register, because bytes that were written one by one cannot be read together for a while.
 #[inline]
 pub(super) fn decimal_digits(number: u64, negative: bool) -> (u8, [u8; INLINE_LEN]) {
-    /// What has at most 15 digits, and a sign before them, fits in the first 16 bytes. Of more, the last eight come after.
+    /// A number of at most 15 digits, with its sign, fits in the first 16 bytes. The last eight digits of a longer
+    /// number follow.
     const SHORT: u64 = 10_u64.pow(15);
     const EIGHT: u64 = 10_u64.pow(8);
     let (mut head, tail) = if number < SHORT { (number, None) } else { (number / EIGHT, Some(number % EIGHT)) };
@@ -106,8 +107,8 @@ macro_rules! impl_number_parts {
 
 impl_number_parts! { u8, i8; u16, i16; u32, i32; u64, i64; }
 
-/// Returns the text of an IPv4 address inline, for the same reason: most clients have one. It is assembled in a register,
-/// because bytes that were written one by one cannot be copied at once for a while.
+/// Returns the text of an IPv4 address inline, without the formatting machinery: most clients have such an address. It
+/// is assembled in a register, because bytes that were written one by one cannot be copied together for a while.
 #[inline]
 pub(super) fn dotted_quad(address: Ipv4Addr) -> (u8, [u8; INLINE_LEN]) {
     // Two octets with their dots are eight bytes at most.
@@ -119,14 +120,14 @@ pub(super) fn dotted_quad(address: Ipv4Addr) -> (u8, [u8; INLINE_LEN]) {
     let ((first, len), (second, more)) = (two(a, b), two(c, d));
     let text = u128::from(first) | u128::from(second) << (8 * len);
     let len = len + more - 1;
-    // Without the last dot, which is no part of the text.
+    // Drops the last dot, which is not part of the text.
     let text = text ^ u128::from(b'.') << (8 * len);
     let mut bytes = [0; INLINE_LEN];
     bytes[..16].copy_from_slice(&text.to_le_bytes());
     (len, bytes)
 }
 
-/// Every octet's digits with a dot behind them, the first in the lowest byte, and how many bytes that is.
+/// Every octet's digits and a dot, the first digit in the lowest byte, and their number of bytes.
 static OCTETS: [(u32, u8); 256] = {
     let mut octets = [(0, 0); 256];
     let mut octet = 0;

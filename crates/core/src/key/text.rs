@@ -5,15 +5,15 @@ use std::borrow::Cow;
 use super::part::KeyPart;
 use super::{Encoding, INLINE_LEN, Key, KeyBytes};
 
-/// Between the parts of a key's text.
+/// The separator between the parts of a key's text.
 pub(super) const SEPARATOR: u8 = b'|';
 const ESCAPE: u8 = b'%';
-/// Leads a reserved key.
+/// The mark before a reserved key.
 pub(super) const RESERVED_MARK: &str = "%a";
-/// Leads a fallback key.
+/// The mark before a fallback key.
 pub(super) const FALLBACK_MARK: &str = "%c";
 
-/// Returns whether a part is its own escaped text.
+/// Returns whether a part equals its escaped text.
 pub(super) fn is_plain(part: &str) -> bool {
     !part.is_empty() && !part.contains(['|', '%'])
 }
@@ -32,8 +32,8 @@ pub(super) fn is_escaped(piece: &str) -> bool {
     piece == "%" || (!piece.is_empty() && after_escapes.all(|after| after.starts_with("7c") || after.starts_with("25")))
 }
 
-/// Returns whether a piece of a text, between two separators, is a mark. A client cannot send one: its `%` is written `%25`,
-/// and its `|` is written `%7c`.
+/// Returns whether a piece of a text, between two separators, is a mark. A client cannot send one: its `%` is written
+/// `%25`, and its `|` is written `%7c`.
 pub(super) fn is_mark(piece: &str) -> bool {
     is_leading_mark(piece) || is_shard(piece)
 }
@@ -70,7 +70,7 @@ impl KeyText {
         self.push_escaped(part);
     }
 
-    /// Appends a key, as it is in the text of a longer one.
+    /// Appends a key as a piece of a longer one.
     pub(super) fn push_key(&mut self, key: &Key<'_>) {
         match key.encoding {
             Encoding::SinglePart => self.push_escaped(key.as_str()),
@@ -82,7 +82,7 @@ impl KeyText {
         if is_plain(part) {
             self.push_raw(part.as_bytes());
         } else if part.is_empty() {
-            // Nothing else is a lone escape, so an empty part is neither GLOBAL nor another key.
+            // Only an empty part is a lone escape, so it equals neither GLOBAL nor another key.
             self.push_raw(&[ESCAPE]);
         } else {
             for piece in part.split_inclusive(['|', '%']) {

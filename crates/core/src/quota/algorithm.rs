@@ -2,19 +2,19 @@
 
 use std::fmt;
 
-/// How a quota counts.
+/// The algorithm by which a quota counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {
-    /// Starts full, refills continuously, allows a burst up to the capacity.
+    /// A burst up to the capacity, then the rate: starts full and refills continuously.
     TokenBucket,
-    /// Grants `rate` at the start of every window.
+    /// `rate` units at the start of every window.
     FixedWindow,
-    /// A weighted estimate over the trailing period.
+    /// A weighted estimate of the units in the trailing period.
     SlidingWindow,
-    /// Exact over the trailing period.
+    /// The exact units in the trailing period.
     SlidingLog,
-    /// Leases in flight, each of which expires when it is not renewed.
+    /// Leases in flight. A lease expires when it is not renewed.
     Concurrency,
 }
 
@@ -28,11 +28,11 @@ impl Algorithm {
         Algorithm::Concurrency,
     ];
 
-    /// The algorithms that count units: all but [`Algorithm::Concurrency`].
+    /// The algorithms that count units: all except [`Algorithm::Concurrency`].
     pub const RATES: [Algorithm; 4] =
         [Algorithm::TokenBucket, Algorithm::FixedWindow, Algorithm::SlidingWindow, Algorithm::SlidingLog];
 
-    /// The name in configs.
+    /// Returns the name in configs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Algorithm::TokenBucket => "token_bucket",

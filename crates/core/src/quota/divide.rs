@@ -5,8 +5,8 @@ use std::num::NonZeroU32;
 use super::{Algorithm, MAX_PERIOD, MAX_SHARDS, Quota, QuotaError};
 
 impl Quota {
-    /// This quota cut into `parts` whose numbers add up to the whole exactly: 10 over 3 is 4 + 3 + 3. No part may get
-    /// less than 1, and there are at most [`MAX_SHARDS`].
+    /// Splits this quota into `parts` whose numbers add up to exactly the whole: 10 over 3 is 4 + 3 + 3. No part may
+    /// get less than 1, and there are at most [`MAX_SHARDS`] parts.
     pub fn split(&self, parts: u32) -> Result<Vec<Quota>, QuotaError> {
         let fitting = self.rate.min(self.capacity);
         let most = fitting.min(MAX_SHARDS);
@@ -23,12 +23,12 @@ impl Quota {
         Ok((0..parts).map(part).collect())
     }
 
-    /// What one of `replicas` may admit so that all of them together keep to this quota's rate: its numbers divided and
-    /// rounded down, and never less than 1.
+    /// Returns the share of one of `replicas`, so that all of them together keep to this quota's rate. Its numbers are
+    /// divided and rounded down, and are at least 1.
     ///
-    /// A rate that is less than 1 for each becomes 1 in a period that is as many times longer, up to [`MAX_PERIOD`].
-    /// Where the capacity is less than 1 for each, the replicas can admit one each at once, which is more than it. Leases
-    /// live as long as before, whatever their number.
+    /// A rate that would be less than 1 becomes 1 in a period that is longer by that factor, up to [`MAX_PERIOD`]. A
+    /// capacity that would be less than 1 becomes 1, so together the replicas can admit more than the capacity at once.
+    /// The time to live of a lease does not change.
     pub fn share(&self, replicas: NonZeroU32) -> Quota {
         let replicas = replicas.get();
         let longer = match self.algorithm {
@@ -95,7 +95,7 @@ mod tests {
                     let together = u128::from(replicas) * u128::from(share.rate) * u128::from(whole.period);
                     let allowed = u128::from(whole.rate) * u128::from(share.period);
                     assert!(together <= allowed, "{replicas} of {share:?} are more than {whole:?}");
-                    // As it would have been built from its numbers.
+                    // Equal to a quota built from these numbers.
                     let built = Quota::new(algorithm, share.rate.into(), share.parts().period).unwrap();
                     assert_eq!((share.unit, share.refill, share.narrow), (built.unit, built.refill, built.narrow));
                     assert_eq!(share, built);

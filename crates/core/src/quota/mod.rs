@@ -20,12 +20,12 @@ pub const MAX_COUNT: u64 = u32::MAX as u64;
 pub const MIN_PERIOD: Duration = Duration::from_millis(1);
 /// The longest period: 366 days.
 pub const MAX_PERIOD: Duration = Duration::from_secs(366 * 86_400);
-/// The most parts a quota can be cut into: each is a quota in memory and a key in the store.
+/// The largest number of parts of a quota. Each part is a quota in memory and a key in the store.
 pub const MAX_SHARDS: u32 = 1_024;
 
 const MAX_BUCKETS: u64 = 64;
 
-/// An algorithm with its numbers, checked when it is built: an invalid quota cannot exist.
+/// An algorithm with its numbers. They are checked when it is built, so an invalid quota cannot exist.
 ///
 /// ```
 /// use tidegate_core::{Quota, minutes, seconds};
@@ -42,49 +42,51 @@ const MAX_BUCKETS: u64 = 64;
 pub struct Quota {
     period: u64,
     start: u64,
-    /// Sub-units in one unit of a token bucket.
+    /// The sub-units in one unit of a token bucket.
     unit: Divisor,
-    /// Sub-units a microsecond brings.
+    /// The sub-units that a microsecond refills.
     refill: Divisor,
     rate: u32,
     capacity: u32,
     max_debt: Option<u32>,
     buckets: u8,
     algorithm: Algorithm,
-    /// Whether it is a token bucket, and the arithmetic of 64 bits is enough for its sub-units.
+    /// Whether this is a token bucket whose sub-units fit in 64-bit arithmetic.
     narrow: bool,
-    /// A hash of the above.
+    /// A hash of the fields above.
     tag: u64,
 }
 
 impl Quota {
-    /// `rate` per `period`, refilled continuously; a burst up to the capacity, which is `rate` unless
-    /// [`Quota::capacity`] says otherwise.
+    /// Creates a token bucket: `rate` per `period`, refilled continuously, with bursts up to the capacity.
+    /// [`Quota::capacity`] defaults to `rate`.
     pub fn token_bucket(rate: u64, period: Duration) -> Result<Self, QuotaError> {
         Self::new(Algorithm::TokenBucket, rate, period)
     }
 
-    /// `rate` in every window of `period`. Windows are the same for every key: they begin at the epoch plus
-    /// [`Quota::start`]. With a [`Quota::capacity`] above `rate`, what is left over rolls into the next windows.
+    /// Creates a fixed window: `rate` in every window of `period`. All keys have the same windows, which begin at the
+    /// epoch plus [`Quota::start`]. With a [`Quota::capacity`] above `rate`, unused units roll over into the next
+    /// windows.
     pub fn fixed_window(rate: u64, period: Duration) -> Result<Self, QuotaError> {
         Self::new(Algorithm::FixedWindow, rate, period)
     }
 
-    /// An estimate of `rate` in any trailing `period`, at most 2 * rate - 1 in the worst one. More
-    /// [`Quota::buckets`] make it finer.
+    /// Creates a sliding window: an estimate of `rate` in any trailing `period`, at most 2 * rate - 1 in the worst one.
+    /// More [`Quota::buckets`] make it finer.
     pub fn sliding_window(rate: u64, period: Duration) -> Result<Self, QuotaError> {
         Self::new(Algorithm::SlidingWindow, rate, period)
     }
 
-    /// Exactly `rate` in any trailing `period`. Remembers every request, up to `rate` of them for a key, and beyond that
-    /// what is reserved, up to [`Quota::max_debt`].
+    /// Creates a sliding log: exactly `rate` in any trailing `period`. It keeps every request, up to `rate` of them for
+    /// a key, and reserved ones beyond that, up to [`Quota::max_debt`].
     pub fn sliding_log(rate: u64, period: Duration) -> Result<Self, QuotaError> {
         Self::new(Algorithm::SlidingLog, rate, period)
     }
 
-    /// At most `capacity` at once: leases, of which each expires `ttl` after it was admitted or last renewed.
+    /// Creates a concurrency quota: at most `capacity` leases at once. A lease expires `ttl` after it was admitted or
+    /// last renewed.
     ///
-    /// In [`Quota::parts`] the capacity is the rate, too, and `ttl` is the period.
+    /// In [`Quota::parts`], the rate equals the capacity, and the period is `ttl`.
     pub fn concurrency(capacity: u64, ttl: Duration) -> Result<Self, QuotaError> {
         Ok(Self::from_checked(
             Algorithm::Concurrency,
@@ -93,8 +95,8 @@ impl Quota {
         ))
     }
 
-    /// A quota of any algorithm, with the defaults for what `rate` and `period` leave open. For `concurrency` they are
-    /// the capacity and the time a lease lives.
+    /// Creates a quota of any algorithm, with defaults for the other numbers. For `concurrency`, `rate` is the capacity
+    /// and `period` is the time to live of a lease.
     pub fn new(algorithm: Algorithm, rate: u64, period: Duration) -> Result<Self, QuotaError> {
         if algorithm == Algorithm::Concurrency {
             return Self::concurrency(rate, period);
@@ -119,8 +121,7 @@ impl Quota {
         quota.with_derived_fields()
     }
 
-    /// The same quota with another capacity: the most that can be had at once. For `token_bucket`, `fixed_window` and
-    /// `concurrency`.
+    /// Sets the capacity: the most that can be taken at once. For `token_bucket`, `fixed_window` and `concurrency`.
     pub fn capacity(self, capacity: u64) -> Result<Self, QuotaError> {
         self.require_algorithm(
             "capacity",
@@ -132,15 +133,14 @@ impl Quota {
         Ok(Quota { rate, capacity, ..self }.with_derived_fields())
     }
 
-    /// The same quota with its windows moved: they begin at `start` plus whole periods. For `fixed_window` and
-    /// `sliding_window`.
+    /// Moves the windows: they begin at `start` plus whole periods. For `fixed_window` and `sliding_window`.
     pub fn start(self, start: Duration) -> Result<Self, QuotaError> {
         let start = checked_micros("start", start)?;
         self.require_algorithm("start", span_text(start), &[Algorithm::FixedWindow, Algorithm::SlidingWindow])?;
         Ok(Quota { start: start % self.period, ..self }.with_derived_fields())
     }
 
-    /// The same quota with its period cut into `buckets`, which makes the estimate finer. For `sliding_window`.
+    /// Cuts the period into `buckets`, which makes the estimate finer. For `sliding_window`.
     pub fn buckets(self, buckets: u64) -> Result<Self, QuotaError> {
         self.require_algorithm("buckets", buckets, &[Algorithm::SlidingWindow])?;
         if !(1..=MAX_BUCKETS).contains(&buckets) {
@@ -153,9 +153,9 @@ impl Quota {
         Ok(Quota { buckets: buckets as u8, ..self }.with_derived_fields())
     }
 
-    /// The same quota with a bound on what reservations may take beyond the capacity.
+    /// Bounds the units that reservations may take beyond the capacity. Defaults to [`MAX_COUNT`].
     ///
-    /// Without one, the bound is [`MAX_COUNT`]. For all that have reservations: not for `concurrency`.
+    /// For every algorithm that has reservations: all except `concurrency`.
     pub fn max_debt(self, max_debt: u64) -> Result<Self, QuotaError> {
         self.require_algorithm("max_debt", max_debt, &Algorithm::RATES)?;
         match u32::try_from(max_debt) {
@@ -164,15 +164,15 @@ impl Quota {
         }
     }
 
-    /// How it counts.
+    /// Returns the algorithm.
     pub const fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// Whether the algorithm has this operation: `limit`, `reserve` and `refund` are about units, `admit`, `renew` and
-    /// `release` about leases, and only `concurrency` has leases. Every algorithm has `check` and `reset`.
+    /// Returns whether the algorithm has this operation. `limit`, `reserve` and `refund` are for units; `admit`,
+    /// `renew` and `release` are for the leases of `concurrency`. Every algorithm has `check` and `reset`.
     ///
-    /// Whoever takes requests from outside refuses those that a quota does not take.
+    /// Code that accepts requests from outside must reject unsupported ones.
     #[inline]
     pub const fn supports(&self, op: Op) -> bool {
         let has_leases = matches!(self.algorithm, Algorithm::Concurrency);
@@ -183,7 +183,7 @@ impl Quota {
         }
     }
 
-    /// Everything the quota was built from.
+    /// Returns the numbers that the quota was built from.
     #[inline]
     pub const fn parts(&self) -> QuotaParts {
         QuotaParts {
@@ -197,8 +197,8 @@ impl Quota {
         }
     }
 
-    /// In what time an empty quota is full. None when that is no whole number of microseconds, and for `concurrency`,
-    /// where it is up to those who hold leases.
+    /// Returns the time in which an empty quota fills. `None` when that is not a whole number of microseconds, and for
+    /// `concurrency`, where it depends on the holders of leases.
     pub fn window(&self) -> Option<Duration> {
         let (rate, capacity, period) = (u128::from(self.rate), u128::from(self.capacity), u128::from(self.period));
         let micros = match self.algorithm {
@@ -211,7 +211,7 @@ impl Quota {
         u64::try_from(micros).ok().map(Duration::from_micros)
     }
 
-    /// A stable hash of [`Quota::parts`], made once: what a stored state can carry to say which quota wrote it.
+    /// Returns a stable hash of [`Quota::parts`], computed once. A stored state can carry it to record its quota.
     /// Different quotas nearly always have different tags.
     #[inline]
     pub const fn tag(&self) -> u64 {
@@ -230,7 +230,7 @@ impl Quota {
         self
     }
 
-    /// Packs the settings that are no number of their own in the tag.
+    /// Packs the settings that have no number of their own in the tag.
     fn packed_settings(&self) -> u64 {
         let debt = self.max_debt.map_or(1 << 32, u64::from);
         debt << 16 | u64::from(self.buckets) << 8 | self.algorithm as u64
@@ -244,7 +244,7 @@ impl Quota {
         self.rate as u64
     }
 
-    /// The length of one bucket of a sliding window.
+    /// Returns the length of one bucket of a sliding window.
     pub(crate) const fn bucket_micros(&self) -> u64 {
         self.period / self.buckets as u64
     }
@@ -257,7 +257,7 @@ impl Quota {
         self.start
     }
 
-    /// Sub-units in one unit of a token bucket: what a store needs that does the arithmetic itself.
+    /// Returns the sub-units in one unit of a token bucket, for stores that do the arithmetic themselves.
     pub const fn unit(&self) -> u64 {
         self.unit.get()
     }
@@ -270,7 +270,7 @@ impl Quota {
         self.narrow
     }
 
-    /// Sub-units that a microsecond brings to a token bucket.
+    /// Returns the sub-units that a microsecond refills in a token bucket.
     pub const fn refill(&self) -> u64 {
         self.refill.get()
     }
@@ -279,7 +279,7 @@ impl Quota {
         self.refill
     }
 
-    /// How much may be taken beyond the capacity by a reservation.
+    /// Returns the largest number of units that a reservation may take beyond the capacity.
     pub fn slack(&self) -> u64 {
         self.max_debt.map_or(MAX_COUNT, u64::from)
     }
@@ -303,8 +303,8 @@ impl Quota {
 impl PartialEq for Quota {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
-        // The tag first: it nearly always tells. Where it does not, the first four numbers in it do: no two numbers are
-        // mixed into the same, so with these and the tag the same, the rest is the same.
+        // The tag decides nearly always. Otherwise its first four numbers do: the tag mixes different numbers to
+        // different results. So with these and the tag equal, the rest is equal.
         self.tag == other.tag
             && self.rate == other.rate
             && self.period == other.period
@@ -327,20 +327,20 @@ impl fmt::Debug for Quota {
     }
 }
 
-/// What a [`Quota`] was built from, for writing it down and showing it.
+/// The numbers that a [`Quota`] was built from, for storing and displaying it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QuotaParts {
-    /// How it counts.
+    /// The algorithm.
     pub algorithm: Algorithm,
-    /// How much a period brings.
+    /// The units that a period adds.
     pub rate: u32,
     /// The period.
     pub period: Duration,
-    /// The most that can be had at once.
+    /// The most that can be taken at once.
     pub capacity: u32,
-    /// Where windows begin, less than a period.
+    /// The offset of the windows, less than a period.
     pub start: Duration,
-    /// How many buckets a sliding window's period is cut into.
+    /// The number of buckets in the period of a sliding window.
     pub buckets: u8,
     /// The bound on debt, when one was set.
     pub max_debt: Option<u32>,

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use super::{Capabilities, Request, Store, StoreError, StoreErrorKind};
 use crate::{Decision, JointDecision, Key, Scope};
 
-/// A future on the heap.
+/// A boxed future.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// [`Store`] as a trait object: `Arc<dyn DynStore>` is a [`Store`] again. Implemented for every store, never by hand.
@@ -20,6 +20,9 @@ pub trait DynStore: Send + Sync {
 
     /// See [`Store::prefetch`].
     fn dyn_prefetch(&self, scope: &Scope, key: &Key<'_>);
+
+    /// See [`Store::partition`].
+    fn dyn_partition(&self, scope: &Scope, key: &Key<'_>) -> u8;
 
     /// See [`Store::try_apply`].
     fn dyn_try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>>;
@@ -51,6 +54,10 @@ impl<S: Store> DynStore for S {
 
     fn dyn_prefetch(&self, scope: &Scope, key: &Key<'_>) {
         self.prefetch(scope, key);
+    }
+
+    fn dyn_partition(&self, scope: &Scope, key: &Key<'_>) -> u8 {
+        self.partition(scope, key)
     }
 
     fn dyn_try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
@@ -89,6 +96,10 @@ impl Store for dyn DynStore + '_ {
 
     fn prefetch(&self, scope: &Scope, key: &Key<'_>) {
         self.dyn_prefetch(scope, key);
+    }
+
+    fn partition(&self, scope: &Scope, key: &Key<'_>) -> u8 {
+        self.dyn_partition(scope, key)
     }
 
     fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {

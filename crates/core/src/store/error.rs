@@ -12,18 +12,19 @@ pub enum StoreErrorKind {
     Unavailable,
     /// It did not answer in time. Trying again can help.
     Timeout,
-    /// Too many calls wait for it in this process. It was not called, and may be well. Trying again can help.
+    /// Too many calls wait for it, in this process or in the store. It works. Trying again can help.
     Overloaded,
-    /// Others change the key faster than it can be decided about. Trying again can help; the store itself is well.
+    /// It cannot decide about this key now: others change the key faster, or it moves to another node. Trying again can
+    /// help; the store itself is well.
     Contended,
-    /// What is stored under the key is not ours, or is damaged. Trying again does not help.
+    /// The value under the key is damaged or is not Tidegate's. A retry does not help.
     Corrupt,
-    /// It cannot do what was asked, whoever asks. Trying again does not help, and no failure policy hides it.
+    /// The store cannot do this operation for any caller. A retry does not help, and no failure policy hides the error.
     Unsupported,
 }
 
 impl StoreErrorKind {
-    /// The name used in metrics and logs.
+    /// Returns the name used in metrics and logs.
     pub const fn as_str(self) -> &'static str {
         match self {
             StoreErrorKind::Unavailable => "unavailable",
@@ -48,7 +49,7 @@ impl StoreErrorKind {
     }
 }
 
-/// A store could not decide. Says whether trying again can help.
+/// The error of a store that could not decide. [`StoreError::is_retryable`] says whether a retry can help.
 #[derive(Debug, Clone)]
 pub struct StoreError(Arc<ErrorDetails>); // one word: it travels beside every decision
 
@@ -60,12 +61,12 @@ struct ErrorDetails {
 }
 
 impl StoreError {
-    /// An error of this kind.
+    /// Creates an error of this kind.
     pub fn new(kind: StoreErrorKind, message: impl Into<String>) -> Self {
         StoreError(Arc::new(ErrorDetails { kind, message: message.into(), source: None }))
     }
 
-    /// An error of this kind, caused by `source`.
+    /// Creates an error of this kind, caused by `source`.
     pub fn caused_by(
         kind: StoreErrorKind,
         message: impl Into<String>,
@@ -74,17 +75,17 @@ impl StoreError {
         StoreError(Arc::new(ErrorDetails { kind, message: message.into(), source: Some(Box::new(source)) }))
     }
 
-    /// What went wrong.
+    /// Returns the kind.
     pub fn kind(&self) -> StoreErrorKind {
         self.0.kind
     }
 
-    /// What went wrong, in words, without the kind.
+    /// Returns the message, without the kind.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// Whether trying again can help.
+    /// Returns whether a retry can help.
     pub fn is_retryable(&self) -> bool {
         !matches!(self.0.kind, StoreErrorKind::Corrupt | StoreErrorKind::Unsupported)
     }

@@ -12,23 +12,23 @@ pub use error::{StoreError, StoreErrorKind};
 
 use crate::{Decision, JointDecision, Key, Op, Quota, Scope, Timestamp};
 
-/// What to do with a request when the store is broken. A setting of each limit.
+/// The policy of a limit for requests while the store is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum OnStoreError {
-    /// Admit it, and say so in the decision's reason.
-    #[default]
+    /// Admit it, and say so in the decision's reason. A flood that breaks the store then opens the limit.
     Open,
     /// Refuse it as unavailable.
     Closed,
-    /// Decide in process, by the quota's share of one replica.
+    /// Decide in process, by the quota's share of one replica. The default: an outage neither opens a limit nor stops its callers.
+    #[default]
     Local,
 }
 
 impl OnStoreError {
-    /// Every policy, in the order in which one wins over another when several limits are asked at once.
+    /// Every policy, by precedence when several limits decide together.
     pub const ALL: [OnStoreError; 3] = [OnStoreError::Closed, OnStoreError::Local, OnStoreError::Open];
 
-    /// The name in configs.
+    /// Returns the name in configs.
     pub const fn as_str(self) -> &'static str {
         match self {
             OnStoreError::Open => "open",
@@ -38,33 +38,32 @@ impl OnStoreError {
     }
 }
 
-/// One operation on one key under one quota, with what wrappers need to know about the limit.
+/// One operation on one key under one quota, and the limit's failure policy for wrappers.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// Whose keys: the limiter's prefix and the limit's name.
+    /// The namespace of the key: the limiter's prefix and the limit's name.
     pub scope: &'a Scope,
-    /// Who is limited.
+    /// The key to limit.
     pub key: &'a Key<'a>,
-    /// The quota to judge by.
+    /// The quota that decides.
     pub quota: &'a Quota,
-    /// What to do.
+    /// The operation.
     pub op: Op,
-    /// What the limit wants when the store is broken.
+    /// The limit's policy for a broken store.
     pub on_store_error: OnStoreError,
 }
 
-/// What a store can do beyond the contract's core. A case of the conformance suite that needs one of these runs, or
-/// is listed as not applicable by name.
+/// The features of a store beyond the contract's core. The conformance suite runs a case only if the store has the
+/// features for it, and lists the others as not applicable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Capabilities {
-    /// [`Store::apply_all`] is atomic for any keys: nobody ever sees a part of it.
+    /// [`Store::apply_all`] is atomic for any keys: no other caller ever sees a part of it.
     pub atomic_all: bool,
-    /// A request that the store fails is answered by its [`Request::on_store_error`]. A limiter puts a timeout, a breaker and
-    /// that policy around a store that does I/O and has none.
+    /// The store answers a failed request by its [`Request::on_store_error`]. A limiter wraps a store that does I/O and
+    /// lacks this in a timeout, a breaker and that policy.
     pub failure_policy: bool,
-    /// The number of calls that it works on at once. Further calls only wait in it. Not stated by a store that serves as many as
-    /// come.
+    /// The number of calls that the store works on at once; further calls wait. `None` when the store sets no bound.
     pub max_in_flight: Option<NonZeroU32>,
 }
 
@@ -76,14 +75,14 @@ impl Capabilities {
         self
     }
 
-    /// Sets whether a request that the store fails is answered by its [`Request::on_store_error`].
+    /// Sets whether the store answers a failed request by its [`Request::on_store_error`].
     #[must_use]
     pub const fn with_failure_policy(mut self, failure_policy: bool) -> Self {
         self.failure_policy = failure_policy;
         self
     }
 
-    /// Sets how many calls it works on at once; 0 is not stated.
+    /// Sets how many calls the store works on at once. 0 means no bound.
     #[must_use]
     pub const fn with_max_in_flight(mut self, calls: u32) -> Self {
         self.max_in_flight = NonZeroU32::new(calls);
@@ -91,55 +90,60 @@ impl Capabilities {
     }
 }
 
-/// A place where the state of keys lives: applies one operation to one key under one quota, atomically.
+/// A storage of key states. It applies one operation to one key under one quota, atomically.
 ///
 /// # Atomicity
 ///
-/// [`Store::apply`] reads, steps and writes as one: whatever happens at the same time, in this process or another,
-/// the decisions are those of some order of the calls. [`Store::apply_all`] takes everything or nothing.
-/// [`Store::apply_each`] is as many single calls, in order, for the price of fewer round trips; it is not atomic as
-/// a whole.
+/// [`Store::apply`] reads, steps and writes atomically. The decisions of concurrent calls, in this process or another,
+/// are those of some order of the calls. [`Store::apply_all`] takes everything or nothing. [`Store::apply_each`] makes
+/// one call for each request, in order, in fewer round trips. It is not atomic as a whole.
 ///
 /// # Time
 ///
-/// The store reads its own clock, once a call. Only [`TestableStore`] takes a time from its caller.
-/// Time that goes backwards for a key counts as standing still.
+/// The store reads its own clock, once a call. Only [`TestableStore`] takes a time from its caller. Time that goes
+/// backwards for a key counts as standing still.
 ///
 /// # State
 ///
-/// The decisions are those of [`step`](crate::step), bit for bit. A state that was written under another quota is
-/// [rebased](crate::State::rebase) first. `check` and a denied request write nothing. A key that is as good as new
-/// is the same as no key: a store may forget it, and must in the end, so that idle keys cost nothing.
+/// The decisions are those of [`step`](crate::step), bit for bit. The store first [rebases](crate::State::rebase) a
+/// state that another quota wrote. A `check` and a denied request write nothing. A key that is as good as new is
+/// equivalent to no key. A store may forget it, and must do so eventually, so that idle keys cost nothing.
 ///
-/// Leases and units do not mix: a key that goes from `concurrency` to a rate, or back, begins anew. There is one corner in
-/// which stores may differ: one that keeps the leases of a key apart from what a rate has used finds either as it was when
-/// the key comes back to it, where another has forgotten it.
+/// Leases and units do not mix: a key that moves from `concurrency` to a rate, or back, is reset. Stores may differ in
+/// one corner. A store that keeps leases and units apart finds the old ones when the key moves back. Another store has
+/// forgotten them.
 ///
 /// # Errors
 ///
-/// A denial is a decision. An error means that nobody knows what was decided, and says whether trying again can
-/// help. After an error the request may have been applied or not.
+/// A denial is a decision, not an error. An error means that the decision is unknown: the request may have been applied
+/// or not. The error says whether a retry can help.
 ///
 /// # Wrappers
 ///
-/// A wrapper is a store too: it implements every method by name and passes on everything it does not change, the
-/// capabilities and [`Store::close`] included. [`Store::try_apply`] must not be a way around what the wrapper adds, and one
-/// that may wait where its store does not says so by [`Store::is_immediate`].
+/// A wrapper is a store too. It implements every method by name and passes on everything it does not change, including
+/// the capabilities and [`Store::close`]. [`Store::try_apply`] must not bypass the wrapper's effect. A wrapper that may
+/// wait where its store does not must return false from [`Store::is_immediate`].
 pub trait Store: Send + Sync {
-    /// What this store can do beyond the contract's core.
+    /// Returns the features of this store beyond the contract's core.
     fn capabilities(&self) -> Capabilities;
 
-    /// Whether every answer of this store is there when its future is polled for the first time, and
-    /// [`Store::try_apply`] answers always. Then nothing has to be put aside until somebody is woken, and nothing is: a store
-    /// that says so and keeps its callers waiting has failed them. To say nothing is always right.
+    /// Returns whether every future of this store is ready at its first poll, and [`Store::try_apply`] always returns a
+    /// decision. Callers then never wait for a wake-up: a future that is not ready is an error. False, the default, is
+    /// always correct.
     fn is_immediate(&self) -> bool {
         false
     }
 
-    /// Says that something is about to be asked about this key. A store in process fetches meanwhile what it will look at, so that
-    /// who has several requests at hand waits for memory once and not for each of them. Nothing is decided, and nothing has
-    /// to come of it: a store that does I/O has nothing to do.
+    /// Announces a request for this key. A store in process fetches the key's memory meanwhile, so a caller with
+    /// several requests waits for memory once. Nothing is decided, and no request needs to follow. A store that does
+    /// I/O has nothing to do.
     fn prefetch(&self, _scope: &Scope, _key: &Key<'_>) {}
+
+    /// The part of the store that this key depends on; parts fail on their own; below 64. A circuit breaker keeps a circuit for
+    /// each, so that one server of a cluster can be away alone. [`Store::apply_all`] takes keys of one part only.
+    fn partition(&self, _scope: &Scope, _key: &Key<'_>) -> u8 {
+        0
+    }
 
     /// Applies one request at once, without waiting; none when this store has to wait for an answer, and then
     /// nothing was done.
@@ -148,22 +152,22 @@ pub trait Store: Send + Sync {
     /// Applies one request.
     fn apply(&self, request: &Request<'_>) -> impl Future<Output = Result<Decision, StoreError>> + Send;
 
-    /// Takes all requests or nothing, as [`step_all`](crate::step_all) does. Every operation has to be
-    /// [`Op::Limit`], and a key has to be there under one quota only; anything else is [`StoreErrorKind::Unsupported`], and
-    /// nothing was taken.
+    /// Takes all requests or nothing, as [`step_all`](crate::step_all) does. Every operation must be [`Op::Limit`], and
+    /// all requests for a key must have the same quota. Otherwise the store takes nothing and returns
+    /// [`StoreErrorKind::Unsupported`].
     fn apply_all(&self, requests: &[Request<'_>]) -> impl Future<Output = Result<JointDecision, StoreError>> + Send;
 
     /// Applies every request on its own, in order.
     fn apply_each(&self, requests: &[Request<'_>]) -> impl Future<Output = Vec<Result<Decision, StoreError>>> + Send;
 
-    /// Gives back what the store holds outside of itself. Idempotent.
+    /// Releases everything that the store holds outside of itself. Idempotent.
     fn close(&self) -> impl Future<Output = ()> + Send;
 }
 
 /// A store whose operations also take a time, so that tests can replay a trace.
 ///
-/// Not for production, where only the store reads a clock. A state written at a passed time gets no lifetime that
-/// runs in real time.
+/// It is for tests only: in production, only the store reads a clock. A state written at a given time has no lifetime
+/// in real time.
 pub trait TestableStore: Store {
     /// Applies one request at the time `at`, as [`Store::apply`] does.
     fn apply_at(
@@ -179,7 +183,7 @@ pub trait TestableStore: Store {
         at: Timestamp,
     ) -> impl Future<Output = Result<JointDecision, StoreError>> + Send;
 
-    /// Removes the keys that are as good as new at `at`, and returns how many are left. Returns `None` when this store
+    /// Removes the keys that are as good as new at `at`. Returns the number of keys left, or `None` when this store
     /// cannot count them.
     fn sweep_at(&self, at: Timestamp) -> impl Future<Output = Option<usize>> + Send;
 }
@@ -195,6 +199,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn prefetch(&self, scope: &Scope, key: &Key<'_>) {
         S::prefetch(self, scope, key);
+    }
+
+    fn partition(&self, scope: &Scope, key: &Key<'_>) -> u8 {
+        S::partition(self, scope, key)
     }
 
     fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {

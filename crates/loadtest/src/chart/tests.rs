@@ -10,8 +10,8 @@ use crate::client::{RequestError, Verdict};
 use crate::run::Outcome;
 use crate::tally::Tally;
 
-/// The chart of a test of 10 seconds that ended after `sending`. Each response has its time and its latency, both in
-/// milliseconds.
+/// Returns the chart of a test of 10 seconds that ended after `sending`. Each response has its time and its latency,
+/// both in milliseconds.
 fn chart(urls: &[&str], sending: Duration, responses: &[(u64, u64, Verdict)]) -> String {
     let targets: Vec<_> = urls.iter().map(|url| url.parse().expect("a target")).collect();
     let test = LoadTest::new(targets);
@@ -32,7 +32,7 @@ fn chart(urls: &[&str], sending: Duration, responses: &[(u64, u64, Verdict)]) ->
     draw(&Report::new(&test, Outcome { measurements, interval_length, took: sending, sending, unsent }))
 }
 
-/// Whether every element ends where it has to, quotes are closed, and nothing stands outside.
+/// Asserts that every element ends in the right place, quotes are closed, and no text is outside of elements.
 fn check_well_formed(text: &str) {
     let mut open = Vec::new();
     let mut rest = text;
@@ -57,7 +57,7 @@ fn check_well_formed(text: &str) {
     assert!(open.is_empty() && rest.trim().is_empty(), "{open:?} {rest}");
 }
 
-/// The value of an attribute of every element of a class.
+/// Returns the value of an attribute of every element of a class.
 fn attributes<'a>(svg: &'a str, class: &str, attribute: &str) -> Vec<&'a str> {
     let of = |line: &'a str| {
         let after = line.split_once(&format!(" {attribute}=\""))?.1;
@@ -66,7 +66,7 @@ fn attributes<'a>(svg: &'a str, class: &str, attribute: &str) -> Vec<&'a str> {
     svg.lines().filter(|line| line.contains(&format!("class=\"{class}\""))).filter_map(of).collect()
 }
 
-/// A response in every interval of a run of 10 seconds.
+/// Returns a response in every interval of a run of 10 seconds.
 fn one_response_per_interval(verdict: impl Fn(u64) -> (u64, Verdict)) -> Vec<(u64, u64, Verdict)> {
     (0..50)
         .map(|point| (point * 200 + 100, verdict(point)))
@@ -92,7 +92,7 @@ fn every_interval_is_drawn() {
     }
     for name in ["allowed", "denied"] {
         let areas = attributes(&svg, name, "d");
-        // There and back again.
+        // Each area goes there and back again.
         assert_eq!(areas[0].matches('H').count(), 100, "{name}");
         let ends: Vec<_> = areas[0].split('H').skip(1).map(|x| x.split(['V', 'Z']).next().unwrap()).collect();
         assert_eq!([ends[0], ends[49], ends[50], ends[99]], ["101.0", "936.0", "919.0", "84.0"], "{name}");
@@ -108,7 +108,7 @@ fn throughput_layers_are_stacked() {
         [(100, 1, Verdict::Allowed), (100, 1, Verdict::Denied), (100, 1, Verdict::Denied), (100, 1, error())];
     let svg = chart(&[URL], FULL_DURATION, &responses);
     check_well_formed(&svg);
-    // 5, 15 and 20 a second in the first point, of 20 that the scale has: its top, and what it stands on.
+    // The first point has 5, 15 and 20 a second, on a scale up to 20. `ends` returns the top and the bottom of a layer.
     let ends = |class| {
         let heights: Vec<_> = attributes(&svg, class, "d")[0].split('V').skip(1).collect();
         [heights[0], heights[99]].map(|height| height.split('H').next().unwrap().to_owned())

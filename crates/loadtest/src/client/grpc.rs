@@ -35,7 +35,7 @@ impl GrpcConnection {
         let lost = |error: &dyn std::fmt::Display| ConnectionLost(error.to_string());
         let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
         let (sender, connection) = handshake.map_err(|error| lost(&error))?;
-        // Its end is reported to the pending request.
+        // The pending request reports its end.
         tokio::spawn(connection);
         let origin: Uri = format!("http://{}", template.authority).parse().map_err(|error| lost(&error))?;
         let token = template.token.as_ref().map(|token| [b"Bearer ", token.as_bytes()].concat());
@@ -62,7 +62,7 @@ impl GrpcConnection {
         }
         match self.client.should_rate_limit(request).await {
             Ok(response) => Ok(verdict(response.get_ref())),
-            // A status of the server has no source: everything else is about the connection.
+            // A status from the server has no source. Other errors concern the connection.
             Err(status) if status.source().is_some() => Err(ConnectionLost(status.message().to_owned())),
             Err(status) => Ok(Verdict::Failed(Box::new(request_error(&status)))),
         }
@@ -90,7 +90,7 @@ fn request_error(status: &Status) -> RequestError {
     RequestError { kind: format!("gRPC {:?}", status.code()), message: excerpt(status.message()), is_transient }
 }
 
-/// A connection as a tonic client needs it.
+/// A connection in the form that a tonic client needs.
 #[derive(Clone)]
 struct Sender(SendRequest<tonic::body::Body>);
 
@@ -100,7 +100,7 @@ impl Service<Request<tonic::body::Body>> for Sender {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
     fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), hyper::Error>> {
-        // A broken connection is reported by the request: from here, tonic would make a status without a source.
+        // The request reports a broken connection. From here, tonic would create a status without a source.
         Poll::Ready(Ok(()))
     }
 

@@ -15,7 +15,7 @@ use super::{ConnectionLost, RequestError, Verdict, excerpt};
 use crate::run::RequestTemplate;
 use crate::target::IoStream;
 
-/// More than any response of the API to one request.
+/// A bound above every response of the API to one request.
 const MAX_BODY: usize = 64 << 10;
 
 /// A connection with HTTP/1.1.
@@ -43,7 +43,7 @@ struct Problem {
 impl HttpConnection {
     pub(super) async fn from_stream(stream: IoStream, template: &RequestTemplate) -> Result<Self, ConnectionLost> {
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| lost(&error))?;
-        // Its end is reported to the pending request.
+        // The pending request reports its end.
         tokio::spawn(connection);
         let mut headers = HeaderMap::new();
         let host = HeaderValue::try_from(&template.authority).map_err(|error| ConnectionLost(error.to_string()))?;

@@ -14,12 +14,12 @@ use crate::target::{CONNECT_TIMEOUT, Connector, IoStream, Protocol};
 pub(crate) enum Verdict {
     Allowed,
     Denied,
-    /// Allowed because no rule matches: Envoy's protocol responses so for an unknown domain or descriptor.
+    /// Allowed because no rule matches. Envoy's protocol allows an unknown domain or descriptor.
     Unmatched,
     Failed(Box<RequestError>),
 }
 
-/// Why a request got no decision.
+/// The error of a request without a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RequestError {
     /// The kind of error, of which there are few. Each is counted separately.
@@ -30,10 +30,10 @@ pub(crate) struct RequestError {
     pub(crate) is_transient: bool,
 }
 
-/// Responses in the order of the requests, and when each arrived.
+/// Responses in the order of the requests, with their arrival times.
 pub(crate) type Responses = Vec<(Verdict, Instant)>;
 
-/// Why a connection cannot be used any more.
+/// The reason why a connection is unusable.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ConnectionLost(pub(crate) String);
 

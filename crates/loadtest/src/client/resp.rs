@@ -9,9 +9,9 @@ use super::{ConnectionLost, RequestError, Responses, Verdict, excerpt};
 use crate::run::RequestTemplate;
 use crate::target::IoStream;
 
-/// More than any reply to these commands.
+/// A bound above every reply to these commands.
 const MAX_REPLY: usize = 16 << 10;
-/// How much is read at once.
+/// The size of one read.
 const READ_SIZE: usize = 4 << 10;
 
 /// A connection with the Redis protocol.
@@ -57,7 +57,7 @@ impl RespConnection {
         let wanted = responses.len() + keys.len();
         while responses.len() < wanted {
             self.read_more().await?;
-            // Replies of one read arrived at one time.
+            // The replies of one read arrived at the same time.
             let now = Instant::now();
             let mut used = 0;
             while responses.len() < wanted

@@ -1,4 +1,4 @@
-//! The loop of a connection against servers of known behaviour, in paused time.
+//! Tests of the loop of a connection, against servers of known behaviour, in paused time.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
@@ -8,7 +8,7 @@ use crate::tally::{Counts, Measurements};
 const DENIED_REPLY: &[u8] = b"*5\r\n:0\r\n:5\r\n:0\r\n:100\r\n:200\r\n";
 const ALLOWED_REPLY: &[u8] = b"*5\r\n:1\r\n:5\r\n:4\r\n:-1\r\n:200\r\n";
 
-/// A test of the limit `api` over the Redis protocol, for `millis`.
+/// Creates a test of the limit `api` over the Redis protocol, for `millis`.
 fn for_millis(millis: u64) -> LoadTest {
     let target = "redis://127.0.0.1:1".parse::<Target>().expect("a target");
     let (duration, limit) = (Duration::from_millis(millis), Some("api".to_owned()));
@@ -17,7 +17,7 @@ fn for_millis(millis: u64) -> LoadTest {
 
 const HOUR: u64 = 3_600_000;
 
-/// Answers every command: the n-th one (from 0) after some milliseconds, with some bytes.
+/// Answers every command: the n-th one, from 0, after some milliseconds, with some bytes.
 async fn serve(mut stream: DuplexStream, answer: impl Fn(u64) -> (u64, &'static [u8])) -> u64 {
     let (mut seen, mut read) = (0, Vec::with_capacity(1 << 16));
     while matches!(stream.read_buf(&mut read).await, Ok(1..)) {
@@ -42,7 +42,7 @@ struct TestRun {
     measurements: Measurements,
     sent: u64,
     unsent: u64,
-    /// Commands that the server has received.
+    /// The commands that the server has received.
     seen: u64,
     abort_reason: Option<String>,
 }
@@ -58,7 +58,7 @@ impl TestRun {
     }
 }
 
-/// Runs one connection against a server that answers so.
+/// Runs one connection against a server with these answers.
 async fn run(test: LoadTest, answer: impl Fn(u64) -> (u64, &'static [u8]) + Send + 'static) -> TestRun {
     let test = Arc::new(test);
     let (near, far) = tokio::io::duplex(1 << 20);
@@ -88,19 +88,20 @@ async fn every_sent_request_is_counted() {
 
 #[tokio::test(start_paused = true)]
 async fn known_delays_give_known_percentiles() {
-    // 1, 2, ... 100 ms, one after the other, which is 5050 ms in all.
+    // 1, 2, ... 100 ms, one after the other: 5050 ms in all.
     let ran = run(for_millis(5_050), |n| (1 + n, ALLOWED_REPLY)).await;
     assert_eq!((ran.sent, ran.seen), (100, 100));
     assert_eq!([0.01, 0.5, 0.9, 0.99, 1.0].map(|quantile| ran.at(quantile)), [1, 50, 90, 99, 100]);
 }
 
-/// Coordinated omission: one stall of a second is a second for one request, and most of a second for those behind it.
+/// Coordinated omission: a stall of a second counts as a second for one request, and most of a second for those behind
+/// it.
 #[tokio::test(start_paused = true)]
 async fn a_stall_counts_for_all_requests_due_meanwhile() {
     let stall = |n| (if n == 100 { 1_000 } else { 0 }, ALLOWED_REPLY);
     let open = run(LoadTest { rate: Some(100), ..for_millis(10_000) }, stall).await;
     assert_eq!((open.sent, open.seen, open.unsent), (1_000, 1_000, 0));
-    // 100 of 1,000 were due while it stalled: the worst 1 % waited for 0.99 s and more.
+    // 100 of 1,000 were due during the stall: the worst 1 % waited for 0.99 s and more.
     assert_eq!(open.counts().latencies.max() / 1_000, 1_000);
     assert!(open.at(0.99) >= 880, "{}", open.at(0.99));
     assert!((400..600).contains(&open.at(0.95)), "{}", open.at(0.95));
@@ -126,7 +127,7 @@ async fn pipelined_requests_are_counted_one_by_one() {
     assert_eq!((ran.sent, ran.seen, ran.counts().allowed, ran.counts().denied), (100, 100, 50, 50));
     // The first of ten is there after 10 ms, the last after 100.
     assert_eq!((ran.at(0.1), ran.at(0.5), ran.at(1.0)), (10, 50, 100));
-    // At a rate, only those that are due go together.
+    // At a rate, only the due requests are sent together.
     let ran = run(LoadTest { pipeline: 10, rate: Some(100), ..for_millis(1_000) }, |_| (0, ALLOWED_REPLY)).await;
     assert_eq!((ran.sent, ran.at(1.0)), (100, 0));
 }
@@ -157,7 +158,7 @@ async fn errors_after_a_decision_are_counted_by_kind() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_connection_fails_each_request_on_it() {
-    // Four are answered, the fifth is not, and five more were sent. No server accepts a new connection.
+    // Four requests are answered, the fifth is not, and five more were sent. No server accepts a new connection.
     let answer = |n| (10, if n == 4 { &b""[..] } else { ALLOWED_REPLY });
     let ran = run(LoadTest { pipeline: 10, ..for_millis(110) }, answer).await;
     assert_eq!((ran.counts().allowed, ran.counts().failed, ran.abort_reason.as_deref()), (4, 6, None));

@@ -148,7 +148,7 @@ impl App {
         request.call(self.limiter_for(request)).prefetch();
     }
 
-    /// Decides without waiting; `None`, without any effect, if the store would have to be waited for.
+    /// Decides without waiting. Returns `None` if the store must be awaited. Nothing was done then.
     #[inline]
     pub(crate) fn try_decide(&self, request: &DecisionRequest<'_>) -> Option<Result<Decision, Error>> {
         let result = match request.call(self.limiter_for(request)).try_now() {

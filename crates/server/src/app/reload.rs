@@ -69,7 +69,7 @@ pub(crate) async fn wait_for_end_signal(signals: &mut Signals, config: Option<&P
     }
 }
 
-/// Reloads the config when it changes and on SIGHUP, for ever.
+/// Reloads the config when it changes and on SIGHUP, forever.
 async fn watch_config(hang_up: &mut Signal, config: Option<&Path>, app: &App) {
     let mut polls = interval(POLL_INTERVAL);
     polls.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -10,8 +10,8 @@ use tidegate::resilience::{
 };
 use tidegate::store::{DynStore, Request, TestableStore};
 use tidegate::{
-    Decision, JointDecision, LimiterBuilder, MemoryStats, MemoryStore, Store, StoreError, StoreErrorKind, Timestamp,
-    TokioSleeper,
+    Decision, JointDecision, LimiterBuilder, MemoryStats, MemoryStore, SteadySleeper, Store, StoreError,
+    StoreErrorKind, Timestamp, TokioSleeper,
 };
 
 use super::config::metric_label;
@@ -44,8 +44,9 @@ impl AppStore {
         })
     }
 
-    /// Sets it as the store of a limiter.
+    /// Sets it as the store of a limiter, whose decisions [`Stats`](super::stats::Stats) counts.
     pub(crate) fn attach_to(&self, limiter: LimiterBuilder) -> LimiterBuilder {
+        let limiter = limiter.count_decisions(false);
         match self {
             AppStore::Memory(store) => limiter.store(Arc::clone(store)),
             AppStore::External { store, .. } => limiter.store(Arc::clone(store)),
@@ -132,12 +133,11 @@ fn open_memory(serve: &Serve) -> Result<MemoryStore, Failure> {
     }
 }
 
-/// Adds the wrappers of [`tidegate::resilience::Resilience`] in their order, except for the one that counts decisions:
-/// [`Stats`](super::stats::Stats) counts those of every store.
+/// Adds the wrappers of [`tidegate::resilience::Resilience`] in their order.
 fn with_resilience<S: Store + 'static>(name: &'static str, store: S, defaults: &Defaults) -> AppStore {
     let timeout = TimeoutStore::new(store, defaults.store_timeout, TokioSleeper);
     let breaker = BreakerStore::new(InstrumentedStore::new(timeout, name), name).clock(TokioSleeper);
-    let bulkhead = BulkheadStore::new(breaker, defaults.store_timeout, TokioSleeper);
+    let bulkhead = BulkheadStore::new(breaker, name, defaults.store_timeout, SteadySleeper);
     let denial_cache = DenialCacheStore::new(bulkhead).only_on_failure(true);
     let fallback = FallbackStore::new(denial_cache).label(metric_label);
     let store = Arc::new(fallback.expected_replicas(defaults.expected_replicas).clock(TokioSleeper));

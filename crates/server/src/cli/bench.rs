@@ -20,52 +20,53 @@ use crate::{Failure, print_message};
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Bench {
-    /// Which servers: http://HOST:PORT, grpc://HOST:PORT, redis://HOST:PORT; with TLS https://, grpcs://, rediss://.
-    /// Connections and requests are spread evenly over several, of one protocol or mixed
+    /// The servers: http://HOST:PORT, grpc://HOST:PORT, redis://HOST:PORT; with TLS https://, grpcs://, rediss://.
+    /// Connections and requests are spread evenly over several servers, also with different protocols
     #[arg(required = true, value_name = "URL")]
     pub urls: Vec<Target>,
-    /// Requests a second, over all servers, sent when they are due whether or not earlier ones are answered; latency
-    /// counts from when a request was due, so that a server that stalls cannot hide it
-    /// [default: each connection asks again as soon as it is answered]
+    /// The rate of requests a second, over all servers. Requests are sent when they are due, even before earlier
+    /// responses.
+    /// Latency counts from the due time, so a server that stalls cannot hide it
+    /// [default: each connection sends its next request after a response]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub rate: Option<u32>,
-    /// How long: from 100ms to 1h
+    /// The length of the test, from 100ms to 1h
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     pub duration: Duration,
-    /// Connections, over all servers
+    /// The number of connections, over all servers
     #[arg(long, value_name = "N", default_value = "50", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub connections: u32,
-    /// Redis protocol: requests sent together on a connection, before their answers are read
+    /// Redis protocol: the number of requests that a connection sends before it reads their replies
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub pipeline: u32,
-    /// Which keys: one for all, all equally often, or the n-th one n times as seldom as the first
+    /// The distribution of keys: one key, all equally often, or the n-th one n times as seldom as the first
     #[arg(long, value_enum, default_value_t = KeyDistribution::Uniform)]
     pub keys: KeyDistribution,
-    /// How many keys there are [default: 1000000]
+    /// The number of keys [default: 1000000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub key_count: Option<u64>,
-    /// Which limit to ask for [default: api over HTTP; CL.THROTTLE, which needs none, over the Redis protocol]
+    /// The name of the limit [default: api over HTTP; CL.THROTTLE, which needs none, over the Redis protocol]
     #[arg(long, value_name = "NAME")]
     pub limit: Option<String>,
-    /// gRPC: the domain to ask for [default: envoy]
+    /// gRPC: the domain [default: envoy]
     #[arg(long, value_name = "NAME")]
     pub domain: Option<String>,
-    /// gRPC: what the one entry of the descriptor is called, whose value is the key [default: remote_address]
+    /// gRPC: the name of the descriptor's one entry, whose value is the key [default: remote_address]
     #[arg(long, value_name = "NAME")]
     pub descriptor: Option<String>,
-    /// What each request costs
+    /// The cost of each request
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..))]
     pub cost: u32,
-    /// A file with the token that the servers want to see. The variable TIDEGATE_TOKEN can hold the token instead
+    /// A file with the token of the servers. The variable TIDEGATE_TOKEN can hold the token instead
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// The certificates that signed those of the servers, PEM, for TLS; nobody else's are trusted
+    /// The only trusted root certificates of the servers, PEM, for TLS
     #[arg(long, value_name = "FILE")]
     pub tls_ca: Option<PathBuf>,
-    /// Where the choice of keys starts: the same number, the same keys
+    /// The seed of the keys: an equal seed gives equal keys
     #[arg(long, value_name = "N", default_value = "1")]
     pub seed: u64,
-    /// Where to write the picture of throughput and latency over time; or off
+    /// The file for the picture of throughput and latency over time; or off
     #[arg(long, value_name = "FILE.svg", default_value = "tidegate-bench.svg")]
     pub picture: Picture,
     /// Print the figures as one JSON object
@@ -73,12 +74,12 @@ pub struct Bench {
     pub json: bool,
 }
 
-/// Where to write a picture, if anywhere.
+/// The target of the picture.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Picture {
-    /// Write it there.
+    /// Writes it to this file.
     To(PathBuf),
-    /// Do not.
+    /// Writes no picture.
     Off,
 }
 
@@ -157,7 +158,7 @@ impl ProgressDisplay {
 }
 
 impl Picture {
-    /// Returns the path. A folder that is missing is an error before a long run rather than after it.
+    /// Returns the path. A missing folder is an error before a long run, and not after it.
     fn checked_path(&self) -> Result<Option<&Path>, Failure> {
         let Picture::To(path) = self else { return Ok(None) };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -250,6 +251,6 @@ What is asked, with keys bench-0, bench-1, ...:
 
 It prints requests, how many were allowed and denied, errors by kind, and percentiles of latency, and draws them over
 time. Errors have no latency. An answer that says the request is wrong, such as an unknown limit or a missing token, ends
-it at once, with exit code 1, if it comes from a server that has decided nothing yet. Ctrl-C ends it early with what it has. How to read all that: docs/bench.md.
+it at once, with exit code 1, if it comes from a server that has decided nothing yet. Ctrl-C ends it early with what it has. How to read all that: docs/book/src/how-to/bench.md.
 
 It spends what it asks for: with real limits and real stores, choose a limit that nobody else needs.";

@@ -22,11 +22,11 @@ const TOKEN_VARIABLE: &str = "TIDEGATE_TOKEN";
 
 /// Rate limiting and admission control.
 ///
-/// Without a subcommand it serves a small built-in config, to show what it does.
+/// Without a subcommand it serves a small built-in config as a demonstration.
 #[derive(Debug, Parser)]
 #[command(name = "tidegate", version, about, long_about, after_help = EXAMPLES, max_term_width = 100)]
 pub struct Cli {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: Option<CliCommand>,
 }
@@ -50,11 +50,11 @@ ended `simulate` early.";
 pub enum CliCommand {
     /// Answer over HTTP, gRPC and the Redis protocol
     Serve(Box<Serve>),
-    /// Say what is wrong with configs, with line and column
+    /// Report the mistakes in configs, with line and column
     Check(Check),
     /// Replay a trace against a config, in the trace's own time
     Simulate(Simulate),
-    /// Put a bounded load on servers over HTTP, gRPC or the Redis protocol, and draw how they bear it
+    /// Put a bounded load on servers over HTTP, gRPC or the Redis protocol, and draw the results
     Bench(Box<Bench>),
 }
 
@@ -95,7 +95,7 @@ pub struct Simulate {
     /// The trace, one JSON object a line; - is standard input
     #[arg(long, value_name = "FILE|-")]
     pub trace: PathBuf,
-    /// Where the state of keys lives: memory, sqlite:PATH, redis://... or postgres://... [default: memory]
+    /// The store: memory, sqlite:PATH, redis://... or postgres://... [default: memory]
     #[arg(long, value_name = "STORE")]
     pub store: Option<StoreUrl>,
     /// A file with the value of --store: other users of this machine can see arguments, and a password in them
@@ -109,7 +109,7 @@ pub struct Simulate {
     pub summary_only: bool,
 }
 
-/// Makes clap's error for wrong arguments of a subcommand.
+/// Creates clap's error for wrong arguments of a subcommand.
 pub(crate) fn usage_error(subcommand: &str, kind: ErrorKind, message: &str) -> clap::Error {
     let mut command = Cli::command();
     // The build puts the name of the program into the subcommand's usage.
@@ -155,17 +155,16 @@ removes them at the end, also after a bad line or Ctrl-C. In a database that had
 /// The capacity of the memory store.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub struct MemoryCapacity {
-    /// How many keys there is room for in memory, at about 29 bytes each [default: 1000000]
+    /// The number of keys that fit in memory, at about 29 bytes each [default: 1000000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub max_keys: Option<u64>,
-    /// How many bytes more may go to what is larger: sliding logs, places at work, sliding windows of many buckets
-    /// [default: 268435456]
+    /// The bytes for larger states: sliding logs, leases, sliding windows of many buckets [default: 268435456]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1_048_576..=1_099_511_627_776))]
     pub max_bytes: Option<u64>,
 }
 
 impl MemoryCapacity {
-    /// Refuses the arguments for another store.
+    /// Rejects the arguments for another store.
     pub(crate) fn check(&self, subcommand: &str, store: &StoreUrl) -> Result<(), Failure> {
         let given = [("--max-keys", self.max_keys), ("--max-bytes", self.max_bytes)];
         match given.into_iter().find(|(_, given)| given.is_some() && !store.is_memory()) {

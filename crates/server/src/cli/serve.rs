@@ -10,26 +10,28 @@ use clap::{Args, Parser, ValueEnum};
 
 use super::{MemoryCapacity, usage_error};
 use crate::Failure;
+use crate::doors::HostName;
 use crate::store_url::StoreUrl;
 
 /// `tidegate serve`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Serve {
-    /// The config: TOML, or YAML when the name ends in .yaml, .yml or .json; read again when it changes and on SIGHUP
+    /// The config: TOML, or YAML when the name ends in .yaml, .yml or .json. It is reloaded when it changes and on
+    /// SIGHUP
     /// [default: a small built-in demonstration]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Where to listen for HTTP: the API, metrics and the dashboard; or off
+    /// The address for HTTP: the API, metrics and the dashboard; or off
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     pub http: Listen,
-    /// Where to listen for gRPC: Envoy's rate limit service; or off
+    /// The address for gRPC: Envoy's rate limit service; or off
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8081")]
     pub grpc: Listen,
-    /// Where to listen for the Redis protocol; or off
+    /// The address for the Redis protocol; or off
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6380")]
     pub resp: Listen,
-    /// Where the state of keys lives: memory, sqlite:PATH, redis://... or postgres://... [default: memory]
+    /// The store: memory, sqlite:PATH, redis://... or postgres://... [default: memory]
     #[arg(long, value_name = "STORE")]
     pub store: Option<StoreUrl>,
     /// A file with the value of --store: other users of this machine can see arguments, and a password in them. The variable
@@ -39,29 +41,34 @@ pub struct Serve {
     /// The capacity of the memory store.
     #[command(flatten)]
     pub capacity: MemoryCapacity,
-    /// Keep what memory holds in this file from shutdown to the next start
+    /// A file for the keys of the memory store, from shutdown to the next start
     #[arg(long, value_name = "FILE")]
     pub snapshot: Option<PathBuf>,
-    /// A file with the token that clients have to show: `Authorization: Bearer` over HTTP and gRPC, AUTH over the Redis
+    /// A file with the token that clients must present: `Authorization: Bearer` over HTTP and gRPC, AUTH over the Redis
     /// protocol. The variable TIDEGATE_TOKEN can hold the token instead
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// The certificates of this server, PEM: every port speaks TLS then
+    /// The certificates of this server, PEM. Every port speaks TLS then
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
     /// The private key of the first certificate, PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
-    /// Who signs the certificates of gRPC clients, PEM: they have to show one then
+    /// The certificates that must sign those of gRPC clients, PEM. Clients must present one then
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_client_ca: Option<PathBuf>,
+    /// A name by which clients reach this server over HTTP without TLS and without a token, such as tidegate.internal;
+    /// several with several flags. Addresses and localhost need no flag. Other names are refused: a page of another site may
+    /// have had them point here
+    #[arg(long = "allowed-host", value_name = "NAME")]
+    pub allowed_hosts: Vec<HostName>,
     /// Listen beyond this machine even where nobody has to show a token
     #[arg(long)]
     pub insecure: bool,
-    /// How long requests that are under way may take to finish after SIGTERM; 2 seconds less than `docker stop` waits
+    /// The time for requests in flight to finish after SIGTERM; 2 seconds less than `docker stop` waits
     #[arg(long, value_name = "TIME", default_value = "8s", value_parser = tidegate::config::parse_duration)]
     pub grace: Duration,
-    /// How many connections each port serves at once; further ones wait
+    /// The number of connections that each port serves at once; further ones wait
     #[arg(long, value_name = "N", default_value = "10000", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_connections: u32,
     /// How many bytes may wait in the process: requests and responses that are not done, and some 16 KiB for each connection
@@ -71,20 +78,20 @@ pub struct Serve {
     /// for each core for gRPC]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_024))]
     pub threads: Option<u16>,
-    /// How to log, to standard error. The variable RUST_LOG says what, such as debug; info and what is worse otherwise
+    /// The log format, on standard error. The variable RUST_LOG sets the level, such as debug; the default is info
     #[arg(long, value_enum, default_value_t = LogFormat::Human)]
     pub log: LogFormat,
-    /// Log the keys of denied requests as they are; a short hash stands for each otherwise
+    /// Log the keys of denied requests in full; the default is a short hash of each
     #[arg(long)]
     pub log_keys: bool,
-    /// Show only a short hash of each key on the dashboard, too
+    /// Show only a short hash of each key on the dashboard
     #[arg(long)]
     pub hide_keys: bool,
-    /// Send traces and metrics to the OpenTelemetry collector there, over gRPC: such as http://127.0.0.1:4317
+    /// Send traces and metrics to this OpenTelemetry collector over gRPC, such as http://127.0.0.1:4317
     #[cfg(feature = "otlp")]
     #[arg(long, value_name = "URL", value_parser = parse_collector)]
     pub otlp: Option<String>,
-    /// Let /v1/apply pass the time (at_us), for tests of remote stores; never in production
+    /// Let clients of /v1/apply set the time (at_us), for tests of remote stores; never in production
     #[arg(long)]
     pub testing: bool,
 }
@@ -133,12 +140,12 @@ impl Serve {
     }
 }
 
-/// An address to listen on, or none.
+/// An address to listen on, or off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listen {
-    /// Listen there.
+    /// Listens on this address.
     At(SocketAddr),
-    /// Do not.
+    /// Does not listen.
     Off,
 }
 
@@ -154,7 +161,7 @@ impl FromStr for Listen {
     }
 }
 
-/// How to log.
+/// The log format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// Lines for people.

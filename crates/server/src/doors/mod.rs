@@ -8,7 +8,7 @@ pub(crate) mod http;
 pub(crate) mod otlp;
 pub(crate) mod resp;
 
-pub(crate) use access::Access;
+pub(crate) use access::{Access, AllowedHosts, HostName};
 
 /// Without the feature `otlp` there is no telemetry to export.
 #[cfg(not(feature = "otlp"))]

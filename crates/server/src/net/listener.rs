@@ -5,11 +5,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use metrics::{Gauge, describe_gauge, gauge};
 use socket2::{SockRef, TcpKeepalive};
+use tidegate::resilience::with_caller;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
@@ -38,6 +40,9 @@ const KEEPALIVE: Duration = Duration::from_secs(60);
 
 /// How often it is logged that no connection can be accepted.
 const ACCEPT_LOG_PERIOD: Duration = Duration::from_secs(1);
+
+/// Numbers the connections of all ports, which take turns at the store.
+static CALLERS: AtomicU64 = AtomicU64::new(0);
 
 /// The gauge of open connections.
 const CONNECTIONS: &str = "tidegate_connections";
@@ -91,7 +96,8 @@ impl Listener {
             let Some(account) = self.buffers.connect(bytes) else { continue };
             let (tls, serve, name) = (self.tls.clone(), serve.clone(), self.name);
             let (open, mut shutdown) = (OpenConnection::count(&open), shutdown.clone());
-            connections.spawn(async move {
+            let caller = CALLERS.fetch_add(1, Ordering::Relaxed);
+            connections.spawn(with_caller(caller, async move {
                 let (_permit, _open) = (permit, open);
                 let held = Arc::clone(account.account());
                 let served = async move {
@@ -108,7 +114,7 @@ impl Listener {
                     () = served => {}
                     () = account.account().evicted() => debug!(port = name, %peer, "closed to make room for others"),
                 }
-            });
+            }));
         }
         drop(self.socket);
         while connections.join_next().await.is_some() {}

@@ -27,7 +27,8 @@ thread_local! {
     static PROGRESS: Cell<Progress> = const { Cell::new(Progress { waits_for_server: false, has_sent: false }) };
 }
 
-/// Notes the progress of a part of a response, its head or a piece of its body, so that the client is not blamed for it.
+/// Records the progress of the head or a piece of the body, so that a delay of the server does not count against the
+/// client.
 pub(super) fn note<T>(part: Poll<T>) -> Poll<T> {
     let progress = PROGRESS.get();
     PROGRESS.set(match part {

@@ -102,7 +102,7 @@ fn decision_response(verdict: &Verdict) -> DecisionResponse {
     }
 }
 
-/// Returns how long a request has to wait; for ever without a time.
+/// Returns the time that a request must wait, or forever without a retry time.
 fn wait_time(status: &DescriptorStatus) -> Duration {
     status.decision.and_then(|decision| decision.retry_after()).unwrap_or(Duration::MAX)
 }

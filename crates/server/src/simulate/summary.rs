@@ -19,7 +19,7 @@ struct LimitSummary {
     name: String,
     shadow: bool,
     allowed: u64,
-    /// In the order of [`REASONS`]; in shadow mode, what the limit would have denied.
+    /// In the order of [`REASONS`]. In shadow mode, these are the denials that the limit would have made.
     denied: [u64; REASONS.len()],
     /// In the order of [`OTHER_OPS`].
     others: [u64; OTHER_OPS.len()],

@@ -25,7 +25,7 @@ pub(super) struct Event<'a> {
     lease: Option<LeaseField>,
 }
 
-/// What is wrong with a line, and in which column if that is known.
+/// An error in a line, with its column if it is known.
 pub(super) type LineError = (Option<usize>, String);
 
 impl<'a> Event<'a> {

@@ -1,5 +1,5 @@
 //! Tests of the real binary: its command line and its ports.
-// Tests of real servers use it all.
+// Only tests of real servers use all of it.
 #![cfg_attr(not(feature = "_real-servers"), allow(dead_code, unused_imports))]
 
 mod cli;

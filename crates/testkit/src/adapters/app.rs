@@ -83,7 +83,7 @@ impl App {
         BodyStream(chunks.expect("asked for once"))
     }
 
-    /// Returns how many requests have reached a handler.
+    /// Returns the number of requests that reached a handler.
     pub(super) fn served(&self) -> usize {
         self.served.load(Ordering::SeqCst)
     }
@@ -108,7 +108,7 @@ impl AddressSender {
 
     /// Reports the address. Requests may arrive from now on.
     pub fn send(self, address: SocketAddr) {
-        // The receiver is gone when the case has failed already.
+        // The receiver is gone if the case has already failed.
         let _ = self.0.send(address);
     }
 

@@ -12,7 +12,7 @@ fn cost(head: &RequestHead<'_>) -> u64 {
     cost.unwrap_or(1)
 }
 
-/// A request takes what it costs.
+/// A request takes the units of its cost.
 pub fn request_cost_is_consumed<A: Adapter>() -> Applicability {
     let address = App::new(RateLimit::new(api_limiter(10).enforcer("api").unwrap()).cost_of(cost).into()).start::<A>();
     for (cost, status, left) in [("4", 200, 6), ("7", 429, 6), ("6", 200, 0)] {
@@ -71,7 +71,7 @@ pub fn two_limits_are_taken_jointly<A: Adapter>() -> Applicability {
     Applicability::Ran
 }
 
-/// In shadow mode every request is decided and none is denied.
+/// In shadow mode, every request is decided and none is denied.
 pub fn shadow_mode_denies_nothing<A: Adapter>() -> Applicability {
     let app = App::new(RateLimit::new(api_limiter(1).enforcer("api").unwrap().shadow(true)).into());
     let address = app.start::<A>();

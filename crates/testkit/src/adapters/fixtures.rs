@@ -9,33 +9,33 @@ use tidegate::concurrency::{Concurrency, Controller, Sample};
 use tidegate::http::Gate;
 use tidegate::{Limiter, LimiterBuilder, ManualClock, MemoryStore, Quota, Timestamp, minutes};
 
-/// A quota of `rate` a minute.
+/// Returns a quota of `rate` a minute.
 pub(super) fn per_minute(rate: u64) -> Quota {
     Quota::fixed_window(rate, minutes(1)).expect("a quota")
 }
 
-/// A store on a clock that stands still at the beginning of a minute.
+/// Creates a store on a clock that stands still at the beginning of a minute.
 pub(super) fn memory_store() -> MemoryStore {
     let clock = ManualClock::new(Timestamp::from_millis(1_800_000_000_000));
     MemoryStore::builder().max_keys(256).clock(clock).build()
 }
 
-/// A limiter builder with such a store.
+/// Creates a limiter builder with such a store.
 pub(super) fn limiter_builder() -> LimiterBuilder {
     Limiter::builder().store(memory_store())
 }
 
-/// Makes a limiter with one limit, of `rate` a minute, on a clock that stands still.
+/// Creates a limiter with one limit, of `rate` a minute, on a clock that stands still.
 pub fn limiter(name: &str, rate: u64) -> Limiter {
     limiter_builder().limit(name, per_minute(rate)).build().expect("a limiter")
 }
 
-/// Makes a gate with one limit, of `rate` a minute for each client, on a clock that stands still.
+/// Creates a gate with one limit, of `rate` a minute for each client, on a clock that stands still.
 pub fn gate(name: &str, rate: u64) -> Gate {
     Gate::new(limiter(name, rate).enforcer(name).unwrap())
 }
 
-/// A limiter with the one limit `api`.
+/// Creates a limiter with the one limit `api`.
 pub(super) fn api_limiter(rate: u64) -> Limiter {
     limiter("api", rate)
 }
@@ -57,7 +57,7 @@ impl Controller for Recorder {
     }
 
     fn observe(&mut self, sample: &Sample) {
-        // The receiver is gone when the case is over.
+        // The receiver is gone after the end of the case.
         let _ = self.1.send(sample.dropped);
     }
 }
@@ -68,7 +68,7 @@ impl ObservedPool {
         ObservedPool { pool: Concurrency::adaptive(Recorder(limit, sender)), outcomes }
     }
 
-    /// Waits for the next request to end, and returns how it did. Calls `meanwhile` repeatedly.
+    /// Waits for the next request to end. Returns whether it was dropped. Calls `meanwhile` repeatedly.
     pub(super) fn next_end(&self, meanwhile: impl Fn()) -> bool {
         for _ in 0..3_000 {
             meanwhile();
@@ -98,7 +98,7 @@ pub(super) fn wait_until(condition: impl Fn() -> bool) {
         if condition() {
             return;
         }
-        // Nothing is ever sent. This is a sleep.
+        // Nothing is ever sent, so this is a sleep.
         let _ = waited.recv_timeout(Duration::from_millis(10));
     }
     drop(done);
@@ -110,7 +110,7 @@ pub(super) fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static
     thread::spawn(work)
 }
 
-/// A log of events that hooks have seen, in order.
+/// A log of the events that hooks received, in order.
 #[derive(Clone, Default)]
 pub(super) struct EventLog(Arc<Mutex<Vec<String>>>);
 

@@ -13,7 +13,7 @@ pub(super) struct Client(BufReader<TcpStream>);
 pub struct Reply {
     /// The status.
     pub status: u16,
-    /// Lower-case names and values.
+    /// The headers: lower-case names, and values.
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: String,
@@ -51,7 +51,7 @@ pub fn get(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Reply {
 impl Client {
     pub(super) fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("a connection");
-        // A broken case fails, instead of hanging.
+        // A broken case must fail, not hang.
         stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
         Client(BufReader::new(stream))
     }
@@ -102,7 +102,7 @@ impl Client {
         Reply { status, headers, body: String::new() }
     }
 
-    /// Reads the next chunk of a chunked body. None at its end.
+    /// Reads the next chunk of a chunked body. `None` at its end.
     pub(super) fn chunk(&mut self) -> Option<String> {
         let length = usize::from_str_radix(&self.line(), 16).expect("a chunked body");
         let mut chunk = vec![0; length + 2];

@@ -10,7 +10,7 @@ use crate::Applicability;
 
 const FORWARDED: &str = "x-forwarded-for";
 
-/// Method, path, query, headers and peer are those of the request.
+/// The gate receives the method, path, query, headers and peer of the request.
 pub fn gate_receives_the_request_head<A: Adapter>() -> Applicability {
     let notes = EventLog::default();
     let seen = notes.clone();
@@ -43,7 +43,7 @@ pub fn forged_address_is_ignored<A: Adapter>() -> Applicability {
     Applicability::Ran
 }
 
-/// A trusted proxy names the client; a client before it cannot.
+/// A trusted proxy names the client. A client before the proxy cannot.
 pub fn trusted_proxy_names_the_client<A: Adapter>() -> Applicability {
     let trust = TrustProxy::networks(["127.0.0.0/8"]).expect("a network");
     let limits =
@@ -70,7 +70,7 @@ pub fn header_can_be_the_key<A: Adapter>() -> Applicability {
     Applicability::Ran
 }
 
-/// All paths of one route are one key, and those of another are not.
+/// All paths of one route are one key. Paths of another route are not.
 pub fn route_can_be_the_key<A: Adapter>() -> Applicability {
     if !A::ROUTES {
         return Applicability::NotApplicable("it knows no templates of routes");

@@ -1,8 +1,9 @@
 //! The adapter suite: tests for a [`Gate`](tidegate::http::Gate) in a web framework, one named case each.
 //!
-//! An [`Adapter`] serves a small app behind a gate, and the suite sends requests over real sockets. A case panics when the
-//! response is not the enforcer's decision. [`adapter_tests!`](crate::adapter_tests) makes one `#[test]` of each case, so a
-//! new adapter needs one test file. [`get`], [`gate`], [`limiter`] and [`AddressSender::start_server`] are for an adapter's own tests.
+//! An [`Adapter`] serves a small app behind a gate, and the suite sends requests over real sockets. A case panics when
+//! the response does not match the enforcer's decision. [`adapter_tests!`](crate::adapter_tests) creates one `#[test]`
+//! for each case, so a new adapter needs one test file. [`get`], [`gate`], [`limiter`] and
+//! [`AddressSender::start_server`] are for an adapter's own tests.
 
 mod app;
 mod counting;
@@ -38,7 +39,7 @@ pub use responses::{
     legacy_headers_are_sent,
 };
 
-/// Makes one `#[test]` of each case of the [suite](crate::adapters), in a module with the given name.
+/// Creates one `#[test]` for each case of the [suite](crate::adapters), in a module with the given name.
 ///
 /// ```
 /// use tidegate_testkit::adapter_tests;

@@ -8,7 +8,7 @@ use super::http_client::get;
 use super::{Adapter, App};
 use crate::{Applicability, Faults, FaultyStore};
 
-/// A limit of two a minute over a store that breaks on command.
+/// Creates a limit of two a minute over a store that fails on command.
 fn breakable_limiter(policy: OnStoreError) -> (Limiter, Faults) {
     let store = FaultyStore::new(memory_store());
     let faults = store.faults();
@@ -55,7 +55,7 @@ pub fn failed_store_denies_when_closed<A: Adapter>() -> Applicability {
     Applicability::Ran
 }
 
-/// The response waits for a slow store: before the handler, and after it if the charge is late.
+/// The response waits for a slow store: before the handler, or after it for a late charge.
 pub fn slow_store_delays_the_response<A: Adapter>() -> Applicability {
     let (limiter, faults) = breakable_limiter(OnStoreError::Closed);
     let late = RateLimit::new(limiter.enforcer("api").unwrap()).charge_when(|_, _| true);
@@ -77,7 +77,7 @@ pub fn slow_store_delays_the_response<A: Adapter>() -> Applicability {
         let left = if is_late { r#""api";r=0;t=60"# } else { r#""api";r=1;t=60"# };
         assert_eq!(reply.header("ratelimit").as_deref(), Some(left));
     }
-    // One of each: the limit is used up.
+    // One of each, so the limit is used up.
     let app = App::new(Gate::new(limiter.enforcer("api").unwrap()));
     assert_eq!(get(app.start::<A>(), "/", &[]).status, 429);
     Applicability::Ran

@@ -27,7 +27,7 @@ pub fn full_body_releases_its_permit<A: Adapter>() -> Applicability {
     Applicability::Ran
 }
 
-/// A response to HEAD has no body that could be dropped. It is complete with its head.
+/// A response to HEAD has no body that could be dropped, so it is complete with its head.
 pub fn head_response_releases_its_permit<A: Adapter>() -> Applicability {
     let observed = ObservedPool::new(1);
     let mut client = Client::connect(guarded_app(&observed).start::<A>());
@@ -42,7 +42,7 @@ pub fn head_response_releases_its_permit<A: Adapter>() -> Applicability {
     Applicability::Ran
 }
 
-/// A body that comes in chunks holds its permit until the last of them.
+/// A body in chunks holds its permit until the last chunk.
 pub fn streamed_body_holds_its_permit_until_its_end<A: Adapter>() -> Applicability {
     if !A::STREAMS {
         return Applicability::NotApplicable("it does not stream");
@@ -60,14 +60,14 @@ pub fn streamed_body_holds_its_permit_until_its_end<A: Adapter>() -> Applicabili
     assert_eq!(client.chunk(), None);
     assert_eq!(observed.next_end(|| {}), COMPLETED);
     drop(client);
-    // There is room for the next.
+    // There is room for the next request.
     assert_eq!(get(address, "/", &[]).status, 200);
     assert_eq!(observed.next_end(|| {}), COMPLETED);
     observed.assert_all_ended();
     Applicability::Ran
 }
 
-/// A client that disconnects in the middle of a body releases its permit, and the work counts as dropped.
+/// A client that disconnects in the middle of a body releases its permit. The work counts as dropped.
 pub fn disconnect_releases_the_permit<A: Adapter>() -> Applicability {
     if !A::STREAMS {
         return Applicability::NotApplicable("it does not stream");
@@ -80,7 +80,7 @@ pub fn disconnect_releases_the_permit<A: Adapter>() -> Applicability {
     assert_eq!(client.get_head("/stream", &[]).status, 200);
     assert_eq!((client.chunk().as_deref(), observed.pool.in_flight()), (Some("some"), 1));
     drop(client);
-    // A server has to write something to notice.
+    // A server notices a disconnect only when it writes.
     let write = || {
         let _ = app.writer.send("more");
     };
@@ -105,7 +105,7 @@ pub fn request_without_permit_is_rejected<A: Adapter>() -> Applicability {
     Applicability::Ran
 }
 
-/// Too many requests of one client in flight are 429, because the client is the cause.
+/// Too many requests of one client in flight get 429, because the client is the cause.
 pub fn each_key_has_separate_permits<A: Adapter>() -> Applicability {
     if !A::STREAMS {
         return Applicability::NotApplicable("it does not stream");
@@ -121,7 +121,7 @@ pub fn each_key_has_separate_permits<A: Adapter>() -> Applicability {
     Applicability::Ran
 }
 
-/// A limited request releases its permit, and the controller gets no sample of it.
+/// A limited request releases its permit without a sample for the controller.
 pub fn limited_request_records_no_sample<A: Adapter>() -> Applicability {
     let observed = ObservedPool::new(1);
     let address =

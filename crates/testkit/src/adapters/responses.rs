@@ -21,12 +21,12 @@ pub fn allowed_request_is_served<A: Adapter>() -> Applicability {
     Applicability::Ran
 }
 
-/// A request beyond its limit is answered with 429, when to retry, and a problem. It never reaches a handler.
+/// A request beyond its limit gets 429, a retry time and a problem. It never reaches a handler.
 pub fn denied_request_does_not_reach_the_handler<A: Adapter>() -> Applicability {
     let app = App::new(Gate::new(api_limiter(1).enforcer("api").unwrap()));
     let mut client = Client::connect(app.start::<A>());
     assert_eq!(client.get("/", &[]).status, 200);
-    // The connection is still good for more.
+    // The connection stays usable.
     for _ in 0..2 {
         let reply = client.get("/", &[]);
         assert_eq!(reply.status, 429);
@@ -52,12 +52,12 @@ pub fn denied_head_has_no_body<A: Adapter>() -> Applicability {
     assert_eq!((get.status, head.status), (429, 429));
     assert_eq!(head.limit_headers(), get.limit_headers());
     assert_eq!(head.header("content-length"), get.header("content-length"));
-    // A body would be taken for the next reply.
+    // The client would read a body as the next reply.
     assert_eq!(client.get("/", &[]).status, 429);
     Applicability::Ran
 }
 
-/// A denied `HEAD` over HTTP/2 has no body either. hyper would send one, and clients do not take it.
+/// A denied `HEAD` over HTTP/2 has no body either. hyper would send one, and clients reject it.
 pub fn denied_head_has_no_body_over_http2<A: Adapter>() -> Applicability {
     if !A::HTTP2 {
         return Applicability::NotApplicable("its server does not take HTTP/2 as it is");
@@ -102,28 +102,28 @@ fn expect_headers<A: Adapter>(
     Applicability::Ran
 }
 
-/// The fields of the current draft.
+/// The headers of the current draft are sent.
 pub fn ietf_headers_are_sent<A: Adapter>() -> Applicability {
     expect_headers::<A>([HeaderStyle::Ietf], &IETF)
 }
 
-/// The fields of the third draft.
+/// The headers of the third draft are sent.
 pub fn draft03_headers_are_sent<A: Adapter>() -> Applicability {
     expect_headers::<A>([HeaderStyle::Draft03], &DRAFT03)
 }
 
-/// `X-RateLimit-*`.
+/// `X-RateLimit-*` headers are sent.
 pub fn legacy_headers_are_sent<A: Adapter>() -> Applicability {
     expect_headers::<A>([HeaderStyle::Legacy], &LEGACY)
 }
 
-/// All of them at once.
+/// All header families can be sent together.
 pub fn all_header_families_are_sent<A: Adapter>() -> Applicability {
     let all = [HeaderStyle::Ietf, HeaderStyle::Draft03, HeaderStyle::Legacy];
     expect_headers::<A>(all, &[&IETF[..], &DRAFT03, &LEGACY].concat())
 }
 
-/// No family; a denial still says when to retry.
+/// No header family is sent, but a denial still has its retry time.
 pub fn disabled_headers_are_not_sent<A: Adapter>() -> Applicability {
     expect_headers::<A>([], &[])
 }

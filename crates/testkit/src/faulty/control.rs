@@ -16,7 +16,7 @@ pub(super) enum Fault {
     Delay,
 }
 
-/// The methods that are counted.
+/// The counted methods.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Method {
     TryApply,
@@ -31,9 +31,9 @@ pub(super) enum Method {
 pub struct CallCounts {
     /// Calls of `try_apply`.
     pub try_apply: u64,
-    /// Calls of `apply`, through the testing entry too.
+    /// Calls of `apply`, including those through the testing entry.
     pub apply: u64,
-    /// Calls of `apply_all`, through the testing entry too.
+    /// Calls of `apply_all`, including those through the testing entry.
     pub apply_all: u64,
     /// Calls of `apply_each`.
     pub apply_each: u64,
@@ -42,14 +42,14 @@ pub struct CallCounts {
 }
 
 impl CallCounts {
-    /// All calls for a decision.
+    /// Returns the number of calls for a decision.
     pub fn decisions(&self) -> u64 {
         self.try_apply + self.apply + self.apply_all + self.apply_each
     }
 }
 
-/// A handle that sets what a [`FaultyStore`](crate::FaultyStore) does with calls from now on. Clones control the same
-/// store, from any thread.
+/// A handle that sets how a [`FaultyStore`](crate::FaultyStore) treats later calls. Clones control the same store, from
+/// any thread.
 #[derive(Debug, Clone)]
 pub struct Faults(Arc<FaultState>);
 
@@ -65,22 +65,22 @@ impl Faults {
         Faults(Arc::new(FaultState { fault: Mutex::new(Fault::Pass), gate: Arc::default(), calls: Default::default() }))
     }
 
-    /// From now on calls pass. Those that are held stay so until [`Faults::release`].
+    /// Passes later calls on. Held calls stay held until [`Faults::release`].
     pub fn pass(&self) {
         self.set(Fault::Pass);
     }
 
-    /// From now on calls fail with `error`, and the inner store is not called.
+    /// Fails later calls with `error`, without a call of the inner store.
     pub fn fail(&self, error: StoreError) {
         self.set(Fault::Fail(error));
     }
 
-    /// From now on calls hang: the inner store is not called until they are released.
+    /// Holds later calls: the inner store is not called until they are released.
     pub fn hang(&self) {
         self.set(Fault::Hang);
     }
 
-    /// From now on calls are applied, and their responses are withheld until they are released.
+    /// Applies later calls, and withholds their responses until they are released.
     pub fn delay_responses(&self) {
         self.set(Fault::Delay);
     }
@@ -90,12 +90,12 @@ impl Faults {
         self.0.gate.release();
     }
 
-    /// How many calls are held now.
+    /// Returns the number of held calls.
     pub fn held_calls(&self) -> usize {
         self.0.gate.waiter_count()
     }
 
-    /// How often each method was called.
+    /// Returns the number of calls of each method.
     pub fn calls(&self) -> CallCounts {
         let count = |method: Method| self.0.calls[method as usize].load(Ordering::SeqCst);
         CallCounts {

@@ -6,14 +6,14 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// A gate that releases all waiters at once, and is closed for later ones.
+/// A gate that releases all waiters at once and stays closed for later ones.
 #[derive(Debug, Default)]
 pub(super) struct CallGate(Mutex<Waiters>);
 
 #[derive(Debug, Default)]
 struct Waiters {
     next: u64,
-    /// The waiters by number. A number that is not here has been released.
+    /// The waiters by number. A missing number has been released.
     wakers: HashMap<u64, Waker>,
 }
 
@@ -25,7 +25,7 @@ impl CallGate {
 
     pub(super) fn release(&self) {
         let wakers = std::mem::take(&mut self.lock().wakers);
-        // Not under the lock: a waker may run what it wakes.
+        // Not under the lock: a waker may run its task here.
         wakers.into_values().for_each(Waker::wake);
     }
 

@@ -10,7 +10,7 @@ use tidegate_core::{
 pub use control::{CallCounts, Faults};
 use control::{Fault, Method};
 
-/// A store around another one that passes calls on, fails, hangs or delays responses, as its [`Faults`] say.
+/// A store that passes calls to an inner store, fails, hangs or delays responses, as its [`Faults`] are set.
 ///
 /// It has no timers: a call hangs until it is released or dropped.
 ///
@@ -43,17 +43,17 @@ pub struct FaultyStore<S> {
 }
 
 impl<S> FaultyStore<S> {
-    /// A store around `store` that passes everything on at first.
+    /// Creates a store around `store`. At first it passes every call on.
     pub fn new(store: S) -> Self {
         FaultyStore { store, faults: Faults::new() }
     }
 
-    /// The handle that controls it. Clones control the same store.
+    /// Returns the handle that controls this store. Clones control the same store.
     pub fn faults(&self) -> Faults {
         self.faults.clone()
     }
 
-    /// The inner store.
+    /// Returns the inner store.
     pub fn inner(&self) -> &S {
         &self.store
     }
@@ -82,7 +82,7 @@ impl<S: Store> Store for FaultyStore<S> {
         self.store.capabilities()
     }
 
-    /// No: it may be told to hang.
+    /// Returns false: the store may hang.
     fn is_immediate(&self) -> bool {
         false
     }
@@ -91,12 +91,16 @@ impl<S: Store> Store for FaultyStore<S> {
         self.store.prefetch(scope, key);
     }
 
+    fn partition(&self, scope: &Scope, key: &Key<'_>) -> u8 {
+        self.store.partition(scope, key)
+    }
+
     fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
         self.faults.count(Method::TryApply);
         match self.faults.fault() {
             Fault::Pass => self.store.try_apply(request),
             Fault::Fail(error) => Some(Err(error)),
-            // An answer at once would be a way around the wait.
+            // An immediate answer would bypass the wait.
             Fault::Hang | Fault::Delay => None,
         }
     }
@@ -116,7 +120,7 @@ impl<S: Store> Store for FaultyStore<S> {
         }
     }
 
-    /// Passes on whatever the fault: a store that cannot answer can still be closed.
+    /// Passes on under every fault: a store that cannot answer can still be closed.
     async fn close(&self) {
         self.faults.count(Method::Close);
         self.store.close().await;

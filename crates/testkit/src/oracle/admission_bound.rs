@@ -4,33 +4,33 @@ use std::collections::BTreeMap;
 
 use tidegate_core::{Algorithm, Quota};
 
-/// An error: more was admitted in some stretch of time than the quota's bound.
+/// The error of a quota whose bound was exceeded in some interval.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{admitted} admitted from {from} to {to}, where at most {bound} may be, under {quota:?}")]
 pub struct BoundExceeded {
-    /// The quota whose bound was passed.
+    /// The quota whose bound was exceeded.
     pub quota: Box<Quota>,
-    /// The time of the first admission in the stretch.
+    /// The time of the first admission in the interval.
     pub from: u64,
-    /// The time of the last.
+    /// The time of the last admission.
     pub to: u64,
-    /// What was admitted in it.
+    /// The units admitted in the interval.
     pub admitted: u128,
-    /// What may be.
+    /// The most units that the bound permits.
     pub bound: u128,
 }
 
-/// Checks that what `limit` admitted to one key, as `(time, cost)` in order of time, stays within the quota's bound in
-/// every stretch of time:
+/// Checks that the admissions of `limit` for one key stay within the quota's bound in every interval. `admitted` has
+/// pairs of time and cost, in order of time. The bounds:
 ///
-/// - `token_bucket`: the capacity and what comes in the stretch;
-/// - `fixed_window`: the capacity and one grant for each window entered;
+/// - `token_bucket`: the capacity plus the units refilled in the interval;
+/// - `fixed_window`: the capacity plus one grant for each window entered;
 /// - `sliding_window`: 2 * rate - 1 in any trailing period;
 /// - `sliding_log`: rate in any trailing period.
 ///
-/// Reservations, refunds and resets are not counted: they are made to go beyond it.
+/// Reservations, refunds and resets are not counted: they may exceed the bound.
 pub fn check_admission_bound(quota: &Quota, admitted: &[(u64, u64)]) -> Result<(), BoundExceeded> {
-    // Requests of the same time count together, so that every stretch holds all of its first and its last moment.
+    // Requests of the same time count together, so that every interval has all of its first and its last moment.
     let mut moments: BTreeMap<u64, u128> = BTreeMap::new();
     for (at, cost) in admitted {
         *moments.entry(*at).or_default() += u128::from(*cost);
@@ -49,8 +49,8 @@ pub fn check_admission_bound(quota: &Quota, admitted: &[(u64, u64)]) -> Result<(
     Ok(())
 }
 
-/// The most that may be admitted from `from` to `to`, both included; none when the stretch is longer than the rule
-/// is about.
+/// Returns the most units that may be admitted from `from` to `to`, both included. `None` when the rule does not cover
+/// an interval of that length.
 fn admission_bound(quota: &Quota, from: u64, to: u64) -> Option<u128> {
     let parts = quota.parts();
     let (rate, capacity, period) = (u128::from(parts.rate), u128::from(parts.capacity), parts.period.as_micros());

@@ -12,11 +12,11 @@ use crate::{Random, Subject};
 /// The counts of a run without a mismatch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RunReport {
-    /// Calls made.
+    /// The number of calls.
     pub steps: usize,
-    /// Decisions compared: a batch has several.
+    /// The number of compared decisions. A batch has several.
     pub decisions: usize,
-    /// How many of them were denials.
+    /// The number of denials among them.
     pub denied: usize,
 }
 
@@ -25,13 +25,13 @@ pub struct RunReport {
 pub struct Mismatch {
     /// The seed of the trace.
     pub seed: u64,
-    /// Which step of the seed's trace, from 0.
+    /// The index of the step in the seed's trace, from 0.
     pub step: usize,
-    /// The shortest history that was found to fail; its last step is the one that does.
+    /// The shortest failing history that was found. Its last step fails.
     pub history: Vec<Step>,
-    /// What the model decides at the last step of the history.
+    /// The decisions of the model at the last step of the history.
     pub expected: Vec<DecisionParts>,
-    /// What the store decided, or how it failed.
+    /// The decisions of the store, or its error.
     pub got: Result<Vec<DecisionParts>, String>,
 }
 
@@ -50,11 +50,11 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// How often a failing history is tried again with something left out.
+/// The maximum number of attempts to shorten a failing history.
 const MAX_TRIES: usize = 400;
 
-/// Replays the trace of `seed` through the store and through the model, and compares every field of every decision.
-/// A mismatch is cut down to a short history first, each try under a prefix of its own.
+/// Replays the trace of `seed` through the store and through the model, and compares every field of every decision. It
+/// shortens the history of a mismatch first, each attempt under a prefix of its own.
 pub async fn run<S: TestableStore + 'static>(
     subject: &Subject<S>,
     seed: u64,
@@ -70,7 +70,7 @@ pub async fn run<S: TestableStore + 'static>(
     let mut size = history.len().div_ceil(2);
     let (mut from, mut tries) = (0, 0);
     while size > 0 && tries < MAX_TRIES {
-        // The last step is the one that fails, and stays.
+        // The last step is the failing one and must stay.
         if from + 1 >= history.len() {
             size = if size == 1 { 0 } else { size.div_ceil(2) };
             from = 0;
@@ -90,14 +90,14 @@ pub async fn run<S: TestableStore + 'static>(
     Err(Mismatch { seed, step, history, ..difference })
 }
 
-/// Replays a trace through the store under the limits of the case `case`, and compares every decision with the
-/// model's, as far as stores have to agree. The mismatch of a trace made by hand has the seed 0.
+/// Replays a trace through the store under the limits of the case `case`. It compares every decision with the model's,
+/// as far as stores must agree. The mismatch of a handmade trace has the seed 0.
 pub async fn replay<S: TestableStore + 'static>(
     subject: &Subject<S>,
     case: &str,
     trace: &Trace,
 ) -> Result<RunReport, Mismatch> {
-    // Decided one step at a time, as the store decides, so that a mismatch ends it early.
+    // Decided step by step with the store, so that a mismatch ends the run early.
     let mut model = Model::new();
     let certain = trace.steps.iter().map_while(|step| model.is_certain(step.at).then(|| model.decide(step)));
     compare_steps(subject, case, &trace.steps, certain).await
@@ -152,7 +152,7 @@ async fn apply<S: TestableStore + 'static>(
     Ok(decisions.into_iter().map(|decision| decision.into_parts()).collect())
 }
 
-/// How many steps [`compare_stores`] makes.
+/// The number of steps of [`compare_stores`].
 const STEPS: u64 = 150;
 
 /// Compares the subject with a `reference` store on one key, `u1`, step by step, for a store that treats some numbers

@@ -1,4 +1,4 @@
-//! Random traces, made from a seed.
+//! Random traces from a seed.
 
 use tidegate_core::{Algorithm, Cost, DecisionParts, Lease, MAX_COUNT, MAX_PERIOD, Op, Quota, QuotaError};
 
@@ -6,21 +6,21 @@ use super::trace::{Step, TraceRequest};
 use super::{Model, Trace, random_quota};
 use crate::Random;
 
-/// The end of the times of a trace. 2^53 is the last microsecond that a store whose numbers are doubles can tell from the next, and a lease expires later
-/// than it is admitted.
+/// The latest time of a trace. A store whose numbers are doubles cannot tell later microseconds than 2^53 apart, and a
+/// lease expires later than it is admitted.
 const MAX_TIME: u64 = (1 << 53) - MAX_PERIOD.as_micros() as u64;
 
-/// The leases of a trace: few, so that they are met again, and with halves in common.
+/// The leases of a trace: few, so that they recur, and with halves in common.
 const LEASES: [u64; 8] = [0, 1, 1 << 32, 1 << 32 | 1, 7 << 32 | 1, 7 << 32 | 9, u64::MAX, 0x0123_4567_89ab_cdef];
 
 impl Trace {
-    /// The trace of `steps` calls that belongs to `seed`: the same every time.
+    /// Creates the trace of `steps` calls for `seed`, the same in every run.
     pub fn from_seed(seed: u64, steps: usize) -> Self {
         Trace { steps: generate(seed, steps).0 }
     }
 }
 
-/// The steps of a seed's trace, and what the model decided as they were made.
+/// Returns the steps of a seed's trace, and the model's decisions about them.
 pub(super) fn generate(seed: u64, steps: usize) -> (Vec<Step>, Vec<Vec<DecisionParts>>) {
     let mut random = Random::new(seed);
     let base = if random.one_in(8) { random.below(1 << 30) } else { 1_700_000_000_000_000 + random.below(1 << 40) };
@@ -29,26 +29,27 @@ pub(super) fn generate(seed: u64, steps: usize) -> (Vec<Step>, Vec<Vec<DecisionP
     (0..steps).map(|_| generator.step()).unzip()
 }
 
-/// The quotas one limit is decided under: mostly one, sometimes several.
+/// Returns the quotas of one limit: mostly one, sometimes several.
 fn random_tiers(random: &mut Random) -> Vec<Quota> {
     let first = random_quota(random);
     let mut tiers = vec![first];
     while random.one_in(3) && tiers.len() < 3 {
         let tier = match random.below(3) {
-            // The same quota but for its debt: what was used is kept as it is.
+            // The first quota with another debt: usage is kept unchanged.
             0 => first.max_debt(random.below(20)).unwrap_or(first),
-            // The same shape at another rate.
+            // The first quota's shape at another rate.
             1 => with_another_rate(random, &first).unwrap_or(first),
             _ => random_quota(random),
         };
-        // A store may keep the leases of a key apart from what a rate has used.
+        // A store may keep the leases of a key apart from its units.
         let tier = if has_leases(&tier) == has_leases(&first) { tier } else { first };
         tiers.push(tier);
     }
     tiers
 }
 
-/// The same algorithm, start and buckets; the same period, too, but for leases.
+/// Returns a quota with another rate and the algorithm, start and buckets of this one. The period stays too, except for
+/// leases.
 fn with_another_rate(random: &mut Random, quota: &Quota) -> Result<Quota, QuotaError> {
     let parts = quota.parts();
     let rate = random.between(1, (u64::from(parts.rate) * 2).min(MAX_COUNT));
@@ -71,10 +72,10 @@ fn has_leases(quota: &Quota) -> bool {
 struct Generator {
     random: Random,
     limits: Vec<Vec<Quota>>,
-    /// Decides as the trace is made, so that times can aim at what the decisions promise.
+    /// Decides during generation, so that times can aim at the spans of decisions.
     model: Model,
     now: u64,
-    /// The times the last decisions pointed to.
+    /// The times at which spans of the last decisions end.
     spans: Vec<u64>,
 }
 
@@ -97,7 +98,7 @@ impl Generator {
         (step, decisions)
     }
 
-    /// Half of the times are at the edge of something a decision promised.
+    /// Returns a random time. Half of the times are at the edge of a decision's span.
     fn random_time(&mut self) -> u64 {
         let (now, random) = (self.now, &mut self.random);
         let at = match random.below(16) {
@@ -115,7 +116,7 @@ impl Generator {
 
     fn random_target(&mut self) -> (usize, usize, Quota) {
         let limit = self.random.below(self.limits.len() as u64) as usize;
-        // Mostly one key, so that something happens to it.
+        // Mostly one key, so that it has a history.
         let key = if self.random.one_in(4) { self.random.between(1, 2) as usize } else { 0 };
         (limit, key, self.random.pick(&self.limits[limit]))
     }
@@ -123,7 +124,7 @@ impl Generator {
     fn random_request(&mut self) -> TraceRequest {
         let (limit, key, quota) = self.random_target();
         let cost = self.random_cost(&quota);
-        // Now and then what the quota does not have.
+        // Sometimes an operation that the quota does not have.
         let is_lease_op = has_leases(&quota) != self.random.one_in(32);
         let op = if is_lease_op { self.random_lease_op(cost) } else { self.random_unit_op(cost) };
         TraceRequest { limit, key, quota, op }
@@ -157,7 +158,7 @@ impl Generator {
             if has_leases(&quota) {
                 continue;
             }
-            // One key under two quotas in one batch means nothing.
+            // A batch with one key under two quotas has no meaning.
             if let Some(known) = requests.iter().find(|request| request.limit_and_key() == (limit, key)) {
                 quota = known.quota;
             }

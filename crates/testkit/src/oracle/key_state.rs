@@ -7,15 +7,15 @@ use num_rational::BigRational;
 use num_traits::{One, Signed, Zero};
 use tidegate_core::{Algorithm, Lease, Quota};
 
-/// The numbers of a quota, as the model uses them.
+/// The numbers of a quota, in the form that the model uses.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rule {
     pub(super) algorithm: Algorithm,
     pub(super) rate: i128,
     pub(super) capacity: i128,
-    /// How far beyond the capacity a reservation may go.
+    /// The most units that a reservation may take beyond the capacity.
     pub(super) debt: i128,
-    /// Or how long a lease lives.
+    /// The period, or the time to live of a lease.
     pub(super) period: i128,
     start: i128,
     buckets: i128,
@@ -35,7 +35,7 @@ impl Rule {
         }
     }
 
-    /// The number of the window of `length` that `at` is in, counted from the one that begins at `start`.
+    /// Returns the number of the window of `length` that contains `at`, counted from the one that begins at `start`.
     fn window(&self, at: i128, length: i128) -> i128 {
         (at - self.start).div_euclid(length)
     }
@@ -48,13 +48,13 @@ impl Rule {
 /// The state of a key.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum KeyState {
-    /// The tokens in the bucket, fewer than none in debt.
+    /// The tokens in the bucket, negative in debt.
     Tokens(BigRational),
-    /// The rest of the window's grants, less than nothing in debt.
+    /// The units left in the window, negative in debt.
     Grants(i128),
     /// The units taken in each bucket, by the bucket's number.
     Buckets(BTreeMap<i128, i128>),
-    /// The units taken and when, oldest first.
+    /// The units taken and their times, oldest first.
     Events(Vec<(i128, i128)>),
     /// The leases in flight.
     Leases(LeaseList),
@@ -65,7 +65,7 @@ pub(super) fn rational(number: i128) -> BigRational {
 }
 
 impl KeyState {
-    /// A key that took `used` at `at`.
+    /// Creates the state of a key that took `used` at `at`.
     pub(super) fn with_used(rule: &Rule, used: i128, at: i128) -> Self {
         match rule.algorithm {
             Algorithm::TokenBucket => KeyState::Tokens(rational(rule.capacity - used)),
@@ -73,13 +73,13 @@ impl KeyState {
             Algorithm::SlidingWindow => {
                 KeyState::Buckets(BTreeMap::from([(rule.window(at, rule.bucket_length()), used)]))
             }
-            // Units of a rate are no leases.
+            // Units of a rate are not leases.
             Algorithm::Concurrency => KeyState::Leases(LeaseList::default()),
             _ => KeyState::Events(vec![(at, used)]),
         }
     }
 
-    /// Advances this state from the time `last` to `at`, without what no longer counts.
+    /// Advances this state from the time `last` to `at`, and drops everything that no longer counts.
     pub(super) fn advance(&self, rule: &Rule, last: i128, at: i128) -> Self {
         let capacity = rule.capacity;
         match self {
@@ -102,7 +102,7 @@ impl KeyState {
         }
     }
 
-    /// What has been used of the capacity at `at`, which is the time of this state.
+    /// Returns the used part of the capacity at `at`, which is the time of this state.
     pub(super) fn used(&self, rule: &Rule, at: i128) -> BigRational {
         match self {
             KeyState::Tokens(tokens) => rational(rule.capacity) - tokens,
@@ -140,19 +140,19 @@ impl KeyState {
                 remove_newest(events.iter_mut().rev().map(|(_, units)| units), units);
                 events.retain(|(_, units)| *units > 0);
             }
-            // Only a reset does.
+            // Only a reset refunds leases.
             KeyState::Leases(held) => *held = LeaseList::default(),
         }
     }
 
-    /// This state, written at `last` under the rule `from`, under the rule `to`: what was used is kept.
+    /// Converts this state, written at `last` under the rule `from`, to the rule `to`. Usage is kept.
     pub(super) fn rebase(&self, from: &Rule, to: &Rule, last: i128) -> Self {
         let same_buckets =
             (from.bucket_length(), from.buckets, from.start) == (to.bucket_length(), to.buckets, to.start);
         match (self, to.algorithm) {
             (KeyState::Tokens(tokens), Algorithm::TokenBucket) => {
-                // What is missing, in the sub-units of the new quota: one token is the period over the greatest
-                // common divisor of rate and period. Rounded up.
+                // The missing tokens in sub-units of the new quota, rounded up. One token is the period over the
+                // greatest common divisor of rate and period.
                 let token = BigRational::new(to.rate.into(), to.period.into()).denom().clone();
                 let missing = (rational(from.capacity) - tokens) * BigRational::from_integer(token.clone());
                 let missing = BigRational::new(missing.ceil().to_integer(), token);
@@ -162,7 +162,7 @@ impl KeyState {
             (KeyState::Events(_), Algorithm::SlidingLog) | (KeyState::Leases(_), Algorithm::Concurrency) => {
                 self.clone()
             }
-            // Nor are leases units of a rate.
+            // Leases are not units of a rate either.
             (KeyState::Leases(_), _) => KeyState::with_used(to, 0, last).advance(to, last, last),
             _ => KeyState::with_used(to, to_i128(&self.used(from, last).ceil()), last),
         }
@@ -174,7 +174,7 @@ pub(super) fn to_i128(number: &BigRational) -> i128 {
     i128::try_from(number.to_integer()).expect("a quota's numbers fit 128 bits by far")
 }
 
-/// The share of the bucket `number` that lies in the period before `at`, or after it.
+/// Returns the share of the bucket `number` inside the period before `at`, or after it.
 fn share_in_period(rule: &Rule, number: i128, at: i128) -> BigRational {
     let length = rule.bucket_length();
     let end = rule.start + (number + 1) * length;
@@ -191,7 +191,7 @@ fn remove_newest<'a>(counts: impl Iterator<Item = &'a mut i128>, units: i128) {
     }
 }
 
-/// A list of leases and when they expire, in the order in which they were admitted.
+/// A list of leases and their expiries, in the order of admission.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct LeaseList(Vec<(i128, Lease)>);
 
@@ -209,7 +209,7 @@ impl LeaseList {
         self.0.iter().any(|(_, held)| *held == lease)
     }
 
-    /// Adds the lease until then, or moves its expiry there.
+    /// Adds the lease, or renews it, with this expiry.
     pub(super) fn insert(&mut self, lease: Lease, until: i128) {
         self.remove(lease);
         self.0.push((until, lease));

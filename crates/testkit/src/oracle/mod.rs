@@ -1,9 +1,10 @@
-//! The differential oracle: random traces, decided by a store and by a slow model written from the rules alone.
+//! The differential oracle: random traces, decided by a store and by a slow model that implements only the rules.
 //!
-//! The model keeps rational numbers and plain lists, and finds spans by searching for the first microsecond at which
-//! the request would be admitted, so that it shares neither code nor formulas with the algorithms it is compared to.
-//! A trace is made from a seed, is the same every time, and aims at the edges: at, just before and just after every
-//! span the decisions so far have promised.
+//! The model keeps rational numbers and plain lists. It finds a span by searching for the first microsecond at which
+//! the request would be admitted. So it shares neither code nor formulas with the algorithms.
+//!
+//! A trace depends only on its seed, and aims at the edges: at, just before and just after every span of the earlier
+//! decisions.
 //!
 //! ```
 //! use tidegate_testkit::{MapStore, Subject, block_on, oracle};

@@ -17,7 +17,7 @@ pub struct Model {
     latest_time: i128,
 }
 
-/// A key of the model: its state when it was last written, and the quota it was written under.
+/// A key of the model: its state at the last write, and the quota that wrote it.
 #[derive(Debug, Clone)]
 struct ModelKey {
     rule: Rule,
@@ -32,13 +32,14 @@ impl ModelKey {
         ModelKey { rule, quota: *quota, state: KeyState::with_used(&rule, 0, now).advance(&rule, now, now), last: now }
     }
 
-    /// What is used at `t`. For a key time does not go back, so an earlier `t` counts as the time it was written.
+    /// Returns the used units at `t`. Time does not go back for a key, so an earlier `t` counts as the time of the
+    /// write.
     fn used(&self, t: i128) -> BigRational {
         let t = t.max(self.last);
         self.state.advance(&self.rule, self.last, t).used(&self.rule, t)
     }
 
-    /// Whether `units` would be admitted at `t`, going `debt` beyond the capacity.
+    /// Returns whether `units` would be admitted at `t`, with a debt of up to `debt`.
     fn admits(&self, units: i128, debt: i128, t: i128) -> bool {
         self.used(t) + rational(units) <= rational(self.rule.capacity + debt)
     }
@@ -47,7 +48,7 @@ impl ModelKey {
         self.used(t).is_zero()
     }
 
-    /// This key written at `now`, changed by `change`.
+    /// Returns this key written at `now`, changed by `change`.
     fn written_at(&self, now: i128, change: impl FnOnce(&mut KeyState, &Rule, i128)) -> Self {
         let at = now.max(self.last);
         let mut state = self.state.advance(&self.rule, self.last, at);
@@ -55,10 +56,10 @@ impl ModelKey {
         ModelKey { state, last: at, ..self.clone() }
     }
 
-    /// The span from `now` until `holds`.
+    /// Returns the span from `now` until `holds`.
     fn wait(&self, now: i128, holds: impl Fn(i128) -> bool) -> u64 {
         let at = first_true(now, holds).expect("every wait of a quota ends");
-        // A decision says the longest span it can for those that are longer.
+        // A decision reports longer spans as its longest one.
         u64::try_from(at - now).unwrap_or(DecisionParts::MAX_SPAN)
     }
 
@@ -77,7 +78,7 @@ impl ModelKey {
         }
     }
 
-    /// What comes of `op` at `now`, and the key afterwards when it is written.
+    /// Applies `op` at `now`. Returns the decision, and the key afterwards if it is written.
     fn apply(&self, op: Op, now: i128) -> (DecisionParts, Option<ModelKey>) {
         let is_lease_op = matches!(op, Op::Admit(_) | Op::Renew(_) | Op::Release(_));
         let has_leases = self.rule.algorithm == Algorithm::Concurrency;
@@ -112,12 +113,12 @@ impl ModelKey {
             return (self.decision(now, None, None), None);
         }
         let key = self.written_at(now, |state, rule, at| state.take(rule, units, at));
-        // Only a reservation can go into debt, and the work may start when that has cleared.
+        // Only a reservation can go into debt. The work may start when the debt has cleared.
         let cleared = (!key.admits(0, 0, now)).then(|| key.wait(now, |t| key.admits(0, 0, t)));
         (key.decision(now, cleared, None), Some(key))
     }
 
-    /// Whether a place is held under that lease at `t`.
+    /// Returns whether the lease has a place at `t`.
     fn holds(&self, lease: Lease, t: i128) -> bool {
         match self.state.advance(&self.rule, self.last, t.max(self.last)) {
             KeyState::Leases(held) => held.contains(lease),
@@ -150,19 +151,19 @@ impl ModelKey {
 }
 
 impl Model {
-    /// A model in which every key is new.
+    /// Creates a model in which every key is new.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Decides one step, with one decision for each request.
+    /// Decides one step. Returns one decision for each request.
     pub fn decide(&mut self, step: &Step) -> Vec<DecisionParts> {
         let now = i128::from(step.at);
         self.latest_time = self.latest_time.max(now);
         match &step.requests[..] {
             [request] if !step.is_joint => {
                 let (decision, written) = self.key(request, now).apply(request.op, now);
-                // Whether giving back to an idle key makes a store forget it now or later is the store's affair.
+                // A refund to an idle key may make a store forget the key now or later.
                 let idle = self.keys.get(&request.limit_and_key()).is_none_or(|stored| stored.is_new(now));
                 if let Some(key) = written
                     && !(idle && key.is_new(now))
@@ -175,7 +176,7 @@ impl Model {
         }
     }
 
-    /// All or nothing: entries of the same key are judged by their sum, and taken in order.
+    /// Decides all or nothing: entries of the same key are judged by their sum, and taken in order.
     fn decide_all(&mut self, requests: &[TraceRequest], now: i128) -> Vec<DecisionParts> {
         let mut sums = BTreeMap::new();
         let mut checks = Vec::new();
@@ -196,12 +197,12 @@ impl Model {
         taken
     }
 
-    /// The key that is asked about, under the quota it is asked under.
+    /// Returns the requested key under the requested quota.
     fn key(&self, request: &TraceRequest, now: i128) -> ModelKey {
         match self.keys.get(&request.limit_and_key()) {
             None => ModelKey::new(&request.quota, now),
             Some(key) if key.quota == request.quota => key.clone(),
-            // No state and a state that is as good as new are the same, so it is not rebased either.
+            // A new state is equivalent to no state, so it is not rebased.
             Some(key) if key.is_new(now) => ModelKey::new(&request.quota, now),
             Some(key) => {
                 let rule = Rule::new(&request.quota);
@@ -211,7 +212,7 @@ impl Model {
         }
     }
 
-    /// A key that is as good as new when it is written is not written but forgotten.
+    /// Writes a key, or forgets it if it is as good as new.
     fn write(&mut self, request: &TraceRequest, key: ModelKey) {
         if key.is_new(key.last) {
             self.keys.remove(&request.limit_and_key());
@@ -220,26 +221,26 @@ impl Model {
         }
     }
 
-    /// The latest time of a step.
+    /// Returns the latest time of a step.
     pub fn latest_time(&self) -> u64 {
         self.latest_time as u64
     }
 
-    /// Whether every store has to agree about the time `at`. On a clock that goes back, a store that has forgotten
-    /// what was as good as new may differ from one that has not.
+    /// Returns whether every store must agree about the time `at`. On a clock that goes back, a store that has
+    /// forgotten new keys may differ from one that has not.
     pub fn is_certain(&self, at: u64) -> bool {
         let at = i128::from(at);
         at >= self.latest_time || self.keys.values().all(|key| key.is_new(at) || !key.is_new(self.latest_time))
     }
 }
 
-/// The first whole number, not below `from`, at which `holds`, which never turns false again. None when it does not
-/// hold anywhere a decision could point to.
+/// Returns the first whole number from `from` on at which `holds`. It must stay true from there on. `None` when it
+/// holds nowhere in the range of decisions.
 fn first_true(from: i128, holds: impl Fn(i128) -> bool) -> Option<i128> {
     if holds(from) {
         return Some(from);
     }
-    // Doubling steps until it holds, then halving the last one. A quota leads to at most 2^34 units of 2^45 us.
+    // Doubles the step until it holds, then halves the last step. A quota leads to at most 2^34 units of 2^45 us.
     let mut step = 1_i128;
     while !holds(from + step) {
         step *= 2;

@@ -6,7 +6,7 @@ use tidegate_core::{Algorithm, MAX_COUNT, MAX_PERIOD, MIN_PERIOD, Quota};
 
 use crate::Random;
 
-/// A quota of any algorithm, with friendly numbers, awkward ones or extreme ones.
+/// Returns a quota of any algorithm, with round, odd or extreme numbers.
 pub fn random_quota(random: &mut Random) -> Quota {
     let algorithm = random.pick(&Algorithm::ALL);
     let (rate, period) = match random.below(8) {
@@ -19,7 +19,7 @@ pub fn random_quota(random: &mut Random) -> Quota {
             (rate, random.pick(&ends).as_micros() as u64)
         }
     };
-    // Few enough to be in flight in a short trace, but for a seldom one.
+    // Mostly few enough to be in flight in a short trace.
     let rate = if algorithm == Algorithm::Concurrency && rate != MAX_COUNT { 1 + rate % 5 } else { rate };
     let quota = Quota::new(algorithm, rate, Duration::from_micros(period)).expect("numbers within the bounds");
     with_options(random, quota, rate, period).expect("options the algorithm uses, within the bounds")
@@ -35,7 +35,7 @@ fn with_options(
     let starts = matches!(quota.algorithm(), Algorithm::FixedWindow | Algorithm::SlidingWindow);
     if bursts && random.one_in(2) {
         let capacity = match random.below(16) {
-            // Seldom: with it hardly anything is ever denied.
+            // Rarely: it hardly ever denies.
             0 => MAX_COUNT,
             1..=5 => random.between(1, 50),
             _ => random.pick(&[1, rate / 2, rate + 1, rate * 3]),

@@ -9,23 +9,23 @@ use super::Model;
 /// One operation on one key of one limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceRequest {
-    /// Which limit of the trace.
+    /// The index of the limit in the trace.
     pub limit: usize,
-    /// Which key of the trace.
+    /// The index of the key in the trace.
     pub key: usize,
-    /// The quota it is decided under.
+    /// The quota that decides.
     pub quota: Quota,
     /// The operation.
     pub op: Op,
 }
 
 impl TraceRequest {
-    /// The limit and the key.
+    /// Returns the limit and the key.
     pub(super) fn limit_and_key(&self) -> (usize, usize) {
         (self.limit, self.key)
     }
 
-    /// The units of the operation, 1 for those without a cost.
+    /// Returns the units of the operation, 1 for those without a cost.
     pub(super) fn units(&self) -> u64 {
         match self.op {
             Op::Limit(cost) | Op::Check(cost) | Op::Reserve(cost) | Op::Refund(cost) => cost.get(),
@@ -37,11 +37,11 @@ impl TraceRequest {
 /// One call of a store: one operation, or several `limit`s all or nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// When, in microseconds since the epoch.
+    /// The time, in microseconds since the epoch.
     pub at: u64,
     /// Whether it is an all-or-nothing batch.
     pub is_joint: bool,
-    /// The requests: exactly one unless it is an all-or-nothing batch.
+    /// The requests: exactly one, except in an all-or-nothing batch.
     pub requests: Vec<TraceRequest>,
 }
 
@@ -58,7 +58,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// A list of store calls, made from a seed or by hand.
+/// A list of store calls, from a seed or handmade.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Trace {
     /// The calls, in order. Time may go back.
@@ -66,7 +66,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// What the model decides, step by step; none when stores may differ about it, see [`Model::is_certain`].
+    /// Returns the model's decisions, step by step, or `None` when stores may differ (see [`Model::is_certain`]).
     pub fn expected(&self) -> Option<Vec<Vec<DecisionParts>>> {
         let mut model = Model::new();
         self.steps.iter().map(|step| model.is_certain(step.at).then(|| model.decide(step))).collect()

@@ -1,4 +1,4 @@
-//! Joint requests, batches, and immediate answers.
+//! Cases about joint requests, batches, and immediate answers.
 
 use std::future::Future;
 use std::pin::pin;
@@ -44,7 +44,7 @@ pub async fn joint_request_takes_from_every_limit<S: TestableStore + 'static>(su
     Applicability::Ran
 }
 
-/// When one request is denied, nothing is taken from any limit, and the others report what they have left.
+/// When one request is denied, no limit is charged, and the others report their remaining quota.
 pub async fn denied_joint_request_consumes_nothing<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for quota in standard_quotas() {
         let empty = Caller::new(subject, "denied_joint_request_consumes_nothing", quota);
@@ -84,14 +84,14 @@ pub async fn joint_retry_after_is_honest<S: TestableStore + 'static>(subject: &S
         assert!(!early.allowed(), "{sooner}: a microsecond early: {early:?}");
         let passed = limit_all_at(&calls, now + wait).await;
         assert!(passed.allowed(), "{sooner}: after {wait} us: {passed:?}");
-        // One that never can: no wait helps the whole.
+        // With a request that can never succeed, no wait helps.
         let never = limit_all_at(&[(&sooner, 10), (&later, 11)], now + wait).await;
         assert_eq!((never.allowed(), never.retry_after()), (false, None), "{sooner}: 11 of 10: {never:?}");
     }
     Applicability::Ran
 }
 
-/// The same limit and key twice is applied in order, and judged by the sum.
+/// Repeated limits and keys are applied in order, and judged by the sum.
 pub async fn joint_request_sums_repeated_keys<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for quota in standard_quotas() {
         let caller = Caller::new(subject, "joint_request_sums_repeated_keys", quota);
@@ -117,7 +117,7 @@ pub async fn joint_request_sums_repeated_keys<S: TestableStore + 'static>(subjec
     Applicability::Ran
 }
 
-/// Any operation but `limit` is unsupported, and nothing is taken.
+/// Every operation except `limit` is unsupported, and nothing is taken.
 pub async fn joint_request_rejects_other_operations<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for quota in standard_quotas() {
         let first = Caller::new(subject, "joint_request_rejects_other_operations", quota);
@@ -141,7 +141,7 @@ pub async fn joint_request_rejects_other_operations<S: TestableStore + 'static>(
     Applicability::Ran
 }
 
-/// A joint request counts usage from under another quota.
+/// A joint request counts the usage of a key under its earlier quota.
 pub async fn joint_request_keeps_usage_of_a_changed_quota<S: TestableStore + 'static>(
     subject: &Subject<S>,
 ) -> Applicability {
@@ -160,7 +160,7 @@ pub async fn joint_request_keeps_usage_of_a_changed_quota<S: TestableStore + 'st
     Applicability::Ran
 }
 
-/// One key under two quotas is unsupported in a batch, and nothing is taken.
+/// A batch with one key under two quotas is unsupported, and nothing is taken.
 pub async fn joint_request_rejects_one_key_under_two_quotas<S: TestableStore + 'static>(
     subject: &Subject<S>,
 ) -> Applicability {
@@ -178,7 +178,7 @@ pub async fn joint_request_rejects_one_key_under_two_quotas<S: TestableStore + '
     Applicability::Ran
 }
 
-/// A batch of nothing is allowed and has no decisions.
+/// An empty batch is allowed and has no decisions.
 pub async fn empty_batches_are_allowed<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     let at = Timestamp::from_micros(BASE);
     for result in [subject.store().apply_all_at(&[], at).await, subject.store().apply_all(&[]).await] {
@@ -219,7 +219,7 @@ pub async fn batch_is_applied_in_order<S: TestableStore + 'static>(subject: &Sub
     Applicability::Ran
 }
 
-/// A batch with one key under two quotas in turn is applied in order, however long it is.
+/// A batch that alternates one key between two quotas is applied in order, at any length.
 pub async fn batch_under_two_quotas_is_applied_in_order<S: TestableStore + 'static>(
     subject: &Subject<S>,
 ) -> Applicability {
@@ -230,14 +230,14 @@ pub async fn batch_under_two_quotas_is_applied_in_order<S: TestableStore + 'stat
         let (batched_larger, single_larger) = (batched.with_quota(larger), single.with_quota(larger));
         let mut requests = vec![batched.request(Op::Limit(cost(1)))];
         let mut expected = vec![subject.store().apply(&single.request(Op::Limit(cost(1)))).await];
-        // Two of each in turn: one that has to be carried over, and one that follows it.
+        // Two of each in turn: the first is rebased, and the second follows under the same quota.
         for n in 1..130 {
             let op = if n % 9 == 0 { Op::Check(cost(1)) } else { Op::Limit(cost(1)) };
             let (caller, reference) = if n % 4 < 2 { (&batched_larger, &single_larger) } else { (&batched, &single) };
             requests.push(caller.request(op));
             expected.push(subject.store().apply(&reference.request(op)).await);
         }
-        // Known under the first quota before the others come.
+        // The key is known under the first quota before the others come.
         let first = subject.store().apply_each(&requests[..1]).await;
         let results = first.into_iter().chain(subject.store().apply_each(&requests[1..]).await);
         for (n, (result, expected)) in results.zip(expected).enumerate() {
@@ -249,7 +249,7 @@ pub async fn batch_under_two_quotas_is_applied_in_order<S: TestableStore + 'stat
     Applicability::Ran
 }
 
-/// `try_apply` decides as `apply` does, about the same state; or says that it cannot, and has done nothing.
+/// `try_apply` decides as `apply` does, about the same state. Otherwise it returns `None` and has done nothing.
 pub async fn try_apply_agrees_with_apply<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for quota in quotas(10, seconds(86_400 * 300)) {
         let caller = Caller::new(subject, "try_apply_agrees_with_apply", quota);
@@ -279,8 +279,8 @@ pub async fn try_apply_agrees_with_apply<S: TestableStore + 'static>(subject: &S
     Applicability::Ran
 }
 
-/// A store that claims to be immediate is: every future is ready at its first poll, and `try_apply` always returns a
-/// result, for new keys, known keys and denials.
+/// A store that claims to be immediate is immediate: every future is ready at its first poll, and `try_apply` always
+/// returns a result. This holds for new keys, known keys and denials.
 pub async fn immediate_store_never_waits<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     let store = subject.store();
     if !store.is_immediate() {

@@ -9,12 +9,12 @@ use tidegate_core::{
 
 use crate::Subject;
 
-/// When most cases begin: in November 2023, at the start of a window of ten seconds.
+/// The time at which most cases begin: in November 2023, at the start of a window of ten seconds.
 pub(super) const BASE: u64 = 1_700_000_000_000_000;
 /// One second in microseconds.
 pub(super) const SECOND: u64 = 1_000_000;
 
-/// A quota of `rate` per `period` for every algorithm, and sliding windows of several buckets.
+/// Returns a quota of `rate` per `period` for every algorithm, and sliding windows of several buckets.
 pub(super) fn quotas(rate: u64, period: Duration) -> Vec<Quota> {
     let window = Quota::sliding_window(rate, period).expect("a valid quota");
     let finer = [5, 64].into_iter().filter_map(|buckets| window.buckets(buckets).ok());
@@ -29,12 +29,12 @@ pub(super) fn quotas(rate: u64, period: Duration) -> Vec<Quota> {
     .collect()
 }
 
-/// 10 per 10 seconds, for every algorithm: what most cases use.
+/// Returns the quotas of most cases: 10 per 10 seconds, for every algorithm.
 pub(super) fn standard_quotas() -> Vec<Quota> {
     quotas(10, seconds(10))
 }
 
-/// A short name of a quota, for scopes and messages.
+/// Returns a short name of a quota, for scopes and messages.
 pub(super) fn label(quota: &Quota) -> String {
     match quota.parts().buckets {
         1 => quota.algorithm().to_string(),
@@ -46,12 +46,12 @@ pub(super) fn cost(units: u64) -> Cost {
     Cost::new(units).expect("cases ask for at least 1")
 }
 
-/// The span of a decision added to a time.
+/// Returns a time plus the span of a decision.
 pub(super) fn time_after(at: u64, span: Option<u64>) -> u64 {
     at + span.expect("a span was expected and none came")
 }
 
-/// One key of one limit under one quota, asked through the testing entry.
+/// A caller of one key of one limit under one quota, through the testing entry.
 pub(super) struct Caller<'a, S> {
     pub(super) subject: &'a Subject<S>,
     pub(super) scope: Scope,
@@ -66,23 +66,23 @@ impl<S> fmt::Display for Caller<'_, S> {
 }
 
 impl<'a, S: TestableStore + 'static> Caller<'a, S> {
-    /// A caller with a limit of its own.
+    /// Creates a caller with a limit of its own.
     pub(super) fn new(subject: &'a Subject<S>, case: &str, quota: Quota) -> Self {
         let scope = subject.scope(case, &label(&quota));
         Caller { subject, scope, key: Key::from("k"), quota }
     }
 
-    /// The same limit, another key.
+    /// Returns a caller of another key of this limit.
     pub(super) fn with_key(&self, key: impl Into<Key<'static>>) -> Self {
         Caller { subject: self.subject, scope: self.scope.clone(), key: key.into(), quota: self.quota }
     }
 
-    /// The same key, another quota.
+    /// Returns a caller of this key under another quota.
     pub(super) fn with_quota(&self, quota: Quota) -> Self {
         Caller { subject: self.subject, scope: self.scope.clone(), key: self.key.clone(), quota }
     }
 
-    /// The same key, another scope.
+    /// Returns a caller of this key in another scope.
     pub(super) fn with_scope(&self, scope: Scope) -> Self {
         Caller { subject: self.subject, scope, key: self.key.clone(), quota: self.quota }
     }
@@ -96,7 +96,7 @@ impl<'a, S: TestableStore + 'static> Caller<'a, S> {
         self.expect(result, op).into_parts()
     }
 
-    /// What came of a call that has to work.
+    /// Returns the result of a call that must succeed.
     pub(super) fn expect<T>(&self, result: Result<T, StoreError>, op: Op) -> T {
         result.unwrap_or_else(|error| panic!("{self}: {op:?}: the store failed: {error}"))
     }
@@ -138,8 +138,8 @@ impl<'a, S: TestableStore + 'static> Caller<'a, S> {
         decision
     }
 
-    /// Expects that `op`, which was refused at `now` with this decision, is allowed after its `retry_after` and not
-    /// a microsecond earlier. Returns when that is; `op` is applied then.
+    /// Expects that `op`, denied at `now` with this decision, is allowed after its `retry_after` and not a microsecond
+    /// earlier. Applies `op` at that time, and returns the time.
     pub(super) async fn expect_retry(&self, op: Op, refused: DecisionParts, now: u64) -> u64 {
         assert!(!refused.allowed, "{self}: {op:?} at {now} should be refused, got {refused:?}");
         let retry = time_after(now, refused.retry_after);
@@ -152,7 +152,7 @@ impl<'a, S: TestableStore + 'static> Caller<'a, S> {
     }
 }
 
-/// The same algorithm and shape at another rate, with the same period.
+/// Returns a quota of another rate, with the algorithm, shape and period of this one.
 pub(super) fn with_rate(rate: u64, quota: &Quota) -> Quota {
     let other = quotas(rate, quota.parts().period).into_iter().find(|other| label(other) == label(quota));
     other.expect("the same algorithms at every rate")

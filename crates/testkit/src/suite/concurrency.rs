@@ -1,6 +1,6 @@
 //! Cases with many concurrent callers.
 //!
-//! On the store's own clock, with quotas of a year, so that nothing refills while the case runs.
+//! They run on the store's own clock, with quotas of a year, so that nothing refills during a case.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{Applicability, Subject};
 
 const CALLERS: usize = 200;
 
-/// Hundreds of callers at once get exactly the capacity between them.
+/// Hundreds of concurrent callers together get exactly the capacity.
 pub async fn concurrent_callers_never_double_spend<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for quota in quotas(100, MAX_PERIOD) {
         let caller = Caller::new(subject, "concurrent_callers_never_double_spend", quota);
@@ -23,7 +23,7 @@ pub async fn concurrent_callers_never_double_spend<S: TestableStore + 'static>(s
     Applicability::Ran
 }
 
-/// Hundreds of callers who ask for different amounts get no more than the capacity, and as much as fits.
+/// Hundreds of concurrent callers with different costs together get no more than the capacity, and as much as fits.
 pub async fn concurrent_weighted_callers_never_double_spend<S: TestableStore + 'static>(
     subject: &Subject<S>,
 ) -> Applicability {
@@ -42,7 +42,7 @@ pub async fn concurrent_weighted_callers_never_double_spend<S: TestableStore + '
     Applicability::Ran
 }
 
-/// Limits from many threads at once. Returns the units each caller was admitted, and the units it was denied, if any.
+/// Limits from many threads at once. Returns the units admitted to each caller, and the denied units, if any.
 fn limit_concurrently<S: TestableStore + 'static>(
     caller: &Caller<'_, S>,
     units: impl Fn(usize) -> u64,
@@ -80,24 +80,25 @@ impl OwnedCaller {
         Request { scope: &self.scope, key: &self.key, quota: &self.quota, op, on_store_error: OnStoreError::default() }
     }
 
-    /// Takes by the store's own clock, and says whether it was allowed.
+    /// Limits by the store's own clock. Returns whether it is allowed.
     pub(super) async fn limit<S: Store>(&self, store: &S, units: u64) -> bool {
         self.apply(store, Op::Limit(cost(units))).await
     }
 
-    /// Looks by the store's own clock, and says whether it would be allowed.
+    /// Checks by the store's own clock. Returns whether it would be allowed.
     pub(super) async fn check<S: Store>(&self, store: &S, units: u64) -> bool {
         self.apply(store, Op::Check(cost(units))).await
     }
 
-    /// Any operation by the store's own clock; says whether it was allowed.
+    /// Applies any operation by the store's own clock. Returns whether it is allowed.
     pub(super) async fn apply<S: Store>(&self, store: &S, op: Op) -> bool {
         let decision = store.apply(&self.request(op)).await;
         decision.unwrap_or_else(|error| panic!("{:?}: the store failed: {error}", self.scope)).allowed()
     }
 }
 
-/// Callers who take from two limits at once, in both orders, among callers who take from one: what was taken adds up.
+/// Some concurrent callers take from two limits at once, in both orders, and others take from one. The units taken add
+/// up.
 pub async fn joint_requests_are_atomic_under_concurrency<S: TestableStore + 'static>(
     subject: &Subject<S>,
 ) -> Applicability {
@@ -110,7 +111,7 @@ pub async fn joint_requests_are_atomic_under_concurrency<S: TestableStore + 'sta
         let taken = subject.run_concurrently(CALLERS, |index, store| {
             let keys = keys.clone();
             async move {
-                // Twice in one order, twice in the other, once each alone.
+                // Twice in one order, twice in the other, and once from each alone.
                 let order: &[usize] = [&[0, 1][..], &[1, 0], &[0], &[0, 1], &[1, 0], &[1]][index % 6];
                 let requests: Vec<_> = order.iter().map(|&key| keys[key].request(Op::Limit(cost(1)))).collect();
                 let all = store.apply_all(&requests).await.unwrap_or_else(|error| panic!("the store failed: {error}"));
@@ -127,7 +128,7 @@ pub async fn joint_requests_are_atomic_under_concurrency<S: TestableStore + 'sta
             assert_eq!(look.remaining(), 60 - sum, "{caller}: key number {key} after {sum} of 60 were admitted");
             *left = look.remaining();
         }
-        // There is more demand than quota, so callers were turned away only for want of it.
+        // The demand exceeds the quota, so only a lack of quota may deny a caller.
         assert_eq!(left.iter().min(), Some(&0), "{caller}: a caller was denied though both keys had quota left");
     }
     Applicability::Ran

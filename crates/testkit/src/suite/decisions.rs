@@ -1,4 +1,4 @@
-//! Basic decisions: allowed, denied, and the units that each consumes.
+//! Cases about basic decisions: allowed, denied, and the units that each consumes.
 
 use tidegate_core::{DecisionParts, Op, Reason, TestableStore};
 
@@ -19,7 +19,7 @@ pub async fn new_key_is_allowed<S: TestableStore + 'static>(subject: &Subject<S>
     Applicability::Ran
 }
 
-/// A key that has used everything is denied, and the decision says when to retry.
+/// A key that has used everything is denied, and the decision has a retry time.
 pub async fn exhausted_key_is_denied<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for quota in standard_quotas() {
         let caller = Caller::new(subject, "exhausted_key_is_denied", quota);
@@ -35,7 +35,7 @@ pub async fn exhausted_key_is_denied<S: TestableStore + 'static>(subject: &Subje
     Applicability::Ran
 }
 
-/// A cost above 1 takes that much.
+/// A cost above 1 takes that many units.
 pub async fn weighted_cost_is_consumed<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for quota in standard_quotas() {
         let caller = Caller::new(subject, "weighted_cost_is_consumed", quota);
@@ -48,7 +48,7 @@ pub async fn weighted_cost_is_consumed<S: TestableStore + 'static>(subject: &Sub
     Applicability::Ran
 }
 
-/// The capacity itself can be had at once, and not one more.
+/// The whole capacity can be taken at once, and not one unit more.
 pub async fn capacity_is_admitted_exactly<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for quota in standard_quotas() {
         let caller = Caller::new(subject, "capacity_is_admitted_exactly", quota);
@@ -58,7 +58,7 @@ pub async fn capacity_is_admitted_exactly<S: TestableStore + 'static>(subject: &
     Applicability::Ran
 }
 
-/// A cost above the capacity can never succeed: its own reason, and no retry time.
+/// A cost above the capacity can never succeed: it has a reason of its own, and no retry time.
 pub async fn cost_above_capacity_is_never_retryable<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for quota in standard_quotas() {
         let caller = Caller::new(subject, "cost_above_capacity_is_never_retryable", quota);
@@ -95,7 +95,7 @@ pub async fn denied_request_consumes_nothing<S: TestableStore + 'static>(subject
     Applicability::Ran
 }
 
-/// A check answers as `limit` would, takes nothing and does not move the key's time.
+/// A check decides as `limit` would, takes nothing and does not move the key's time.
 pub async fn check_writes_nothing<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for quota in standard_quotas() {
         let caller = Caller::new(subject, "check_writes_nothing", quota);
@@ -116,11 +116,11 @@ pub async fn check_writes_nothing<S: TestableStore + 'static>(subject: &Subject<
     Applicability::Ran
 }
 
-/// Applies `op`, which must write nothing, a little later, and expects the state of the time before to be there.
-/// `written` is the decision of what wrote it, at `BASE`.
+/// Applies `op` a little later. It must write nothing, so the earlier state must still be there. `written` is the
+/// decision of the last write, at `BASE`.
 async fn expect_state_unchanged<S: TestableStore + 'static>(caller: &Caller<'_, S>, written: DecisionParts, op: Op) {
     caller.apply(op, BASE + SECOND + SECOND / 2).await;
-    // A state that had been written again would stand still at the later time, and have refilled until then.
+    // A state that was written again would be at the later time, and would have refilled until then.
     let decision = caller.check(1, BASE).await;
     let left = |decision: DecisionParts| (decision.remaining, decision.next_after, decision.reset_after);
     assert_eq!(left(decision), left(written), "{caller}: {op:?} at a later time must not write");

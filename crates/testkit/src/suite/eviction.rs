@@ -1,4 +1,4 @@
-//! Eviction of idle keys, which changes no decision.
+//! Cases about the eviction of idle keys, which changes no decision.
 
 use tidegate_core::{Key, Op, Store, TestableStore, Timestamp};
 
@@ -11,7 +11,7 @@ async fn count_keys<S: TestableStore + 'static>(subject: &Subject<S>, at: u64) -
     subject.store().sweep_at(Timestamp::from_micros(at)).await
 }
 
-/// A key that is as good as new is not held any more; one that was only looked at, denied or refunded never was.
+/// A key that is as good as new is evicted. A key that was only checked, denied or refunded was never stored.
 pub async fn idle_keys_are_evicted<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for quota in standard_quotas() {
         let caller = Caller::new(subject, "idle_keys_are_evicted", quota);
@@ -37,7 +37,7 @@ pub async fn idle_keys_are_evicted<S: TestableStore + 'static>(subject: &Subject
     Applicability::Ran
 }
 
-/// A key that is not as good as new is held until the microsecond it is, while others around it are forgotten.
+/// A busy key stays until the microsecond at which it is as good as new, while keys around it are evicted.
 pub async fn busy_keys_are_not_evicted<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for quota in standard_quotas() {
         let busy = Caller::new(subject, "busy_keys_are_not_evicted", quota);
@@ -62,14 +62,14 @@ pub async fn busy_keys_are_not_evicted<S: TestableStore + 'static>(subject: &Sub
     Applicability::Ran
 }
 
-/// Decisions are the same whether the store forgets at every chance or never.
+/// A store that evicts at every chance decides like one that never evicts.
 pub async fn eviction_changes_no_decision<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     if count_keys(subject, BASE).await.is_none() {
         return NO_KEY_COUNT;
     }
     for quota in standard_quotas() {
         let caller = Caller::new(subject, "eviction_changes_no_decision", quota);
-        // It never evicts: only `sweep_at` would, and it is not called.
+        // It never evicts: only `sweep_at` would, and the case does not call it.
         let reference = MapStore::new();
         let (mut random, mut now) = (Random::new(1), BASE);
         for n in 0..60 {

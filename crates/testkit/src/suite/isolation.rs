@@ -1,4 +1,4 @@
-//! Isolation: which scopes and keys share a budget.
+//! Cases about isolation: which scopes and keys share a budget.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use tidegate_core::{Key, Quota, Scope, TestableStore, seconds};
 use super::caller::{BASE, Caller, standard_quotas};
 use crate::{Applicability, Subject};
 
-/// Two keys of one limit have a budget each.
+/// Two keys of one limit have separate budgets.
 pub async fn keys_have_separate_budgets<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for quota in standard_quotas() {
         let first = Caller::new(subject, "keys_have_separate_budgets", quota);
@@ -20,7 +20,7 @@ pub async fn keys_have_separate_budgets<S: TestableStore + 'static>(subject: &Su
     Applicability::Ran
 }
 
-/// Two limits have a budget each for the same key.
+/// A key has separate budgets in two limits.
 pub async fn limits_have_separate_budgets<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for quota in standard_quotas() {
         let first = Caller::new(subject, "limits_have_separate_budgets", quota);
@@ -32,7 +32,7 @@ pub async fn limits_have_separate_budgets<S: TestableStore + 'static>(subject: &
     Applicability::Ran
 }
 
-/// Two limiters with different prefixes have a budget each, however the texts of prefix, limit and key run together.
+/// Limiters with different prefixes have separate budgets, even when the texts of prefix, limit and key run together.
 pub async fn prefixes_have_separate_budgets<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     let case = |end: &str| format!("{}prefixes_have_separate_budgets{end}", subject.prefix());
     let quota = Quota::token_bucket(100, seconds(10)).expect("a valid quota");
@@ -56,7 +56,7 @@ pub async fn prefixes_have_separate_budgets<S: TestableStore + 'static>(subject:
     expect_separate_budgets(&callers).await
 }
 
-/// Two limiters on one store with the same prefix and the same limit's name share; that is how a fleet shares.
+/// Two limiters on one store share a budget if prefix and limit are equal. That is how a fleet shares.
 pub async fn equal_scopes_share_a_budget<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for quota in standard_quotas() {
         let first = Caller::new(subject, "equal_scopes_share_a_budget", quota);
@@ -69,7 +69,7 @@ pub async fn equal_scopes_share_a_budget<S: TestableStore + 'static>(subject: &S
     Applicability::Ran
 }
 
-/// Keys that look alike, hold separators, are empty, long or of other scripts are all different.
+/// Similar keys stay distinct, also with separators, empty, long, or in other scripts.
 pub async fn tricky_keys_stay_distinct<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     let long = "x".repeat(4_095);
     let keys = vec![
@@ -123,7 +123,7 @@ pub async fn tricky_keys_stay_distinct<S: TestableStore + 'static>(subject: &Sub
     expect_separate_budgets(&callers).await
 }
 
-/// Takes another amount from each caller, which has 100, and expects exactly that to be missing in the end.
+/// Takes a different amount from each caller, which has 100, and expects exactly that to be missing in the end.
 async fn expect_separate_budgets<S: TestableStore + 'static>(callers: &[Caller<'_, S>]) -> Applicability {
     let mut names = HashMap::new();
     for (taken, caller) in (1..).zip(callers) {

@@ -1,4 +1,4 @@
-//! Leases in flight.
+//! Cases about leases in flight.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use super::caller::{BASE, Caller, SECOND, cost, standard_quotas, time_after};
 use super::concurrency::OwnedCaller;
 use crate::{Applicability, Subject};
 
-/// How long a lease lives in most cases.
+/// The time to live of a lease in most cases.
 const TTL: u64 = 10 * SECOND;
 
 fn concurrency_quota(capacity: u64) -> Quota {
@@ -35,14 +35,14 @@ impl<S: TestableStore + 'static> Caller<'_, S> {
         self.apply(Op::Release(lease(bits)), at).await
     }
 
-    /// Admits, and expects that.
+    /// Admits, and expects to be allowed.
     async fn expect_admitted(&self, bits: u64, at: u64) -> DecisionParts {
         let decision = self.admit(bits, at).await;
         assert!(decision.allowed, "{self}: lease {bits} at {at} should be admitted, got {decision:?}");
         decision
     }
 
-    /// Asks for something that a lease which is gone is denied, for good.
+    /// Applies an operation on a lease that is gone, and expects a denial without a retry time.
     async fn expect_gone(&self, op: Op, at: u64, step: &str) {
         let decision = self.apply(op, at).await;
         let got = (decision.allowed, decision.retry_after, decision.reason);
@@ -50,7 +50,7 @@ impl<S: TestableStore + 'static> Caller<'_, S> {
     }
 }
 
-/// As many are admitted as the capacity, not one more, and the decisions say how many places are free.
+/// As many leases as the capacity are admitted, not one more, and the decisions report the free places.
 pub async fn leases_are_admitted_up_to_the_capacity<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for capacity in [1, 3, 40] {
         let caller = Caller::new(
@@ -123,8 +123,8 @@ pub async fn every_store_method_decides_leases_alike<S: TestableStore + 'static>
     Applicability::Ran
 }
 
-/// A lease expires when its time to live has passed, and not a microsecond earlier; what `retry_after` said is exact when
-/// nobody releases or renews.
+/// A lease expires after its time to live, and not a microsecond earlier. Without releases and renewals, `retry_after`
+/// is exact.
 pub async fn lease_expires_after_its_ttl<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     let caller = Caller::new(subject, "lease_expires_after_its_ttl", concurrency_quota(2));
     caller.expect_admitted(1, BASE).await;
@@ -134,7 +134,7 @@ pub async fn lease_expires_after_its_ttl<S: TestableStore + 'static>(subject: &S
     assert_eq!(time_after(now, denied.retry_after), BASE + TTL, "{caller}: {denied:?}");
     assert_eq!(caller.expect_retry(Op::Admit(lease(3)), denied, now).await, BASE + TTL, "{caller}");
     caller.expect_gone(Op::Renew(lease(1)), BASE + TTL, "it has expired").await;
-    // For more places at once, until so many have expired.
+    // A wait for several places ends when that many leases have expired.
     let two = caller.check(2, BASE + TTL).await;
     assert_eq!(time_after(BASE + TTL, two.retry_after), BASE + 2 * TTL, "{caller}: both are free then: {two:?}");
     caller.expect_remaining(1, BASE + TTL + 3 * SECOND, "the second has expired, too").await;
@@ -145,7 +145,7 @@ pub async fn lease_expires_after_its_ttl<S: TestableStore + 'static>(subject: &S
     Applicability::Ran
 }
 
-/// A renewed lease lives its whole time from then on, and takes no second place.
+/// A renewed lease lives its whole time from the renewal, and takes no second place.
 pub async fn renewing_extends_a_lease<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     let caller = Caller::new(subject, "renewing_extends_a_lease", concurrency_quota(2));
     caller.expect_admitted(1, BASE).await;
@@ -162,7 +162,7 @@ pub async fn renewing_extends_a_lease<S: TestableStore + 'static>(subject: &Subj
     Applicability::Ran
 }
 
-/// A late release changes nothing: the place is somebody else's by then.
+/// A late release changes nothing: another lease has the place by then.
 pub async fn late_release_changes_nothing<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     let caller = Caller::new(subject, "late_release_changes_nothing", concurrency_quota(1));
     caller.expect_admitted(1, BASE).await;
@@ -172,12 +172,12 @@ pub async fn late_release_changes_nothing<S: TestableStore + 'static>(subject: &
     let denied = caller.admit(3, BASE + TTL).await;
     assert_eq!(denied.retry_after, Some(TTL), "{caller}: no place was given back: {denied:?}");
     caller.expect_gone(Op::Release(lease(9)), BASE + TTL, "never admitted").await;
-    // To a key that nobody holds anything of, too.
+    // This holds for a key without leases, too.
     caller.with_key("other").expect_gone(Op::Release(lease(1)), BASE, "of another key").await;
     Applicability::Ran
 }
 
-/// A lease that is released twice gives one place back.
+/// A lease that is released twice frees one place.
 pub async fn releasing_twice_frees_one_place<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     let caller = Caller::new(subject, "releasing_twice_frees_one_place", concurrency_quota(3));
     for n in 0..3 {
@@ -191,14 +191,14 @@ pub async fn releasing_twice_frees_one_place<S: TestableStore + 'static>(subject
     Applicability::Ran
 }
 
-/// A lease that is admitted twice has one place and lives from the second time on: its first response was lost.
+/// A lease that is admitted twice has one place and lives from the second time on, because its first response was lost.
 pub async fn admitting_twice_takes_one_place<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     let caller = Caller::new(subject, "admitting_twice_takes_one_place", concurrency_quota(2));
     caller.expect_admitted(1, BASE).await;
     let again = caller.expect_admitted(1, BASE + SECOND).await;
     assert_eq!((again.remaining, again.reset_after), (1, TTL), "{caller}: the same place: {again:?}");
     caller.expect_admitted(2, BASE + SECOND).await;
-    // And when all places are taken.
+    // This holds when all places are taken, too.
     let again = caller.expect_admitted(1, BASE + 2 * SECOND).await;
     assert_eq!((again.remaining, again.next_after), (0, Some(TTL - SECOND)), "{caller}: the same place: {again:?}");
     assert!(caller.release(1, BASE + 2 * SECOND).await.allowed, "{caller}: held once");
@@ -220,14 +220,14 @@ pub async fn lease_check_writes_nothing<S: TestableStore + 'static>(subject: &Su
     caller.admit(3, later).await;
     caller.expect_gone(Op::Renew(lease(3)), later, "never admitted").await;
     caller.expect_gone(Op::Release(lease(3)), later, "never admitted").await;
-    // On a clock that goes back, whatever was written later would count.
+    // On a clock that goes back, a later write would count.
     let renewed = caller.renew(1, BASE + SECOND).await;
     let expected = (true, Some(TTL - SECOND), TTL);
     assert_eq!((renewed.allowed, renewed.next_after, renewed.reset_after), expected, "{caller}: {renewed:?}");
     Applicability::Ran
 }
 
-/// A reset forgets every lease of one key, and of no other.
+/// A reset forgets every lease of one key, and of no other key.
 pub async fn reset_releases_every_lease<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     let caller = Caller::new(subject, "reset_releases_every_lease", concurrency_quota(2));
     let other = caller.with_key("other");
@@ -244,8 +244,8 @@ pub async fn reset_releases_every_lease<S: TestableStore + 'static>(subject: &Su
     Applicability::Ran
 }
 
-/// Leases stay when the quota changes: beyond a smaller capacity nobody is admitted until there are fewer, and each expires
-/// when it would have.
+/// Leases stay when the quota changes, and expire at their old times. Beyond a smaller capacity, no lease is admitted
+/// until there is room.
 pub async fn quota_change_keeps_leases<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     let caller = Caller::new(subject, "quota_change_keeps_leases", concurrency_quota(5));
     for n in 0..5 {
@@ -254,7 +254,7 @@ pub async fn quota_change_keeps_leases<S: TestableStore + 'static>(subject: &Sub
     let now = BASE + 5 * SECOND;
     let few = caller.with_quota(concurrency_quota(2));
     let look = few.expect_remaining(0, now, "five in flight, two allowed").await;
-    // Four of them have to expire before one more is fewer than two.
+    // Four of them must expire before there is room for one more.
     assert_eq!(time_after(now, look.retry_after), BASE + 3 * SECOND + TTL, "{few}: {look:?}");
     assert_eq!((look.next_after, look.reset_after), (look.retry_after, TTL - SECOND), "{few}: {look:?}");
     let renewed = few.renew(0, now).await;
@@ -266,7 +266,7 @@ pub async fn quota_change_keeps_leases<S: TestableStore + 'static>(subject: &Sub
     assert!(!few.admit(9, now).await.allowed, "{few}: two in flight");
     let many = caller.with_quota(concurrency_quota(4));
     many.expect_remaining(2, now, "two in flight, four allowed").await;
-    // A shorter time to live is for those that are admitted or renewed from then on.
+    // A shorter time to live is for leases that are admitted or renewed from then on.
     let short = caller.with_quota(Quota::concurrency(4, seconds(1)).expect("a valid quota"));
     short.expect_admitted(8, now).await;
     short.expect_remaining(2, now + SECOND, "the short one has expired").await;
@@ -276,7 +276,7 @@ pub async fn quota_change_keeps_leases<S: TestableStore + 'static>(subject: &Sub
     Applicability::Ran
 }
 
-/// Leases are no units of a rate: between the two a key begins anew, and goes on under the other.
+/// Leases are not units of a rate: a key that moves between the two is reset, and works under the other.
 pub async fn switch_between_rate_and_leases_resets_the_key<S: TestableStore + 'static>(
     subject: &Subject<S>,
 ) -> Applicability {
@@ -300,7 +300,7 @@ pub async fn switch_between_rate_and_leases_resets_the_key<S: TestableStore + 's
     Applicability::Ran
 }
 
-/// Two keys, and two limits, have places of their own; a lease is held where it was admitted.
+/// Two keys, and two limits, have separate places. A lease has a place only where it was admitted.
 pub async fn keys_have_separate_leases<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     let first = Caller::new(subject, "keys_have_separate_leases", concurrency_quota(1));
     let other_limit = first.with_scope(subject.scope("keys_have_separate_leases", "another"));
@@ -343,14 +343,14 @@ pub async fn backwards_clock_stands_still_for_leases<S: TestableStore + 'static>
     caller.expect_admitted(1, BASE).await;
     let second = caller.expect_admitted(2, BASE - 3 * SECOND).await;
     assert_eq!(second.reset_after, TTL + 3 * SECOND, "{caller}: admitted when it was last written: {second:?}");
-    // What was written then was not written earlier.
+    // A lease written then does not count as written earlier.
     let third = caller.expect_admitted(3, BASE - 4 * SECOND).await;
     assert_eq!(third.next_after, Some(TTL + 4 * SECOND), "{caller}: all at the same time: {third:?}");
     let denied = caller.admit(4, BASE - 5 * SECOND).await;
     assert_eq!(denied.retry_after, Some(TTL + 5 * SECOND), "{caller}: {denied:?}");
     caller.expect_remaining(0, BASE + TTL - 1, "all are held").await;
     caller.expect_remaining(3, BASE + TTL, "all have expired").await;
-    // A release is written, too.
+    // A release is a write, too.
     let caller = Caller::new(subject, "backwards_clock_stands_still_for_releases", concurrency_quota(3));
     caller.expect_admitted(1, BASE).await;
     caller.expect_admitted(2, BASE).await;
@@ -360,7 +360,7 @@ pub async fn backwards_clock_stands_still_for_leases<S: TestableStore + 'static>
     Applicability::Ran
 }
 
-/// A key whose leases have expired or were released is not held any more; one that was only looked at never was.
+/// A key whose leases have expired or were released is evicted. A key that was only checked was never stored.
 pub async fn expired_leases_are_evicted<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     let caller = Caller::new(subject, "expired_leases_are_evicted", concurrency_quota(2));
     let held = async |at| subject.store().sweep_at(Timestamp::from_micros(at)).await;
@@ -380,7 +380,7 @@ pub async fn expired_leases_are_evicted<S: TestableStore + 'static>(subject: &Su
     Applicability::Ran
 }
 
-/// Many callers at once hold exactly the capacity between them, and never more when they come and go.
+/// Many concurrent callers together hold exactly the capacity, and never more as they come and go.
 pub async fn concurrent_leases_never_exceed_the_capacity<S: TestableStore + 'static>(
     subject: &Subject<S>,
 ) -> Applicability {
@@ -423,7 +423,8 @@ pub async fn concurrent_leases_never_exceed_the_capacity<S: TestableStore + 'sta
     Applicability::Ran
 }
 
-/// An operation that the algorithm does not have is denied for good and changes nothing; all or nothing it is unsupported.
+/// An operation that the algorithm does not have is denied without a retry time and changes nothing. In a joint request
+/// it is unsupported.
 pub async fn leases_and_units_do_not_mix<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     let unit_ops = [Op::Limit(Cost::ONE), Op::Reserve(Cost::ONE), Op::Refund(Cost::ONE)];
     let lease_ops = [Op::Admit(lease(1)), Op::Renew(lease(1)), Op::Release(lease(1))];

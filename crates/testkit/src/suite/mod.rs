@@ -1,12 +1,14 @@
 //! The conformance suite: one named case for each rule that every store must follow.
 //!
-//! A case is a plain async function over a [`Subject`]. It panics when the store breaks the contract, and its message
-//! says under which quota, at which step, what was expected and what came. A case that is about something the store
-//! does not claim says so with [`Applicability::NotApplicable`].
+//! A case is a plain async function over a [`Subject`]. It panics when the store breaks the contract. Its message has
+//! the quota, the step, the expected and the actual result. A case about a feature that the store does not claim
+//! returns [`Applicability::NotApplicable`].
 //!
-//! Cases pass their own time in, but for those about many callers at once and about `try_apply`, `apply` and `apply_each`
-//! themselves: they run on the store's clock, with periods so long that nothing refills. The cases about forgetting
-//! count the keys of the whole store, so they need one that no other test uses at the same time.
+//! Most cases pass in their own time. The exceptions are the cases about many concurrent callers, and those about
+//! `try_apply`, `apply` and `apply_each` themselves. They run on the store's clock, with periods so long that nothing
+//! refills.
+//!
+//! The cases about eviction count the keys of the whole store, so no other test may use it at the same time.
 
 mod batches;
 mod caller;
@@ -69,8 +71,8 @@ pub use time::{
     windows_begin_at_start,
 };
 
-/// Makes one `#[test]` of every case, in a module of that name, so that the first failure does not hide the rest.
-/// The subject is made anew for each.
+/// Creates one `#[test]` for each case, in a module of that name, so that the first failure does not hide the rest.
+/// Each test evaluates the subject expression again.
 ///
 /// ```
 /// use tidegate_testkit::{MapStore, Subject, conformance_tests};
@@ -196,10 +198,10 @@ macro_rules! __case_names {
         /// The name of every case, in the order of the suite.
         pub const CASES: &[&str] = &[$(stringify!($case)),*];
 
-        /// Runs one case by its name; none when there is no such case.
+        /// Runs one case by its name. Returns `None` when there is no such case.
         pub async fn run<S: TestableStore + 'static>(subject: &Subject<S>, case: &str) -> Option<Applicability> {
             match case {
-                // On the heap, so that the future is not as large as all cases together.
+                // Boxed, so that the future is not as large as all cases together.
                 $(stringify!($case) => Some(Box::pin($case(subject)).await),)*
                 _ => None,
             }

@@ -1,11 +1,11 @@
-//! Reserve, refund and reset.
+//! Cases about reserve, refund and reset.
 
 use tidegate_core::{Algorithm, Op, Quota, Reason, TestableStore, seconds};
 
 use super::caller::{BASE, Caller, SECOND, cost, label, standard_quotas};
 use crate::{Applicability, Subject};
 
-/// A reservation is allowed into debt, says when that has cleared, and is repaid by the quota's own rule.
+/// A reservation is allowed into debt, reports when the debt has cleared, and is repaid by the quota's own rule.
 pub async fn reserve_goes_into_debt<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for quota in standard_quotas() {
         let caller = Caller::new(subject, "reserve_goes_into_debt", quota);
@@ -16,7 +16,7 @@ pub async fn reserve_goes_into_debt<S: TestableStore + 'static>(subject: &Subjec
         let debt = caller.reserve(5, BASE).await;
         assert!(debt.allowed && debt.reason.is_none(), "{caller}: a reservation into debt: {debt:?}");
         assert_eq!(debt.remaining, 0, "{caller}: remaining in debt");
-        // 13 are used, 3 more than there are.
+        // 13 are used, 3 beyond the capacity.
         let clears = match (quota.algorithm(), quota.parts().buckets) {
             (Algorithm::TokenBucket, _) => 3 * SECOND,
             (Algorithm::SlidingWindow, 1) => 10 * SECOND + 2_307_693,
@@ -27,7 +27,7 @@ pub async fn reserve_goes_into_debt<S: TestableStore + 'static>(subject: &Subjec
         assert_eq!(debt.retry_after, Some(clears), "{caller}: when the debt has cleared: {debt:?}");
         let denied = caller.expect_denied(1, BASE).await;
         assert!(denied.retry_after >= debt.retry_after, "{caller}: a request waits for the debt: {denied:?}");
-        // A debt of at most 1 lets 1 be reserved exactly when nothing is owed.
+        // With a debt of at most 1, one unit can be reserved exactly when nothing is owed.
         let strict = caller.with_quota(quota.max_debt(1).expect("a valid quota"));
         let early = strict.reserve(1, BASE + clears - 1).await;
         assert!(!early.allowed, "{caller}: the debt has cleared a microsecond early: {early:?}");
@@ -37,7 +37,7 @@ pub async fn reserve_goes_into_debt<S: TestableStore + 'static>(subject: &Subjec
     Applicability::Ran
 }
 
-/// A reservation that would pass `max_debt` is refused, takes nothing, and says honestly when it would not be.
+/// A reservation beyond `max_debt` is denied, takes nothing, and has an honest retry time.
 pub async fn reserve_stops_at_max_debt<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for quota in standard_quotas() {
         let caller = Caller::new(subject, "reserve_stops_at_max_debt", quota.max_debt(3).expect("a valid quota"));
@@ -60,7 +60,7 @@ pub async fn reserve_stops_at_max_debt<S: TestableStore + 'static>(subject: &Sub
     Applicability::Ran
 }
 
-/// A refund gives back, never beyond the capacity, and nothing to a key that took nothing.
+/// A refund returns units, never beyond the capacity, and none to a key that took none.
 pub async fn refund_restores_quota<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for quota in standard_quotas() {
         let caller = Caller::new(subject, "refund_restores_quota", quota);
@@ -74,7 +74,7 @@ pub async fn refund_restores_quota<S: TestableStore + 'static>(subject: &Subject
         assert_eq!(new, (10, None, 0), "{caller}: more given back than was taken: {decision:?}");
         caller.expect_allowed(10, BASE).await;
         caller.expect_denied(1, BASE).await;
-        // Out of debt it comes back too.
+        // A refund repays debt, too.
         caller.reserve(5, BASE).await;
         caller.refund(6, BASE).await;
         caller.expect_remaining(1, BASE, "15 taken, 6 given back").await;
@@ -82,12 +82,12 @@ pub async fn refund_restores_quota<S: TestableStore + 'static>(subject: &Subject
     Applicability::Ran
 }
 
-/// In the sliding kinds a refund takes back what was taken last, so what is older still expires first.
+/// In the sliding algorithms, a refund removes the newest usage, so older usage still expires first.
 pub async fn refund_removes_the_newest_usage_first<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     let window = Quota::sliding_window(10, seconds(10)).expect("a valid quota");
     let finer = window.buckets(5).expect("a valid quota");
     let log = Quota::sliding_log(10, seconds(10)).expect("a valid quota");
-    // When 3 more are taken, and when the first 4 are gone.
+    // The time at which 3 more are taken, and the time at which the first 4 are gone.
     for (quota, newer, gone) in [(window, 11, 20), (finer, 4, 12), (log, 4, 10)] {
         let caller = Caller::new(subject, "refund_removes_the_newest_usage_first", quota);
         caller.expect_allowed(4, BASE).await;
@@ -95,7 +95,7 @@ pub async fn refund_removes_the_newest_usage_first<S: TestableStore + 'static>(s
         caller.refund(3, BASE + (newer + 1) * SECOND).await;
         let decision = caller.expect_remaining(10, BASE + gone * SECOND, "the refunded were the newest").await;
         assert_eq!(decision.reset_after, 0, "{caller}: only the refunded were left");
-        // One more than the newest run: the older one gives the rest.
+        // One more than the newest run: the rest comes from the older one.
         let caller = caller.with_key(label(&quota));
         caller.expect_allowed(4, BASE).await;
         caller.expect_allowed(2, BASE + SECOND).await;
@@ -105,7 +105,7 @@ pub async fn refund_removes_the_newest_usage_first<S: TestableStore + 'static>(s
     Applicability::Ran
 }
 
-/// A reset forgets one key, whatever it used or owes, and no other.
+/// A reset forgets the usage and the debt of one key, and of no other key.
 pub async fn reset_clears_the_key<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for quota in standard_quotas() {
         let caller = Caller::new(subject, "reset_clears_the_key", quota);

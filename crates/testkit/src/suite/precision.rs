@@ -1,11 +1,11 @@
-//! Precision: extreme numbers, and rates that do not divide their period.
+//! Cases about precision: extreme numbers, and rates that do not divide their period.
 
 use tidegate_core::{DecisionParts, MAX_COUNT, MAX_PERIOD, MIN_PERIOD, Op, Quota, TestableStore, minutes, seconds};
 
 use super::caller::{BASE, Caller, cost, quotas, time_after};
 use crate::{Applicability, Random, Subject};
 
-/// Every span of a decision about a used key is honest. The key is asked for `units`, which it does not have.
+/// Expects every span of a decision about a used key to be honest. The key does not have the `units`.
 async fn expect_honest_spans<S: TestableStore + 'static>(caller: &Caller<'_, S>, units: u64, now: u64) {
     let used = caller.check(1, now).await;
     let next = time_after(now, used.next_after);
@@ -45,7 +45,7 @@ pub async fn very_large_numbers_are_exact<S: TestableStore + 'static>(subject: &
         let refused = caller.reserve(1, BASE).await;
         assert!(!refused.allowed, "{caller}: a debt above the largest: {refused:?}");
     }
-    // Spans near the longest a decision can say are exact, and longer ones are that.
+    // Spans up to the longest of a decision are exact, and longer ones are reported as that.
     for capacity in [500_000, MAX_COUNT] {
         let slow = Quota::token_bucket(1, MAX_PERIOD).and_then(|quota| quota.capacity(capacity));
         let caller = Caller::new(subject, "very_large_spans", slow.expect("a valid quota")).with_key(capacity);
@@ -76,7 +76,7 @@ pub async fn very_small_numbers_are_exact<S: TestableStore + 'static>(subject: &
             }
         }
     }
-    // Many in the shortest period: several come in each microsecond.
+    // A large rate in the shortest period: several units are refilled in each microsecond.
     let fast = Quota::token_bucket(MAX_COUNT, MIN_PERIOD).expect("a valid quota");
     let caller = Caller::new(subject, "very_fast", fast);
     caller.expect_allowed(MAX_COUNT, BASE).await;
@@ -86,7 +86,7 @@ pub async fn very_small_numbers_are_exact<S: TestableStore + 'static>(subject: &
     Applicability::Ran
 }
 
-/// Rates that do not divide their period are exact over long times, however unevenly they are asked.
+/// Rates that do not divide their period are exact over long times, at uneven intervals between the calls.
 pub async fn fractional_rates_are_exact<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for (rate, period) in [(3, seconds(1)), (7, minutes(1))] {
         let micros = period.as_micros() as u64;
@@ -100,7 +100,7 @@ pub async fn fractional_rates_are_exact<S: TestableStore + 'static>(subject: &Su
         caller.expect_allowed(rate, BASE).await;
         let (mut random, mut now, mut taken) = (Random::new(rate), BASE, 0);
         for _ in 0..100 {
-            // Never so late that the bucket is full, so that all that came is what was taken and what is left.
+            // Never so late that the bucket is full. So the refilled units are those taken and those left.
             now += random.between(1, micros * 6 / 10);
             let left = u64::from(caller.check(1, now).await.remaining);
             let came = (now - BASE) * rate / micros;

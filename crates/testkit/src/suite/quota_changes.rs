@@ -1,11 +1,11 @@
-//! Quota changes of a key, by a reload, another tier or other arguments. Usage is kept.
+//! Cases about quota changes of a key, by a reload, another tier or other arguments. Usage is kept.
 
 use tidegate_core::{Algorithm, Op, Quota, TestableStore, Timestamp, seconds};
 
 use super::caller::{BASE, Caller, SECOND, cost, label, quotas, standard_quotas, with_rate};
 use crate::{Applicability, MapStore, Subject};
 
-/// A larger quota gives what it is larger by, and not what was used.
+/// A larger quota adds the difference, and forgives no usage.
 pub async fn quota_raise_keeps_usage<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for quota in standard_quotas() {
         let caller = Caller::new(subject, "quota_raise_keeps_usage", quota);
@@ -19,7 +19,7 @@ pub async fn quota_raise_keeps_usage<S: TestableStore + 'static>(subject: &Subje
     Applicability::Ran
 }
 
-/// A smaller quota makes a debt of what was used beyond it, and repays that by its own rule.
+/// Under a smaller quota, usage beyond it becomes debt, which is repaid by its own rule.
 pub async fn quota_cut_becomes_debt<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for quota in standard_quotas() {
         let caller = Caller::new(subject, "quota_cut_becomes_debt", quota);
@@ -59,7 +59,7 @@ pub async fn algorithm_change_keeps_usage<S: TestableStore + 'static>(subject: &
     Applicability::Ran
 }
 
-/// Callers of two tiers on one key share what was used, whichever asks.
+/// Callers of two tiers on one key share the usage, in any order.
 pub async fn alternating_tiers_share_usage<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for quota in standard_quotas() {
         let free = Caller::new(subject, "alternating_tiers_share_usage", quota);
@@ -81,7 +81,7 @@ pub async fn alternating_tiers_share_usage<S: TestableStore + 'static>(subject: 
     Applicability::Ran
 }
 
-/// A key that changes tier with every call still refills: nothing is rounded to whole units on the way.
+/// A key that changes tier with every call still refills: nothing is rounded to whole units.
 pub async fn alternating_tiers_keep_refilling<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     let free = Quota::token_bucket(10, seconds(1)).expect("a valid quota");
     let free = Caller::new(subject, "alternating_tiers_keep_refilling", free);
@@ -97,16 +97,16 @@ pub async fn alternating_tiers_keep_refilling<S: TestableStore + 'static>(subjec
         assert_eq!(got, expected, "{caller}: poll number {n}, at {at}");
         taken += u64::from(got.allowed && n > 0);
     }
-    // 30 a second under the better quota and the 20 by which it is larger, less a little for rounding.
+    // 30 a second under the better quota, and the 20 by which it is larger, less a little for rounding.
     assert!((90..=110).contains(&taken), "{free}: {taken} taken in 3 seconds");
     Applicability::Ran
 }
 
-/// A key that is as good as new under its own quota is new under any: whether the store has evicted it yet must
-/// not show.
+/// A key that is as good as new under its own quota is new under any quota. It makes no difference whether the store
+/// has evicted it yet.
 pub async fn idle_key_is_new_under_any_quota<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for from in standard_quotas() {
-        // So slow that what was used at BASE would still be used, had the key not been as good as new since.
+        // So slow that usage at BASE would still count if the key had not become new since.
         for slow in quotas(11, seconds(864_000)) {
             let caller = Caller::new(subject, "idle_key_is_new_under_any_quota", from).with_key(label(&slow));
             let reset = BASE + caller.expect_allowed(7, BASE).await.reset_after as u64;

@@ -1,4 +1,4 @@
-//! Regressions of other limiters: cases for bugs that they had.
+//! Regression cases for bugs of other limiters.
 
 use tidegate_core::{MAX_PERIOD, Quota, TestableStore, days, seconds};
 
@@ -6,7 +6,7 @@ use super::caller::{BASE, Caller, SECOND, quotas, standard_quotas};
 use super::concurrency::OwnedCaller;
 use crate::{Applicability, Subject};
 
-/// A burst of one still limits: one at a time, and one for each that comes.
+/// A burst of one still limits: one at a time, and one for each unit refilled.
 pub async fn burst_of_one_limits<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for quota in quotas(1, seconds(1)) {
         let caller = Caller::new(subject, "burst_of_one_limits", quota);
@@ -18,7 +18,7 @@ pub async fn burst_of_one_limits<S: TestableStore + 'static>(subject: &Subject<S
     let bucket = Quota::token_bucket(10, seconds(1)).and_then(|quota| quota.capacity(1)).expect("a valid quota");
     let caller = Caller::new(subject, "burst_of_one_limits_at_a_rate", bucket);
     let mut taken = 0;
-    // Every 10 ms for a second and a half, of which the first half is idle.
+    // Every 10 ms for a second and a half, after an idle half second.
     for at in (50..200).map(|n| BASE + n * 10_000) {
         taken += u64::from(caller.limit(1, at).await.allowed);
     }
@@ -26,7 +26,7 @@ pub async fn burst_of_one_limits<S: TestableStore + 'static>(subject: &Subject<S
     Applicability::Ran
 }
 
-/// However long a key was idle, it gets its capacity at once and no more.
+/// A key gets its capacity at once and no more, after any idle time.
 pub async fn idle_key_gets_no_more_than_its_burst<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     let year = days(365).as_micros() as u64;
     for quota in standard_quotas() {

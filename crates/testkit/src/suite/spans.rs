@@ -1,11 +1,11 @@
-//! Spans of a decision: `retry_after`, `reset_after` and `next_after` are exact to the microsecond.
+//! Cases about the spans of a decision: `retry_after`, `reset_after` and `next_after` are exact to the microsecond.
 
 use tidegate_core::{Op, Quota, TestableStore, minutes, seconds};
 
 use super::caller::{BASE, Caller, SECOND, cost, quotas, standard_quotas, time_after};
 use crate::{Applicability, Subject};
 
-/// Quotas with friendly and with awkward numbers.
+/// Returns quotas with round and with odd numbers.
 fn sample_quotas() -> Vec<Quota> {
     let mut quotas_of_all_kinds = standard_quotas();
     quotas_of_all_kinds.extend(quotas(7, minutes(1)));
@@ -14,7 +14,7 @@ fn sample_quotas() -> Vec<Quota> {
     quotas_of_all_kinds
 }
 
-/// One caller for each quota, with the later of the two times at which [`use_twice`] takes units.
+/// Returns one caller for each quota, with the later of the two times at which [`use_twice`] takes units.
 fn callers_with_times<'a, S: TestableStore + 'static>(
     subject: &'a Subject<S>,
     case: &'a str,
@@ -40,7 +40,7 @@ pub async fn retry_after_is_honest<S: TestableStore + 'static>(subject: &Subject
         for units in [left + 1, capacity, 1, 3, capacity] {
             let mut decision = caller.limit(units, now).await;
             if decision.allowed {
-                // There was room after the wait before: use it up, so that there is something to wait for.
+                // The last wait made room. Use it up, so that there is something to wait for.
                 decision = caller.limit(capacity, now).await;
                 if !decision.allowed {
                     now = caller.expect_retry(Op::Limit(cost(capacity)), decision, now).await;
@@ -75,7 +75,7 @@ pub async fn reset_after_is_honest<S: TestableStore + 'static>(subject: &Subject
 pub async fn next_after_is_honest<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for (caller, mut now) in callers_with_times(subject, "next_after_is_honest") {
         use_twice(&caller, now).await;
-        // Into debt, where remaining stays 0 until that is repaid.
+        // Into debt: `remaining` stays 0 until the debt is repaid.
         caller.reserve(u64::from(caller.quota.parts().capacity), now).await;
         let mut decision = caller.check(1, now).await;
         let mut grown = 0;

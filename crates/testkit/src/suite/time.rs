@@ -5,7 +5,7 @@ use tidegate_core::{Op, Quota, TestableStore, seconds};
 use super::caller::{BASE, Caller, SECOND, cost, standard_quotas};
 use crate::{Applicability, Subject};
 
-/// Time that goes backwards for a key counts as standing still: nothing is forgotten, nothing comes twice.
+/// Time that goes backwards for a key counts as standing still: no unit is forgotten or refilled twice.
 pub async fn backwards_clock_stands_still<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for quota in standard_quotas() {
         let caller = Caller::new(subject, "backwards_clock_stands_still", quota);
@@ -14,7 +14,7 @@ pub async fn backwards_clock_stands_still<S: TestableStore + 'static>(subject: &
         caller.expect_remaining(6, back, "asked five seconds before the last take").await;
         caller.expect_allowed(3, back).await;
         caller.expect_remaining(3, back, "after a take on the clock that went back").await;
-        // Had the stored time moved back, five seconds would come in between a second time.
+        // If the stored time had moved back, five seconds would refill a second time.
         caller.expect_remaining(3, now, "when the clock has caught up").await;
         caller.refund(1, back).await;
         caller.expect_remaining(4, now, "after a refund on the clock that went back").await;
@@ -24,7 +24,7 @@ pub async fn backwards_clock_stands_still<S: TestableStore + 'static>(subject: &
     Applicability::Ran
 }
 
-/// On a clock that went back, spans count from that clock's now, and are still honest.
+/// On a clock that went back, spans count from the new time of that clock, and are still honest.
 pub async fn backwards_clock_is_honest<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for quota in standard_quotas() {
         let caller = Caller::new(subject, "backwards_clock_is_honest", quota);
@@ -41,7 +41,7 @@ pub async fn backwards_clock_is_honest<S: TestableStore + 'static>(subject: &Sub
     Applicability::Ran
 }
 
-/// Asking far more often than units come loses nothing of them.
+/// Calls that are far more frequent than the refill lose no fraction of a unit.
 pub async fn polling_loses_nothing<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     for quota in standard_quotas() {
         let caller = Caller::new(subject, "polling_loses_nothing", quota);
@@ -56,7 +56,7 @@ pub async fn polling_loses_nothing<S: TestableStore + 'static>(subject: &Subject
         }
         caller.expect_allowed(1, due).await;
     }
-    // Takes that succeed move the key's time: the fraction that was there must move with it.
+    // An allowed call moves the key's time. The fraction of a unit must move with it.
     let bucket = Quota::token_bucket(10, seconds(10)).expect("a valid quota");
     let caller = Caller::new(subject, "polling_and_taking_loses_nothing", bucket);
     caller.expect_allowed(10, BASE).await;
@@ -73,7 +73,7 @@ pub async fn polling_loses_nothing<S: TestableStore + 'static>(subject: &Subject
 pub async fn windows_begin_at_start<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     let fixed = Quota::fixed_window(2, seconds(10)).and_then(|quota| quota.start(seconds(3))).expect("a valid quota");
     let caller = Caller::new(subject, "windows_begin_at_start", fixed);
-    // Early times too: before the first start there is a window as well.
+    // Early times too: there is a window before the first start.
     for base in [BASE, 0] {
         let caller = caller.with_key(if base == 0 { "early" } else { "k" });
         let decision = caller.expect_allowed(2, base + SECOND).await;
@@ -85,7 +85,7 @@ pub async fn windows_begin_at_start<S: TestableStore + 'static>(subject: &Subjec
 
     let sliding = Quota::sliding_window(10, seconds(10)).and_then(|quota| quota.start(seconds(3)));
     let caller = Caller::new(subject, "windows_begin_at_start", sliding.expect("a valid quota"));
-    // Both taken in the bucket that began at -7; at 8 half of that is still inside.
+    // Both are taken in the bucket that began at -7. At 8, half of it is still inside.
     caller.expect_allowed(4, BASE + SECOND).await;
     caller.expect_allowed(4, BASE + 3 * SECOND - 1).await;
     let decision = caller.expect_remaining(6, BASE + 8 * SECOND, "half of the previous bucket has gone").await;
@@ -93,8 +93,8 @@ pub async fn windows_begin_at_start<S: TestableStore + 'static>(subject: &Subjec
     Applicability::Ran
 }
 
-/// What a fixed window leaves over rolls into the next when the capacity is above the rate; debt is repaid one grant
-/// a window.
+/// Unused units of a fixed window roll over into the next when the capacity is above the rate. Debt is repaid by one
+/// grant a window.
 pub async fn unused_grants_roll_over<S: TestableStore + 'static>(subject: &Subject<S>) -> Applicability {
     let quota = Quota::fixed_window(5, seconds(10)).and_then(|quota| quota.capacity(12)).expect("a valid quota");
     let caller = Caller::new(subject, "unused_grants_roll_over", quota);

@@ -8,7 +8,7 @@ use store::{BrokenStore, Flaw};
 use tidegate_core::TestableStore;
 use tidegate_testkit::{Applicability, MapStore, Subject, block_on, oracle, suite};
 
-/// Whether a case fails, and with what message.
+/// Runs a case. Returns its message if it fails.
 fn failure<S: TestableStore + 'static>(store: S, case: &str) -> Option<String> {
     let subject = Subject::new(store);
     let run = AssertUnwindSafe(|| block_on(suite::run(&subject, case)).expect("a case of the suite"));
@@ -100,7 +100,7 @@ fn oracle_finds_flaws_and_shortens_the_history() {
         let text = mismatch.to_string();
         assert!(mismatch.history.len() <= 4, "{flaw:?}: {text}");
         assert!(text.contains(&format!("seed {}, step {}", mismatch.seed, mismatch.step)), "{text}");
-        // The short history is a failing trace by itself.
+        // The shortened history is a failing trace by itself.
         let trace = oracle::Trace { steps: mismatch.history };
         assert!(block_on(oracle::replay(&Subject::new(BrokenStore::new(flaw)), "again", &trace)).is_err());
         assert!(block_on(oracle::replay(&Subject::new(MapStore::new()), "again", &trace)).is_ok());

@@ -47,7 +47,7 @@ pub(crate) enum Flaw {
 /// A map store with one flaw.
 pub(crate) struct BrokenStore {
     keys: Mutex<HashMap<String, (Quota, State)>>,
-    /// Held from reading to writing, unless that is the flaw.
+    /// Locked from the read to the write, except for a flaw in that.
     turn: Mutex<()>,
     admitted: AtomicU64,
     flaw: Flaw,
@@ -64,7 +64,7 @@ impl BrokenStore {
         (self.flaw != Flaw::ChecksThenAdds).then(|| self.turn.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Time for others to come in between, when nothing keeps them out.
+    /// Lets other calls run in between, if the lock does not prevent it.
     fn yield_to_others(&self) {
         if self.flaw == Flaw::ChecksThenAdds {
             (0..5).for_each(|_| thread::yield_now());
@@ -85,7 +85,7 @@ impl BrokenStore {
         match (self.flaw, op) {
             (Flaw::IgnoresCost, Op::Limit(_)) => Op::Limit(Cost::ONE),
             (Flaw::RefusesDebt, Op::Reserve(cost)) => Op::Limit(cost),
-            // What a store in floating point would keep of a number.
+            // The value that a store in floating point would keep.
             (Flaw::LosesLargeNumbers, Op::Limit(cost)) if cost.get() > 1 << 24 => {
                 Op::Limit(Cost::new(cost.get() as f32 as u64).unwrap())
             }
@@ -109,7 +109,7 @@ impl BrokenStore {
             Some(_) if self.flaw == Flaw::ResetsOnQuotaChange => State::New,
             Some((_, state)) if self.flaw == Flaw::IgnoresQuotaChange => state,
             Some((from, state)) => {
-                // As if the clock had not been read: an idle key is carried over as if it were busy.
+                // As if the clock had not been read: an idle key is rebased as if it were busy.
                 let idle = self.flaw == Flaw::RebasesIdleKeys && state.is_new(&from, now);
                 let at = if idle { Timestamp::EPOCH } else { now };
                 state.rebase(&from, request.quota, at)
@@ -196,8 +196,7 @@ impl BrokenStore {
     }
 }
 
-/// A state as a store writes it that moves its time on with every call, with what came since or without the fraction
-/// of it.
+/// Returns a refilled state at the time `now`, as a flawed store writes it with every call. `floor` drops the fraction.
 fn moved(state: State, quota: &Quota, now: Timestamp, floor: bool) -> State {
     match state {
         State::TokenBucket { deficit, last } if now > last => {
@@ -212,7 +211,7 @@ fn moved(state: State, quota: &Quota, now: Timestamp, floor: bool) -> State {
     }
 }
 
-/// The lower 32 bits of a lease.
+/// Returns the lower 32 bits of a lease.
 fn half(lease: Lease) -> Lease {
     Lease::from_bits(lease.to_bits() & 0xffff_ffff)
 }
@@ -221,7 +220,7 @@ fn gcd(a: u128, b: u128) -> u128 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// A state with its time set to `now`, even when that is earlier.
+/// Returns a state with its time set to `now`, even when that is earlier.
 fn at(state: State, now: Timestamp) -> State {
     match state {
         State::TokenBucket { deficit, .. } => State::TokenBucket { deficit, last: now },

@@ -8,7 +8,7 @@ use http::{HeaderMap, Uri};
 
 use super::Problem;
 
-/// A shorter token can be guessed.
+/// The minimum length of a token. A shorter one can be guessed.
 const MIN_TOKEN_BYTES: usize = 16;
 
 /// The token that clients must present. Its `Debug` output hides it.
@@ -65,20 +65,29 @@ pub fn same_site(uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
         Some(site) => site != b"same-origin" && site != b"none",
         // Browsers send this one where they leave out the other: over networks without TLS.
         None => header(ORIGIN).is_some_and(|origin| {
-            // HTTP/2 names the server beside the path instead of in a header.
-            let named = uri.authority().map(|authority| authority.as_str().as_bytes());
-            let server = named.or_else(|| header(HOST)).unwrap_or_default();
+            let server = requested_host(uri, headers).unwrap_or_default();
             origin.strip_prefix(b"http://").or_else(|| origin.strip_prefix(b"https://")) != Some(server)
         }),
     };
     if is_cross_site { Err(Problem::forbidden("pages of other sites may not ask")) } else { Ok(()) }
 }
 
+/// Returns the host that a request is sent to, with its port.
+pub fn requested_host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a [u8]> {
+    // HTTP/2 names the server beside the path instead of in a header.
+    let named = uri.authority().map(|authority| authority.as_str().as_bytes());
+    named.or_else(|| headers.get(HOST).map(|host| host.as_bytes()))
+}
+
 /// Like [`same_site`], but admits proxies, whose clients may come from other sites. A proxy identifies itself by
 /// headers that no page can set.
 pub fn same_site_or_proxy(uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
-    let from_proxy = headers.keys().any(|name| name.as_str().starts_with("x-forwarded-") || *name == FORWARDED);
-    if from_proxy { Ok(()) } else { same_site(uri, headers) }
+    if is_from_proxy(headers) { Ok(()) } else { same_site(uri, headers) }
+}
+
+/// Returns whether a request has a header that proxies add, and that no page can set.
+pub fn is_from_proxy(headers: &HeaderMap) -> bool {
+    headers.keys().any(|name| name.as_str().starts_with("x-forwarded-") || *name == FORWARDED)
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ pub struct ApplyRequest<'a> {
     at_us: Option<u64>,
 }
 
-/// How the requests are applied.
+/// The mode in which requests are applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApplyMode {

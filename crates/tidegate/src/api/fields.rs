@@ -254,9 +254,14 @@ pub enum Op {
 }
 
 impl Op {
-    /// Returns whether it takes units or a lease: operations that are counted, logged and shown.
-    pub fn consumes(self) -> bool {
-        matches!(self, Op::Limit | Op::Reserve | Op::Admit(_))
+    /// Returns whether it is counted, logged and shown: when it takes units or a lease, and when a check refuses. A client
+    /// whose check is refused goes no further; one that may go on is counted when it takes.
+    pub fn is_counted(self, allowed: bool) -> bool {
+        match self {
+            Op::Limit | Op::Reserve | Op::Admit(_) => true,
+            Op::Check => !allowed,
+            Op::Refund | Op::Reset | Op::Renew(_) | Op::Release(_) => false,
+        }
     }
 }
 
@@ -334,7 +339,7 @@ impl<'de> Deserialize<'de> for OpName {
     }
 }
 
-/// Accepts a text only; what serde derives would also take an object.
+/// Accepts only a text. The visitor that serde derives would also accept an object.
 struct OpVisitor;
 
 impl Visitor<'_> for OpVisitor {

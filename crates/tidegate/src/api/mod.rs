@@ -1,6 +1,6 @@
 //! Wire types of Tidegate's HTTP API: JSON requests and responses, shared by its servers and the remote store.
 //!
-//! `tidegate serve` serves it (see `docs/serve.md` in the repository), and so does a Worker at the edge. The store contract
+//! `tidegate serve` serves it (see `docs/book/src/reference/serve.md` in the repository), and so does a Worker at the edge. The store contract
 //! over HTTP is in [`apply`].
 
 mod access;
@@ -11,7 +11,7 @@ mod requests;
 
 use serde::Deserialize;
 
-pub use access::{BearerToken, same_site, same_site_or_proxy};
+pub use access::{BearerToken, is_from_proxy, requested_host, same_site, same_site_or_proxy};
 pub use fields::{
     CostField, KeyField, KeyPart, LeaseField, MAX_KEY_BYTES, MAX_KEY_TEXT_BYTES, Op, OpName, TimestampField,
 };

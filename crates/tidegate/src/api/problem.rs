@@ -27,42 +27,42 @@ impl Problem {
         Problem { kind: "about:blank", title, status: status.as_u16(), detail: detail.into(), retryable: false }
     }
 
-    /// The request is malformed.
+    /// Returns the problem of a malformed request.
     pub fn bad_request(detail: impl Into<String>) -> Self {
         Problem::new(StatusCode::BAD_REQUEST, detail)
     }
 
-    /// The name does not exist.
+    /// Returns the problem of an unknown name.
     pub fn not_found(detail: impl Into<String>) -> Self {
         Problem::new(StatusCode::NOT_FOUND, detail)
     }
 
-    /// The client may not do this.
+    /// Returns the problem of a client that may not do this.
     pub fn forbidden(detail: impl Into<String>) -> Self {
         Problem::new(StatusCode::FORBIDDEN, detail)
     }
 
-    /// The client must present the token.
+    /// Returns the problem of a client that must present the token.
     pub fn unauthorized() -> Self {
         Problem::new(StatusCode::UNAUTHORIZED, "expected the server's token as `Authorization: Bearer TOKEN`")
     }
 
-    /// The path needs another method.
+    /// Returns the problem of a path that needs another method.
     pub fn method_not_allowed() -> Self {
         Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path is asked with another method")
     }
 
-    /// The server failed.
+    /// Returns the problem of a server that failed.
     pub fn internal(detail: impl Into<String>) -> Self {
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
     }
 
-    /// The body is too large.
+    /// Returns the problem of a body that is too large.
     pub fn too_large(most: usize) -> Self {
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format!("expected a body of at most {most} bytes"))
     }
 
-    /// The body did not arrive in time.
+    /// Returns the problem of a body that did not arrive in time.
     pub fn too_slow() -> Self {
         Problem::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time")
     }

@@ -84,7 +84,7 @@ enum BatchItem {
 }
 
 impl BatchResponse {
-    /// Returns the response. `problem` turns an error into what the client sees.
+    /// Returns the response. `problem` converts an error for the client.
     pub fn new(results: &[Result<Decision, Error>], problem: impl Fn(&Error) -> Problem) -> Self {
         let item = |result: &Result<Decision, Error>| match result {
             Ok(decision) => BatchItem::Decision(DecisionResponse::from(decision)),
@@ -119,13 +119,13 @@ impl From<&Decision> for DecisionResponse {
 }
 
 impl DecisionResponse {
-    /// The response without a limit: nothing is used up.
+    /// Returns the response without a limit, with no used units.
     pub fn unlimited() -> Self {
         let most = u32::MAX.into();
         DecisionResponse { limit: most, remaining: most, ..DecisionResponse::undecided() }
     }
 
-    /// The response when no limit decided: admitted, with nothing known about the remaining quota.
+    /// Returns the response of an admission without a decision. The remaining quota is unknown.
     pub fn undecided() -> Self {
         DecisionResponse {
             allowed: true,
@@ -137,7 +137,7 @@ impl DecisionResponse {
         }
     }
 
-    /// Writes what serde would write, in a tenth of the time: a server writes little else.
+    /// Writes the same text as serde, in a tenth of the time. A server writes little else.
     pub fn to_json(&self) -> Vec<u8> {
         let DecisionResponse { allowed, limit, remaining, retry_after_ms, reset_after_ms, reason } = self;
         let mut text = Vec::with_capacity(160);
@@ -153,7 +153,7 @@ impl DecisionResponse {
         match reason {
             None => text.extend_from_slice(br#","reason":null}"#),
             Some(reason) => {
-                // One of our own words, so it needs no escaping.
+                // Our own words need no escaping.
                 text.extend_from_slice(br#","reason":""#);
                 text.extend_from_slice(reason.as_bytes());
                 text.extend_from_slice(br#""}"#);
@@ -338,8 +338,8 @@ pub fn lease_ttl_ms(decision: &Decision, quota: Option<&Quota>) -> Option<u64> {
     u64::try_from(quota.parts().period.as_millis()).ok()
 }
 
-/// A lease as clients see it: with its limit and key, so that clients need not repeat them and any server of the fleet
-/// can handle it.
+/// A lease in the form that clients get. It has its limit and key, so clients need not repeat them, and every server of
+/// the fleet can handle it.
 #[derive(Debug, PartialEq)]
 pub struct LeaseToken<'a> {
     /// The ID of the lease.

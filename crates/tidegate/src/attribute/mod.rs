@@ -47,8 +47,8 @@
 //!
 //! # Under a layer
 //!
-//! The attribute of a handler replaces the nearest `RateLimitLayer` above it. What the layer has taken for the request is
-//! refunded where that is safe, and the response headers describe the attribute's limit. The layer's settings stay: its
+//! The attribute of a handler replaces the nearest `RateLimitLayer` above it. The units that the layer took are
+//! refunded if that is safe, and the response headers describe the attribute's limit. The layer's settings stay: its
 //! headers, its custom denial, its hooks, and the client address for deny lists.
 //!
 //! - **The first attribute of a request counts as its handler's**, and further ones count in addition. A function that

@@ -25,10 +25,10 @@ const MAX_SETTLING: usize = 4 * REQUESTS_PER_TIMEOUT;
 
 /// The tasks of a budget.
 pub(super) struct Background {
-    /// How many are pending.
+    /// The number of pending tasks.
     pending: watch::Sender<usize>,
     settling: Semaphore,
-    /// When the next failure may be logged, in microseconds.
+    /// The time from which the next failure may be logged, in microseconds.
     #[cfg(feature = "tracing")]
     log_due: AtomicU64,
 }
@@ -149,7 +149,7 @@ impl Drop for PendingTask {
 /// Work that is completed in the background when it is dropped before its end.
 struct CompletedWork<T: Send + 'static> {
     budget: Budget,
-    /// None at its end, and while it is polled: after a panic it must not be polled again.
+    /// `None` at its end, and during a poll: after a panic it must not be polled again.
     work: Option<BoxFuture<'static, T>>,
     on_completion: fn(&Budget, T),
     runtime: Handle,

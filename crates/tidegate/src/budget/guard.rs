@@ -8,8 +8,8 @@ use crate::Error;
 
 /// A hold that is settled when it is dropped, with the cost that was recorded until then.
 ///
-/// It is for work that is dropped in the middle, such as the stream of a response to a client that disconnects. Move it into the
-/// stream, and record each piece as it is sent:
+/// It is for work that is dropped in the middle, such as the stream of a response to a client that disconnects. Move it
+/// into the stream, and record each piece as it is sent:
 ///
 /// ```
 /// use tidegate::budget::Budget;
@@ -27,19 +27,19 @@ use crate::Error;
 /// # Ok(()) }
 /// ```
 ///
-/// With a store that answers at once, the drop settles. With one that does I/O, it leaves the settlement to a task on the runtime
-/// where the guard was created. A failed settlement is not retried, and one whose runtime ends first is lost: the
-/// [metrics](super#metrics) count both, and the estimate is the cost. [`Budget::flush`](super::Budget::flush) waits for all
-/// settlements before a program ends.
+/// With a store that answers at once, the drop settles. With a store that does I/O, the drop leaves the settlement to a
+/// task on the runtime where the guard was created. A failed settlement is not retried, and one whose runtime ends
+/// first is lost. The [metrics](super#metrics) count both, and the estimate is the cost.
+/// [`Budget::flush`](super::Budget::flush) waits for all settlements before a program ends.
 ///
-/// A guard does not [renew](Hold::renew) its hold. Work that takes longer than the `ttl` of the holds has to.
+/// A guard does not [renew](Hold::renew) its hold. Work that takes longer than the `ttl` of the holds must renew it.
 #[derive(Debug)]
 #[must_use = "a guard that is dropped settles its hold"]
 pub struct HoldGuard {
-    /// None when there is nothing to settle.
+    /// `None` when there is nothing to settle.
     hold: Option<Hold>,
     cost: u64,
-    /// None when the store answers at once.
+    /// `None` when the store answers at once.
     runtime: Option<Handle>,
 }
 

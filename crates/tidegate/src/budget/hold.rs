@@ -12,7 +12,7 @@ use crate::{Call, Error, telemetry};
 /// An estimate that was taken from a budget. The first settlement decides the cost. Clones are the same hold, and so is the hold
 /// that another process [resumes](Budget::resume). A hold that is never settled expires, and the estimate is the cost.
 ///
-/// Where cost is counted while the work goes on, such as in a stream, a `HoldGuard` settles by itself.
+/// A `HoldGuard` settles by itself, for work that counts its cost as it goes on, such as a stream.
 #[derive(Debug, Clone)]
 #[must_use = "the estimate stands unless it is settled"]
 pub struct Hold {
@@ -166,6 +166,6 @@ impl Hold {
 }
 
 /// Makes a call fail when the store fails, whatever the limit's policy: an admission without the store settles nothing.
-fn fail_closed(call: Call<'_>) -> Call<'_> {
+pub(super) fn fail_closed(call: Call<'_>) -> Call<'_> {
     call.on_store_error(OnStoreError::Closed)
 }

@@ -24,8 +24,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! With the feature `tokio`, a `HoldGuard` settles by itself when it is dropped, with the cost that was recorded until then: for a
-//! stream whose client may disconnect.
+//! With the feature `tokio`, a `HoldGuard` settles by itself when it is dropped, with the cost recorded so far. It is
+//! for a stream whose client may disconnect.
 //!
 //! A hold is a lease of a `concurrency` limit, which guarantees:
 //!
@@ -33,14 +33,15 @@
 //!   the hold's [token](Hold::to_token) and a limiter on the same store.
 //! - **In time.** A hold expires after that limit's `ttl`. Then the estimate is the cost: work that never reported may have cost
 //!   that much.
-//! - **Bounded.** A key has at most that limit's capacity of open holds. So the cost beyond the quota is at most that many times
-//!   what one piece of work costs above its estimate, and it is debt: later requests wait for it.
+//! - **Bounded.** A key has at most that limit's capacity of open holds. So the cost beyond the quota is at most that
+//!   many times the excess of one piece of work over its estimate. The excess is debt, and later requests wait for it.
 //!
-//! A settlement below the estimate refunds the difference, except what has been replenished meanwhile: a bucket that is full again
-//! would otherwise get it twice. A hold knows this only about itself, so refunds of other holds of the key may add as much to a
-//! burst. Between processes the time since the hold is that of their system clocks. If the one that settles is late, as much as
-//! is replenished in the difference may be credited twice, and never more than the unspent part. In sliding windows and logs a refund cancels the latest units, of any request, so later units are forgotten sooner: there
-//! the unspent part of each open hold may be admitted in addition, once.
+//! A settlement below the estimate refunds the difference, except the units replenished meanwhile. Otherwise a bucket
+//! that is full again would get them twice. A hold knows this only about itself, so refunds of other holds of the key
+//! may add as much to a burst. Between processes, the system clocks measure the time since the hold. If the clock of
+//! the settling process is late, the units replenished in the difference may be credited twice, at most the unspent
+//! part. In sliding windows and logs, a refund cancels the latest units of any request, so later units are forgotten
+//! sooner. There, the unspent part of each open hold may be admitted in addition, once.
 //!
 //! # Metrics
 //!
@@ -74,6 +75,7 @@ use crate::{Error, Limiter, telemetry};
 use background::Background;
 #[cfg(feature = "tokio")]
 pub use guard::HoldGuard;
+use hold::fail_closed;
 pub use hold::{Hold, Settlement};
 pub use token::HoldTokenError;
 use token::{HoldToken, bound_lease};
@@ -139,9 +141,9 @@ impl Budget {
     /// Takes an estimate of at least 1, to be settled later. It is denied, and takes nothing, when the limit is used up or too
     /// many holds are open.
     ///
-    /// On a tokio runtime, a call that is dropped before it ends is completed in the background, and its hold cancelled. Elsewhere it
-    /// may leave a hold behind, which expires with its estimate as the cost. When the store fails, a second call releases the lease
-    /// that it may have given, so this waits twice as long as other calls.
+    /// On a tokio runtime, a call that is dropped before it ends is completed in the background, and its hold
+    /// cancelled. Elsewhere it may leave a hold behind, which expires with its estimate as the cost. When the store
+    /// fails, a second call releases a lease that it may have given. So this waits twice as long as other calls.
     pub async fn hold<'a>(&self, key: impl Into<Key<'a>>, estimate: u64) -> Result<HoldDecision, Error> {
         let held = self.clone().hold_owned(key.into().into_owned(), estimate);
         #[cfg(feature = "tokio")]
@@ -173,7 +175,16 @@ impl Budget {
         }
         let since = clock.now();
         let taken = match place {
-            Ok(place) => limiter.limit(limit, &key).cost(estimate).await.map(|taken| (place.lease().is_some(), taken)),
+            Ok(place) => {
+                let is_held = place.lease().is_some();
+                match fail_closed(limiter.limit(limit, &key).cost(estimate)).await {
+                    // What the failure policy admits is not taken from the store, and must not be refunded to it.
+                    Err(error) if error.is_retryable() => {
+                        limiter.limit(limit, &key).cost(estimate).await.map(|decision| (false, decision))
+                    }
+                    taken => taken.map(|decision| (is_held, decision)),
+                }
+            }
             Err(error) => Err(error),
         };
         match taken {
@@ -227,8 +238,8 @@ impl HoldDecision {
         &self.decision
     }
 
-    /// Returns the hold to settle. `None` when it was denied, and when there is nothing to settle although the work may begin: the
-    /// store failed and the limit fails open, or it is in shadow mode. Units that were taken stay taken.
+    /// Returns the hold to settle. `None` when it was denied. It is also `None` if the work may begin without a hold,
+    /// because the store failed and the limit fails open, or because of shadow mode. Units that were taken stay taken.
     pub fn hold(&self) -> Option<&Hold> {
         self.hold.as_ref()
     }

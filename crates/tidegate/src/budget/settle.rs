@@ -6,9 +6,9 @@ use tidegate_core::{Algorithm, Quota};
 
 /// Returns how much of `rest`, the unspent part of an estimate, may be refunded so long after the hold.
 ///
-/// Units that have been replenished meanwhile are not: a full bucket gains no more, and units that count by their age have
-/// grown old. To refund those, too, would credit them twice. `missing` units were missing after the hold, and the next ones
-/// were to be replenished after `next_after`.
+/// Units that have been replenished meanwhile are not refunded. A full bucket gains no more, and in sliding algorithms
+/// old units no longer count. Refunding them would credit them twice. `missing` units were missing after the hold, and
+/// the next ones were to be replenished after `next_after`.
 pub(super) fn refundable(quota: &Quota, rest: u64, missing: u64, next_after: Duration, elapsed: Duration) -> u64 {
     let parts = quota.parts();
     let (elapsed, next_after, period) = (elapsed.as_micros(), next_after.as_micros(), parts.period.as_micros());

@@ -1,7 +1,7 @@
 //! Tokens: the text with which another process settles a hold.
 //!
-//! A token needs no secret that processes share. The lease of a hold is a hash of everything in its token that would pay to
-//! forge, so a forged token names a lease that no store has given.
+//! A token needs no secret that processes share. The lease of a hold is a hash of every part of its token that is worth
+//! forging. So a forged token names a lease that no store has given.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -186,7 +186,7 @@ mod tests {
             HoldToken { limit: "token".into(), ..first.clone() },
             HoldToken { key: Key::from("bob"), ..first.clone() },
             HoldToken { key: Key::from("ann").to_fallback(), ..first.clone() },
-            // The same bytes, divided in another way.
+            // Equal bytes, divided in another way.
             HoldToken { limit: "tokensa".into(), key: Key::from("nn"), ..first.clone() },
             HoldToken { nonce: first.nonce + 1, ..first.clone() },
             HoldToken { estimate: first.estimate + 1, ..first.clone() },

@@ -138,7 +138,7 @@ fn require_admitted<E>(result: Result<Decision, Error>) -> Result<Option<Decisio
     }
 }
 
-/// Why a request has no response.
+/// The error of a request without a response.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OutgoingError<E> {

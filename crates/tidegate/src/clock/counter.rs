@@ -1,9 +1,11 @@
 //! The system's time, read from the processor's counter.
 //!
-//! A call of the system's clock costs about as much as the rest of a decision. So it is called once in ten milliseconds, and in
-//! between the processor's own counter measures the time that has passed. The result is within a few microseconds of the system's
-//! time: the distance of the two readings, and the drift of the counter, or the slew of the system's time, in ten milliseconds.
-//! It follows when the system's time is set.
+//! A call of the system's clock costs about as much as the rest of a decision. So it is called once in ten
+//! milliseconds. In between, the processor's own counter measures the time that has passed.
+//!
+//! The result is within a few microseconds of the system's time. The difference is the distance of the two readings,
+//! plus the drift of the counter or the slew of the system's time in ten milliseconds. The result follows when the
+//! system's time is set.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,14 +13,14 @@ use std::time::{Instant, SystemTime};
 
 use tidegate_core::Timestamp;
 
-/// How long the counter is trusted, in nanoseconds.
+/// The time for which the counter is trusted, in nanoseconds.
 const MAX_AGE_NANOS: u64 = 10_000_000;
 
-/// How far apart, in nanoseconds, the readings of the counter and of the system may be to count as one.
+/// The maximum distance between the readings of the counter and of the system to count as one, in nanoseconds.
 const MAX_READING_NANOS: u64 = 5_000;
 
-/// Bits of a fraction of a microsecond: they and microseconds until the year 2540 fit in 64 bits, and a reading needs no
-/// division.
+/// The bits of a fraction of a microsecond. With them, microseconds until the year 2540 fit in 64 bits, and a reading
+/// needs no division.
 const FRACTION_BITS: u32 = 10;
 
 static COUNTER: LazyLock<TickCounter> = LazyLock::new(TickCounter::new);
@@ -42,9 +44,9 @@ pub(crate) struct TickCounter {
     raw: AtomicU64,
     /// In 2^-10 microseconds.
     time: AtomicU64,
-    /// What 2^32 ticks are, in 2^-10 microseconds.
+    /// The length of 2^32 ticks in 2^-10 microseconds.
     scale: u64,
-    /// Ticks for which the counter is trusted.
+    /// The number of ticks for which the counter is trusted.
     max_ticks: u64,
     clock: quanta::Clock,
 }
@@ -91,12 +93,12 @@ impl TickCounter {
     }
 }
 
-/// Nanoseconds, in 2^-10 microseconds.
+/// Converts nanoseconds to 2^-10 microseconds.
 fn to_fractions(nanos: u64) -> u64 {
     ((u128::from(nanos) << FRACTION_BITS) / 1_000) as u64
 }
 
-/// Nanoseconds since the epoch, which fit in 64 bits until the year 2554.
+/// Returns the nanoseconds since the epoch, which fit in 64 bits until the year 2554.
 #[allow(clippy::disallowed_methods)] // this is the place
 fn system_nanos() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

@@ -66,6 +66,21 @@ pub(crate) async fn complete_before<T>(limit: impl Future<Output = ()>, wanted: 
     .await
 }
 
+/// Runs futures concurrently until all have ended, and returns their outputs in order.
+pub(crate) async fn join_all<T>(futures: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    let mut futures: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
+    poll_fn(|context| {
+        for (future, output) in futures.iter_mut().filter(|(_, output)| output.is_none()) {
+            if let Poll::Ready(ready) = future.as_mut().poll(context) {
+                *output = Some(ready);
+            }
+        }
+        if futures.iter().all(|(_, output)| output.is_some()) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    futures.into_iter().filter_map(|(_, output)| output).collect()
+}
+
 /// The system's clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
@@ -94,10 +109,10 @@ impl Clock for SteadyClock {
     }
 }
 
-/// A [`SteadyClock`] with tokio's timer.
+/// A clock that cannot be set, with tokio's timer, which the runtime must have enabled: for spans, not for the time of day.
 #[cfg(feature = "tokio")]
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct SteadySleeper;
+pub struct SteadySleeper;
 
 #[cfg(feature = "tokio")]
 impl Clock for SteadySleeper {

@@ -5,7 +5,7 @@ use loom::sync::atomic::{AtomicU32, Ordering};
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A counter of what is in flight.
+/// A counter of permits in flight.
 #[derive(Debug, Default)]
 pub(super) struct InFlightCounter(AtomicU32);
 
@@ -18,7 +18,7 @@ impl InFlightCounter {
             if now >= ceiling {
                 return Err(now);
             }
-            // Acquire: a caller sees what the one whose place it takes has written.
+            // Acquire: a caller sees the writes of the caller whose place it takes.
             match self.0.compare_exchange_weak(now, now + 1, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return Ok(now + 1),
                 Err(other) => now = other,
@@ -54,8 +54,8 @@ mod loom_tests {
     use crate::concurrency::permit::{PermitSource, PermitTicket};
     use crate::concurrency::{Completion, Permit};
 
-    /// A room for one. Visits are counted without synchronization: one is lost when two visitors are in at once, or when the
-    /// second does not see what the first has written.
+    /// A room for one. Visits are counted without synchronization. A visit is lost if two visitors are in at once, or
+    /// if the second does not see the first one's write.
     struct Room {
         in_flight: InFlightCounter,
         visits: AtomicU32,

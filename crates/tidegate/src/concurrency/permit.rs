@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tidegate_core::{BoxFuture, Timestamp, millis, minutes, seconds};
 
-/// Permission to be in flight. It is released exactly once: explicitly, or when it is dropped, by a panic, a cancelled future
-/// or an early return as much as at the end of a scope. A dropped permit reports [`Completion::Ignored`].
+/// Permission to be in flight. It is released exactly once: explicitly, or when it is dropped. A panic, a cancelled
+/// future and an early return drop it, too. A dropped permit reports [`Completion::Ignored`].
 #[must_use = "a permit that is dropped is released at once"]
 pub struct Permit {
     /// None once it was released.
@@ -48,7 +48,7 @@ impl fmt::Display for Completion {
     }
 }
 
-/// The data of a permit that its source needs when it comes back.
+/// The data of a permit that its source needs at the release.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PermitTicket {
     /// When the permit was acquired.
@@ -114,8 +114,8 @@ impl Permit {
         self.ticket.in_flight
     }
 
-    /// Returns whether the permit was lost: its lease may have expired, and its place may belong to another caller. Work
-    /// that goes on comes on top of the limit. A permit stays lost.
+    /// Returns whether the permit was lost: its lease may have expired, and its place may belong to another caller.
+    /// Work that still continues exceeds the limit. A permit stays lost.
     ///
     /// Only permits of a `DistributedConcurrency` can be lost, and those of a limit in shadow mode never are.
     pub fn is_lost(&self) -> bool {

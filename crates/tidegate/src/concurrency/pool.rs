@@ -160,8 +160,8 @@ impl fmt::Debug for Concurrency {
     }
 }
 
-/// How important a piece of work is. Under a [reserve](Concurrency::reserve), each priority leaves some of the limit to the
-/// higher ones.
+/// The importance of a piece of work. Under a [reserve](Concurrency::reserve), each priority leaves some of the limit
+/// to the higher ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Priority {
     /// Rejected first: work that is tried again anyway, such as a prefetch or a batch.

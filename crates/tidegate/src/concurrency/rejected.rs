@@ -48,8 +48,8 @@ impl Rejected {
         self.limit
     }
 
-    /// Returns when another try may succeed: about as long as recent work took. A hint, because nothing tells when work will
-    /// end.
+    /// Returns the time after which a retry may succeed, about the duration of recent work. It is a hint, because the
+    /// end of work is unknown.
     pub const fn retry_after(&self) -> Duration {
         self.retry_after
     }

@@ -133,7 +133,7 @@ fn reject_ttl(quota: Quota, ttl: Duration) -> Result<Quota, QuotaError> {
     Err(QuotaError::new("ttl", format!("{ttl:?}"), expected))
 }
 
-/// Reads an optional field and applies it, or rejects it with what is expected.
+/// Reads an optional field and applies it, or rejects it with the expected value.
 fn set_optional<'a, T: Clone, V>(
     built: &mut Option<T>,
     field: Option<Field<'a>>,

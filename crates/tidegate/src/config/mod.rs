@@ -1,6 +1,6 @@
 //! Limits from a TOML or YAML file, with errors that carry line and column.
 //!
-//! `docs/config.md` in the repository lists every field, with its default and its bounds.
+//! `docs/book/src/reference/config.md` in the repository lists every field, with its default and its bounds.
 //!
 //! ```
 //! use tidegate::config::{Config, Syntax};
@@ -140,8 +140,8 @@ impl Config {
         &self.http
     }
 
-    /// Returns a limiter builder with these limits, deny list and prefix, and with the timeout and the number of replicas for a
-    /// store that does I/O. It has no store yet.
+    /// Returns a limiter builder with these limits, deny list and prefix. It also has the timeout and the number of
+    /// replicas for a store that does I/O, but no store yet.
     pub fn limiter(&self) -> LimiterBuilder {
         let builder = Limiter::builder()
             .limits(self.limits.iter().cloned())

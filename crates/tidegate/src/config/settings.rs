@@ -119,7 +119,7 @@ impl EnvoyConfig {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HttpConfig {
-    /// Which proxies are trusted with the client address.
+    /// The proxies that are trusted with the client address.
     pub trust_proxy: TrustProxy,
     /// The response headers that describe limits.
     pub headers: Vec<HeaderStyle>,

@@ -9,7 +9,7 @@ use super::error::{ConfigError, ConfigErrors};
 use super::tree::{Entry, MAX_DEPTH, Node, Position, Value};
 
 /// The maximum nesting of inline tables, checked before parsing. The parser bounds levels of braces but not the dotted
-/// keys in them, so a small file could build a tree too deep for the stack.
+/// keys in them. So a small file could build a tree too deep for the stack.
 const MAX_BRACES: usize = 16;
 
 /// Parses a text. Without a tree there is at least one error. With a tree, all errors are duplicate keys, and the rest

@@ -3,8 +3,8 @@
 use super::{Action, Caller, ConcurrencyGuards, Enforcer, Outcome, Permits};
 use crate::concurrency::{Completion, Priority};
 
-/// Concurrency guards and then limits, in one call. A rejection releases what was taken, and reports [which
-/// kind](Outcome::kind) of limit it was. Cheap to clone.
+/// Concurrency guards and then limits, in one call. A rejection releases what was taken, and reports the
+/// [kind](Outcome::kind) of limit. Cheap to clone.
 ///
 /// ```
 /// use tidegate::concurrency::{Concurrency, PerKey, Priority, Completion};
@@ -38,29 +38,30 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Guards how many are in flight, and then enforces limits; [`Enforcer::unlimited`] has none.
+    /// Creates an admission that guards the number of requests in flight, and then enforces limits.
+    /// [`Enforcer::unlimited`] has no limits.
     pub fn new(guards: impl Into<ConcurrencyGuards>, enforcer: Enforcer) -> Self {
         Admission { guards: guards.into(), enforcer }
     }
 
-    /// Admits a request that costs so much, or says why not; nothing is taken then. Who is on a deny list does not get as
-    /// far as the guards.
+    /// Admits a request of this cost, or returns the outcome that rejects it. A rejection takes nothing. A caller on a
+    /// deny list never reaches the guards.
     pub async fn admit(&self, caller: &Caller<'_>, cost: u64, priority: Priority) -> Result<AdmissionPermit, Outcome> {
         if self.enforcer.denies(caller) {
             let outcome = self.enforcer.apply(caller, cost, Action::Check).await;
-            // By now the list may be another.
+            // The deny list may have changed meanwhile.
             if !outcome.is_allowed() {
                 return Err(outcome);
             }
         }
         let permits = self.enforcer.admit(&self.guards, Some(caller), priority).await?;
         let outcome = self.enforcer.apply(caller, cost, Action::Limit).await;
-        // Permits that are dropped are given back, and say nothing of work that was never begun.
+        // Dropped permits are released, and report nothing about work that never began.
         if outcome.is_allowed() { Ok(AdmissionPermit { permits, outcome }) } else { Err(outcome) }
     }
 }
 
-/// A request that may go on, in flight until it is released or dropped.
+/// An admitted request, in flight until it is released or dropped.
 #[derive(Debug)]
 #[must_use = "what is dropped is no longer in flight"]
 pub struct AdmissionPermit {
@@ -69,17 +70,17 @@ pub struct AdmissionPermit {
 }
 
 impl AdmissionPermit {
-    /// What the limits said.
+    /// Returns the outcome of the limits.
     pub fn outcome(&self) -> &Outcome {
         &self.outcome
     }
 
-    /// The permits that it holds. One of them [may be lost](Permits::lost) while the work goes on.
+    /// Returns the permits of the request. One of them [may be lost](Permits::lost) while the work goes on.
     pub fn permits(&self) -> &Permits {
         &self.permits
     }
 
-    /// Ends it, and says how the work went.
+    /// Releases the permits, and reports the outcome of the work.
     pub fn release(self, work: Completion) {
         self.permits.release(work);
     }

@@ -37,14 +37,14 @@ impl<'a> Caller<'a> {
         Caller { keys: CallerKeys::PerLimit(keys), address }
     }
 
-    /// The whole address, which deny lists look at beside the key.
+    /// Sets the whole client address, which deny lists match in addition to the key.
     #[must_use]
     pub fn with_address(mut self, address: IpAddr) -> Self {
         self.address = Some(address);
         self
     }
 
-    /// The key for the limit at that place.
+    /// Returns the key for the limit at that index.
     pub fn key(&self, index: usize) -> Option<&Key<'a>> {
         match &self.keys {
             CallerKeys::Common(key) => Some(key),
@@ -52,12 +52,12 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// The whole address, if it is known.
+    /// Returns the whole address, if it is known.
     pub fn address(&self) -> Option<&IpAddr> {
         self.address.as_ref()
     }
 
-    /// Whether there is a key for each of so many limits, and no other.
+    /// Returns whether there is one key for each of `limits`, and no other.
     pub(super) fn has_keys_for(&self, limits: usize) -> bool {
         match &self.keys {
             CallerKeys::Common(_) => true,

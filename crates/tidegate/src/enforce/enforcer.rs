@@ -22,14 +22,14 @@ pub enum Action {
     Limit,
     /// Checks whether the cost would be admitted, and takes nothing.
     Check,
-    /// Takes a cost that was checked before, even when other requests have taken it since. That is debt, which holds off
-    /// later requests.
+    /// Takes a cost that was checked before, even if other requests have taken the units since. That makes debt, which
+    /// delays later requests.
     Charge,
     /// Gives back a cost that was taken.
     Refund,
 }
 
-/// One limit or several that are enforced together, with what a service wants of them. Cheap to clone.
+/// One or several limits that are enforced together, with the settings of a service. Cheap to clone.
 #[derive(Clone)]
 pub struct Enforcer {
     inner: Arc<Inner>,
@@ -39,18 +39,18 @@ pub struct Enforcer {
 struct Inner {
     limiter: Limiter,
     rules: Vec<Rule>,
-    /// Whether what a request costs is for the budgets among the rules, and the others count requests.
+    /// Whether the cost of a request is for the budgets among the rules only. The other rules count requests.
     has_budget: bool,
     shadow: bool,
     hooks: Hooks,
-    /// Whether the log says already that requests have no key.
+    /// Whether the missing key of requests has been logged.
     #[cfg(feature = "tracing")]
     has_logged_missing_key: Arc<AtomicBool>,
 }
 
 impl Limiter {
-    /// Returns an enforcer of a limit, for a layer or other transport. A name that the limiter does not have is an error, with
-    /// the names that it has.
+    /// Returns an enforcer of a limit, for a layer or another transport. An unknown name is an error that lists the
+    /// known ones.
     ///
     /// ```
     /// # use tidegate::{Limiter, Quota, seconds};
@@ -68,15 +68,15 @@ impl Limiter {
 }
 
 impl Enforcer {
-    /// Enforces a limit that the limiter may not have. Every outcome is [`Outcome::Invalid`] then.
+    /// Creates an enforcer of a limit that the limiter may not have. Every outcome is [`Outcome::Invalid`] then.
     pub(crate) fn unchecked(limiter: &Limiter, limit: impl Into<Arc<str>>) -> Self {
         Self::with_rules(limiter.clone(), vec![Rule::new(limit, LimitKind::Rate)])
     }
 
-    /// Enforces nothing: for an [`Admission`](super::Admission) that is only about how many are in flight. There is no limit
-    /// whose [`policy`](Self::with_policy_name) or [`quota`](Self::with_quota) could be set, and to try is a panic.
+    /// Creates an enforcer without limits, for an [`Admission`](super::Admission) that only bounds requests in flight.
+    /// [`Self::with_policy_name`] and [`Self::with_quota`] panic, because there is no limit to set.
     pub fn unlimited() -> Self {
-        // There is nothing to count, so a table of the least size will do.
+        // Nothing is counted, so the smallest table is enough.
         let limiter = Limiter::builder().store(MemoryStore::builder().max_keys(1).build()).build();
         Self::with_rules(limiter.expect("nothing can be wrong with no limits"), Vec::new())
     }
@@ -94,20 +94,20 @@ impl Enforcer {
         Enforcer { inner: Arc::new(inner) }
     }
 
-    /// Enforces a quota in this process's memory, under the name `default`.
+    /// Creates an enforcer of a quota in this process's memory, under the name `default`.
     pub fn from_quota(quota: Quota) -> Self {
         const NAME: &str = "default";
         let limiter = Limiter::builder().limit(NAME, quota).build().expect("one limit with no settings");
         Enforcer::unchecked(&limiter, NAME)
     }
 
-    /// Enforces a further limit of the same limiter: all of them are taken, or none.
+    /// Adds another limit of the limiter. A request takes from all limits or from none.
     pub fn and(self, limit: impl Into<Arc<str>>) -> Result<Self, UnknownLimit> {
         self.with_rule(limit.into(), LimitKind::Rate)
     }
 
-    /// Enforces a further limit of the same limiter, on what requests cost: bytes, tokens, units of work. The limits that
-    /// are no budgets count requests then, each as 1, whatever it costs. A cost of 0 is a mistake in the program.
+    /// Adds another limit of the limiter, on the cost of requests: bytes, tokens, units of work. The limits that are
+    /// not budgets then count every request as 1. A cost of 0 is a mistake in the program.
     pub fn and_budget(mut self, limit: impl Into<Arc<str>>) -> Result<Self, UnknownLimit> {
         self.inner_mut().has_budget = true;
         self.with_rule(limit.into(), LimitKind::Cost)
@@ -119,24 +119,22 @@ impl Enforcer {
         Ok(self)
     }
 
-    /// The name of the limit that was given last towards clients, such as in headers: the limit's own unless said
-    /// otherwise.
+    /// Sets the name of the last limit towards clients, such as in headers. Defaults to the limit's own name.
     #[must_use]
     pub fn with_policy_name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.last_rule().policy = name.into();
         self
     }
 
-    /// Another quota for the limit that was given last: one enforcer for free users and one for premium ones, under one
-    /// name. What a key has used is kept when it comes to the other.
+    /// Sets another quota for the last limit, such as for premium users: two enforcers share one limit name with
+    /// different quotas. A key keeps its usage when it moves between them.
     #[must_use]
     pub fn with_quota(mut self, quota: Quota) -> Self {
         self.last_rule().set_quota(quota);
         self
     }
 
-    /// What to do when the store is broken, for all limits that are there by now: what each of them says unless said
-    /// otherwise.
+    /// Sets the policy for a broken store, for all limits added so far. Defaults to each limit's own policy.
     ///
     /// It has no effect on a [bare store](crate::LimiterBuilder::bare_store).
     #[must_use]
@@ -145,24 +143,25 @@ impl Enforcer {
         self
     }
 
-    /// Decides and counts, and never denies. What would have been denied is allowed with its reason. The guards of an
-    /// [`Admission`](super::Admission) know no shadow: what they guard against is real.
+    /// Sets shadow mode: the enforcer decides and counts, and never denies. A request that would have been denied is
+    /// allowed with its reason. The guards of an [`Admission`](super::Admission) have no shadow mode, because overload
+    /// is real.
     #[must_use]
     pub fn shadow(mut self, shadow: bool) -> Self {
         self.inner_mut().shadow = shadow;
         self
     }
 
-    /// Is told of every request that is [`Outcome::Limited`], [`Outcome::Overloaded`] or [`Outcome::Denied`], and of those
-    /// that would be but for [shadow mode](Outcome::is_shadowed). A panic in it is contained.
+    /// Calls a hook for every request that is [`Outcome::Limited`], [`Outcome::Overloaded`] or [`Outcome::Denied`], or
+    /// would be without [shadow mode](Outcome::is_shadowed). A panic in the hook is caught.
     #[must_use]
     pub fn on_limited(mut self, hook: impl Fn(&Caller<'_>, &Outcome) + Send + Sync + 'static) -> Self {
         self.inner_mut().hooks.on_limited = Some(Arc::new(hook));
         self
     }
 
-    /// Is told of every request that is [`Outcome::Unavailable`] or [`Outcome::Invalid`], and of those that are allowed
-    /// because the store is broken. A panic in it is contained.
+    /// Calls a hook for every request that is [`Outcome::Unavailable`] or [`Outcome::Invalid`], or was allowed because
+    /// the store is broken. A panic in the hook is caught.
     #[must_use]
     pub fn on_error(mut self, hook: impl Fn(&Caller<'_>, &Outcome) + Send + Sync + 'static) -> Self {
         self.inner_mut().hooks.on_error = Some(Arc::new(hook));
@@ -176,7 +175,7 @@ impl Enforcer {
         self
     }
 
-    /// How many limits there are.
+    /// Returns the number of limits.
     #[cfg(feature = "ws")]
     pub(crate) fn len(&self) -> usize {
         self.inner.rules.len()
@@ -188,7 +187,7 @@ impl Enforcer {
         Arc::as_ptr(&self.inner).addr()
     }
 
-    /// Has the limit at that place forget a key that nobody will come with again.
+    /// Makes the limit at that index forget a key that will not be used again.
     #[cfg(feature = "ws")]
     pub(crate) async fn forget(&self, place: usize, key: &Key<'_>) {
         if let Some(rule) = self.inner.rules.get(place) {
@@ -196,12 +195,12 @@ impl Enforcer {
         }
     }
 
-    /// The limiter whose limits these are.
+    /// Returns the limiter of the limits.
     pub fn limiter(&self) -> &Limiter {
         &self.inner.limiter
     }
 
-    /// Takes, if every limit admits it.
+    /// Takes the cost if every limit admits it.
     pub async fn enforce<'a>(&self, key: impl Into<Key<'a>>, cost: u64) -> Outcome {
         self.apply(&Caller::new(key), cost, Action::Limit).await
     }
@@ -213,15 +212,15 @@ impl Enforcer {
             [rule] => self.apply_one(rule, caller, cost, action).await,
             _ => match self.try_apply_several(caller, cost, action) {
                 Some(outcome) => return outcome,
-                // On the heap, because the future of several limits is large.
+                // Boxed, because the future of several limits is large.
                 None => Box::pin(self.apply_several(caller, cost, action)).await,
             },
         };
         self.finish(caller, action, answer)
     }
 
-    /// Applies an action to all limits without waiting. `None` when the store does I/O and has to be awaited; nothing was
-    /// done then.
+    /// Applies an action to all limits without waiting. Returns `None` if the store does I/O and must be awaited.
+    /// Nothing was done then.
     pub fn try_apply(&self, caller: &Caller<'_>, cost: u64, action: Action) -> Option<Outcome> {
         let answer = match &*self.inner.rules {
             [] => Ok(LimitDecisions::default()),
@@ -234,7 +233,8 @@ impl Enforcer {
         Some(self.finish(caller, action, answer))
     }
 
-    /// The outcome of a request that has no key, so that no limit could be asked. Where there is none, there is nothing to ask.
+    /// Returns the outcome of a request without a key, so that no limit could decide. Without limits, the request is
+    /// allowed.
     pub fn missing_key(&self) -> Outcome {
         if !self.has_limits() {
             return Outcome::Allowed(LimitDecisions::default());
@@ -246,7 +246,7 @@ impl Enforcer {
         outcome
     }
 
-    /// Logs once what to do about requests without a key: such a mistake meets every request.
+    /// Logs once how to fix requests without a key, because such a mistake affects every request.
     #[cfg(feature = "tracing")]
     fn log_missing_key(&self) {
         if self.inner.has_logged_missing_key.swap(true, Ordering::Relaxed) {
@@ -261,7 +261,7 @@ impl Enforcer {
         );
     }
 
-    /// Whether a deny list denies the caller, so that nothing should be spent on it.
+    /// Returns whether a deny list denies the caller, so that the request should cost nothing.
     pub(crate) fn denies(&self, caller: &Caller<'_>) -> bool {
         let Inner { limiter, rules, shadow, .. } = &*self.inner;
         !shadow && rules.iter().enumerate().any(|(index, rule)| rule.denies(limiter, caller, index))
@@ -279,7 +279,8 @@ impl Enforcer {
         entered.inspect_err(|outcome| self.call_hooks(caller, outcome))
     }
 
-    /// Passes a request through concurrency guards without waiting. `None` when it has to wait; nothing was done then.
+    /// Passes a request through concurrency guards without waiting. Returns `None` if it must wait. Nothing was done
+    /// then.
     #[cfg(feature = "http")]
     pub(crate) fn try_admit(
         &self,
@@ -305,13 +306,13 @@ impl Enforcer {
         }
     }
 
-    /// Whether there is any limit.
+    /// Returns whether there is any limit.
     pub(crate) fn has_limits(&self) -> bool {
         !self.inner.rules.is_empty()
     }
 
-    /// Returns the action to apply. In shadow mode a charge makes no debt: a request that would have been denied would have
-    /// taken nothing.
+    /// Returns the action to apply. In shadow mode a charge makes no debt, because a denied request would have taken
+    /// nothing.
     #[inline]
     fn effective_action(&self, action: Action) -> Action {
         if action == Action::Charge && self.inner.shadow { Action::Limit } else { action }
@@ -356,7 +357,7 @@ impl Enforcer {
         let immediate = self.inner.limiter.is_immediate();
         match immediate.then(|| call.try_decide()).flatten() {
             Some(decided) => Ok(rule.limit_decision(decided?).into()),
-            // On the heap, so that what waits is small.
+            // Boxed, so that a waiting future is small.
             None => Ok(rule.limit_decision(Box::pin(call.decide()).await?).into()),
         }
     }
@@ -393,14 +394,14 @@ impl Enforcer {
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
-        // A denial stands, whatever happened to the other limits.
+        // A denial stands, even if another limit failed.
         match failed {
             Some(error) if limit_decisions.iter().all(|limit| limit.decision().allowed()) => Err(error),
             _ => Ok(limit_decisions),
         }
     }
 
-    /// Makes the outcome, and calls the hooks.
+    /// Creates the outcome, and calls the hooks.
     fn finish(&self, caller: &Caller<'_>, action: Action, answer: Result<LimitDecisions, Error>) -> Outcome {
         let Inner { shadow, hooks, .. } = &*self.inner;
         // A charge or a refund denies no request.
@@ -442,7 +443,7 @@ impl fmt::Debug for Enforcer {
 
 type Hook = Arc<dyn Fn(&Caller<'_>, &Outcome) + Send + Sync>;
 
-/// The hooks of a program.
+/// The hooks of the program.
 #[derive(Clone, Default)]
 struct Hooks {
     on_limited: Option<Hook>,
@@ -459,8 +460,8 @@ impl Hooks {
             Outcome::Allowed(_) => return,
         };
         if let Some(hook) = hook {
-            // A hook that panics is its own business: the request was decided already. The panic's message has been printed
-            // by then.
+            // The request is already decided, so a panicking hook must not affect it. The panic's message has been
+            // printed.
             let _ = catch_unwind(AssertUnwindSafe(|| hook(caller, outcome)));
         }
     }
@@ -487,7 +488,7 @@ mod tests {
     fn waiting_futures_are_small_for_any_number_of_limits() {
         let enforcer = Enforcer::from_quota(Quota::token_bucket(1, std::time::Duration::from_secs(1)).unwrap());
         let caller = Caller::new("alice");
-        // Every waiting request carries its future, and the state of several limits is some kilobytes.
+        // Every waiting request has its future, and the state of several limits takes some kilobytes.
         let one = size_of_val(&enforcer.apply(&caller, 1, Action::Limit));
         let all = size_of_val(&enforcer.limiter().limit_all([enforcer.limiter().limit("default", "alice")]));
         assert!(one <= 1_024 && all <= 1_536, "{one} and {all} bytes");

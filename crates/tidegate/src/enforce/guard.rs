@@ -12,7 +12,8 @@ use super::{Caller, Outcome};
 use crate::Error;
 #[cfg(feature = "tokio")]
 use crate::concurrency::DistributedConcurrency;
-use crate::concurrency::{Completion, Concurrency, FairConcurrency, PerKey, Permit, Priority};
+use crate::concurrency::{Completion, Concurrency, FairConcurrency, PerKey, Permit, Priority, Rejected};
+use crate::telemetry;
 
 /// A bound on how many requests are in flight.
 #[derive(Debug, Clone)]
@@ -22,7 +23,7 @@ pub enum ConcurrencyGuard {
     Global(Concurrency),
     /// One bound for each key.
     PerKey(PerKey),
-    /// One bound for all requests, of which each key is a tenant with a share. A request waits for at most this long.
+    /// One bound for all requests, with a share for each key. A request waits for at most this long.
     Fair(FairConcurrency, Duration),
     /// One bound for each key, in all processes together.
     #[cfg(feature = "tokio")]
@@ -41,7 +42,7 @@ impl From<PerKey> for ConcurrencyGuard {
     }
 }
 
-/// A guard that never waits.
+/// Creates a guard that never waits.
 impl From<FairConcurrency> for ConcurrencyGuard {
     fn from(fair: FairConcurrency) -> Self {
         ConcurrencyGuard::Fair(fair, Duration::ZERO)
@@ -50,7 +51,8 @@ impl From<FairConcurrency> for ConcurrencyGuard {
 
 /// # Panics
 ///
-/// When the tenants have nothing to wait with: see [`FairConcurrency::acquire`]. Better here than with the first request that has to.
+/// If the tenants have no timer to wait with: see [`FairConcurrency::acquire`]. Otherwise, the first request that waits
+/// would panic.
 impl From<(FairConcurrency, Duration)> for ConcurrencyGuard {
     fn from((fair, within): (FairConcurrency, Duration)) -> Self {
         assert!(within.is_zero() || fair.can_wait(), "a sleeper to wait with: the feature `tokio`, or the builder's");
@@ -72,8 +74,9 @@ impl ConcurrencyGuard {
         }
         match self {
             ConcurrencyGuard::Fair(fair, within) => {
-                fair.acquire(guard_key(caller)?, *within).await.map_err(Outcome::from_rejected)
+                counted(fair.acquire(guard_key(caller)?, *within).await).map_err(Outcome::from_rejected)
             }
+            // Its limit counts.
             #[cfg(feature = "tokio")]
             ConcurrencyGuard::Distributed(shared) => {
                 shared.try_acquire(guard_key(caller)?).await.map_err(Outcome::from_acquire_error)
@@ -84,7 +87,7 @@ impl ConcurrencyGuard {
         }
     }
 
-    /// Passes the guard without waiting; `None` when the request has to wait.
+    /// Passes the guard without waiting. Returns `None` if the request must wait.
     fn try_admit(&self, caller: Option<&Caller<'_>>, priority: Priority) -> Option<Result<Permit, Outcome>> {
         let entered = match self {
             ConcurrencyGuard::Global(pool) => Ok(pool.try_acquire_as(priority)),
@@ -96,8 +99,14 @@ impl ConcurrencyGuard {
             #[cfg(feature = "tokio")]
             ConcurrencyGuard::Distributed(_) => return None,
         };
-        Some(entered.and_then(|entered| entered.map_err(Outcome::from_rejected)))
+        Some(entered.and_then(|entered| counted(entered).map_err(Outcome::from_rejected)))
     }
+}
+
+/// Counts a request that a guard in process has let pass or refused.
+fn counted(entered: Result<Permit, Rejected>) -> Result<Permit, Rejected> {
+    telemetry::record_guard(entered.is_ok());
+    entered
 }
 
 /// Returns the key that guards use: the first of the caller's keys.
@@ -107,7 +116,7 @@ fn guard_key<'a>(caller: Option<&'a Caller<'_>>) -> Result<&'a Key<'a>, Outcome>
 
 /// Guards that a request passes in order. Cheap to clone: clones share their permits.
 ///
-/// Those that are waited for belong first: what a request has got into it holds while it waits for the next.
+/// Put guards that wait first: a request keeps the permits of earlier guards while it waits.
 #[derive(Debug, Clone, Default)]
 pub struct ConcurrencyGuards(Arc<Vec<ConcurrencyGuard>>);
 
@@ -124,13 +133,13 @@ impl ConcurrencyGuards {
         self
     }
 
-    /// Whether there is no guard.
+    /// Returns whether there is no guard.
     #[cfg(feature = "http")]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether any guard uses keys.
+    /// Returns whether any guard uses keys.
     pub(super) fn use_keys(&self) -> bool {
         self.0.iter().any(|guard| !matches!(guard, ConcurrencyGuard::Global(_)))
     }
@@ -144,7 +153,7 @@ impl ConcurrencyGuards {
         Ok(Permits(PermitSet::Many(permits)))
     }
 
-    /// Passes all guards or none, without waiting. `None` when one may have to wait; nothing was done then.
+    /// Passes all guards or none, without waiting. Returns `None` if one may have to wait. Nothing was done then.
     #[inline]
     pub fn try_admit(&self, caller: Option<&Caller<'_>>, priority: Priority) -> Option<Result<Permits, Outcome>> {
         match &**self.0 {

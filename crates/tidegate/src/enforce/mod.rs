@@ -1,8 +1,8 @@
-//! The enforcer behind every transport: it takes a key and a cost and returns an outcome.
+//! The enforcer behind every transport: takes a key and a cost, and returns an outcome.
 //!
-//! An [`Enforcer`] never fails and never panics. What can go wrong is an [`Outcome`] too: a store that is broken, under
-//! the policy of the limit, and a mistake in the program, which no policy hides. A transport maps the six outcomes
-//! onto what it speaks, and that is all it does.
+//! An [`Enforcer`] never fails and never panics. Failures are outcomes, too. A broken store is handled by the policy of
+//! the limit. A mistake in the program is reported under every policy. A transport only maps the six outcomes to its
+//! protocol.
 //!
 //! ```
 //! use tidegate::enforce::Outcome;

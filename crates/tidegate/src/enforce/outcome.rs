@@ -14,19 +14,19 @@ use crate::concurrency::Rejected;
 
 /// The outcome of a request, with everything that a transport needs to answer it.
 #[derive(Debug, Clone)]
-#[must_use = "a denial is an answer, not an error: nothing is limited unless somebody looks at it"]
+#[must_use = "a denial is an answer, not an error: nothing is limited until the decision is read"]
 pub enum Outcome {
-    /// It may go on.
+    /// The request is allowed.
     Allowed(LimitDecisions),
-    /// A limit has not enough left, or too much of the caller's own is in flight.
+    /// A limit has too little quota left, or the caller has too many requests in flight.
     Limited(LimitDecisions),
-    /// Too much is in flight, of everybody together: it is nothing that the caller has done.
+    /// Too many requests of all callers together are in flight. This caller is not the cause.
     Overloaded(Rejected),
-    /// It is on a deny list, and waiting does not help.
+    /// The caller is on a deny list, and waiting does not help.
     Denied(LimitDecisions),
-    /// The store could not decide, and the limit refuses then.
+    /// The store could not decide, and the limit fails closed.
     Unavailable(Error),
-    /// A mistake in the program, or a cost that is none: see [`Error::is_misuse`].
+    /// The program made a mistake, or the cost is invalid: see [`Error::is_misuse`].
     Invalid(Error),
 }
 
@@ -43,12 +43,12 @@ impl Outcome {
         }
     }
 
-    /// Whether the request may go on.
+    /// Returns whether the request is allowed.
     pub fn is_allowed(&self) -> bool {
         matches!(self, Outcome::Allowed(_))
     }
 
-    /// What each limit said; nothing when none could be asked.
+    /// Returns the decision of each limit, or none when no limit could decide.
     pub fn limit_decisions(&self) -> &[LimitDecision] {
         match self {
             Outcome::Allowed(limit_decisions)
@@ -66,7 +66,8 @@ impl Outcome {
         Outcome::Limited(LimitDecisions::from(LimitDecision::from_concurrency(rejected.decision())))
     }
 
-    /// Makes an outcome of a mistake in the program, and logs the error with the feature `tracing`: clients do not see it.
+    /// Creates the outcome of a mistake in the program. Logs the error with the feature `tracing`, because clients do
+    /// not see it.
     pub fn invalid(error: Error) -> Self {
         #[cfg(feature = "tracing")]
         tracing::error!(%error, "a limit could not be applied");
@@ -86,7 +87,7 @@ impl Outcome {
         }
     }
 
-    /// What there was too much of, when that is why the request may not go on.
+    /// Returns the kind of limit that rejected the request, if a limit did.
     pub fn kind(&self) -> Option<LimitKind> {
         match self {
             Outcome::Limited(limit_decisions) => limit_decisions.violated().map(|limit| limit.kind).min(),
@@ -95,7 +96,8 @@ impl Outcome {
         }
     }
 
-    /// When a request that may not go on may be worth another try; none when nobody knows, and when it never is.
+    /// Returns the time until a retry of a rejected request may succeed. `None` when it is unknown, and when no retry
+    /// can succeed.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Outcome::Limited(limit_decisions) => limit_decisions.retry_after(),
@@ -104,7 +106,7 @@ impl Outcome {
         }
     }
 
-    /// What went wrong, if something did.
+    /// Returns the error, if there was one.
     pub fn error(&self) -> Option<&Error> {
         match self {
             Outcome::Unavailable(error) | Outcome::Invalid(error) => Some(error),
@@ -112,19 +114,19 @@ impl Outcome {
         }
     }
 
-    /// Whether every limit has simply said yes: none was in shadow mode and would have denied it, and no store was broken.
-    /// Only then it is sure that everything was taken.
+    /// Returns whether every limit allowed the request without a reason: no limit in shadow mode would have denied it,
+    /// and no store was broken. Only then were all units certainly taken.
     pub fn is_unconditional(&self) -> bool {
         self.is_allowed() && self.limit_decisions().iter().all(|limit| limit.decision.is_unconditional())
     }
 
-    /// Whether it was admitted only because a limit is in shadow mode.
+    /// Returns whether the request was allowed only because a limit is in shadow mode.
     pub fn is_shadowed(&self) -> bool {
         let shadowed = |limit: &LimitDecision| !matches!(limit.decision.reason(), None | Some(Reason::Store));
         self.is_allowed() && self.limit_decisions().iter().any(shadowed)
     }
 
-    /// Whether the store was broken and the request admitted all the same.
+    /// Returns whether the request was allowed although the store was broken.
     pub fn is_without_store(&self) -> bool {
         self.is_allowed() && self.limit_decisions().iter().any(|limit| limit.decision.reason() == Some(Reason::Store))
     }
@@ -147,34 +149,33 @@ impl LimitDecision {
 
     /// Returns the decision of a concurrency guard, which has no name of its own.
     fn from_concurrency(decision: Decision) -> Self {
-        // Allocated once: a flood of rejections should stay cheap.
+        // Allocated once, so that a flood of rejections stays cheap.
         static POLICY: LazyLock<Arc<str>> = LazyLock::new(|| "concurrency".into());
         LimitDecision::new(Arc::clone(&POLICY), None, decision, LimitKind::Concurrency)
     }
 
-    /// The limit's name towards clients.
+    /// Returns the limit's name towards clients.
     pub fn policy(&self) -> &str {
         &self.policy
     }
 
-    /// In what time the quota it was decided by is full when it is empty. None when that is no whole number of
-    /// microseconds.
+    /// Returns the time in which the quota fills from empty. `None` when that is not a whole number of microseconds.
     pub fn window(&self) -> Option<Duration> {
         self.window
     }
 
-    /// What the limit counts.
+    /// Returns the kind of the limit.
     pub fn kind(&self) -> LimitKind {
         self.kind
     }
 
-    /// The decision.
+    /// Returns the decision.
     pub fn decision(&self) -> &Decision {
         &self.decision
     }
 }
 
-/// The decisions of an enforcer's limits, in order. The usual single one is kept in place.
+/// The decisions of an enforcer's limits, in order. A single one, the usual case, is stored inline.
 #[derive(Debug, Clone, Default)]
 pub struct LimitDecisions(pub(super) SmallVec<[LimitDecision; 1]>);
 
@@ -198,30 +199,31 @@ impl LimitDecisions {
         self.iter().filter(|limit| wanted(limit)).cloned().collect()
     }
 
-    /// The one that binds: denied first, then the least remaining. None without any limits.
+    /// Returns the binding decision: a denial first, then the least remaining quota. `None` without limits.
     pub fn binding(&self) -> Option<&LimitDecision> {
         self.iter().min_by_key(|limit| (limit.decision.allowed(), limit.decision.remaining()))
     }
 
-    /// When all of them would pass; none when they do, and when one of them never can.
+    /// Returns the time until a retry of all limits succeeds. `None` when all allow the request, and when one never
+    /// can.
     pub fn retry_after(&self) -> Option<Duration> {
         let mut waits = self.violated().map(|limit| limit.decision.retry_after());
         let first = waits.next()??;
         waits.try_fold(first, |longest, wait| Some(longest.max(wait?)))
     }
 
-    /// Whether they never would pass, however long anybody waits: the request costs more than the whole quota of one of them.
-    /// Without a time to [wait for](Self::retry_after) it may still be that a store has to come back.
+    /// Returns whether the request can never pass: it costs more than the whole quota of a limit. Without a [retry
+    /// time](Self::retry_after), a request may still pass once a store recovers.
     pub fn never_pass(&self) -> bool {
         self.violated().any(|limit| limit.decision.reason() == Some(Reason::CostExceedsCapacity))
     }
 
-    /// Those that denied it.
+    /// Returns the decisions that denied the request.
     pub fn violated(&self) -> impl Iterator<Item = &LimitDecision> {
         self.iter().filter(|limit| !limit.decision.allowed())
     }
 
-    /// The same, as if no limit had denied it.
+    /// Returns the decisions in shadow mode, in which no limit has denied the request.
     pub(super) fn shadowed(mut self) -> Self {
         self.0.iter_mut().for_each(|limit| limit.decision = limit.decision.shadowed());
         self
@@ -236,19 +238,19 @@ impl Deref for LimitDecisions {
     }
 }
 
-/// The kinds of limits, in the order in which an [`Admission`](super::Admission) asks them.
+/// The kinds of limits, in the order of an [`Admission`](super::Admission).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LimitKind {
-    /// How many requests are in flight at once.
+    /// A limit on the requests in flight.
     Concurrency,
-    /// How many requests there are in a period.
+    /// A limit on the number of requests in a period.
     Rate,
-    /// How much requests cost in a period.
+    /// A limit on the cost of requests in a period.
     Cost,
 }
 
 impl LimitKind {
-    /// The name in metrics and logs.
+    /// Returns the name in metrics and logs.
     pub const fn as_str(self) -> &'static str {
         match self {
             LimitKind::Concurrency => "concurrency",
@@ -258,17 +260,17 @@ impl LimitKind {
     }
 }
 
-/// An [`Outcome`] in words, for error objects of transports with neither statuses nor headers. See [`Outcome::summary`].
+/// An [`Outcome`] in words, for error objects of transports without statuses and headers. See [`Outcome::summary`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OutcomeSummary {
-    /// The name of a gRPC code: `OK` for an admission, else for instance `RESOURCE_EXHAUSTED`.
+    /// The name of a gRPC code: `OK` for an admission, otherwise for example `RESOURCE_EXHAUSTED`.
     pub code: &'static str,
     /// One sentence for the client. Empty for an admission.
     pub message: &'static str,
-    /// When another try may be worth it, in milliseconds, rounded up. None if that is unknown, or never.
+    /// The time until a retry may succeed, in milliseconds, rounded up. `None` if it is unknown or never.
     pub retry_after_ms: Option<u64>,
-    /// Whether the same request may be admitted later.
+    /// Whether a retry of the request may be admitted later.
     pub retryable: bool,
     /// The names of the limits that denied the request.
     pub violated_policies: Vec<String>,

@@ -1,8 +1,8 @@
 //! Helpers for adapters of web frameworks: request heads of foreign types, and responses to `HEAD`.
 //!
-//! An adapter maps a framework's request onto an [`RequestHead`], calls [`Gate::admit`](super::Gate::admit), and keeps an
-//! [`InFlight`](super::InFlight) with the response's body. The crates in `crates/adapters` of the repository do just that.
-//! A framework with the types of the crate `http` 1 needs only [`strip_head_body`].
+//! An adapter maps a framework's request onto an [`RequestHead`], calls [`Gate::admit`](super::Gate::admit), and keeps
+//! an [`InFlight`](super::InFlight) with the response's body. The crates in `crates/adapters` of the repository do
+//! exactly that. A framework with the types of the crate `http` 1 needs only [`strip_head_body`].
 
 use std::mem;
 use std::net::IpAddr;
@@ -22,19 +22,19 @@ pub struct OwnedHead {
 }
 
 impl OwnedHead {
-    /// Copies a head that the framework has parsed. A method or a URI that is not valid HTTP becomes `GET` or `/`.
+    /// Copies a head that the framework has parsed. An invalid method or URI becomes `GET` or `/`.
     pub fn new(method: &str, uri: &str, headers: HeaderMap, extensions: Extensions) -> Self {
         let (method, uri) = (method.parse().unwrap_or_default(), uri.parse().unwrap_or_default());
         OwnedHead { method, uri, headers, extensions }
     }
 
-    /// Borrows the head for a gate, with the connection's peer and the route's template where the framework knows them.
+    /// Borrows the head for a gate, with the connection's peer and the route's template if the framework knows them.
     pub fn as_request_head<'a>(&'a self, peer: Option<IpAddr>, route: Option<&'a str>) -> RequestHead<'a> {
         RequestHead::new(&self.method, &self.uri, &self.headers, &self.extensions).with_peer(peer).with_route(route)
     }
 }
 
-/// Makes a header map from names and values. A field that is not valid HTTP is left out.
+/// Creates a header map from names and values. Leaves out fields that are not valid HTTP.
 pub fn header_map<'a>(fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) -> HeaderMap {
     let field = |(name, value)| Some((HeaderName::from_bytes(name).ok()?, HeaderValue::from_bytes(value).ok()?));
     let mut headers = HeaderMap::new();
@@ -54,8 +54,8 @@ pub fn changed_headers<'a>(
 
 /// Removes the body of a response to `HEAD`, and keeps its length as a header.
 ///
-/// Clients of HTTP/2 reject a response to `HEAD` with a body, and hyper does not leave it out. Servers that do leave it out
-/// need no call of this.
+/// Clients of HTTP/2 reject a response to `HEAD` with a body, and hyper sends the body. Servers that leave the body out
+/// need not call this.
 pub fn strip_head_body(method: &Method, mut response: Response<String>) -> Response<String> {
     if method == Method::HEAD {
         let length = mem::take(response.body_mut()).len();

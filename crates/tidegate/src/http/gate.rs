@@ -13,9 +13,9 @@ use crate::enforce::{ConcurrencyGuards, Outcome};
 
 type PriorityFn = Arc<dyn Fn(&RequestHead<'_>) -> Priority + Send + Sync>;
 
-/// A gate in front of a service of any framework: it bounds how many requests are in flight, and then enforces their
-/// limits. Adapters make a middleware of it, and the tower layers consist of the same parts. Cheap to clone: clones share
-/// permits and limits.
+/// A gate in front of a service of any framework: bounds the requests in flight, and then enforces their limits.
+/// Adapters wrap it in a middleware, and the tower layers have the same parts. Cheap to clone: clones share permits and
+/// limits.
 ///
 /// ```
 /// use tidegate::concurrency::Concurrency;
@@ -35,57 +35,57 @@ type PriorityFn = Arc<dyn Fn(&RequestHead<'_>) -> Priority + Send + Sync>;
 /// admitted.finish(status, headers, length).await -> in_flight, kept with the body
 /// ```
 ///
-/// A gate within another is work like any other to the outer one.
+/// For an outer gate, an inner gate is a part of the work.
 #[derive(Clone)]
 pub struct Gate {
     pub(crate) guards: ConcurrencyGuards,
-    /// The clients, skipped requests and responses, for the guards as well as for the limits.
+    /// The clients, and the skipped requests and responses, for the guards and the limits.
     pub(crate) rate_limit: RateLimit,
     priority: Option<PriorityFn>,
     dropped_if: Option<DroppedIf>,
 }
 
 impl Gate {
-    /// Enforces the limits of an [`Enforcer`](crate::enforce::Enforcer) (`limiter.enforcer("api")?`), a bare quota, or
-    /// whatever a [`RateLimit`] says.
+    /// Creates a gate that enforces an [`Enforcer`](crate::enforce::Enforcer) (`limiter.enforcer("api")?`), a bare
+    /// quota, or a [`RateLimit`].
     pub fn new(limits: impl Into<RateLimit>) -> Self {
         Gate { guards: ConcurrencyGuards::new(), rate_limit: limits.into(), priority: None, dropped_if: None }
     }
 
-    /// Guards how many requests are in flight, before their limits are asked: a
-    /// [`Concurrency`](crate::concurrency::Concurrency), one [`PerKey`](crate::concurrency::PerKey), tenants that
-    /// [share it](crate::concurrency::FairConcurrency), or several of them. A guard for each key has the key of the first limit,
-    /// as that counts it.
+    /// Sets guards that bound the requests in flight, before their limits: a
+    /// [`Concurrency`](crate::concurrency::Concurrency), a [`PerKey`](crate::concurrency::PerKey), tenants that
+    /// [share](crate::concurrency::FairConcurrency) it, or several of them. A guard for each key uses the key of the
+    /// first limit, as normalized by that limit.
     #[must_use]
     pub fn guards(mut self, guards: impl Into<ConcurrencyGuards>) -> Self {
         self.guards = guards.into();
         self
     }
 
-    /// Other limits for the same guards.
+    /// Sets other limits behind the guards.
     #[must_use]
     pub fn limits(mut self, limits: impl Into<RateLimit>) -> Self {
         self.rate_limit = limits.into();
         self
     }
 
-    /// How much a request matters to the guards. Never let a client choose that.
+    /// Sets the priority of a request for the guards. Never let a client choose it.
     #[must_use]
     pub fn priority(mut self, priority: impl Fn(&RequestHead<'_>) -> Priority + Send + Sync + 'static) -> Self {
         self.priority = Some(Arc::new(priority));
         self
     }
 
-    /// Which responses say that the work was wasted, such as `504`: none unless said otherwise, because a quick error uses
-    /// capacity like any other answer.
+    /// Sets the statuses of wasted work, such as `504`. Defaults to none, because a quick error uses capacity like any
+    /// other answer.
     #[must_use]
     pub fn dropped_if(mut self, dropped: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
         self.dropped_if = Some(Arc::new(dropped));
         self
     }
 
-    /// Lets a request in, or says what is answered to it. The future has nothing of the request in it. Dropped before it
-    /// is done, it gives back what is in flight; the limits may have counted the request by then.
+    /// Admits a request, or returns the response that rejects it. The future does not borrow the request. Dropped
+    /// early, it releases all permits, but the limits may have counted the request.
     pub fn admit(
         &self,
         head: &RequestHead<'_>,
@@ -95,7 +95,7 @@ impl Gate {
         async move {
             let Some((pending, priority)) = begun else { return Ok(AdmittedRequest::unlimited()) };
             let answer = |outcome: &Outcome| pending.rate_limit().response(outcome);
-            // Whom no limit admits does not get as far as the guards.
+            // A denied client never reaches the guards.
             let permits = if guards.is_empty() || pending.is_denied() {
                 None
             } else {
@@ -103,7 +103,7 @@ impl Gate {
             };
             let outcome = pending.decide().await;
             if !outcome.is_allowed() {
-                // No work was done, and how quickly that went teaches nobody anything: permits that are dropped say nothing.
+                // No work was done, so its duration is no sample: dropped permits report nothing.
                 return Err(answer(&outcome));
             }
             let held = permits.map(|permits| HeldPermits::new(permits, ends));
@@ -111,7 +111,7 @@ impl Gate {
         }
     }
 
-    /// How much a request matters.
+    /// Returns the priority of a request.
     pub(crate) fn priority_of(&self, head: &RequestHead<'_>) -> Priority {
         let Some(priority) = &self.priority else { return Priority::Default };
         let client = self.rate_limit.client(head);

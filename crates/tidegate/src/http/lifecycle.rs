@@ -27,23 +27,23 @@ use crate::enforce::{Action, Caller, ConcurrencyGuards, Enforcer, Outcome, Permi
 #[derive(Debug)]
 pub struct PendingRequest {
     pub(super) rate_limit: RateLimit,
-    /// The limits that were picked for this request.
+    /// The enforcer that was picked for this request.
     pub(super) picked_enforcer: Option<Enforcer>,
-    /// None when the client is not known.
+    /// `None` when the client is unknown.
     pub(super) caller: Option<Caller<'static>>,
     pub(super) cost: u64,
-    /// When the request began, for giving back.
+    /// The start of the request, for refunds.
     #[cfg(all(feature = "macros", feature = "tower"))]
     pub(super) started_at: Timestamp,
 }
 
 impl PendingRequest {
-    /// The policy of the service.
+    /// Returns the policy of the service.
     pub fn rate_limit(&self) -> &RateLimit {
         &self.rate_limit
     }
 
-    /// Passes the concurrency guards, without waiting. None when the request has to wait; nothing was done then.
+    /// Passes the concurrency guards without waiting. Returns `None` if the request must wait. Nothing was done then.
     pub fn try_admit(&self, guards: &ConcurrencyGuards, priority: Priority) -> Option<Result<Permits, Outcome>> {
         self.enforcer().try_admit(guards, self.caller.as_ref(), priority)
     }
@@ -53,35 +53,35 @@ impl PendingRequest {
         self.enforcer().admit(guards, self.caller.as_ref(), priority).await
     }
 
-    /// Whether a deny list denies the request, so that nothing should be spent on it.
+    /// Returns whether a deny list denies the request, so that it should cost nothing.
     pub fn is_denied(&self) -> bool {
         self.caller.as_ref().is_some_and(|caller| self.enforcer().denies(caller))
     }
 
-    /// Whether the request may go on, without waiting. None when the store has to be waited for; nothing was done then.
+    /// Decides the request without waiting. Returns `None` if the store must be awaited. Nothing was done then.
     pub fn try_decide(&self) -> Option<Outcome> {
         self.try_apply(self.rate_limit.first_action())
     }
 
-    /// Whether the request may go on.
+    /// Decides the request.
     pub async fn decide(&self) -> Outcome {
         self.apply(self.rate_limit.first_action()).await
     }
 
-    /// Puts the outcome of an admitted request into its extensions, if the policy says so.
+    /// Adds the outcome of an admitted request to its extensions, if the policy wants that.
     #[inline]
     pub fn insert_outcome(&self, outcome: &Outcome, extensions: &mut Extensions) {
         self.rate_limit.insert_outcome(outcome, extensions);
     }
 
-    /// Whether a response like this must be charged: [`charge`](Self::charge) is next then.
+    /// Returns whether such a response must be charged by [`charge`](Self::charge).
     #[inline]
     pub fn should_charge(&self, status: StatusCode, headers: &HeaderMap) -> bool {
         self.rate_limit.charges(status, headers)
     }
 
-    /// Charges for a request whose response is known, without waiting. None when the store has to be waited for; nothing
-    /// was done then.
+    /// Charges for a request whose response is known, without waiting. Returns `None` if the store must be awaited.
+    /// Nothing was done then.
     pub fn try_charge(&self) -> Option<Outcome> {
         self.try_apply(Action::Charge)
     }
@@ -91,8 +91,8 @@ impl PendingRequest {
         self.apply(Action::Charge).await
     }
 
-    /// Refunds the units that `outcome` took, because a handler's attribute decides instead. Not when units have been
-    /// replenished since then: together that could be more than the quota.
+    /// Refunds the units that `outcome` took, because a handler's attribute decides instead. It refunds nothing when
+    /// units have been replenished since, because both together could exceed the quota.
     #[cfg(all(feature = "macros", feature = "tower"))]
     pub(crate) async fn refund(&self, outcome: &Outcome) {
         let elapsed = SystemClock.now().since(self.started_at);
@@ -105,13 +105,13 @@ impl PendingRequest {
         }
     }
 
-    /// The address of its client, if it is known.
+    /// Returns the address of the client, if it is known.
     #[cfg(all(feature = "macros", feature = "tower"))]
     pub(crate) fn address(&self) -> Option<IpAddr> {
         self.caller.as_ref()?.address().copied()
     }
 
-    /// The limits that it meets.
+    /// Returns the enforcer of the request.
     pub(crate) fn enforcer(&self) -> &Enforcer {
         let enforcer = self.rate_limit.enforcer().or(self.picked_enforcer.as_ref());
         enforcer.expect("limits that are not common to all requests were picked for this one")
@@ -132,14 +132,14 @@ impl PendingRequest {
     }
 }
 
-/// A request that a [`Gate`](super::Gate) has admitted, while its service works on it. Dropping it means that the request
-/// was given up, as by a client that hung up.
+/// A request that a [`Gate`](super::Gate) has admitted, while its service works on it. Dropping it means that the
+/// request was abandoned, for example because the client disconnected.
 #[derive(Debug)]
 #[must_use = "a request that is dropped is no longer in flight"]
 pub struct AdmittedRequest {
-    /// None for a request that is not limited.
+    /// `None` for a request without limits.
     limited: Option<(PendingRequest, Outcome)>,
-    /// None without guards.
+    /// `None` without guards.
     held: Option<HeldPermits>,
 }
 
@@ -152,20 +152,20 @@ impl AdmittedRequest {
         AdmittedRequest { limited: Some((pending, outcome)), held }
     }
 
-    /// The outcome, if handlers [want to know](super::RateLimit::extension).
+    /// Returns the outcome, if [`RateLimit::extension`](super::RateLimit::extension) is set.
     pub fn outcome(&self) -> Option<&Outcome> {
         self.limited.as_ref().filter(|(pending, _)| pending.rate_limit().wants_extension()).map(|(_, outcome)| outcome)
     }
 
-    /// Puts the outcome into extensions, where the handlers of most frameworks find it.
+    /// Adds the outcome to extensions, where handlers of most frameworks find it.
     pub fn insert_outcome(&self, extensions: &mut Extensions) {
         if let Some(outcome) = self.outcome() {
             extensions.insert(outcome.clone());
         }
     }
 
-    /// Charges for a request whose charge waited for the response, and writes the headers of its limits. `length` is the
-    /// length of the body, where that is known and no header has it. The result must be kept with the body.
+    /// Makes a charge that waited for the response, and writes the headers of its limits. `length` is the length of the
+    /// body, if it is known and no header has it. Keep the result with the body.
     pub async fn finish(mut self, status: StatusCode, headers: &mut HeaderMap, length: Option<u64>) -> InFlight {
         if let Some((pending, mut outcome)) = self.limited.take() {
             if pending.should_charge(status, headers) {
@@ -177,23 +177,23 @@ impl AdmittedRequest {
     }
 }
 
-/// The permits of a request while its service works on it. Dropping it means that the end was never seen: a client that
-/// hung up, a handler that panicked.
+/// The permits of a request while its service works on it. Dropping it means that the end was not seen, because the
+/// client disconnected or the handler panicked.
 #[derive(Debug)]
 pub(crate) struct HeldPermits {
-    /// None once they were given back.
+    /// `None` after the release.
     permits: Option<Permits>,
     ends: EndRules,
 }
 
-/// When a request has ended, and how.
+/// The rules for the end of a request.
 #[derive(Clone)]
 pub(crate) struct EndRules {
-    /// Its response has no body, whatever its head says.
+    /// The response has no body, even if its headers say so.
     is_head: bool,
-    /// It may become another protocol.
+    /// The connection may switch to another protocol.
     is_connect: bool,
-    /// A limit has turned it away, so that how long it took says nothing about work.
+    /// A limit has rejected the request, so its duration is no sample.
     is_ignored: bool,
     dropped_if: Option<DroppedIf>,
 }
@@ -206,14 +206,13 @@ impl EndRules {
         EndRules { is_head, is_connect, is_ignored: false, dropped_if }
     }
 
-    /// Whether nothing of a response with that status comes after its head that is still this request: a server does not
-    /// even look at a body then.
+    /// Returns whether a response with that status ends with its head. A server does not read a body then.
     fn ends_at_head(&self, status: StatusCode) -> bool {
         let bodiless = status.is_informational() || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
         self.is_head || bodiless || (self.is_connect && status.is_success())
     }
 
-    /// What the work was when it ends with that status.
+    /// Returns the completion of work that ends with that status.
     fn completion(&self, status: StatusCode) -> Completion {
         match &self.dropped_if {
             _ if self.is_ignored => Completion::Ignored,
@@ -228,14 +227,14 @@ impl HeldPermits {
         HeldPermits { permits: Some(permits), ends }
     }
 
-    /// The same for a request that a limit has turned away. Whatever is answered to it is in flight all the same.
+    /// Ignores the duration of a request that a limit has rejected. Its response is still in flight.
     #[cfg(feature = "tower")]
     pub(crate) fn ignored(mut self) -> Self {
         self.ends.is_ignored = true;
         self
     }
 
-    /// It has ended.
+    /// Ends the request.
     pub(crate) fn end(mut self, completion: Completion) {
         if let Some(permits) = self.permits.take() {
             permits.release(completion);
@@ -255,9 +254,11 @@ impl Drop for HeldPermits {
     }
 }
 
-/// A request whose response is under way, kept with the body: its permits come back exactly once. Dropped before its end,
-/// by a client that hung up or a body that failed, the work was [wasted](Completion::Dropped); unless that was sooner than
-/// work usually takes, which says nothing, as nothing does that becomes of a request which a limit has turned away.
+/// A request whose response is being sent. Keep it with the body: its permits are released exactly once.
+///
+/// Dropped before the end, because the client disconnected or the body failed, the work counts as
+/// [wasted](Completion::Dropped). It does not count if the drop came sooner than work usually takes, or if a limit
+/// rejected the request.
 #[derive(Debug, Default)]
 #[must_use = "a request that is dropped is no longer in flight"]
 pub struct InFlight(Option<ResponseInFlight>);
@@ -265,14 +266,14 @@ pub struct InFlight(Option<ResponseInFlight>);
 #[derive(Debug)]
 struct ResponseInFlight {
     held: HeldPermits,
-    /// What the work was if the body comes to its end.
+    /// The completion if the body reaches its end.
     completion: Completion,
-    /// How much of the body is to come, where that is known: a server stops there and does not ask for more.
+    /// The number of bytes left, if it is known. A server stops there and does not poll the body again.
     left: Option<u64>,
 }
 
 impl InFlight {
-    /// From here on it is the body that holds it.
+    /// Moves the permits to the body.
     pub(crate) fn begin(
         held: Option<HeldPermits>,
         status: StatusCode,
@@ -281,7 +282,7 @@ impl InFlight {
     ) -> Self {
         let Some(held) = held else { return InFlight(None) };
         let completion = held.ends.completion(status);
-        // Told in the head, or by the server to itself.
+        // From the head, or as the server knows it.
         let left = content_length(headers).or(length);
         let is_over = held.ends.ends_at_head(status) || left == Some(0);
         let mut in_flight = InFlight(Some(ResponseInFlight { held, completion, left }));
@@ -291,12 +292,12 @@ impl InFlight {
         in_flight
     }
 
-    /// Whether there is nothing to be kept with the body: its permits are back, or there were none.
+    /// Returns whether the request has ended, so that nothing needs to be kept with the body.
     pub fn is_over(&self) -> bool {
         self.0.is_none()
     }
 
-    /// A piece of the body, so long, was handed to the server. The last that was promised ends it.
+    /// Records that a piece of the body of that length was sent. The last announced byte ends the request.
     pub fn record_chunk(&mut self, length: u64) {
         if let Some(ResponseInFlight { left: Some(left), .. }) = &mut self.0 {
             *left = left.saturating_sub(length);
@@ -306,14 +307,14 @@ impl InFlight {
         }
     }
 
-    /// The body has come to its end.
+    /// Ends the request at the end of its body.
     pub fn end(&mut self) {
         if let Some(ResponseInFlight { held, completion, .. }) = self.0.take() {
             held.end(completion);
         }
     }
 
-    /// The body has failed.
+    /// Ends the request because its body failed.
     pub fn fail(&mut self) {
         self.0 = None;
     }

@@ -1,7 +1,7 @@
 //! HTTP semantics shared by every transport: keys, client addresses, headers, problems, the life of a request.
 //!
 //! [`ClientAddress`] finds the address of the client that sent a request, in a way no client can forge. The guide, with
-//! settings for common proxies, is `docs/clients.md` in the repository.
+//! settings for common proxies, is `docs/book/src/explanation/clients.md` in the repository.
 //!
 //! ```
 //! use tidegate::http::{ClientAddress, HeaderMap, TrustProxy};
@@ -15,7 +15,7 @@
 //! let client = clients.find("10.0.0.1".parse()?, &headers);
 //! assert_eq!(client.address().to_string(), "203.0.113.9");
 //!
-//! // Nobody else is believed.
+//! // A header from any other peer is ignored.
 //! let client = clients.find("198.51.100.7".parse()?, &headers);
 //! assert_eq!(client.address().to_string(), "198.51.100.7");
 //! # Ok::<(), Box<dyn std::error::Error>>(())

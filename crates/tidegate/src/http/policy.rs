@@ -58,7 +58,7 @@ enum EnforcerChoice {
 /// The source of a request's keys.
 #[derive(Clone)]
 enum KeySource {
-    /// The client's address, as [`keys::client`](super::keys::client) has it.
+    /// The client's address, as in [`keys::client`](super::keys::client).
     Client,
     Common(RequestFn<Option<Key<'static>>>),
     PerLimit(RequestFn<Option<Vec<Key<'static>>>>),
@@ -71,21 +71,21 @@ impl<L: Into<Enforcer>> From<L> for RateLimit {
 }
 
 impl RateLimit {
-    /// Enforces the limits of an [`Enforcer`] (`limiter.enforcer("api")?`) or a bare quota; for each
-    /// client on its own.
+    /// Creates a policy that enforces an [`Enforcer`] (`limiter.enforcer("api")?`) or a bare quota, for each client
+    /// separately.
     pub fn new(limits: impl Into<Enforcer>) -> Self {
         Self::from_choice(EnforcerChoice::Fixed(limits.into()))
     }
 
-    /// Enforces on each request the limits that `pick` returns: other limits for premium users, another limiter for each
-    /// tenant. Build the enforcers beforehand and return clones. Where a plan's numbers come from a database, set the quota
-    /// on the clone ([`Enforcer::with_quota`]), at the price of an allocation; an outer layer must have loaded them, because
-    /// `pick` cannot wait.
+    /// Creates a policy that picks an enforcer for each request: other limits for premium users, another limiter for
+    /// each tenant. Build the enforcers beforehand and return clones. If a plan's numbers come from a database, set the
+    /// quota on the clone ([`Enforcer::with_quota`]), which allocates. An outer layer must have loaded the numbers,
+    /// because `pick` cannot wait.
     pub fn pick(pick: impl Fn(&RequestHead<'_>) -> Enforcer + Send + Sync + 'static) -> Self {
         Self::from_choice(EnforcerChoice::Picked(Arc::new(pick)))
     }
 
-    /// Enforces no limit: for an admission that only bounds how many requests are in flight.
+    /// Creates a policy without limits, for an admission that only bounds requests in flight.
     pub fn unlimited() -> Self {
         Self::new(Enforcer::unlimited())
     }
@@ -106,15 +106,15 @@ impl RateLimit {
         RateLimit { inner: Arc::new(inner) }
     }
 
-    /// Sets the key that a request is counted under: [`keys`](super::keys) has functions for it. Defaults to the client's
-    /// address, which is also used where there is no key.
+    /// Sets the key that a request counts under; see [`keys`](super::keys) for functions. Defaults to the client's
+    /// address, which is also used for requests without a key.
     #[must_use]
     pub fn key(self, key: impl Fn(&RequestHead<'_>) -> Option<Key<'static>> + Send + Sync + 'static) -> Self {
         self.with(|inner| inner.keys = KeySource::Common(Arc::new(key)))
     }
 
-    /// Sets one key for each of several limits, in the order in which the enforcer has them. Defaults to the client's
-    /// address for all of them.
+    /// Sets one key for each of several limits, in the order of the enforcer. Defaults to the client's address for all
+    /// of them.
     ///
     /// On `None`, every limit falls back to the client address, including global ones ([`Key::GLOBAL`]). Where only one key
     /// is missing, return another in its place.
@@ -132,8 +132,8 @@ impl RateLimit {
         self.cost_of(move |_| cost)
     }
 
-    /// Computes the cost of a request. A cost of 0 is a mistake in the program and answered with 500: where clients
-    /// influence it, use `max(1)`.
+    /// Computes the cost of a request. A cost of 0 is a mistake in the program and answered with 500. Use `max(1)` if
+    /// clients influence the cost.
     #[must_use]
     pub fn cost_of(self, cost: impl Fn(&RequestHead<'_>) -> u64 + Send + Sync + 'static) -> Self {
         self.with(|inner| inner.cost = Some(Arc::new(cost)))
@@ -145,9 +145,9 @@ impl RateLimit {
         self.with(|inner| inner.skip = Some(Arc::new(skip)))
     }
 
-    /// Only checks the quota first, and charges once the response is known, if `charge` says so: for failed logins, for
-    /// instance. Requests admitted at the same time are all charged, which may make debt. Nothing is charged without a
-    /// response, because the client hung up or the service failed with an error.
+    /// Checks the quota first, and charges only when the response is known and `charge` returns true, as for failed
+    /// logins. Concurrently admitted requests are all charged, which may make debt. Nothing is charged without a
+    /// response, because the client disconnected or the service failed with an error.
     #[must_use]
     pub fn charge_when(self, charge: impl Fn(StatusCode, &HeaderMap) -> bool + Send + Sync + 'static) -> Self {
         self.with(|inner| inner.charge_when = Some(Arc::new(charge)))
@@ -159,14 +159,14 @@ impl RateLimit {
         self.with(|inner| inner.client_address = client_address)
     }
 
-    /// Sets the headers that tell clients about their limits.
+    /// Sets the headers that describe limits to clients.
     #[must_use]
     pub fn headers(self, headers: LimitHeaders) -> Self {
         self.with(|inner| inner.headers = headers)
     }
 
-    /// Changes the response to a denied request, which has its status, headers and body by then. A transport with responses
-    /// of its own, such as gRPC, does not call it.
+    /// Changes the response to a denied request, which already has its status, headers and body. A transport with its
+    /// own responses, such as gRPC, does not call it.
     #[must_use]
     pub fn map_response(
         self,
@@ -181,7 +181,7 @@ impl RateLimit {
         self.with(|inner| inner.extension = true)
     }
 
-    /// Begins with a request. None for one that is skipped.
+    /// Begins a request. Returns `None` for a skipped request.
     pub fn begin(&self, head: &RequestHead<'_>) -> Option<PendingRequest> {
         let inner = &*self.inner;
         let client = self.client(head);
@@ -226,7 +226,7 @@ impl RateLimit {
         self.inner.headers.write(outcome, headers);
     }
 
-    /// The limits that every request meets; none when they are picked for each.
+    /// Returns the limits of every request, or `None` when they are picked for each request.
     pub(crate) fn enforcer(&self) -> Option<&Enforcer> {
         match &self.inner.enforcer {
             EnforcerChoice::Fixed(enforcer) => Some(enforcer),
@@ -239,7 +239,7 @@ impl RateLimit {
         if self.charges_later() { Action::Check } else { Action::Limit }
     }
 
-    /// Puts the outcome of an admitted request into its extensions, if that is wanted.
+    /// Adds the outcome of an admitted request to its extensions, if [`Self::extension`] is set.
     #[inline]
     pub(crate) fn insert_outcome(&self, outcome: &Outcome, extensions: &mut Extensions) {
         if self.wants_extension() {
@@ -247,22 +247,22 @@ impl RateLimit {
         }
     }
 
-    /// Whether the handler wants to know the outcome.
+    /// Returns whether the handler wants the outcome.
     pub(super) fn wants_extension(&self) -> bool {
         self.inner.extension
     }
 
-    /// Whether the charge waits for the response.
+    /// Returns whether the charge waits for the response.
     pub(crate) fn charges_later(&self) -> bool {
         self.inner.charge_when.is_some()
     }
 
-    /// Whether a response is one of those that are charged for.
+    /// Returns whether a response must be charged.
     pub(super) fn charges(&self, status: StatusCode, headers: &HeaderMap) -> bool {
         self.inner.charge_when.as_ref().is_some_and(|charge| charge(status, headers))
     }
 
-    /// The client that sent a request, as far as it is known.
+    /// Returns the client that sent a request, if its address is known.
     pub(crate) fn client(&self, head: &RequestHead<'_>) -> Option<Client> {
         let Inner { client_address, warning, .. } = &*self.inner;
         Some(client_address.find_and_warn(warning, head.peer()?, head.headers()))

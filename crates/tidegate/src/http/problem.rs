@@ -1,7 +1,6 @@
 //! The response to a denied request: its status, headers, and a body of `application/problem+json` (RFC 9457).
 //!
-//! The bodies are put together from constant pieces: a client that sends too many requests should not cost more than one
-//! that sends few.
+//! The bodies are joined from constant pieces, so that a client with too many requests costs no more than others.
 
 use std::borrow::Cow;
 
@@ -69,14 +68,14 @@ fn overloaded_body(rejected: &Rejected) -> String {
     [OVERLOADED_START, reason, detail, &ceil_millis(rejected.retry_after()).to_string(), RETRYABLE_END].concat()
 }
 
-/// The names of the limits that denied it, escaped and joined by quotes.
+/// Returns the names of the limits that denied the request, escaped and joined by quotes.
 fn violated_names(limit_decisions: &LimitDecisions) -> Cow<'_, str> {
     let mut names = limit_decisions.violated().map(|limit| escape_json(limit.policy()));
     let first = names.next().unwrap_or_default();
     names.fold(first, |all, name| all + r#"",""# + name)
 }
 
-/// A name as a JSON string has it between its quotes.
+/// Escapes a name for a JSON string.
 fn escape_json(name: &str) -> Cow<'_, str> {
     if name.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'"' && byte != b'\\') {
         return Cow::Borrowed(name);
@@ -85,7 +84,7 @@ fn escape_json(name: &str) -> Cow<'_, str> {
     Cow::Owned(quoted[1..quoted.len() - 1].to_owned())
 }
 
-/// No `title` or `detail`: a client that floods is sent this often, and the problem type explains it.
+/// Without `title` and `detail`: a flooding client receives it often, and the problem type explains it.
 const QUOTA_EXCEEDED_START: &str =
     r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","status":429,"violated-policies":[""#;
 const RETRY_AFTER_FIELD: &str = r#""],"retry_after_ms":"#;

@@ -7,7 +7,7 @@ use http::{Extensions, HeaderMap, Method, Request, Uri};
 
 use super::Client;
 
-/// What of a request decides about it: everything but its body.
+/// The head of a request, on which its limits depend: everything but its body.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestHead<'a> {
     method: &'a Method,
@@ -19,67 +19,66 @@ pub struct RequestHead<'a> {
     client: Option<&'a Client>,
 }
 
-/// The address of a connection's peer, for servers that this crate knows no other way to learn it from: whoever accepts
-/// the connection puts it into the extensions of its requests.
+/// The address of a connection's peer. The code that accepts connections puts it into the extensions of requests, for
+/// servers that this crate does not know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerAddr(pub IpAddr);
 
-/// The template of the route that a request has taken, such as `/users/{id}`, for routers that this crate knows no
-/// other way to learn it from.
+/// The template of a request's route, such as `/users/{id}`, for routers that this crate does not know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route(pub Arc<str>);
 
 impl<'a> RequestHead<'a> {
-    /// What of `request` decides about it.
+    /// Returns the head of an `http` request.
     pub fn from_request<B>(request: &'a Request<B>) -> Self {
         RequestHead::new(request.method(), request.uri(), request.headers(), request.extensions())
     }
 
-    /// A request of a framework that has a type of its own for them.
+    /// Creates a head, for a framework with a request type of its own.
     pub fn new(method: &'a Method, uri: &'a Uri, headers: &'a HeaderMap, extensions: &'a Extensions) -> Self {
         RequestHead { method, uri, headers, extensions, peer: None, route: None, client: None }
     }
 
-    /// The same, with the address at the other end of the connection, by a framework that knows it.
+    /// Sets the address at the other end of the connection, for a framework that knows it.
     #[must_use]
     pub fn with_peer(mut self, peer: impl Into<Option<IpAddr>>) -> Self {
         self.peer = peer.into();
         self
     }
 
-    /// The same, with the template of the route that it has taken, by a framework that knows it.
+    /// Sets the template of the route, for a framework that knows it.
     #[must_use]
     pub fn with_route(mut self, route: Option<&'a str>) -> Self {
         self.route = route;
         self
     }
 
-    /// The method.
+    /// Returns the method.
     pub fn method(&self) -> &'a Method {
         self.method
     }
 
-    /// The address that is asked for.
+    /// Returns the requested URI.
     pub fn uri(&self) -> &'a Uri {
         self.uri
     }
 
-    /// The headers. A client can write anything into them.
+    /// Returns the headers. A client can write anything into them.
     pub fn headers(&self) -> &'a HeaderMap {
         self.headers
     }
 
-    /// What outer layers have said about the request, such as who the user is.
+    /// Returns the extensions, with values from outer layers such as the user.
     pub fn extensions(&self) -> &'a Extensions {
         self.extensions
     }
 
-    /// The client, as far as its address can be known; see [`ClientAddress`](super::ClientAddress).
+    /// Returns the client, if its address is known; see [`ClientAddress`](super::ClientAddress).
     pub fn client(&self) -> Option<&'a Client> {
         self.client
     }
 
-    /// The template of the route, such as `/users/{id}`. None for a request that no route takes, and outside of a
+    /// Returns the template of the route, such as `/users/{id}`. `None` for a request without a route, and outside of a
     /// router.
     pub fn route(&self) -> Option<&'a str> {
         if self.route.is_some() {
@@ -92,13 +91,13 @@ impl<'a> RequestHead<'a> {
         self.extensions.get::<Route>().map(|route| &*route.0)
     }
 
-    /// Whether a browser asks if it may send the request proper, as CORS has it. Anybody can pretend to.
+    /// Returns whether this is a CORS preflight request of a browser. Any client can send one.
     pub fn is_preflight(&self) -> bool {
         let has = |name: &str| self.headers.contains_key(name);
         *self.method == Method::OPTIONS && has("origin") && has("access-control-request-method")
     }
 
-    /// The address at the other end of the connection.
+    /// Returns the address at the other end of the connection.
     #[inline]
     pub fn peer(&self) -> Option<IpAddr> {
         if self.peer.is_some() {
@@ -108,7 +107,7 @@ impl<'a> RequestHead<'a> {
         if let Some(info) = self.extensions.get::<axum::extract::ConnectInfo<std::net::SocketAddr>>() {
             return Some(info.0.ip());
         }
-        // What axum has for tests without a connection.
+        // axum's mock for tests without a connection.
         #[cfg(feature = "axum")]
         if let Some(mock) = self.extensions.get::<axum::extract::connect_info::MockConnectInfo<std::net::SocketAddr>>()
         {

@@ -16,11 +16,11 @@ use super::registry::Limits;
 use crate::clock::complete_before;
 
 impl Call<'_> {
-    /// Retries until the call is allowed, in the order in which callers came, for `within` at most.
+    /// Retries until the call is allowed, in the order of callers, for at most `within`.
     ///
-    /// Only the head of the queue asks the store, so no caller overtakes another, and a wait is one `retry_after` long
-    /// instead of a race of all waiting callers. It takes as a plain `limit` does, so no algorithm admits more for being
-    /// waited on.
+    /// Only the head of the queue calls the store. So no caller overtakes another, and a wait is one `retry_after` long
+    /// instead of a race of all callers. It takes units as a plain `limit` does, so waiting admits no more under any
+    /// algorithm.
     pub(super) async fn acquire(&self, within: Duration) -> Result<WindowedDecision, Error> {
         let inner = &self.limiter.inner;
         let cost = Cost::new(self.cost)?;
@@ -28,16 +28,16 @@ impl Call<'_> {
         let deadline = sleeper.now().saturating_add(within);
         let limits = inner.limits.load_full();
         let dispatch = self.attempt(&limits, Op::Limit(cost))?;
-        // Waiting cannot help: the answer will be the same however long the caller waits.
+        // Waiting cannot help, because the answer stays the same.
         if cost.get() > u64::from(dispatch.capacity()) || dispatch.is_denied() {
             return self.try_once(Op::Limit(cost)).await;
         }
         drop(dispatch);
         let ticket = inner.queues.join(self.queue_name(&limits)?);
         drop(limits);
-        // One timer for the whole wait: a clock that is set back would make any later one longer.
+        // One timer for the whole wait, because a clock that is set back would lengthen any later timer.
         let mut timeout = pin!(sleeper.sleep(within));
-        // The first in the queue has waited for no other, however little time there is.
+        // The first in the queue waits for no other caller, so it is tried even without time left.
         if !ticket.is_first() {
             let in_time = complete_before(timeout.as_mut(), ticket.turn()).await.is_some();
             if !in_time || sleeper.now() > deadline {
@@ -63,7 +63,7 @@ impl Call<'_> {
         }
     }
 
-    /// One attempt, at the limit as it is now: it may have been replaced, and the limiter closed, during a wait.
+    /// Makes one attempt at the current limit. During a wait, the limit may have been replaced or the limiter closed.
     async fn try_once(&self, op: Op) -> Result<WindowedDecision, Error> {
         let inner = &self.limiter.inner;
         let limits = inner.limits.load_full();
@@ -78,17 +78,17 @@ impl Call<'_> {
         Dispatch::new(self, limits.get(self.name)?, op)
     }
 
-    /// The name of the queue: the limit and the key, as the limit counts it.
+    /// Returns the name of the queue: the limit, and the key as the limit normalizes it.
     fn queue_name(&self, limits: &Limits) -> Result<String, Error> {
         let named = limits.get(self.name)?;
         Ok(format!("{}|{}", named.scope.as_str(), named.normalized(&self.key).to_text()))
     }
 }
 
-/// The denial of a caller whose turn did not come in time, whatever the quota has left.
+/// Returns the denial of a caller whose turn came too late, even if the quota has units left.
 fn deny_late_turn(check: Decision) -> Decision {
     let mut parts = check.into_parts();
-    // Allowed for a reason is not the quota's permission: a broken store's policy, or shadow mode.
+    // A permission with a reason is not the quota's. It comes from a failure policy or shadow mode.
     if parts.allowed && parts.reason.is_none() {
         parts.allowed = false;
         parts.reason = Some(Reason::Rate);
@@ -103,7 +103,7 @@ pub(super) struct Queues {
     queues: Mutex<HashMap<String, Queue>>,
 }
 
-/// Waiting callers, in order; the one in front is being served.
+/// Waiting callers in order. The first one is being served.
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<(u64, Option<Waker>)>,
@@ -141,12 +141,12 @@ impl Queues {
 }
 
 impl Ticket {
-    /// Whether no caller is in front of this one.
+    /// Returns whether this caller is the first.
     fn is_first(&self) -> bool {
         self.queues.lock().get(&self.queue).is_some_and(|queue| queue.is_first(self.number))
     }
 
-    /// Ends when every caller in front has gone.
+    /// Completes when all earlier callers have left.
     async fn turn(&self) {
         poll_fn(|context| {
             let mut queues = self.queues.lock();

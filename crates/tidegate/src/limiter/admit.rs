@@ -12,8 +12,8 @@ use super::{Error, Limiter};
 use crate::random::SecureRandom;
 
 impl Limiter {
-    /// Asks for a place of the `concurrency` limit `name` for `key`. The place is held under a lease, until it is
-    /// [released](Limiter::release) or expires because it was not [renewed](Limiter::renew).
+    /// Requests a place of the `concurrency` limit `name` for `key`. The place is held under a lease until it is
+    /// [released](Limiter::release), or until it expires because it was not [renewed](Limiter::renew).
     ///
     /// ```
     /// # use tidegate::{Limiter, Quota, seconds};
@@ -36,20 +36,20 @@ impl Limiter {
         AdmitCall { call: self.call(name, key.into(), CallKind::Admit(lease)), lease }
     }
 
-    /// Renews a lease: it expires its limit's whole time to live from now. Denied when the lease is gone, because it
-    /// expired or was released; the work has no place any more then. The cost is ignored.
+    /// Renews a lease: it expires after the limit's whole time to live from now. Denied when the lease is gone, because
+    /// it expired or was released. The work no longer has a place then. The cost is ignored.
     pub fn renew<'a>(&'a self, name: &'a str, key: impl Into<Key<'a>>, lease: Lease) -> Call<'a> {
         self.call(name, key.into(), CallKind::Renew(lease))
     }
 
-    /// Releases a lease. Denied, with nothing changed, when the lease is gone: it was released before, or it expired and
-    /// its place may belong to another request. The cost is ignored.
+    /// Releases a lease. Denied without a change when the lease is gone: it was released before, or it expired and its
+    /// place may belong to another request. The cost is ignored.
     pub fn release<'a>(&'a self, name: &'a str, key: impl Into<Key<'a>>, lease: Lease) -> Call<'a> {
         self.call(name, key.into(), CallKind::Release(lease))
     }
 }
 
-/// A call that asks for a lease: nothing happens until it is awaited. A clone asks for the same lease, so a caller that
+/// A call that requests a lease. Nothing happens until it is awaited. A clone requests the same lease, so a caller that
 /// lost the answer can retry without taking a second place.
 #[must_use = "nothing happens until the call is awaited"]
 #[derive(Clone)]
@@ -59,19 +59,19 @@ pub struct AdmitCall<'a> {
 }
 
 impl<'a> AdmitCall<'a> {
-    /// Asks for this lease instead of a new, unguessable one: for a retry by another process, and for traces that must be
-    /// the same every time.
+    /// Requests this lease instead of a new one. Use it for a retry by another process, and for traces that must be
+    /// repeatable. A new lease cannot be guessed.
     pub fn lease(mut self, lease: Lease) -> Self {
         (self.call.kind, self.lease) = (CallKind::Admit(lease), lease);
         self
     }
 
-    /// The lease that is asked for, known before the answer.
+    /// Returns the requested lease, which is known before the answer.
     pub fn requested_lease(&self) -> Lease {
         self.lease
     }
 
-    /// Judges this call by another quota, as [`Call::with_quota`] does.
+    /// Decides this call by another quota, as [`Call::with_quota`] does.
     pub fn with_quota(mut self, quota: &'a Quota) -> Self {
         self.call = self.call.with_quota(quota);
         self
@@ -95,8 +95,8 @@ impl<'a> AdmitCall<'a> {
     }
 }
 
-/// The call answered by a decision alone: for [`Limiter::batch`], and for a caller that chose the lease. The lease is held
-/// when the decision is allowed without a reason.
+/// The call as one with a plain decision, for [`Limiter::batch`] and for a caller that chose the lease. The lease is
+/// held when the decision is allowed without a reason.
 impl<'a> From<AdmitCall<'a>> for Call<'a> {
     fn from(admit: AdmitCall<'a>) -> Self {
         admit.call
@@ -130,7 +130,7 @@ impl Future for AdmitFuture<'_> {
 
 /// A decision, and the lease if it was granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use = "a denial is an answer, not an error: nothing is limited unless somebody looks at it"]
+#[must_use = "a denial is an answer, not an error: nothing is limited until the decision is read"]
 pub struct AdmitDecision {
     decision: Decision,
     lease: Option<Lease>,
@@ -138,23 +138,24 @@ pub struct AdmitDecision {
 
 impl AdmitDecision {
     fn new(decision: Decision, lease: Lease) -> Self {
-        // A permission with a reason is not the store's: it was broken, or a limit in shadow mode would have denied it.
+        // A permission with a reason is not the store's: the store was broken, or a limit in shadow mode would have
+        // denied it.
         AdmitDecision { decision, lease: decision.is_unconditional().then_some(lease) }
     }
 
-    /// Whether the work may start, with the limit's details.
+    /// Returns the decision: whether the work may start, with the limit's numbers.
     pub fn decision(&self) -> &Decision {
         &self.decision
     }
 
-    /// The lease to renew and release. None when it was denied, and when it was allowed without a place: the store was
-    /// broken and the limit fails open, or the limit is in shadow mode and full.
+    /// Returns the lease to renew and release. `None` when the request was denied, or was allowed without a place. That
+    /// happens when the store was broken and the limit fails open, and when the limit is in shadow mode and full.
     pub fn lease(&self) -> Option<Lease> {
         self.lease
     }
 }
 
-/// The source of a limiter's leases: ids that are unique across processes and cannot be guessed from others.
+/// The source of a limiter's leases: ids that are unique across processes and cannot be guessed from other ids.
 #[derive(Default)]
 pub(super) struct LeaseIds(SecureRandom);
 

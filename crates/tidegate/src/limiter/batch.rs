@@ -22,15 +22,15 @@ impl Limiter {
     /// # Ok(()) }
     /// ```
     ///
-    /// The answer has one decision for each call, in order. When the whole is denied, limits that would have allowed it
-    /// report what they have. The same limit and key twice is applied in order. A limit in shadow mode counts but never
-    /// denies the others. A key on a deny list is denied whatever state the store is in.
+    /// The answer has one decision for each call, in order. When one call is denied, limits that would have allowed it
+    /// report their current quota. A repeated limit and key is applied in order. A limit in shadow mode counts but
+    /// never denies the other calls. A key on a deny list is denied even when the store is broken.
     ///
     /// It is one call of the store, and one more afterwards for each limit in shadow mode. A store that does not answer
     /// can time out once in each of them.
     pub async fn limit_all<'a>(&self, calls: impl IntoIterator<Item = Call<'a>>) -> Result<JointDecision, Error> {
         let calls: InlineVec<_> = calls.into_iter().collect();
-        // The future is large: it is polled in place where that is enough, and on the heap where it has to wait.
+        // The future is large: it is polled in place if the store is immediate, and boxed otherwise.
         match self.is_immediate() {
             true => poll_once(self.limit_all_borrowed(&calls)),
             false => Box::pin(self.limit_all_borrowed(&calls)).await,
@@ -46,10 +46,10 @@ impl Limiter {
         if self.inner.is_closed() {
             return Err(Error::Closed);
         }
-        // Once: were limits replaced in between, some calls would meet the old ones and some the new.
+        // Loaded once, so that all calls use the same limits during a replacement.
         let limits = self.inner.limits.load_full();
         let mut dispatches: InlineVec<Dispatch<'_>> = InlineVec::with_capacity(calls.len());
-        // A mistake in any call is found before anything is taken.
+        // A mistake in any call is found before units are taken.
         for call in calls {
             dispatches.push(self.dispatch(call, &limits)?.ok_or_else(|| only_limit_error(call))?);
         }
@@ -57,7 +57,9 @@ impl Limiter {
             return Err(only_limit_error(&calls[index]));
         }
         let enforced: InlineVec<&Dispatch<'_>> = dispatches.iter().filter(|dispatch| !dispatch.is_shadow()).collect();
-        let enforced = limit_enforced(&enforced, decider).await?;
+        let enforced = limit_enforced(&enforced, decider).await.inspect_err(|error| {
+            calls.iter().zip(&dispatches).for_each(|(call, dispatch)| dispatch.count(call, Err(error)));
+        })?;
         // Shadow limits come afterwards: they count a request that passes, and only look at one that does not.
         let passes = enforced.allowed();
         let mut enforced = enforced.decisions().iter();
@@ -68,11 +70,15 @@ impl Limiter {
                 false => *enforced.next().expect("one decision for each enforced limit"),
             });
         }
+        // A request that is denied as a whole takes nothing of the limits that would have allowed it.
+        let decided = calls.iter().zip(&dispatches).zip(&decisions);
+        let decisive = decided.filter(|(_, decision)| passes || !decision.allowed());
+        decisive.for_each(|((call, dispatch), decision)| dispatch.count(call, Ok(decision)));
         Ok(decisions.into_iter().collect())
     }
 
-    /// Answers several calls, each on its own and in order, as if each were awaited before the next, with as few calls of
-    /// the store as possible.
+    /// Makes several calls independently and in order, as if each were awaited before the next, with as few store calls
+    /// as possible.
     ///
     /// ```
     /// # use tidegate::{Limiter, Quota, seconds};
@@ -83,7 +89,7 @@ impl Limiter {
     /// # }
     /// ```
     ///
-    /// A call that fails fails alone. An `acquire` is refused: the calls behind it would wait, too.
+    /// A failed call does not affect the others. An `acquire` is rejected, because the later calls would have to wait.
     pub async fn batch<'a>(&self, calls: impl IntoIterator<Item = Call<'a>>) -> Vec<Result<Decision, Error>> {
         let calls: Vec<_> = calls.into_iter().collect();
         // Once, so that every call meets the same limits.
@@ -102,18 +108,20 @@ impl Limiter {
             false => self.inner.store.apply_each(&requests).await,
         }
         .into_iter();
-        let answers = dispatches.iter().map(|dispatch| match dispatch {
-            Ok(dispatch) if dispatch.is_denied() => Ok(dispatch.finish(dispatch.denial())),
-            Ok(dispatch) => {
-                let answer = decided.next().expect("one answer for each request");
-                answer.map(|decision| dispatch.finish(decision)).map_err(Error::Store)
-            }
-            Err(error) => Err(error.clone()),
+        let answers = calls.iter().zip(&dispatches).map(|(call, dispatch)| {
+            let dispatch = dispatch.as_ref().map_err(Error::clone)?;
+            let answer = match dispatch.is_denied() {
+                true => Ok(dispatch.denial()),
+                false => decided.next().expect("one answer for each request").map_err(Error::Store),
+            };
+            let answer = answer.map(|decision| dispatch.finish(decision));
+            dispatch.count(call, answer.as_ref());
+            answer
         });
         answers.collect()
     }
 
-    /// A call of this limiter on its way to the store; none for an `acquire`.
+    /// Returns a call of this limiter on its way to the store, or `None` for an `acquire`.
     fn dispatch<'c>(&self, call: &'c Call<'_>, limits: &'c Limits) -> Result<Option<Dispatch<'c>>, Error> {
         if !std::sync::Arc::ptr_eq(&call.limiter.inner, &self.inner) {
             return Err(Error::unsupported(call.name, "the call belongs to another limiter"));
@@ -142,7 +150,7 @@ async fn limit_enforced<D: Decider + ?Sized>(
     if dispatches.is_empty() {
         return Ok(JointDecision::new(Vec::new()));
     }
-    // Before the store is asked: a denial by a list is sure, whatever state the store is in.
+    // Before the store is called, because a denial by a list is certain even when the store is broken.
     if dispatches.iter().any(|dispatch| dispatch.is_denied()) {
         return Ok(check_all_but_denied(dispatches, decider).await);
     }
@@ -150,8 +158,8 @@ async fn limit_enforced<D: Decider + ?Sized>(
     Ok(decider.decide_all(&requests).await?)
 }
 
-/// The decisions of several limits of which at least one is denied by a list. Nothing is taken; the others report what
-/// they have. A check that fails does not make it an error, because the whole is denied in any case.
+/// Returns the decisions of several limits when a list denies at least one. Nothing is taken, and the others report
+/// their current quota. A failed check is no error, because the request is denied anyway.
 async fn check_all_but_denied<D: Decider + ?Sized>(dispatches: &[&Dispatch<'_>], decider: &D) -> JointDecision {
     let undenied = dispatches.iter().filter(|dispatch| !dispatch.is_denied());
     let requests: Vec<Request<'_>> =
@@ -171,7 +179,7 @@ async fn check_all_but_denied<D: Decider + ?Sized>(dispatches: &[&Dispatch<'_>],
     in_order.collect()
 }
 
-/// The decision of a limit in shadow mode. A broken store behind it must not deny the other limits, which have decided.
+/// Returns the decision of a limit in shadow mode. Its broken store must not deny the other limits, which have decided.
 async fn shadow_decision<D: Decider + ?Sized>(dispatch: &Dispatch<'_>, passes: bool, decider: &D) -> Decision {
     if dispatch.is_denied() {
         return dispatch.finish(dispatch.denial());

@@ -13,7 +13,7 @@ use crate::net::NetworkError;
 use crate::resilience::Resilience;
 use crate::store::memory::MemoryStore;
 
-/// Builds a [`Limiter`]; see [`Limiter::builder`].
+/// A builder of a [`Limiter`]; see [`Limiter::builder`].
 #[derive(Default)]
 #[must_use = "a limiter exists once `build` is called"]
 pub struct LimiterBuilder {
@@ -27,6 +27,7 @@ pub struct LimiterBuilder {
     /// The timeout and the number of replicas of a config, for a [`Resilience`] that the caller does not set.
     outage_defaults: Option<(Duration, u32)>,
     sleeper: Option<Arc<dyn Sleeper>>,
+    leaves_counting: bool,
 }
 
 impl LimiterBuilder {
@@ -73,15 +74,14 @@ impl LimiterBuilder {
     /// A store that does I/O gets a timeout of 50 milliseconds, a circuit breaker, and the
     /// [`on_store_error`](Limit::on_store_error) of each limit, unless it has a
     /// [failure policy](tidegate_core::Capabilities::failure_policy) already. See [`Self::resilience`]. Wrappers of your own, such as a
-    /// `TimeoutStore` or a `MeteredStore`, belong inside a `FallbackStore`, or into [`Self::bare_store`]: otherwise they are wrapped once
-    /// more.
+    /// `TimeoutStore`, belong inside a `FallbackStore`, or into [`Self::bare_store`]: otherwise they are wrapped once more.
     pub fn store(mut self, store: impl Store + 'static) -> Self {
         self.store = Some(Arc::new(store));
         self.is_bare = false;
         self
     }
 
-    /// Sets the store, and puts nothing around it: calls wait as long as the store does, its errors are returned, and
+    /// Sets the store without wrappers: calls wait as long as the store does, its errors are returned, and
     /// `on_store_error` has no effect.
     pub fn bare_store(mut self, store: impl Store + 'static) -> Self {
         self.store = Some(Arc::new(store));
@@ -89,8 +89,8 @@ impl LimiterBuilder {
         self
     }
 
-    /// Sets the timeout, the breaker and the rest of what is put around a [store](Self::store) that does I/O. Defaults to
-    /// [`Resilience`] with its defaults.
+    /// Sets the timeout, the breaker and the other wrappers around a [store](Self::store) that does I/O. Defaults to
+    /// the defaults of [`Resilience`].
     pub fn resilience(mut self, resilience: Resilience) -> Self {
         self.resilience = Some(resilience);
         self
@@ -103,10 +103,17 @@ impl LimiterBuilder {
         self
     }
 
-    /// Sets the timer for `acquire` and for the timeout around a store. Defaults to tokio's timer with the feature `tokio`,
-    /// and to none without.
+    /// Sets the timer for `acquire` and for the timeout around a store. Defaults to tokio's timer with the feature
+    /// `tokio`, and to none without it.
     pub fn sleeper(mut self, sleeper: impl Sleeper + 'static) -> Self {
         self.sleeper = Some(Arc::new(sleeper));
+        self
+    }
+
+    /// Sets whether the limiter counts its decisions as [`tidegate_decisions_total`](crate::resilience#metrics). Defaults to
+    /// true. A program that exports counts of its own sets it to false.
+    pub fn count_decisions(mut self, counts: bool) -> Self {
+        self.leaves_counting = !counts;
         self
     }
 
@@ -122,7 +129,7 @@ impl LimiterBuilder {
         let default_sleeper: Option<Arc<dyn Sleeper>> = Some(Arc::new(crate::clock::SteadySleeper));
         #[cfg(not(feature = "tokio"))]
         let default_sleeper = None;
-        Ok(Limiter::from_parts(limits, store, self.sleeper.or(default_sleeper)))
+        Ok(Limiter::from_parts(limits, store, self.sleeper.or(default_sleeper), !self.leaves_counting))
     }
 
     /// Puts a timeout, a breaker and the failure policies around a store that needs them.
@@ -147,7 +154,7 @@ impl LimiterBuilder {
         Ok(Arc::new(resilience.build(store)))
     }
 
-    /// The limits, ready for decisions.
+    /// Returns the limits, ready for decisions.
     pub(super) fn take_limits(&mut self) -> Result<Limits, BuildError> {
         let mut limits = Limits::new(mem::take(&mut self.prefix), mem::take(&mut self.deny_all));
         for (name, limit) in self.limits.drain(..) {

@@ -9,11 +9,11 @@ use std::time::Duration;
 use tidegate_core::{BoxFuture, Cost, Decision, Key, Lease, OnStoreError, Op, Quota};
 
 use super::dispatch::Dispatch;
-use super::registry::Limits;
+use super::registry::{Limits, NamedLimit};
 use super::{Error, Limiter};
 use crate::store::Decider;
 
-/// A call to a limiter: nothing happens until it is awaited.
+/// A call to a limiter. Nothing happens until it is awaited.
 #[must_use = "nothing happens until the call is awaited"]
 #[derive(Clone)]
 pub struct Call<'a> {
@@ -25,13 +25,15 @@ pub struct Call<'a> {
     pub(super) kind: CallKind,
 }
 
-/// The settings of one call that differ from its limit's, and what deny lists look at beside the key.
+/// The settings of one call that differ from its limit's, and the client's data for deny lists.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct CallOptions<'a> {
     pub(crate) quota: Option<&'a Quota>,
     pub(crate) on_store_error: Option<OnStoreError>,
     pub(crate) address: Option<&'a IpAddr>,
     pub(crate) whole_key: Option<&'a Key<'a>>,
+    /// Whether the caller admits every request, whatever is decided.
+    pub(crate) shadow: bool,
 }
 
 /// The operation of a call, whose cost is not checked yet.
@@ -63,8 +65,8 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// Judges this call by another quota: free and premium users under one name. What the key has used is kept, and comes
-    /// back as fast as the last call's quota says, so the client must not choose the quota.
+    /// Decides this call by another quota, such as for free and premium users under one name. The key keeps its usage,
+    /// which is replenished at the rate of the last call's quota. So a client must never choose the quota.
     #[inline]
     pub fn with_quota(mut self, quota: &'a Quota) -> Self {
         self.options.quota = Some(quota);
@@ -79,15 +81,15 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// Passes the client's whole address to the deny lists. A key may hold less of it, such as the network of an IPv6
-    /// client, or nothing.
+    /// Passes the client's whole address to the deny lists. A key may have only a part of it, such as the network of an
+    /// IPv6 client, or none.
     #[inline]
     pub fn address(mut self, address: &'a IpAddr) -> Self {
         self.options.address = Some(address);
         self
     }
 
-    /// Passes the client's key to the deny lists as it was before it was shortened or shared with others.
+    /// Passes the client's original key to the deny lists, before it was shortened or shared with others.
     #[inline]
     pub fn whole_key(mut self, key: &'a Key<'a>) -> Self {
         self.options.whole_key = Some(key);
@@ -99,8 +101,8 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// Announces that [`try_now`](Self::try_now) follows, so that the memory store fetches the memory it will need. A caller with
-    /// several calls at hand announces all of them first, and waits for memory once. [`Limiter::batch`] does so by itself.
+    /// Announces that [`try_now`](Self::try_now) follows, so that the memory store prefetches memory for it. A caller
+    /// with several calls announces all of them first, and waits for memory once. [`Limiter::batch`] does so by itself.
     /// Nothing is decided. Limits that normalize keys or have shards ignore it.
     pub fn prefetch(&self) {
         let limits = self.limiter.inner.limits.load();
@@ -112,8 +114,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Answers without waiting, for code that is not async. With a store in process every call but an `acquire` is answered;
-    /// one that has to wait is [`Error::WouldBlock`], and nothing was done then.
+    /// Decides without waiting, for code that is not async. A store in process decides every call except an `acquire`.
+    /// A call that has to wait is [`Error::WouldBlock`], and nothing was done then.
     ///
     /// ```
     /// # use tidegate::{Limiter, Quota, minutes};
@@ -130,7 +132,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The answer without waiting, with the window of the limit. None when it has to be waited for; nothing was done then.
+    /// Decides without waiting, with the window of the limit. Returns `None` if the call must wait. Nothing was done
+    /// then.
     #[inline(always)] // record 0032 has the measurement
     pub(crate) fn try_decide(&self) -> Option<Result<WindowedDecision, Error>> {
         let inner = &self.limiter.inner;
@@ -143,32 +146,65 @@ impl<'a> Call<'a> {
             true => Ok(dispatch.denial()),
             false => inner.store.dyn_try_apply(&dispatch.request())?,
         };
-        match decision {
-            Ok(decision) => {
-                Some(Ok(WindowedDecision { decision: dispatch.finish(decision), window: dispatch.window() }))
-            }
-            Err(error) => Some(Err(Error::Store(error))),
-        }
+        let decision = decision.map(|decision| dispatch.finish(decision)).map_err(Error::Store);
+        dispatch.count(self, decision.as_ref());
+        Some(decision.map(|decision| WindowedDecision { decision, window: dispatch.window() }))
     }
 
-    /// The answer, waited for, with the window of the limit.
+    /// Decides the call, with the window of the limit.
     pub(crate) async fn decide(&self) -> Result<WindowedDecision, Error> {
         match self.kind {
-            CallKind::Acquire { within } => self.acquire(within).await,
+            CallKind::Acquire { within } => {
+                let decided = self.acquire(within).await;
+                self.count_acquired(&decided);
+                decided
+            }
             _ => self.decide_on(&*self.limiter.inner.store).await,
         }
     }
 
-    /// The answer of `decider` in place of the limiter's store.
+    /// Decides the call by `decider` in place of the limiter's store.
     pub(crate) async fn decide_on<D: Decider + ?Sized>(&self, decider: &D) -> Result<WindowedDecision, Error> {
         let limits = self.limiter.inner.limits.load_full();
         let Some(dispatch) = self.dispatch(&limits)? else {
             return Err(Error::unsupported(self.name, "an `acquire` would keep the transaction open while it waits"));
         };
-        Ok(WindowedDecision { decision: dispatch.decide(decider).await?, window: dispatch.window() })
+        let decision = dispatch.decide(decider).await;
+        dispatch.count(self, decision.as_ref());
+        Ok(WindowedDecision { decision: decision?, window: dispatch.window() })
     }
 
-    /// The call on its way to the store; none for an `acquire`.
+    /// Counts the answer to this call as `tidegate_decisions_total`.
+    ///
+    /// A check counts when it refuses: the request ends there, and would have been charged by its outcome. A request that a
+    /// check has let pass counts when it takes.
+    #[inline]
+    pub(super) fn count(&self, limit: &NamedLimit, answer: Result<&Decision, &Error>) {
+        let decision = match answer {
+            Ok(decision) if self.options.shadow => Some(decision.shadowed()),
+            Ok(decision) => Some(*decision),
+            Err(Error::Store(_)) => None,
+            // A mistake in the program is no decision.
+            Err(_) => return,
+        };
+        let is_counted = match self.kind {
+            CallKind::Limit | CallKind::Reserve | CallKind::Admit(_) | CallKind::Acquire { .. } => true,
+            CallKind::Check => !decision.is_some_and(|decision| decision.allowed()),
+            CallKind::Refund | CallKind::Reset | CallKind::Renew(_) | CallKind::Release(_) => false,
+        };
+        if is_counted && self.limiter.inner.counts_decisions {
+            limit.counters.count(limit.name(), decision.as_ref());
+        }
+    }
+
+    /// Counts the answer to an `acquire` once, however often the store was asked for it.
+    fn count_acquired(&self, decided: &Result<WindowedDecision, Error>) {
+        if let Ok(limit) = self.limiter.inner.limits.load().get(self.name) {
+            self.count(limit, decided.as_ref().map(|decided| &decided.decision));
+        }
+    }
+
+    /// Returns the call on its way to the store, or `None` for an `acquire`.
     #[inline(always)] // record 0032 has the measurement
     pub(super) fn dispatch<'b>(&'b self, limits: &'b Limits) -> Result<Option<Dispatch<'b>>, Error> {
         let limit = limits.get(self.name)?;
@@ -178,7 +214,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The operation, with its cost checked; none for an `acquire`.
+    /// Returns the operation with its cost checked, or `None` for an `acquire`.
     #[inline(always)] // record 0032 has the measurement
     fn checked_op(&self) -> Result<Option<Op>, Error> {
         if self.limiter.inner.is_closed() {
@@ -209,8 +245,8 @@ impl<'a> IntoFuture for Call<'a> {
     }
 }
 
-/// The future of a [`Call`]'s decision. With a store in process it is ready at the first poll, and nothing is allocated,
-/// unless the limit normalizes keys or cuts its budget into shards.
+/// The future of a [`Call`]'s decision. With a store in process it is ready at the first poll. It allocates only if the
+/// limit normalizes keys or has shards.
 #[must_use = "futures do nothing unless polled"]
 pub struct CallFuture<'a> {
     state: State<'a>,
@@ -243,7 +279,7 @@ impl Future for CallFuture<'_> {
 }
 
 impl CallFuture<'_> {
-    /// Goes on to wait for the answer.
+    /// Starts to wait for the answer.
     #[cold]
     fn wait(&mut self) {
         if let State::Start(call) = std::mem::replace(&mut self.state, State::Done) {

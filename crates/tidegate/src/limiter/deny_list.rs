@@ -10,8 +10,8 @@ use crate::net::{Network, NetworkError, Networks, parse_address};
 
 /// Keys and networks that are never admitted.
 ///
-/// An entry that is an address or a network matches a key any part of which is an address in it. Any other entry
-/// matches the key that is exactly that text.
+/// An entry that is an address or a network matches a key if any part of the key is an address in it. Any other entry
+/// matches the key of exactly that text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct DenyList {
     keys: HashSet<Key<'static>>,
@@ -22,7 +22,7 @@ impl DenyList {
     pub(crate) fn add(&mut self, entry: &str) -> Result<(), NetworkError> {
         match entry.parse::<Network>() {
             Ok(network) => self.networks.insert(network),
-            // An entry that looks like an address was meant as one: a typo must not make the list deny nothing.
+            // An entry that looks like an address must be a valid one: with a typo, the list would deny nothing.
             Err(error) if entry.is_empty() || looks_like_address(entry) => return Err(error),
             Err(_) => {
                 self.keys.insert(Key::from(entry).into_owned());
@@ -65,11 +65,11 @@ fn looks_like_address(entry: &str) -> bool {
     let is_address = |text: &str| parse_address(text.trim()).is_some();
     let begins_with_a_digit = entry.starts_with(|c: char| c.is_ascii_digit());
     let four = entry.contains('.') && begins_with_a_digit && made_of("./*");
-    // With a port, or from one to another.
+    // With a port, or as a range.
     let no_letters = !entry.contains(|c: char| !c.is_ascii_digit() && !"./*:-, ".contains(c));
     let more_than_four = entry.matches('.').count() >= 3 && begins_with_a_digit && no_letters;
     let six = (entry.contains("::") || (entry.contains(':') && entry.contains('/'))) && made_of(":./[]%");
-    // One too few or too many. Fingerprints of certificates have more, and addresses of network cards fewer.
+    // One group too few or too many. Fingerprints of certificates have more, and addresses of network cards have fewer.
     let nearly_eight = (7..=9).contains(&entry.split(':').count()) && made_of(":");
     let with_prefix = entry.split_once('/').is_some_and(|(address, _)| is_address(address));
     let range = entry.split_once('-').is_some_and(|(first, last)| is_address(first) && is_address(last));

@@ -1,9 +1,9 @@
 //! The dispatch of a call to the store: deny lists, normalization, shards, shadow mode.
 //!
-//! Every decision of a limiter goes through [`Dispatch`]: immediate and awaited calls, batches, enforcers, transactions.
-//! There is no shortcut around it. The store has one of its own, for a token bucket in memory.
+//! Every decision of a limiter goes through [`Dispatch`]: immediate and awaited calls, batches, enforcers,
+//! transactions. No shortcut bypasses it. The memory store has one of its own, for token buckets.
 //!
-//! The functions that are `inline(always)` here are measured as a set; see record 0032.
+//! The `inline(always)` functions here are measured as a set; see record 0032.
 
 use std::time::Duration;
 
@@ -14,21 +14,20 @@ use super::call::Call;
 use super::registry::NamedLimit;
 use crate::store::Decider;
 
-/// One operation of a call on its limit, ready for the store. It is small plain fields, so that a compiler keeps it in
-/// registers.
+/// One operation of a call on its limit, ready for the store. Its few plain fields can stay in registers.
 pub(super) struct Dispatch<'a> {
     limit: &'a NamedLimit,
     key: &'a Key<'a>,
-    /// The quota to judge by: the limit's or the call's.
+    /// The quota that decides: the limit's or the call's.
     quota: &'a Quota,
     pub(super) op: Op,
     on_store_error: OnStoreError,
-    /// Whether a deny list has answered. The store is not asked then.
+    /// Whether a deny list denies the call. The store is not called then.
     is_denied: bool,
     target: Option<Box<StoreTarget<'a>>>,
 }
 
-/// The key and quota in the store, where normalization or shards change them.
+/// The key and quota in the store, if normalization or shards change them.
 struct StoreTarget<'a> {
     /// The key in the store: normalized, or the one of a shard.
     store_key: Key<'a>,
@@ -47,7 +46,8 @@ impl<'a> Dispatch<'a> {
             true => (false, None),
             false => resolve_target(call, limit, op)?,
         };
-        // Shadow mode never denies, whatever state the store is in. An operation that cannot be denied gets its error.
+        // Shadow mode never denies, even when the store is broken. An operation that cannot be denied returns the
+        // error.
         let policy = match limit.limit.shadow && may_deny(op) {
             true => OnStoreError::Open,
             false => limit.limit.on_store_error,
@@ -56,13 +56,13 @@ impl<'a> Dispatch<'a> {
         Ok(Dispatch { limit, key: &call.key, quota, op, on_store_error, is_denied, target })
     }
 
-    /// The request to the store.
+    /// Returns the request to the store.
     #[inline]
     pub(super) fn request(&self) -> Request<'_> {
         self.request_for(self.op)
     }
 
-    /// The request for another operation than the call's.
+    /// Returns the request for another operation than the call's.
     #[inline(always)] // record 0032 has the measurement
     pub(super) fn request_for(&self, op: Op) -> Request<'_> {
         let (mut key, mut quota) = (self.key, self.quota);
@@ -73,7 +73,7 @@ impl<'a> Dispatch<'a> {
         Request { scope: &self.limit.scope, key, quota, op, on_store_error: self.on_store_error }
     }
 
-    /// The answer of `decider`.
+    /// Decides by `decider`.
     pub(super) async fn decide<D: Decider + ?Sized>(&self, decider: &D) -> Result<Decision, Error> {
         if self.is_denied() {
             return Ok(self.finish(self.denial()));
@@ -81,33 +81,39 @@ impl<'a> Dispatch<'a> {
         Ok(self.finish(decider.decide(&self.request()).await?))
     }
 
-    /// Whether a deny list has answered. The store is not asked then.
+    /// Returns whether a deny list denies the call. The store is not called then.
     #[inline]
     pub(super) fn is_denied(&self) -> bool {
         self.is_denied
     }
 
-    /// The answer of the deny list.
+    /// Returns the denial by the deny list.
     pub(super) fn denial(&self) -> Decision {
         Decision::denied_by_list(self.capacity())
     }
 
-    /// The answer to the caller: in shadow mode a denial becomes a permission that keeps its reason.
+    /// Returns the decision for the caller. In shadow mode a denial becomes a permission that keeps its reason.
     #[inline(always)] // record 0032 has the measurement
     pub(super) fn finish(&self, decision: Decision) -> Decision {
         if self.limit.limit.shadow { decision.shadowed() } else { decision }
+    }
+
+    /// Counts the answer to `call`.
+    #[inline]
+    pub(super) fn count(&self, call: &Call<'_>, answer: Result<&Decision, &Error>) {
+        call.count(self.limit, answer);
     }
 
     pub(super) fn is_shadow(&self) -> bool {
         self.limit.limit.shadow
     }
 
-    /// The capacity of the whole quota, however many shards it has.
+    /// Returns the capacity of the whole quota, over all shards.
     pub(super) fn capacity(&self) -> u32 {
         self.quota.parts().capacity
     }
 
-    /// The time in which the limit's own quota fills.
+    /// Returns the time in which the limit's own quota fills.
     pub(super) fn window(&self) -> Option<Duration> {
         self.limit.window
     }

@@ -4,38 +4,39 @@ use tidegate_core::{InvalidCost, QuotaError, StoreError, StoreErrorKind};
 
 use crate::net::NetworkError;
 
-/// A limiter could not answer. Two words at most: it travels beside every decision.
+/// The error of a limiter that could not decide. It has at most two words, because it is returned beside every
+/// decision.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no limit of that name.
+    /// No limit has this name.
     #[error(transparent)]
     UnknownLimit(Box<UnknownLimit>),
-    /// The cost is not a cost.
+    /// The cost is invalid.
     #[error(transparent)]
     InvalidCost(#[from] InvalidCost),
     /// The quota does not fit the limit's settings.
     #[error(transparent)]
     Quota(Box<QuotaError>),
-    /// This limit cannot do that.
+    /// The limit does not support the operation.
     #[error(transparent)]
     Unsupported(Box<Unsupported>),
-    /// Nobody knows who asks, or not every limit does.
+    /// The request has no key, or not one for each limit.
     #[error("the request has no key, or not one for each limit, and no address of a client to stand in for one")]
     NoKey,
-    /// An attribute has no limiter to ask.
+    /// The attribute has no limiter.
     #[error(
         "there is no limiter to ask: give the attribute one (`limiter = ...`), call the function under a layer, or set \
          a default (`tidegate::attribute::set_default_limiter`)"
     )]
     NoLimiter,
-    /// `acquire` has nothing to wait with.
+    /// `acquire` has no timer to wait with.
     #[error("acquire has nothing to wait with: give the builder a sleeper, or use the feature `tokio`")]
     NoSleeper,
-    /// A guard has no runtime to settle its hold on.
+    /// A guard has no runtime on which to settle its hold.
     #[error("there is no tokio runtime to settle the hold on when its guard is dropped: create the guard within one")]
     NoRuntime,
-    /// A call that was to be answered without waiting has to wait, because its store does I/O or it is an `acquire`.
+    /// The call must wait, because its store does I/O or it is an `acquire`. It was made without waiting.
     #[error("the answer has to be waited for: await the call, or use a store in process")]
     WouldBlock,
     /// The limiter was closed.
@@ -46,25 +47,25 @@ pub enum Error {
     Store(#[from] StoreError),
 }
 
-/// There is no limit of that name.
+/// The error of a name that no limit has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is no limit named {name:?}: expected one of {}{}", known.join(", "), if *more > 0 { ", ..." } else { "" })]
 pub struct UnknownLimit {
-    /// The name that was asked for.
+    /// The unknown name.
     pub name: String,
-    /// Names there are: all of them, or a few when there are many.
+    /// Known names: all of them, or some if there are many.
     pub known: Vec<String>,
-    /// How many there are beside those.
+    /// The number of further known names.
     pub more: usize,
 }
 
-/// A limit was asked for something it cannot do.
+/// The error of an operation that a limit does not support.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("limit {limit:?} cannot do that: {why}")]
 pub struct Unsupported {
     /// The limit's name.
     pub limit: String,
-    /// What it cannot do.
+    /// The reason.
     pub why: &'static str,
 }
 
@@ -85,7 +86,8 @@ impl Error {
         Error::Unsupported(Box::new(Unsupported { limit: limit.to_owned(), why }))
     }
 
-    /// Whether this is a mistake in the calling program, which no failure policy hides and no retry mends.
+    /// Returns whether this is a mistake in the calling program. No failure policy hides such an error, and a retry
+    /// does not help.
     pub fn is_misuse(&self) -> bool {
         match self {
             Error::Store(error) => error.kind() == StoreErrorKind::Unsupported,
@@ -94,25 +96,25 @@ impl Error {
         }
     }
 
-    /// Whether trying again can help.
+    /// Returns whether a retry can help.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Error::Store(error) if error.is_retryable())
     }
 }
 
-/// A limiter cannot be built like that.
+/// The error of a limiter that cannot be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
     /// Two limits have the same name.
     #[error("there are two limits named {0:?}")]
     DuplicateLimit(String),
-    /// A setting is for a limit that is not there.
+    /// A setting is for a limit that does not exist.
     #[error("there is no limit named {name:?} to {what}: name the limit first")]
     UnknownLimit {
         /// The name.
         name: String,
-        /// What was to be set.
+        /// The setting.
         what: &'static str,
     },
     /// A deny list has an entry that is neither a key nor a network.
@@ -124,12 +126,12 @@ pub enum BuildError {
          `bare_store`"
     )]
     NoTimer,
-    /// A quota and its settings do not go together.
+    /// A quota and its settings contradict each other.
     #[error("limit {name:?}: {error}")]
     Quota {
         /// The limit's name.
         name: String,
-        /// What does not go together.
+        /// The contradiction.
         error: QuotaError,
     },
 }

@@ -27,7 +27,7 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// A limit with the default settings.
+    /// Creates a limit with the default settings.
     pub fn new(quota: Quota) -> Self {
         Limit {
             quota,
@@ -39,7 +39,7 @@ impl Limit {
         }
     }
 
-    /// Sets the policy for a broken store. Defaults to [`OnStoreError::Open`]. The memory store cannot break.
+    /// Sets the policy for a broken store. Defaults to [`OnStoreError::Local`]. The memory store cannot break.
     ///
     /// The limiter applies it to every store but a [bare one](super::LimiterBuilder::bare_store). A limit in
     /// [shadow mode](Self::shadow) always fails open.
@@ -55,12 +55,12 @@ impl Limit {
         Ok(self)
     }
 
-    /// Cuts one budget for all keys into this many shards, so that a hot limit is not one hot key in the store. The shards
-    /// add up to the whole exactly. A stable hash of the key picks the shard, so one key always meets the same one; the
-    /// hash is no secret, so a client that may choose its key may choose a shard.
+    /// Cuts one budget for all keys into this many shards, so that a hot limit is not one hot key in the store. The
+    /// shards add up to exactly the whole. A stable hash of the key selects the shard, so a key always has the same
+    /// one. The hash is not secret, so a client that can choose its key can choose a shard.
     ///
-    /// Not for limits with a budget for each key: all keys of one shard share its budget. A shard that would get less than
-    /// 1 is refused, and so are more than [`MAX_SHARDS`](tidegate_core::MAX_SHARDS) shards.
+    /// Do not use it for limits with a budget for each key: all keys of a shard share its budget. A shard of less than
+    /// 1 is rejected, and so are more than [`MAX_SHARDS`](tidegate_core::MAX_SHARDS) shards.
     pub fn shards(mut self, shards: u32) -> Result<Self, QuotaError> {
         self.quota.split(shards)?;
         self.shards = shards;
@@ -82,19 +82,19 @@ impl Limit {
         self
     }
 
-    /// The same settings with another quota.
+    /// Returns these settings with another quota.
     pub fn with_quota(mut self, quota: Quota) -> Result<Self, QuotaError> {
         quota.split(self.shards)?;
         self.quota = quota;
         Ok(self)
     }
 
-    /// The quota.
+    /// Returns the quota.
     pub fn quota(&self) -> &Quota {
         &self.quota
     }
 
-    /// Whether it is in shadow mode.
+    /// Returns whether the limit is in shadow mode.
     pub fn is_shadow(&self) -> bool {
         self.shadow
     }

@@ -32,6 +32,7 @@ pub use normalize::Normalize;
 pub(crate) use registry::LimitSummary;
 
 use crate::clock::Sleeper;
+use crate::telemetry;
 use acquire::Queues;
 use admit::LeaseIds;
 use registry::{CurrentLimits, Limits};
@@ -69,6 +70,7 @@ struct Inner {
     closed: AtomicBool,
     /// Whether the store was closed, too.
     store_closed: AtomicBool,
+    counts_decisions: bool,
 }
 
 impl Inner {
@@ -84,7 +86,13 @@ impl Limiter {
         LimiterBuilder::default()
     }
 
-    fn from_parts(limits: Limits, store: Arc<dyn DynStore>, sleeper: Option<Arc<dyn Sleeper>>) -> Self {
+    fn from_parts(
+        limits: Limits,
+        store: Arc<dyn DynStore>,
+        sleeper: Option<Arc<dyn Sleeper>>,
+        counts_decisions: bool,
+    ) -> Self {
+        telemetry::describe_metrics();
         let inner = Inner {
             limits: CurrentLimits::new(limits),
             store,
@@ -93,84 +101,85 @@ impl Limiter {
             leases: LeaseIds::default(),
             closed: AtomicBool::new(false),
             store_closed: AtomicBool::new(false),
+            counts_decisions,
         };
         Limiter { inner: Arc::new(inner) }
     }
 
-    /// Whether every call but an `acquire` is answered at the first poll.
+    /// Returns whether every call except an `acquire` is decided at the first poll.
     pub(crate) fn is_immediate(&self) -> bool {
         self.inner.store.is_immediate()
     }
 
-    /// A call of any kind.
+    /// Creates a call of any kind.
     #[inline]
     pub(crate) fn call<'a>(&'a self, name: &'a str, key: Key<'a>, kind: CallKind) -> Call<'a> {
         Call { limiter: self, name, key, cost: 1, options: CallOptions::default(), kind }
     }
 
-    /// Takes from the limit `name` for `key`, if the quota admits it. Nothing happens until the call is awaited.
+    /// Takes units of the limit `name` for `key`, if the quota admits it. Nothing happens until the call is awaited.
     pub fn limit<'a>(&'a self, name: &'a str, key: impl Into<Key<'a>>) -> Call<'a> {
         self.call(name, key.into(), CallKind::Limit)
     }
 
-    /// Answers as [`Limiter::limit`] would, and takes nothing.
+    /// Decides as [`Limiter::limit`] would, and takes nothing.
     pub fn check<'a>(&'a self, name: &'a str, key: impl Into<Key<'a>>) -> Call<'a> {
         self.call(name, key.into(), CallKind::Check)
     }
 
-    /// Takes even when that means debt, up to the quota's `max_debt`. `retry_after` is when the debt will have cleared and
-    /// the work may start.
+    /// Takes units even into debt, up to the quota's `max_debt`. `retry_after` is the time until the debt has cleared
+    /// and the work may start.
     pub fn reserve<'a>(&'a self, name: &'a str, key: impl Into<Key<'a>>) -> Call<'a> {
         self.call(name, key.into(), CallKind::Reserve)
     }
 
-    /// Gives units back, never beyond the capacity. Refunding units that have already been replenished credits them twice;
-    /// a [`Budget`](crate::budget::Budget) knows how many those are. A decision that is not
+    /// Gives units back, never beyond the capacity. Refunding units that have already been replenished credits them
+    /// twice; a [`Budget`](crate::budget::Budget) avoids that. A decision that is not
     /// [unconditional](crate::Decision::is_unconditional) took nothing, so there is nothing to refund.
     pub fn refund<'a>(&'a self, name: &'a str, key: impl Into<Key<'a>>) -> Call<'a> {
         self.call(name, key.into(), CallKind::Refund)
     }
 
-    /// Forgets the key: it is as good as new. The cost is ignored.
+    /// Forgets the key, which is then as good as new. The cost is ignored.
     pub fn reset<'a>(&'a self, name: &'a str, key: impl Into<Key<'a>>) -> Call<'a> {
         self.call(name, key.into(), CallKind::Reset)
     }
 
-    /// Waits until the quota admits it, for `within` at most, and takes. Callers of this limiter that wait for the same
-    /// limit and key are served in the order in which they came.
+    /// Waits until the quota admits the request, for at most `within`, and takes the units. Callers of this limiter
+    /// that wait for the same limit and key are served in order.
     ///
-    /// The answer is a denial when the caller's turn does not come within that time, and at once when its turn has come and
-    /// the wait would be longer than the time left. Nothing was taken then. A limit replaced meanwhile is applied as it is
-    /// when the turn comes; a limiter closed meanwhile answers [`Error::Closed`].
+    /// A caller is denied if its turn does not come in time. It is denied at once if its turn has come and the wait
+    /// would be longer than the time left. Nothing was taken then. If the limit was replaced meanwhile, the new one
+    /// applies. If the limiter was closed, the result is [`Error::Closed`].
     pub fn acquire<'a>(&'a self, name: &'a str, key: impl Into<Key<'a>>, within: Duration) -> Call<'a> {
         self.call(name, key.into(), CallKind::Acquire { within })
     }
 
-    /// The quota of a limit.
+    /// Returns the quota of a limit.
     pub fn quota(&self, name: &str) -> Result<Quota, Error> {
         Ok(self.inner.limits.load().get(name)?.limit.quota)
     }
 
-    /// A limit with its settings.
+    /// Returns a limit with its settings.
     pub fn get(&self, name: &str) -> Result<Limit, Error> {
         Ok(self.inner.limits.load().get(name)?.limit.clone())
     }
 
-    /// The names of the limits, sorted.
+    /// Returns the names of the limits, sorted.
     pub fn names(&self) -> Vec<String> {
         self.inner.limits.load().names()
     }
 
-    /// Replaces a limit, settings and all. What keys have used is kept: the new capacity minus that is available. Leases in
-    /// flight stay, too. With another number of shards all keys begin anew; so does a key that changes between leases
-    /// and a rate.
+    /// Replaces a limit with all its settings. Keys keep their usage: the available units are the new capacity minus
+    /// the used ones. Leases in flight stay, too. With another number of shards all keys are reset. A key that moves
+    /// between leases and a rate is reset, too.
     pub fn replace(&self, name: &str, limit: Limit) -> Result<(), Error> {
         self.inner.limits.update(|limits| limits.with(name, |_| Ok(limit.clone())))
     }
 
-    /// Replaces all limits by those of `with`: its limits, deny lists and prefix; its store is ignored. Every decision that
-    /// begins afterwards meets the new ones. What keys have used of a limit that stays is kept, as [`Limiter::replace`]
-    /// does; with another prefix all keys begin anew.
+    /// Replaces all limits by the limits, deny lists and prefix of `with`; its store is ignored. Every later decision
+    /// uses the new limits. Keys of a limit that stays keep their usage, as with [`Limiter::replace`]. With another
+    /// prefix all keys are reset.
     ///
     /// ```
     /// # use tidegate::{Limiter, Quota, seconds};
@@ -189,10 +198,10 @@ impl Limiter {
         self.inner.limits.update(|limits| limits.with(name, |limit| Ok(limit.clone().with_quota(quota)?)))
     }
 
-    /// Refuses every call from now on, and closes the store. Idempotent.
+    /// Closes the store, and rejects every later call. Idempotent.
     pub async fn close(&self) {
         self.inner.closed.store(true, Ordering::Release);
-        // Remembered apart from `closed`, because a close may be cut short and called again.
+        // Stored separately from `closed`, because a close may be cancelled and called again.
         if !self.inner.store_closed.load(Ordering::Acquire) {
             self.inner.store.close().await;
             self.inner.store_closed.store(true, Ordering::Release);

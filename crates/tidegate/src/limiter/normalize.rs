@@ -10,14 +10,14 @@ use crate::net::{parse_address, truncate_address};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Normalize {
-    /// `Alice` is `alice`.
+    /// Lower case: `Alice` becomes `alice`.
     Lowercase,
-    /// ` alice ` is `alice`.
+    /// No spaces around the part: ` alice ` becomes `alice`.
     Trim,
-    /// `::ffff:192.0.2.1` is `192.0.2.1`, and an IPv6 address is its first `ipv6_prefix` bits. What is not an
-    /// address stays as it is.
+    /// Addresses: `::ffff:192.0.2.1` becomes `192.0.2.1`, and an IPv6 address its first `ipv6_prefix` bits. Other text
+    /// stays as it is.
     Ip {
-        /// How many bits of an IPv6 address tell clients apart: 64 is what one customer usually has.
+        /// The number of bits that identify an IPv6 client: 64 is the usual network of one customer.
         ipv6_prefix: u8,
     },
 }

@@ -13,28 +13,30 @@ use tidegate_core::{Key, Quota, Scope};
 
 use super::call::CallOptions;
 use super::{BuildError, DenyList, Error, Limit, Limiter, UnknownLimit};
+use crate::telemetry::DecisionCounters;
 
-/// How many known names an [`UnknownLimit`] lists.
+/// The maximum number of known names in an [`UnknownLimit`].
 const MAX_LISTED_NAMES: usize = 50;
 
-/// How often the readers of replaced limits have a turn to end. Nearly all read for less than a microsecond.
+/// The number of turns that the readers of replaced limits get to finish. Nearly all read for less than a microsecond.
 const READER_TURNS: usize = 1_000;
 
-/// A limit with everything that is worked out from its settings once.
+/// A limit with everything that is computed once from its settings.
 #[derive(Debug)]
 pub(super) struct NamedLimit {
     pub(super) scope: Scope,
     pub(super) limit: Limit,
     /// [`Quota::window`] of the limit's quota.
     pub(super) window: Option<Duration>,
-    /// The quotas of its shards; empty when there is one.
+    /// The quotas of its shards, or empty if it has one.
     pub(super) shards: Box<[Quota]>,
-    /// The limit's own entries, as they are and normalized, and the common ones normalized.
+    /// The limit's own entries, original and normalized, and the common ones normalized.
     deny: DenyList,
     /// The entries of all limits.
     common_deny: Arc<DenyList>,
-    /// Whether it has no deny list, no shards and does not normalize keys, as most limits.
+    /// Whether the limit has no deny list and no shards and does not normalize keys, as most limits.
     pub(super) is_plain: bool,
+    pub(super) counters: DecisionCounters,
 }
 
 impl NamedLimit {
@@ -50,20 +52,21 @@ impl NamedLimit {
         }
         let (scope, window) = (Scope::new(&limits.prefix, name), limit.quota.window());
         let is_plain = deny.is_empty() && common_deny.is_empty() && shards.is_empty() && limit.normalize.is_none();
-        Ok(NamedLimit { scope, limit, window, shards: shards.into(), deny, common_deny, is_plain })
+        let counters = DecisionCounters::default();
+        Ok(NamedLimit { scope, limit, window, shards: shards.into(), deny, common_deny, is_plain, counters })
     }
 
     pub(super) fn name(&self) -> &str {
         self.scope.limit()
     }
 
-    /// The key as the limit counts it.
+    /// Returns the key as the limit normalizes it.
     #[inline]
     pub(super) fn normalized<'k>(&self, key: &'k Key<'_>) -> Key<'k> {
         self.limit.normalize.map_or_else(|| key.borrow(), |normalize| normalize.apply(key))
     }
 
-    /// Whether a deny list has the key, the normalized key, the address or the full key of a call.
+    /// Returns whether a deny list has the key, the normalized key, the address or the full key of a call.
     pub(super) fn denies(&self, key: &Key<'_>, normalized: &Key<'_>, options: &CallOptions<'_>) -> bool {
         let is_normalized = self.limit.normalize.is_some();
         [&self.deny, &*self.common_deny].into_iter().any(|list| {
@@ -76,7 +79,7 @@ impl NamedLimit {
         })
     }
 
-    /// The shard of a common budget that a key falls into: always the same one.
+    /// Returns the shard of a common budget for a key, always the same one.
     pub(super) fn shard_of(&self, key: &Key<'_>) -> usize {
         (key.stable_hash(self.scope.stable_hash()) % self.shards.len() as u64) as usize
     }
@@ -92,7 +95,7 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// No limits yet, with the prefix and the deny list that all of them share.
+    /// Creates an empty set of limits with their common prefix and deny list.
     pub(super) fn new(prefix: String, deny: DenyList) -> Self {
         Limits { prefix, deny: Arc::new(deny), by_name: HashMap::default() }
     }
@@ -115,7 +118,7 @@ impl Limits {
         Ok(())
     }
 
-    /// These limits with one of them replaced by the result of `change`.
+    /// Returns these limits with one of them replaced by the result of `change`.
     pub(super) fn with(&self, name: &str, change: impl FnOnce(&Limit) -> Result<Limit, Error>) -> Result<Self, Error> {
         let limit = change(&self.get(name)?.limit)?;
         let named = NamedLimit::new(self, name, limit).map_err(|error| match error {
@@ -144,7 +147,7 @@ impl Limits {
 
     #[cold]
     fn unknown(&self, name: &str) -> UnknownLimit {
-        // A client that asks for wrong names must not make the limiter copy thousands of right ones each time.
+        // Only some names are copied, so that wrong names from a client stay cheap with thousands of limits.
         let mut known: Vec<_> = self.by_name.keys().take(MAX_LISTED_NAMES).map(|name| name.to_string()).collect();
         known.sort();
         let more = self.by_name.len() - known.len();
@@ -152,8 +155,8 @@ impl Limits {
     }
 }
 
-/// The limits of a limiter as they are now. Until the first of them is replaced, reading them writes no shared memory.
-/// An `ArcSwap` costs two locked instructions for each read; see record 0032.
+/// The current limits of a limiter. Reading them writes no shared memory until the first replacement. An `ArcSwap`
+/// costs two locked instructions for each read; see record 0032.
 pub(super) struct CurrentLimits {
     /// The limits that the limiter was built with.
     built: Limits,
@@ -181,7 +184,7 @@ impl CurrentLimits {
         }
     }
 
-    /// The limits for work that waits.
+    /// Returns the limits for work that waits.
     pub(super) fn load_full(&self) -> Arc<Limits> {
         self.latest.load_full()
     }
@@ -192,10 +195,10 @@ impl CurrentLimits {
             let before = self.latest.load_full();
             let found = self.latest.compare_and_swap(&before, Arc::new(change(&before)?));
             if Arc::ptr_eq(&found, &before) {
-                // After the limits: a reader that sees this finds them.
+                // After the limits, so that a reader that sees the flag finds them.
                 self.is_replaced.store(true, Ordering::Release);
                 drop(found);
-                // The last reader would free thousands of limits in the middle of a decision.
+                // Otherwise the last reader would free thousands of limits in the middle of a decision.
                 (0..READER_TURNS).take_while(|_| Arc::strong_count(&before) > 1).for_each(|_| std::thread::yield_now());
                 return Ok(());
             }
@@ -215,7 +218,7 @@ impl Deref for LimitsRef<'_> {
     }
 }
 
-/// The settings of a limit that other modules report or act on.
+/// The settings of a limit that other modules report or use.
 #[derive(Clone, Copy)]
 pub(crate) struct LimitSummary {
     pub(crate) capacity: u32,
@@ -235,7 +238,7 @@ impl Limiter {
         if limits.by_name.contains_key(name) { Ok(()) } else { Err(limits.unknown(name)) }
     }
 
-    /// The settings of a limit as it is now.
+    /// Returns the settings of the current limit.
     pub(crate) fn summary(&self, name: &str) -> Result<LimitSummary, Error> {
         let limits = self.inner.limits.load();
         let named = limits.get(name)?;
@@ -251,15 +254,15 @@ impl Limiter {
         })
     }
 
-    /// The quota of a limit, of which no shard has a larger one.
+    /// Returns the quota of the limit's largest shard.
     pub(crate) fn largest_shard(&self, name: &str) -> Result<Quota, Error> {
         let limits = self.inner.limits.load();
         let named = limits.get(name)?;
-        // The first shards get what is left over by the division.
+        // The first shards have the remainder of the division.
         Ok(*named.shards.first().unwrap_or(&named.limit.quota))
     }
 
-    /// Whether the deny lists of a limit have this key or address. Never in shadow mode.
+    /// Returns whether the deny lists of a limit have this key or address. Always false in shadow mode.
     pub(crate) fn denies(&self, name: &str, key: &Key<'_>, address: Option<&IpAddr>) -> bool {
         let limits = self.inner.limits.load();
         limits.get(name).is_ok_and(|named| {
@@ -268,7 +271,7 @@ impl Limiter {
         })
     }
 
-    /// The key as a limit counts it, where the limit normalizes keys.
+    /// Returns the key as a limit normalizes it, if the limit normalizes keys.
     pub(crate) fn normalized(&self, name: &str, key: &Key<'_>) -> Option<Key<'static>> {
         let limits = self.inner.limits.load();
         let normalize = limits.get(name).ok()?.limit.normalize?;

@@ -10,8 +10,8 @@ use crate::sqlite;
 
 #[cfg(feature = "postgres")]
 impl postgres::InTransaction<'_> {
-    /// The answer to a call of any limiter, from this transaction. An [`acquire`](crate::Limiter::acquire) is refused: it
-    /// would keep the transaction open while it waits.
+    /// Decides a call of any limiter in this transaction. An [`acquire`](crate::Limiter::acquire) is rejected, because
+    /// its wait would keep the transaction open.
     pub async fn apply(&self, call: Call<'_>) -> Result<Decision, Error> {
         Ok(call.decide_on(self).await?.decision)
     }
@@ -25,8 +25,8 @@ impl postgres::InTransaction<'_> {
 
 #[cfg(feature = "sqlite")]
 impl sqlite::InTransaction<'_> {
-    /// The answer to a call of any limiter, from this transaction. An [`acquire`](crate::Limiter::acquire) is refused: it
-    /// would keep the transaction open while it waits.
+    /// Decides a call of any limiter in this transaction. An [`acquire`](crate::Limiter::acquire) is rejected, because
+    /// its wait would keep the transaction open.
     pub fn apply(&self, call: Call<'_>) -> Result<Decision, Error> {
         Ok(tidegate_core::private::poll_once(call.decide_on(self))?.decision)
     }

@@ -11,8 +11,8 @@ use tidegate_core::{
     Capabilities, Decision, JointDecision, Key, Op, Request, Scope, Store, StoreError, StoreErrorKind, Timestamp,
 };
 
-use crate::clock::{Clock, SystemClock};
-use crate::telemetry;
+use crate::clock::{Clock, SystemClock, join_all};
+use crate::telemetry::{self, BreakerGauge};
 
 /// How many calls of renewals may be in flight while the circuit is not closed. A flood of them must not keep an overloaded
 /// store down.
@@ -38,9 +38,16 @@ const MAX_RENEWALS: usize = 32;
 /// successes: they concern one key, and only a working store reports them. [`StoreErrorKind::Unsupported`] counts as
 /// neither: a store may return it without calling its server. A batch fails when none of its requests was answered, or when
 /// its last request timed out.
+///
+/// **A timeout is a failure only when the store answered nothing meanwhile**, and nothing in the last quarter of the
+/// [pause](BreakerStore::pause). Otherwise the store works and has too much to do: the call fails with
+/// [`StoreErrorKind::Overloaded`], which the circuit ignores.
+///
+/// **Each [part](Store::partition) of a store has a circuit of its own**, so that one server of a cluster can be away alone. A
+/// batch is sent to all its parts at once, as a call for each.
 pub struct BreakerStore<S> {
     store: S,
-    circuit: Circuit,
+    circuits: Circuits,
 }
 
 /// The state of a [`BreakerStore`]. The variants are in the order of their numbers in metrics.
@@ -57,33 +64,33 @@ pub enum BreakerState {
 impl<S> BreakerStore<S> {
     /// Wraps `store`, which metrics call `name`. The circuit is closed and has the default settings.
     pub fn new(store: S, name: &str) -> Self {
-        BreakerStore { store, circuit: Circuit::new(name, 5, Duration::from_secs(1), Arc::new(SystemClock)) }
+        BreakerStore { store, circuits: Circuits::new(name, 5, Duration::from_secs(1), Arc::new(SystemClock)) }
     }
 
     /// Sets how many failures in a row open the circuit. Defaults to 5; 0 counts as 1.
     #[must_use]
     pub fn failures(mut self, failures: u32) -> Self {
-        self.circuit.failures = failures;
+        self.circuits.failures = failures;
         self
     }
 
     /// Sets how long the circuit stays open before a call may probe. Defaults to 1 second.
     #[must_use]
     pub fn pause(mut self, pause: Duration) -> Self {
-        self.circuit.pause = pause;
+        self.circuits.pause = pause;
         self
     }
 
     /// Sets the clock that measures the pause. Defaults to the system's clock.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
-        self.circuit.clock = Arc::new(clock);
+        self.circuits.clock = Arc::new(clock);
         self
     }
 
-    /// Returns whether calls pass.
+    /// Returns whether calls pass: the worst state of any part of the store.
     pub fn state(&self) -> BreakerState {
-        self.circuit.state()
+        self.circuits.lock().worst()
     }
 
     /// Returns the wrapped store.
@@ -91,34 +98,72 @@ impl<S> BreakerStore<S> {
         &self.store
     }
 
-    async fn call<T>(
-        &self,
-        requests: &[Request<'_>],
-        call: impl Future<Output = Result<T, StoreError>>,
-    ) -> Result<T, StoreError> {
-        let permit = self.circuit.enter(requests)?;
-        Self::report(permit, call.await)
-    }
-
     fn report<T>(permit: CallPermit<'_>, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        let result = result.map_err(|error| permit.blame(error));
         permit.report(Health::from_result(&result), result.as_ref().err());
         result
     }
 }
 
-/// The state machine of a breaker, without a store.
-struct Circuit {
+impl<S: Store> BreakerStore<S> {
+    /// Returns the part of a call, by its first request: a call takes keys of one part only.
+    fn part(&self, requests: &[Request<'_>]) -> usize {
+        requests.first().map_or(0, |first| usize::from(self.store.partition(first.scope, first.key)) % PARTS)
+    }
+
+    async fn call<T>(
+        &self,
+        requests: &[Request<'_>],
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let permit = self.circuits.enter(self.part(requests), are_renewals(requests))?;
+        Self::report(permit, call.await)
+    }
+
+    /// Sends a batch of one part.
+    async fn batch(&self, part: usize, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
+        let permit = match self.circuits.enter(part, are_renewals(requests)) {
+            Ok(permit) => permit,
+            Err(error) => return vec![Err(error); requests.len()],
+        };
+        let results = self.store.apply_each(requests).await;
+        let blame = |result: Result<Decision, StoreError>| result.map_err(|error| permit.blame(error));
+        let results: Vec<_> = results.into_iter().map(blame).collect();
+        let error = results.iter().rev().find_map(|result| result.as_ref().err());
+        permit.report(Health::from_results(&results), error);
+        results
+    }
+}
+
+/// How many parts of a store have a circuit of their own.
+const PARTS: usize = 64;
+
+/// The state machines of a breaker, without a store.
+struct Circuits {
     name: Box<str>,
-    /// How many failures in a row open it.
+    gauge: BreakerGauge,
+    /// How many failures in a row open a circuit.
     failures: u32,
     /// How long it stays open before a call may probe.
     pause: Duration,
     clock: Arc<dyn Clock>,
-    state: Mutex<CircuitState>,
+    parts: Mutex<Parts>,
     /// Numbers the probes.
     probes: AtomicU64,
-    /// The calls of renewals that pass although the circuit is not closed.
+    /// The calls of renewals that pass although their circuit is not closed.
     renewals: AtomicUsize,
+}
+
+/// The circuits of all parts that were called.
+struct Parts(Vec<Circuit>);
+
+/// The circuit of one part of a store.
+struct Circuit {
+    state: CircuitState,
+    /// How many calls the part has answered.
+    answers: u64,
+    /// When it answered last.
+    answered_at: Timestamp,
 }
 
 /// The state of a circuit, with its deadlines.
@@ -136,17 +181,20 @@ enum CircuitState {
 enum Health {
     Good,
     Bad,
-    /// None: as if the call had not been made.
+    /// No evidence: as if the call had not been made.
     Unknown,
 }
 
 impl Health {
     fn from_result<T>(result: &Result<T, StoreError>) -> Self {
         match result {
-            Err(error) if error.kind() == StoreErrorKind::Contended => Health::Good,
-            Err(error) if error.is_retryable() => Health::Bad,
-            Err(error) if error.kind() == StoreErrorKind::Unsupported => Health::Unknown,
-            _ => Health::Good,
+            Err(error) => match error.kind() {
+                StoreErrorKind::Unsupported | StoreErrorKind::Overloaded => Health::Unknown,
+                StoreErrorKind::Contended => Health::Good,
+                _ if error.is_retryable() => Health::Bad,
+                _ => Health::Good,
+            },
+            Ok(_) => Health::Good,
         }
     }
 
@@ -163,47 +211,51 @@ impl Health {
 
 /// Permission for one call. Dropped without a report, it leaves the circuit as if the call had not been made.
 struct CallPermit<'a> {
-    circuit: &'a Circuit,
+    circuits: &'a Circuits,
+    part: usize,
+    /// How many calls the part had answered when this one was sent.
+    answers: u64,
     /// The number of the probe, if this call is one.
     probe: Option<u64>,
-    /// Whether it is counted in [`Circuit::renewals`].
+    /// Whether it is counted in [`Circuits::renewals`].
     is_renewal: bool,
 }
 
-impl Circuit {
+impl Circuits {
     fn new(name: &str, failures: u32, pause: Duration, clock: Arc<dyn Clock>) -> Self {
         telemetry::describe_metrics();
-        telemetry::record_breaker_state(name, BreakerState::Closed as u8);
-        let state = Mutex::new(CircuitState::Closed { failures: 0 });
+        let gauge = BreakerGauge::new(name);
+        gauge.set(BreakerState::Closed as u8);
+        let parts = Mutex::new(Parts(Vec::new()));
         let (probes, renewals) = (AtomicU64::new(0), AtomicUsize::new(0));
-        Circuit { name: name.into(), failures, pause, clock, state, probes, renewals }
+        Circuits { name: name.into(), gauge, failures, pause, clock, parts, probes, renewals }
     }
 
-    fn state(&self) -> BreakerState {
-        self.lock().breaker_state()
-    }
-
-    /// Returns permission for a call of these requests, or the error to fail it with.
-    fn enter(&self, requests: &[Request<'_>]) -> Result<CallPermit<'_>, StoreError> {
-        let mut state = self.lock();
-        match &mut *state {
-            CircuitState::Closed { .. } => Ok(CallPermit { circuit: self, probe: None, is_renewal: false }),
-            _ if are_renewals(requests) => self.admit_renewals(),
+    /// Returns permission for a call to a part, or the error to fail it with.
+    fn enter(&self, part: usize, is_renewal: bool) -> Result<CallPermit<'_>, StoreError> {
+        let mut parts = self.lock();
+        // With every call, because a recorder may be installed later than the state has changed.
+        self.gauge.set(parts.worst() as u8);
+        let circuit = parts.circuit(part);
+        let permit = CallPermit { circuits: self, part, answers: circuit.answers, probe: None, is_renewal: false };
+        match &mut circuit.state {
+            CircuitState::Closed { .. } => Ok(permit),
+            _ if is_renewal => self.admit_renewal(permit),
             CircuitState::Open { until } => match self.remaining_pause(until) {
-                Duration::ZERO => Ok(self.probe(&mut state)),
+                Duration::ZERO => Ok(CallPermit { probe: Some(self.probe(&mut parts, part)), ..permit }),
                 left => Err(unavailable(format!("circuit open, next try in {left:?}"))),
             },
             CircuitState::HalfOpen { until, .. } => match self.remaining_pause(until) {
-                Duration::ZERO => Ok(self.probe(&mut state)),
+                Duration::ZERO => Ok(CallPermit { probe: Some(self.probe(&mut parts, part)), ..permit }),
                 _ => Err(unavailable("circuit half open, another call is trying".to_owned())),
             },
         }
     }
 
-    fn admit_renewals(&self) -> Result<CallPermit<'_>, StoreError> {
+    fn admit_renewal<'a>(&'a self, permit: CallPermit<'a>) -> Result<CallPermit<'a>, StoreError> {
         let next = |renewals| (renewals < MAX_RENEWALS).then_some(renewals + 1);
         match self.renewals.try_update(Ordering::Relaxed, Ordering::Relaxed, next) {
-            Ok(_) => Ok(CallPermit { circuit: self, probe: None, is_renewal: true }),
+            Ok(_) => Ok(CallPermit { is_renewal: true, ..permit }),
             Err(_) => Err(unavailable(format!("circuit open, and {MAX_RENEWALS} renewals are in flight"))),
         }
     }
@@ -216,30 +268,58 @@ impl Circuit {
         until.since(now)
     }
 
-    fn probe(&self, state: &mut CircuitState) -> CallPermit<'_> {
+    /// Half opens a circuit, and returns the number of its probe.
+    fn probe(&self, parts: &mut Parts, part: usize) -> u64 {
         let probe = self.probes.fetch_add(1, Ordering::Relaxed);
-        self.set_state(state, CircuitState::HalfOpen { until: self.clock.now().saturating_add(self.pause), probe });
-        CallPermit { circuit: self, probe: Some(probe), is_renewal: false }
+        let until = self.clock.now().saturating_add(self.pause);
+        self.set_state(parts, part, CircuitState::HalfOpen { until, probe });
+        probe
     }
 
-    /// Changes the state, under the lock, so that metrics end with the latest one.
-    fn set_state(&self, state: &mut CircuitState, to: CircuitState) {
-        *state = to;
-        telemetry::record_breaker_state(&self.name, state.breaker_state() as u8);
+    /// Changes a state, under the lock, so that metrics end with the latest one.
+    fn set_state(&self, parts: &mut Parts, part: usize, to: CircuitState) {
+        parts.circuit(part).state = to;
+        self.gauge.set(parts.worst() as u8);
     }
 
-    fn open(&self, state: &mut CircuitState) {
-        self.set_state(state, CircuitState::Open { until: self.clock.now().saturating_add(self.pause) });
+    /// Opens a circuit, and logs the beginning of an outage if all others are closed.
+    fn open(&self, parts: &mut Parts, part: usize, error: Option<&StoreError>) {
+        let is_first = parts.worst() == BreakerState::Closed;
+        self.set_state(parts, part, CircuitState::Open { until: self.clock.now().saturating_add(self.pause) });
         telemetry::record_breaker_opened(&self.name);
+        if is_first {
+            telemetry::log_outage_begin(&self.name, error);
+        }
     }
 
-    fn close(&self, state: &mut CircuitState) {
-        self.set_state(state, CircuitState::Closed { failures: 0 });
-        telemetry::log_outage_end(&self.name);
+    /// Closes a circuit, and logs the end of the outage if it was the last.
+    fn close(&self, parts: &mut Parts, part: usize) {
+        self.set_state(parts, part, CircuitState::Closed { failures: 0 });
+        if parts.worst() == BreakerState::Closed {
+            telemetry::log_outage_end(&self.name);
+        }
     }
 
-    fn lock(&self) -> MutexGuard<'_, CircuitState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Parts> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Parts {
+    fn circuit(&mut self, part: usize) -> &mut Circuit {
+        if part >= self.0.len() {
+            self.0.resize_with(part + 1, || Circuit {
+                state: CircuitState::Closed { failures: 0 },
+                answers: 0,
+                answered_at: Timestamp::EPOCH,
+            });
+        }
+        &mut self.0[part]
+    }
+
+    fn worst(&self) -> BreakerState {
+        let states = self.0.iter().map(|circuit| circuit.state.breaker_state());
+        states.max_by_key(|state| *state as u8).unwrap_or(BreakerState::Closed)
     }
 }
 
@@ -254,32 +334,57 @@ impl CircuitState {
 }
 
 impl CallPermit<'_> {
+    /// Returns the error of the call, with the kind that says where the trouble is.
+    fn blame(&self, error: StoreError) -> StoreError {
+        if error.kind() != StoreErrorKind::Timeout {
+            return error;
+        }
+        let Circuits { name, clock, pause, .. } = self.circuits;
+        let answers = {
+            let mut parts = self.circuits.lock();
+            let circuit = parts.circuit(self.part);
+            let (now, answered_at) = (clock.now(), circuit.answered_at);
+            circuit.answers != self.answers || (answered_at <= now && now.since(answered_at) < *pause / 4)
+        };
+        if !answers {
+            return error;
+        }
+        let message = "no answer in time, while other calls were answered";
+        let error = StoreError::caused_by(StoreErrorKind::Overloaded, message, error);
+        telemetry::record_store_error(name, &error);
+        error
+    }
+
     /// Ends the call. `error` is its error, for the log.
     fn report(mut self, health: Health, error: Option<&StoreError>) {
-        let good = match health {
+        let is_good = match health {
             Health::Good => true,
             Health::Bad => false,
             Health::Unknown => return,
         };
         let reported = self.probe.take();
-        let circuit = self.circuit;
-        let mut state = circuit.lock();
-        match &mut *state {
-            CircuitState::Closed { failures } if good => *failures = 0,
+        let (circuits, part) = (self.circuits, self.part);
+        let mut parts = circuits.lock();
+        let circuit = parts.circuit(part);
+        if is_good {
+            circuit.answers = circuit.answers.wrapping_add(1);
+            circuit.answered_at = circuits.clock.now();
+        }
+        match &mut circuit.state {
+            CircuitState::Closed { failures } if is_good => *failures = 0,
             CircuitState::Closed { failures } => {
                 *failures += 1;
-                if *failures >= circuit.failures {
-                    circuit.open(&mut state);
-                    telemetry::log_outage_begin(&circuit.name, error);
+                if *failures >= circuits.failures {
+                    circuits.open(&mut parts, part, error);
                 }
             }
-            CircuitState::HalfOpen { probe, .. } if reported == Some(*probe) => match good {
-                true => circuit.close(&mut state),
-                false => circuit.open(&mut state),
+            CircuitState::HalfOpen { probe, .. } if reported == Some(*probe) => match is_good {
+                true => circuits.close(&mut parts, part),
+                false => circuits.open(&mut parts, part, error),
             },
-            CircuitState::Open { until } if self.is_renewal && good => {
-                if circuit.remaining_pause(until).is_zero() {
-                    circuit.close(&mut state);
+            CircuitState::Open { until } if self.is_renewal && is_good => {
+                if circuits.remaining_pause(until).is_zero() {
+                    circuits.close(&mut parts, part);
                 }
             }
             // A call that began before the circuit opened, or before the current probe, is no news.
@@ -291,13 +396,13 @@ impl CallPermit<'_> {
 impl Drop for CallPermit<'_> {
     fn drop(&mut self) {
         if self.is_renewal {
-            self.circuit.renewals.fetch_sub(1, Ordering::Relaxed);
+            self.circuits.renewals.fetch_sub(1, Ordering::Relaxed);
         }
         let Some(dropped) = self.probe else { return };
-        let mut state = self.circuit.lock();
-        if matches!(*state, CircuitState::HalfOpen { probe, .. } if probe == dropped) {
+        let mut parts = self.circuits.lock();
+        if matches!(parts.circuit(self.part).state, CircuitState::HalfOpen { probe, .. } if probe == dropped) {
             // The next call probes.
-            self.circuit.set_state(&mut state, CircuitState::Open { until: Timestamp::EPOCH });
+            self.circuits.set_state(&mut parts, self.part, CircuitState::Open { until: Timestamp::EPOCH });
         }
     }
 }
@@ -330,8 +435,13 @@ impl<S: Store> Store for BreakerStore<S> {
         self.store.prefetch(scope, key);
     }
 
+    fn partition(&self, scope: &Scope, key: &Key<'_>) -> u8 {
+        self.store.partition(scope, key)
+    }
+
     fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
-        let permit = match self.circuit.enter(slice::from_ref(request)) {
+        let requests = slice::from_ref(request);
+        let permit = match self.circuits.enter(self.part(requests), are_renewals(requests)) {
             Ok(permit) => permit,
             Err(error) => return Some(Err(error)),
         };
@@ -349,15 +459,19 @@ impl<S: Store> Store for BreakerStore<S> {
     }
 
     async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
-        match self.circuit.enter(requests) {
-            Ok(permit) => {
-                let results = self.store.apply_each(requests).await;
-                let error = results.iter().rev().find_map(|result| result.as_ref().err());
-                permit.report(Health::from_results(&results), error);
-                results
-            }
-            Err(error) => requests.iter().map(|_| Err(error.clone())).collect(),
+        let parts: Vec<_> = requests.iter().map(|request| self.part(slice::from_ref(request))).collect();
+        let first = parts.first().copied().unwrap_or(0);
+        if parts.iter().all(|part| *part == first) {
+            return self.batch(first, requests).await;
         }
+        let batches = (0..PARTS).map(|part| {
+            let of_part = requests.iter().zip(&parts).filter(|(_, other)| **other == part);
+            let batch: Vec<_> = of_part.map(|(request, _)| *request).collect();
+            // A part without requests is not called.
+            async move { if batch.is_empty() { Vec::new() } else { self.batch(part, &batch).await } }
+        });
+        let mut results: Vec<_> = join_all(batches).await.into_iter().map(Vec::into_iter).collect();
+        parts.iter().map(|part| results[*part].next().expect("a result for each request")).collect()
     }
 
     async fn close(&self) {

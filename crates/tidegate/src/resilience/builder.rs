@@ -7,15 +7,16 @@ use std::time::Duration;
 use tidegate_core::Store;
 
 use super::{
-    BreakerState, BreakerStore, BulkheadStore, DenialCacheStore, FallbackStore, InstrumentedStore, MeteredStore,
-    TimeoutStore,
+    BreakerState, BreakerStore, BulkheadStore, DenialCacheStore, FallbackStore, InstrumentedStore, TimeoutStore,
 };
 use crate::clock::{Clock, Sleeper};
+#[cfg(feature = "tokio")]
+use crate::clock::{SteadyClock, SteadySleeper, TokioSleeper};
 use crate::store::EXPECTED_REPLICAS;
 
 /// A store with every wrapper around it; see [`Resilience::build`].
 pub type Resilient<S> =
-    MeteredStore<FallbackStore<DenialCacheStore<BulkheadStore<BreakerStore<InstrumentedStore<TimeoutStore<S>>>>>>>;
+    FallbackStore<DenialCacheStore<BulkheadStore<BreakerStore<InstrumentedStore<TimeoutStore<S>>>>>>;
 
 /// A builder that puts every wrapper around a store, in the recommended order.
 ///
@@ -49,14 +50,17 @@ pub struct Resilience {
     max_denials: Option<usize>,
     /// Times the denial cache and measures latency.
     steady_clock: Arc<dyn Clock>,
+    /// Times the queue.
+    steady_sleeper: Arc<dyn Sleeper>,
 }
 
 impl Resilience {
     /// Creates a builder with the defaults that measures all time on `sleeper`.
     pub fn new(sleeper: impl Sleeper + 'static) -> Self {
-        let sleeper = Arc::new(sleeper);
+        let sleeper: Arc<dyn Sleeper> = Arc::new(sleeper);
         Resilience {
             steady_clock: Arc::new(Arc::clone(&sleeper)),
+            steady_sleeper: Arc::clone(&sleeper),
             sleeper,
             name: "store".to_owned(),
             timeout: Duration::from_millis(50),
@@ -118,13 +122,12 @@ impl Resilience {
     /// 5. [`DenialCacheStore`], so that a cached denial does not count as a success of the store, and only the store's own
     ///    denials are cached.
     /// 6. [`FallbackStore`], which treats a timeout like an open circuit.
-    /// 7. [`MeteredStore`], which counts the decisions that callers get, wherever they were made.
     pub fn build<S: Store>(self, store: S) -> Resilient<S> {
         let timeout = TimeoutStore::new(store, self.timeout, Arc::clone(&self.sleeper));
         let instrumented = InstrumentedStore::new(timeout, &self.name).clock(Arc::clone(&self.steady_clock));
         let breaker = BreakerStore::new(instrumented, &self.name).failures(self.failures).pause(self.pause);
         let breaker = breaker.clock(Arc::clone(&self.sleeper));
-        let mut bulkhead = BulkheadStore::new(breaker, self.timeout, Arc::clone(&self.sleeper));
+        let mut bulkhead = BulkheadStore::new(breaker, &self.name, self.timeout, self.steady_sleeper);
         if let Some(calls) = self.max_in_flight {
             bulkhead = bulkhead.max_in_flight(calls.get());
         }
@@ -133,8 +136,7 @@ impl Resilience {
             denial_cache = denial_cache.max_keys(keys);
         }
         let denial_cache = denial_cache.clock(self.steady_clock);
-        let fallback = FallbackStore::new(denial_cache).expected_replicas(self.replicas).clock(self.sleeper);
-        MeteredStore::new(fallback)
+        FallbackStore::new(denial_cache).expected_replicas(self.replicas).clock(self.sleeper)
     }
 }
 
@@ -142,14 +144,14 @@ impl Resilience {
 #[cfg(feature = "tokio")]
 impl Default for Resilience {
     fn default() -> Self {
-        let steady_clock = Arc::new(crate::clock::SteadyClock);
-        Resilience { steady_clock, ..Resilience::new(crate::clock::TokioSleeper) }
+        let (steady_clock, steady_sleeper) = (Arc::new(SteadyClock), Arc::new(SteadySleeper));
+        Resilience { steady_clock, steady_sleeper, ..Resilience::new(TokioSleeper) }
     }
 }
 
 impl<S> Resilient<S> {
     /// Returns the state of the circuit breaker.
     pub fn breaker(&self) -> BreakerState {
-        self.inner().inner().inner().inner().state()
+        self.inner().inner().inner().state()
     }
 }

@@ -26,7 +26,7 @@ use crate::random::draw_secrets;
 /// - **Times are measured here.** A denial expires `retry_after` after the request was sent, and its `retry_after` counts
 ///   from the answer. So it never lasts longer than the store said, and a client that waits as told is never too early. For
 ///   a larger cost, `retry_after` is the latest possible time. `remaining` does not change.
-/// - **Do not combine it with [`TwoTierStore`](crate::TwoTierStore)**, outside or inside: that answers denials itself, some
+/// - **Do not combine it with `TwoTierStore`**, outside or inside: that answers denials itself, some
 ///   of them with a later `retry_after` than needed, and requests whole batches, whose denial says nothing about less.
 /// - **Memory** is for about [`DenialCacheStore::max_keys`] keys, about 200 bytes each, allocated at once. When the cache is
 ///   full, a denial is evicted, and the store is called again for its key.
@@ -377,6 +377,10 @@ impl<S: Store> Store for DenialCacheStore<S> {
 
     fn prefetch(&self, scope: &Scope, key: &Key<'_>) {
         self.store.prefetch(scope, key);
+    }
+
+    fn partition(&self, scope: &Scope, key: &Key<'_>) -> u8 {
+        self.store.partition(scope, key)
     }
 
     fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {

@@ -39,13 +39,15 @@ const MIN_QUIET_SPAN: Duration = Duration::from_secs(1);
 ///
 /// **Several requests at once** are decided by their strictest policy: `Closed` over `Local` over `Open`.
 ///
-/// **An overloaded store is not a broken one.** A request that [`StoreErrorKind::Overloaded`] refuses is denied under `Open`, with
-/// the reason [`Store`](tidegate_core::Reason::Store), and `retry_after` is a hint of one second: a flood must not open a limit.
+/// **An overloaded store is not a broken one.** A request that takes, and that [`StoreErrorKind::Overloaded`] refuses, is denied under
+/// `Open` and `Local`, with the reason [`Store`](tidegate_core::Reason::Store). Its `retry_after` is a hint of one second. A flood
+/// must neither open a limit nor give it a second quota.
 ///
 /// [`StoreErrorKind::Unsupported`] is a programming error, and is returned under every policy.
 ///
 /// The store inside never learns of local decisions: after an outage a key has the quota it had before, plus what has been
-/// replenished since.
+/// replenished since. So with no more processes than expected, a span across an outage admits at most 3 * capacity + rate * t
+/// under `Local`, and any span 2 * (capacity + rate * t).
 pub struct FallbackStore<S> {
     store: S,
     local: LocalFallback,
@@ -119,8 +121,9 @@ impl<S> FallbackStore<S> {
         telemetry::record_fallback((self.label)(request.scope), request.on_store_error);
         match request.on_store_error {
             OnStoreError::Closed => Err(error),
+            _ if is_overload(&error) && takes(request.op) => Ok(deny_overloaded(request)),
             OnStoreError::Local => self.local.decide(request),
-            OnStoreError::Open => Ok(decide_open(&error, request)),
+            OnStoreError::Open => Ok(decide_open(request)),
         }
     }
 
@@ -142,10 +145,9 @@ impl<S> FallbackStore<S> {
         requests.iter().for_each(|request| telemetry::record_fallback((self.label)(request.scope), policy));
         match policy {
             OnStoreError::Closed => Err(error),
+            _ if is_overload(&error) => Ok(JointDecision::new(requests.iter().map(deny_overloaded).collect())),
             OnStoreError::Local => self.local.decide_all(requests).await,
-            OnStoreError::Open => {
-                Ok(JointDecision::new(requests.iter().map(|request| decide_open(&error, request)).collect()))
-            }
+            OnStoreError::Open => Ok(JointDecision::new(requests.iter().map(decide_open).collect())),
         }
     }
 
@@ -165,17 +167,30 @@ fn is_failure(error: &StoreError) -> bool {
 /// The retry hint of a request that found the store overloaded, in microseconds.
 const OVERLOAD_RETRY: u64 = 1_000_000;
 
-/// Decides a request of an `Open` limit without knowing its key: admits it, unless its cost can never be admitted or the store
-/// is only overloaded.
-fn decide_open(error: &StoreError, request: &Request<'_>) -> Decision {
+fn is_overload(error: &StoreError) -> bool {
+    error.kind() == StoreErrorKind::Overloaded
+}
+
+/// Returns whether an operation asks for quota. The others give back or keep what was admitted before.
+fn takes(op: Op) -> bool {
+    matches!(op, Op::Limit(_) | Op::Check(_) | Op::Reserve(_) | Op::Admit(_))
+}
+
+/// Decides a request of an `Open` limit without knowing its key: admits it, unless its cost can never be admitted.
+fn decide_open(request: &Request<'_>) -> Decision {
     let fresh = step(request.quota, &mut State::New, request.op, Timestamp::EPOCH).decision;
-    let admitted = Decision::admitted_without_store(request.quota.parts().capacity);
-    match (fresh.reason(), error.kind()) {
-        (Some(Reason::CostExceedsCapacity), _) => fresh,
-        (_, StoreErrorKind::Overloaded) => {
-            DecisionParts { allowed: false, retry_after: Some(OVERLOAD_RETRY), ..admitted.into_parts() }.into()
-        }
-        _ => admitted,
+    match fresh.reason() {
+        Some(Reason::CostExceedsCapacity) => fresh,
+        _ => Decision::admitted_without_store(request.quota.parts().capacity),
+    }
+}
+
+/// Denies a request for which an overloaded store has no time, with a hint when to retry.
+fn deny_overloaded(request: &Request<'_>) -> Decision {
+    let decision = decide_open(request);
+    match decision.reason() {
+        Some(Reason::CostExceedsCapacity) => decision,
+        _ => DecisionParts { allowed: false, retry_after: Some(OVERLOAD_RETRY), ..decision.into_parts() }.into(),
     }
 }
 
@@ -298,6 +313,10 @@ impl<S: Store> Store for FallbackStore<S> {
 
     fn prefetch(&self, scope: &Scope, key: &Key<'_>) {
         self.store.prefetch(scope, key);
+    }
+
+    fn partition(&self, scope: &Scope, key: &Key<'_>) -> u8 {
+        self.store.partition(scope, key)
     }
 
     fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {

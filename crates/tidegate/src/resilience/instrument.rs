@@ -1,11 +1,11 @@
-//! `InstrumentedStore` and `MeteredStore`: a store's latency, errors and decisions as metrics and spans.
+//! `InstrumentedStore`: a store's latency and errors, as metrics and spans.
 
 use std::fmt;
 use std::future::Future;
 use std::slice;
 use std::sync::Arc;
 
-use tidegate_core::{Capabilities, Decision, JointDecision, Key, Op, Request, Scope, Store, StoreError};
+use tidegate_core::{Capabilities, Decision, JointDecision, Key, Request, Scope, Store, StoreError};
 
 use crate::clock::{Clock, SteadyClock};
 use crate::telemetry::{self, CallSpan};
@@ -127,6 +127,10 @@ impl<S: Store> Store for InstrumentedStore<S> {
         self.store.prefetch(scope, key);
     }
 
+    fn partition(&self, scope: &Scope, key: &Key<'_>) -> u8 {
+        self.store.partition(scope, key)
+    }
+
     fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
         let timer = telemetry::start_timer(&*self.clock);
         let answer = self.store.try_apply(request)?;
@@ -164,111 +168,6 @@ impl<S: tidegate_core::TestableStore> tidegate_core::TestableStore for Instrumen
         at: tidegate_core::Timestamp,
     ) -> Result<JointDecision, StoreError> {
         self.record("apply_all", requests, self.store.apply_all_at(requests, at)).await
-    }
-
-    async fn sweep_at(&self, at: tidegate_core::Timestamp) -> Option<usize> {
-        self.store.sweep_at(at).await
-    }
-}
-
-/// A store that counts its decisions by limit and outcome, as [`tidegate_decisions_total`](super#metrics). Without the
-/// feature `metrics` nothing is counted.
-///
-/// It counts the requests that take: `limit`, `reserve` and `admit`. Of several requests that were denied all or nothing, it
-/// counts those that caused the denial; the others took nothing. A denial of a limit in shadow mode is counted.
-///
-/// Not counted are decisions that never reach the store, such as those of a deny list.
-#[derive(Debug)]
-pub struct MeteredStore<S> {
-    store: S,
-}
-
-impl<S> MeteredStore<S> {
-    /// Wraps `store`.
-    pub fn new(store: S) -> Self {
-        telemetry::describe_metrics();
-        MeteredStore { store }
-    }
-
-    /// Returns the wrapped store.
-    pub fn inner(&self) -> &S {
-        &self.store
-    }
-}
-
-fn count(request: &Request<'_>, result: Result<&Decision, &StoreError>) {
-    if matches!(request.op, Op::Limit(_) | Op::Reserve(_) | Op::Admit(_)) {
-        let reason = result.ok().and_then(Decision::reason);
-        telemetry::record_decision(request.scope.limit(), outcome(result.map(Decision::allowed)), reason);
-    }
-}
-
-fn count_one(request: &Request<'_>, result: Result<Decision, StoreError>) -> Result<Decision, StoreError> {
-    count(request, result.as_ref());
-    result
-}
-
-fn count_all(requests: &[Request<'_>], result: Result<JointDecision, StoreError>) -> Result<JointDecision, StoreError> {
-    match &result {
-        Ok(all) => {
-            let allowed = all.allowed();
-            let decided = requests.iter().zip(all.decisions());
-            let causes = decided.filter(|(_, decision)| allowed || !decision.allowed());
-            causes.for_each(|(request, decision)| count(request, Ok(decision)));
-        }
-        Err(error) => requests.iter().for_each(|request| count(request, Err(error))),
-    }
-    result
-}
-
-impl<S: Store> Store for MeteredStore<S> {
-    fn capabilities(&self) -> Capabilities {
-        self.store.capabilities()
-    }
-
-    fn is_immediate(&self) -> bool {
-        self.store.is_immediate()
-    }
-
-    fn prefetch(&self, scope: &Scope, key: &Key<'_>) {
-        self.store.prefetch(scope, key);
-    }
-
-    fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
-        self.store.try_apply(request).map(|result| count_one(request, result))
-    }
-
-    async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
-        count_one(request, self.store.apply(request).await)
-    }
-
-    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
-        count_all(requests, self.store.apply_all(requests).await)
-    }
-
-    async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
-        let results = self.store.apply_each(requests).await;
-        requests.iter().zip(&results).for_each(|(request, result)| count(request, result.as_ref()));
-        results
-    }
-
-    async fn close(&self) {
-        self.store.close().await;
-    }
-}
-
-#[cfg(feature = "testing")]
-impl<S: tidegate_core::TestableStore> tidegate_core::TestableStore for MeteredStore<S> {
-    async fn apply_at(&self, request: &Request<'_>, at: tidegate_core::Timestamp) -> Result<Decision, StoreError> {
-        count_one(request, self.store.apply_at(request, at).await)
-    }
-
-    async fn apply_all_at(
-        &self,
-        requests: &[Request<'_>],
-        at: tidegate_core::Timestamp,
-    ) -> Result<JointDecision, StoreError> {
-        count_all(requests, self.store.apply_all_at(requests, at).await)
     }
 
     async fn sweep_at(&self, at: tidegate_core::Timestamp) -> Option<usize> {

@@ -1,4 +1,4 @@
-//! The choice of keys that live together in a store with more than one place.
+//! The choice of keys that live together, in a store over several servers or slots.
 
 use tidegate_core::Scope;
 
@@ -9,7 +9,7 @@ pub enum Colocation {
     /// No keys: each key goes where its own name puts it. This spreads keys most evenly.
     #[default]
     None,
-    /// The same key under every limit: a user's `login`, `send` and `upload`.
+    /// One key under all limits: a user's `login`, `send` and `upload`.
     Key,
     /// All keys under one prefix. They all live in one place.
     Prefix,

@@ -36,8 +36,8 @@ pub(crate) mod two_tier;
 /// their usual number.
 pub(crate) const EXPECTED_REPLICAS: std::num::NonZeroU32 = std::num::NonZeroU32::MIN;
 
-/// The place where a dispatched call is decided: the store of the limiter, or a transaction of the caller. A
-/// transaction is no store, because only the caller sees it, and it may belong to one thread.
+/// The target that decides a dispatched call: the store of the limiter, or a transaction of the caller. A transaction
+/// is not a store, because only the caller sees it and it may belong to one thread.
 pub(crate) trait Decider {
     /// [`Store::apply`].
     async fn decide(&self, request: &Request<'_>) -> Result<Decision, StoreError>;

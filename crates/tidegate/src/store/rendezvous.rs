@@ -103,6 +103,11 @@ impl<S: Store> Store for RendezvousStore<S> {
         self.servers[self.server_index(scope, key)].store.prefetch(scope, key);
     }
 
+    /// Returns the index of the key's server. Beyond 64, servers share parts.
+    fn partition(&self, scope: &Scope, key: &Key<'_>) -> u8 {
+        (self.server_index(scope, key) % 64) as u8
+    }
+
     fn try_apply(&self, request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
         self.server(request).try_apply(request)
     }

@@ -4,7 +4,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use tidegate_core::Key;
 
-/// What keys are hashed with.
+/// The secret that keys are hashed with.
 #[derive(Clone)]
 pub(super) struct Secret(Hmac<Sha256>);
 
@@ -13,19 +13,19 @@ impl Secret {
         Secret(Hmac::new_from_slice(secret).expect("any length will do"))
     }
 
-    /// A key's hash, as text.
+    /// Returns the hash of a key as text.
     pub(super) fn hash(&self, key: &Key<'_>) -> String {
         let mut mac = self.0.clone();
         let (shape, bytes) = key.as_raw();
         mac.update(&[shape]);
         mac.update(bytes);
         let hash = mac.finalize().into_bytes();
-        // 128 bits: nobody finds two keys that meet.
+        // With 128 bits, a client cannot find two keys that collide.
         hex(&hash[..16])
     }
 }
 
-/// Bytes as text.
+/// Returns bytes as text.
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -9,11 +9,11 @@ use axum::http::request::Parts;
 use crate::Limiter;
 use crate::enforce::Outcome;
 
-/// The answer where a handler wants an outcome and there is none.
+/// The answer to a handler that wants an outcome when there is none.
 const NO_OUTCOME: &str = "No limit has handed over what it decided: the layer needs `RateLimit::extension`, and for \
     requests that it skips the handler takes an `Option<Outcome>`.";
 
-/// A handler gets what was decided about its request, where the layer [hands it over](crate::http::RateLimit::extension).
+/// Extracts the outcome of the request, if the layer has [`RateLimit::extension`](crate::http::RateLimit::extension).
 impl<S: Sync> FromRequestParts<S> for Outcome {
     type Rejection = (StatusCode, &'static str);
 
@@ -23,7 +23,7 @@ impl<S: Sync> FromRequestParts<S> for Outcome {
     }
 }
 
-/// None for a request that the layer has skipped.
+/// Extracts `None` for a request that the layer has skipped.
 impl<S: Sync> OptionalFromRequestParts<S> for Outcome {
     type Rejection = Infallible;
 
@@ -32,7 +32,7 @@ impl<S: Sync> OptionalFromRequestParts<S> for Outcome {
     }
 }
 
-/// A handler gets the limiter, where that is a part of the router's state.
+/// Extracts the limiter, if it is a part of the router's state.
 impl<S: Sync> FromRequestParts<S> for Limiter
 where
     Limiter: FromRef<S>,

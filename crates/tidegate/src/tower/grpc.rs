@@ -1,4 +1,4 @@
-//! gRPC responses of the `tower` layers: for tonic's servers, unary and streaming alike.
+//! gRPC responses of the `tower` layers, for tonic's servers, unary and streaming.
 //!
 //! ```
 //! use tidegate::grpc::GrpcFormat;
@@ -6,21 +6,28 @@
 //! use tidegate::tower::RateLimitLayer;
 //! use tidegate::{Quota, seconds};
 //!
-//! // Ten calls a second of each method for each client.
+//! // Ten calls a second to each method for each client.
 //! let per_method = RateLimit::new(Quota::token_bucket(10, seconds(1))?).key(keys::both(keys::client(), keys::path()));
 //! let layer = RateLimitLayer::new(per_method).with_format(GrpcFormat);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The layer goes in front of all services of a server (`Server::builder().layer(layer)`), or of one:
-//! `add_service(layer.layer(GreeterServer::new(greeter)))`, which other calls never come to.
+//! The layer goes in front of all services of a server (`Server::builder().layer(layer)`). Or it goes in front of one
+//! service, and other calls never reach it: `add_service(layer.layer(GreeterServer::new(greeter)))`.
 //!
-//! A call that is turned away gets its status without a message (trailers only): `RESOURCE_EXHAUSTED` with `RetryInfo`,
-//! `QuotaFailure` and `grpc-retry-pushback-ms`; `FAILED_PRECONDITION` for a cost above the capacity, which no retry
-//! mends; `PERMISSION_DENIED` by a deny list; `UNAVAILABLE` when the store is broken and the limit is closed, and with
-//! `RetryInfo` when too many calls are in flight;
-//! `INVALID_ARGUMENT` for a cost that is none, and `INTERNAL` for any other mistake in the program. What is no call, because its method
-//! is not `POST`, gets the status of HTTP as well.
+//! A rejected call gets a status without a message (trailers only):
+//!
+//! | status | reason |
+//! | --- | --- |
+//! | `RESOURCE_EXHAUSTED`, with `RetryInfo`, `QuotaFailure` and `grpc-retry-pushback-ms` | a limit denies the call |
+//! | `FAILED_PRECONDITION` | the cost is above the capacity, so no retry helps |
+//! | `PERMISSION_DENIED` | a deny list has the client |
+//! | `UNAVAILABLE` | the store is broken and the limit fails closed |
+//! | `UNAVAILABLE`, with `RetryInfo` | too many calls are in flight |
+//! | `INVALID_ARGUMENT` | the cost is invalid |
+//! | `INTERNAL` | the program has made another mistake |
+//!
+//! A request that is not a call, because its method is not `POST`, also gets the HTTP status.
 
 use http::{HeaderMap, Method, Response};
 use tidegate_core::ceil_millis;
@@ -55,17 +62,17 @@ impl<B: Default> ResponseFormat<B> for GrpcFormat {
     fn write_headers(&self, _: &RateLimit, _: &Outcome, _: &mut HeaderMap) {}
 }
 
-/// A service behind limits has the name that it has, so that a server can be given one of several with a layer of its own.
+/// A service behind limits keeps its name, so that one of several services of a server can have its own layer.
 impl<S: NamedService, F> NamedService for RateLimitService<S, F> {
     const NAME: &'static str = S::NAME;
 }
 
-/// An admission service has the name of its inner service, too.
+/// An admission service keeps the name of its inner service, too.
 impl<S: NamedService, F> NamedService for AdmissionService<S, F> {
     const NAME: &'static str = S::NAME;
 }
 
-/// The status of an outcome that is not an admission, with its details.
+/// Returns the status of an outcome that is not an admission, with its details.
 pub fn status(outcome: &Outcome) -> Status {
     match outcome {
         Outcome::Allowed(_) => Status::ok(""),
@@ -78,7 +85,7 @@ pub fn status(outcome: &Outcome) -> Status {
     }
 }
 
-/// For functions with `#[limit]` that answer with a status.
+/// Converts the error of a function with `#[limit]` that returns a status.
 #[cfg(feature = "macros")]
 impl From<crate::attribute::LimitError> for Status {
     fn from(error: crate::attribute::LimitError) -> Self {
@@ -116,7 +123,7 @@ fn limited_status(limit_decisions: &LimitDecisions) -> Status {
         Some(wait) => Some(ceil_millis(wait).into()),
         // A negative pushback stops automatic retries.
         None if never => Some(AsciiMetadataValue::from_static("-1")),
-        // More than is admitted without the store. When the store is back is not known.
+        // The cost exceeds the local share of a broken store's quota. The time of recovery is unknown.
         None => None,
     };
     pushback.and_then(|pushback| status.metadata_mut().insert(PUSHBACK, pushback));

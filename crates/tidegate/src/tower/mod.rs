@@ -7,20 +7,20 @@
 //! // Ten requests a second for each client, in this process's memory.
 //! let layer = RateLimitLayer::new(Quota::token_bucket(10, seconds(1))?);
 //!
-//! // A limit of a limiter, wherever its store is.
+//! // A limit of a limiter, with any store.
 //! let limiter = Limiter::builder().limit("api", Quota::token_bucket(10, seconds(1))?).build()?;
 //! let layer = RateLimitLayer::new(limiter.enforcer("api")?);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! All other settings are those of a [`RateLimit`](crate::http::RateLimit), which a layer takes as well. `docs/http.md` in
-//! the repository says where to put the layer.
+//! All other settings are those of a [`RateLimit`](crate::http::RateLimit), which a layer accepts as well.
+//! `docs/book/src/how-to/http.md` in the repository explains where to put the layer.
 //!
-//! The quota lives in the limiter, outside of the service: cloning a service does not multiply it. A request that is
-//! admitted is handed to the very service that was ready for it. One that is given up while the limits are asked may
-//! have been counted.
+//! The quota is in the limiter, outside of the service, so a cloned service does not multiply it. An admitted request
+//! goes to exactly the service that was ready for it. A request that is dropped while its limits decide may have been
+//! counted.
 //!
-//! With the feature `macros`, a handler's own `#[limit]` decides in the place of the layer; see `tidegate::attribute`.
+//! With the feature `macros`, a handler's own `#[limit]` decides in place of the layer; see `tidegate::attribute`.
 
 pub mod admission;
 #[cfg(feature = "axum")]

@@ -15,7 +15,7 @@ use super::request_state::{DecidedRequest, RequestState, write_headers};
 use super::{HttpFormat, ResponseFormat};
 use crate::http::{PendingRequest, RateLimit, RequestHead};
 
-/// A layer that puts limits in front of a service. See the [module](super) for how it is made.
+/// A layer that puts limits in front of a service. See the [module](super) for examples.
 #[derive(Debug, Clone)]
 pub struct RateLimitLayer<F = HttpFormat> {
     rate_limit: RateLimit,
@@ -73,7 +73,8 @@ where
     type Future = RateLimitFuture<S, F, ReqBody, ResBody>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        // Also for a request that will be denied: that is not known yet, and a service that is not ready must not be called.
+        // Also for a request that will be denied. That is not known yet, and a service that is not ready must not be
+        // called.
         self.service.poll_ready(context)
     }
 
@@ -99,7 +100,7 @@ impl<S, F> RateLimitService<S, F> {
         RateLimitFuture::serving(self.service.call(request), state, self.format.clone())
     }
 
-    /// Asks the limits of a request, and calls the service if they admit it.
+    /// Applies the limits of a request, and calls the service if they admit it.
     pub(super) fn call_limited<ReqBody, ResBody>(
         &mut self,
         pending: PendingRequest,
@@ -119,7 +120,7 @@ impl<S, F> RateLimitService<S, F> {
                 RateLimitFuture::denied(format.denial(&self.rate_limit, &outcome, request.method()), format)
             }
             None => {
-                // The service that is ready goes with the request; the clone must become ready first.
+                // The service that is ready goes with the request. The clone must become ready first.
                 let next = self.service.clone();
                 RateLimitFuture::waiting(pending, mem::replace(&mut self.service, next), request, format)
             }
@@ -128,7 +129,7 @@ impl<S, F> RateLimitService<S, F> {
 }
 
 pin_project! {
-    /// The future of a [`RateLimitService`]'s response. With a store in process nothing is allocated for it.
+    /// The future of a [`RateLimitService`]'s response. With a store in process it allocates nothing.
     pub struct RateLimitFuture<S, F, ReqBody, ResBody>
     where
         S: Service<Request<ReqBody>>,
@@ -143,11 +144,11 @@ pin_project! {
 
 /// The stages of a request.
 enum Stage<S, ReqBody, ResBody> {
-    /// The limits are asked. The request waits on the heap, so that the future of one that need not wait is small.
+    /// The limits decide. The waiting request is boxed, so that the future of other requests is small.
     Waiting(BoxFuture<'static, DecidedRequest>, Option<Box<(S, Request<ReqBody>)>>),
     /// The request was admitted or skipped, and the service works on it.
     Serving(RequestState),
-    /// The response is known, and its request is charged.
+    /// The response is known, and its request is being charged.
     Charging(BoxFuture<'static, DecidedRequest>, Option<Response<ResBody>>),
     Denied(Option<Response<ResBody>>),
 }

@@ -39,7 +39,7 @@ pub(super) enum RequestState {
 }
 
 impl RequestState {
-    /// A request that the layer skips.
+    /// Creates the state of a request that the layer skips.
     pub(super) fn skipped(rate_limit: &RateLimit, head: &RequestHead<'_>) -> Self {
         #[cfg(feature = "macros")]
         return RequestState::SkippedWithPolicy(
@@ -61,7 +61,8 @@ impl RequestState {
         response.poll(context)
     }
 
-    /// Writes the headers of the limits into the response. False when the request must be [charged](Self::charge) first.
+    /// Writes the headers of the limits into the response. Returns false if the request must be [charged](Self::charge)
+    /// first.
     pub(super) fn finish<B>(&mut self, format: &impl ResponseFormat<B>, response: &mut Response<B>) -> bool {
         match self {
             RequestState::Skipped => {}
@@ -82,7 +83,7 @@ impl RequestState {
             RequestState::DecidedByHandler(layer, recorded) => {
                 if let Some(outcome) = recorded.get() {
                     write_headers(format, &layer.rate_limit, outcome, response);
-                    // Also for a denial that the program has turned into a gRPC status or an error of its own.
+                    // Also for a denial that the program has converted into a gRPC status or an error of its own.
                     if !outcome.is_allowed() {
                         format.on_attribute_denial(response);
                     }
@@ -119,8 +120,9 @@ pub(super) fn write_headers<B, F: ResponseFormat<B>>(
     format.write_headers(rate_limit, outcome, response.headers_mut());
 }
 
-/// Whether a handler's own attribute has denied the request in place of the layer, which leaves the response as it is then.
-/// Layers above have limits of their own to report, and so has the nearest one where the attribute counts in addition to it.
+/// Returns whether a handler's own attribute has denied the request in place of the layer, which then leaves the
+/// response as it is. Outer layers report their own limits. So does the nearest layer, if the attribute counts in
+/// addition to it.
 #[cfg(feature = "macros")]
 fn is_attribute_denial<B>(format: &impl ResponseFormat<B>, response: &mut Response<B>) -> bool {
     let Some(refusal) = response.extensions_mut().remove::<crate::attribute::AttributeResponse>() else { return false };

@@ -14,7 +14,7 @@ pub trait ResponseFormat<B>: Clone {
     /// Writes the limits of an admitted request into the headers of its response.
     fn write_headers(&self, rate_limit: &RateLimit, outcome: &Outcome, headers: &mut HeaderMap);
 
-    /// Is called with the response of a request that a handler's own attribute has denied, which is complete already.
+    /// Called with the complete response of a request that a handler's own attribute has denied.
     fn on_attribute_denial(&self, _response: &mut Response<B>) {}
 }
 

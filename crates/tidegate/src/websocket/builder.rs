@@ -30,7 +30,7 @@ pub struct RouterBuilder<D> {
     error: Option<RouterBuildError>,
 }
 
-/// A router cannot be built.
+/// The error of a router that cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RouterBuildError {
@@ -343,21 +343,21 @@ pub(super) struct Settings {
     pub(super) on_payload: OnExceeded,
     pub(super) on_rate: OnExceeded,
     pub(super) max_concurrent_rpcs: u32,
-    /// In the life of one connection.
+    /// The maximum over the life of one connection.
     pub(super) max_messages: Option<u64>,
     pub(super) max_topics: usize,
     pub(super) send_queue: QueueBounds,
     pub(super) heartbeat: Option<HeartbeatSettings>,
     pub(super) rpc_timeout: Duration,
-    /// For one message.
+    /// The timeout of one message.
     pub(super) send_timeout: Duration,
-    /// For the handshake, and again for authentication.
+    /// The timeout of the handshake, and again of authentication.
     pub(super) handshake_timeout: Duration,
-    /// For each of running events, queued messages and the peer's close frame.
+    /// The timeout of each of running events, queued messages and the peer's close frame.
     pub(super) close_timeout: Duration,
 }
 
-/// When peers are pinged, and when they count as dead.
+/// The times of pings and their pongs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HeartbeatSettings {
     pub(super) interval: Duration,

@@ -67,7 +67,7 @@ struct ConnectionState<D> {
     close_requested: Notify,
 }
 
-/// What a connection is built from.
+/// The parts that a connection is built from.
 pub(super) struct ConnectionParts {
     pub(super) client: Option<Client>,
     pub(super) queue: SendQueue,

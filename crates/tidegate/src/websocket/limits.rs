@@ -11,8 +11,8 @@ use super::{ConnectionData, ConnectionId, ErrorCode, KeyExtractor, MessageError,
 use crate::enforce::{Action, Caller, Enforcer, Outcome};
 use crate::http::Client;
 
-/// What limits see of a message. The payload, not parsed yet, is absent: a key or cost cannot depend on what a client
-/// makes up.
+/// The head of a message, on which limits depend. It has no payload, which is not parsed yet: a key or cost must not
+/// depend on text that a client invents.
 #[derive(Debug)]
 pub struct MessageHead<'a, D> {
     pub(super) message_type: Option<&'static str>,
@@ -246,9 +246,9 @@ pub struct LimitExceeded {
     pub observed: u64,
     /// The maximum.
     pub limit: u64,
-    /// When a retry may succeed; `None` if never.
+    /// The time until a retry may succeed. `None` if it never can.
     pub retry_after: Option<Duration>,
-    /// For a rate: the client-facing name of the limit.
+    /// The client-facing name of the limit, for a rate.
     pub policy: Option<Arc<str>>,
     /// The connection.
     pub connection: ConnectionId,

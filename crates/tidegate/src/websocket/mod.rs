@@ -57,7 +57,7 @@
 //! 6. Middleware and handler.
 //!
 //! A message that one step rejects costs nothing of the next: a limited message is never parsed, and a large one takes no
-//! quota. The guide, with all bounds, is `docs/websockets.md` in the repository.
+//! quota. The guide, with all bounds, is `docs/book/src/how-to/websockets.md` in the repository.
 
 mod accept;
 mod builder;

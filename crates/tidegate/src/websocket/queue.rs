@@ -20,11 +20,11 @@ pub(super) struct QueueBounds {
 pub(super) struct SendQueue {
     bounds: QueueBounds,
     state: Mutex<QueueState>,
-    /// A message is there, or none will ever be.
+    /// Notifies that a message is there, or that none will come.
     readable: Notify,
-    /// At most half of it is full.
+    /// Notifies that at most half of the queue is full.
     room: Notify,
-    /// A message did not fit.
+    /// Notifies that a message did not fit.
     overflowed: Notify,
 }
 
@@ -39,7 +39,7 @@ struct QueueState {
 enum Phase {
     #[default]
     Open,
-    /// Takes no messages. Queued ones are still sent.
+    /// Accepts no messages. Queued ones are still sent.
     Closed,
     /// The client does not read. Queued messages are dropped.
     Overflowed,
@@ -56,7 +56,7 @@ impl QueueState {
     }
 }
 
-/// A message could not be queued.
+/// The error of a message that could not be queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PushError {
     /// The connection is closed or closing.
@@ -69,9 +69,9 @@ pub(super) enum PushError {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Dequeued {
     Message(Bytes),
-    /// None for now.
+    /// There is no message now.
     Empty,
-    /// None any more.
+    /// There will be no more messages.
     End,
 }
 
@@ -171,7 +171,7 @@ impl SendQueue {
         self.lock().phase == Phase::Open
     }
 
-    /// Takes no messages from now on. Queued ones are still sent.
+    /// Accepts no messages from now on. Queued ones are still sent.
     pub(super) fn close(&self) {
         let mut state = self.lock();
         if state.phase == Phase::Open {
@@ -182,7 +182,7 @@ impl SendQueue {
         self.room.notify_waiters();
     }
 
-    /// Takes no messages from now on, and drops the queued ones.
+    /// Accepts no messages from now on, and drops the queued ones.
     pub(super) fn discard(&self) {
         self.close();
         *self.lock() = QueueState { phase: Phase::Closed, ..QueueState::default() };

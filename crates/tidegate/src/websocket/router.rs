@@ -185,7 +185,7 @@ pub(super) type OnClose<D> = Arc<dyn Fn(Connection<D>, CloseEvent) -> BoxFuture<
 pub(super) type OnError<D> = Arc<dyn Fn(&Connection<D>, &MessageError) + Send + Sync>;
 pub(super) type OnLimitExceeded = Arc<dyn Fn(&LimitExceeded) + Send + Sync>;
 
-/// How a connection ended.
+/// The end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CloseEvent {

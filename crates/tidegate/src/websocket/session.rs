@@ -20,7 +20,7 @@ use super::{CloseEvent, ConnectionData, MessageError, Router, close_code, wire};
 use crate::clock::complete_before;
 use crate::http::Client;
 
-/// Why a connection closes.
+/// The cause of the end of a connection.
 #[derive(Debug)]
 pub(super) enum CloseCause {
     /// The peer sent a close frame or left.
@@ -125,7 +125,7 @@ where
         wait_for_close(&mut socket, true).await;
         Ok::<_, SocketError>(())
     };
-    // The peer may not hear it.
+    // The peer may no longer read.
     let _ = timeout(router.inner().settings.close_timeout, rejected).await;
 }
 
@@ -139,7 +139,7 @@ async fn read<D: ConnectionData>(
         return ending;
     }
     loop {
-        // A client that does not read gets no more work done.
+        // A client that does not read must not cause more work.
         pipeline.wait_for_room().await;
         heartbeat.start_reading();
         let received = stream.next().await;
@@ -248,7 +248,7 @@ impl<'a, S: Sink<OutboundFrame, Error = SocketError> + Unpin> FrameWriter<'a, S>
 /// Liveness of the peer, by pings.
 #[derive(Default)]
 struct Heartbeat {
-    /// How often the peer has sent something.
+    /// The number of frames from the peer.
     activity_count: AtomicU64,
     activity: Notify,
     /// Whether the session reads: a peer that is not read is not silent.

@@ -141,8 +141,8 @@ fn socket_error(error: &TungsteniteError) -> SocketError {
     }
 }
 
-/// The bytes read since the last whole message. A fragmented message shows only when it is whole, and one of endless
-/// empty fragments never is.
+/// The bytes read since the last whole message. The socket reports a fragmented message only when it is complete, and a
+/// message of endless empty fragments never is.
 #[derive(Clone, Default)]
 pub(super) struct ReadBudget(Arc<AtomicUsize>);
 

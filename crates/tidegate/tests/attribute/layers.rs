@@ -58,7 +58,7 @@ async fn remind(Path(user): Path<String>) -> Result<String, LimitError> {
     Ok(user)
 }
 
-/// Both have one.
+/// A handler and a function that both have an attribute.
 #[limit("login", key = user)]
 async fn register(Path(user): Path<String>) -> Result<String, LimitError> {
     mail(&user).await?;
@@ -131,7 +131,7 @@ fn shadow_mode_layer_is_not_refunded() {
     assert_eq!(get(&app, "/login/alice").status(), 200);
     assert_eq!(left(&limiter, "api", CLIENT), 0);
 
-    // The same with only the layer in shadow mode.
+    // The layer alone is in shadow mode.
     let limiter = self::limiter(&[("api", 1), ("daily", 9), ("login", 9)]);
     let both = limiter.enforcer("daily").unwrap().and("api").unwrap().shadow(true);
     let app = routes().layer(RateLimitLayer::new(both));
@@ -173,7 +173,7 @@ fn skipped_handler_uses_the_layers_limiter_and_settings() {
     let app = routes().layer(RateLimitLayer::new(rate_limit));
     assert_eq!(get(&app, "/plain").status(), 200);
     assert_eq!(get(&app, "/plain").status(), 429);
-    // The layer's limit is exhausted, and this handler is reached all the same.
+    // The layer's limit is exhausted, and the request still reaches this handler.
     assert_eq!(header(&get(&app, "/login/alice"), "ratelimit-remaining"), "1");
     assert_eq!(header(&get(&app, "/login/alice"), "ratelimit-remaining"), "0");
     let denied = get(&app, "/login/alice");

@@ -11,7 +11,7 @@ pub(crate) fn limiter(limits: &[(&str, u64)]) -> Limiter {
     with_limits(builder(), limits)
 }
 
-/// The same on a store that is not immediate.
+/// Creates that limiter on a store that is not immediate.
 #[cfg(feature = "axum")]
 pub(crate) fn waiting_limiter(limits: &[(&str, u64)]) -> Limiter {
     with_limits(Limiter::builder().bare_store(WaitingStore::new(memory())), limits)

@@ -22,8 +22,8 @@ pub(crate) fn limits() -> LimiterBuilder {
     Limiter::builder().limits(LIMITS.into_iter().zip(quotas.map(|quota| quota(CAPACITY, MAX_PERIOD).unwrap())))
 }
 
-/// Runs a command that [takes forever](take_forever) some times, and kills it with SIGKILL each time. Every admission that
-/// it printed is spent, and besides those at most one for each of its tasks. `remaining` returns the rest of a limit.
+/// Runs a command that [takes forever](take_forever) some times, and kills it with SIGKILL each time. Every admission
+/// that it printed is spent, and at most one more for each of its tasks. `remaining` returns the rest of a limit.
 pub(crate) fn assert_kills_refund_nothing(rounds: u64, child: impl Fn() -> Command, remaining: impl Fn(&str) -> u64) {
     let mut admitted = [0; LIMITS.len()];
     for round in 1..=rounds {

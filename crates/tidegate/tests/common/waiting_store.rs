@@ -10,7 +10,7 @@ use tokio::task::yield_now;
 /// A store that never answers at once, as stores that do I/O.
 pub(crate) struct WaitingStore<S> {
     store: S,
-    /// How many answers at once it has refused.
+    /// The number of rejected immediate calls.
     pub(crate) attempts: Arc<AtomicUsize>,
 }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use tidegate::concurrency::{Aimd, Completion, Concurrency, Controller, Gradient2, Permit, Vegas};
 use tidegate::{ManualClock, Timestamp, millis};
 
-/// Every controller, as it comes: all begin at 20.
+/// Returns a pool of every controller with its defaults, which all begin at 20.
 fn pools(clock: &ManualClock) -> impl Iterator<Item = (&'static str, Concurrency)> {
     let controllers: [(_, Box<dyn Controller>); 3] = [
         ("Gradient2", Box::new(Gradient2::default())),
@@ -32,7 +32,7 @@ fn reserve_does_not_keep_an_adaptive_limit_from_recovering() {
                 lost.release(Completion::Dropped);
             }
             assert!(pool.limit() < 5, "{name}, {reserve} %: {}", pool.limit());
-            // Then everything takes ten milliseconds, and there is as much of it as may be.
+            // Then all work takes ten milliseconds, and there is as much as the limit allows.
             let mut permits: VecDeque<Permit> = VecDeque::new();
             for _ in 0..20_000 {
                 permits.extend(std::iter::from_fn(|| pool.try_acquire().ok()));
@@ -44,7 +44,7 @@ fn reserve_does_not_keep_an_adaptive_limit_from_recovering() {
     }
 }
 
-/// Of a server that is well, every tenth client hangs up when half of its work is done.
+/// On a healthy server, every tenth client disconnects when half of its work is done.
 #[cfg(feature = "http")]
 #[test]
 fn early_client_departures_do_not_lower_the_limit() {
@@ -75,8 +75,8 @@ fn early_client_departures_do_not_lower_the_limit() {
         }
         assert!(pool.limit() >= 16, "{name}: {}", pool.limit());
 
-        // But who has waited for longer than work takes has not changed their mind: so it goes when all of it has become too
-        // slow for clients that wait for half as long again as usual.
+        // But a client that has waited for longer than work takes has not changed its mind. This happens when all work
+        // has become too slow for clients that wait for half as long again as usual.
         drop(passages);
         let before = pool.limit();
         for _ in 0..200 {

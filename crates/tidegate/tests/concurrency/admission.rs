@@ -37,7 +37,7 @@ fn denied_request_consumes_nothing_of_concurrency_rate_and_cost() {
     assert!(first.outcome().is_unconditional());
     assert_eq!((in_flight(), left(&limiter, "requests"), left(&limiter, "tokens")), ((1, 1), 2, 60));
 
-    // Too many at once for the key: what the pool gave is given back.
+    // Too many in flight for the key: the permit of the pool is released.
     let refused = admit(&admission, 40).unwrap_err();
     assert_eq!(refused.kind(), Some(LimitKind::Concurrency));
     assert!(matches!(refused, Outcome::Limited(_)) && refused.retry_after().is_some());
@@ -45,26 +45,26 @@ fn denied_request_consumes_nothing_of_concurrency_rate_and_cost() {
     first.release(Completion::Success);
     assert_eq!(in_flight(), (0, 0));
 
-    // Too many at once, of all callers.
+    // Too many in flight, for all callers together.
     let others = [pool.try_acquire().unwrap(), pool.try_acquire().unwrap()];
     let refused = admit(&admission, 1).unwrap_err();
     assert!(matches!(refused, Outcome::Overloaded(_)) && refused.retry_after().is_some());
     assert_eq!((refused.kind(), in_flight()), (Some(LimitKind::Concurrency), (2, 0)));
     drop(others);
 
-    // Too much in all: the rate keeps its token, and nothing is in flight.
+    // The cost is too high: the rate keeps its unit, and nothing is in flight.
     let refused = admit(&admission, 61).unwrap_err();
     assert_eq!(refused.kind(), Some(LimitKind::Cost));
     assert_eq!((in_flight(), left(&limiter, "requests"), left(&limiter, "tokens")), ((0, 0), 2, 60));
 
-    // Too often: the budget keeps its tokens. The rate counts requests, whatever they cost.
+    // Too many requests: the budget keeps its units. The rate counts requests, at any cost.
     admit(&admission, 5).unwrap().release(Completion::Success);
     drop(admit(&admission, 5).unwrap());
     let refused = admit(&admission, 5).unwrap_err();
     assert_eq!(refused.kind(), Some(LimitKind::Rate));
     assert_eq!((in_flight(), left(&limiter, "requests"), left(&limiter, "tokens")), ((0, 0), 0, 50));
 
-    // Both at once: the first is named.
+    // Both limits deny: the first is reported.
     assert_eq!(admit(&admission, 99).unwrap_err().kind(), Some(LimitKind::Rate));
 }
 
@@ -109,7 +109,7 @@ fn guard_per_key_without_a_key_is_an_error() {
     assert!(matches!(outcome, Outcome::Invalid(_)), "{outcome:?}");
 }
 
-/// A limiter of its own, whose limit has the same name as the others' and denies these.
+/// Creates a separate limiter whose limit has the common name, and denies these keys.
 fn limiter_with_deny_list(denied: &[&str]) -> Limiter {
     let quota = Quota::token_bucket(100, minutes(1)).unwrap();
     Limiter::builder().limit("api", quota).deny("api", denied.iter().copied()).unwrap().build().unwrap()
@@ -133,7 +133,7 @@ fn guards_use_the_deny_list_of_the_limiter() {
         drop(admitted);
         assert!(turned_away(), "not because the pool is full");
     }
-    // One that is built anew under the same name.
+    // A limiter that is built again under the old name.
     let (before, after) = (limiter_with_deny_list(&["alice"]), limiter_with_deny_list(&[]));
     assert!(admit(&admission(&before, &Concurrency::fixed(1)), 1).is_err());
     drop(before);

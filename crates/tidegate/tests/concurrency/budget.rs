@@ -51,7 +51,7 @@ fn settlement_charges_the_real_cost() {
 fn cost_above_the_estimate_is_debt() {
     let (budget, limiter, clock) = budget(tokens(), 5);
     let held = hold(&budget, 10);
-    // More than twice the capacity, in pieces.
+    // More than twice the capacity, in several charges.
     assert_eq!(settle(&held, 250), Settlement::Full);
     let denied = limiter.limit("tokens", "alice").try_now().unwrap();
     assert_eq!(denied.retry_after(), Some(millis(151 * 600)));
@@ -112,7 +112,7 @@ fn denied_hold_leaves_nothing_open() {
     assert_eq!((left(&limiter, "tokens"), left(&limiter, "holds")), (100, 5));
 }
 
-/// An estimate that is given back after the bucket has refilled would be there twice.
+/// A refund after the bucket has refilled would credit the units twice.
 #[test]
 fn replenished_units_are_not_refunded() {
     let (budget, limiter, clock) = budget(Quota::token_bucket(100, seconds(10)).unwrap(), 5);
@@ -123,7 +123,7 @@ fn replenished_units_are_not_refunded() {
     assert_eq!(left(&limiter, "tokens"), 0);
 }
 
-/// A budget in use misses the units of a hold, however long the work takes.
+/// A busy budget gets the units of a hold back after any time.
 #[test]
 fn missing_units_are_refunded_however_long_the_work_took() {
     let (budget, limiter, clock) = budget(Quota::token_bucket(1_000, minutes(10)).unwrap(), 5);
@@ -194,7 +194,7 @@ fn refund_of_a_sharded_limit_counts_what_its_shard_gained() {
     assert_eq!(left(&limiter, "tokens"), 22);
 }
 
-/// To be admitted without a store is not to be settled: it is an error, after which it can be tried again.
+/// An admission without the store settles nothing. It is an error, and a retry is possible.
 #[test]
 fn failing_store_settles_nothing() {
     let clock = ManualClock::new(Timestamp::from_millis(1_800_000_000_000));
@@ -236,8 +236,8 @@ async fn late_answer_leaves_no_hold_behind() {
     assert_eq!(limiter.check("holds", "alice").await.unwrap().remaining(), 5);
 }
 
-/// The bound that is stated: whatever is settled was admitted by what the bucket gave, but for what open holds cost more than
-/// was held.
+/// The stated bound: the settled cost is within the units of the bucket, plus the excess of open holds over their
+/// estimates.
 #[test]
 fn cost_beyond_the_quota_is_bounded_by_open_holds() {
     const HOLDS: u64 = 4;
@@ -258,7 +258,7 @@ fn cost_beyond_the_quota_is_bounded_by_open_holds() {
                 }
                 2 if !open.is_empty() => {
                     let (hold, cost) = open.swap_remove(random.below(open.len() as u64) as usize);
-                    // What ended before it was settled cost its estimate, as far as anybody knows.
+                    // Work that ended before its settlement costs its estimate.
                     settled += if settle(&hold, cost) == Settlement::Unchanged { hold.estimate() } else { cost };
                 }
                 _ => clock.advance(millis(random.between(0, 5_000))),

@@ -208,7 +208,7 @@ fn token_of_another_limit_is_an_error() {
     let token = process.hold(1_000).to_token().unwrap();
     let images = Budget::with_clock(&process.limiter, "images", "holds", fleet.clock.clone());
     assert_eq!(images.resume(&token).unwrap_err(), HoldTokenError::OtherLimit("images".to_owned()));
-    // The limits of the token, but for the name, which is bound to the lease.
+    // A token with a forged limit does not match its lease, which is bound to the name of the limit.
     let forged = token.replace("746f6b656e73", "696d61676573");
     assert_eq!(block_on(images.resume(&forged).unwrap().settle(0)).unwrap(), Settlement::Unchanged);
     assert_eq!(process.settle(&token, 0), Settlement::Full);

@@ -51,7 +51,7 @@ async fn free_in(limiter: &Limiter) -> u64 {
 struct Slow {
     store: MemoryStore,
     clock: ManualClock,
-    /// How long it takes to answer several. None: they are never answered.
+    /// The time to answer several requests. `None`: they are never answered.
     takes: Option<Duration>,
 }
 
@@ -96,7 +96,7 @@ async fn until(condition: impl Fn() -> bool) {
     tokio::time::timeout(seconds(30), holds).await.expect("the permits are not acquired in time");
 }
 
-/// So many permits of one key, once they are kept and nothing is left to be done.
+/// Acquires that many permits of one key, and waits until they are renewed in the background.
 async fn hold(shared: &DistributedConcurrency, count: usize, clock: &ManualClock) -> Vec<Permit> {
     let mut held = Vec::new();
     for _ in 0..count {
@@ -125,7 +125,7 @@ async fn lease_of_a_held_permit_is_renewed() {
     let (shared, limiter, clock) = shared(1);
     let permit = shared.try_acquire("a").await.unwrap();
     for _ in 0..30 {
-        until(|| clock.sleepers() == 1).await; // the keeper waits for the next renewal
+        until(|| clock.sleepers() == 1).await; // the renewer waits for the next renewal
         clock.advance(seconds(10));
         yield_now().await;
         assert_eq!(free(&limiter, "a"), 0);
@@ -198,7 +198,7 @@ async fn leases_expire_when_the_runtime_ends() {
     assert_eq!(free(&limiter, "a"), 1);
 }
 
-/// Nothing renews the lease, and nothing but its permit knows.
+/// The lease is not renewed, and only its permit notices that.
 #[tokio::test]
 async fn permit_is_lost_when_the_runtime_of_its_renewer_ends() {
     let (shared, _, clock) = shared(1);
@@ -215,7 +215,7 @@ async fn permit_is_lost_when_the_runtime_of_its_renewer_ends() {
     assert!(permit.is_lost() && poll_lost().is_ready());
 }
 
-/// A server with a runtime for each worker loses one of them, and with it the renewer of all leases.
+/// A server with a runtime for each worker loses one of them, with the renewer of all leases.
 #[tokio::test]
 async fn leases_are_taken_over_from_a_runtime_that_ends() {
     let (shared, limiter, clock) = shared(3);
@@ -257,7 +257,7 @@ async fn settled_releases_leases_on_any_runtime() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let permits: Vec<_> = (0..100).map(|_| runtime.block_on(other.try_acquire("a")).unwrap()).collect();
         drop(permits);
-        // `settled` has returned: the releases before it are done.
+        // `flush` has returned, so the earlier releases are done.
         runtime.block_on(async {
             for _ in 0..3 {
                 tokio::task::yield_now().await;
@@ -270,14 +270,14 @@ async fn settled_releases_leases_on_any_runtime() {
     assert_eq!(free_in(&limiter).await, 100);
 }
 
-/// Orders never end on a busy server, and renewals must not wait for that.
+/// Messages never end on a busy server, and renewals must not wait for an end.
 #[tokio::test]
 async fn endless_messages_do_not_delay_renewals() {
     let (limiter, clock) = slow(1_000, Duration::ZERO);
     let shared = DistributedConcurrency::with_sleeper(&limiter, "work", clock.clone());
     let long = shared.try_acquire("a").await.unwrap();
     for _ in 0..400 {
-        // While the store is asked about one order the next comes in, and time passes.
+        // While the store handles one message the next comes in, and time passes.
         drop(shared.try_acquire("a").await.unwrap());
         clock.advance(TTL / 100);
     }
@@ -303,14 +303,14 @@ async fn endless_renewals_do_not_delay_releases() {
     assert_eq!(free_in(&limiter).await, 2);
 }
 
-/// Permits are taken side by side: giving them back must not be slower.
+/// Permits are acquired in parallel, and releases must not be slower.
 #[tokio::test]
 async fn many_leases_are_released_in_parallel() {
     let (limiter, clock) = slow(250, Duration::ZERO);
     let shared = DistributedConcurrency::with_sleeper(&limiter, "work", clock.clone());
     let held = hold(&shared, 250, &clock).await;
     drop(held);
-    // Asked before anything is released, and answered when all of it is.
+    // Requested before any release, and completed after all of them.
     let settled = shared.flush();
     let mut settled = std::pin::pin!(settled);
     let mut turns = 0;
@@ -322,7 +322,7 @@ async fn many_leases_are_released_in_parallel() {
     assert!(turns <= 6, "{turns} turns, where one batch after the other takes more");
 }
 
-/// More than have one timeout of a store that answers none in time, and yet decides.
+/// More leases than fit in the timeout of a store that decides but never answers in time.
 #[tokio::test(start_paused = true)]
 async fn slow_store_loses_no_lease() {
     let clock = ManualClock::new(Timestamp::from_millis(1_800_000_000_000));
@@ -334,7 +334,7 @@ async fn slow_store_loses_no_lease() {
     let _held = hold(&shared, 100, &clock).await;
     for _ in 0..8 {
         clock.advance(TTL / 4);
-        // Many timeouts, in no time.
+        // Many timeouts pass at once in paused time.
         tokio::time::sleep(seconds(1)).await;
     }
     assert_eq!(free_in(&limiter).await, 0);
@@ -374,7 +374,7 @@ async fn clock_set_back_loses_none_of_many_leases() {
     assert_eq!(free(&limiter, "a"), 0);
 }
 
-/// A limit that decides by itself while its store is broken has room for a part of what this process holds. The rest is
+/// While its store is broken, a limit that decides locally has room for a part of this process's leases. The rest is
 /// not lost by that.
 #[tokio::test]
 async fn store_that_fails_once_loses_no_lease() {
@@ -418,7 +418,7 @@ async fn failing_store_admits_if_the_limit_fails_open() {
     }
 }
 
-/// The hint is what work takes where that is known, and the first lease to expire where it is not.
+/// The hint is the recent duration of work, or else the first expiry of a lease.
 #[tokio::test]
 async fn retry_hint_is_the_sooner_of_work_and_first_expiry() {
     let (shared, _, clock) = shared(1);

@@ -1,7 +1,7 @@
 //! Permits of several processes while their store is away.
 //!
-//! An outage is survived that is shorter than three quarters of the time to live, minus the longer of a sixteenth of it and
-//! the timeout.
+//! An outage is survived if it is shorter than three quarters of the time to live, minus a sixteenth of it or the
+//! timeout, whichever is longer.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -89,7 +89,7 @@ impl Workload {
     }
 }
 
-/// Three processes with more work than there are places, while the store is away for `span`. Returns the most workers that
+/// Runs three processes with more work than places, while the store is away for `span`. Returns the most workers that
 /// were at work at once.
 async fn run_workload(seed: u64, outage: Outage, span: Duration, fleet: &Fleet, stops_when_lost: bool) -> u32 {
     let load = Arc::new(Workload::default());
@@ -148,7 +148,7 @@ async fn outage_of_the_bound_loses_no_lease() {
                     let began = Instant::now();
                     let permits = acquire(&fleet.process(), count).await;
                     sleep_until(began + TTL / 4 - millis(before_renewal)).await;
-                    // The last call in vain, and those that renew all leases, are on their way for a moment.
+                    // The last failed call and those that renew all leases are in flight for a moment.
                     let calls = if count == 1 { 2 } else { 6 };
                     fleet.run_outage(outage, bound(TTL, timeout) - calls * LATENCY).await;
                     sleep(2 * TTL).await;
@@ -174,7 +174,7 @@ async fn outage_beyond_the_bound_loses_a_lease() {
     }
 }
 
-/// However long the outage is, work that stops with its permit never exceeds the limit.
+/// Work that stops with its permit never exceeds the limit, in an outage of any length.
 #[tokio::test(start_paused = true)]
 async fn work_that_stops_when_its_permit_is_lost_stays_within_the_capacity() {
     let mut exceeded = 0;
@@ -201,7 +201,7 @@ async fn lost_permit_is_reported_when_its_lease_may_expire() {
     assert!(!permit.is_lost());
     permit.lost().await;
     assert_eq!((began.elapsed(), permit.is_lost()), (TTL, true));
-    // For good: the work may have stopped.
+    // A permit stays lost, because the work may have stopped.
     fleet.store.end();
     sleep(TTL).await;
     assert!(permit.is_lost());
@@ -244,7 +244,8 @@ async fn lease_that_the_store_has_lost_is_taken_again_while_there_is_room() {
     first_lost.lost().await;
 }
 
-/// `open` admits work without a lease, and `local` within a part of the quota. Leases of the store stay what they are.
+/// `open` admits work without a lease, and `local` admits it within a part of the quota. The store's leases do not
+/// change.
 #[tokio::test(start_paused = true)]
 async fn leases_survive_an_outage_under_every_policy() {
     for policy in OnStoreError::ALL {

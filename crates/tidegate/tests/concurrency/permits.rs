@@ -1,4 +1,4 @@
-//! Permits: each is released exactly once, however the work ends.
+//! Permits: each is released exactly once, at every kind of end of the work.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,20 +10,20 @@ use std::thread;
 use tidegate::concurrency::{Completion, Concurrency, Controller, PerKey, Permit, Rejected, Sample};
 use tidegate_testkit::Random;
 
-/// How a piece of work ends.
+/// The end of a piece of work.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Ending {
     Success,
     Failure,
     Return,
     Panic,
-    /// Never ends by itself: it is cancelled.
+    /// Does not end before it is cancelled.
     Cancellation,
 }
 
 const ENDINGS: [Ending; 5] = [Ending::Success, Ending::Failure, Ending::Return, Ending::Panic, Ending::Cancellation];
 
-/// Work that holds a permit, for so many polls.
+/// Work that holds a permit for a number of polls.
 async fn work(permit: Permit, polls: u64, ending: Ending) {
     for _ in 0..polls {
         yield_once().await;
@@ -124,7 +124,7 @@ fn run_in_random_order(seed: u64, source: &impl PermitSource) -> u64 {
     told
 }
 
-/// Counts what it is told, and never changes its mind.
+/// A controller that counts samples and never changes its limit.
 struct CountingController(Arc<Mutex<u64>>);
 
 impl Controller for CountingController {

@@ -14,7 +14,7 @@ fn each_priority_leaves_the_reserve_to_higher_ones() {
     let critical = take_all(&pool, Priority::Critical);
     assert_eq!((shed.len(), ordinary.len(), critical.len()), (80, 10, 10));
 
-    // Critical work is admitted as long as any slot is free, whatever holds the others.
+    // Critical work is admitted as long as any slot is free. The priority of the permits in flight does not matter.
     drop(shed);
     assert_eq!(take_all(&pool, Priority::Critical).len(), 80);
 }

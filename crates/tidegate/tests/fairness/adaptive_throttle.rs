@@ -5,13 +5,13 @@ use tidegate::{ManualClock, millis, minutes};
 
 use crate::crowd::clock;
 
-/// A service, and a caller that wants 1,000 a second of it.
+/// A service, and a caller that sends it 1,000 requests a second.
 struct Simulation {
     clock: ManualClock,
     throttle: AdaptiveThrottle,
 }
 
-/// What happened in a second.
+/// The requests of one second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Second {
     sent: u32,
@@ -25,7 +25,7 @@ impl Simulation {
         Simulation { clock, throttle }
     }
 
-    /// One second, in which the service accepts at most `capacity`.
+    /// Runs one second, in which the service accepts at most `capacity`.
     fn second(&self, capacity: u32) -> Second {
         let mut second = Second { sent: 0, accepted: 0 };
         for _ in 0..1_000 {
@@ -46,7 +46,7 @@ impl Simulation {
         (0..seconds).map(|_| self.second(capacity)).collect()
     }
 
-    /// How many seconds it takes until nothing is held back for ten seconds.
+    /// Returns the seconds until nothing is held back for ten seconds.
     fn recovery(&self) -> usize {
         let (mut seconds, mut good) = (0, 0);
         while good < 10 {
@@ -124,7 +124,7 @@ fn requests_older_than_the_window_do_not_count() {
     let simulation = Simulation::new(|builder| builder.window(minutes(1)));
     simulation.seconds(60, 0);
     simulation.clock.advance(minutes(1));
-    // As new: the first is always sent.
+    // As in the beginning, the first request is always sent.
     assert!(simulation.throttle.try_pass().is_ok());
     assert_eq!(simulation.recovery(), 0);
 }
@@ -135,7 +135,7 @@ fn dropped_attempt_does_not_count() {
     for _ in 0..10_000 {
         drop(simulation.throttle.try_pass().unwrap());
     }
-    // One that was rejected counts, and with it the next has even odds.
+    // A rejected request counts, and makes the odds of the next one even.
     simulation.throttle.try_pass().unwrap().rejected();
     let passed = (0..1_000).filter(|_| simulation.throttle.try_pass().is_ok()).count();
     assert!(passed < 50, "{passed}");

@@ -17,7 +17,7 @@ pub(crate) fn fair(limit: u32, clock: &ManualClock) -> FairConcurrencyBuilder {
     FairConcurrency::builder(limit).sleeper(clock.clone())
 }
 
-/// As many permits as a tenant can get without waiting.
+/// Acquires as many permits as a tenant can get without waiting.
 pub(crate) fn all_of(fair: &FairConcurrency, tenant: &str) -> Vec<Permit> {
     std::iter::from_fn(|| fair.try_acquire(tenant).ok()).collect()
 }
@@ -29,13 +29,13 @@ pub(crate) type Acquire = WaitingCall<'static, Result<Permit, Rejected>>;
 pub(crate) type Crowd = common_crowd::Crowd<'static, Result<Permit, Rejected>>;
 
 impl Crowd {
-    /// Adds a caller, lets it come as far as it can, and says its number.
+    /// Adds a caller, polls it as far as it can go, and returns its number.
     pub(crate) fn join(&mut self, fair: &FairConcurrency, tenant: &str, within: Duration) -> usize {
         let (fair, tenant) = (fair.clone(), tenant.to_owned());
         self.add(async move { fair.acquire(tenant.as_str(), within).await })
     }
 
-    /// The permits since the last time and whose they are. There must be no refusals.
+    /// Returns the permits since the last call, and their callers. There must be no rejections.
     pub(crate) fn permits(&mut self) -> Vec<(usize, Permit)> {
         self.answers().into_iter().map(|(number, answer)| (number, answer.unwrap())).collect()
     }

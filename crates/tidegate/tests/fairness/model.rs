@@ -16,7 +16,7 @@ pub(crate) struct Model {
     pub(crate) total_queue: usize,
     pub(crate) idle_after: u64,
     pub(crate) now: u64,
-    /// How many times a caller got a slot or began to wait.
+    /// The number of times that a caller got a slot or began to wait.
     pub(crate) events: usize,
     pub(crate) tenants: Vec<Tenant>,
 }
@@ -26,15 +26,15 @@ pub(crate) struct Tenant {
     pub(crate) name: Name,
     pub(crate) weight: u64,
     pub(crate) in_flight: u64,
-    /// Callers and until when they wait, first come first.
+    /// The callers and the ends of their waits, in order of arrival.
     pub(crate) waiting: Vec<(usize, u64)>,
-    /// The events when each of them began to wait, and the one when the tenant last got a slot.
+    /// The event at which each of them began to wait, and the event at which the tenant last got a slot.
     since: Vec<usize>,
     served: usize,
     seen: u64,
 }
 
-/// What becomes of a caller.
+/// The answer to a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
     Permit,
@@ -63,7 +63,7 @@ impl Model {
         self.tenants.iter().map(|tenant| tenant.waiting.len()).sum()
     }
 
-    /// The reserve of all tenants but the one at `index`.
+    /// Returns the reserve of all tenants except the one at `index`.
     fn reserved_for_others(&self, index: usize) -> u64 {
         let others = self.tenants.iter().enumerate().filter(|(other, _)| *other != index);
         others.map(|(_, tenant)| self.guarantee(tenant).saturating_sub(tenant.in_flight)).sum()
@@ -78,7 +78,7 @@ impl Model {
         free > 0 && (self.is_below(&self.tenants[index]) || free > self.reserved_for_others(index))
     }
 
-    /// Under which name a tenant goes, should it ask now.
+    /// Returns the name of a tenant if it called now.
     pub(crate) fn name_of(&self, number: usize) -> Name {
         let is_known = |number: usize| number < self.weights.len();
         let is_here = self.tenants.iter().any(|tenant| tenant.name == Some(number));
@@ -94,7 +94,8 @@ impl Model {
         self.tenants.iter().position(|tenant| tenant.name == name).expect("present")
     }
 
-    /// Advances the time, and removes absent tenants. Returns the callers that get a slot by that, and those that waited too long.
+    /// Advances the time, and removes absent tenants. Returns the callers that then get a slot, and those that waited
+    /// too long.
     pub(crate) fn advance(&mut self, now: u64) -> (Vec<usize>, Vec<usize>) {
         self.now = now;
         let given = self.serve_waiting();
@@ -123,7 +124,7 @@ impl Model {
         late
     }
 
-    /// A caller arrives. Returns its tenant, and the callers that get a slot because it has come.
+    /// Adds a caller. Returns its tenant, and the callers that get a slot by that.
     pub(crate) fn arrive(&mut self, number: usize) -> (Name, Vec<usize>) {
         let name = self.name_of(number);
         if self.find(name).is_none() {
@@ -174,7 +175,7 @@ impl Model {
         Answer::Queued
     }
 
-    /// Returns a slot. Returns the callers that get one by that.
+    /// Releases a slot. Returns the callers that get one by that.
     pub(crate) fn release(&mut self, name: Name) -> Vec<usize> {
         let index = self.index(name);
         self.tenants[index].in_flight -= 1;
@@ -182,7 +183,7 @@ impl Model {
         self.hand_out()
     }
 
-    /// A waiting caller leaves.
+    /// Removes a waiting caller.
     pub(crate) fn cancel(&mut self, caller: usize) {
         let now = self.now;
         for tenant in &mut self.tenants {
@@ -208,7 +209,7 @@ impl Model {
         given
     }
 
-    /// Returns the next caller to get a slot: of those that may have one, first those below their guarantees.
+    /// Returns the next caller to get a slot. Of the permitted callers, those below their guarantees come first.
     fn next(&self) -> Option<usize> {
         let may = (0..self.tenants.len()).filter(|i| !self.tenants[*i].waiting.is_empty() && self.admits(*i));
         may.min_by(|one, other| {

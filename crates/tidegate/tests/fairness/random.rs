@@ -9,10 +9,10 @@ use tidegate_testkit::Random;
 use crate::crowd::{Crowd, clock, fair};
 use crate::model::{Answer, Model, Name};
 
-/// Names that ask; some have weights of their own.
+/// The names of the callers. Some have weights of their own.
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
-/// The same events, for the library and for the model.
+/// A run of equal events for the library and for the model.
 struct RandomRun {
     random: Random,
     fair: FairConcurrency,
@@ -22,7 +22,7 @@ struct RandomRun {
     permits: Vec<(Name, Permit)>,
     /// The waiting callers and their tenants.
     waiting: Vec<(usize, Name)>,
-    /// Whether no tenant has come or gone and the limit has not changed, since every tenant had its part.
+    /// Whether every tenant has had its share since the last change of the tenants and the limit.
     undisturbed: bool,
 }
 
@@ -143,7 +143,7 @@ impl RandomRun {
         self.check_served(given, false);
     }
 
-    /// A caller arrives in the model. Returns its tenant, and the callers that get a slot because it has come.
+    /// Adds a caller to the model. Returns its tenant, and the callers that get a slot by that.
     fn arrive(&mut self, number: usize) -> (Name, Vec<usize>) {
         let before = self.model.tenants.len();
         let arrived = self.model.arrive(number);
@@ -151,7 +151,7 @@ impl RandomRun {
         arrived
     }
 
-    /// These callers get slots; sometimes one of them walks away before it notices.
+    /// Asserts that these callers get slots. Sometimes one of them leaves before it notices.
     fn check_served(&mut self, mut given: Vec<usize>, cancel: bool) {
         while let Some(caller) = given.first().copied().filter(|_| cancel) {
             given.remove(0);
@@ -167,7 +167,7 @@ impl RandomRun {
         self.check_answer(answers, given, Vec::new());
     }
 
-    /// Exactly these callers were given slots, and these have waited too long.
+    /// Asserts that exactly these callers got slots, and that these have waited too long.
     fn check_answer(
         &mut self,
         answers: Vec<(usize, Result<Permit, tidegate::concurrency::Rejected>)>,
@@ -199,7 +199,7 @@ impl RandomRun {
         self.waiting.swap_remove(at).1
     }
 
-    /// What a refusal may mean, said without the model's rule: it comes before the model has decided.
+    /// Records a rejection by its meaning, without the model's rule, because the model has not decided yet.
     fn record_rejection(&self, name: Name, admitted: bool) {
         let model = &self.model;
         let tenant = model.find(name).expect("it has asked");
@@ -219,7 +219,7 @@ impl RandomRun {
         assert!(free <= reserved, "refused with slots free that are not reserved");
     }
 
-    /// All visible state matches the model, and no caller waits that may have a slot.
+    /// Asserts that all visible state matches the model, and that no caller waits that may have a slot.
     fn compare(&mut self) {
         let RandomRun { fair, model, .. } = self;
         assert_eq!(u64::from(fair.in_flight()), model.in_flight());
@@ -237,7 +237,7 @@ impl RandomRun {
         for tenant in model.tenants.iter().filter(|tenant| !tenant.waiting.is_empty()) {
             assert!(free == 0 || (!model.is_below(tenant) && free <= reserved), "waits in vain: {tenant:?} {model:?}");
         }
-        // From here on, as long as no tenant comes or goes, every tenant can have its part.
+        // From here on, as long as no tenant comes or goes, every tenant can have its share.
         self.undisturbed |= model.in_flight() + reserved <= model.limit;
     }
 

@@ -48,7 +48,7 @@ fn borrower_gets_no_more_until_a_newcomer_has_its_part() {
         assert!(fair.try_acquire("old").is_err());
         new.push(fair.try_acquire("new").unwrap());
     }
-    // Now each has its part, and is held back by that alone.
+    // Now each has its share, and only that holds it back.
     let refused = fair.try_acquire("new").unwrap_err();
     assert_eq!((refused.is_shared(), refused.limit()), (false, 2));
     drop(old.pop());
@@ -77,7 +77,7 @@ fn tenant_stays_present_while_it_holds_or_asks() {
     let both = all_of(&fair, "holds");
     for _ in 0..5 {
         clock.advance(seconds(9));
-        // Refused each time, and present all along.
+        // It is rejected each time, and present all the time.
         assert!(fair.try_acquire("asks").is_err());
         assert_eq!(fair.tenants(), 2);
     }
@@ -111,7 +111,7 @@ fn tenants_beyond_the_bound_share_one_place() {
     let _gold = fair.try_acquire("gold").unwrap();
     assert_eq!(fair.tenants(), 4);
     assert_eq!((fair.share("gold").unwrap().guarantee, fair.share("known").unwrap().guarantee), (6, 2));
-    // However many names, it is one part, what rounding leaves included.
+    // Any number of new names is one share, with the remainder of rounding.
     let flood: Vec<_> = (1..1_000_u64).filter_map(|made_up| fair.try_acquire(made_up).ok()).collect();
     assert_eq!((flood.len(), fair.share(7_u64).unwrap().in_flight), (2, 2));
     // Once there is room again, a name has a place of its own.

@@ -1,4 +1,4 @@
-//! Shares under a steady demand: work ends in the order in which it began, and every caller returns at once.
+//! Shares under a steady demand: work ends in the order of its beginning, and every caller returns at once.
 
 use std::collections::VecDeque;
 
@@ -13,11 +13,11 @@ struct SteadyDemand {
     fair: FairConcurrency,
     crowd: Crowd,
     weights: Vec<u32>,
-    /// How many each tenant wants in flight at once.
+    /// The number of requests that each tenant wants in flight.
     wants: Vec<u32>,
-    /// How many of each are in flight or waiting.
+    /// The number of requests of each tenant in flight or waiting.
     demand: Vec<u32>,
-    /// Whose caller has which number.
+    /// The tenant of each caller, by number.
     callers: Vec<usize>,
     permits: VecDeque<(usize, Permit)>,
 }
@@ -45,7 +45,8 @@ impl SteadyDemand {
         }
     }
 
-    /// The tenant of the oldest work gets a new caller, the work ends, and the caller that gets the slot begins. Returns its tenant.
+    /// Ends the oldest work, whose tenant gets a new caller, and starts the caller that gets the slot. Returns its
+    /// tenant.
     fn rotate(&mut self) -> Vec<usize> {
         self.collect();
         let (tenant, permit) = self.permits.pop_front().expect("something is in flight");
@@ -107,7 +108,7 @@ fn no_tenant_starves_under_permanent_demand() {
     let mut random = Random::new(6);
     for _ in 0..100 {
         let limit = random.between(1, 10) as u32;
-        // Often more tenants than slots: then most have a guarantee of nothing.
+        // Often more tenants than slots, so that most have a guarantee of 0.
         let weights: Vec<u32> = (0..random.between(2, 12)).map(|_| random.between(1, 9) as u32).collect();
         let tenants = weights.len();
         let mut steady = SteadyDemand::new(limit, weights, vec![limit + 1; tenants]);
@@ -116,7 +117,7 @@ fn no_tenant_starves_under_permanent_demand() {
             let served = steady.rotate();
             hungry.iter_mut().for_each(|turns| *turns += 1);
             served.into_iter().for_each(|tenant| hungry[tenant] = 0);
-            // In `limit` turns all that is in flight has ended once, and something of it was there to be borrowed.
+            // In `limit` turns all work in flight has ended once, and some of its slots could be borrowed.
             let bound = limit as usize * (tenants + 1);
             assert!(hungry.iter().all(|turns| *turns <= bound), "{limit}, {:?}: {hungry:?}", steady.weights);
         }

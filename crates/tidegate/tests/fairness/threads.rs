@@ -11,7 +11,7 @@ use tidegate_testkit::{Random, block_on};
 
 use crate::crowd::{clock, fair};
 
-/// The test's own count of what is in flight, which must never exceed the limit.
+/// The test's own count of work in flight, which must never exceed the limit.
 struct Work<'a> {
     count: &'a AtomicU32,
     limit: u32,
@@ -43,12 +43,12 @@ fn competing_threads_lose_no_slot_and_no_wake_up() {
                         match random.below(4) {
                             0 => fair.try_acquire(tenant.as_str()).map_or((), |permit| work.run(permit)),
                             1 => {
-                                // Asks, and walks away if it has to wait; perhaps just when its turn has come.
+                                // Acquires, and leaves if it has to wait, perhaps at the moment of its turn.
                                 let mut acquire = pin!(fair.acquire(tenant.as_str(), days(1)));
                                 let _ = acquire.as_mut().poll(&mut Context::from_waker(Waker::noop()));
                                 thread::yield_now();
                             }
-                            // A wake-up that is lost would leave this thread here for ever.
+                            // A lost wake-up would block this thread forever.
                             _ => work.run(block_on(fair.acquire(tenant.as_str(), days(100_000))).unwrap()),
                         }
                     }

@@ -45,7 +45,7 @@ fn free_slot_goes_first_to_a_tenant_below_its_guarantee() {
     let held = all_of(&fair, "big");
     let mut crowd = Crowd::default();
     let big: Vec<_> = (0..2).map(|_| crowd.join(&fair, "big", days(1))).collect();
-    // Comes later, and is owed one of six.
+    // It comes later, and has a claim to one of six.
     let small = crowd.join(&fair, "small", days(1));
     assert_eq!(served_one_by_one(&mut crowd, held), [small, big[0], big[1]]);
 }
@@ -97,7 +97,7 @@ fn try_acquire_never_overtakes_a_waiting_caller() {
     let mut crowd = Crowd::default();
     let waits = crowd.join(&fair, "a", days(1));
     drop(held.pop());
-    // The slot is the waiting one's, though it has not noticed yet.
+    // The slot belongs to the waiting caller, which has not noticed yet.
     assert!(fair.try_acquire("a").is_err());
     crowd.run();
     assert_eq!(crowd.permits()[0].0, waits);
@@ -151,7 +151,7 @@ fn waiting_ends_exactly_at_the_deadline() {
     let fair = fair(1, &clock).build();
     let _held = fair.try_acquire("a").unwrap();
     let mut crowd = Crowd::default();
-    // Longer than tenants that do nothing are kept, so that it readings after them meanwhile.
+    // Longer than idle tenants are kept, so that a sweep runs meanwhile.
     crowd.join(&fair, "a", seconds(25));
     for _ in 0..24 {
         crowd.advance(&clock, seconds(1));

@@ -17,8 +17,8 @@ use crate::support::{Answer, CAPACITY, LOCAL_SHARE, TIMEOUT, keys, run, spawn};
 const CALLERS: usize = 8;
 
 /// How much later than its timeout a call may end on a busy machine, beside the time in which no thread could run. It
-/// tells a call that hangs from one that waits for a processor, and both together from the 500 milliseconds after which a
-/// connection gives up by itself.
+/// distinguishes a hanging call from one that waits for a processor. Together they are below the 500 milliseconds after
+/// which a connection gives up.
 const SCHEDULING: Duration = millis(400);
 
 /// Asserts that a call between these instants did not hang.

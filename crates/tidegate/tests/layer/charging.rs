@@ -67,7 +67,7 @@ async fn concurrent_charges_make_debt() {
             }
         };
         assert_eq!(fail_concurrent_logins(&limiter, 5).await, [401; 5]);
-        // Five of two are gone. The next minute brings two and the one after it two more.
+        // Five units of a limit of two are used. The next minute refills two, and the minute after it two more.
         let server = login(limiter.enforcer("api").unwrap()).await;
         assert_eq!(fail_login(&server).await.status, 429);
         clock.advance(minutes(1));
@@ -89,7 +89,7 @@ async fn shadow_mode_makes_no_debt() {
             assert_eq!(fail_login(&tried).await.status, 401);
         }
         assert_eq!(fail_login(&tried).await.header("ratelimit"), Some(r#""api";r=0;t=60"#));
-        // There is as much in the next minute as in any.
+        // A minute has no more units than any other.
         clock.advance(minutes(1));
         assert_eq!(left(&limiter, "api", LOOPBACK).await, 2);
     }

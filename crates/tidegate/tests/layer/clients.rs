@@ -1,4 +1,4 @@
-//! Clients: one that writes and reads the bytes of HTTP/1.1 itself, and one that speaks both versions.
+//! Clients: one that writes and reads the bytes of HTTP/1.1 itself, and one for both versions.
 
 use std::net::SocketAddr;
 
@@ -24,7 +24,7 @@ impl Reply {
         self.lines.iter().map(String::as_str).filter(|line| is_limit_header(line)).collect()
     }
 
-    /// The value of the one header of that name.
+    /// Returns the value of the only header of that name.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         match self.headers(name)[..] {
             [] => None,
@@ -33,7 +33,7 @@ impl Reply {
         }
     }
 
-    /// The values of all headers of that name, in order.
+    /// Returns the values of all headers of that name, in order.
     pub(crate) fn headers(&self, name: &str) -> Vec<&str> {
         let headers = self.lines.iter().filter_map(|line| line.split_once(": "));
         headers.filter(|(header, _)| *header == name).map(|(_, value)| value).collect()
@@ -54,7 +54,7 @@ impl RawClient {
         RawClient(BufStream::new(TcpStream::connect(address).await.unwrap()))
     }
 
-    /// Sends a GET and reads its answer; the connection stays.
+    /// Sends a GET and reads its answer. The connection stays open.
     pub(crate) async fn get(&mut self, path: &str, headers: &[&str]) -> Reply {
         self.send(&format!("GET {path} HTTP/1.1"), headers).await
     }
@@ -107,12 +107,12 @@ pub(crate) async fn get_with(address: SocketAddr, headers: &[&str]) -> Reply {
     RawClient::connect(address).await.get("/", headers).await
 }
 
-/// A client that speaks HTTP/1.1 only.
+/// A client for HTTP/1.1 only.
 pub(crate) fn http1() -> Client {
     Client::builder().no_proxy().http1_only().build().unwrap()
 }
 
-/// A client that speaks HTTP/2 without asking first.
+/// A client for HTTP/2 with prior knowledge.
 pub(crate) fn http2() -> Client {
     Client::builder().no_proxy().http2_prior_knowledge().build().unwrap()
 }

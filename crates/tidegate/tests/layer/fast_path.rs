@@ -157,7 +157,7 @@ async fn headers_are_exact_for_every_request() {
     let limiter = Limiter::builder().limit("api", bucket(4)).store(memory(&clock)).build().unwrap();
     let server = Server::behind(limiter.enforcer("api").unwrap()).await;
     let mut connection = RawClient::connect(server.address).await;
-    // The first request fills what later ones reuse.
+    // The first request fills a cache for later ones.
     for (remaining, next) in [(3, 15), (2, 15), (1, 15), (0, 15)] {
         let reply = connection.get("/", &[]).await;
         let limit = format!("ratelimit: \"api\";r={remaining};t={next}");
@@ -198,7 +198,7 @@ async fn every_path_answers_a_denial_alike() {
         let short = Server::behind(rate_limit).await;
         for span in [seconds(0), millis(500), millis(20_500)] {
             clock.advance(span);
-            // The first may be admitted, and fill what later ones reuse.
+            // The first request may be admitted, and fills a cache for later ones.
             for _ in 0..2 {
                 clients::get(short.address).await;
             }

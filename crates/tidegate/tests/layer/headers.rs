@@ -12,8 +12,8 @@ use tidegate::{Clock, ManualClock, Quota, millis, seconds};
 use crate::clients::{self, RawClient, Reply, http1, http2, send};
 use crate::support::{Server, bucket, builder, clock, limiter, window};
 
-/// Sends three requests under a limit of two a minute, the second and third 1.5 seconds after the first. Two are admitted,
-/// and no header has a whole number of seconds before it is rounded.
+/// Sends three requests under a limit of two a minute, the second and third 1.5 seconds after the first. Two are
+/// admitted, and all times must be rounded.
 async fn three_requests(headers: LimitHeaders, clock: ManualClock, client: Option<reqwest::Client>) -> [Reply; 3] {
     let limiter = builder(&clock).limit("api", bucket(2)).build().unwrap();
     let server = Server::behind(RateLimit::new(limiter.enforcer("api").unwrap()).headers(headers)).await;

@@ -125,7 +125,7 @@ async fn panicking_hook_does_not_change_the_response() {
         let api = limiter.enforcer("api").unwrap();
         for enforcer in [api.clone(), api, removed_limit("gone")] {
             let server = Server::behind(enforcer.on_limited(hook).on_error(hook)).await;
-            // The second request is there to find the connection and the service alive.
+            // The second request asserts that the connection and the service still work.
             let mut client = clients::RawClient::connect(server.address).await;
             replies.push(client.get("/", &[]).await);
             replies.push(client.get("/", &[]).await);

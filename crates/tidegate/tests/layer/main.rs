@@ -14,10 +14,15 @@ mod headers;
 mod hooks;
 mod keys;
 mod limit_selection;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod multiple_limits;
 mod outages;
 mod plain_hyper;
 mod readiness;
+#[cfg(feature = "metrics")]
+#[path = "../common/recorded.rs"]
+mod recorded;
 mod response_formats;
 mod router_service;
 mod support;

@@ -28,8 +28,7 @@ impl Outage {
         clients::get(self.server.address).await
     }
 
-    /// Sends a request while the store hangs, checks that no answer comes before the timeout, and returns the one that comes
-    /// with it.
+    /// Sends a request while the store hangs. Checks that no answer comes before the timeout, and returns the answer.
     async fn get_while_hanging(&self) -> Reply {
         let address = self.server.address;
         let reply: JoinHandle<Reply> = tokio::spawn(async move { clients::get(address).await });

@@ -49,7 +49,7 @@ async fn peer_addr_extension_identifies_clients_of_plain_hyper() {
     }
 }
 
-/// The body of `lambda_http`, as far as it matters here: it can be made of text, and not of `Bytes`.
+/// The body of `lambda_http` as far as it matters here: it can be created from text, but not from `Bytes`.
 #[derive(Debug, PartialEq)]
 enum LambdaBody {
     Text(String),

@@ -19,8 +19,8 @@ use tower::{Layer, Service, ServiceExt};
 
 use crate::support::{LOOPBACK, clock, left, limiter, memory, waiting_limiter, window};
 
-/// A service that panics when it is called without having been ready, and that is ready for one call only. As `tower` has
-/// it, a clone has to become ready by itself.
+/// A service that panics when it is called without being ready, and that is ready for one call only. As `tower`
+/// requires, a clone must become ready by itself.
 #[derive(Default)]
 struct StrictService {
     ready: bool,

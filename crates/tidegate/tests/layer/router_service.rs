@@ -22,7 +22,7 @@ fn router() -> Router {
     let left = |outcome: Option<Outcome>| async move {
         outcome.map_or("ok".to_owned(), |outcome| outcome.limit_decisions()[0].decision().remaining().to_string())
     };
-    // With its state, or axum would make its routes anew for every request.
+    // With its state. Otherwise axum would build its routes again for every request.
     Router::new().route("/", get(left)).with_state(())
 }
 
@@ -32,7 +32,7 @@ async fn replies(server: &Server) -> Vec<Reply> {
     let mut replies = Vec::new();
     for (path, header) in [("/", "accept: */*"), ("/nowhere", "accept: */*"), ("/", "x-forwarded-for: 203.0.113.9")] {
         let mut reply = connection.get(path, &[header]).await;
-        // The router adds a length to what its layers have made, so that comes last there.
+        // The router adds a length after its layers, so that header comes last there.
         reply.lines.sort();
         replies.push(reply);
     }
@@ -112,7 +112,7 @@ async fn panicking_service_leaves_the_layer_working() {
         let request = Request::builder().uri(path).extension(PeerAddr(LOOPBACK.parse().unwrap()));
         service.clone().oneshot(request.body(Body::empty()).unwrap())
     };
-    // A first request fills what later ones reuse.
+    // A first request fills a cache for later ones.
     ask("/").await.unwrap();
     assert!(tokio::spawn(ask("/panic")).await.unwrap_err().is_panic());
     assert_eq!(ask("/").await.unwrap().headers()["ratelimit"], "\"api\";r=0;t=60");

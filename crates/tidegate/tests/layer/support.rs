@@ -118,7 +118,8 @@ impl Server {
 
     /// Serves a router, with peer addresses.
     pub(crate) async fn router(router: Router) -> Self {
-        // As its own `into_make_service_with_connect_info` does: otherwise its routes are made anew for every request.
+        // As its own `into_make_service_with_connect_info` does. Otherwise its routes are built again for every
+        // request.
         Self::service(router.with_state(())).await
     }
 

@@ -47,7 +47,7 @@ fn acquire_waits_exactly_until_retry_after() {
         assert_eq!(wait, seconds(cost));
         let mut crowd = Crowd::default();
         crowd.join(limiter.acquire("send", "u", days(1)).cost(cost));
-        // Until then, and for the day at most.
+        // Until then, and for at most a day.
         assert_eq!((crowd.answered().len(), clock.sleepers()), (0, 2));
         crowd.advance(&clock, wait - MICROSECOND);
         assert!(crowd.answered().is_empty());
@@ -76,7 +76,7 @@ fn wait_longer_than_the_maximum_is_denied_at_once() {
     assert!(!denied.allowed());
     assert_eq!((denied.reason(), denied.retry_after()), (Some(Reason::Rate), Some(seconds(3))));
     assert_eq!(clock.sleepers(), 0);
-    // Just as long is not longer.
+    // A wait of exactly that time is accepted.
     let mut crowd = Crowd::default();
     crowd.join(limiter.acquire("send", "u", seconds(3)).cost(3));
     assert!(crowd.answered().is_empty());
@@ -100,7 +100,7 @@ fn units_taken_by_others_prolong_the_wait_up_to_the_deadline() {
     let mut crowd = Crowd::default();
     let patient = crowd.join(limiter.acquire("send", "u", seconds(9)).cost(2));
     clock.advance(seconds(1));
-    // A plain `limit` does not stand in the queue.
+    // A plain `limit` does not wait in the queue.
     assert!(decide(limiter.limit("send", "u")).allowed());
     crowd.advance(&clock, seconds(1));
     assert!(crowd.answered().is_empty());
@@ -110,7 +110,7 @@ fn units_taken_by_others_prolong_the_wait_up_to_the_deadline() {
     let hurried = crowd.join(limiter.acquire("send", "u", seconds(2)).cost(2));
     clock.advance(seconds(1));
     assert!(decide(limiter.limit("send", "u")).allowed());
-    // At the time it wanted to be served it would have to wait for one second more than it may.
+    // At its turn, it would have to wait one second longer than permitted.
     crowd.advance(&clock, seconds(1));
     assert_eq!(crowd.answered(), [(hurried, false)]);
     assert_eq!((left(&limiter, "send", "u"), clock.sleepers()), (1, 0));
@@ -195,7 +195,7 @@ fn waiter_that_misses_its_deadline_is_denied_and_takes_nothing() {
     crowd.advance(&clock, seconds(3) - MICROSECOND);
     assert!(crowd.answered().is_empty());
     crowd.advance(&clock, MICROSECOND);
-    // Three are there, but they are for the one in front.
+    // Three units are left, but they are for the first in the queue.
     assert_eq!(crowd.answered(), [(second, false)]);
     assert_eq!(left(&limiter, "send", "u"), 3);
     crowd.advance(&clock, seconds(2));
@@ -232,7 +232,7 @@ fn time_in_the_queue_counts_towards_the_deadline() {
     let second = crowd.join(limiter.acquire("send", "u", seconds(4)).cost(2));
     let third = crowd.join(limiter.acquire("send", "u", seconds(4)).cost(1));
     crowd.advance(&clock, seconds(3));
-    // The second had one second left when its turn came, and would have needed two. The third needs just one.
+    // The second had one second left at its turn, and would have needed two. The third needs only one.
     assert_eq!(crowd.answered(), [(first, true), (second, false)]);
     crowd.advance(&clock, seconds(1));
     assert_eq!(crowd.answered(), [(third, true)]);
@@ -271,7 +271,7 @@ fn leaving_waiter_does_not_reorder_the_queue() {
     let third = crowd.join(limiter.acquire("send", "u", days(1)).cost(1));
     crowd.leave(third);
     crowd.run();
-    // Enough for the second, whose turn it is not.
+    // Enough for the second, but it is not its turn.
     crowd.advance(&clock, seconds(4));
     assert!(crowd.answered().is_empty());
     crowd.advance(&clock, seconds(1));
@@ -288,7 +288,7 @@ fn waiter_dropped_after_its_wake_up_passes_its_turn_on() {
     for _ in 0..4 {
         crowd.join(limiter.acquire("send", "u", days(1)));
     }
-    // The first goes, which wakes the second; that goes before it is polled, and so does the third.
+    // The first leaves, which wakes the second. The second leaves before it is polled, and so does the third.
     for leaver in 0..3 {
         crowd.leave(leaver);
     }
@@ -370,8 +370,8 @@ fn competing_threads_lose_no_wake_up() {
             })
             .collect();
         while !callers.iter().all(|caller| caller.is_finished()) {
-            // Only while somebody sleeps does the time move: one whose wake-up was lost would sleep on, in a queue
-            // in which nobody is being served, and this would never end.
+            // Time moves only while a caller sleeps. A caller whose wake-up was lost would sleep on in a queue that
+            // serves no caller, and this loop would never end.
             if clock.sleepers() > 0 {
                 clock.advance(millis(500));
             }
@@ -387,7 +387,7 @@ fn competing_threads_lose_no_wake_up() {
 #[test]
 fn threads_are_served_in_order() {
     let clock = clock();
-    // Never more than one at once: who comes next needs the clock, which waits until the one before is written down.
+    // Never more than one at once: the next caller needs the clock, which waits until the last one is recorded.
     let limiter = exhausted(&clock, 1);
     let order = Mutex::new(Vec::new());
     thread::scope(|scope| {
@@ -397,14 +397,15 @@ fn threads_are_served_in_order() {
                 assert!(decide(limiter.acquire("send", "u", days(1))).allowed());
                 order.lock().unwrap().push(number);
             });
-            // Each of them stands in the queue before the next one comes: all wait for the deadline, the first for budget, too.
+            // Each is in the queue before the next one comes. All wait for the deadline, and the first waits for
+            // budget, too.
             while clock.sleepers() < number + 2 {
                 thread::yield_now();
             }
         }
         for served in 1..=6 {
             while order.lock().unwrap().len() < served {
-                // All sleep until their deadlines, and who is next until its time.
+                // All sleep until their deadlines, and the next one until its turn.
                 if clock.sleepers() == 8 - served {
                     clock.advance(millis(250));
                 }
@@ -439,7 +440,7 @@ fn tokio_feature_provides_the_timer() {
         }
         assert!(began.elapsed() >= millis(14), "{:?}", began.elapsed());
         assert!(limiter.acquire("seldom", "u", seconds(60)).await.unwrap().allowed());
-        // Time passes between two looks at the clock; that is no wait.
+        // Time passes between two reads of the clock, but that is not a wait.
         assert!(limiter.acquire("seldom", "v", Duration::ZERO).await.unwrap().allowed());
         let denied = limiter.acquire("seldom", "u", Duration::ZERO).await.unwrap();
         assert_eq!((denied.allowed(), denied.reason()), (false, Some(Reason::Rate)));

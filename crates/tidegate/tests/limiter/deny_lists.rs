@@ -36,7 +36,7 @@ fn denial_by_list_has_no_retry_and_no_remaining_units() {
     }
 }
 
-/// A key can be counted under less than what is known of the client.
+/// The key of a limit can have less than the client's known data.
 #[test]
 fn whole_key_is_matched_like_the_key() {
     for (normalize, is_found) in [(None, false), (Some(Normalize::Lowercase), true)] {
@@ -246,7 +246,7 @@ fn denied_key_in_a_joint_call_takes_nothing() {
         assert!(!answer.allowed());
         assert_eq!(answer.retry_after(), None);
         let [address, mallory, bob] = answer.decisions() else { panic!("{answer:?}") };
-        // Those who would have passed say what they have.
+        // Limits that would have allowed the request report their quota.
         assert!(address.allowed() && address.remaining() == 5 && address.limit() == 5);
         assert!(!mallory.allowed() && mallory.reason() == Some(Reason::Deny) && mallory.retry_after().is_none());
         assert!(bob.allowed() && bob.remaining() == 3);
@@ -266,7 +266,7 @@ fn joint_call_reports_other_denials_beside_a_denied_key() {
     let answer = limit_all(&limiter, [limiter.limit("address", "x"), limiter.limit("user", "mallory")]);
     let reasons: Vec<_> = answer.decisions().iter().map(|decision| decision.reason()).collect();
     assert_eq!(reasons, [Some(Reason::Rate), Some(Reason::Deny)]);
-    // However long one waits for the address, the other never passes.
+    // A wait for the address does not help, because the other limit never allows it.
     assert_eq!(answer.retry_after(), None);
 }
 
@@ -304,7 +304,7 @@ fn denied_key_is_denied_while_the_store_fails() {
         let seen: Vec<_> = answer.decisions().iter().map(|decision| (decision.limit(), decision.reason())).collect();
         assert_eq!(seen, expected);
     }
-    // All of the others are looked at together.
+    // All others are checked together.
     assert_eq!((faults.calls().apply_each, faults.calls().decisions()), (3, 3));
 }
 

@@ -41,7 +41,7 @@ fn one_denial_takes_nothing_from_the_others_at_any_position() {
         let mut expected = vec![true; 3];
         expected[place] = false;
         assert_eq!(allowed_each(&answer), expected);
-        // Those that were not taken report what they have.
+        // Limits that took nothing report their quota.
         let remaining: Vec<_> = answer.decisions().iter().map(|decision| decision.remaining()).collect();
         let mut whole = vec![10, 5];
         whole.insert(place, 0);
@@ -290,7 +290,7 @@ fn joint_call_sees_one_version_of_the_limits() {
             }
         });
         let same = || limiter.limit("api", "u");
-        // The same key twice: under two quotas that would be a mistake.
+        // One key twice: under two quotas that would be a mistake.
         let failed = (0..20_000).find_map(|_| block_on(limiter.limit_all([same(), same()])).err());
         done.store(true, Ordering::Relaxed);
         assert!(failed.is_none(), "{failed:?}");

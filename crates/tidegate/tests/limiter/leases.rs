@@ -75,7 +75,7 @@ fn repeated_admit_call_counts_one_lease() {
     let leases = [admit(call.clone()), admit(call.clone()), call.try_now().unwrap()].map(|admitted| admitted.lease());
     assert!(leases[0].is_some() && leases.iter().all(|lease| *lease == leases[0]), "{leases:?}");
     assert_eq!(left(&limiter, "work", "u"), 1);
-    // From another process, too, which knows the lease.
+    // Another process that knows the lease gets it, too.
     assert_eq!(admit(limiter.admit("work", "u").lease(leases[0].unwrap())).lease(), leases[0]);
     assert_eq!(left(&limiter, "work", "u"), 1);
 }
@@ -86,7 +86,7 @@ fn lease_ids_are_unique_across_limiters() {
     let leases_seen: HashSet<_> =
         limiters.iter().flat_map(|limiter| (0..500).map(|_| admit_lease(limiter, "work", "u"))).collect();
     assert_eq!(leases_seen.len(), 1_000);
-    // Nor are they numbers that follow each other.
+    // Nor are they consecutive numbers.
     let small = leases_seen.iter().filter(|lease| lease.to_bits() < 1 << 48).count();
     assert!(small < 10, "{small} of 1000 begin with sixteen bits of zero");
 }
@@ -106,7 +106,7 @@ fn unsupported_operation_is_rejected_before_the_store_is_called() {
         limiter.release("rate", "u", lease),
         limiter.limit("rate", "u").with_quota(&one_place),
     ];
-    // The same for a quota of one call only, which may be of another kind than the limit's.
+    // It also holds for a quota of a single call, which may be of another kind than the limit's.
     for call in calls.into_iter().chain([limiter.admit("work", "u").with_quota(&one_unit).into()]) {
         let error = expect_error(call);
         assert!(matches!(&error, Error::Unsupported(_)) && error.is_misuse(), "{error}");
@@ -168,7 +168,7 @@ fn shadow_mode_admits_without_a_lease_beyond_the_capacity() {
 fn sharded_concurrency_limit_admits_the_whole_capacity() {
     let limit = Limit::new(concurrency_quota(7)).shards(3).unwrap();
     let limiter = builder(&clock()).limit("work", limit).build().unwrap();
-    // All keys together hold the whole, and each gives back where it took.
+    // All keys together hold the whole, and each returns its place to its own shard.
     let keys: Vec<String> = (0..60).map(|n| format!("user-{n}")).collect();
     let leases: Vec<_> =
         keys.iter().filter_map(|key| Some((key, admit(limiter.admit("work", key)).lease()?))).collect();

@@ -109,7 +109,7 @@ fn unknown_limit_error_lists_the_known_limits() {
 
 #[test]
 fn limits_with_similar_names_are_distinct() {
-    // Of equal length, with equal ends: what a quick hash of names could take for the same.
+    // Names of equal length with equal ends, which a quick hash could confuse.
     let names =
         ["", "a", "b", "ab", "ba", "aXXXXXXb", "aYYYYYYb", "abcdefgh-middle1-abcdefgh", "abcdefgh-middle2-abcdefgh"];
     let clock = clock();
@@ -221,7 +221,7 @@ fn clones_in_threads_share_one_quota() {
 fn limits_keys_and_prefixes_are_isolated() {
     let clock = clock();
     let store = Arc::new(memory(&clock));
-    // Names and prefixes that would be the same if they were only put behind each other.
+    // Names and prefixes that would be equal if they were only concatenated.
     let limiter = |prefix: &str| {
         let names = ["a", "a|b", "b", "a%7cb", ""];
         let limits = names.map(|name| (name, bucket(1)));
@@ -250,10 +250,10 @@ fn limiters_with_the_same_prefix_share_the_state_in_the_store() {
     let (one, same, other) = (build("eu"), build("eu"), build("us"));
     let _ = decide(one.limit("login", "u").cost(2));
     assert_eq!((left(&same, "login", "u"), left(&other, "login", "u")), (1, 3));
-    // Settings are not shared: the limits are the limiter's own, what was used is the store's.
+    // Settings are not shared: each limiter has its own limits, and the store has the usage.
     same.set_quota("login", bucket(10)).unwrap();
     assert_eq!((left(&same, "login", "u"), left(&one, "login", "u")), (8, 1));
-    // Neither is being open.
+    // Closing is not shared either.
     block_on(one.close());
     assert!(decide(same.limit("login", "u")).allowed());
 }

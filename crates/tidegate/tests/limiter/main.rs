@@ -8,7 +8,12 @@ mod deny_lists;
 mod joint;
 mod leases;
 mod lifecycle;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod normalize;
+#[cfg(feature = "metrics")]
+#[path = "../common/recorded.rs"]
+mod recorded;
 mod regressions;
 mod replace_all;
 mod shadow;

@@ -11,7 +11,7 @@ fn limiter_with_normalization(normalize: Normalize) -> Limiter {
     builder(&clock()).limit("login", limit).limit("raw", bucket(100)).build().unwrap()
 }
 
-/// Whether taking from one key takes from the other.
+/// Returns whether two keys share a quota.
 fn share_a_quota<'a>(limiter: &'a Limiter, one: impl Into<Key<'a>>, other: impl Into<Key<'a>>) -> bool {
     let (one, other) = (one.into(), other.into());
     let _ = decide(limiter.reset("login", &one));
@@ -81,7 +81,7 @@ fn ip_joins_spellings_of_an_address() {
 
 #[test]
 fn ipv6_address_is_truncated_at_any_bit() {
-    // The longest prefix at which two addresses that differ in one bit only are still the same client.
+    // The longest prefix at which two addresses with one different bit are still one client.
     let first: u128 = 0x2001_0db8_0000_0000_0000_0000_0000_0000;
     for ipv6_prefix in [0_u8, 1, 47, 48, 56, 63, 64, 65, 127, 128, 200, 255] {
         let limiter = limiter_with_normalization(Normalize::Ip { ipv6_prefix });
@@ -115,7 +115,7 @@ fn every_operation_normalizes_its_key() {
 
 #[test]
 fn normalized_key_equals_the_plain_key_in_the_store() {
-    // Keys in the store are the normalised ones, so other programs that share it can agree on them.
+    // The store has the normalised keys, so programs that share it must agree on them.
     let limiter = limiter_with_normalization(Normalize::Lowercase);
     let _ = decide(limiter.limit("login", "ALICE").cost(7));
     limiter.replace("login", bucket(100).into()).unwrap();

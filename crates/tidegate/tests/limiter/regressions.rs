@@ -133,7 +133,7 @@ fn cost_above_the_capacity_is_not_queued() {
 
 #[test]
 fn turn_after_the_deadline_is_denied() {
-    // The turn comes after the deadline, and is taken all the same.
+    // The turn comes after the deadline, and is still taken.
     let c = clock();
     let limiter =
         builder(&c).limit("a", Quota::token_bucket(1, seconds(1)).unwrap().capacity(5).unwrap()).build().unwrap();
@@ -160,7 +160,7 @@ fn waiting_call_can_be_polled_again() {
 
 #[test]
 fn shard_of_a_key_depends_on_every_bit() {
-    // Plain FNV-1a modulo a power of two put these into one part.
+    // Plain FNV-1a modulo a power of two assigned all of these to one shard.
     let limiter = builder(&clock()).limit("cut", Limit::new(window(160)).shards(16).unwrap()).build().unwrap();
     for key in ["alice", "ALICE", "Alice", "1lice", "qlice"] {
         assert!(decide(limiter.limit("cut", key)).allowed());

@@ -86,6 +86,6 @@ fn sharded_limit_supports_shadow_mode() {
     let reasons: Vec<_> = (0..50).map(|_| decide(limiter.limit("trial", "u"))).collect();
     assert!(reasons.iter().all(|decision| decision.allowed()));
     let within = reasons.iter().filter(|decision| decision.reason().is_none()).count();
-    // One key meets one of the two shards.
+    // A key belongs to one of the two shards.
     assert_eq!(within, 2);
 }

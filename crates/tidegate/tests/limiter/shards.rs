@@ -96,7 +96,7 @@ fn shard_of_a_key_is_stable_across_processes() {
     assert_eq!(shard_of("", "login", eight_shards(), ("tenant", "alice").into()), 4);
     assert_eq!(shard_of("", "login", eight_shards(), Key::GLOBAL), 6);
     assert_eq!(shard_of("", "login", eight_shards(), 42_u64.into()), parts[5]);
-    // The limit and the prefix count too, so that a key does not meet the same neighbours everywhere.
+    // The hash includes limit and prefix, so that a key does not have the same neighbours in every limit.
     assert_eq!(["send", "read", "write"].map(|name| shard_of("", name, eight_shards(), "alice".into())), [0, 6, 7]);
     assert_eq!(["eu", "us", "ap"].map(|prefix| shard_of(prefix, "login", eight_shards(), "alice".into())), [2, 1, 4]);
 }
@@ -121,7 +121,7 @@ fn key_has_the_quota_of_its_shard() {
         sizes[decide(limiter.check("login", number)).limit() as usize] += 1;
     }
     let [0, 0, 0, three, four] = sizes else { panic!("{sizes:?}") };
-    // One part of four and two of three, met by about as many keys each.
+    // One shard of four and two shards of three units, with about as many keys each.
     assert!((40..100).contains(&four) && (100..160).contains(&three), "{sizes:?}");
 }
 
@@ -133,7 +133,7 @@ fn many_keys_get_exactly_the_whole_quota() {
         let limiter = builder(&clock).limit("login", limit).build().unwrap();
         for _ in 0..3 {
             let admitted = (0..5_000_u64).filter(|key| decide(limiter.limit("login", *key)).allowed()).count() as u64;
-            // A limit in one part is not a budget for everyone: every key has its own.
+            // A limit with one shard is not a global budget: every key has its own.
             assert_eq!(admitted, if shards == 1 { 5_000 } else { whole }, "{whole} over {shards}");
             clock.advance(minutes(1));
         }

@@ -21,7 +21,8 @@ fn quota_of_a_call_applies_to_that_call_only() {
     assert_eq!(limiter.quota("api").unwrap(), bucket(3));
 }
 
-/// The store in memory has a number for each quota, and a limit keeps that of its own: whichever comes first.
+/// The memory store has a number for each quota, and a limit caches the number of its own. The order of use must not
+/// matter.
 #[test]
 fn quota_of_a_call_is_not_mistaken_for_the_limits_own() {
     for own in [0, 1] {
@@ -41,7 +42,7 @@ fn used_units_count_under_every_quota() {
     let free = decide(limiter.limit("api", "u"));
     assert_eq!((free.allowed(), free.reason(), free.remaining()), (false, Some(Reason::Rate), 0));
     assert_eq!(decide(limiter.check("api", "u").with_quota(&bucket(10))).remaining(), 2);
-    // Changing back and forth mints nothing.
+    // Alternating creates no units.
     for _ in 0..20 {
         assert!(!decide(limiter.limit("api", "u")).allowed());
         assert_eq!(decide(limiter.check("api", "u").with_quota(&bucket(10))).remaining(), 2);
@@ -90,7 +91,7 @@ fn set_quota_keeps_used_units_and_other_settings() {
     assert_eq!(limiter.get("api").unwrap(), limit.with_quota(bucket(8)).unwrap());
     assert_eq!(left(&limiter, "api", "u"), 2);
     assert_eq!(decide(limiter.limit("api", "Mallory")).reason(), Some(Reason::Deny));
-    // Less than was used already: nothing is left, and nothing comes before the debt is repaid.
+    // Less than the used units: nothing is left, and nothing is refilled before the debt is repaid.
     limiter.set_quota("api", bucket(4)).unwrap();
     let denied = decide(limiter.limit("api", "u"));
     assert_eq!((denied.remaining(), denied.retry_after()), (0, Some(seconds(45))));

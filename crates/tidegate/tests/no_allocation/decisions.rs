@@ -54,8 +54,10 @@ fn decision_in_memory_allocates_nothing() {
         .store(MemoryStore::builder().max_keys(1_000).clock(clock).build())
         .build()
         .unwrap();
-    // The first call of a thread to a limiter makes the thread's own copy of the limits.
-    let _ = decide_now(limiter.check("token_bucket", "warm"));
+    // The first decision of each outcome makes the labels of its counter.
+    for name in ["token_bucket", "fixed_window", "sliding_window"] {
+        (0..3).for_each(|_| drop(limiter.limit(name, "warm").try_now()));
+    }
 
     let owned = "user-0123456789".to_owned();
     let long = "x".repeat(500);
@@ -85,8 +87,8 @@ fn joint_decision_in_memory_allocates_nothing() {
     let quota = Quota::token_bucket(2, seconds(60)).unwrap();
     let names = ["a", "b", "c", "d"];
     let limiter = Limiter::builder().limits(names.map(|name| (name, quota))).build().unwrap();
-    // The first one ever makes room for its quotas.
-    let _ = poll_ready(limiter.limit_all(names.map(|name| limiter.limit(name, "warm")))).unwrap();
+    // The first one ever makes room for its quotas, and the first of each outcome makes the labels of its counters.
+    (0..3).for_each(|_| drop(poll_ready(limiter.limit_all(names.map(|name| limiter.limit(name, "warm"))))));
     // A new key, then one that has a place, and one that is denied.
     for expected in [true, true, false] {
         let (all, allocations) = count_allocations(|| {

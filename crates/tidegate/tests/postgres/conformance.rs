@@ -10,7 +10,7 @@ use tidegate_testkit::{conformance_tests, oracle};
 use crate::support::{builder, pool, run, store, subject, unique_name};
 use tidegate_servers::required_env;
 
-// A table for each case: some count the keys in it.
+// A table for each case, because some cases count its keys.
 conformance_tests!(on_postgres, subject(&store()));
 conformance_tests!(behind_pgbouncer, subject(&pgbouncer_store()));
 conformance_tests!(prepared_statements, subject(&prepared_store()));
@@ -35,7 +35,7 @@ fn store_reports_its_capabilities() {
     }
 }
 
-/// How many random traces; `cargo xtask deep` asks for more.
+/// Returns the number of random traces. `cargo xtask deep` sets a larger one.
 fn seeds() -> u64 {
     std::env::var("TIDEGATE_ORACLE_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(40)
 }

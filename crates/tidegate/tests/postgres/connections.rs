@@ -56,7 +56,7 @@ fn connection_is_made_after_its_call_gives_up() {
     assert!(wait_until(limit_after_forward), "connections are given up with their calls");
 }
 
-/// Otherwise the place would be occupied for as long as connecting may take in all.
+/// Otherwise the place would be occupied for the maximum time of connecting.
 #[test]
 fn single_place_is_free_after_its_call_gives_up() {
     let (proxy, silent) = (StallingProxy::start(server()).unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
@@ -77,7 +77,7 @@ fn single_place_is_free_after_its_call_gives_up() {
                 thread::yield_now();
             }
         });
-        // Each call has 50 ms. Together that is less than connecting may take.
+        // Each call has 50 ms. Together that is less than the maximum time of connecting.
         let is_allowed = (0..120).any(|_| try_limit(&store).is_ok());
         is_over.store(true, Ordering::Relaxed);
         is_allowed

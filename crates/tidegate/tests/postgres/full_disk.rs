@@ -56,13 +56,13 @@ fn fill(disk: &Path) {
     assert_eq!(error.kind(), StoreErrorKind::Unavailable);
     assert!(error.to_string().contains("No space left on device"), "{error}");
 
-    // What was admitted is spent, what was not is not, and looking is possible.
+    // Admitted units are spent, others are not, and a check still works.
     assert!(admitted > 100, "{admitted}");
     let left = |key| run(limiter.check("a", name(key)).into_future()).unwrap().remaining();
     for key in 0..admitted + 3 {
         assert_eq!(left(key), CAPACITY - u64::from(key < admitted), "key {key} of {admitted}");
     }
-    // It goes on by itself.
+    // It continues by itself.
     std::fs::remove_file(filler).unwrap();
     for key in 0..admitted + 3 {
         let decision = run(limiter.limit("a", name(key)).into_future()).unwrap();

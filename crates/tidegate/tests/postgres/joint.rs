@@ -8,8 +8,8 @@ use crate::support::{client, run, store, store_in_table, unique_name};
 const KEYS: u64 = 6;
 const CAPACITY: u64 = 400;
 
-/// Tasks that ask for the same keys in every order, beside others that ask for one: an order of locks that is not the
-/// same for all of them deadlocks within a few calls.
+/// Some tasks request the same keys in every order, and others request one key. If calls locked rows in different
+/// orders, they would deadlock within a few calls.
 #[test]
 fn joint_calls_in_any_key_order_do_not_deadlock() {
     let quota = Quota::token_bucket(1, MAX_PERIOD).unwrap().capacity(CAPACITY).unwrap();

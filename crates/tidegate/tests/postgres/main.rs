@@ -1,6 +1,7 @@
 //! The Postgres store against real servers: Postgres, and PgBouncer before it.
 //!
-//! `cargo xtask test` gets and starts them; by hand, `cargo xtask servers` does, and says what to export.
+//! `cargo xtask test` installs and starts them. For manual runs, `cargo xtask servers` does so, and prints the
+//! variables to export.
 
 #[path = "../common/child_process.rs"]
 mod child_process;

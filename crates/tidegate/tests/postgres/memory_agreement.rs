@@ -12,7 +12,7 @@ use crate::support::{client, run, store_in_table, subject, unique_name};
 fn log_longer_than_a_reply_agrees() {
     let (table, client) = (unique_name("log"), client());
     let store = store_in_table(&table);
-    // Adds to the running totals of a stored log, which mean the same then.
+    // Adds to the running totals of a stored log, which keeps its meaning.
     let raise = format!(
         "UPDATE {table} SET state = ARRAY(SELECT CASE WHEN i % 2 = 0 THEN n + 4503599627370496 ELSE n END \
          FROM unnest(state) WITH ORDINALITY AS t (n, i) ORDER BY i) WHERE key = $1"
@@ -79,7 +79,7 @@ fn weighted_count_beyond_64_bits_agrees() {
     let (length, quota) = (366 * 86_400_000_000, Quota::sliding_window(MAX_COUNT, days(366)).unwrap());
     let (scope, key) = (subject.scope("weight", "a"), Key::from("u1"));
     let begins = 1_700_000_000_000_000 / length * length;
-    // A tenth into the bucket nine tenths of the 200,000 count, which leaves no room for all but 145,000.
+    // A tenth into the bucket, nine tenths of the 200,000 count, so 145,000 do not fit.
     let limits = [(begins - 1, 200_000), (begins, 1), (begins + length / 10, MAX_COUNT - 145_000)];
     let more = [(begins + length / 10, MAX_COUNT - 180_000), (begins + length / 10, MAX_COUNT - 180_002)];
     for (at, cost) in limits.into_iter().chain(more) {
@@ -91,7 +91,7 @@ fn weighted_count_beyond_64_bits_agrees() {
     }
 }
 
-/// Windows begin at `start` plus whole periods, before the first of them too.
+/// Windows begin at `start` plus whole periods, also before the first start.
 #[test]
 fn times_before_the_window_start_agree() {
     let (subject, memory) = (subject(&store_in_table(&unique_name("start"))), MemoryStore::new());
@@ -108,8 +108,8 @@ fn times_before_the_window_start_agree() {
     }
 }
 
-/// Decisions by one statement: at, before and after the end of a window, with a clock that goes back, and up to the last
-/// unit.
+/// Decisions by one statement: at, before and after the end of a window, with a clock that goes back, and up to the
+/// last unit.
 #[test]
 fn shortcut_agrees_at_window_edges() {
     const PERIOD: u64 = 1_000;
@@ -131,7 +131,7 @@ fn shortcut_agrees_at_window_edges() {
         let capacity = u64::from(quota.parts().capacity);
         let mut now = 1_700_000_000_000_000;
         for step in 0..60 {
-            // To the last microsecond of a window, the first of the next, or one more; or anywhere, before what was too.
+            // The last microsecond of a window, the first of the next, or one more. Or any time, also an earlier one.
             let shift = if random.below(2) == 0 { 0 } else { 300 };
             now = match random.below(8) {
                 0..=3 => (now - shift) / PERIOD * PERIOD + shift + PERIOD * random.below(3) + random.below(3) - 1,
@@ -156,7 +156,7 @@ fn shortcut_agrees_at_window_edges() {
     }
 }
 
-/// The reply of the step tells whether it took the shortcut, so a fallback to the slow path does not go unseen.
+/// The reply of the step shows whether it took the shortcut, so the test notices a fallback to the slow path.
 #[test]
 fn shortcut_suffices_for_an_existing_row_with_room() {
     let (table, client) = (unique_name("once"), client());
@@ -184,7 +184,7 @@ fn shortcut_suffices_for_an_existing_row_with_room() {
         assert_eq!(effect(2, 0), 3, "{quota:?}: room for it");
         assert_eq!(effect(7, 0), 3, "{quota:?}: all that is left");
         assert_eq!(effect(1, 0), 0, "{quota:?}: nothing is left");
-        // An hour later there is room again. A sliding window that enters its next bucket takes the other way.
+        // An hour later there is room again. A sliding window in its next bucket cannot take the shortcut.
         assert_eq!(effect(1, hour as u64), if shortcut == 3 { 1 } else { 3 }, "{quota:?}: later");
         assert_eq!(effect(1, hour as u64), 3, "{quota:?}: and once more");
     }

@@ -19,7 +19,8 @@ const CHILD: &str = "TIDEGATE_TEST_TABLE";
 
 #[test]
 fn eight_processes_never_exceed_the_quota() {
-    // The same test runs as each of the eight: there it only asks. All of them make the table at once.
+    // This test runs in each of the eight processes, too, and only makes calls there. All of them create the table at
+    // once.
     if let Ok(table) = std::env::var(CHILD) {
         return run(FLEET.take_share(&FLEET.limits().bare_store(store_in_table(&table)).build().unwrap()));
     }

@@ -42,8 +42,8 @@ fn migration_can_be_run_by_hand_and_repeated() {
     assert_eq!(run(limiter(store_in_table(&table)).limit("login", "u").into_future()).unwrap().remaining(), 4);
 }
 
-/// A newer release brings functions of its own, and the table stays as it is. A long transaction on the table, such as a dump,
-/// delays nothing.
+/// A newer release adds functions of its own, and the table does not change. A long transaction on the table, such as a
+/// dump, delays nothing.
 #[test]
 fn functions_are_created_while_the_table_is_in_use() {
     let table = unique_name("newer");
@@ -116,7 +116,7 @@ fn table_in_another_schema_works() {
     let table = format!("{schema}.limits");
     assert_eq!(run(limiter(store_in_table(&table)).limit("login", "u").into_future()).unwrap().remaining(), 4);
     assert_eq!(run(limiter(store_in_table(&table)).limit("login", "u").into_future()).unwrap().remaining(), 3);
-    // Found where it was made, whatever else has the same name.
+    // The store finds the table where it was created, despite other objects of that name.
     let count = run(client().query_one(&format!("SELECT count(*) FROM {table}"), &[])).unwrap();
     assert_eq!(count.get::<_, i64>(0), 1);
 }
@@ -128,7 +128,7 @@ fn dropped_table_is_an_error_until_the_migration_runs() {
     run(client().batch_execute(&format!("DROP TABLE {table}"))).unwrap();
     let error = run(limiter.limit("login", "u").into_future()).unwrap_err();
     assert!(error.to_string().contains(&format!("relation \"{table}\" does not exist")), "{error}");
-    // It is about every key, so the breaker and the failure policy have to see it.
+    // The error concerns every key, so the breaker and the failure policy must see it.
     assert!(error.is_retryable());
     run(client().batch_execute(&migration(&table).unwrap())).unwrap();
     assert_eq!(run(limiter.limit("login", "u").into_future()).unwrap().remaining(), 4);

@@ -17,7 +17,7 @@ static RUNTIME: LazyLock<Runtime> =
     LazyLock::new(|| Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap());
 
 pub(crate) fn run<T>(work: impl Future<Output = T>) -> T {
-    // What hangs fails, and does not keep the others from being tried.
+    // A test that hangs fails, and does not keep others from running.
     RUNTIME.block_on(async { tokio::time::timeout(seconds(300), work).await }).expect("it does not end")
 }
 
@@ -28,7 +28,8 @@ pub(crate) fn unique_name(prefix: &str) -> String {
     format!("{prefix}_{now}_{}_{next}", std::process::id())
 }
 
-/// The address of the shared server, where a commit does not wait for the disk: most tests are not about that.
+/// Returns the address of the shared server. A commit there does not wait for the disk, which most tests do not depend
+/// on.
 pub(crate) fn url() -> String {
     format!("{}?options=-c%20synchronous_commit%3Doff", required_env("TIDEGATE_POSTGRES_URL"))
 }
@@ -65,7 +66,7 @@ pub(crate) fn client_to(url: &str) -> Client {
     })
 }
 
-/// What the suite and the oracle look at. Those of one store share its table and not their keys.
+/// Returns a subject for the suite and the oracle. Subjects of one store share its table, but not their keys.
 pub(crate) fn subject(store: &PostgresStore) -> Subject<PostgresStore> {
     Subject::new(store.clone()).with_prefix(unique_name("p")).with_runner(run)
 }

@@ -58,12 +58,12 @@ fn every_hundredth_call_triggers_a_sweep() {
     assert!(wait_until(|| rows(&table) == 10), "{} rows are left", rows(&table));
 }
 
-/// A row is kept until its key is as good as new, and not a microsecond less; when the clock is behind as well.
+/// A row is kept until its key is as good as new, and not a microsecond less, also with a clock that is behind.
 #[test]
 fn row_is_kept_until_its_key_has_recovered() {
     let (period, client) = (days(300), client());
     let micros = period.as_micros() as i64;
-    // Where the time is in the state.
+    // The index of the time in the state.
     let quotas = [
         (Quota::token_bucket(1, period).unwrap().capacity(9).unwrap(), 2),
         (Quota::fixed_window(9, period).unwrap(), 2),
@@ -87,13 +87,13 @@ fn row_is_kept_until_its_key_has_recovered() {
             };
             let (last, taken): (i64, i64) = (row().get(0), if behind == 0 { 1 } else { 3 });
             let ends = last / micros * micros + micros;
-            // After the next two units, which are taken while this is looked at.
+            // The key is as good as new after the two units below are replenished, too.
             let good = match quota.algorithm() {
                 Algorithm::TokenBucket => last + (taken + 2) * micros,
                 Algorithm::FixedWindow => ends,
                 _ => ends + micros,
             };
-            // A bucket gets something back while this goes on.
+            // A bucket is replenished a little during the test.
             let about = if quota.algorithm() == Algorithm::TokenBucket { 60_000_000 } else { 0 };
             assert_eq!(keep(good + about), good + about, "{quota:?}, {behind}: that is long enough");
             assert!(keep(good - about - 1) > good, "{quota:?}, {behind}: that is not");
@@ -106,7 +106,7 @@ fn row_that_is_used_again_is_kept_longer() {
     let table = unique_name("again");
     let limiter = limiter(&store_in_table(&table));
     let client = client();
-    // How long it is kept, in minutes.
+    // The minutes for which the row is kept.
     let kept = || -> i64 {
         let query =
             format!("SELECT (expires_at - extract(epoch FROM now()) * 1000000)::bigint / 60000000 FROM {table}");
@@ -155,7 +155,7 @@ fn sweep_uses_the_index() {
     assert!(!plan.iter().any(|line| line.contains("Seq Scan")), "{plan:#?}");
 }
 
-/// Most writes leave both indexes alone: the row's next version is on the same page, and kept as long.
+/// Most writes leave both indexes unchanged: the row's next version is on the same page, with an unchanged expiry.
 #[test]
 fn busy_key_does_not_bloat_the_indexes() {
     let table = unique_name("hot");

@@ -105,7 +105,7 @@ async fn lock_waiters_drop_below(watcher: &tokio_postgres::Client, table: &str, 
     false
 }
 
-/// A call waits while a transaction locks the row, and then decides by the state that it left.
+/// A call waits while a transaction locks the row, and then decides by the committed state.
 #[test]
 fn concurrent_call_waits_for_the_row_and_sees_the_commit() {
     let table = unique_name("waits");
@@ -177,7 +177,7 @@ fn locked_row_does_not_exhaust_the_connections() {
             }
         }
         assert!(lock_waiters_drop_below(&watcher, &table, 10).await, "they wait for the row, and nobody for them");
-        // Were a connection still busy with one of those, this would wait up to two seconds for it.
+        // If a connection were still busy with one of those, this would wait for it for up to two seconds.
         for key in 0..20_u32 {
             let call = limiter.limit("orders", key).into_future();
             let decision = tokio::time::timeout(millis(1_000), call).await.expect("a connection that is free");

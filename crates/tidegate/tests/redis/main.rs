@@ -11,6 +11,7 @@ mod fleet;
 #[path = "../common/settlement_race.rs"]
 mod settlement_race;
 
+mod cluster_nodes;
 mod coalescing;
 mod conformance;
 mod denial_cache;
@@ -18,6 +19,7 @@ mod expiry;
 mod joint;
 mod key_names;
 mod memory_agreement;
+mod moving_slot;
 mod permissions;
 mod processes;
 mod rendezvous;

@@ -6,13 +6,14 @@ use tidegate::{Limiter, Quota, minutes, seconds};
 use crate::support::{run, unique_prefix};
 use tidegate_servers::required_env;
 
-/// The commands that `docs/redis.md` says to grant.
+/// The commands that `docs/book/src/reference/redis.md` says to grant.
 const GRANTED: &str = "+eval +evalsha +get +psetex +setrange +del +time";
 const FOR_LEASES: &str = "+zadd +zcount +zrangebyscore +zrem +zremrangebyscore +zrevrange +zscore +pexpire";
 
 #[test]
 fn permissions_in_the_guide_are_sufficient() {
-    let guide = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/redis.md")).unwrap();
+    let guide = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/book/src/reference/redis.md"))
+        .unwrap();
     assert!(guide.contains(GRANTED) && guide.contains(FOR_LEASES), "the guide says something else");
 
     for url in ["TIDEGATE_REDIS_URL", "TIDEGATE_VALKEY_URL"].map(required_env) {

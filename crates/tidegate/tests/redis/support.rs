@@ -4,8 +4,7 @@ use std::future::Future;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use redis::cluster_async::ClusterConnection;
-use tidegate::redis::{RedisStore, RedisStoreBuilder};
+use tidegate::redis::{ClusterConnection, RedisStore, RedisStoreBuilder};
 use tidegate::{Clock, Colocation, SystemClock, seconds};
 use tidegate_servers::required_env;
 use tidegate_testkit::Subject;

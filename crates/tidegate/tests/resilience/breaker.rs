@@ -5,10 +5,10 @@ use std::sync::Barrier;
 use std::task::Poll;
 use std::thread;
 
-use tidegate::resilience::{BreakerState, BreakerStore};
-use tidegate::store::{Capabilities, Op, Request};
+use tidegate::resilience::{BreakerState, BreakerStore, TimeoutStore};
+use tidegate::store::{Capabilities, Op, Request, Scope};
 use tidegate::{
-    Decision, JointDecision, Lease, ManualClock, Store, StoreError, StoreErrorKind, Timestamp, millis, seconds,
+    Decision, JointDecision, Key, Lease, ManualClock, Store, StoreError, StoreErrorKind, Timestamp, millis, seconds,
 };
 use tidegate_testkit::{Faults, block_on};
 
@@ -450,4 +450,102 @@ fn open_breaker_admits_a_bounded_number_of_renewals_at_once() {
 
 fn ask_renewal(store: &impl Store, renew: &Request<'_>) -> Option<StoreErrorKind> {
     kind(block_on(store.apply(renew)))
+}
+
+#[test]
+fn timeout_while_others_are_answered_is_overload() {
+    let clock = clock();
+    let (store, faults) = faulty(&clock);
+    let store = BreakerStore::new(TimeoutStore::new(store, millis(50), clock.clone()), "slow").failures(3);
+    let store = store.clock(clock.clone());
+    let target = TestRequest::new(1_000);
+    let request = target.limit();
+    for _ in 0..10 {
+        faults.hang();
+        let mut late = pin!(store.apply(&request));
+        assert!(poll(late.as_mut()).is_pending());
+        let batch = [request; 2];
+        let mut late_batch = pin!(store.apply_each(&batch));
+        assert!(poll(late_batch.as_mut()).is_pending());
+        faults.pass();
+        assert!(target.take(&store).allowed());
+        clock.advance(millis(50));
+        let Poll::Ready(result) = poll(late.as_mut()) else { panic!("no timeout") };
+        assert_eq!(kind(result), Some(StoreErrorKind::Overloaded));
+        let Poll::Ready(results) = poll(late_batch.as_mut()) else { panic!("no timeout") };
+        assert_eq!(results.into_iter().map(kind).collect::<Vec<_>>(), [Some(StoreErrorKind::Overloaded); 2]);
+        assert_eq!(store.state(), BreakerState::Closed);
+    }
+    // Nothing is answered meanwhile, and then nothing in a quarter of the pause.
+    faults.hang();
+    for expected in [StoreErrorKind::Overloaded; 3].into_iter().chain([StoreErrorKind::Timeout; 3]) {
+        let mut late = pin!(store.apply(&request));
+        assert!(poll(late.as_mut()).is_pending());
+        clock.advance(millis(50));
+        let Poll::Ready(result) = poll(late.as_mut()) else { panic!("no timeout") };
+        assert_eq!(kind(result), Some(expected));
+    }
+    assert_eq!(store.state(), BreakerState::Open);
+}
+
+/// A store of two servers. The one that has the key `lost` cannot be reached.
+struct TwoServers(Faulty);
+
+impl TwoServers {
+    fn answer(request: &Request<'_>, result: Result<Decision, StoreError>) -> Result<Decision, StoreError> {
+        if request.key.to_text() == "lost" { Err(error(StoreErrorKind::Unavailable)) } else { result }
+    }
+}
+
+impl Store for TwoServers {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn partition(&self, _scope: &Scope, key: &Key<'_>) -> u8 {
+        if key.to_text() == "lost" { 63 } else { 7 }
+    }
+
+    fn try_apply(&self, _request: &Request<'_>) -> Option<Result<Decision, StoreError>> {
+        None
+    }
+
+    async fn apply(&self, request: &Request<'_>) -> Result<Decision, StoreError> {
+        TwoServers::answer(request, self.0.apply(request).await)
+    }
+
+    async fn apply_all(&self, requests: &[Request<'_>]) -> Result<JointDecision, StoreError> {
+        self.0.apply_all(requests).await
+    }
+
+    async fn apply_each(&self, requests: &[Request<'_>]) -> Vec<Result<Decision, StoreError>> {
+        let results = self.0.apply_each(requests).await;
+        requests.iter().zip(results).map(|(request, result)| TwoServers::answer(request, result)).collect()
+    }
+
+    async fn close(&self) {
+        self.0.close().await;
+    }
+}
+
+#[test]
+fn lost_server_opens_only_its_own_circuit() {
+    let clock = clock();
+    let (store, faults) = faulty(&clock);
+    let store = BreakerStore::new(TwoServers(store), "two").failures(3).pause(seconds(2)).clock(clock.clone());
+    let (well, lost) = (TestRequest::new(1_000), TestRequest::new(1_000).key("lost"));
+    for _ in 0..5 {
+        assert!(well.take(&store).allowed());
+        assert_eq!(kind(block_on(store.apply(&lost.limit()))), UNAVAILABLE);
+    }
+    assert_eq!(store.state(), BreakerState::Open);
+    let calls = faults.calls();
+    assert!(well.take(&store).allowed());
+    assert_eq!(kind(block_on(store.apply(&lost.limit()))), UNAVAILABLE);
+    assert_eq!(faults.calls().apply, calls.apply + 1, "the lost server is left alone");
+    // A batch over both: one call, and the answers in order.
+    let results = block_on(store.apply_each(&[lost.limit(), well.limit(), lost.limit(), well.limit()]));
+    assert_eq!(results.iter().map(Result::is_ok).collect::<Vec<_>>(), [false, true, false, true]);
+    assert_eq!(faults.calls().apply_each, calls.apply_each + 1);
+    assert!(results[1].as_ref().unwrap().remaining() > results[3].as_ref().unwrap().remaining());
 }

@@ -4,11 +4,11 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::Poll;
 
-use tidegate::resilience::{BreakerState, BulkheadStore, Resilience, Resilient};
+use tidegate::resilience::{BreakerState, BulkheadStore, Resilience, Resilient, with_caller};
 use tidegate::store::{Op, Scope};
 use tidegate::{
-    Decision, Lease, ManualClock, OnStoreError, Quota, Reason, Store, StoreError, StoreErrorKind, millis, minutes,
-    seconds,
+    Cost, Decision, Lease, ManualClock, OnStoreError, Quota, Reason, Store, StoreError, StoreErrorKind, millis,
+    minutes, seconds,
 };
 use tidegate_testkit::{Faults, block_on};
 
@@ -18,7 +18,7 @@ fn narrow(max_in_flight: u32) -> (BulkheadStore<Faulty>, Faults, ManualClock) {
     let clock = clock();
     let (store, faults) = faulty(&clock);
     faults.hang();
-    (BulkheadStore::new(store, millis(50), clock.clone()).max_in_flight(max_in_flight), faults, clock)
+    (BulkheadStore::new(store, "faulty", millis(50), clock.clone()).max_in_flight(max_in_flight), faults, clock)
 }
 
 fn of_limit(limit: &str) -> TestRequest {
@@ -47,6 +47,45 @@ fn calls_beyond_the_bound_wait_for_their_turn() {
 }
 
 #[test]
+fn bound_follows_the_latency_of_the_store() {
+    let (store, faults, clock) = narrow(256);
+    let login = of_limit("login");
+    let serve = |latency| {
+        faults.hang();
+        let mut calls: Vec<_> = (0..store.limit()).map(|_| start(&store, &login)).collect();
+        clock.advance(latency);
+        faults.pass();
+        faults.release();
+        assert!(calls.iter_mut().all(|call| poll(call.as_mut()).is_ready()));
+    };
+    let first = store.limit();
+    (0..100).for_each(|_| serve(millis(40)));
+    let slow = store.limit();
+    assert!(slow < first / 4, "{slow}");
+    (0..1_000).for_each(|_| serve(millis(1)));
+    assert!(store.limit() > first, "{}", store.limit());
+}
+
+#[test]
+fn long_batch_waits_for_its_turn_again_and_again() {
+    let (store, faults, _clock) = narrow(1);
+    let (flooded, honest) = (of_limit("flooded"), of_limit("honest"));
+    let requests = [flooded.limit(); 64];
+    let mut batch = pin!(store.apply_each(&requests));
+    assert!(poll(batch.as_mut()).is_pending());
+    let mut call = start(&store, &honest);
+    faults.release();
+    assert!(poll(batch.as_mut()).is_pending());
+    assert_eq!(faults.held_calls(), 0, "the honest call has the place");
+    assert!(poll(call.as_mut()).is_pending());
+    faults.pass();
+    faults.release();
+    assert!(poll(call.as_mut()).is_ready());
+    let Poll::Ready(results) = poll(batch.as_mut()) else { panic!("still waiting") };
+    assert!(results.len() == 64 && results.iter().all(Result::is_ok));
+}
+
+#[test]
 fn limit_below_its_part_is_served_before_a_flood() {
     let (store, faults, _clock) = narrow(4);
     let (flooded, honest) = (of_limit("flooded"), of_limit("honest"));
@@ -60,6 +99,41 @@ fn limit_below_its_part_is_served_before_a_flood() {
     faults.pass();
     faults.release();
     assert!(poll(call.as_mut()).is_ready());
+}
+
+#[test]
+fn callers_of_a_limit_take_turns() {
+    let (store, faults, _clock) = narrow(1);
+    let login = of_limit("login");
+    let call = |caller| -> Call<'_> {
+        let mut call: Call<'_> = Box::pin(with_caller(caller, async { store.apply(&login.limit()).await }));
+        assert!(poll(call.as_mut()).is_pending());
+        call
+    };
+    // One caller fills the queue.
+    let mut flood: Vec<_> = (0..1 + 1_024).map(|_| call(1)).collect();
+    let refused = block_on(with_caller(1, async { store.apply(&login.limit()).await }));
+    assert_eq!(kind(refused), Some(StoreErrorKind::Overloaded));
+    // Two others always have a call: one of them that waits, and each another one when that is served.
+    let mut others = [call(2), call(3)];
+    let (mut of_flood, mut of_others) = (0, [0; 2]);
+    for _ in 0..30 {
+        faults.release();
+        while poll(flood[of_flood].as_mut()).is_ready() {
+            of_flood += 1;
+        }
+        for number in 0..2 {
+            if poll(others[number].as_mut()).is_ready() {
+                of_others[number] += 1;
+                others[number] = call(2 + number as u64);
+            }
+        }
+        // The next call has its slot now, and goes into the store.
+        _ = poll(flood[of_flood].as_mut());
+        others.iter_mut().for_each(|call| _ = poll(call.as_mut()));
+    }
+    assert!((9..=11).contains(&of_flood), "{of_flood} and {of_others:?}");
+    assert!(of_others.iter().all(|served| (9..=11).contains(served)), "{of_flood} and {of_others:?}");
 }
 
 #[test]
@@ -98,19 +172,26 @@ fn dropped_calls_leave_the_queue_and_the_store() {
 }
 
 #[test]
-fn renewals_and_releases_do_not_wait() {
+fn calls_that_give_back_pass_the_queue() {
     let (store, faults, _clock) = narrow(1);
     let work = TestRequest { quota: Quota::concurrency(3, minutes(1)).unwrap(), ..TestRequest::new(1) };
     let login = of_limit("login");
     let _in_store = start(&store, &login);
     let lease = Lease::from_bits(7);
-    for op in [Op::Renew(lease), Op::Release(lease)] {
+    for op in [Op::Renew(lease), Op::Release(lease), Op::Refund(Cost::ONE)] {
         let request = work.op(op);
         let held = faults.held_calls();
         let mut call = pin!(store.apply(&request));
         assert!(poll(call.as_mut()).is_pending());
         assert_eq!(faults.held_calls(), held + 1, "{op:?}");
     }
+    // A client can send any number of them.
+    let request = login.op(Op::Refund(Cost::ONE));
+    let mut flood: Vec<Call<'_>> = (0..1_000).map(|_| -> Call<'_> { Box::pin(store.apply(&request)) }).collect();
+    for call in &mut flood {
+        assert!(poll(call.as_mut()).is_pending());
+    }
+    assert_eq!((faults.held_calls(), store.waiting()), (1 + 256, 1_000 - 256));
 }
 
 fn whole(max_in_flight: u32) -> (Resilient<Faulty>, Faults, ManualClock) {
@@ -134,17 +215,13 @@ fn overloaded(policy: OnStoreError) -> Result<Decision, StoreError> {
 }
 
 #[test]
-fn overload_denies_under_open_and_says_when_to_retry() {
-    let decision = overloaded(OnStoreError::Open).unwrap();
-    assert_eq!((decision.allowed(), decision.reason()), (false, Some(Reason::Store)));
-    assert_eq!(decision.retry_after(), Some(seconds(1)));
-}
-
-#[test]
-fn overload_is_an_error_under_closed_and_local_under_local() {
+fn overload_denies_and_says_when_to_retry() {
+    for policy in [OnStoreError::Open, OnStoreError::Local] {
+        let decision = overloaded(policy).unwrap();
+        assert_eq!((decision.allowed(), decision.reason()), (false, Some(Reason::Store)));
+        assert_eq!(decision.retry_after(), Some(seconds(1)));
+    }
     assert_eq!(kind(overloaded(OnStoreError::Closed)), Some(StoreErrorKind::Overloaded));
-    let decision = overloaded(OnStoreError::Local).unwrap();
-    assert_eq!((decision.allowed(), decision.remaining()), (true, 999));
 }
 
 #[test]
@@ -208,7 +285,7 @@ fn refund_elsewhere_ends_a_cached_denial_once_the_store_admits() {
     let login = TestRequest::new(2);
     assert_eq!([0; 3].map(|_| login.take(&store).allowed()), [true, true, false]);
     // Behind the cache, as another process would.
-    let inner = store.inner().inner().inner().inner().inner().inner().inner();
+    let inner = store.inner().inner().inner().inner().inner().inner();
     assert!(block_on(inner.apply(&login.op(Op::Reset))).is_ok());
     assert!(login.take(&store).allowed(), "the cache answers only for a store that fails");
     faults.fail(error(StoreErrorKind::Unavailable));

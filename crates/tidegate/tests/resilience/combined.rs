@@ -166,7 +166,7 @@ fn close_reaches_the_store() {
 fn over(store: impl Store + 'static, clock: &ManualClock) -> Limiter {
     let quota = Quota::fixed_window(5, minutes(1)).unwrap();
     let builder = Limiter::builder()
-        .limit("open", quota)
+        .limit("open", Limit::new(quota).on_store_error(OnStoreError::Open))
         .limit("closed", Limit::new(quota).on_store_error(OnStoreError::Closed))
         .limit("local", Limit::new(quota).on_store_error(OnStoreError::Local));
     builder.store(store).sleeper(clock.clone()).build().unwrap()

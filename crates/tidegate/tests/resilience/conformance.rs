@@ -1,7 +1,7 @@
 //! The conformance suite on every wrapper around a memory store.
 
 use tidegate::resilience::{
-    BreakerStore, DenialCacheStore, FallbackStore, InstrumentedStore, MeteredStore, Resilience, TimeoutStore,
+    BreakerStore, DenialCacheStore, FallbackStore, InstrumentedStore, Resilience, TimeoutStore,
 };
 use tidegate::{ManualClock, MemoryStore, millis};
 use tidegate_testkit::{Subject, conformance_tests};
@@ -15,5 +15,4 @@ conformance_tests!(breaker, Subject::new(BreakerStore::new(memory(), "memory")))
 conformance_tests!(fallback, Subject::new(FallbackStore::new(memory())));
 conformance_tests!(denials, Subject::new(DenialCacheStore::new(memory())));
 conformance_tests!(observed, Subject::new(InstrumentedStore::new(memory(), "memory")));
-conformance_tests!(counted, Subject::new(MeteredStore::new(memory())));
 conformance_tests!(resilient, Subject::new(Resilience::new(ManualClock::default()).build(memory())));

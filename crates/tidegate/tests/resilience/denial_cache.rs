@@ -132,7 +132,7 @@ fn other_operations_quotas_and_keys_go_to_the_store() {
     assert_eq!(each.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
 }
 
-/// What a key has used is counted under whichever quota it was admitted under last.
+/// The usage of a key counts under the quota of its last admission.
 #[test]
 fn admission_under_another_quota_removes_a_cached_denial() {
     type CallFn = fn(&DenialCacheStore<Faulty>, &TestRequest) -> bool;

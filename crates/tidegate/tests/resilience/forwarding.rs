@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate::resilience::{
-    BreakerStore, DenialCacheStore, FallbackStore, InstrumentedStore, MeteredStore, Resilience, TimeoutStore,
+    BreakerStore, DenialCacheStore, FallbackStore, InstrumentedStore, Resilience, TimeoutStore,
 };
 use tidegate::store::{Capabilities, Request, Scope, TestableStore};
 use tidegate::{
@@ -82,7 +82,7 @@ fn every_wrapper_forwards_prefetch_and_decides_nothing() {
         assert_eq!(*prefetched.lock().unwrap(), *applied.lock().unwrap());
         prefetched.lock().unwrap().clear();
         applied.lock().unwrap().clear();
-        // The same when the limits are others than at first.
+        // Also after the limits have changed.
         limiter.set_quota("api", quota).unwrap();
     }
     limiter.limit("nobody", "ann").prefetch();
@@ -94,7 +94,7 @@ fn only_wrappers_that_never_wait_answer_at_once() {
     let memory = || MemoryStore::builder().max_keys(64).build();
     let within = Duration::from_millis(50);
     assert!(memory().is_immediate() && Arc::new(memory()).is_immediate());
-    assert!(InstrumentedStore::new(MeteredStore::new(memory()), "memory").is_immediate());
+    assert!(InstrumentedStore::new(memory(), "memory").is_immediate());
     assert!(FallbackStore::new(BreakerStore::new(DenialCacheStore::new(memory()), "memory")).is_immediate());
     assert!(!TimeoutStore::new(memory(), within, clock()).is_immediate());
     assert!(!InstrumentedStore::new(TimeoutStore::new(memory(), within, clock()), "memory").is_immediate());
@@ -113,7 +113,6 @@ fn every_wrapper_forwards_capabilities() {
     assert_forwards(FallbackStore::new(memory()));
     assert_forwards(DenialCacheStore::new(memory()));
     assert_forwards(InstrumentedStore::new(memory(), "memory"));
-    assert_forwards(MeteredStore::new(memory()));
     assert_forwards(Resilience::new(clock()).build(memory()));
     assert_forwards(TwoTierStore::new(memory()));
 }

@@ -9,8 +9,12 @@ mod fallback;
 mod forwarding;
 mod leases;
 mod local;
+mod local_bound;
 #[cfg(feature = "metrics")]
 mod metrics;
+#[cfg(feature = "metrics")]
+#[path = "../common/recorded.rs"]
+mod recorded;
 mod rendezvous;
 #[cfg(feature = "tracing")]
 mod spans;

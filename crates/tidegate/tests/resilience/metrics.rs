@@ -1,85 +1,14 @@
 //! The metrics of the wrappers, by name.
 
-use std::collections::BTreeMap;
 use std::pin::pin;
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use tidegate::resilience::{BreakerStore, InstrumentedStore, Resilience};
-use tidegate::store::{Op, Scope};
-use tidegate::{Cost, OnStoreError, Store, StoreErrorKind, millis, seconds};
+use tidegate::{MemoryStore, OnStoreError, Store, StoreErrorKind, millis, seconds};
 use tidegate_testkit::block_on;
 
+use crate::recorded::{Recorded, counters, recorded};
 use crate::support::{TestRequest, clock, error, faulty, poll};
-
-/// Runs `work` and says what it recorded: `name{label=value,...}`, labels sorted, and its value.
-fn recorded(work: impl FnOnce()) -> BTreeMap<String, DebugValue> {
-    let recorder = DebuggingRecorder::new();
-    let snapshotter = recorder.snapshotter();
-    metrics::with_local_recorder(&recorder, work);
-    let metrics = snapshotter.snapshot().into_vec().into_iter();
-    metrics
-        .map(|(key, _, description, value)| {
-            let key = key.key();
-            assert!(description.is_some(), "{} has no description", key.name());
-            let mut labels: Vec<_> = key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
-            labels.sort();
-            (format!("{}{{{}}}", key.name(), labels.join(",")), value)
-        })
-        .collect()
-}
-
-/// The counters among them whose name begins so.
-fn counters(recorded: &BTreeMap<String, DebugValue>, name: &str) -> Vec<(String, u64)> {
-    let of_name = recorded.iter().filter(|(key, _)| key.starts_with(name));
-    of_name
-        .map(|(key, value)| match value {
-            DebugValue::Counter(count) => (key[name.len()..].to_owned(), *count),
-            other => panic!("{key} is {other:?}"),
-        })
-        .collect()
-}
-
-fn owned<const N: usize>(expected: [(&str, u64); N]) -> Vec<(String, u64)> {
-    expected.map(|(labels, count)| (labels.to_owned(), count)).to_vec()
-}
-
-#[test]
-fn decisions_are_counted_by_limit_outcome_and_reason() {
-    let recorded = recorded(|| {
-        let clock = clock();
-        let (store, faults) = faulty(&clock);
-        let store = Resilience::new(clock).build(store);
-        let target = TestRequest::new(2);
-        let send = TestRequest { scope: Scope::new("prefix", "send"), ..TestRequest::new(2) };
-        // Two of three at once, one alone, one in a batch, one by reservation: the last finds nothing left.
-        assert!(store.try_apply(&target.limit()).unwrap().unwrap().allowed());
-        assert!(target.take(&store).allowed());
-        assert!(!block_on(store.apply_each(&[target.limit()]))[0].as_ref().unwrap().allowed());
-        // Denied as a whole, by one of them.
-        assert!(!block_on(store.apply_all(&[send.limit(), target.limit()])).unwrap().allowed());
-        assert!(block_on(store.apply_all(&[send.limit(), send.limit()])).unwrap().allowed());
-        let _ = block_on(store.apply(&send.op(Op::Reserve(Cost::ONE)))).unwrap();
-        let _ = block_on(store.apply(&send.op(Op::Limit(Cost::new(3).unwrap())))).unwrap();
-        // Looks and gifts are no decisions to take.
-        for op in [Op::Check(Cost::ONE), Op::Refund(Cost::ONE), Op::Reset] {
-            let _ = block_on(store.apply(&target.op(op))).unwrap();
-        }
-        faults.fail(error(StoreErrorKind::Unavailable));
-        let _ = target.take(&store);
-        assert!(block_on(store.apply(&target.policy(OnStoreError::Closed).limit())).is_err());
-    });
-    assert_eq!(
-        counters(&recorded, "tidegate_decisions_total"),
-        owned([
-            ("{limit=login,outcome=allowed,reason=store}", 1),
-            ("{limit=login,outcome=allowed}", 2),
-            ("{limit=login,outcome=denied,reason=rate}", 2),
-            ("{limit=login,outcome=failed}", 1),
-            ("{limit=send,outcome=allowed}", 3),
-            ("{limit=send,outcome=denied,reason=cost_exceeds_capacity}", 1),
-        ])
-    );
-}
 
 #[test]
 fn fallbacks_are_counted_by_limit_and_policy() {
@@ -97,11 +26,7 @@ fn fallbacks_are_counted_by_limit_and_policy() {
     });
     assert_eq!(
         counters(&recorded, "tidegate_fallback_total"),
-        owned([
-            ("{limit=login,policy=closed}", 1),
-            ("{limit=login,policy=local}", 3),
-            ("{limit=login,policy=open}", 1)
-        ])
+        [("{limit=login,policy=closed}", 1), ("{limit=login,policy=local}", 3), ("{limit=login,policy=open}", 1)]
     );
 }
 
@@ -148,7 +73,7 @@ fn store_calls_are_timed_and_errors_counted_by_kind() {
     );
     assert_eq!(
         counters(&recorded, "tidegate_store_errors_total"),
-        owned([("{kind=corrupt,store=faulty}", 2), ("{kind=unavailable,store=faulty}", 1)])
+        [("{kind=corrupt,store=faulty}", 2), ("{kind=unavailable,store=faulty}", 1)]
     );
 }
 
@@ -167,8 +92,8 @@ fn timeout_counts_as_store_error_and_open_breaker_does_not() {
         assert!(poll(call.as_mut()).is_ready());
         target.admitted(&store);
     });
-    assert_eq!(counters(&recorded, "tidegate_store_errors_total"), owned([("{kind=timeout,store=faulty}", 1)]));
-    assert_eq!(counters(&recorded, "tidegate_fallback_total"), owned([("{limit=login,policy=open}", 101)]));
+    assert_eq!(counters(&recorded, "tidegate_store_errors_total"), [("{kind=timeout,store=faulty}", 1)]);
+    assert_eq!(counters(&recorded, "tidegate_fallback_total"), [("{limit=login,policy=open}", 101)]);
 }
 
 #[test]
@@ -204,7 +129,7 @@ fn breaker_state_and_openings_are_recorded() {
         assert!(
             matches!(recorded["tidegate_breaker_state{store=faulty}"], DebugValue::Gauge(value) if value.0 == state)
         );
-        let expected = if opened == 0 { vec![] } else { owned([("{store=faulty}", opened)]) };
+        let expected = if opened == 0 { vec![] } else { vec![("{store=faulty}", opened)] };
         assert_eq!(counters(&recorded, "tidegate_breaker_opened_total"), expected, "after {steps} steps");
     }
 }
@@ -223,6 +148,76 @@ fn no_label_holds_a_key() {
             let _ = block_on(store.apply(&target.limit()));
         }
     });
-    assert!(recorded.len() > 5);
+    assert!(recorded.len() > 3);
     assert!(recorded.keys().all(|key| !key.contains("alice")), "{recorded:?}");
+}
+
+#[test]
+fn every_metric_has_a_description() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    metrics::with_local_recorder(&recorder, || {
+        let (store, faults) = faulty(&clock());
+        let store = Resilience::new(clock()).breaker(1, seconds(1)).build(store);
+        faults.fail(error(StoreErrorKind::Unavailable));
+        let _ = TestRequest::new(5).take(&store);
+    });
+    let metrics = snapshotter.snapshot().into_vec();
+    assert!(metrics.len() > 5);
+    for (key, _, description, _) in metrics {
+        assert!(description.is_some(), "{} has no description", key.key().name());
+    }
+}
+
+fn breaker_state(recorded: &Recorded) -> f64 {
+    match recorded["tidegate_breaker_state{store=faulty}"] {
+        DebugValue::Gauge(value) => value.0,
+        ref other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn recorder_that_is_installed_after_the_store_was_built_gets_its_state() {
+    let clock = clock();
+    let (store, faults) = faulty(&clock);
+    let store = Resilience::new(clock.clone()).name("faulty").breaker(1, seconds(1)).build(store);
+    let target = TestRequest::new(5);
+    let take = || assert!(target.take(&store).allowed());
+    assert_eq!(breaker_state(&recorded(take)), 0.0, "closed from the start");
+    faults.fail(error(StoreErrorKind::Unavailable));
+    take();
+    assert_eq!(breaker_state(&recorded(take)), 2.0, "opened before");
+    clock.advance(seconds(1));
+    faults.pass();
+    let recorded = recorded(take);
+    assert_eq!(breaker_state(&recorded), 0.0);
+    assert!(recorded.contains_key("tidegate_store_seconds{call=apply,store=faulty}"), "{recorded:?}");
+}
+
+fn evicted(recorded: &Recorded) -> Vec<(&str, u64)> {
+    counters(recorded, "tidegate_memory_forgotten_busy_total")
+}
+
+#[test]
+fn evicted_busy_keys_are_counted_by_any_recorder() {
+    let flood = |store: &MemoryStore, keys: u64| {
+        for key in 0..keys {
+            let _ = TestRequest::new(5).key(key).take(store);
+        }
+    };
+    let small_store = || MemoryStore::builder().max_keys(64).clock(clock()).build();
+    assert_eq!(evicted(&recorded(|| drop(small_store()))), [("{}", 0)]);
+    let mut forgotten = 0;
+    let while_built = recorded(|| {
+        let store = small_store();
+        flood(&store, 1_000);
+        forgotten = store.stats().forgotten_busy;
+    });
+    assert!(forgotten > 0);
+    assert_eq!(evicted(&while_built), [("{}", forgotten)]);
+    let store = small_store();
+    flood(&store, 1_000);
+    let before = store.stats().forgotten_busy;
+    let later = recorded(|| flood(&store, 2_000));
+    assert_eq!(evicted(&later), [("{}", store.stats().forgotten_busy - before)]);
 }

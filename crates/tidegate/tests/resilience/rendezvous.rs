@@ -41,7 +41,7 @@ fn keys_spread_evenly_and_new_server_moves_only_its_share() {
     let held: Vec<_> = stores.iter().map(|store| store.stats().keys).collect();
     assert!(held.iter().all(|keys| (250..420).contains(keys)), "{held:?}");
 
-    // The same servers in another order, and one more: a key that moves starts anew.
+    // These servers in another order, and one more. A key that moves is reset.
     let fourth = Arc::new(MemoryStore::new());
     let mut named: Vec<_> = ["one", "two", "three"].into_iter().zip(stores.iter().cloned()).collect();
     named.push(("four", Arc::clone(&fourth)));

@@ -28,7 +28,7 @@ fn store_reports_its_capabilities() {
     assert_eq!(block_on(store.sweep_at(Timestamp::EPOCH)), Some(0));
 }
 
-/// How many random traces; `cargo xtask deep` asks for more.
+/// Returns the number of random traces. `cargo xtask deep` sets a larger one.
 fn seeds() -> u64 {
     std::env::var("TIDEGATE_ORACLE_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(40)
 }

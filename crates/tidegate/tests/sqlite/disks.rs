@@ -15,7 +15,7 @@ use crate::support::{CAPACITY, TempFolder, decide, limiter, remaining, run};
 /// Set for the process that has a disk of its own.
 const DISK: &str = "TIDEGATE_TEST_DISK";
 
-/// Runs `work` in a process for which `size` of a disk are mounted in a folder.
+/// Runs `work` in a process with a mounted disk of this `size` in a folder.
 fn on_a_disk(size: &str, test: &str, work: impl FnOnce(&Path)) {
     if let Some(disk) = std::env::var_os(DISK) {
         return work(Path::new(&disk));
@@ -49,7 +49,7 @@ fn full_disk_is_an_error_and_loses_nothing() {
         let text = error.to_string();
         assert!(text.contains("is full") && text.contains("nothing was taken") && text.contains("limits.db"), "{text}");
 
-        // What was admitted is spent, what was not is not, and looking is possible.
+        // Admitted units are spent, others are not, and a check still works.
         assert!(admitted > 1_000, "{admitted}");
         for key in 0..admitted + 3 {
             let spent = u64::from(key < admitted);
@@ -57,7 +57,7 @@ fn full_disk_is_an_error_and_loses_nothing() {
         }
         assert!(decide(limiter.limit("a", name(admitted))).unwrap_err().is_retryable(), "it is still full");
 
-        // It goes on by itself.
+        // It continues by itself.
         std::fs::remove_file(filler).unwrap();
         for key in 0..admitted + 3 {
             let spent = u64::from(key < admitted);

@@ -17,7 +17,7 @@ fn reopened_store_remembers() {
         let limiter = limiter(&store);
         assert_eq!(remaining(&limiter, "alice"), CAPACITY - spent);
         assert!(decide(limiter.limit("a", "alice")).unwrap().allowed());
-        // Whether it was closed or not.
+        // With and without closing it.
         if spent % 2 == 0 {
             run(store.close());
         }

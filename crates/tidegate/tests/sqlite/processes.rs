@@ -18,11 +18,11 @@ const CHILD: &str = "TIDEGATE_TEST_FILE";
 
 #[test]
 fn eight_processes_never_exceed_the_quota() {
-    // The same test runs as each of the eight: there it only asks.
+    // This test runs in each of the eight processes, too, and only makes calls there.
     if let Ok(path) = std::env::var(CHILD) {
         return run(FLEET.take_share(&FLEET.limits().bare_store(SqliteStore::open(path).unwrap()).build().unwrap()));
     }
-    // They make the file and the table themselves, all at once.
+    // They create the file and the table themselves, all at once.
     let folder = TempFolder::new();
     FLEET.run(|| test_process("processes::eight_processes_never_exceed_the_quota", CHILD, folder.file()));
     assert_eq!(folder.integrity(), "ok");

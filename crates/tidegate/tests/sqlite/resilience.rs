@@ -15,10 +15,10 @@ const REPLICAS: u32 = 4;
 const TIMEOUT: Duration = millis(50);
 const BREAKER_PAUSE: Duration = millis(100);
 
-/// How much later than its timeout a call may end on a busy machine, which is far from the busy timeout of five minutes.
+/// The time by which a call may exceed its timeout on a busy machine. It is far below the busy timeout of five minutes.
 const SCHEDULING_SLACK: Duration = millis(1_000);
 
-/// The timeout of calls that the store must answer, however busy the machine is.
+/// The timeout of calls that the store must answer, even on a busy machine.
 const LONG_TIMEOUT: Duration = seconds(30);
 
 fn service(folder: &TempFolder, timeout: Duration) -> (Limiter, Arc<Resilient<SqliteStore>>) {
@@ -64,7 +64,7 @@ fn long_lock_applies_on_store_error_until_it_ends() {
         false
     });
     assert!(resumed, "the breaker is {:?}", store.breaker());
-    // Nothing was spent by calls that were given up.
+    // Calls that were given up spent nothing.
     for policy in OnStoreError::ALL {
         assert_eq!(decide(long_limiter.limit(policy.as_str(), "alice")).unwrap().remaining(), CAPACITY - 2);
     }

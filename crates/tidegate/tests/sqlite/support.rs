@@ -18,7 +18,7 @@ pub(crate) const CAPACITY: u64 = 5;
 /// A folder that is removed with its content on drop.
 pub(crate) struct TempFolder(PathBuf);
 
-/// A builder of a store that waits for a lock for as long as a test holds it, however slow the machine is.
+/// A builder of a store that waits for a lock as long as any test holds it.
 pub(crate) fn patient_builder() -> SqliteStoreBuilder {
     SqliteStore::builder().busy_timeout(seconds(300))
 }
@@ -36,12 +36,12 @@ impl TempFolder {
         &self.0
     }
 
-    /// The database in it.
+    /// Returns the path of the database.
     pub(crate) fn file(&self) -> PathBuf {
         self.0.join("limits.db")
     }
 
-    /// How long the log beside it is.
+    /// Returns the length of the log.
     pub(crate) fn log_bytes(&self) -> u64 {
         self.0.join("limits.db-wal").metadata().expect("a log").len()
     }
@@ -66,17 +66,17 @@ impl TempFolder {
         WriteLock { _connection: connection }
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub(crate) fn rows(&self) -> u64 {
         rows(&self.connection())
     }
 
-    /// What `PRAGMA integrity_check` says.
+    /// Returns the result of `PRAGMA integrity_check`.
     pub(crate) fn integrity(&self) -> String {
         self.connection().query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap()
     }
 
-    /// The names of the files in it, sorted.
+    /// Returns the names of the files in the folder, sorted.
     pub(crate) fn files(&self) -> Vec<String> {
         let files = std::fs::read_dir(&self.0).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
         let mut files: Vec<_> = files.collect();
@@ -92,7 +92,7 @@ impl Drop for TempFolder {
     }
 }
 
-/// A write lock; a connection that ends in a transaction rolls it back.
+/// A write lock. A connection that ends in a transaction rolls it back.
 pub(crate) struct WriteLock {
     _connection: Connection,
 }
@@ -101,12 +101,12 @@ pub(crate) fn rows(connection: &Connection) -> u64 {
     connection.query_row("SELECT count(*) FROM tidegate", [], |row| row.get::<_, i64>(0)).unwrap() as u64
 }
 
-/// One runtime for all tests that need one, beside the threads of the tests: those may block.
+/// One runtime for all tests that need one, separate from the threads of the tests, which may block.
 static RUNTIME: LazyLock<Runtime> =
     LazyLock::new(|| Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap());
 
 pub(crate) fn run<T>(work: impl Future<Output = T>) -> T {
-    // What hangs fails, and does not keep the others from being tried.
+    // A test that hangs fails, and does not keep others from running.
     RUNTIME.block_on(async { tokio::time::timeout(seconds(60), work).await }).expect("it does not end")
 }
 
@@ -133,7 +133,7 @@ pub(crate) fn remaining(limiter: &Limiter, key: &str) -> u64 {
 /// A call that was polled once and is not ready.
 pub(crate) type PendingCall<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// Polls a call once, whose result cannot be ready yet.
+/// Polls a call once. Its result cannot be ready yet.
 pub(crate) fn start_call<'a, T: 'a>(call: impl Future<Output = T> + 'a) -> PendingCall<'a, T> {
     try_start_call(call).unwrap_or_else(|_| panic!("it was answered at once"))
 }

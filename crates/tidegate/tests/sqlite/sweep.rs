@@ -18,7 +18,7 @@ fn quota() -> Quota {
     Quota::token_bucket(10, seconds(10)).unwrap()
 }
 
-/// Adds `count` rows that are as good as new in a moment.
+/// Adds `count` rows that are soon as good as new.
 fn fill(folder: &TempFolder, count: u64, clock: &ManualClock) {
     let store = folder.store_with(SqliteStore::builder().clock(clock.clone()));
     let limiter = limiter_with_quota(&store, quota());
@@ -38,13 +38,13 @@ fn calls_sweep_expired_rows() {
     let (folder, clock) = (TempFolder::new(), ManualClock::new(START));
     fill(&folder, 2_000, &clock);
     let limiter = limiter_with_quota(&folder.store_with(SqliteStore::builder().clock(clock.clone())), quota());
-    // Nothing may go yet.
+    // No row has expired yet.
     for key in 0..200_u64 {
         let _ = decide(limiter.limit("a", key)).unwrap();
     }
     assert_eq!(folder.rows(), 2_200);
     clock.advance(EXPIRY_MARGIN);
-    // Two for every one that is added, so the table becomes smaller and then stays so.
+    // Two for every added row, so the table shrinks and then keeps its size.
     for key in 1_000..2_500_u64 {
         let _ = decide(limiter.limit("a", key)).unwrap();
     }
@@ -95,7 +95,7 @@ fn sweep_removes_expired_rows_only() {
     assert_eq!(run(store.sweep()).unwrap(), 1_000);
     assert_eq!(folder.rows(), 1);
     assert_eq!(decide(limiter.check("a", "busy").with_quota(&indebted)).unwrap().into_parts(), before);
-    // It goes when it is as good as new, and not before.
+    // The row is swept when it is as good as new, and not before.
     clock.advance(minutes(27));
     assert_eq!(run(store.sweep()).unwrap(), 0);
     clock.advance(minutes(20));
@@ -124,7 +124,7 @@ fn row_is_kept_until_its_key_has_recovered() {
                 folder.connection().query_row("SELECT expires_at FROM tidegate", [], |row| row.get(0)).unwrap();
             let until = u64::try_from(until).unwrap();
             assert!(until >= new_at, "{quota:?}: kept until {until}, and new at {new_at}");
-            // Half as long again, and a minute; what is kept longer for an earlier call stays so.
+            // Half as long again, and a minute. A longer expiry from an earlier call stays.
             longest = longest.max(new_at + decision.reset_after().as_micros() as u64 / 2 + 60_000_000);
             assert!(until <= longest.min(i64::MAX as u64), "{quota:?}: kept until {until}, and new at {new_at}");
         }
@@ -191,7 +191,7 @@ fn sweep_lets_decisions_run_between_its_transactions() {
     let sweep = start_call(store.sweep());
     gate.wait_for_reader();
     let decision = start_call(limiter.limit("a", "old-7").into_future());
-    // One for the first part of the sweep, whose second part comes after the decision.
+    // One reading for the first part of the sweep, whose second part comes after the decision.
     gate.admit_readers(2);
     assert!(run(decision).unwrap().allowed());
     assert_eq!(gate.row_counts(), [1_000, 1_000 - 128]);

@@ -37,7 +37,7 @@ fn units_are_taken_on_commit() {
     connection.execute_batch("CREATE TABLE orders (who TEXT)").unwrap();
     for spent in 1..=CAPACITY {
         assert_eq!(order(&store, &limiter, &mut connection).remaining(), CAPACITY - spent);
-        // The store sees it, and so does whoever comes later.
+        // The store and every later caller see it.
         assert_eq!(remaining(&limiter, "alice"), CAPACITY - spent);
     }
     assert!(!order(&store, &limiter, &mut connection).allowed());
@@ -56,14 +56,14 @@ fn units_are_returned_on_rollback() {
             let inside = store.in_transaction(&mut transaction);
             assert_eq!(inside.apply(limiter.limit("a", "alice")).unwrap().remaining(), CAPACITY - spent);
             assert_eq!(inside.apply(limiter.check("a", "alice")).unwrap().remaining(), CAPACITY - spent);
-            // Nobody else sees it.
+            // No other connection sees it.
             assert_eq!(remaining(&limiter, "alice"), CAPACITY);
         }
         assert!(!store.in_transaction(&mut transaction).apply(limiter.limit("a", "alice")).unwrap().allowed());
         transaction.rollback().unwrap();
         assert_eq!(remaining(&limiter, "alice"), CAPACITY);
     }
-    // A savepoint is rolled back by itself.
+    // A savepoint is rolled back separately.
     let mut transaction = immediate(&mut connection);
     let _ = store.in_transaction(&mut transaction).apply(limiter.limit("a", "alice")).unwrap();
     transaction.execute_batch("SAVEPOINT mine").unwrap();
@@ -96,7 +96,7 @@ fn joint_call_with_a_failed_write_takes_nothing_on_commit() {
     let trigger = "CREATE TRIGGER no BEFORE INSERT ON tidegate WHEN new.key = CAST('shop|a|bob' AS BLOB)
                    BEGIN SELECT raise(ABORT, 'not him'); END";
     connection.execute_batch(trigger).unwrap();
-    // Rows are written in no order in particular.
+    // The store must write rows in any order.
     for _ in 0..20 {
         let mut transaction = immediate(&mut connection);
         let inside = store.in_transaction(&mut transaction);
@@ -135,7 +135,7 @@ fn every_operation_and_setting_works_in_a_transaction() {
     assert!(!inside.limit_all([limiter.limit("a", "carol"), limiter.limit("a", "mallory")]).unwrap().allowed());
     assert_eq!(inside.apply(limiter.check("a", "carol")).unwrap().remaining(), 10);
 
-    // What waits is refused, and so are mistakes.
+    // Calls that wait are rejected, and so are mistakes.
     assert!(inside.apply(limiter.acquire("a", "alice", millis(1))).unwrap_err().is_misuse());
     assert!(inside.apply(limiter.limit("b", "alice")).unwrap_err().is_misuse());
     assert!(inside.apply(limiter.limit("a", "alice").cost(0)).unwrap_err().is_misuse());
@@ -153,7 +153,7 @@ fn transaction_with_a_stale_read_is_a_retryable_error() {
     let inside = store.in_transaction(&mut transaction);
     assert_eq!(inside.apply(limiter.check("a", "alice")).unwrap().remaining(), CAPACITY);
     let _ = decide(limiter.limit("a", "alice")).unwrap();
-    // After its first row the store sweeps, and is done with that when another sweep is done.
+    // The store sweeps after its first row. That sweep is done when another one is done.
     block_on(store.sweep()).unwrap();
     let error = inside.apply(limiter.limit("a", "alice")).unwrap_err();
     assert!(error.is_retryable());
@@ -161,7 +161,7 @@ fn transaction_with_a_stale_read_is_a_retryable_error() {
     assert!(text.contains("run it again") && text.contains("IMMEDIATE") && text.contains("sqlite: "), "{text}");
     transaction.rollback().unwrap();
 
-    // A deferred one that nobody comes before works as well.
+    // A deferred transaction works as well, if no other connection writes before it.
     let mut transaction = connection.transaction().unwrap();
     assert_eq!(
         store.in_transaction(&mut transaction).apply(limiter.limit("a", "alice")).unwrap().remaining(),

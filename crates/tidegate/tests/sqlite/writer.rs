@@ -16,7 +16,7 @@ use crate::support::{
     start_call, try_start_call,
 };
 
-/// A clock that counts how often it is read, which is once for every transaction.
+/// A clock that counts its readings, one for every transaction.
 #[derive(Clone, Default)]
 struct CountingClock(Arc<AtomicU64>);
 
@@ -38,7 +38,7 @@ fn concurrent_calls_share_a_commit() {
     for call in calls {
         assert!(run(call).unwrap().allowed());
     }
-    // And some for the rows that are looked for because there are new ones.
+    // And some transactions for sweeps, because there are new rows.
     assert!(clock.0.load(Ordering::SeqCst) <= 10, "{} transactions", clock.0.load(Ordering::SeqCst));
     assert_eq!(folder.rows(), 200);
 }
@@ -50,7 +50,7 @@ fn log_is_checkpointed_when_it_is_long() {
     for _ in 0..4_000 {
         assert!(decide(limiter.limit("a", "alice")).unwrap().allowed());
     }
-    // Each has written a page of 4 KiB at least, and a thousand of them are enough.
+    // Each call has written at least a page of 4 KiB, and a thousand pages trigger a checkpoint.
     let log = folder.log_bytes();
     assert!(log < 8_000_000, "{log} bytes");
 }
@@ -60,7 +60,7 @@ fn abandoned_call_spends_nothing() {
     let folder = TempFolder::new();
     let limiter = limiter(&folder.store());
     let lock = folder.lock();
-    // This first: the thread may be about to write for a call that it has taken alone, and all or nothing is never that.
+    // This call comes first: the thread may be writing for a call that it has taken alone, which a joint call never is.
     let all = start_call(limiter.limit_all([limiter.limit("a", "alice"), limiter.limit("a", "bob")]));
     let given_up: Vec<_> = (0..3).map(|_| start_call(limiter.limit("a", "alice").into_future())).collect();
     let waited_for = start_call(limiter.limit("a", "alice").into_future());

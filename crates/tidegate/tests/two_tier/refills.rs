@@ -40,8 +40,8 @@ async fn a_key_has_one_pending_refill() {
     assert!(callers.join_all().await.into_iter().all(|allowed| allowed));
 }
 
-/// Any number of requests at once for a key without a balance: each answer that a request waits for is a round trip, and a
-/// timeout around this store covers all of them.
+/// Any number of concurrent requests can wait for a key without a balance. Each answer that a request waits for is a round
+/// trip, and a timeout around this store covers all of them.
 #[tokio::test]
 async fn second_refill_serves_all_waiting_requests() {
     let (store, faults) = two_tier(&clock());

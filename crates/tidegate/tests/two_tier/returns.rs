@@ -28,6 +28,8 @@ async fn idle_balance_is_returned() {
     clock.advance(millis(500));
     settle().await;
     assert_eq!(key.left(&store).await, RATE - 100);
+    clock.advance(millis(500));
+    settle().await;
     assert_eq!(store.keys(), 0);
     // The task that returns idle balances has ended, and starts again with the next balance.
     assert_eq!(clock.sleepers(), 0);

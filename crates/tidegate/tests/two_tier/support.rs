@@ -62,6 +62,12 @@ impl TestKey {
         TestKey { scope: Scope::new("", "api"), key: Key::from("u"), quota, policy: OnStoreError::Closed }
     }
 
+    /// The key of a request.
+    pub(crate) fn from_request(request: &Request<'_>) -> Self {
+        let Request { scope, key, quota, on_store_error, .. } = *request;
+        TestKey { scope: scope.clone(), key: key.borrow().into_owned(), quota: *quota, policy: on_store_error }
+    }
+
     pub(crate) fn policy(self, policy: OnStoreError) -> Self {
         TestKey { policy, ..self }
     }

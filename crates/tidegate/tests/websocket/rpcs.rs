@@ -236,7 +236,7 @@ async fn id_can_be_reused_after_an_abort(server_kind: ServerKind) {
         client.call("1", "ADD", json!([number, 0])).await;
         client.send(json!({ "type": "$ws:abort", "meta": { "correlationId": "1" } })).await;
         client.call("1", "ADD", json!([number, 0])).await;
-        // The second was too early, or is an RPC of its own, which the end of the first does not end.
+        // The second RPC was too early, or it is separate, so the end of the first does not end it.
         let (mut cancelled, mut too_early) = (false, false);
         while !cancelled {
             let message = client.next().await;

@@ -22,7 +22,7 @@ const Wait = rpc("WAIT", undefined, "PONG", undefined);
 const HowManyEnded = rpc("HOW_MANY_ENDED", undefined, "ENDED", { calls: z.number() });
 const Nonsense = message("NONSENSE");
 
-// What an error says: nothing that is not here, and no time to come back where ws-kit forbids one.
+// The expected fields of an error. It has no other fields, and no retry time where ws-kit forbids one.
 const payload = z.object({
   code: z.string().refine(isStandardErrorCode),
   message: z.string().min(1),
@@ -33,7 +33,7 @@ const payload = z.object({
 const EventError = message("ERROR", payload);
 const CallError = message("RPC_ERROR", payload, { correlationId: z.string() });
 
-// Whoever waits for what never comes says so.
+// A wait without a message fails with its description.
 setTimeout(() => { throw new Error(`it never came; there is ${JSON.stringify(received)}`); }, 60_000).unref();
 
 const socket = new WebSocket(address);
@@ -47,7 +47,7 @@ socket.on("message", (data, isBinary) => {
 socket.on("close", (code) => assert.equal(code, 1000));
 await new Promise((opened) => socket.on("open", opened));
 
-// The first message that fits, which has to be what its schema says.
+// Returns the first matching message, which must be valid by its schema.
 async function next(schema, id) {
   for (;;) {
     const at = received.findIndex(({ meta }) => meta.correlationId === id);
@@ -84,12 +84,12 @@ assert.equal((await next(Said)).payload.text, "hello");
 send(Ping);
 assert.equal((await next(Pong)).type, "PONG");
 
-// Calls: each has its own answer, whichever comes first.
+// Calls: each has its own answer, in any order.
 const [one, two] = [call(Add, { a: 1, b: 2 }), call(Add, { a: 3, b: 4 })];
 assert.equal((await answer(Add, two)).payload.sum, 7);
 assert.equal((await answer(Add, one)).payload.sum, 3);
 
-// Limits: a call is told by its id, and both when to come back.
+// Limits: the answer to a call has its id, and both answers have a retry time.
 const limited = await failure(call(Add, { a: 5, b: 6 }));
 assert.deepEqual(limited, {
   code: "RESOURCE_EXHAUSTED", message: "Rate limit exceeded", details: { observed: 1, limit: 2, policy: "send" },
@@ -99,7 +99,7 @@ send(Say, { text: "once more" });
 assert.equal((await next(Said)).payload.text, "once more");
 send(Say, { text: "too much" });
 assert.deepEqual((await next(EventError)).payload, limited);
-// What costs more than there ever is can wait for nothing.
+// A cost above the capacity has no retry time.
 const never = await failure(call(Big));
 assert.deepEqual([never.code, never.retryable, never.retryAfterMs], ["FAILED_PRECONDITION", false, undefined]);
 
@@ -111,17 +111,17 @@ for (const to of [1, 2, 3]) {
 }
 assert.equal((await answer(Count, counted)).payload.to, 3);
 
-// Every code means the same here and there.
+// Every code has one meaning on both sides.
 const codes = Object.keys(ERROR_CODE_META);
 assert.equal(codes.length, 13);
 for (const code of codes) {
   const failed = await failure(call(Fail, { code }));
   assert.deepEqual([failed.code, failed.message, failed.details], [code, "as you like", { because: "it was asked for" }]);
-  // Of mistakes in a program ws-kit does not know, and we do not promise.
+  // ws-kit has no rule for mistakes in a program, and Tidegate promises none.
   assert.equal(failed.retryable, ERROR_CODE_META[code].retryable === true, code);
 }
 
-// A call that is given up ends, also at the other side.
+// An aborted call ends on both sides.
 const waiting = call(Wait);
 assert.equal((await next(undefined, waiting)).payload, "waiting");
 assert.equal((await answer(HowManyEnded, call(HowManyEnded))).payload.calls, 0);
@@ -129,7 +129,7 @@ socket.send(JSON.stringify({ type: "$ws:abort", meta: { correlationId: waiting }
 assert.equal((await failure(waiting)).code, "CANCELLED");
 assert.equal((await answer(HowManyEnded, call(HowManyEnded))).payload.calls, 1);
 
-// What is wrong with a message.
+// Malformed messages.
 const bad = "bad";
 socket.send(JSON.stringify({ type: "COUNT", meta: { correlationId: bad }, payload: { to: "many" } }));
 assert.equal((await failure(bad)).code, "INVALID_ARGUMENT");

@@ -216,7 +216,7 @@ pub(crate) const SHARD_MISMATCH_PREFIX: &str = "shards: ";
 fn shard_mismatch(actual: u16, counted: u16) -> Problem {
     let detail = format!(
         "{SHARD_MISMATCH_PREFIX}this Worker counts {counted} objects, and the keys live in {actual}: most would be looked for elsewhere \
-         and begin anew. Set it back to {actual}, or move as docs/workers.md says"
+         and begin anew. Set it back to {actual}, or move as docs/book/src/how-to/workers.md says"
     );
     Problem::new(http::StatusCode::CONFLICT, detail)
 }

@@ -18,8 +18,8 @@ pub enum CrossShard {
     /// refunds them when a later one denies after all. Other calls may be denied meanwhile for units that are refunded
     /// later.
     ///
-    /// Units stay taken when the refund fails, when some have been replenished before the refund, when the response of
-    /// an object is lost, and when the call is dropped half way, as a timeout does.
+    /// Units stay taken when the refund fails, and when some have been replenished before it. They also stay taken when
+    /// the response of an object is lost, and when the call is dropped half way, as by a timeout.
     Refund,
 }
 
@@ -71,7 +71,7 @@ impl<P: ObjectClient> ShardedStore<P> {
             let is_denied = taken.iter().any(|decision| !decision.allowed());
             let taken: Vec<_> = group.1.iter().copied().zip(taken).collect();
             if is_denied {
-                // It stays a denial, whatever becomes of the rest: an error would be admitted where the policy is open.
+                // The call stays a denial even if the refund fails. An error would be admitted if the policy is open.
                 // The other objects report their checks.
                 let _ = self.refund(requests, &all_taken, timer, at).await;
                 all_taken = taken;

@@ -98,7 +98,7 @@ impl DecisionCounts {
         })
     }
 
-    /// Returns the outcomes to export: those that occurred, and two that every limit has from the start, so that a first
+    /// Returns the outcomes to export: those that occurred, and two that every limit has from the start. So a first
     /// denial is an increase and not a new series.
     pub(crate) fn iter_exported(&self) -> impl Iterator<Item = (&'static str, Option<&'static str>, u64)> {
         let always = |outcome, reason| matches!((outcome, reason), ("allowed", None) | ("denied", Some("rate")));

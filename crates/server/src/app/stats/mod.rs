@@ -1,4 +1,4 @@
-//! `Stats`: decisions by limit, for metrics, the log and the dashboard. Its memory is bounded, whatever clients send.
+//! `Stats`: decisions by limit, for metrics, the log and the dashboard. Its memory is bounded for all input of clients.
 
 mod counts;
 mod history;
@@ -45,7 +45,7 @@ pub(crate) struct Stats {
     /// The limits that are served. Clients only look names up here, so they cannot choose names that collide: only the
     /// author of the config could. That allows a fast hash.
     served: ArcSwap<LimitMap>,
-    /// Every limit since the start, so that one that comes back continues its counts.
+    /// Every limit since the start, so that a limit that is added again continues its counts.
     known: ArcSwap<SortedLimitMap>,
     /// The last minutes of all limits together.
     history: Mutex<History>,
@@ -123,8 +123,9 @@ impl Stats {
     /// Records the result of a request.
     #[inline]
     pub(crate) fn record(&self, request: &DecisionRequest<'_>, result: &Result<Decision, Error>) {
+        let allowed = result.as_ref().is_ok_and(Decision::allowed);
         // A limit that a reload has just removed is no failure: Envoy's requests are decided again.
-        if !request.op.consumes() || matches!(result, Err(Error::UnknownLimit(_))) {
+        if !request.op.is_counted(allowed) || matches!(result, Err(Error::UnknownLimit(_))) {
             return;
         }
         if let Err(Error::Store(error)) = result {
@@ -135,7 +136,7 @@ impl Stats {
         }
     }
 
-    /// Logs the error of a store. The client is told its kind only.
+    /// Logs the error of a store. The client only gets its kind.
     #[cold]
     fn log_store_error(&self, limit: &str, error: &StoreError) {
         if error.kind() != StoreErrorKind::Unsupported
@@ -332,16 +333,16 @@ mod tests {
     }
 
     #[test]
-    fn only_taking_requests_of_served_limits_are_counted() {
+    fn taking_requests_and_refused_checks_of_served_limits_are_counted() {
         let stats = stats(&["api"]);
         let denied = Ok(Decision::denied_by_list(5));
         for op in [Op::Limit, Op::Check, Op::Reserve, Op::Refund, Op::Reset] {
             stats.record(&request(op, "api", "u1"), &denied);
         }
+        stats.record(&request(Op::Check, "api", "u1"), &Ok(Decision::admitted_without_store(5)));
         stats.record(&request(Op::Limit, "elsewhere", "u1"), &denied);
-        assert_eq!(counts(&stats, "api").denied(), 2);
-        let by_list = counts(&stats, "api").iter().find(|(.., count)| *count == 2);
-        assert_eq!(by_list, Some(("denied", Some(Reason::Deny.as_str()), 2)));
+        let counted: Vec<_> = counts(&stats, "api").iter().filter(|(.., count)| *count > 0).collect();
+        assert_eq!(counted, [("denied", Some(Reason::Deny.as_str()), 3)]);
         assert_eq!(stats.all_limits().len(), 1, "a name that a client chose takes no memory");
     }
 

@@ -215,7 +215,7 @@ impl<'a> Rule<'a> {
         Some((self.request_of(limited, Op::Limit, hits), self.decision?))
     }
 
-    /// Whether it is still to be taken.
+    /// Whether its cost has not been taken yet.
     fn is_open(&self) -> bool {
         self.decision.is_none() && self.limit_request().is_some()
     }
@@ -224,7 +224,7 @@ impl<'a> Rule<'a> {
         self.matched_limit().is_some_and(|limited| limited.quota_mode)
     }
 
-    /// Whether a deny list has its key, which denies the request whatever the other rules say.
+    /// Returns whether a deny list has its key. A deny list overrules all other rules.
     fn is_denied(&self) -> bool {
         self.decision.is_some_and(|decision| !decision.allowed() && decision.reason() == Some(Reason::Deny))
     }

@@ -18,7 +18,6 @@ const RELEASES: &str = "tidegate_releases_total";
 const SKIPPED: &str = "tidegate_top_keys_skipped_total";
 const KEYS: &str = "tidegate_memory_keys";
 const BYTES: &str = "tidegate_memory_bytes";
-const FORGOTTEN: &str = "tidegate_memory_forgotten_busy_total";
 const RELOADS: &str = "tidegate_config_reloads_total";
 const RELOAD_OK: &str = "tidegate_config_reload_ok";
 const LOADED: &str = "tidegate_config_loaded_timestamp_seconds";
@@ -27,12 +26,11 @@ const BUILD: &str = "tidegate_build_info";
 const START: &str = "tidegate_start_time_seconds";
 const UPTIME: &str = "tidegate_uptime_seconds";
 
-/// Tells the recorder what the app's metrics mean.
+/// Describes the app's metrics to the recorder.
 pub(super) fn describe() {
     describe_counter!(RELEASES, "Leases that were released, by limit and outcome of the work.");
     describe_gauge!(KEYS, Unit::Count, "Keys in the memory store.");
     describe_gauge!(BYTES, Unit::Bytes, "Bytes that the memory store takes.");
-    describe_counter!(FORGOTTEN, "Busy keys that the memory store evicted for lack of room: each got its quota back.");
     describe_counter!(RELOADS, "Config reloads, by result.");
     describe_gauge!(RELOAD_OK, "Whether the config that was read last is active: 1, or 0 if it was wrong.");
     describe_gauge!(LOADED, Unit::Seconds, "When the active config was read, in Unix time.");
@@ -98,7 +96,6 @@ fn export(app: &App) {
     if let Some(memory) = app.store.memory() {
         gauge!(KEYS).set(memory.keys as f64);
         gauge!(BYTES).set(memory.bytes as f64);
-        counter!(FORGOTTEN).absolute(memory.forgotten_busy);
     }
     counter!(RELOADS, "result" => "ok").absolute(stats.reloads.succeeded());
     counter!(RELOADS, "result" => "failed").absolute(stats.reloads.failed());

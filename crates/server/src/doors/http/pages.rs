@@ -41,7 +41,8 @@ const PART_BYTES: usize = 1 << 10;
 pub(super) struct PageRenderer {
     app: Arc<App>,
     background: Handle,
-    /// Locked while a page is rendered. The lock is fair, so each page has its turn, however often another is requested.
+    /// Locked while a page is rendered. The lock is fair, so each page has its turn, even if another page is requested
+    /// all the time.
     unread: Arc<AsyncMutex<UnreadPages>>,
 }
 

@@ -294,7 +294,7 @@ fn authenticate_by(is_authenticated: bool, before: Option<Instant>) -> Option<In
 struct Batch<'a> {
     app: &'a App,
     requests: Vec<CommandRequest<'a>>,
-    /// Whether the store has to be waited for, as the first request has shown.
+    /// Whether the store must be awaited, as the first request has shown.
     must_wait: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Parses commands of the Redis protocol in place, without I/O and without a copy.
 //!
-//! A command is an array of bulk strings (`*1\r\n$4\r\nPING\r\n`), as programs send it, or a line of words, as people type it.
-//! The same bytes give the same commands, and then the same error, however they are split into reads.
+//! A command is an array of bulk strings (`*1\r\n$4\r\nPING\r\n`), as programs send it, or a line of words, as people
+//! type it. Equal bytes give equal commands, and then an equal error, for every split into reads.
 
 use std::ops::Deref;
 

@@ -50,7 +50,7 @@ fn files_named_by_a_config_are_checked_with_it() {
     assert_eq!((ran.code, ran.stderr), (1, format!("{twice}: there are two limits named \"d.k\"\n")));
 }
 
-/// As they are served together.
+/// Files are checked together, as they are served together.
 #[test]
 fn envoy_configs_of_a_folder_are_checked_together() {
     let rules = |name: &str, domain: &str, key: &str| {
@@ -64,7 +64,7 @@ fn envoy_configs_of_a_folder_are_checked_together() {
     assert_eq!((ran.code, ran.stdout.lines().count()), (1, 3));
     assert!(ran.stderr.starts_with(&format!("{same}:1:9: domain: ")), "{}", ran.stderr);
 
-    // One folder is not another, and one file is one however often it is named.
+    // Other folders are separate. A file that is named twice counts once.
     let folder = std::path::Path::new(&one).parent().unwrap().join("another");
     std::fs::create_dir_all(&folder).unwrap();
     let elsewhere = folder.join("same.yaml");

@@ -17,11 +17,18 @@ fn read_text(path: &str) -> String {
     fs::read_to_string(repository_path(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
+/// Returns the pages in a folder and in those below it, sorted.
+fn pages_below(folder: &Path) -> Vec<PathBuf> {
+    let mut entries: Vec<_> =
+        fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
+    entries.sort();
+    let pages = entries.into_iter().flat_map(|path| if path.is_dir() { pages_below(&path) } else { vec![path] });
+    pages.filter(|page| page.extension().is_some_and(|extension| extension == "md")).collect()
+}
+
 /// Returns every code block of a language in the docs.
 fn code_blocks(language: &str) -> Vec<String> {
-    let pages = fs::read_dir(repository_path("docs")).expect("docs").map(|page| page.expect("a page").path());
-    let mut pages: Vec<_> = pages.filter(|page| page.extension().is_some_and(|extension| extension == "md")).collect();
-    pages.sort();
+    let pages = pages_below(&repository_path("docs"));
     let pages =
         pages.into_iter().chain([repository_path("README.md")]).map(|page| fs::read_to_string(page).expect("text"));
     // An opening fence has a language, and a closing one has none.

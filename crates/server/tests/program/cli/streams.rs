@@ -112,7 +112,7 @@ fn a_closed_output_ends_the_program_quietly() {
     }
 }
 
-/// The most memory a process ever had, in KiB.
+/// Returns the peak memory of a process, in KiB.
 #[cfg(target_os = "linux")]
 fn peak_memory_kib(id: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
@@ -134,7 +134,7 @@ fn memory_does_not_grow_with_the_trace() {
     for _ in 0..29 {
         stdin.write_all(part.as_bytes()).unwrap();
     }
-    // Everything but the contents of the pipe is read by now, and the process still runs.
+    // All input except the contents of the pipe has been read, and the process still runs.
     let peak = peak_memory_kib(child.id());
     drop(stdin);
     assert_eq!(counter.join().unwrap(), 300_000);

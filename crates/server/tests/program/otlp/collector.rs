@@ -17,7 +17,7 @@ fn a_lost_collector_is_logged_once_and_its_return_too() {
     let variables = [("OTEL_METRIC_EXPORT_INTERVAL", "20"), ("OTEL_BSP_SCHEDULE_DELAY", "600000")];
     let program = Program::start_with_env(&arguments, &variables);
     assert_eq!(post_limit(&program, "api", "u1")["allowed"], true);
-    // An export is tried four times: these are three that fail at least.
+    // An export is tried four times, so these are at least three failed exports.
     (0..12).for_each(|_| drop(silent_listener.accept().expect("somebody calls")));
     assert_eq!(post_limit(&program, "api", "u1")["allowed"], true);
     drop(silent_listener);
@@ -37,7 +37,7 @@ fn a_silent_collector_costs_at_most_the_grace_period() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("bound");
     let collector = format!("http://{}", silent.local_addr().expect("bound"));
     let arguments = ["--config", &write_config("silent.toml"), "--otlp", &collector, "--grace", "1s"];
-    // An answer is waited for far longer than this test may take.
+    // The server waits for an answer far longer than this test may take.
     let program = Program::start_with_env(&arguments, &[("OTEL_EXPORTER_OTLP_TIMEOUT", "600000")]);
     assert_eq!(post_limit(&program, "api", "u1")["allowed"], true);
     let (status, log) = program.stop();

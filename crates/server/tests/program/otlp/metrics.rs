@@ -15,7 +15,7 @@ fn every_decision_is_exported_with_its_outcome_at_the_end() {
     (0..7).for_each(|_| drop(post_limit(&program, "api", "u1")));
     (0..3).for_each(|_| drop(post_limit(&program, "login", "u1")));
     post_limit(&program, "login", "mallory");
-    // The export interval of a minute is not over: the only export is the one at the shutdown.
+    // The export interval of a minute has not passed, so the only export is the one at the shutdown.
     assert!(program.stop().0.success());
 
     let ours = |point: &(String, i64)| point.0.starts_with("limit=api") || point.0.starts_with("limit=login");
@@ -40,7 +40,7 @@ fn every_decision_is_exported_with_its_outcome_at_the_end() {
     }
 }
 
-/// By itself the SDK throws everything beyond 2,000 rows together.
+/// With its defaults, the SDK merges all rows beyond 2,000.
 #[test]
 fn thousands_of_limits_are_exported_separately() {
     let limit = |n| format!("[limits.l{n}]\nalgorithm = \"sliding_log\"\nrate = 1\nperiod = \"1d\"\n");
@@ -70,7 +70,7 @@ fn a_broken_store_is_exported_while_the_server_runs() {
 
     redis.kill();
     (0..20).for_each(|_| drop(post_limit(&program, "api", "u1")));
-    // As many failures as open the circuit, and none after that: the store is left alone.
+    // As many failures as open the circuit, and none after that, because the breaker skips the store.
     let errors = |receiver: &OtlpReceiver| receiver.points("tidegate.store.errors")[0].1;
     assert!(wait_until(|| errors(&receiver) >= 5));
     assert!(wait_until(|| receiver.points("tidegate.breaker.state")[0].1 > 0), "it never opens");

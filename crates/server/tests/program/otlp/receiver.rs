@@ -66,7 +66,7 @@ impl OtlpReceiver {
         resources.flat_map(|resource| &resource.scope_spans).flat_map(|scope| &scope.spans).cloned().collect()
     }
 
-    /// The points of a metric, as they were when metrics came last, by their attributes.
+    /// Returns the points of a metric in its last export, by their attributes.
     pub(crate) fn points(&self, name: &str) -> Vec<(String, i64)> {
         let metrics = self.received.metrics.lock().unwrap_or_else(PoisonError::into_inner);
         let resources = metrics.last().into_iter().flat_map(|request| &request.resource_metrics);
@@ -89,7 +89,7 @@ impl OtlpReceiver {
         metrics.chain(traces).flatten().map(|resource| attributes_text(&resource.attributes)).collect()
     }
 
-    /// Whether a text is anywhere in the exports.
+    /// Returns whether a text is anywhere in the exports.
     pub(crate) fn contains_text(&self, words: &str) -> bool {
         let metrics = self.received.metrics.lock().unwrap_or_else(PoisonError::into_inner);
         let traces = self.received.traces.lock().unwrap_or_else(PoisonError::into_inner);
@@ -98,7 +98,7 @@ impl OtlpReceiver {
     }
 }
 
-/// Attributes, one after the other by name.
+/// Joins attributes, sorted by name.
 pub(crate) fn attributes_text(attributes: &[KeyValue]) -> String {
     let mut all: Vec<_> =
         attributes.iter().map(|one| format!("{}={}", one.key, value_text(one.value.as_ref()))).collect();

@@ -19,7 +19,8 @@ deny = ["mallory"]
 on_store_error = "closed"
 "#;
 
-/// Goes before [`LIMITS`] where a test counts answers of a store: a working store meets this timeout even on a busy machine.
+/// A config before [`LIMITS`] in tests that count answers of a store. A working store meets this timeout even on a busy
+/// machine.
 pub(crate) const LONG_STORE_TIMEOUT: &str = "[defaults]\nstore_timeout = \"10s\"\n";
 
 pub(crate) fn url(program: &Program, path: &str) -> String {

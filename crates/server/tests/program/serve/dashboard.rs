@@ -13,7 +13,7 @@ fn start_server(name: &str, arguments: &[&str]) -> Program {
     Program::start(&[&["--config", &config], arguments].concat())
 }
 
-/// The dashboard, once it shows something.
+/// Opens the dashboard, and returns once it shows data.
 fn open_dashboard(program: &Program) -> Browser {
     let browser = Browser::open(&url(program, "/"));
     browser.wait_for("!document.getElementById('content').hidden");
@@ -154,7 +154,7 @@ fn the_page_loads_only_from_the_server_and_violates_no_policy() {
                      .filter((name) => new URL(name).origin !== location.origin)";
     assert_eq!(browser.evaluate(elsewhere), json!([]));
     assert_eq!(browser.evaluate("window.violations"), json!([]));
-    // And there is a policy that would say so.
+    // A content security policy would report it.
     browser.evaluate(
         "document.body.append(Object.assign(document.createElement('img'), { src: 'http://127.0.0.2/' })) ?? 1",
     );
@@ -214,7 +214,7 @@ fn the_page_asks_for_the_token_and_shows_nothing_without_it() {
     let browser = Browser::open(&url(&program, "/"));
     browser.wait_for("document.activeElement.id === 'token'");
     assert_eq!(browser.evaluate("document.getElementById('content').hidden"), true);
-    // No header can hold that one.
+    // No header can have this token.
     browser.press("wrong…token".chars().chain([ENTER]));
     browser
         .wait_for("document.getElementById('token-wrong').textContent !== '' && document.activeElement.id === 'token'");

@@ -149,7 +149,7 @@ fn a_reload_keeps_the_counts_and_a_failed_one_is_exported() {
     assert_eq!(MetricsPage::fetch(&program).value("tidegate_config_reload_ok", &[]), 0.0);
 }
 
-/// A server of its own, which can be broken.
+/// Starts a server of its own, which the test can break.
 fn start_redis() -> Redis {
     let (server, cli) = (required_env("TIDEGATE_REDIS_SERVER"), required_env("TIDEGATE_REDIS_CLI"));
     Redis::start(Path::new(&server), Path::new(&cli), &[]).expect("Redis starts")
@@ -178,7 +178,7 @@ fn an_external_store_is_exported_with_its_errors() {
     assert_eq!(page.decisions("export", "allowed", Some("rate")), 2.0);
     assert_eq!(page.all_decisions(), 14.0);
 
-    // Of a key that was not denied before: a denial stays one.
+    // With keys that were not denied before, because a cached denial stays a denial.
     redis.kill();
     assert_eq!(post_limit(&program, "api", "u9")["reason"], "store");
     let page = MetricsPage::fetch(&program);
@@ -211,11 +211,11 @@ fn assert_alerts_name_existing_metrics(outside: &MetricsPage, memory: &MetricsPa
 
 /// Asserts that the table of the guide has every metric of the pages.
 fn assert_guide_names_every_metric(outside: &MetricsPage, memory: &MetricsPage) {
-    let guide = include_str!("../../../../../docs/serve.md");
+    let guide = include_str!("../../../../../docs/book/src/reference/serve.md");
     let rows: String = guide.lines().filter(|line| line.starts_with("| `tidegate_")).collect();
     for family in outside.0.iter().chain(&memory.0) {
         let mut names = family.samples.iter().map(|sample| sample.name.trim_end_matches("_bucket"));
         let named = names.any(|name| rows.contains(&format!("`{name}`")));
-        assert!(named, "docs/serve.md does not name {}", family.name);
+        assert!(named, "docs/book/src/reference/serve.md does not name {}", family.name);
     }
 }

@@ -1,7 +1,11 @@
 //! `tidegate serve` on real sockets, with real clients.
 
+#[cfg(feature = "_real-servers")]
+mod alerts;
 pub(crate) mod api_client;
 mod authority;
+#[cfg(feature = "_real-servers")]
+mod cross_site;
 #[cfg(feature = "_real-servers")]
 mod dashboard;
 mod denials;

@@ -39,7 +39,7 @@ ttl = "1h"
 /// A response: its status, the headers that clients read, and its body.
 type ObservedResponse = (u16, Vec<(String, String)>, Value);
 
-/// The headers that mean something to a client, in the order in which they are compared.
+/// The headers that matter to a client, in the order of comparison.
 const HEADERS: [&str; 7] =
     ["content-type", "allow", "www-authenticate", "ratelimit", "ratelimit-policy", "retry-after", "cache-control"];
 
@@ -52,7 +52,7 @@ fn send(url: &str, method: &Method, path: &str, body: &str) -> ObservedResponse 
         let values: Vec<_> =
             response.headers().get_all(name).iter().map(|value| value.to_str().expect("text")).collect();
         let values = values.join(", ");
-        // Seconds pass between the two.
+        // Seconds pass between the two servers.
         let comparable = match name {
             "retry-after" if !values.is_empty() => "some".to_owned(),
             "ratelimit" => values.split(';').filter(|part| !part.starts_with("t=")).collect::<Vec<_>>().join(";"),
@@ -67,7 +67,7 @@ fn send(url: &str, method: &Method, path: &str, body: &str) -> ObservedResponse 
     (status, headers, body)
 }
 
-/// Masks what differs each time: milliseconds and lease ids.
+/// Masks the fields that differ in every run: milliseconds and lease ids.
 fn mask_varying_fields(value: &mut Value) {
     match value {
         Value::Object(fields) => {

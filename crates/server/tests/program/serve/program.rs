@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use tidegate_servers::signal;
 
-/// How long a test waits for a log line or for the exit.
+/// The time that a test waits for a log line or for the exit.
 const LOG_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A `tidegate serve` that runs. Dropping it kills it.
+/// A running `tidegate serve`. Dropping it kills it.
 pub(crate) struct Program {
     child: Child,
     /// Its log lines from the start of serving to its end.
@@ -23,8 +23,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Starts the program, and returns once it serves. It chooses free ports by itself where the arguments say
-    /// none.
+    /// Starts the program, and returns once it serves. Without ports in the arguments, it uses free ones.
     pub(crate) fn start(arguments: &[&str]) -> Self {
         Program::start_with_env(arguments, &[])
     }
@@ -56,7 +55,7 @@ impl Program {
         Program { child, log: Mutex::new(log), http: address("http"), grpc: address("grpc"), resp: address("resp") }
     }
 
-    /// Which process it is.
+    /// Returns the id of its process.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
@@ -66,17 +65,17 @@ impl Program {
         self.signals(&[name]);
     }
 
-    /// All of them at once, as far as that can be.
+    /// Sends these signals as close together as possible.
     pub(crate) fn signals(&self, names: &[&str]) {
         assert!(signal(names.iter().map(|name| (*name, self.id()))), "it is gone");
     }
 
-    /// Waits until it logs a message that begins so, and returns that.
+    /// Waits until it logs a message with this beginning, and returns the message.
     pub(crate) fn wait_for_log(&self, beginning: &str) -> String {
         self.wait_for_event(beginning)["message"].as_str().expect("a text").to_owned()
     }
 
-    /// Waits until it logs a message that begins so, and returns all fields of the line.
+    /// Waits until it logs a message with this beginning, and returns all fields of the line.
     pub(crate) fn wait_for_event(&self, beginning: &str) -> serde_json::Value {
         loop {
             let line = self.log.lock().expect("nobody has failed").recv_timeout(LOG_TIMEOUT);
@@ -89,7 +88,7 @@ impl Program {
         }
     }
 
-    /// Waits for its end, and returns the status and the rest of the log.
+    /// Waits for its end. Returns the status and the rest of the log.
     pub(crate) fn wait_for_exit(mut self) -> (ExitStatus, Vec<String>) {
         let (lines, mut log) = (self.log.get_mut().expect("nobody has failed"), Vec::new());
         loop {

@@ -62,7 +62,7 @@ fn thread_counts_follow_cores_or_the_argument() {
     for (arguments, expected) in cases {
         let program = Program::start(arguments);
         let tasks = fs::read_dir(format!("/proc/{}/task", program.id())).expect("a process that runs");
-        // And the main thread, and the one for long pages.
+        // In addition, the main thread, and the thread for long pages.
         assert_eq!(tasks.count(), expected + 2, "{arguments:?}");
     }
     let (code, stderr) = run_serve(&["--threads", "0"], None);

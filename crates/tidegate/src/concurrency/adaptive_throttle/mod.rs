@@ -15,8 +15,8 @@ use crate::random::Random;
 use probability::{ThrottleFactor, should_reject};
 use window::{RequestCounts, RequestWindow};
 
-/// A throttle on the side of the client: it holds requests back from a service that rejects them, so that the service does
-/// not have to. Cheap to clone; clones are one throttle.
+/// A client-side throttle. It holds requests back from a service that rejects them, so that the service does not have
+/// to. Cheap to clone; clones are one throttle.
 ///
 /// It is the adaptive throttling of Google's book on site reliability. Over the last two minutes, a request is held back,
 /// unsent, with probability `max(0, (requests - K * accepts) / (requests + 1))`. `requests` are all that the client made,
@@ -50,8 +50,8 @@ struct Inner {
     clock: Arc<dyn Clock>,
 }
 
-/// A request that may be sent. Report its outcome. Dropped, it counts as if it had never been made, which is right when the
-/// client gave up before the service could answer.
+/// A request that may be sent. Report its outcome. If it is dropped, it does not count, which is right when the client
+/// gave up before the service could answer.
 #[must_use = "report whether the service accepted it"]
 #[derive(Debug)]
 pub struct Attempt {

@@ -7,8 +7,8 @@ use tidegate_core::Timestamp;
 /// The number of parts of a window. One part is forgotten at a time.
 const WINDOW_PARTS: usize = 120;
 
-/// The counts of a trailing window, without a clock. The window is cut into parts, and the current one counts as a whole: a
-/// request that is older than the window is forgotten, and one younger than 119/120 of it is not.
+/// The counts of a trailing window, without a clock. The window is cut into parts, and the current part counts as a
+/// whole. A request older than the window is forgotten, and one younger than 119/120 of it is not.
 pub(super) struct RequestWindow {
     /// The length of a part, in microseconds.
     width: u64,

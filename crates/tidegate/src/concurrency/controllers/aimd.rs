@@ -6,12 +6,12 @@ use super::limit::{BoundedLimit, bound_settings};
 use super::rounds::Rounds;
 use super::{Controller, Sample};
 
-/// A controller with additive increase and multiplicative decrease: the limit grows by one after a good round and shrinks by a
-/// ratio after a bad one. The simplest of the three, and the right one where a target latency is known.
+/// A controller with additive increase and multiplicative decrease. The limit grows by one after a good round, and
+/// shrinks by a ratio after a bad one. The simplest of the three, and the right one where a target latency is known.
 ///
 /// A round is twice as many samples as the limit, and at least 100. It is good when its mean latency is at most the
-/// [`target`](Aimd::target). Without a target only wasted work counts, and the limit settles where clients begin to give up,
-/// which may be far above the capacity of the server.
+/// [`target`](Aimd::target). Without a target, only wasted work counts. The limit then settles where clients begin to
+/// give up, which may be far above the capacity of the server.
 ///
 /// ```
 /// use tidegate::concurrency::{Aimd, Concurrency};

@@ -4,13 +4,13 @@ use super::limit::bound_settings;
 use super::probe::{ProbedLimit, TestedRound, probe_settings};
 use super::{Controller, Sample};
 
-/// A controller that follows the ratio of two latencies, that without load and that of the last round: the limit is cut in that
-/// proportion, plus some headroom to try a little more. A good choice where nothing but the latency is known.
+/// A controller that follows the ratio of two latencies, that without load and that of the last round. The limit is cut
+/// in that proportion, plus some headroom to try a little more. It is a good choice if only the latency is known.
 ///
-/// It is Netflix's algorithm of that name, with other constants and three changes, which `docs/concurrency.md` in the repository
-/// explains: a probe measures the latency without load by lowering the limit for a round now and then, while the limit rejects
-/// work; wasted work lowers the limit, and its latency is ignored; and a round as fast as without load lets the limit grow at
-/// once.
+/// It is Netflix's algorithm of that name, with other constants and three changes, which `docs/book/src/explanation/concurrency.md` in the
+/// repository explains. A probe measures the latency without load: it sometimes lowers the limit for a round, while the
+/// limit rejects work. Wasted work lowers the limit, and its latency is ignored. A round as fast as without load lets
+/// the limit grow at once.
 ///
 /// On a server that works on `n` at once without a queue, it settles near `tolerance * n + headroom * sqrt(n)`.
 ///

@@ -61,7 +61,7 @@ impl BoundedLimit {
         self.move_to(self.value - (1.0 - ratio));
     }
 
-    /// Returns whether a round with so many in flight says anything about the limit: at least half of it. Below that the limit
+    /// Returns whether a round with that many in flight has tried the limit: at least half of it. Below that the limit
     /// rejects no work, and a higher one was not tried.
     pub(super) fn is_tested_by(&self, in_flight: u32) -> bool {
         f64::from(in_flight) * 2.0 >= self.value.floor()

@@ -45,14 +45,16 @@ impl<C: Controller + ?Sized> Controller for Box<C> {
 /// Work that has ended: the input of a [`Controller`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
-    /// When the work began.
+    /// The start of the work.
     pub started: Timestamp,
-    /// When it ended.
+    /// The end of the work.
     pub ended: Timestamp,
-    /// How many were in flight when it began, itself included. Far below the limit, a sample says nothing about it. For work
-    /// that leaves a [reserve](super::Concurrency::reserve), it is scaled from the part of the limit that the work may use.
+    /// The number in flight at its start, including itself. Far below the limit, a sample says nothing about the limit.
+    /// For work that leaves a [reserve](super::Concurrency::reserve), it is scaled from the part of the limit that the
+    /// work may use.
     pub in_flight: u32,
-    /// Whether it was wasted, [`Completion::Dropped`](super::Completion::Dropped): a sign of overload at any latency.
+    /// Whether the work was wasted, [`Completion::Dropped`](super::Completion::Dropped): a sign of overload at any
+    /// latency.
     pub dropped: bool,
 }
 

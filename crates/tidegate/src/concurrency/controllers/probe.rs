@@ -117,7 +117,7 @@ pub(super) use probe_settings;
 
 /// Rounds between two probes, while the limit rejects work.
 const PROBE_EVERY: u32 = 40;
-/// How many of the first rounds are averaged unless they are much slower: the fastest rounds alone would give too low a
+/// The number of first rounds to average, except much slower ones. The fastest rounds alone would give too low a
 /// latency.
 const WARM_UP_ROUNDS: u32 = 10;
 /// Ratios of latencies that noise does not reach.
@@ -135,7 +135,7 @@ const REFUTATION_RATIO: f64 = 4.0;
 pub(super) struct Baseline {
     /// In microseconds; 0 while nothing is known.
     micros: f64,
-    /// How many rounds the average includes, up to `window`.
+    /// The number of rounds in the average, up to `window`.
     rounds: u32,
     window: u32,
     /// Rounds since the last probe, and the limit then.

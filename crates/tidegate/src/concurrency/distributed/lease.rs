@@ -36,9 +36,9 @@ impl HeldLease {
         HeldLease { key, due, deadline, max_batch_len: REQUESTS_PER_TIMEOUT }
     }
 
-    /// Halves the batch after a call of `len` leases has failed: a slow store may answer for fewer in time. After a call for
-    /// this lease alone the batch is as long as can be, so that a store that decides but never answers in time decides for
-    /// all leases.
+    /// Halves the batch after a call of `len` leases has failed: a slow store may answer for fewer in time. After a
+    /// failed call for this lease alone, the batch has its maximum length. So a store that decides but never answers in
+    /// time still decides for all leases.
     pub(super) fn shorten_batch(&mut self, len: usize) {
         self.max_batch_len = if len == 1 { REQUESTS_PER_TIMEOUT } else { len / 2 };
     }
@@ -135,8 +135,8 @@ impl LeaseTimes {
         self.ttl / RETRIES_PER_TTL
     }
 
-    /// Returns the time until which the store certainly keeps a lease that a request sent at `sent` has admitted or renewed:
-    /// the store counts from when the request arrived.
+    /// Returns the time until which the store certainly keeps a lease that a request sent at `sent` has admitted or
+    /// renewed. The store counts from the arrival of the request.
     pub(super) fn deadline(self, sent: Timestamp) -> Timestamp {
         // Shadow mode stops no work.
         if self.is_shadow { NEVER } else { sent.saturating_add(self.ttl) }

@@ -26,10 +26,10 @@ use renewer::Renewer;
 /// A lease is renewed in the background while its permit is held, and released with it. When a process dies, its leases
 /// expire after the limit's `ttl`, and not before.
 ///
-/// **An outage of the store** loses no lease if it is shorter than three quarters of the `ttl`, minus the longer of a sixteenth
-/// of the `ttl` and the timeout of a store call. With a `ttl` of 30 seconds that is 20 seconds. The time in which the store
-/// answers the renewals of this process counts as outage. Renewals pass an open
-/// [circuit breaker](crate::resilience::BreakerStore).
+/// **An outage of the store** loses no lease if it is shorter than three quarters of the `ttl`, minus a margin. The
+/// margin is the timeout of a store call or a sixteenth of the `ttl`, whichever is longer. With a `ttl` of 30 seconds,
+/// 20 seconds are short enough. The time in which the store answers the renewals of this process counts as outage.
+/// Renewals pass an open [circuit breaker](crate::resilience::BreakerStore).
 ///
 /// **A lost lease** is reported by [`Permit::lost`] and [`Permit::is_lost`], no later than it expires: after a longer outage,
 /// and after a pause of the process. The work should stop then, because its place may belong to another caller.
@@ -168,9 +168,9 @@ impl DistributedConcurrency {
 struct LeaseGuard {
     inner: Arc<Inner>,
     key: Key<'static>,
-    /// None when the store has certainly not given it.
+    /// `None` if the store has certainly not given it.
     lease: Option<Lease>,
-    /// None while the store is not known to have given it.
+    /// `None` until the store has certainly given it.
     deadline: Option<Arc<LeaseDeadline>>,
 }
 

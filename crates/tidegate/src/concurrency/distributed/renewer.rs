@@ -1,9 +1,7 @@
 //! The task that renews and releases the leases of one limit.
 
 use std::collections::{BTreeSet, HashMap};
-use std::future::{Future, poll_fn};
 use std::sync::{Arc, Weak};
-use std::task::Poll;
 use std::time::Duration;
 
 use tidegate_core::{Decision, Key, Lease, OnStoreError, Reason, Timestamp};
@@ -11,12 +9,13 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::lease::{HeldLease, LeaseTimes};
 use super::mailbox::{Mailbox, Message};
-use crate::clock::{JITTER, Sleeper, complete_before};
+use crate::clock::{JITTER, Sleeper, complete_before, join_all};
 use crate::resilience::REQUESTS_PER_TIMEOUT;
 use crate::{Call, Error, Limiter};
 
-/// How many leases are released at once: several calls in parallel, each with as many as share a timeout. Releases must keep
-/// up with callers that acquire in parallel, without using every connection of a pool or opening a breaker.
+/// The number of leases that are released at once: several calls in parallel, each with as many leases as share a
+/// timeout. Releases must keep up with callers that acquire in parallel, without using every connection of a pool or
+/// opening a breaker.
 const MAX_RELEASES: usize = 4 * REQUESTS_PER_TIMEOUT;
 
 /// How many messages are read at once: a permit sends one to renew its lease and one to release it.
@@ -35,7 +34,7 @@ pub(super) struct Renewer {
     releasing: Vec<(Key<'static>, Lease)>,
     /// The leases to renew.
     leases: HashMap<Lease, HeldLease>,
-    /// The same in the order in which they are due.
+    /// The leases in the order of their due times.
     due: BTreeSet<(Timestamp, Lease)>,
     /// The latest time that was seen.
     latest: Timestamp,
@@ -187,7 +186,7 @@ impl Renewer {
         }
     }
 
-    /// Takes the leases that are due first, as many as each of them may share a call with.
+    /// Takes the leases that are due first. Their number is at most the `max_batch_len` of each of them.
     fn take_due(&mut self) -> Vec<Lease> {
         let (mut taken, mut max_len) = (Vec::new(), REQUESTS_PER_TIMEOUT);
         while let Some((_, lease)) = self.due.first() {
@@ -266,14 +265,4 @@ fn is_store_failure(answer: &Result<Decision, Error>) -> bool {
         Ok(decision) => decision.reason() == Some(Reason::Store),
         Err(error) => error.is_retryable(),
     }
-}
-
-/// Runs futures concurrently until all have ended.
-async fn join_all(futures: impl Iterator<Item = impl Future<Output = ()>>) {
-    let mut futures: Vec<_> = futures.map(Box::pin).collect();
-    let all = poll_fn(|context| {
-        futures.retain_mut(|future| future.as_mut().poll(context).is_pending());
-        if futures.is_empty() { Poll::Ready(()) } else { Poll::Pending }
-    });
-    all.await;
 }

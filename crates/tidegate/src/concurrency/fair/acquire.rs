@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tidegate_core::Key;
 
+use super::tenants::Place;
 use super::{FairConcurrency, Inner};
 use crate::clock::complete_before;
 use crate::concurrency::{Permit, RejectReason, Rejected};
@@ -25,11 +26,20 @@ impl FairConcurrency {
     ///
     /// Without a [sleeper](super::FairConcurrencyBuilder::sleeper), which only happens without the feature `tokio`.
     pub async fn acquire<'a>(&self, tenant: impl Into<Key<'a>>, within: Duration) -> Result<Permit, Rejected> {
-        let tenant = tenant.into();
+        self.acquire_for(None, &tenant.into(), within).await
+    }
+
+    /// The same for a call of a caller: the callers of a tenant take turns.
+    pub(crate) async fn acquire_for(
+        &self,
+        caller: Option<u64>,
+        tenant: &Key<'_>,
+        within: Duration,
+    ) -> Result<Permit, Rejected> {
         let sleeper =
             self.inner.sleeper.as_ref().expect("a sleeper to wait with: the feature `tokio`, or the builder's");
         let deadline = sleeper.now().saturating_add(within);
-        let position = match self.inner.enter_or_queue(&tenant)? {
+        let position = match self.inner.enter_or_queue(tenant, caller)? {
             Arrival::Admitted(permit) => return Ok(permit),
             Arrival::Queued(position) => position,
         };
@@ -63,26 +73,27 @@ enum Arrival {
 struct QueuePosition {
     inner: Arc<Inner>,
     id: usize,
-    number: u64,
+    place: Place,
     /// Whether the slot has become a permit, which releases it itself.
     became_permit: bool,
 }
 
 impl Inner {
-    fn enter_or_queue(self: &Arc<Self>, tenant: &Key<'_>) -> Result<Arrival, Rejected> {
+    fn enter_or_queue(self: &Arc<Self>, tenant: &Key<'_>, caller: Option<u64>) -> Result<Arrival, Rejected> {
         self.with(|scheduler, now| {
             let id = scheduler.arrive(&tenant.to_text(), now);
             if scheduler.enter(id) {
                 return Ok(Arrival::Admitted(self.permit(scheduler, id, now)));
             }
-            let number = scheduler.enqueue(id).ok_or_else(|| self.rejected(scheduler, id, RejectReason::QueueFull))?;
-            Ok(Arrival::Queued(QueuePosition { inner: Arc::clone(self), id, number, became_permit: false }))
+            let place = scheduler.enqueue(id, caller);
+            let place = place.ok_or_else(|| self.rejected(scheduler, id, RejectReason::QueueFull))?;
+            Ok(Arrival::Queued(QueuePosition { inner: Arc::clone(self), id, place, became_permit: false }))
         })
     }
 
     /// Returns whether the position got its slot, after removing absent tenants.
     fn is_served(&self, position: &QueuePosition) -> bool {
-        self.with(|scheduler, _| !scheduler.is_waiting(position.id, position.number))
+        self.with(|scheduler, _| !scheduler.is_waiting(position.id, position.place))
     }
 }
 
@@ -93,8 +104,8 @@ impl QueuePosition {
             let waker = context.waker().clone();
             let (waits, _before) = {
                 let mut scheduler = self.inner.lock();
-                let before = scheduler.set_waker(self.id, self.number, waker);
-                (scheduler.is_waiting(self.id, self.number), before)
+                let before = scheduler.set_waker(self.id, self.place, waker);
+                (scheduler.is_waiting(self.id, self.place), before)
             };
             if waits { Poll::Pending } else { Poll::Ready(()) }
         })
@@ -110,7 +121,7 @@ impl QueuePosition {
 impl Drop for QueuePosition {
     fn drop(&mut self) {
         if !self.became_permit {
-            drop(self.inner.with(|scheduler, now| scheduler.leave_queue(self.id, self.number, now)));
+            drop(self.inner.with(|scheduler, now| scheduler.leave_queue(self.id, self.place, now)));
         }
     }
 }

@@ -44,7 +44,7 @@ use scheduler::Scheduler;
 /// ```
 ///
 /// Tenants must be known, such as accounts: a client that can invent names is as many tenants as it likes, and shrinks the
-/// part of every other tenant. The guide, `docs/fairness.md` in the repository, tells what to do about it.
+/// part of every other tenant. The guide, `docs/book/src/explanation/fairness.md` in the repository, tells what to do about it.
 #[derive(Clone)]
 pub struct FairConcurrency {
     inner: Arc<Inner>,

@@ -8,7 +8,7 @@ use tidegate_core::Timestamp;
 
 use super::Settings;
 use super::share::{admits, guarantee};
-use super::tenants::{Rank, Tenant, Tenants};
+use super::tenants::{Place, Rank, Tenant, Tenants};
 
 /// The slots, and the callers that wait for one.
 ///
@@ -93,43 +93,43 @@ impl Scheduler {
         self.hand_out();
     }
 
-    /// Queues a caller of a tenant, and returns its number, unless the queue is full. When only the sum of all queues is
-    /// full, a tenant without a waiting caller may still have one, so that others cannot lock it out.
-    pub(super) fn enqueue(&mut self, id: usize) -> Option<u64> {
-        let of_tenant = self.tenants[id].waiting.len();
-        if of_tenant >= self.settings.queue || (self.waiting >= self.settings.total_queue && of_tenant > 0) {
+    /// Queues a call of a tenant, and returns its place, unless the queue is full. A full queue of a tenant still takes the first
+    /// call of a caller. When only the sum of all queues is full, a tenant without a waiting call may still have one. So
+    /// others cannot lock them out.
+    pub(super) fn enqueue(&mut self, id: usize, caller: Option<u64>) -> Option<Place> {
+        let tenant = &self.tenants[id];
+        let of_tenant = tenant.waiting.len();
+        let is_full = of_tenant >= self.settings.queue || (self.waiting >= self.settings.total_queue && of_tenant > 0);
+        if is_full && caller.is_none_or(|caller| tenant.has_waiting(caller)) {
             return None;
         }
         let number = self.next_event();
         self.waiting += 1;
-        self.change(id, |tenant| _ = tenant.waiting.insert(number, None));
-        Some(number)
+        Some(self.change(id, |tenant| tenant.push(number, caller)))
     }
 
-    /// Returns whether a caller still waits for its slot.
-    pub(super) fn is_waiting(&self, id: usize, number: u64) -> bool {
-        self.tenants[id].waiting.contains_key(&number)
+    /// Returns whether a call still waits for its slot.
+    pub(super) fn is_waiting(&self, id: usize, place: Place) -> bool {
+        self.tenants[id].waiting.contains_key(&place)
     }
 
-    /// Sets the waker of a waiting caller, and returns the old one: dropping a waker can drop a task, and with it a place in
+    /// Sets the waker of a waiting call, and returns the old one: dropping a waker can drop a task, and with it a place in
     /// the queue, so nothing may be locked then.
-    pub(super) fn set_waker(&mut self, id: usize, number: u64, waker: Waker) -> Option<Waker> {
-        self.tenants[id].waiting.get_mut(&number)?.replace(waker)
+    pub(super) fn set_waker(&mut self, id: usize, place: Place, waker: Waker) -> Option<Waker> {
+        self.tenants[id].waiting.get_mut(&place)?.waker.replace(waker)
     }
 
-    /// Removes a caller from the queue. If it has its slot already, that goes to the next one. Returns the waker.
-    pub(super) fn leave_queue(&mut self, id: usize, number: u64, now: Timestamp) -> Option<Waker> {
-        if !self.is_waiting(id, number) {
+    /// Removes a call from the queue. If it has its slot already, that goes to the next one. Returns the waker.
+    pub(super) fn leave_queue(&mut self, id: usize, place: Place, now: Timestamp) -> Option<Waker> {
+        if !self.is_waiting(id, place) {
             self.leave(id, now);
             return None;
         }
         self.waiting -= 1;
-        let mut waker = None;
         self.change(id, |tenant| {
-            waker = tenant.waiting.remove(&number);
             tenant.seen = now;
-        });
-        waker.flatten()
+            tenant.remove(place)
+        })
     }
 
     pub(super) fn set_limit(&mut self, limit: u32) {
@@ -159,9 +159,8 @@ impl Scheduler {
             && self.enter(id)
         {
             self.waiting -= 1;
-            let mut first = None;
-            self.change(id, |tenant| first = tenant.waiting.pop_first());
-            self.woken.extend(first.and_then(|(_, waker)| waker));
+            let waker = self.change(id, Tenant::pop);
+            self.woken.extend(waker);
         }
     }
 
@@ -180,14 +179,15 @@ impl Scheduler {
     }
 
     /// Changes a tenant, and keeps the sums over all tenants up to date.
-    fn change(&mut self, id: usize, change: impl FnOnce(&mut Tenant)) {
+    fn change<T>(&mut self, id: usize, change: impl FnOnce(&mut Tenant) -> T) -> T {
         let tenant = &mut self.tenants[id];
         self.reserved -= u64::from(tenant.unused_guarantee());
         if let Some(rank) = tenant.rank(id) {
             self.line.remove(&rank);
         }
-        change(tenant);
+        let result = change(tenant);
         self.reserved += u64::from(tenant.unused_guarantee());
         self.line.extend(tenant.rank(id));
+        result
     }
 }

@@ -12,6 +12,29 @@ use tidegate_core::Timestamp;
 use super::Settings;
 use super::share::Load;
 
+/// A place in the queue of a tenant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    /// The round in which it is served: each caller has one call in each round, however many of its calls wait.
+    pub(super) round: u64,
+    /// The number of the event when it came.
+    pub(super) number: u64,
+}
+
+/// A call in the queue of a tenant.
+pub(super) struct WaitingCall {
+    caller: Option<u64>,
+    pub(super) waker: Option<Waker>,
+}
+
+/// A caller of a tenant.
+#[derive(Default)]
+struct Caller {
+    waiting: usize,
+    /// The round of its next call.
+    next_round: u64,
+}
+
 /// A present tenant.
 pub(super) struct Tenant {
     /// None for the place that tenants beyond the maximum share.
@@ -19,8 +42,12 @@ pub(super) struct Tenant {
     pub(super) weight: u32,
     pub(super) guarantee: u32,
     pub(super) in_flight: u32,
-    /// The waiting callers by number, in order. A caller that is not here any more got its slot.
-    pub(super) waiting: BTreeMap<u64, Option<Waker>>,
+    /// The waiting calls in order. A call that is not here any more got its slot.
+    pub(super) waiting: BTreeMap<Place, WaitingCall>,
+    /// The round of the call that was served last.
+    round: u64,
+    /// The callers with waiting calls, and those that were served in this round.
+    callers: HashMap<u64, Caller>,
     /// The number of the event when it last got a slot.
     pub(super) served: u64,
     /// When it last had a request or returned a slot.
@@ -52,11 +79,60 @@ impl Tenant {
         self.in_flight == 0 && self.waiting.is_empty()
     }
 
+    /// Returns whether a caller has a waiting call.
+    pub(super) fn has_waiting(&self, caller: u64) -> bool {
+        self.callers.get(&caller).is_some_and(|caller| caller.waiting > 0)
+    }
+
+    /// Adds a call to the queue, and returns its place. `number` is that of the event.
+    pub(super) fn push(&mut self, number: u64, caller: Option<u64>) -> Place {
+        let mut round = self.round;
+        if let Some(caller) = caller {
+            // Callers that were served in earlier rounds are as good as new.
+            if self.callers.len() > 64 + 2 * self.waiting.len() {
+                self.callers.retain(|_, caller| caller.waiting > 0 || caller.next_round > round);
+            }
+            let caller = self.callers.entry(caller).or_default();
+            round = round.max(caller.next_round);
+            caller.next_round = round + 1;
+            caller.waiting += 1;
+        }
+        let place = Place { round, number };
+        self.waiting.insert(place, WaitingCall { caller, waker: None });
+        place
+    }
+
+    /// Removes the first call from the queue, which gets its slot, and returns its waker.
+    pub(super) fn pop(&mut self) -> Option<Waker> {
+        let (place, call) = self.waiting.pop_first()?;
+        self.round = place.round;
+        self.forget(call)
+    }
+
+    /// Removes a call from the queue that gave up, and returns its waker.
+    pub(super) fn remove(&mut self, place: Place) -> Option<Waker> {
+        let call = self.waiting.remove(&place)?;
+        self.forget(call)
+    }
+
+    fn forget(&mut self, call: WaitingCall) -> Option<Waker> {
+        if self.waiting.is_empty() {
+            self.callers.clear();
+        } else if let Some(caller) = call.caller.and_then(|caller| self.callers.get_mut(&caller)) {
+            caller.waiting -= 1;
+            if caller.waiting == 0 {
+                // Calls that gave up use no rounds.
+                caller.next_round = caller.next_round.min(self.round + 1);
+            }
+        }
+        call.waker
+    }
+
     /// Returns its rank, if a caller waits.
     pub(super) fn rank(&self, id: usize) -> Option<Rank> {
         let load = Load { in_flight: self.in_flight, weight: self.weight };
         let (first, _) = self.waiting.first_key_value()?;
-        Some(Rank { borrows: !self.is_below_guarantee(), load, since: self.served.max(*first), id })
+        Some(Rank { borrows: !self.is_below_guarantee(), load, since: self.served.max(first.number), id })
     }
 }
 
@@ -113,9 +189,17 @@ impl Tenants {
         self.unweighted += usize::from(has_place && own_weight.is_none());
         let weight = own_weight.unwrap_or(settings.default_weight);
         self.weights += u64::from(weight);
-        let waiting = BTreeMap::new();
-        let tenant = Tenant { name, weight, guarantee: 0, in_flight: 0, waiting, served: 0, seen: now };
-        self.places[id] = Some(tenant);
+        self.places[id] = Some(Tenant {
+            name,
+            weight,
+            guarantee: 0,
+            in_flight: 0,
+            waiting: BTreeMap::new(),
+            round: 0,
+            callers: HashMap::new(),
+            served: 0,
+            seen: now,
+        });
         self.checks.push(Reverse((now, id)));
         id
     }

@@ -24,7 +24,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The supported fields, and the differences to upstream, are in `docs/envoy-config.md` in the repository.
+//! The supported fields, and the differences to upstream, are in `docs/book/src/reference/envoy-config.md` in the repository.
 
 mod matching;
 mod read;

@@ -1,23 +1,24 @@
 //! Forwarding headers: `X-Forwarded-For` and `Forwarded` (RFC 7239), read from the right.
 //!
-//! A reader from the left could be made to take everything that the proxies add for a part of a quoted text that the
-//! client has opened and not closed. From the right nothing that the client wrote is met before everything that the
-//! proxies wrote has been read.
+//! A client could open a quoted text and not close it. A reader from the left would then take everything that the
+//! proxies add for a part of that text. A reader from the right meets the client's text last, after all text of the
+//! proxies.
 
 use std::net::IpAddr;
 
 use crate::net::parse_address;
 
-/// More than an address with a zone and a port has. A longer entry is not an address, and is not read.
+/// The maximum length of an entry, more than an address with a zone and a port needs. A longer entry is not an address.
 const MAX_ENTRY_LEN: usize = 128;
 
-/// The entries of a line with commas between them, from the right. `None` is one that is not an address; an empty
-/// one is not.
+/// Returns the entries of a comma-separated line, from the right. `None` is an entry that is not an address. An empty
+/// entry is not an address.
 pub(super) fn listed_addresses(line: &[u8]) -> impl Iterator<Item = Option<IpAddr>> {
     line.rsplit(|byte| *byte == b',').map(|entry| address(entry.trim_ascii()))
 }
 
-/// An address without what may be around it: `203.0.113.9:4711` and `[2001:db8::17%eth0]:4711` are addresses too.
+/// Parses an address, with an optional port and zone: `203.0.113.9:4711` and `[2001:db8::17%eth0]:4711` are addresses,
+/// too.
 fn address(entry: &[u8]) -> Option<IpAddr> {
     if entry.len() > MAX_ENTRY_LEN || !entry.iter().all(u8::is_ascii_graphic) {
         return None;
@@ -28,7 +29,7 @@ fn address(entry: &[u8]) -> Option<IpAddr> {
             (address, "") => (address, None),
             (address, after) => (address, Some(after.strip_prefix(':')?)),
         },
-        // A single colon is that of a port: an IPv6 address has two at least.
+        // A single colon precedes a port: an IPv6 address has at least two.
         None => match text.split_once(':') {
             Some((address, port)) if !port.contains(':') => (address, Some(port)),
             _ => (text, None),
@@ -40,7 +41,7 @@ fn address(entry: &[u8]) -> Option<IpAddr> {
     parse_address(address)
 }
 
-/// A port, or what stands for one in RFC 7239: `_` and a name.
+/// Returns whether a text is a port, or a name for one in RFC 7239: `_` and letters.
 fn is_port(port: &str) -> bool {
     match port.strip_prefix('_') {
         Some(name) => {
@@ -50,7 +51,7 @@ fn is_port(port: &str) -> bool {
     }
 }
 
-/// The `for` addresses of a line of `Forwarded`, from the right. `None` is an element without an address.
+/// Returns the `for` addresses of a line of `Forwarded`, from the right. `None` is an element without an address.
 pub(super) fn forwarded_addresses(line: &[u8]) -> impl Iterator<Item = Option<IpAddr>> {
     ElementsFromTheRight(Some(line)).map(for_address)
 }
@@ -77,7 +78,7 @@ impl<'a> Iterator for ElementsFromTheRight<'a> {
     }
 }
 
-/// Whether what comes after these bytes of a quoted text is escaped.
+/// Returns whether the byte after these bytes of a quoted text is escaped.
 fn is_escaped(before: &[u8]) -> bool {
     before.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
 }
@@ -92,7 +93,7 @@ fn for_address(element: &[u8]) -> Option<IpAddr> {
             continue;
         }
         let (name, value, after) = parameter(rest)?;
-        // Two `for` parameters: neither can be trusted to be the client's.
+        // With two `for` parameters, neither can be trusted.
         if name.eq_ignore_ascii_case(b"for") && found.replace(value.address()?).is_some() {
             return None;
         }
@@ -104,11 +105,12 @@ fn for_address(element: &[u8]) -> Option<IpAddr> {
 /// The value of a parameter, as written.
 enum ParameterValue<'a> {
     Plain(&'a [u8]),
-    /// Without its quotes, with its escapes.
+    /// The text between the quotes, with its escapes.
     Quoted(&'a [u8]),
 }
 
-/// The name and the value of the parameter that `text` begins with, and what follows: nothing, or a semicolon.
+/// Splits off the first parameter of `text`. Returns its name, its value and the rest, which is empty or begins with a
+/// semicolon.
 fn parameter(text: &[u8]) -> Option<(&[u8], ParameterValue<'_>, &[u8])> {
     let equals = text.iter().position(|byte| *byte == b'=')?;
     let (name, value) = (&text[..equals], &text[equals + 1..]);

@@ -1,4 +1,4 @@
-//! The address of a client, found in a way that no client can forge.
+//! The address of a client, which no client can forge.
 
 mod header_lists;
 mod warning;
@@ -19,15 +19,15 @@ pub use warning::{ForwardingWarning, UntrustedForwarding};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Finds the address of a client.
+/// Finds the address of a client, in a way that no client can forge.
 ///
-/// It is the socket's peer, unless the operator trusts proxies. Then exactly one header is read:
-/// - `x-forwarded-for`, the default, and `forwarded` (RFC 7239) are lists to which each proxy adds the address it got the
-///   request from. They are read from the right, the side that the client does not write, up to the first address that
-///   the operator does not trust.
-/// - Any other, such as `cf-connecting-ip` or `x-real-ip`, is one address. If there are several, the last one counts.
+/// The address is the socket's peer, except when the operator trusts proxies. Then exactly one header is read:
+/// - `x-forwarded-for`, the default, and `forwarded` (RFC 7239) are lists. Each proxy appends the address from which it
+///   received the request. They are read from the right, the side that the client cannot write, up to the first
+///   untrusted address.
+/// - Any other header, such as `cf-connecting-ip` or `x-real-ip`, is one address. Of several, the last one counts.
 ///
-/// An entry that is not an address ends the reading at the last one that was.
+/// An entry that is not an address ends the search. The result is the last valid address before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientAddress {
     ipv6_prefix: u8,
@@ -52,13 +52,13 @@ impl Default for ClientAddress {
 }
 
 impl ClientAddress {
-    /// Takes the socket's peer for the client, and believes no header.
+    /// Creates the rule that the socket's peer is the client. It trusts no header.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Believes a header that the platform sets on every request, such as `cf-connecting-ip`, where the program can be
-    /// reached through the platform only: one hop is trusted, whatever its address.
+    /// Trusts a header that the platform sets on every request, such as `cf-connecting-ip`. Use it only if clients
+    /// cannot reach the program without the platform: one hop of any address is trusted.
     pub fn set_by_platform(header: HeaderName) -> Self {
         Self::new().trust(TrustProxy::hops(1)).header(header)
     }
@@ -84,38 +84,38 @@ impl ClientAddress {
         self
     }
 
-    /// Sets how many bits of an IPv6 address tell clients apart. Defaults to 64, the network that one customer usually
-    /// has. With 0 all of IPv6 is one client; more than 128 is 128.
+    /// Sets the number of bits that identify an IPv6 client. Defaults to 64, the usual network of one customer. With 0,
+    /// all of IPv6 is one client; more than 128 counts as 128.
     #[must_use]
     pub fn ipv6_prefix(mut self, bits: u8) -> Self {
         self.ipv6_prefix = bits;
         self
     }
 
-    /// The name of the one header that is read.
+    /// Returns the name of the one header that is read.
     pub fn header_name(&self) -> &HeaderName {
         &self.header
     }
 
-    /// Whether the header of this peer is believed.
+    /// Returns whether the header of this peer is trusted.
     #[inline]
     pub fn trusts(&self, peer: IpAddr) -> bool {
         is_trusted(&self.trust, 0, peer.to_canonical())
     }
 
-    /// The peer itself as the client.
+    /// Returns the peer as the client.
     fn client_at(&self, peer: IpAddr) -> Client {
         Client::new(peer, self.ipv6_prefix)
     }
 
-    /// The client that sent a request with these headers over a connection from `peer`.
+    /// Returns the client that sent a request with these headers over a connection from `peer`.
     #[inline]
     pub fn find(&self, peer: IpAddr, headers: &HeaderMap) -> Client {
         self.find_or(peer, headers, |_| ())
     }
 
-    /// Finds the client as [`find`](Self::find) does, and [warns](ForwardingWarning) the operator of an unknown proxy: in
-    /// the log, with the feature `tracing`. Without it the one warning is lost; see [`ForwardingWarning::notice`].
+    /// Finds the client as [`find`](Self::find) does, and [warns](ForwardingWarning) the operator of an untrusted
+    /// proxy. The warning is logged with the feature `tracing`, and lost without it; see [`ForwardingWarning::notice`].
     #[inline]
     pub fn find_and_warn(&self, warning: &ForwardingWarning, peer: IpAddr, headers: &HeaderMap) -> Client {
         self.find_or(peer, headers, |peer| {
@@ -135,8 +135,8 @@ impl ClientAddress {
         self.find_in_lines(peer, headers.get_all(&self.header).iter().map(HeaderValue::as_bytes))
     }
 
-    /// Finds the client in headers of another kind: `lines` are the values of [`header_name`](Self::header_name), in the
-    /// order they came in. They may be any bytes, and are read from the right and no further than needed.
+    /// Finds the client in another type of headers. `lines` are the values of [`header_name`](Self::header_name) in
+    /// order of arrival. They may be any bytes, and are read from the right only as far as needed.
     pub fn find_in_lines<'a, L>(&self, peer: IpAddr, lines: L) -> Client
     where
         L: IntoIterator<Item = &'a [u8], IntoIter: DoubleEndedIterator>,
@@ -146,14 +146,14 @@ impl ClientAddress {
         let address = match self.form {
             HeaderForm::AddressList => last_trusted(&self.trust, peer, lines.flat_map(listed_addresses)),
             HeaderForm::Forwarded => last_trusted(&self.trust, peer, lines.flat_map(forwarded_addresses)),
-            // The header means the client, not a proxy to look behind.
+            // The header has the client itself, and no proxy in front of it.
             HeaderForm::SingleAddress => last_trusted(&self.trust, peer, lines.flat_map(listed_addresses).take(1)),
         };
         self.client_at(address)
     }
 }
 
-/// Whether an address is trusted to say where it got the request from, so many hops from us: the peer is 0.
+/// Returns whether an address at that hop is trusted to name the sender of the request. The peer is hop 0.
 #[inline]
 fn is_trusted(trust: &TrustProxy, hop: usize, address: IpAddr) -> bool {
     match trust {
@@ -163,11 +163,11 @@ fn is_trusted(trust: &TrustProxy, hop: usize, address: IpAddr) -> bool {
     }
 }
 
-/// The last address that a trusted one vouches for. `before` are those in front of the peer, the nearest first; a malformed
-/// one ends the search, because the ones in front of it cannot be interpreted.
+/// Returns the last address that a trusted address names. `before` are the addresses in front of the peer, the nearest
+/// first. A malformed one ends the search, because earlier ones cannot be interpreted.
 fn last_trusted(trust: &TrustProxy, peer: IpAddr, mut before: impl Iterator<Item = Option<IpAddr>>) -> IpAddr {
     let (mut found, mut hop) = (peer, 0);
-    // Trust comes first: headers of an untrusted peer are not even read.
+    // The trust check comes first, so headers of an untrusted peer are never read.
     while is_trusted(trust, hop, found)
         && let Some(Some(address)) = before.next()
     {
@@ -181,7 +181,7 @@ fn last_trusted(trust: &TrustProxy, peer: IpAddr, mut before: impl Iterator<Item
 impl From<&HttpConfig> for ClientAddress {
     fn from(http: &HttpConfig) -> Self {
         let address = ClientAddress::new().trust(http.trust_proxy.clone()).ipv6_prefix(http.ipv6_prefix);
-        // The config's parser accepts header names only, but code can set the field to anything.
+        // The config's parser accepts header names only, but code can set the field to any text.
         match HeaderName::from_bytes(http.client_header.as_bytes()) {
             Ok(header) => address.header(header),
             Err(_) => address.trust(TrustProxy::None),
@@ -189,7 +189,7 @@ impl From<&HttpConfig> for ClientAddress {
     }
 }
 
-/// A client: its address, and the key it is counted under.
+/// A client: its address and its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Client {
     address: IpAddr,
@@ -201,15 +201,15 @@ impl Client {
         Client { address, ipv6_prefix }
     }
 
-    /// The whole address, for deny lists and logs. IPv4 in IPv6 is IPv4.
+    /// Returns the whole address, for deny lists and logs. IPv4 in IPv6 is converted to IPv4.
     pub fn address(&self) -> IpAddr {
         self.address
     }
 
-    /// The key of the client: a whole address, or a network such as `2001:db8::/64`, because an IPv6 client can have a new
-    /// address for every request.
+    /// Returns the key of the client: a whole IPv4 address, or an IPv6 network such as `2001:db8::/64`. An IPv6 client
+    /// can have a new address for every request.
     ///
-    /// Deny lists use the client's [`address`](Self::address), because a network is less than that.
+    /// Deny lists use the client's whole [`address`](Self::address).
     #[inline]
     pub fn key(&self) -> Key<'static> {
         match self.address {
@@ -218,7 +218,7 @@ impl Client {
         }
     }
 
-    /// The text of the [`key`](Self::key), for keys of several parts.
+    /// Returns the text of the [`key`](Self::key), for keys of several parts.
     ///
     /// ```
     /// # use tidegate::{Key, http::{ClientAddress, HeaderMap}};
@@ -241,7 +241,7 @@ impl Client {
     }
 }
 
-/// Eight groups of four digits with seven colons, a slash and three digits.
+/// The length of eight groups of four digits, seven colons, a slash and three digits.
 const MAX_TEXT_LEN: usize = 43;
 
 /// The text of a client's key. Dereferences to `str`.
@@ -277,7 +277,7 @@ impl fmt::Display for ClientText {
     }
 }
 
-/// A buffer of its own, because a `String` would be an allocation for every request.
+/// A fixed buffer, because a `String` would be an allocation for every request.
 impl Write for ClientText {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let end = self.len + text.len();

@@ -8,16 +8,16 @@ use http::HeaderMap;
 
 use super::ClientAddress;
 
-/// Headers that proxies write, and clients seldom.
+/// Headers that proxies write, and clients seldom write.
 const FORWARDING_HEADERS: [&str; 5] =
     ["x-forwarded-for", "forwarded", "x-real-ip", "cf-connecting-ip", "true-client-ip"];
 
-/// How many requests are checked. Nearly every request through a proxy has such a header, and a check costs time. Health
-/// checks without the header must not use up all checks before other requests come.
+/// The number of requests to check. Nearly every request through a proxy has such a header, and a check costs time. The
+/// number is large because early health checks may lack the header.
 const MAX_CHECKED_REQUESTS: u32 = 100_000;
 
-/// Notices, once, that requests come through a proxy that is not trusted, so that everybody behind it is one client. That
-/// shows when a program starts: about the first hundred thousand requests of peers that are not trusted are looked at.
+/// Detects an untrusted proxy, which makes all clients behind it one client, and warns once. It checks about the first
+/// hundred thousand requests from untrusted peers, because the mistake shows when a program starts.
 ///
 /// ```
 /// use tidegate::http::{ClientAddress, ForwardingWarning, HeaderMap};
@@ -33,7 +33,7 @@ const MAX_CHECKED_REQUESTS: u32 = 100_000;
 /// ```
 #[derive(Debug)]
 pub struct ForwardingWarning {
-    /// How many requests are still checked.
+    /// The number of requests still to check.
     left: AtomicU32,
 }
 
@@ -44,13 +44,13 @@ impl Default for ForwardingWarning {
 }
 
 impl ForwardingWarning {
-    /// A warning that has not been given yet.
+    /// Creates a warning that has not been given yet.
     pub const fn new() -> Self {
         ForwardingWarning { left: AtomicU32::new(MAX_CHECKED_REQUESTS) }
     }
 
-    /// What to tell the operator, for the first request that gives reason to if it is among those that are looked at, and
-    /// `None` for all others.
+    /// Returns a message for the operator at the first checked request that shows an untrusted proxy, and `None` for
+    /// all other requests.
     pub fn notice(&self, clients: &ClientAddress, peer: IpAddr, headers: &HeaderMap) -> Option<UntrustedForwarding> {
         if clients.trusts(peer) { None } else { self.notice_from(peer.to_canonical(), headers) }
     }
@@ -77,7 +77,7 @@ impl ForwardingWarning {
     }
 }
 
-/// Returns the first forwarding header. Going over all names costs less than looking up each of these.
+/// Returns the first forwarding header. One pass over all names costs less than five lookups.
 fn forwarding_header(headers: &HeaderMap) -> Option<&'static str> {
     headers.keys().find_map(|name| FORWARDING_HEADERS.into_iter().find(|forwarding| *forwarding == name.as_str()))
 }
@@ -91,7 +91,7 @@ pub struct UntrustedForwarding {
 }
 
 impl UntrustedForwarding {
-    /// Logs the message as a warning through `tracing`; without the feature of that name, does nothing.
+    /// Logs the message as a warning through `tracing`. Does nothing without the feature of that name.
     pub fn log(&self) {
         #[cfg(feature = "tracing")]
         tracing::warn!(peer = %self.peer, header = self.header, "{self}");

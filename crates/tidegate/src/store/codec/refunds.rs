@@ -20,7 +20,7 @@ impl RefundTimer {
     }
 
     /// Returns the requests that refund what these requests, by index, have taken since the start. A key gets no refund
-    /// if any of its units may have been replenished meanwhile: both together could exceed the quota, so the units stay
+    /// if any of its units may have been replenished meanwhile. Both together could exceed the quota, so the units stay
     /// taken.
     pub fn refunds<'a>(&self, requests: &[Request<'a>], taken: &[(usize, Decision)]) -> Vec<Request<'a>> {
         let elapsed = self.started_at.map_or(Duration::ZERO, |at| SteadyClock.now().since(at));

@@ -10,8 +10,8 @@ use tidegate_core::{
 
 use super::micros;
 
-/// How often a call rebases a state that was written under another quota. Each failed attempt means that a call with a
-/// third quota was quicker.
+/// The number of attempts to rebase a state that another quota wrote. An attempt fails when a call with a third quota
+/// is faster.
 pub(crate) const MAX_REBASE_ATTEMPTS: usize = 8;
 
 /// The error of a call that found another quota at every attempt.
@@ -44,7 +44,7 @@ impl UnitDelta {
             Op::Reserve(cost) => Self::from_units(cost.get(), quota, quota.slack()),
             Op::Refund(cost) => UnitDelta { is_refund: true, ..Self::from_units(cost.get(), quota, 0) },
             Op::Reset => UnitDelta { is_refund: true, ..Self::from_units(u64::MAX, quota, 0) },
-            // Leases are no units of a rate, so they never fit.
+            // Leases are not units of a rate, so they never fit.
             Op::Admit(_) | Op::Renew(_) | Op::Release(_) => UnitDelta { units: 0, is_refund: false, room: None },
         }
     }

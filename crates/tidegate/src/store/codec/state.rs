@@ -22,11 +22,11 @@ const MAX_USED: u64 = 2 * MAX_COUNT;
 ///
 /// | algorithm | numbers |
 /// | --- | --- |
-/// | token bucket | what is missing in sub-units, in one piece or two; when it was written |
-/// | fixed window | what is missing in units; when it was written |
-/// | sliding window | when it was written; what each bucket has seen, oldest first |
-/// | sliding log | when it was written; the running total before the first run; the time of each run and the total after it |
-/// | concurrency | when it was written; when each lease expires, the earliest first; the high halves of their IDs; the low halves |
+/// | token bucket | the deficit in sub-units, as one number or two limbs; the time of the write |
+/// | fixed window | the deficit in units; the time of the write |
+/// | sliding window | the time of the write; the count of each bucket, oldest first |
+/// | sliding log | the time of the write; the running total before the first run; the time of each run and the total after it |
+/// | concurrency | the time of the write; the expiry of each lease, the earliest first; the high halves of their IDs; the low halves |
 pub(crate) fn state_to_numbers(state: &State) -> Vec<u64> {
     match state {
         State::New => Vec::new(),

@@ -7,11 +7,12 @@ use super::locks::{LockedLines, LockedPair, SlotRef};
 use super::slot::{IN_OVERFLOW, Slot};
 use super::sync::Ordering;
 use super::table::{CandidateLines, Table};
+use crate::telemetry;
 
 /// The maximum number of keys that are moved to make room for one.
 const MAX_MOVES: u32 = 3;
-/// Above this load, in percent of the slots, only one key is moved: with free slots this rare, a longer search costs more than the
-/// few it finds.
+/// Above this load, in percent of the slots, only one key is moved. Free slots are so rare then that a longer search
+/// costs more than it finds.
 const CROWDED_PERCENT: usize = 95;
 /// The maximum number of records of the overflow table that one call evicts.
 const MAX_EVICTIONS: u32 = 4;
@@ -36,7 +37,7 @@ impl Table {
         empty.or_else(|| open_slots(lines, candidates, taken).find(is_idle))
     }
 
-    /// Returns a slot for a new key: a free one, or else the one that is closest to new and not of a key in `keep`.
+    /// Returns a slot for a new key: a free slot, or else the slot closest to new whose key is not in `keep`.
     pub(super) fn choose_slot(
         &self,
         lines: &impl LockedLines,
@@ -71,7 +72,10 @@ impl Table {
     /// Evicts a key to make room, and counts it if it was busy.
     pub(super) fn evict(&self, lines: &impl LockedLines, found: SlotRef, now: Timestamp) {
         let busy = !self.is_new(found.slot, now);
-        self.forgotten_busy.fetch_add(busy.into(), Ordering::Relaxed);
+        if busy {
+            self.forgotten_busy.fetch_add(1, Ordering::Relaxed);
+            telemetry::record_forgotten_busy();
+        }
         self.remove_slot(lines, found);
     }
 
@@ -106,8 +110,9 @@ impl Table {
         false
     }
 
-    /// Evicts the key closest to new in the other lines of the keys in the candidate lines, and moves a key of the
-    /// candidate lines there. Does nothing when a key in the candidate lines is closer to new.
+    /// Evicts a key to make room in the candidate lines. It is the key closest to new in the other lines of the
+    /// candidates' keys. A key of the candidate lines moves into its place. Does nothing when a key in the candidate
+    /// lines is closer to new.
     fn evict_from_other_lines(&self, candidates: CandidateLines, now: Timestamp) {
         let mut closest = None;
         let mut consider = |distance, chain| {
@@ -181,7 +186,7 @@ impl Table {
         }
     }
 
-    /// Moves one key of a line away, after making room for it in turn when `depth` allows.
+    /// Moves one key of a line away. With some `depth` left, it first makes room for that key.
     fn move_one_away(&self, line: usize, depth: u32, now: Timestamp) -> bool {
         self.line(line).slots().into_iter().any(|slot| {
             let other = self.other_line(line, slot.fingerprint);
@@ -214,18 +219,18 @@ impl Table {
         lines.get(moved.line).clear(moved.index);
     }
 
-    /// Whether a slot is empty, or as good as empty.
+    /// Returns whether a slot is empty, or as good as empty.
     fn is_free(&self, slot: Slot, now: Timestamp) -> bool {
         slot.fingerprint == 0 || self.is_new(slot, now)
     }
 
-    /// Whether the key in a slot is as good as new.
+    /// Returns whether the key in a slot is as good as new.
     pub(super) fn is_new(&self, slot: Slot, now: Timestamp) -> bool {
         self.new_at(slot) <= now
     }
 
-    /// Returns how far the key in a slot is from new: first by its eviction rank, so that a flood of keys that were hardly
-    /// used never displaces an exhausted one, and then by when it will be as good as new.
+    /// Returns how far the key in a slot is from new. The eviction rank comes first, so that a flood of hardly used
+    /// keys never displaces an exhausted one. The time until the key is as good as new comes second.
     fn distance(&self, slot: Slot, now: Timestamp) -> (u16, Timestamp) {
         let rank = if slot.tag == IN_OVERFLOW {
             slot.stored_rank()
@@ -236,10 +241,10 @@ impl Table {
         (rank, self.new_at(slot))
     }
 
-    /// When the key in a slot will be as good as new.
+    /// Returns the time at which the key in a slot is as good as new.
     fn new_at(&self, slot: Slot) -> Timestamp {
         if slot.tag == IN_OVERFLOW {
-            // The end of what fits means "later than that".
+            // The largest time that fits stands for all later times.
             let micros = if slot.time == Slot::END_OF_TIME { u64::MAX } else { slot.time };
             return Timestamp::from_micros(micros);
         }
@@ -248,7 +253,7 @@ impl Table {
     }
 }
 
-/// The slots of a key's lines but for those that are taken.
+/// Returns the slots of a key's lines except the taken ones.
 fn open_slots(
     lines: &impl LockedLines,
     candidates: CandidateLines,

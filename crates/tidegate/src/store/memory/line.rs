@@ -1,14 +1,14 @@
 //! A line of the table: one cache line with a version and three slots.
 //!
-//! A line is a sequence lock whose data are atomics, so everything here is safe code. An even version means that
-//! no thread writes; a writer makes it odd with one compare-and-swap, writes, and makes it even again. A reader takes
-//! the version, reads, and takes the version again: when it is the same, what was read was there all at once. So a
-//! look, and with it a denial, writes nothing and takes no lock; and a writer that has looked before can take the lock
-//! at exactly the version it saw, which proves that nothing has changed since.
+//! A line is a sequence lock whose data are atomics, so all code here is safe. An even version means that no thread
+//! writes. A writer makes the version odd with one compare-and-swap, writes, and makes it even again. A reader loads
+//! the version, reads, and loads the version again. An equal version means that the read was consistent. So a check,
+//! and with it a denial, writes nothing and takes no lock. A writer that has read before takes the lock at exactly the
+//! version it saw, which proves that the line has not changed since.
 //!
-//! Why the orderings are enough: a reader that sees any store of a writer (release, read with acquire) has everything
-//! that came before it, the odd version included, so its second look at the version cannot miss it. A reader that
-//! sees an even version (acquire) has all stores of the writer that put it there (release).
+//! Why the orderings are enough: a writer stores with release, and a reader loads with acquire. A reader that sees any
+//! store of a writer also sees the earlier odd version, so its second load of the version detects the write. A reader
+//! that sees an even version sees all stores of the writer that set it.
 
 use std::hint::select_unpredictable;
 
@@ -57,7 +57,7 @@ impl<'a> Line<'a> {
         self.0[0].load(Ordering::Relaxed) == version
     }
 
-    /// Returns the slot that has this fingerprint. All are read, because a processor cannot predict which it will be, and a
+    /// Returns the slot with this fingerprint. It reads all slots, because a processor cannot predict the right one. A
     /// mispredicted branch costs more than two slots.
     #[inline]
     pub(super) fn find(self, fingerprint: u64) -> Option<usize> {
@@ -91,7 +91,7 @@ impl<'a> Line<'a> {
     #[inline]
     pub(super) fn try_lock(self, version: u64) -> Option<LineGuard<'a>> {
         match self.0[0].compare_exchange(version, version + 1, Ordering::Acquire, Ordering::Relaxed) {
-            // Created only here: dropping it unlocks the line.
+            // Created only here. Dropping it unlocks the line.
             Ok(_) => Some(LineGuard { line: self, version }),
             Err(_) => None,
         }

@@ -15,7 +15,7 @@ use super::overflow::{KeyRecord, eviction_class};
 use super::slot::{IN_OVERFLOW, Slot};
 use super::table::{CandidateLines, Table};
 
-/// How often a new key searches for room before it takes the best slot of its own two lines.
+/// The number of searches for room before a new key takes the best slot of its own two lines.
 const MAX_ATTEMPTS: u32 = 4;
 /// The maximum age of a running decision's time. A key that such a decision still finds used must not be swept.
 const MAX_CLOCK_AGE: Duration = Duration::from_secs(1);
@@ -68,11 +68,11 @@ impl SlotRef {
 struct LoadedState {
     found: Option<SlotRef>,
     state: State,
-    /// The overflow place the state was moved out of, and must go back to.
+    /// The overflow place that the state was moved out of, and must return to.
     overflow_place: Option<u64>,
 }
 
-/// The error of a call with more keys in the same lines than these have slots.
+/// The error of a call with more keys in the same lines than the lines have slots.
 #[derive(Debug)]
 pub(super) struct TooManyKeys;
 

@@ -15,32 +15,32 @@ const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 const LIMIT_ONE: Op = Op::Limit(Cost::ONE);
 
 fn model(body: impl Fn() + Sync + Send + 'static) {
-    // How many preemptions are explored is LOOM_MAX_PREEMPTIONS: two in `cargo xtask test`, more in `deep`.
+    // LOOM_MAX_PREEMPTIONS bounds the explored preemptions: two in `cargo xtask test`, more in `deep`.
     loom::model(body);
 }
 
-/// A table of two lines; the quota lets one through.
+/// Creates a table of two lines, and a quota that admits one request.
 fn table() -> (Arc<Table>, Quota) {
     (Arc::new(Table::new(2, 1 << 20)), Quota::token_bucket(1, days(1)).unwrap())
 }
 
-/// The hash of a key with this fingerprint that can be in line 0.
+/// Returns the hash of a key with this fingerprint that can be in line 0.
 fn hash(fingerprint: u64) -> u64 {
     fingerprint << (64 - FINGERPRINT_BITS)
 }
 
-/// A fingerprint whose two lines are 0 and `other`.
+/// Returns a fingerprint whose two lines are 0 and `other`.
 fn fingerprint_to(other: usize, table: &Table) -> u64 {
     (1..).find(|fingerprint| table.other_line(0, *fingerprint) == other).unwrap()
 }
 
-/// What another thread does to the table spawn.
+/// Runs `work` on the table in another thread.
 fn spawn<T: 'static>(table: &Arc<Table>, work: impl FnOnce(&Table) -> T + 'static) -> thread::JoinHandle<T> {
     let table = Arc::clone(table);
     thread::spawn(move || work(&table))
 }
 
-/// Two threads apply for the same key at once, of which there is one unit left.
+/// Two threads request a key at once that has one unit left.
 fn race(table: &Arc<Table>, key: u64, quota: Quota) {
     let other = spawn(table, move |table| take(table, key, &quota));
     let mine = take(table, key, &quota);
@@ -114,7 +114,7 @@ fn joint_and_single_calls_share_a_key() {
         let both = [mine, shared];
         let all = table.apply_all(&both.map(|key| (table.candidates(key), &quota, Cost::ONE)), NOW).unwrap().allowed();
         assert!(all ^ other.join().unwrap());
-        // What was denied as a whole burned nothing.
+        // A call that was denied as a whole took nothing.
         assert_eq!(take(&table, mine, &quota), !all);
     });
 }
@@ -156,7 +156,7 @@ fn scan_never_misses_a_moving_key() {
         let fingerprint = fingerprint_to(1, &table);
         assert!(take(&table, hash(fingerprint), &quota));
         assert!(table.move_key(fingerprint, 0, 1, NOW));
-        // From the line that comes last to the one that comes first.
+        // From the line that the scan reads last to the one that it reads first.
         let mover = spawn(&table, move |table| table.move_key(fingerprint, 1, 0, NOW));
         let mut shown = Vec::new();
         let scanned = table.scan(NOW, |entry| {

@@ -2,13 +2,13 @@
 //!
 //! A bucket is one cache line of three slots (`line`, `slot`), and every key has two candidate lines (`table`). A slot
 //! keeps a fingerprint of a keyed hash, never the key's text. A decision reads the line, steps, and writes it with one
-//! compare-and-swap; a denial and a check write nothing and take no lock. States that do not fit in a slot (sliding
-//! logs, leases, sliding windows of several buckets, very large numbers) live in the `overflow` table behind small
-//! locks, which a denial takes there too. New keys and whatever needs several lines at once take `locks`; a full table
+//! compare-and-swap; a denial and a check write nothing and take no lock. States that do not fit in a slot live in the
+//! `overflow` table behind small locks, which a denial takes there, too. These are sliding logs, leases, sliding
+//! windows of several buckets, and very large numbers. New keys and steps on several lines take `locks`. A full table
 //! moves or evicts keys (`eviction`), and a snapshot visits every key (`scan`).
 //!
-//! Nothing is ever rehashed. The table's size is set when it is built, its pages belong to the operating system until
-//! they are used, and calls that add keys sweep idle ones a line at a time.
+//! The table is never rehashed. Its size is set when it is built, and its pages belong to the operating system until
+//! they are used. Calls that add keys sweep idle keys, a line at a time.
 
 mod eviction;
 mod line;
@@ -36,12 +36,13 @@ use tidegate_core::{
 use crate::clock::{Clock, SystemClock, TickCounter};
 use crate::keyed_hash::KeyedHash;
 use crate::random::draw_secrets;
+use crate::telemetry;
 use locks::TooManyKeys;
 pub use snapshot::SnapshotError;
 use sync::Ordering;
 use table::Table;
 
-/// The store in the process's own memory.
+/// A store in the memory of the process.
 ///
 /// ```
 /// use tidegate::MemoryStore;
@@ -50,15 +51,15 @@ use table::Table;
 /// assert_eq!(store.stats().keys, 0);
 /// ```
 pub struct MemoryStore {
-    /// With secrets of this store.
+    /// Keyed with the secrets of this store.
     hash: KeyedHash,
     clock: ClockSource,
     table: Table,
-    /// What the hash is keyed with, for a snapshot.
+    /// The secrets of the hash, for a snapshot.
     secrets: [u64; 4],
 }
 
-/// The store's clock. The system's is not behind a trait, because every decision reads it.
+/// The store's clock. The system's clock is not behind a trait, because every decision reads it.
 enum ClockSource {
     System(&'static TickCounter),
     Custom(Box<dyn Clock>),
@@ -74,7 +75,7 @@ impl ClockSource {
     }
 }
 
-/// Builds a [`MemoryStore`].
+/// A builder of a [`MemoryStore`].
 pub struct MemoryStoreBuilder {
     max_keys: usize,
     max_bytes: usize,
@@ -87,9 +88,9 @@ pub struct MemoryStoreBuilder {
 pub struct MemoryStats {
     /// Keys, including those that are as good as new and not swept yet.
     pub keys: usize,
-    /// Bytes of the table, used or not, and of the states beside it.
+    /// Bytes of the whole table, used or not, and of the states beside it.
     pub bytes: usize,
-    /// Busy keys evicted since the store was built, because there was no room: each of them got its quota back.
+    /// Busy keys that were evicted for lack of room since the store was built. Each of them got its quota back.
     pub forgotten_busy: u64,
 }
 
@@ -123,8 +124,8 @@ impl MemoryStoreBuilder {
         self
     }
 
-    /// Sets the seed of the hash that places keys in the table, so that a simulation is the same every time even when the
-    /// table is full. Defaults to random, which keeps clients from choosing keys that collide.
+    /// Sets the seed of the hash that places keys in the table, so that a simulation is repeatable even when the table
+    /// is full. Defaults to a random seed, which keeps clients from choosing keys that collide.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
@@ -138,11 +139,12 @@ impl MemoryStoreBuilder {
     }
 
     fn build_with(self, secrets: [u64; 4]) -> MemoryStore {
+        telemetry::register_forgotten_busy();
         MemoryStore {
             table: Table::for_keys(self.max_keys, self.max_bytes),
             hash: KeyedHash::new(secrets),
             secrets,
-            // The counter is calibrated on first use: better here than in a decision.
+            // The first use calibrates the counter. It happens here and not in a decision.
             clock: self.clock.map_or_else(|| ClockSource::System(SystemClock.counter()), ClockSource::Custom),
         }
     }
@@ -212,7 +214,7 @@ impl Default for MemoryStore {
 
 impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Never the seed or the secrets.
+        // Never shows the seed or the secrets.
         f.debug_struct("MemoryStore").field("stats", &self.stats()).finish_non_exhaustive()
     }
 }

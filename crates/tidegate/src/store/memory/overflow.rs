@@ -14,7 +14,7 @@ use super::slab::{CLASSES, Slab};
 use super::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
 
 const SHARDS: usize = 16;
-/// How many records are classified again for each eviction.
+/// The number of records that are classified again for each eviction.
 const RECLASSIFIED: usize = 8;
 /// Classes of one used share, by the time until new.
 const TIME_CLASSES: usize = 16;
@@ -44,7 +44,7 @@ impl KeyRecord {
 /// Returns the class of a record with this rank: 0 when it is as good as new, and the last ones when it is exhausted.
 pub(super) fn eviction_class(rank: u16, new_at: Timestamp, now: Timestamp) -> usize {
     let Some(wait) = new_at.as_micros().checked_sub(now.as_micros()).filter(|wait| *wait > 0) else { return 0 };
-    // A key that asked once has used very little of a large capacity, so small shares are told apart more finely.
+    // A key with one request has used very little of a large capacity, so small shares have finer classes.
     let share = match rank {
         0..512 => 1 + rank.max(1).ilog2() as usize,
         512..State::EXHAUSTED_RANK => 10 + usize::from(rank - 512) / 128,
@@ -54,7 +54,7 @@ pub(super) fn eviction_class(rank: u16, new_at: Timestamp, now: Timestamp) -> us
     share * TIME_CLASSES + time.min(TIME_CLASSES - 1)
 }
 
-/// Returns the bytes that an allocation of `bytes` takes, with what allocators add for themselves.
+/// Returns the bytes that an allocation of `bytes` takes, including the allocator's own overhead.
 fn allocated_bytes(bytes: usize) -> usize {
     if bytes == 0 { 0 } else { (bytes + 8).next_multiple_of(16) }
 }
@@ -216,7 +216,7 @@ impl OverflowTable {
         result
     }
 
-    /// Publishes what threads look at before they lock a shard.
+    /// Publishes the values that threads read before they lock a shard.
     fn publish(&self, shard: usize, records: &Slab<KeyRecord>) {
         self.shards[shard].lowest_class.store(records.lowest_class(), Ordering::Relaxed);
         let (bit, sparse) = (1 << shard, self.sparse.load(Ordering::Relaxed));

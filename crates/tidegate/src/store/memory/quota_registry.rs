@@ -8,11 +8,10 @@ use super::slot::{IN_OVERFLOW, TAG_BITS};
 
 const SEGMENT_LEN: usize = 256;
 const SEGMENTS: usize = (1 << TAG_BITS) / SEGMENT_LEN;
-/// How many numbers a quota can have. When all are taken, its states go to the overflow table.
+/// The number of possible numbers for a quota. If all are taken, its states go to the overflow table.
 const MAX_PROBES: usize = 8;
 
-/// The quotas that slots were written under. It only grows, up to 16,383 numbers, so that a slot's number always means
-/// the same quota.
+/// The quotas that wrote slots. It only grows, up to 16,383 numbers, so the meaning of a slot's number never changes.
 pub(super) struct QuotaRegistry {
     segments: Box<[Segment; SEGMENTS]>,
 }
@@ -24,7 +23,7 @@ impl QuotaRegistry {
         QuotaRegistry { segments: Box::new([const { OnceLock::new() }; SEGMENTS]) }
     }
 
-    /// The number of this quota; none when there is no room for another one.
+    /// Returns the number of this quota, or `None` if there is no room for it.
     #[inline]
     pub(super) fn tag(&self, quota: &Quota) -> Option<u16> {
         let tag = quota.tag() as usize % (SEGMENT_LEN * SEGMENTS);
@@ -34,7 +33,7 @@ impl QuotaRegistry {
         }
     }
 
-    /// The number of a quota that is new, or that had to go to another place than its first.
+    /// Assigns a number to a new quota, or finds one that is not at its first place.
     #[cold]
     fn insert(&self, quota: &Quota) -> Option<u16> {
         let places = (0..MAX_PROBES).map(|probe| (quota.tag() as usize).wrapping_add(probe) % (SEGMENT_LEN * SEGMENTS));
@@ -52,7 +51,7 @@ impl QuotaRegistry {
         self.segments[tag / SEGMENT_LEN].get()?[tag % SEGMENT_LEN].get()
     }
 
-    /// The quota of a number that [`QuotaRegistry::tag`] gave.
+    /// Returns the quota of a number from [`QuotaRegistry::tag`].
     #[inline]
     pub(super) fn quota(&self, tag: u16) -> &Quota {
         self.get(tag.into()).expect("a slot only carries numbers that were given out")

@@ -3,10 +3,12 @@
 //! Lines are read in order, most of them without a lock. Meanwhile a key could move from a later line to one that was
 //! already read, and be missed. So a thread that moves a key records the move, and the scan goes back for it.
 //!
-//! Why no key is missed: the scan publishes the line it has reached before it reads it, and a mover writes the key to its
-//! new line before it reads the scan's progress, each with a fence in between. So the scan sees the key in the new line,
-//! or the mover sees that this line was already read. In the second case the mover still holds the line the key comes
-//! from: either that line was read with the key in it, or the scan waits there until the move is recorded.
+//! Why no key is missed: the scan publishes a line's number before it reads the line. A mover writes the key to its new
+//! line before it reads the scan's progress. Each has a fence in between. So the scan sees the key in the new line, or
+//! the mover sees that the scan has already read this line.
+//!
+//! In the second case the mover still holds the key's old line. Either the scan has read that line with the key in it,
+//! or it waits there until the move is recorded.
 
 use tidegate_core::Timestamp;
 
@@ -19,9 +21,9 @@ use super::table::{CandidateLines, Table};
 
 /// The progress of a scan, and the keys that moved behind it.
 pub(super) struct ScanProgress {
-    /// How many lines were read, including the current one. 0 when no scan runs.
+    /// The number of lines read so far, including the current one. 0 when no scan runs.
     lines_reached: AtomicUsize,
-    /// Keys that moved to a line that was already read: that line and their fingerprint.
+    /// Keys that moved to a line after it was read: that line and their fingerprint.
     missed_moves: Mutex<Vec<(usize, u64)>>,
     /// Locked by the thread that scans.
     running: Mutex<()>,
@@ -66,8 +68,8 @@ impl Drop for ScanGuard<'_> {
 }
 
 impl Table {
-    /// Calls `show` with the record of every key that is not as good as new. A key that moves meanwhile
-    /// may be shown twice. During `show`, only the lock that keeps other scans out is held.
+    /// Calls `show` with the record of every key that is not as good as new. A key that moves meanwhile may be shown
+    /// twice. During `show`, only the lock against other scans is held.
     pub(super) fn scan<E>(&self, now: Timestamp, mut show: impl FnMut(KeyRecord) -> Result<(), E>) -> Result<(), E> {
         let guard = ScanGuard { scan: &self.scan, _running: lock(&self.scan.running) };
         for line in 0..self.lines {

@@ -1,9 +1,9 @@
 //! A slab with one list of records per class, which returns a record of the lowest class in constant time.
 //!
-//! Entries never move by themselves, so growing never copies the whole. When records at the end are removed, what is
-//! behind the last one is freed.
+//! Entries never move by themselves, so growing never copies the whole slab. Removing the last records frees the memory
+//! behind them.
 
-/// How many entries are allocated together. Few in tests, so that they grow and shrink.
+/// The number of entries that are allocated together. It is small in tests, so that slabs grow and shrink.
 const SEGMENT_LEN: usize = if cfg!(test) { 4 } else { 64 };
 /// The number of classes.
 pub(super) const CLASSES: usize = 256;
@@ -19,7 +19,7 @@ pub(super) struct Slab<T> {
     lists: Box<[List]>,
     /// A bit for each class that has values.
     classes: [u64; CLASSES / 64],
-    /// How many entries are in use or vacant; those behind them are in no list.
+    /// The number of entries in use or vacant. Entries behind them are in no list.
     len: usize,
     vacant: usize,
 }

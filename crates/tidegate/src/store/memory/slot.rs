@@ -16,8 +16,8 @@ const COUNT_BITS: u32 = LEVEL_BITS / 2;
 /// Bits of a place in the overflow table.
 const PLACE_BITS: u32 = 32;
 
-/// The tag of a slot whose state is in the overflow table: `level` has its place and its eviction rank when it was written,
-/// `time` when it will be as good as new.
+/// The tag of a slot whose state is in the overflow table. `level` has its place and its eviction rank at the write,
+/// and `time` is when it will be as good as new.
 pub(super) const IN_OVERFLOW: u16 = (1 << TAG_BITS) - 1;
 
 /// The content of a slot. A fingerprint of 0 is an empty slot.
@@ -29,8 +29,8 @@ pub(super) struct Slot {
     pub(super) level: u64,
 }
 
-// Word A: fingerprint and the low 24 bits of the level. Word B: time and the low 11 bits of the tag. Word C, of which
-// every slot of a line has 21 bits: the high 3 bits of the tag and the high 18 bits of the level.
+// Word A: fingerprint and the low 24 bits of the level. Word B: time and the low 11 bits of the tag. Every slot of a
+// line has 21 bits of word C: the high 3 bits of the tag and the high 18 bits of the level.
 const LEVEL_IN_A: u32 = 64 - FINGERPRINT_BITS;
 const TAG_IN_B: u32 = 64 - TIME_BITS;
 const LEVEL_IN_C: u32 = LEVEL_BITS - LEVEL_IN_A;

@@ -12,7 +12,7 @@ pub(super) use loom::sync::{
     atomic::{AtomicU64, AtomicUsize, Ordering, fence},
 };
 
-/// That many zeroed words. The pages are the system's until they are written to, so a large table costs nothing until
+/// Returns that many zeroed words. The system allocates a page at its first write, so a large table costs nothing until
 /// it fills.
 #[cfg(not(loom))]
 pub(super) fn zeroed_words(len: usize) -> Box<[AtomicU64]> {
@@ -24,8 +24,8 @@ pub(super) fn zeroed_words(len: usize) -> Box<[AtomicU64]> {
     (0..len).map(|_| AtomicU64::new(0)).collect()
 }
 
-/// Asks for the cache line of a word, and does not wait for it. A load would be waited for: reading the processor's counter
-/// waits for every load before it.
+/// Prefetches the cache line of a word without waiting. A load would block: a read of the processor's counter waits for
+/// every earlier load.
 #[cfg(not(loom))]
 #[inline]
 pub(super) fn prefetch(words: &[AtomicU64], index: usize) {
@@ -41,7 +41,7 @@ pub(super) fn pause(attempt: u32) {
     if attempt < 64 {
         std::hint::spin_loop();
     } else {
-        // It was preempted in the middle: let it run.
+        // The other thread was preempted in the middle: let it run.
         std::thread::yield_now();
     }
 }
@@ -51,8 +51,8 @@ pub(super) fn pause(_attempt: u32) {
     loom::thread::yield_now();
 }
 
-/// Leaves a line to the others for a while after having lost it to one of them, longer each time. Whoever has it in its
-/// processor's cache meanwhile decides many times at full speed, where taking turns would move it for every decision.
+/// Backs off from a line after another thread won it, longer each time. The winner has the line in its cache, and makes
+/// many decisions at full speed meanwhile. If threads took turns, every decision would move the line.
 #[cfg(not(loom))]
 pub(super) fn back_off(attempt: u32) {
     for _ in 0..64 << attempt {

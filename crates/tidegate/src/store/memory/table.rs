@@ -2,10 +2,10 @@
 //!
 //! A key can be in one of two lines. A new key goes where there is room. When both lines are full, keys in them move to
 //! their own other line, three steps deep at most. When that does not help, the key closest to new is evicted. Each of
-//! these touches a bounded number of lines, whatever the table's size.
+//! these touches a bounded number of lines, in a table of any size.
 //!
 //! [`Table::apply`] has the one fast path of Tidegate: `step_in_place`, for a token bucket that is in its slot and stays
-//! there. docs/performance.md has the measurement that pays for it.
+//! there. docs/book/src/explanation/performance.md has the measurement that pays for it.
 
 use tidegate_core::{Decision, Op, Quota, State, Timestamp, step};
 
@@ -17,17 +17,17 @@ use super::scan::ScanProgress;
 use super::slot::{FINGERPRINT_BITS, IN_OVERFLOW, Slot};
 use super::sync::{AtomicU64, AtomicUsize, Ordering, back_off, prefetch, zeroed_words};
 
-/// The load below which no busy key is evicted, in percent of the slots: two candidate lines and three moves always fill
-/// the table beyond that.
+/// The load below which no busy key is evicted, in percent of the slots. Two candidate lines and three moves always
+/// fill the table beyond that.
 const MAX_LOAD_PERCENT: usize = 75;
-/// How often a step is tried without a lock.
+/// The number of attempts at a step without a lock.
 const MAX_ATTEMPTS: u32 = 3;
 /// The minimum number of lines: with fewer, too many keys share both of their lines.
 const MIN_LINES: usize = 64;
 
 #[cfg(test)]
 thread_local! {
-    /// How many lines this thread has asked for, so that a test can see that no call scans the table.
+    /// The number of lines that this thread has used, so that a test can assert that no call scans the table.
     pub(super) static LINES_TOUCHED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
@@ -101,7 +101,7 @@ impl Table {
         }
     }
 
-    /// Returns how many keys a table of that many lines has room for: the largest number that gives this size.
+    /// Returns the number of keys that fit in a table of that many lines: the largest number that gives this size.
     pub(super) fn keys_for(lines: usize) -> usize {
         usize::try_from(lines as u128 * (MAX_LOAD_PERCENT * SLOTS) as u128 / 100).unwrap_or(usize::MAX)
     }
@@ -138,7 +138,7 @@ impl Table {
         self.prefetch_lines(index, fingerprint);
     }
 
-    /// Both lines, because one key in six is in the second: without, a decision about it would wait twice.
+    /// Prefetches both lines, because one key in six is in the second. A decision about it would wait twice otherwise.
     #[inline]
     fn prefetch_lines(&self, index: usize, fingerprint: u64) {
         for line in [index, self.other_line(index, fingerprint)] {
@@ -162,7 +162,7 @@ impl Table {
         self.apply_with_retries(hash, tag, quota, op, now)
     }
 
-    /// Tries without a lock a few times, and then takes one.
+    /// Tries a few times without a lock, and then takes one.
     #[inline(never)]
     fn apply_with_retries(&self, hash: u64, tag: Option<u16>, quota: &Quota, op: Op, now: Timestamp) -> Decision {
         let candidates = self.candidates(hash);
@@ -285,8 +285,8 @@ fn try_step_new_key(lines: [VersionedLine<'_>; 2], quota: &Quota, op: Op, now: T
     }
 }
 
-/// The usual case: a known key whose token bucket is in its slot and stays there. None, and nothing done, when it is
-/// anything else or another thread writes at the same time.
+/// The usual case: a known key whose token bucket is in its slot and stays there. Returns `None` in all other cases,
+/// and when another thread writes at the same time. Nothing was done then.
 #[inline(always)] // record 0032 has the measurement
 fn step_in_place(
     (line, version): VersionedLine<'_>,
@@ -305,7 +305,7 @@ fn step_in_place(
         let new = Slot::from_bucket(slot.fingerprint, tag, bucket)?;
         line.try_lock(version)?.write(index, new);
     }
-    // After the write: the processor works it out while the next decision waits for memory.
+    // After the write: the processor computes it while the next decision waits for memory.
     Some(step.decision())
 }
 

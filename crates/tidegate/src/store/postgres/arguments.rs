@@ -4,8 +4,8 @@ use tidegate_core::{Algorithm, Op, Quota};
 
 use crate::store::codec::{F64_EXACT_LIMIT, UnitDelta, encode_quota, micros};
 
-/// The modes of the function that steps a log: return the part that the decision needs; return that part and take nothing;
-/// return all of the log.
+/// The modes of the function that steps a log. It returns the part that the decision needs, or that part without taking
+/// anything, or the whole log.
 const LOG_PART: u64 = 0;
 const LOG_PART_CHECK: u64 = 1;
 const LOG_FULL: u64 = 2;
@@ -84,7 +84,7 @@ impl StepArguments {
         }
     }
 
-    /// Undoes a shortcut on the state that it wrote: adds the units that it took. What was replenished before stays.
+    /// Undoes a shortcut on the state that it wrote: adds the units that it took. Units replenished before stay.
     pub(super) fn undo_shortcut(&self, state: &mut [i64]) {
         let [unit, .., shortcut] = self.numbers;
         let (taken, used) = match shortcut {

@@ -16,7 +16,7 @@ use super::schema::Statements;
 use crate::store::secret::Secret;
 use crate::store::table::{RowKeyEncoder, TableName};
 
-/// The default size of a pool that the store makes.
+/// The default size of a pool that the store creates.
 const DEFAULT_CONNECTIONS: usize = 8;
 
 /// The default of the connect timeout, which the URL may set.
@@ -38,8 +38,8 @@ pub struct PostgresStoreBuilder {
 }
 
 impl PostgresStore {
-    /// A store on the database at a URL, in the table `tidegate`, which is made when it is missing. The database has to be
-    /// there now.
+    /// Connects to the database at a URL, with the table `tidegate`, which is created if it is missing. The database
+    /// must be reachable.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
         Self::builder().connect(url).await
     }
@@ -58,36 +58,37 @@ impl PostgresStoreBuilder {
         Ok(self)
     }
 
-    /// Hashes keys with HMAC-SHA256 under this secret, so that no user id and no address can be read in the table.
-    /// Every process needs the same secret. With another secret, every key starts anew.
+    /// Hashes keys with HMAC-SHA256 under this secret, so that the table shows no user id and no address. Every process
+    /// needs the same secret. With another secret, every key is reset.
     #[must_use]
     pub fn hash_keys(mut self, secret: impl AsRef<[u8]>) -> Self {
         self.row_keys.secret = Some(Secret::new(secret.as_ref()));
         self
     }
 
-    /// Sets the most connections that [`PostgresStoreBuilder::connect`] makes. Defaults to 8. They are made on demand, and
-    /// beside the call if there are several: a connection whose call gave up serves the next one. With only one, a call
-    /// needs as much time as connecting takes.
+    /// Sets the maximum number of connections of [`PostgresStoreBuilder::connect`]. Defaults to 8. They are opened on
+    /// demand. With several, they open in the background: a connection whose call gave up serves the next call. With
+    /// only one, a call must allow the time to connect.
     #[must_use]
     pub fn connections(mut self, connections: usize) -> Self {
         self.max_connections = Some(connections);
         self
     }
 
-    /// Statements are prepared once for each connection, which saves the database a part of its work with every decision.
-    /// Not for a pooler in transaction mode that does not know of prepared statements, as PgBouncer before 1.21: there a
-    /// statement meets a connection on which it was never prepared. Without this everything is sent in one piece, which
-    /// works everywhere.
+    /// Prepares statements once for each connection, which saves the database a part of its work. Defaults to sending
+    /// each statement in one piece, which works everywhere.
+    ///
+    /// Do not use it with a pooler in transaction mode that does not support prepared statements, such as PgBouncer
+    /// before 1.21. There, a statement can reach a connection that has not prepared it.
     #[must_use]
     pub fn prepared(mut self) -> Self {
         self.prepares_statements = true;
         self
     }
 
-    /// A store over a pool that the caller has made, with TLS or whatever else it needs. Share it with the rest of the
-    /// program: nothing is left behind on its connections but statements, if they are to be prepared. The store needs tokio's
-    /// timer (`enable_time`) even where the pool does not.
+    /// Creates a store over a pool of the caller, for example with TLS. The rest of the program can share the pool: the
+    /// store leaves nothing on its connections except prepared statements. The store needs tokio's timer
+    /// (`enable_time`) even if the pool does not.
     pub async fn over(self, pool: Pool) -> Result<PostgresStore, StoreError> {
         self.build(pool, false).await
     }
@@ -104,10 +105,11 @@ impl PostgresStoreBuilder {
         })
     }
 
-    /// A store on the database at a URL, over connections of its own, without TLS; for TLS bring a pool.
+    /// Connects to the database at a URL, over connections of its own without TLS. For TLS, pass a pool to
+    /// [`Self::over`].
     pub async fn connect(self, url: &str) -> Result<PostgresStore, StoreError> {
         let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
-            // Never the address itself, which may carry a password.
+            // Never shows the address, which may have a password.
             StoreError::caused_by(StoreErrorKind::Unsupported, "postgres: the address is not understood", error)
         })?;
         if config.get_connect_timeout().is_none() {
@@ -116,11 +118,11 @@ impl PostgresStoreBuilder {
         if config.get_tcp_user_timeout().is_none() {
             config.tcp_user_timeout(TCP_USER_TIMEOUT);
         }
-        // The URL has left the default.
+        // The URL has not set it.
         if config.get_keepalives_idle() == Config::new().get_keepalives_idle() {
             config.keepalives_idle(KEEPALIVE_IDLE);
         }
-        // A name may lead to a server that has become a standby first.
+        // A name may resolve first to a server that has become a standby.
         if config.get_target_session_attrs() == TargetSessionAttrs::Any {
             config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         }

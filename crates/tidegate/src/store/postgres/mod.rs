@@ -1,10 +1,11 @@
 //! The store on Postgres, which many processes share.
 //!
 //! A decision is one call of a function in the database, in one round trip. The function reads the database's time and
-//! the key's row, steps, and writes. It returns the row it found, from which [`step`](tidegate_core::step) makes the
-//! decision here, as for every other store. So the function only decides whether a cost fits and what is left afterwards,
-//! and every call checks that it agrees with the core. Leases, of which a key may have thousands, have a function of their
-//! own, which counts those in flight.
+//! the key's row, steps, and writes. It returns the row it found, and [`step`](tidegate_core::step) makes the decision
+//! here from that row, as for every other store. So the function only computes whether a cost fits and the state
+//! afterwards. Every call checks that it agrees with the core.
+//!
+//! A key may have thousands of leases, so leases have a function of their own, which counts those in flight.
 
 mod arguments;
 mod builder;
@@ -67,14 +68,14 @@ impl PostgresStore {
 
 impl fmt::Debug for PostgresStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Never the secret, and no address, which may carry a password.
+        // Never shows the secret, nor an address, which may have a password.
         f.debug_struct("PostgresStore").field("table", &self.queries.statements.table).finish_non_exhaustive()
     }
 }
 
 impl Store for PostgresStore {
     fn capabilities(&self) -> Capabilities {
-        // A call for each connection, and one that is ready when it is done.
+        // One call for each connection, and one that is ready when it ends.
         Capabilities::default().with_atomic_all(true).with_max_in_flight(2 * self.pool.max_size())
     }
 
@@ -117,7 +118,7 @@ impl Store for PostgresStore {
     }
 
     async fn close(&self) {
-        // A pool that the caller has made stays open.
+        // A pool of the caller stays open.
         if self.owns_pool {
             self.pool.close();
         }

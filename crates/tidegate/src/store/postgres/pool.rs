@@ -14,8 +14,8 @@ use tokio_postgres::NoTls;
 
 use super::error::{is_read_only, pool_error};
 
-/// How long making a connection may take in all. The connect timeout does not cover a server that accepts a connection and
-/// then never replies, which would occupy a place of the pool for ever.
+/// The maximum time to make a connection. The connect timeout does not cover a server that accepts a connection and
+/// then never replies. Such a server would occupy a place of the pool forever.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 
 /// The delay before the statements of an abandoned batch are cancelled a second time.
@@ -37,8 +37,8 @@ impl ConnectionPool {
         ConnectionPool { pool, connect_permits }
     }
 
-    /// Returns a connection that is idle or comes free, or a new one. A call may give up before a new one is connected. The
-    /// connection is made all the same, for a later call.
+    /// Returns a connection that is idle or comes free, or a new one. A call may give up before a new one is connected.
+    /// The connection is still made, for a later call.
     pub(super) async fn get(&self) -> Result<Object, StoreError> {
         match self.spawn_connect() {
             Some(connecting) => connecting.await.unwrap_or_else(|error| {
@@ -76,8 +76,8 @@ impl ConnectionPool {
     }
 }
 
-/// A connection of the pool for one call. Dropping it without [`release`](Self::release) removes it from the pool: a call
-/// that was given up, as by a timeout, may still wait for a lock there, and would block the next call.
+/// A connection of the pool for one call. Dropping it without [`release`](Self::release) removes it from the pool. A
+/// call that was given up, as by a timeout, may still wait for a lock there and would block the next call.
 pub(super) struct PooledConnection {
     /// `None` once it was released.
     connection: Option<Object>,

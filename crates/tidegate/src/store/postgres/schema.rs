@@ -9,7 +9,7 @@ use super::error::store_error;
 use super::reply::column;
 use crate::store::table::TableName;
 
-/// The version in the names of the functions. A newer release makes functions of its own, so processes of both may run.
+/// The version in the names of the functions. A newer release creates its own functions, so processes of both can run.
 const FUNCTION_VERSION: &str = "v2";
 
 /// The SQL expression of the current time in microseconds. Seconds as a `double precision`, rounded to microseconds, are
@@ -98,8 +98,8 @@ enum SchemaState {
     Complete,
 }
 
-/// The migration: what makes the table, its index and the functions, for those who run migrations by hand. It can be run
-/// again; what is there stays.
+/// Returns the SQL that creates the table, its index and the functions, for programs that run migrations themselves. It
+/// can be run again, and changes nothing that exists.
 ///
 /// ```
 /// let sql = tidegate::postgres::migration("tidegate")?;

@@ -24,8 +24,8 @@ pub(super) struct SweepState {
 }
 
 impl PostgresStore {
-    /// Deletes the rows of all keys that are as good as new, and returns their number. Works in small batches, each a
-    /// transaction of its own that skips locked rows.
+    /// Deletes the rows of all keys that are as good as new, and returns their number. It works in small batches. Each
+    /// is a separate transaction that skips locked rows.
     ///
     /// Calling this is optional: every hundredth decision starts a small sweep.
     pub async fn sweep(&self) -> Result<u64, StoreError> {

@@ -15,8 +15,8 @@ pub struct InTransaction<'t> {
 }
 
 impl PostgresStore {
-    /// Asks inside a transaction of the caller's, on whatever connection that is: what is taken is taken when it commits,
-    /// and was never taken when it is rolled back.
+    /// Decides inside a transaction of the caller, on any connection. Units are taken when the transaction commits, and
+    /// never if it is rolled back.
     ///
     /// ```no_run
     /// # use tidegate::{Limiter, postgres::PostgresStore};
@@ -32,8 +32,8 @@ impl PostgresStore {
     /// # Ok(()) }
     /// ```
     ///
-    /// The key's row is locked until the transaction ends, and everybody else who takes from it waits that long: ask
-    /// late, and commit soon. An error is the transaction's, so no failure policy applies to it.
+    /// The key's row is locked until the transaction ends, and all other callers of that key wait: call late, and
+    /// commit soon. An error concerns the transaction, so no failure policy applies to it.
     pub fn in_transaction<'t>(&self, transaction: &'t mut Transaction<'_>) -> InTransaction<'t> {
         InTransaction { store: self.clone(), transaction }
     }

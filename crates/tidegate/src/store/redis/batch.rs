@@ -36,6 +36,8 @@ impl<C: Connection> RedisStore<C> {
             Ok(reply) => reply::parse_batch(reply, operations.len()),
             // Nothing was run, and the permission may be missing for only one of the keys.
             Err(error) if has_error_code(&error, "NOPERM") => Ok(vec![None; operations.len()]),
+            // The slot moves, and some of the keys have moved. Nothing was run.
+            Err(error) if has_error_code(&error, "TRYAGAIN") => Ok(vec![None; operations.len()]),
             // The connection is to a single node of a cluster.
             Err(error) if has_error_code(&error, "CROSSSLOT") => {
                 self.has_slots.store(true, Ordering::Relaxed);
@@ -82,7 +84,7 @@ impl<C: Connection> RedisStore<C> {
 }
 
 /// Whether the server has answered with this error code.
-fn has_error_code(error: &StoreError, code: &str) -> bool {
+pub(super) fn has_error_code(error: &StoreError, code: &str) -> bool {
     let redis = error.source().and_then(|source| source.downcast_ref::<RedisError>());
     redis.is_some_and(|error| error.code() == Some(code))
 }

@@ -11,7 +11,6 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
-use redis::cluster_routing::Slot;
 use tidegate_core::{StoreError, StoreErrorKind};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -19,6 +18,7 @@ use tokio::sync::oneshot;
 use super::batch::MAX_BATCH_LEN;
 use super::operation::StateOperation;
 use super::reply::KeyReply;
+use super::slot::Slot;
 use super::{Connection, RedisStore};
 
 /// The most workers per slot, each with one call in flight.
@@ -182,8 +182,8 @@ impl<C: Connection> RedisStore<C> {
         }
     }
 
-    /// Makes one call for all of these waiters, and sends each its reply. The call is canceled when all waiters are: a
-    /// cluster's client retries for minutes, and other waiters would be kept waiting for a call that nothing needs.
+    /// Makes one call for all of these waiters, and sends each its reply. The call is canceled when all waiters are:
+    /// other waiters would be kept waiting for a call that nothing needs.
     async fn serve(&self, waiters: Vec<Waiter>) {
         let (operations, mut senders): (Vec<_>, Vec<_>) =
             waiters.into_iter().map(|waiter| (waiter.operation, waiter.sender)).unzip();

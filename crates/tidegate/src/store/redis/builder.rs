@@ -4,8 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::cluster::ClusterClientBuilder;
-use redis::cluster_async::ClusterConnection;
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{Client, IntoConnectionInfo};
@@ -15,7 +13,7 @@ use super::batcher::Batcher;
 use super::error::store_error;
 use super::failover::Failover;
 use super::keys::KeyNames;
-use super::{Connection, CrossSlot, RedisStore};
+use super::{ClusterConnection, Connection, CrossSlot, RedisStore};
 use crate::store::codec::micros;
 use crate::store::colocation::Colocation;
 use crate::store::secret::Secret;
@@ -112,26 +110,28 @@ impl RedisStoreBuilder {
     pub async fn connect(self, server: impl IntoConnectionInfo) -> Result<RedisStore, StoreError> {
         let server = server.into_connection_info().map_err(store_error)?.set_tcp_settings(tcp_settings());
         let client = Client::open(server).map_err(store_error)?;
-        // A call is not repeated, because it may have been applied. A timeout around the store bounds it: the client's own
-        // timeout would cut short a longer one. A cluster's client has none.
-        let config = ConnectionManagerConfig::new().set_max_delay(MAX_RECONNECT_DELAY).set_response_timeout(None);
-        Ok(self.over(ConnectionManager::new_with_config(client, config).await.map_err(store_error)?))
+        Ok(self.over(ConnectionManager::new_with_config(client, manager_config()).await.map_err(store_error)?))
     }
 
-    /// A store on a cluster, some of whose nodes are named.
+    /// A store on a cluster, some of whose nodes are named; see [`ClusterConnection::connect`].
     pub async fn connect_cluster<T: IntoConnectionInfo>(
         self,
         nodes: impl IntoIterator<Item = T>,
     ) -> Result<RedisStore<ClusterConnection>, StoreError> {
-        let client = ClusterClientBuilder::new(nodes).tcp_settings(tcp_settings()).build().map_err(store_error)?;
-        Ok(self.over(client.get_async_connection().await.map_err(store_error)?))
+        Ok(self.over(ClusterConnection::connect(nodes).await.map_err(store_error)?))
     }
+}
+
+/// The settings of a connection that comes back by itself. A call is not repeated, because it may have been applied. A timeout
+/// around the store bounds it: the client's own timeout would cut short a longer one.
+pub(super) fn manager_config() -> ConnectionManagerConfig {
+    ConnectionManagerConfig::new().set_max_delay(MAX_RECONNECT_DELAY).set_response_timeout(None)
 }
 
 /// A request is sent at once, however small. And a server that is cut off without a word is noticed: requests are given
 /// up long before the client would see that nothing answers, and only a connection that is found dead is made anew. Of one
 /// that lies idle, too: what is between may forget it, and the next request would be lost.
-fn tcp_settings() -> TcpSettings {
+pub(super) fn tcp_settings() -> TcpSettings {
     let settings =
         TcpSettings::default().set_nodelay(true).set_keepalive(TcpKeepalive::new().with_time(KEEPALIVE_IDLE));
     #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]

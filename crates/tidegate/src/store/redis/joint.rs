@@ -3,9 +3,12 @@
 //! Keys in one slot are one script call. In a cluster, keys of several slots are refused or taken group by group; see
 //! [`CrossSlot`].
 
+use redis::Value;
 use tidegate_core::{Decision, JointDecision, Op, Request, StoreError, Timestamp, step_all};
 
 use super::arguments::{StepArguments, encode_time};
+use super::batch::has_error_code;
+use super::cluster::RETRY_PAUSES;
 use super::reply::{self, Effect, JointReply};
 use super::{Connection, RedisStore, decode_state, replacement_arguments, script};
 use crate::store::codec::{
@@ -77,8 +80,7 @@ impl<C: Connection> RedisStore<C> {
             for (StepArguments { quota, numbers }, [expected, instead]) in arguments.iter().zip(&replacements) {
                 list.extend([quota, numbers, expected, instead].map(Vec::clone));
             }
-            let JointReply { now, effect, values } =
-                reply::parse_joint(self.run_script(&script::JOINT, &names, &list).await?)?;
+            let JointReply { now, effect, values } = reply::parse_joint(self.run_joint_script(&names, &list).await?)?;
             let mut states = Vec::with_capacity(values.len());
             for (index, value) in values.into_iter().enumerate() {
                 let quota = joint.quota(index);
@@ -95,6 +97,18 @@ impl<C: Connection> RedisStore<C> {
             return check_agreement(decision.allowed(), effect == Effect::Written).map(|()| decision);
         }
         Err(contended())
+    }
+
+    /// Runs the script of joint decisions. While a slot moves, its keys are on two nodes at times: then it tries once more
+    /// after a pause, a few times.
+    async fn run_joint_script(&self, names: &[&str], arguments: &[Vec<u8>]) -> Result<Value, StoreError> {
+        for pause in RETRY_PAUSES.into_iter().filter(|pause| !pause.is_zero()) {
+            match self.run_script(&script::JOINT, names, arguments).await {
+                Err(error) if has_error_code(&error, "TRYAGAIN") => tokio::time::sleep(pause).await,
+                result => return result,
+            }
+        }
+        self.run_script(&script::JOINT, names, arguments).await
     }
 
     /// Decides group after group, and refunds the groups before one that denies.

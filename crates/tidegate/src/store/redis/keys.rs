@@ -23,13 +23,15 @@ impl KeyNames {
     /// The name of a key's state.
     pub(super) fn state_name(&self, scope: &Scope, key: &Key<'_>) -> String {
         let key = self.encode_key(key);
-        let tag = match self.hash_tag(scope, &key) {
-            Some(tag) => format!("{{{tag}}}"),
-            // Braces in a user's name must not choose its node; an empty tag is none, and the first pair counts.
-            None if self.is_cluster => "{}".to_owned(),
-            None => String::new(),
-        };
-        format!("{tag}{}|{key}", scope.as_str())
+        let name = format!("{}|{key}", scope.as_str());
+        match self.hash_tag(scope, &key) {
+            Some(tag) => format!("{{{tag}}}{name}"),
+            // The whole name is the tag: braces in a user's name must not choose its node, and the leases of a key are in the
+            // slot of its state.
+            None if self.is_cluster && is_tag(&name) => format!("{{{name}}}"),
+            None if self.is_cluster => format!("{{{}}}{name}", hashed_tag(&name)),
+            None => name,
+        }
     }
 
     /// The name of a key's leases, which are of another kind than the states of rates: no key's text has a `%l`.
@@ -49,9 +51,7 @@ impl KeyNames {
             Colocation::Key => key,
             Colocation::Prefix => prefix(scope),
         };
-        // A brace would end it early, and an empty one is none.
-        let is_plain = !text.is_empty() && !text.contains(['{', '}']);
-        Some(if is_plain { text.to_owned() } else { format!("{:016x}", Key::from(text).stable_hash(0)) })
+        Some(if is_tag(text) { text.to_owned() } else { hashed_tag(text) })
     }
 
     /// The key's part of its name: its text, or a hash of it.
@@ -68,9 +68,20 @@ impl KeyNames {
     }
 }
 
+/// Whether a text can be a hash tag: a brace would end it early, and an empty one is none.
+fn is_tag(text: &str) -> bool {
+    !text.is_empty() && !text.contains(['{', '}'])
+}
+
+/// The hash tag for a text that cannot be one.
+fn hashed_tag(text: &str) -> String {
+    format!("{:016x}", Key::from(text).stable_hash(0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::redis::slot::Slot;
 
     #[test]
     fn scopes_and_keys_have_distinct_names() {
@@ -125,11 +136,34 @@ mod tests {
         };
         assert_eq!(name(Colocation::Key, "login", "u1".into()), "{u1}shop|login|u1");
         assert_eq!(name(Colocation::Prefix, "login", "u1".into()), "{shop}shop|login|u1");
-        assert_eq!(name(Colocation::None, "login", "{x}".into()), "{}shop|login|{x}");
+        assert_eq!(name(Colocation::None, "login", "u1".into()), "{shop|login|u1}");
         for odd in [Key::from("}x"), Key::GLOBAL, Key::from("u1}x"), Key::from("{u1}")] {
             let [login, send] = ["login", "send"].map(|limit| name(Colocation::Key, limit, odd.clone()));
             let tag = |name: &str| name[1..].split('}').next().unwrap().to_owned();
             assert_eq!((tag(&login), tag(&login).len()), (tag(&send), 16), "{login} {send}");
         }
+    }
+
+    #[test]
+    fn leases_are_in_the_slot_of_the_state() {
+        for colocation in [Colocation::None, Colocation::Key, Colocation::Prefix] {
+            let names = KeyNames { colocation, is_cluster: true, ..KeyNames::default() };
+            for key in [Key::from("u1"), Key::GLOBAL, Key::from("{u1}"), Key::from("{"), Key::from("}{"), Key::from("")]
+            {
+                let scope = Scope::new("shop", "login");
+                let [state, leases] = [names.state_name(&scope, &key), names.leases_name(&scope, &key)];
+                assert_eq!(Slot::of_name(&state), Slot::of_name(&leases), "{state}");
+            }
+        }
+    }
+
+    #[test]
+    fn braces_do_not_choose_the_node_of_a_key() {
+        let names = KeyNames { is_cluster: true, ..KeyNames::default() };
+        let name = |key: &str| names.state_name(&Scope::new("shop", "login"), &Key::from(key));
+        let slots: std::collections::HashSet<_> =
+            (0..100).map(|number| Slot::of_name(&name(&format!("{{x}}{number}")))).collect();
+        assert!(slots.len() > 90, "{} slots", slots.len());
+        assert_ne!(name("{x}"), name("x"));
     }
 }

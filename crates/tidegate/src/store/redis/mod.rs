@@ -10,6 +10,7 @@ mod arguments;
 mod batch;
 mod batcher;
 mod builder;
+mod cluster;
 mod connection;
 mod error;
 mod failover;
@@ -19,6 +20,7 @@ mod leases;
 mod operation;
 mod reply;
 mod script;
+mod slot;
 mod value;
 
 use std::fmt;
@@ -28,7 +30,8 @@ use std::sync::atomic::AtomicBool;
 use redis::Value;
 use redis::aio::ConnectionManager;
 use tidegate_core::{
-    Algorithm, Capabilities, Decision, JointDecision, Op, Quota, Request, State, Store, StoreError, Timestamp, step,
+    Algorithm, Capabilities, Decision, JointDecision, Key, Op, Quota, Request, Scope, State, Store, StoreError,
+    Timestamp, step,
 };
 
 use crate::store::codec::{MAX_REBASE_ATTEMPTS, check_agreement, contended};
@@ -38,6 +41,7 @@ use crate::telemetry;
 use arguments::StepArguments;
 use batcher::Batcher;
 pub use builder::RedisStoreBuilder;
+pub use cluster::ClusterConnection;
 pub use connection::Connection;
 use error::store_error;
 use failover::Failover;
@@ -46,6 +50,7 @@ use keys::KeyNames;
 use operation::StateOperation;
 use reply::{Effect, KeyReply};
 use script::Script;
+use slot::Slot;
 
 /// The store on Redis, Valkey or a cluster of them. Clones share the connection.
 ///
@@ -95,9 +100,8 @@ impl<C: Connection> RedisStore<C> {
     }
 
     async fn reset(&self, name: &str, quota: &Quota) -> Result<Decision, StoreError> {
-        let mut connection = self.connection.clone();
-        if let Err(error) = redis::cmd("DEL").arg(name).exec_async(&mut connection).await {
-            self.failover.close_if_replica(&mut connection, &error).await;
+        if let Err(error) = self.connection.send(name, redis::cmd("DEL").arg(name)).await {
+            self.failover.close_if_replica(&self.connection, &error).await;
             return Err(store_error(error));
         }
         // A deleted key is as good as new, whatever the time.
@@ -131,11 +135,10 @@ impl<C: Connection> RedisStore<C> {
     }
 
     async fn run_script(&self, script: &Script, keys: &[&str], arguments: &[Vec<u8>]) -> Result<Value, StoreError> {
-        let mut connection = self.connection.clone();
         let on_reload = || telemetry::record_script_reload(&self.label);
-        let reply = script.run(&mut connection, keys, arguments, on_reload).await;
+        let reply = script.run(&self.connection, keys, arguments, on_reload).await;
         if let Err(error) = &reply {
-            self.failover.close_if_replica(&mut connection, error).await;
+            self.failover.close_if_replica(&self.connection, error).await;
         }
         reply.map_err(store_error)
     }
@@ -165,6 +168,11 @@ impl<C> fmt::Debug for RedisStore<C> {
 impl<C: Connection> Store for RedisStore<C> {
     fn capabilities(&self) -> Capabilities {
         Capabilities::default().with_atomic_all(!C::IS_CLUSTER || self.key_names.colocation == Colocation::Prefix)
+    }
+
+    /// In a cluster, 256 neighbouring slots: a node that fails takes some of these ranges along, and a slot that moves one.
+    fn partition(&self, scope: &Scope, key: &Key<'_>) -> u8 {
+        if C::IS_CLUSTER { Slot::of_name(&self.key_names.state_name(scope, key)).partition() } else { 0 }
     }
 
     fn try_apply(&self, _: &Request<'_>) -> Option<Result<Decision, StoreError>> {

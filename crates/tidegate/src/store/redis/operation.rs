@@ -2,12 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
-use redis::cluster_routing::Slot;
 use tidegate_core::{Algorithm, Op, Request, StoreError, Timestamp};
 
 use super::arguments::{StepArguments, encode_time};
 use super::reply::{self, KeyReply};
 use super::script::Script;
+use super::slot::Slot;
 use super::{Connection, RedisStore, script};
 use crate::store::codec::encode_quota;
 
@@ -75,6 +75,6 @@ impl<C: Connection> RedisStore<C> {
 
     /// The slot of an operation's key, if the server has slots: one call covers one of them.
     pub(super) fn slot(&self, operation: &StateOperation) -> Option<Slot> {
-        (C::IS_CLUSTER || self.has_slots.load(Ordering::Relaxed)).then(|| Slot::for_key(&operation.name))
+        (C::IS_CLUSTER || self.has_slots.load(Ordering::Relaxed)).then(|| Slot::of_name(&operation.name))
     }
 }

@@ -2,9 +2,10 @@
 
 use std::sync::LazyLock;
 
-use redis::aio::ConnectionLike;
 use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 use tidegate_core::Algorithm;
+
+use super::Connection;
 
 const COMMON: &str = include_str!("lua/common.lua");
 const WIDE_NUMBERS: &str = include_str!("lua/wide_numbers.lua");
@@ -73,19 +74,20 @@ impl Script {
         self.command_with("EVALSHA", &self.hash, keys, arguments)
     }
 
-    /// Runs it; when the server does not know it, once more with its source, which makes it known. There is no third
+    /// Runs it on keys that live together; when the server does not know it, once more with its source, which makes it known. There is no third
     /// time. `on_reload` is called before the second.
     pub(super) async fn run(
         &self,
-        connection: &mut impl ConnectionLike,
+        connection: &impl Connection,
         keys: &[&str],
         arguments: &[Vec<u8>],
         on_reload: impl FnOnce(),
     ) -> Result<Value, RedisError> {
-        match self.command(keys, arguments).query_async(connection).await {
+        let key = keys.first().copied().unwrap_or_default();
+        match connection.send(key, &self.command(keys, arguments)).await {
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
                 on_reload();
-                self.command_with("EVAL", &self.source, keys, arguments).query_async(connection).await
+                connection.send(key, &self.command_with("EVAL", &self.source, keys, arguments)).await
             }
             answer => answer,
         }

@@ -24,7 +24,7 @@ pub struct RemoteStoreBuilder {
     roots: Roots,
 }
 
-/// The default idle timeout. It is less than the five seconds after which workerd closes an idle connection: a
+/// The default idle timeout. It is less than the five seconds after which workerd closes an idle connection. A
 /// connection that closes just as a call is sent fails that call.
 const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(3);
 

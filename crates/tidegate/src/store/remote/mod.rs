@@ -32,7 +32,7 @@ use client::Client;
 /// # Ok(()) }
 /// ```
 ///
-/// It needs a tokio runtime to connect on. It has no timeout but for connecting; a limiter adds one for answers.
+/// It needs a tokio runtime to connect on. Its only timeout is for connecting; a limiter adds one for answers.
 #[derive(Clone)]
 pub struct RemoteStore {
     client: Client,

@@ -36,7 +36,8 @@ fn step_row(
     is_wanted: impl FnOnce() -> bool,
 ) -> Option<(Decision, usize)> {
     let Step { row_key, quota, op, test_time } = step;
-    // A row that was found is being read until it is written: SQLite writes only on top of what was read.
+    // The read of an existing row stays open until the write, because SQLite then writes only on top of the read
+    // version.
     let mut select = connection.prepare_cached(&table.select).ok()?;
     let mut rows = select.query([row_key]).ok()?;
     let stored = rows.next().ok()?.map(StoredRow::from_sql).transpose().ok()?;

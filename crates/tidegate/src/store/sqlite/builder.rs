@@ -20,15 +20,14 @@ use crate::clock::{Clock, SystemClock};
 use crate::store::secret::Secret;
 use crate::store::table::{RowKeyEncoder, TableName};
 
-/// What has reached the disk when a decision is answered.
+/// The durability of a decision when it is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Synchronous {
-    /// The operating system has it. A process that is killed loses nothing; when the machine loses power, or its system
-    /// crashes, the last decisions may be lost, those since the log was last brought into the file. The file itself is
-    /// whole afterwards.
+    /// The operating system has the decision. A killed process loses nothing. If the machine loses power or its system
+    /// crashes, the decisions since the last checkpoint of the log may be lost. The file stays intact.
     #[default]
     Normal,
-    /// The disk has it. Nothing that was answered is lost, and every commit waits for the disk.
+    /// The disk has the decision. No answered decision is lost, and every commit waits for the disk.
     Full,
 }
 
@@ -61,16 +60,16 @@ impl SqliteStoreBuilder {
         Ok(self)
     }
 
-    /// What has reached the disk when a decision is answered.
+    /// Sets the durability of a decision when it is answered. Defaults to [`Synchronous::Normal`].
     #[must_use]
     pub fn synchronous(mut self, synchronous: Synchronous) -> Self {
         self.synchronous = synchronous;
         self
     }
 
-    /// How long is waited for a lock that another process holds, or a transaction of this one: 5 seconds unless said
-    /// otherwise. Nobody who asks has to wait that long: a [timeout](crate::resilience::TimeoutStore) around the store says
-    /// how long a call may take, and what is given up while it waits spends nothing.
+    /// Sets the longest wait for the lock of another process, or of a transaction in this one. Defaults to 5 seconds. A
+    /// [timeout](crate::resilience::TimeoutStore) around the store lets callers give up earlier, and a call that was
+    /// given up takes nothing.
     #[must_use]
     pub fn busy_timeout(mut self, busy_timeout: Duration) -> Self {
         self.busy_timeout = busy_timeout;
@@ -84,18 +83,18 @@ impl SqliteStoreBuilder {
         self
     }
 
-    /// Hashes keys with HMAC-SHA256 under this secret, so that no user id and no address can be read in the file.
-    /// Every process needs the same secret. With another secret, every key starts anew.
+    /// Hashes keys with HMAC-SHA256 under this secret, so that the file shows no user id and no address. Every process
+    /// needs the same secret. With another secret, every key is reset.
     #[must_use]
     pub fn hash_keys(mut self, secret: impl AsRef<[u8]>) -> Self {
         self.row_keys.secret = Some(Secret::new(secret.as_ref()));
         self
     }
 
-    /// Opens the file, and makes it and the table if they are missing. The folder has to be there.
+    /// Opens the file, and creates it and the table if they are missing. The folder must exist.
     ///
-    /// This reads and writes the file, and waits for up to the busy timeout while another process has locked it: do it
-    /// where a program starts, or with `tokio::task::spawn_blocking` and the like.
+    /// This reads and writes the file, and waits for up to the busy timeout while another process has locked it. Call
+    /// it when a program starts, or with `tokio::task::spawn_blocking`.
     pub fn open(self, path: impl AsRef<Path>) -> Result<SqliteStore, StoreError> {
         let SqliteStoreBuilder { table, synchronous, busy_timeout, clock, row_keys } = self;
         let (path, table) = (path.as_ref(), Arc::new(TableSchema::new(table)));
@@ -149,7 +148,7 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<thread::Join
 }
 
 impl SqliteStore {
-    /// A store in a file, with the defaults: see [`SqliteStoreBuilder::open`].
+    /// Opens a store in a file with the defaults: see [`SqliteStoreBuilder::open`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         Self::builder().open(path)
     }

@@ -56,7 +56,7 @@ fn kind_and_advice(error: &Error) -> (StoreErrorKind, &'static str) {
         (_, Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt)) => {
             (Unavailable, "`PRAGMA integrity_check` says more; restore it, or move it away and begin anew")
         }
-        // Errors about a statement. Ours are valid as long as the table is.
+        // Errors about a statement. Our statements are valid as long as the table is.
         (Error::SqlInputError { .. } | Error::InvalidColumnType(..), _)
         | (_, Some(ErrorCode::Unknown | ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch)) => {
             (Unavailable, "the table is missing or not as `tidegate::sqlite::migration` makes it")

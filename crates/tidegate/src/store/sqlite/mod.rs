@@ -1,11 +1,10 @@
 //! The store in an SQLite file: for one process, or a few on one machine, whose state survives restarts.
 //!
-//! A thread of the store writes. It takes all waiting calls, decides them in one transaction, and answers when
-//! that is committed: so a commit costs each call little, and no thread that serves requests waits for the file.
-//! A second thread answers checks from a connection that only reads, which in SQLite's WAL mode never waits for a writer.
+//! A thread of the store writes. It takes all waiting calls, decides them in one transaction, and answers after the
+//! commit. So a commit costs each call little, and no thread that serves requests waits for the file. A second thread
+//! answers checks on a read-only connection, which never waits for a writer in SQLite's WAL mode.
 //!
-//! The decisions are worked out by [`step`](tidegate_core::step) between reading a row and writing it, the same as for
-//! every other store.
+//! As for every other store, [`step`](tidegate_core::step) makes the decision, between reading a row and writing it.
 
 mod autocommit;
 mod batch;
@@ -83,9 +82,9 @@ impl Drop for Inner {
 }
 
 impl SqliteStore {
-    /// Deletes all rows that are as good as new, a hundred or so at a time with decisions in between, and says how many
-    /// they were. The calls do the same by and by: with every row that is added two are looked for that can go. So this
-    /// is for whoever wants the space at once, such as after a flood of keys.
+    /// Deletes all rows that are as good as new, and returns their number. It deletes about a hundred at a time, with
+    /// decisions in between. Calls sweep by themselves: for every added row, they look for two that can go. So this is
+    /// only for freeing space at once, such as after a flood of keys.
     pub async fn sweep(&self) -> Result<u64, StoreError> {
         let mut swept = 0;
         loop {
@@ -180,7 +179,7 @@ impl Store for SqliteStore {
         decisions
     }
 
-    /// Ends both threads when they have served what waits, and brings the log into the file. Calls from then on are
+    /// Ends both threads when they have served all waiting jobs, and moves the log into the file. Later calls are
     /// errors.
     async fn close(&self) {
         self.inner.close();

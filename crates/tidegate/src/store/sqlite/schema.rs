@@ -10,9 +10,9 @@ use crate::store::table::TableName;
 /// The expected columns of the table, in the format of [`table_columns`].
 const COLUMNS: &str = "key BLOB NOT NULL PRIMARY KEY, value BLOB NOT NULL, expires_at INTEGER";
 
-/// The SQL that makes the table `table` and its index, if they are missing. Opening a store does this by itself; by hand
-/// it is for programs that keep all migrations in one place, or that only decide
-/// [in transactions](crate::sqlite::SqliteStore::in_transaction).
+/// Returns the SQL that creates the table `table` and its index, if they are missing. Opening a store runs it. It is
+/// for programs that keep all migrations in one place, or that only decide [in
+/// transactions](crate::sqlite::SqliteStore::in_transaction).
 ///
 /// ```
 /// let sql = tidegate::sqlite::migration("tidegate")?;
@@ -151,7 +151,7 @@ mod tests {
         connection
     }
 
-    /// How SQLite goes about a statement.
+    /// Returns the query plan of a statement.
     fn plan(connection: &Connection, statement: &str) -> String {
         let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {statement}")).unwrap();
         let parameters = vec![1; explain.parameter_count()];

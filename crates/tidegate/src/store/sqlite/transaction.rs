@@ -11,7 +11,7 @@ use crate::store::Decider;
 use crate::store::codec::JointRequest;
 
 impl SqliteStore {
-    /// Asks inside a transaction of the caller's: what is taken is committed with it, and rolled back with it.
+    /// Decides inside a transaction of the caller. Units are committed and rolled back with it.
     ///
     /// ```
     /// use rusqlite::{Connection, TransactionBehavior};
@@ -33,14 +33,15 @@ impl SqliteStore {
     /// # Ok(()) }
     /// ```
     ///
-    /// The transaction's database has to have the table: it is usually the file of this store, and for another one there
-    /// is [`migration`](super::migration). The store's own thread waits meanwhile, as long as the transaction holds the
-    /// lock, so keep it short, and do not await the limiter inside of it.
+    /// The transaction's database must have the table. Usually it is the file of this store; for another file there is
+    /// [`migration`](super::migration). The store's own thread waits while the transaction holds the lock. So keep it
+    /// short, and never await the limiter inside it.
     ///
     /// A transaction that reads before it writes may find that another connection has written in between. That is an
-    /// error that says so, and the transaction has to be run again; one that begins with `BEGIN IMMEDIATE` never meets it.
+    /// error, and the caller must run the transaction again. A transaction that begins with `BEGIN IMMEDIATE` never
+    /// gets this error.
     ///
-    /// No timeout, breaker or failure policy stands around this: an error is the caller's to act on.
+    /// No timeout, breaker or failure policy applies here: the caller handles errors.
     pub fn in_transaction<'a>(&'a self, transaction: &'a mut Transaction<'_>) -> InTransaction<'a> {
         InTransaction { store: self, connection: transaction }
     }

@@ -20,7 +20,8 @@ use crate::clock::Clock;
 /// The most rows in one sweep. It is a transaction of its own, and takes about a millisecond.
 pub(super) const SWEEP_ROWS: usize = 128;
 
-/// The most sweeps after a batch while other jobs wait: enough for twice as many rows as a batch can add, and one to catch up.
+/// The most sweeps after a batch while other jobs wait. They are enough for twice as many rows as a batch can add, and
+/// one to catch up.
 const MAX_SWEEPS_PER_BATCH: usize = 2 * MAX_BATCH_STEPS / SWEEP_ROWS + 1;
 
 /// The state of the writing thread.

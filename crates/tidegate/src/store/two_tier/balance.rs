@@ -15,9 +15,12 @@ const SHRINK_FACTOR: u32 = 4;
 const LOW_DIVISOR: u64 = 4;
 /// How long a denial is answered locally at most: another process may have returned units.
 const MAX_LOCAL_DENIAL: Duration = Duration::from_secs(1);
-/// Units of a window are returned only while this much of the window is left: a return that arrives after its end would
-/// count for the next window.
+/// How long the network may delay a return. Units of a window are returned only while this much of the window is left: a
+/// return that arrives after its end would count for the next window.
 pub(super) const RETURN_MARGIN: Duration = Duration::from_secs(5);
+/// A return without an answer has arrived after this span, or never will: it is sent within [`RETURN_MARGIN`] and arrives
+/// within another. The rest is for a batch of returns that is sent in parts, and for a clock that runs fast.
+const RETURN_SPAN: Duration = Duration::from_secs(15);
 
 /// A batch expires before its window ends, by the window's length divided by this. Two clocks that are slewed in opposite
 /// directions, each by the 500 parts in a million that systems allow, use a fourth of it.
@@ -31,7 +34,7 @@ const MIN_WINDOW_MICROS: u64 = 500_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BatchRules {
     pub(super) quota: Quota,
-    /// The most units that one process holds or has requested, at least 2.
+    /// The most units that one process holds, has requested or is returning, at least 2.
     pub(super) max: u64,
     /// For a quota that counts in windows, the span in which units must be spent, in microseconds.
     window: Option<u64>,
@@ -58,11 +61,6 @@ impl BatchRules {
     /// Returns whether units expire with the end of a window.
     pub(super) fn is_windowed(&self) -> bool {
         self.window.is_some()
-    }
-
-    /// Returns whether units that expire then may still be returned.
-    pub(super) fn is_returnable(&self, expires: Timestamp, now: Timestamp) -> bool {
-        !self.is_windowed() || expires.since(now) >= RETURN_MARGIN
     }
 
     /// Returns when units expire, by this process's clock, that were just granted to a refill sent at `sent`.
@@ -101,6 +99,11 @@ pub(super) fn batched_cost(request: &Request<'_>) -> Option<u64> {
 pub(super) struct Balance {
     units: u64,
     expires: Timestamp,
+    /// Units on their way back to the store. They count as held until they have arrived: otherwise one span could see a new
+    /// balance spent, and these from the store.
+    returning: u64,
+    /// When they have arrived, even if no answer says so.
+    returned_by: Timestamp,
     /// The balance that the next refill aims for.
     batch: u64,
     /// When the pending refill was sent.
@@ -185,6 +188,8 @@ impl Balance {
         Balance {
             units: 0,
             expires: now,
+            returning: 0,
+            returned_by: now,
             batch: 1,
             refill_sent: None,
             discard_refill: false,
@@ -238,7 +243,18 @@ impl Balance {
         self.refill_sent.is_some()
     }
 
-    /// Begins a refill after which `cost` can be spent, and also what `others` wait for, if the rules allow that much.
+    /// Returns the most units that may be held and requested.
+    fn room(&self, rules: &BatchRules, now: Timestamp) -> u64 {
+        rules.max.saturating_sub(if self.is_returning(now) { self.returning } else { 0 })
+    }
+
+    /// Returns whether a refill for this cost may begin.
+    pub(super) fn can_refill(&self, rules: &BatchRules, cost: u64, now: Timestamp) -> bool {
+        cost.max(self.units + 1) <= self.room(rules, now)
+    }
+
+    /// Begins a refill, which [must be possible](Balance::can_refill), after which `cost` can be spent, and also what `others`
+    /// wait for, if the rules allow that much.
     pub(super) fn begin_refill(&mut self, rules: &BatchRules, cost: u64, others: u64, now: Timestamp) -> RefillSize {
         let now = self.advance(rules, now);
         match self.refilled_at.map(|refilled| now.since(refilled)) {
@@ -248,8 +264,9 @@ impl Balance {
         }
         (self.refill_sent, self.discard_refill, self.ignore_denial) = (Some(now), false, false);
         let min = cost.saturating_sub(self.units).max(1);
-        // Held and requested units together never exceed the maximum.
-        let units = self.batch.max(cost.saturating_add(others)).min(rules.max).saturating_sub(self.units).max(min);
+        // Held, requested and returning units together never exceed the maximum.
+        let most = self.batch.max(cost.saturating_add(others)).min(self.room(rules, now));
+        let units = most.saturating_sub(self.units).max(min);
         RefillSize { units, min }
     }
 
@@ -307,22 +324,34 @@ impl Balance {
     /// Takes out the units to return: all of them, if none was used for `idle`.
     pub(super) fn take_idle(&mut self, rules: &BatchRules, idle: Duration, now: Timestamp) -> u64 {
         let now = self.advance(rules, now);
-        if self.units == 0 || now.since(self.used_at) < idle || !rules.is_returnable(self.expires, now) {
+        if self.units == 0 || now.since(self.used_at) < idle || now > self.return_deadline(now) {
             return 0;
         }
         self.shrink_batch();
-        std::mem::take(&mut self.units)
+        let units = std::mem::take(&mut self.units);
+        (self.returning, self.returned_by) =
+            (rules.max - self.room(rules, now) + units, now.saturating_add(RETURN_SPAN));
+        units
     }
 
-    /// Returns when the units expire, those included that were just taken out.
-    pub(super) fn expires(&self) -> Timestamp {
-        self.expires
+    /// Returns the latest time to send a return of units that are taken out now.
+    pub(super) fn return_deadline(&self, now: Timestamp) -> Timestamp {
+        self.expires.saturating_sub(RETURN_MARGIN).min(now.saturating_add(RETURN_MARGIN))
+    }
+
+    fn is_returning(&self, now: Timestamp) -> bool {
+        self.returning > 0 && now < self.returned_by
+    }
+
+    /// Ends the return of so many units: they have arrived.
+    pub(super) fn return_arrived(&mut self, units: u64) {
+        self.returning = self.returning.saturating_sub(units);
     }
 
     /// Returns whether dropping it loses nothing.
     pub(super) fn is_disposable(&self, idle: Duration, now: Timestamp) -> bool {
         let used = self.units > 0 || self.refill_sent.is_some() || now.since(self.used_at) < idle;
-        !used && !self.is_denied(u64::MAX, now)
+        !used && !self.is_returning(now) && !self.is_denied(u64::MAX, now)
     }
 
     /// Drops units that have expired. Returns the time to use: small steps back, as of a clock that is adjusted all the time,
@@ -353,6 +382,7 @@ impl Balance {
         self.denial = None;
         self.used_at = now;
         self.refilled_at = None;
+        self.returned_by = self.returned_by.min(now.saturating_add(RETURN_SPAN));
         if rules.is_windowed() {
             self.units = 0;
             self.refill_sent = self.refill_sent.map(|_| Timestamp::EPOCH);

@@ -52,7 +52,7 @@ const MAX_WAITS: usize = 2;
 /// | `sliding_window` | what the store admits, in each of its buckets: the bound of the algorithm |
 ///
 /// The store counts the units of a token bucket when they are taken, and a process spends them later. So in the long run the
-/// rate is never exceeded. Units of a window, or of a bucket of a sliding window, are dropped before it ends. The store's
+/// rate is never exceeded. Units that are being returned count towards the batch of their process. Units of a window, or of a bucket of a sliding window, are dropped before it ends. The store's
 /// answers tell when that is: clocks may differ by any amount, as long as they run at the same speed, to 1 part in 256. A
 /// clock that is set back between two requests can extend the life of a balance by as much.
 ///
@@ -255,6 +255,10 @@ impl<S: Store + 'static> Store for TwoTierStore<S> {
 
     fn prefetch(&self, scope: &Scope, key: &Key<'_>) {
         self.inner.store.prefetch(scope, key);
+    }
+
+    fn partition(&self, scope: &Scope, key: &Key<'_>) -> u8 {
+        self.inner.store.partition(scope, key)
     }
 
     #[inline]

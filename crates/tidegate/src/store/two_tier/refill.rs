@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 
 use super::balance::RefillStep;
-use super::table::{BalanceTable, IdleUnits, Refill, RefillResult};
+use super::table::{BalanceTable, Refill, RefillResult};
 use crate::clock::Sleeper;
 use crate::random::Random;
 
@@ -96,11 +96,15 @@ impl<S: Store + 'static> SharedState<S> {
         for some in self.table.take_idle(idle, &*self.sleeper).chunks(RETURNS_PER_CALL) {
             let now = self.sleeper.now();
             // The calls before may have taken long.
-            let in_time = some.iter().filter(|idle| idle.account.rules.is_returnable(idle.expires, now));
-            let requests: Vec<_> = in_time.map(IdleUnits::refund).collect();
-            if !requests.is_empty() {
-                let _ = self.store.apply_each(&requests).await;
+            let in_time: Vec<_> = some.iter().filter(|idle| now <= idle.deadline).collect();
+            let requests: Vec<_> = in_time.iter().map(|idle| idle.refund()).collect();
+            if requests.is_empty() {
+                continue;
             }
+            let answers = self.store.apply_each(&requests).await;
+            // Without an answer, a return may still be on its way.
+            let arrived = in_time.into_iter().zip(answers).filter(|(_, answer)| answer.is_ok());
+            arrived.for_each(|(idle, _)| self.table.return_arrived(idle));
         }
     }
 }

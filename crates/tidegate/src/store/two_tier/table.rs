@@ -50,7 +50,8 @@ impl Account {
 pub(super) struct IdleUnits {
     pub(super) account: Arc<Account>,
     cost: Cost,
-    pub(super) expires: Timestamp,
+    /// The latest time to send them.
+    pub(super) deadline: Timestamp,
 }
 
 impl IdleUnits {
@@ -115,9 +116,9 @@ impl KeyEntry {
         self.has_key_of(request) && !self.has_quota_of(request)
     }
 
-    /// Begins a refill, unless one is pending.
+    /// Begins a refill, unless one is pending or there is no room for the cost.
     pub(super) fn begin_refill(&mut self, cost: u64, policy: OnStoreError, now: Timestamp) -> Option<Refill> {
-        if self.pending_refill().is_some() {
+        if self.pending_refill().is_some() || !self.balance.can_refill(&self.account.rules, cost, now) {
             return None;
         }
         let (result, receiver) = watch::channel(None);
@@ -266,13 +267,18 @@ impl BalanceTable {
             shard.retain(|_, entry| {
                 let units = entry.balance.take_idle(&entry.account.rules, idle, now);
                 if let Ok(cost) = Cost::new(units) {
-                    let (account, expires) = (Arc::clone(&entry.account), entry.balance.expires());
-                    taken.push(IdleUnits { account, cost, expires });
+                    let (account, deadline) = (Arc::clone(&entry.account), entry.balance.return_deadline(now));
+                    taken.push(IdleUnits { account, cost, deadline });
                 }
                 entry.pending_refill().is_some() || !entry.balance.is_disposable(idle, now)
             });
         }
         taken
+    }
+
+    /// Ends the return of idle units: they have arrived.
+    pub(super) fn return_arrived(&self, idle: &IdleUnits) {
+        self.with_account(&idle.account, |entry| entry.balance.return_arrived(idle.cost.get()));
     }
 
     /// Prevents new refills, and returns the pending ones.

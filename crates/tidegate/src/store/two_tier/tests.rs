@@ -32,6 +32,11 @@ fn refill(balance: &mut Balance, rules: &BatchRules, now: Timestamp) -> u64 {
     units
 }
 
+/// Spends so many units. Returns how many there were.
+fn spend_units(balance: &mut Balance, rules: &BatchRules, units: u64, now: Timestamp) -> u64 {
+    (0..units).filter(|_| balance.take(rules, 1, now).is_some_and(|decision| decision.allowed())).count() as u64
+}
+
 /// Spends the whole balance.
 fn spend(balance: &mut Balance, rules: &BatchRules, now: Timestamp) -> u64 {
     (0..).take_while(|_| balance.take(rules, 1, now).is_some_and(|decision| decision.allowed())).count() as u64
@@ -108,6 +113,24 @@ fn batches_shrink_when_a_window_ends_before_they_are_spent() {
     assert_eq!(refill(&mut balance, &rules, at(490)), 100);
     assert_eq!(balance.take(&rules, 1, at(500)), None);
     assert_eq!(balance.begin_refill(&rules, 1, 0, at(500)).units, 50);
+}
+
+#[test]
+fn units_being_returned_count_as_held() {
+    let (rules, mut balance) = (bucket(), Balance::with_largest_batch(&bucket(), at(0)));
+    assert_eq!(refill(&mut balance, &rules, at(0)), 100);
+    assert_eq!(spend_units(&mut balance, &rules, 70, at(0)), 70);
+    assert_eq!(balance.take_idle(&rules, seconds(1), at(1_000)), 30);
+    assert!(!balance.is_disposable(seconds(1), at(1_000)));
+    assert!(balance.can_refill(&rules, 70, at(1_000)) && !balance.can_refill(&rules, 71, at(1_000)));
+    // As many more as there is room for.
+    assert_eq!(balance.begin_refill(&rules, 60, 40, at(1_000)).units, 70);
+    balance.refill_granted(&rules, 70, &taken(&rules, 70, at(1_000)), at(1_000));
+    assert!(!balance.can_refill(&rules, 1, at(1_000)), "nothing more is fetched in the background");
+    // Half of it, by an answer, and the rest by time.
+    balance.return_arrived(15);
+    assert!(balance.can_refill(&rules, 85, at(1_000)) && !balance.can_refill(&rules, 86, at(15_999)));
+    assert!(balance.can_refill(&rules, 100, at(16_000)));
 }
 
 #[test]

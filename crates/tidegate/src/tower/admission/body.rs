@@ -12,8 +12,8 @@ use crate::http::InFlight;
 use crate::http::lifecycle::HeldPermits;
 
 pin_project! {
-    /// The body of a response of an [`AdmissionService`](super::AdmissionService) service, or behind a [`Gate`](crate::http::Gate): the
-    /// request is in flight until it ends.
+    /// The body of a response of an [`AdmissionService`](super::AdmissionService), or behind a
+    /// [`Gate`](crate::http::Gate). The request is in flight until the body ends.
     #[derive(Debug)]
     pub struct ResponseBody<B> {
         #[pin]
@@ -23,19 +23,19 @@ pin_project! {
 }
 
 impl<B: Body> ResponseBody<B> {
-    /// A response that nothing is in flight for.
+    /// Returns a response with no request in flight.
     pub(super) fn unguarded(response: Response<B>) -> Response<Self> {
         response.map(|body| ResponseBody { body, in_flight: InFlight::default() })
     }
 
-    /// A response that is in flight until its body ends.
+    /// Returns a response that is in flight until its body ends.
     pub(super) fn guarded(response: Response<B>, held: HeldPermits) -> Response<Self> {
         let length = response.body().size_hint().exact();
         let in_flight = InFlight::begin(Some(held), response.status(), response.headers(), length);
         response.map(|body| ResponseBody::new(body, in_flight))
     }
 
-    /// A body that a request is in flight for.
+    /// Creates a body whose request is in flight until it ends.
     pub fn new(body: B, mut in_flight: InFlight) -> Self {
         if body.is_end_stream() {
             in_flight.end();
@@ -56,7 +56,7 @@ impl<B: Body> Body for ResponseBody<B> {
         }
         match &frame {
             None => this.in_flight.end(),
-            // Nobody will ask for more, not even after trailers.
+            // The body will not be polled again, not even after trailers.
             Some(Ok(frame)) if frame.is_trailers() || this.body.is_end_stream() => this.in_flight.end(),
             Some(Ok(frame)) => this.in_flight.record_chunk(frame.data_ref().map_or(0, |data| data.remaining() as u64)),
             Some(Err(_)) => this.in_flight.fail(),

@@ -1,4 +1,4 @@
-//! The layer that bounds how many requests are in flight, and then enforces their limits.
+//! The layer that bounds the requests in flight, and then enforces their limits.
 //!
 //! ```
 //! use tidegate::concurrency::{Concurrency, Priority};
@@ -17,20 +17,20 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A request is in flight from when it gets in until the last piece of its response's body has been handed to the server, so
-//! streams, server-sent events and gRPC's streams count for as long as they run. The permit travels in the future of the
-//! response and then in its body, and comes back exactly once:
+//! A request is in flight from its admission until the last piece of its response's body has been sent to the server.
+//! So streams, server-sent events and gRPC's streams count while they run. The permit moves from the future of the
+//! response into its body, and is released exactly once:
 //!
-//! | what happens | the work was |
+//! | event | completion |
 //! | --- | --- |
-//! | the body ends, whatever the status | [done](crate::concurrency::Completion::Success), or dropped if [`AdmissionLayer::dropped_if`] says so |
-//! | the service or the body fails, the client hangs up, the stream is reset, the handler panics | [dropped](crate::concurrency::Completion::Dropped), if it took as long as work usually does; sooner, ignored |
-//! | its limits turn it away, or a handler's `#[limit]`, or an admission further in | [ignored](crate::concurrency::Completion::Ignored): no work was done |
+//! | the body ends, with any status | [success](crate::concurrency::Completion::Success), or dropped if [`AdmissionLayer::dropped_if`] returns true |
+//! | the service or the body fails, the client disconnects, the stream is reset, the handler panics | [dropped](crate::concurrency::Completion::Dropped), or ignored if that came sooner than work usually takes |
+//! | its limits, a handler's `#[limit]` or an inner admission reject it | [ignored](crate::concurrency::Completion::Ignored): no work was done |
 //!
-//! A [`RateLimitLayer`](super::RateLimitLayer) of its own below this one is work like any other: give its limits to
+//! A separate [`RateLimitLayer`](super::RateLimitLayer) below this one counts as work. Pass its limits to
 //! [`AdmissionLayer::limits`] instead.
 //!
-//! A request that switches protocols (`101`, `CONNECT`) is no longer in flight once that is answered.
+//! A request that switches protocols (`101`, `CONNECT`) is in flight only until that response.
 
 mod body;
 
@@ -53,8 +53,8 @@ use crate::http::lifecycle::{EndRules, HeldPermits};
 use crate::http::{Gate, PendingRequest, RateLimit, RequestHead};
 pub use body::ResponseBody;
 
-/// Guards how many requests of a service are in flight, and then enforces limits. See the [module](super) for how it is
-/// made.
+/// A layer that bounds the requests of a service in flight, and then enforces limits. See the [module](super) for
+/// examples.
 #[derive(Debug, Clone)]
 pub struct AdmissionLayer<F = HttpFormat> {
     gate: Gate,
@@ -62,10 +62,11 @@ pub struct AdmissionLayer<F = HttpFormat> {
 }
 
 impl AdmissionLayer {
-    /// Guards how many requests are in flight: a [`Concurrency`](crate::concurrency::Concurrency), one
-    /// [`PerKey`](crate::concurrency::PerKey), tenants that [share it](crate::concurrency::FairConcurrency), or several of them.
+    /// Guards the number of requests in flight: by a [`Concurrency`](crate::concurrency::Concurrency), a
+    /// [`PerKey`](crate::concurrency::PerKey), tenants that [share](crate::concurrency::FairConcurrency) it, or several
+    /// of them.
     ///
-    /// What is answered to a request that is turned away goes into the body of the service's responses, as with a
+    /// The response to a rejected request has a body of the service's type, as with a
     /// [`RateLimitLayer`](super::RateLimitLayer).
     pub fn new(guards: impl Into<ConcurrencyGuards>) -> Self {
         AdmissionLayer { gate: Gate::new(RateLimit::unlimited()).guards(guards), format: HttpFormat }
@@ -73,24 +74,24 @@ impl AdmissionLayer {
 }
 
 impl<F> AdmissionLayer<F> {
-    /// The limits of requests that got in, as a [`RateLimitLayer`](super::RateLimitLayer) takes them; none unless
-    /// said otherwise. What it says about keys, clients, answers and requests that are left alone is good for the guards,
-    /// too: a guard for each key has the key of the first limit.
+    /// Sets the limits of requests that pass the guards, as a [`RateLimitLayer`](super::RateLimitLayer) takes them.
+    /// Defaults to none. Their keys, clients, responses and skipped requests also apply to the guards: a guard for each
+    /// key has the key of the first limit.
     #[must_use]
     pub fn limits(mut self, limits: impl Into<RateLimit>) -> Self {
         self.gate = self.gate.limits(limits);
         self
     }
 
-    /// How much a request matters. Never let a client choose that.
+    /// Sets the priority of a request. Never let a client choose it.
     #[must_use]
     pub fn priority(mut self, priority: impl Fn(&RequestHead<'_>) -> Priority + Send + Sync + 'static) -> Self {
         self.gate = self.gate.priority(priority);
         self
     }
 
-    /// Which responses say that the work was wasted, such as `504`: none unless said otherwise, because a quick error uses
-    /// capacity like any other answer. It sees statuses of HTTP, which are `200` for every call of gRPC.
+    /// Sets the statuses of wasted work, such as `504`. Defaults to none, because a quick error uses capacity like any
+    /// other answer. The statuses are those of HTTP, which are `200` for every gRPC call.
     #[must_use]
     pub fn dropped_if(mut self, dropped: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
         self.gate = self.gate.dropped_if(dropped);
@@ -103,7 +104,7 @@ impl<F> AdmissionLayer<F> {
     }
 }
 
-/// The gate of other frameworks, as a layer.
+/// Converts a gate of other frameworks into a layer.
 impl From<Gate> for AdmissionLayer {
     fn from(gate: Gate) -> Self {
         AdmissionLayer { gate, format: HttpFormat }
@@ -118,11 +119,10 @@ impl<S, F: Clone> Layer<S> for AdmissionLayer<F> {
     }
 }
 
-/// A service that guards how many of its requests are in flight, from an [`AdmissionLayer`]. Clones
-/// share their permits.
+/// A service that bounds its requests in flight, from an [`AdmissionLayer`]. Clones share their permits.
 #[derive(Debug, Clone)]
 pub struct AdmissionService<S, F> {
-    /// Its limits, which mark what they turn away.
+    /// The limits, which mark the requests that they reject.
     service: RateLimitService<S, MarkedFormat<F>>,
     gate: Gate,
     format: MarkedFormat<F>,
@@ -157,7 +157,7 @@ where
             return AdmissionFuture::serving(self.service.call_skipped(request), None, self.format.clone());
         };
         if pending.is_denied() {
-            // A denied client does not take a place among the requests in flight.
+            // A denied client takes no place among the requests in flight.
             let response = self.service.call_limited(pending, request);
             return AdmissionFuture::serving(response, None, self.format.clone());
         }
@@ -173,7 +173,7 @@ where
                 AdmissionFuture::denied(response, self.format.clone())
             }
             None => {
-                // The service that is ready goes with the request; the clone must become ready first.
+                // The service that is ready goes with the request. The clone must become ready first.
                 let next = self.service.clone();
                 let waiting_request = (mem::replace(&mut self.service, next), request, ends);
                 AdmissionFuture::waiting(pending, guards.clone(), priority, waiting_request, self.format.clone())
@@ -197,15 +197,15 @@ pin_project! {
 pin_project! {
     #[project = StateProjection]
     enum State<S, Fut, ReqBody, ResBody> {
-        /// The guards are waited for.
+        /// The request waits for the guards.
         Waiting { admission: BoxFuture<'static, AdmitResult>, waiting_request: Option<Box<(S, Request<ReqBody>, EndRules)>> },
-        /// The service works on it; in flight unless it was left alone.
+        /// The service works on the request, which is in flight unless it was skipped.
         Serving { #[pin] response: Fut, held: Option<HeldPermits> },
         Denied { response: Option<Response<ResBody>> },
     }
 }
 
-/// A request that has got in, or not.
+/// A request and the result of its guards.
 type AdmitResult = (PendingRequest, Result<Permits, Outcome>);
 
 impl<S, F, ReqBody, ResBody> AdmissionFuture<S, F, ReqBody, ResBody>
@@ -270,7 +270,7 @@ where
                 }
                 StateProjection::Serving { response, held } => {
                     let response = ready!(response.poll(context))?;
-                    // The mark stays, for an admission further out.
+                    // The mark stays for an outer admission.
                     let denied = response.extensions().get::<IsDenied>().is_some();
                     return Poll::Ready(Ok(match held.take() {
                         Some(held) if denied => ResponseBody::guarded(response, held.ignored()),

@@ -1,4 +1,4 @@
-//! A cluster that loses a master node.
+//! A cluster that loses a master node, which is down or hangs.
 
 use std::future::IntoFuture;
 
@@ -12,6 +12,16 @@ const KEYS: usize = 12;
 
 #[test]
 fn failover_of_lost_master_refunds_nothing() {
+    assert_failover_refunds_nothing(Cluster::kill_first_master);
+}
+
+/// Its connections stay, so only calls without an answer show that another node has its slots.
+#[test]
+fn failover_of_hung_master_refunds_nothing() {
+    assert_failover_refunds_nothing(Cluster::pause_first_master);
+}
+
+fn assert_failover_refunds_nothing(lose_first_master: fn(&mut Cluster)) {
     let mut cluster = Cluster::start();
     let service = server::cluster_service(cluster.urls());
     let load = service.start_load(KEYS);
@@ -25,7 +35,7 @@ fn failover_of_lost_master_refunds_nothing() {
     assert!(lost.len() >= OnStoreError::ALL.len(), "hardly any key is on the first master: {lost:?}");
 
     let struck = Instant::now();
-    cluster.kill_first_master();
+    lose_first_master(&mut cluster);
     let killed = Instant::now();
     cluster.wait_for_failover();
     let failed_over = Instant::now();

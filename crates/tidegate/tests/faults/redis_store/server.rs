@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use redis::cluster_async::ClusterConnection;
-use tidegate::redis::RedisStore;
+use tidegate::redis::{ClusterConnection, RedisStore};
 pub(crate) use tidegate_servers::{Redis, required_env, wait_until};
 
 use crate::support::{Service, TIMEOUT, run};
@@ -75,6 +74,11 @@ impl Cluster {
     /// Kills the master that has a replica, and slots 0 to 5460, with SIGKILL.
     pub(crate) fn kill_first_master(&mut self) {
         self.masters[0].kill();
+    }
+
+    /// Stops that master with SIGSTOP.
+    pub(crate) fn pause_first_master(&mut self) {
+        self.masters[0].pause();
     }
 
     /// Returns when the replica is a master and the nodes that are left agree that no slot is without one.

@@ -50,7 +50,7 @@ fn random_bytes(random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Finds the client in the lines, and checks that a `HeaderMap` of them, where HTTP accepts them, gives the same one.
+/// Finds the client in the lines. If HTTP accepts the lines, checks that a `HeaderMap` of them gives an equal client.
 fn find_client(clients: &ClientAddress, header: &'static str, peer: IpAddr, lines: &[Vec<u8>]) -> IpAddr {
     let found = clients.find_in_lines(peer, lines.iter().map(Vec::as_slice)).address();
     if let Some(headers) = headers(header, lines) {

@@ -46,7 +46,7 @@ fn deny_lists_see_the_whole_address() {
     assert_eq!(client.address(), ip("2001:db8::17"));
     assert!(denied.contains(client.address()) && !denied.contains(neighbour.address()));
 
-    // Counted by the address, of which the limit cuts off the rest after it has looked.
+    // Deny lists match the whole address, before the limit shortens it.
     let limit = Limit::new(Quota::fixed_window(1, days(300)).unwrap()).normalize(Normalize::Ip { ipv6_prefix: 64 });
     let limiter = Limiter::builder().limit("api", limit.deny(["2001:db8::17"]).unwrap()).build().unwrap();
     let ask = |client: Client| limiter.limit("api", client.address()).try_now().unwrap();

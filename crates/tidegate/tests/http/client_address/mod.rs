@@ -19,7 +19,7 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// `nobody`, a number of hops, or networks with spaces between them.
+/// Parses `nobody` for none, a number of hops, or networks with spaces between them.
 fn trusting(trust: &str) -> TrustProxy {
     match trust.parse::<u8>() {
         Ok(hops) => TrustProxy::hops(hops),
@@ -32,7 +32,7 @@ fn reading(header: &'static str, trust: &str) -> ClientAddress {
     ClientAddress::new().trust(trusting(trust)).header(HeaderName::from_static(header))
 }
 
-/// A request's headers with these lines of one of them; `None` where HTTP itself refuses them.
+/// Returns a request's headers with these lines of one header, or `None` if HTTP itself rejects them.
 fn headers<L: AsRef<[u8]>>(header: &'static str, lines: &[L]) -> Option<HeaderMap> {
     let mut headers = HeaderMap::new();
     for line in lines {

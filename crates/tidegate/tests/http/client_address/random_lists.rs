@@ -19,7 +19,7 @@ pub(super) fn address(random: &mut Random) -> IpAddr {
     }
 }
 
-/// One of the ways to write it in a list with commas.
+/// Returns one spelling of an address in a comma-separated list.
 pub(super) fn entry(random: &mut Random, address: IpAddr) -> String {
     let port = random.next() as u16;
     match (address, random.below(5)) {
@@ -35,7 +35,7 @@ pub(super) fn entry(random: &mut Random, address: IpAddr) -> String {
     }
 }
 
-/// One of the ways to write it as an element of `Forwarded`.
+/// Returns one spelling of an address as an element of `Forwarded`.
 pub(super) fn element(random: &mut Random, address: IpAddr) -> String {
     let mut written = entry(random, address);
     if random.one_in(4) {
@@ -59,7 +59,7 @@ pub(super) fn element(random: &mut Random, address: IpAddr) -> String {
     parameters.join(random.pick(&[";", "; ", " ;\t"]))
 }
 
-/// Lines that hold these entries in order.
+/// Returns lines with these entries in order.
 pub(super) fn lines(random: &mut Random, entries: impl IntoIterator<Item = Vec<u8>>) -> Vec<Vec<u8>> {
     let mut lines: Vec<Vec<u8>> = Vec::new();
     for entry in entries {

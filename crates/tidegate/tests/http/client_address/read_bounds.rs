@@ -50,7 +50,7 @@ fn lines_are_read_from_the_right_as_far_as_needed() {
     assert_eq!(found(&reading("x-real-ip", "10.0.0.0/8"), &[b"10.0.0.7"]), ip("10.0.0.7"));
 }
 
-/// Anything that grows with the square of the length would take hours here.
+/// Quadratic time would take hours here.
 #[test]
 fn megabyte_header_is_read_in_linear_time() {
     let pieces: [&[u8]; 16] = [
@@ -79,7 +79,7 @@ fn megabyte_header_is_read_in_linear_time() {
             for lines in [vec![&joined[..]], vec![&huge[..], client.as_bytes()]] {
                 assert_eq!(reading(header, "1").find_in_lines(ip("10.0.0.1"), lines).address(), ip("203.0.113.9"));
             }
-            // Where everything has to be read, the end is reached.
+            // If every entry is trusted, the search reaches the end.
             for trust in ["255", "0.0.0.0/0 ::/0"] {
                 let found = reading(header, trust).find_in_lines(ip("10.0.0.1"), [&huge[..]]).address();
                 assert!([ip("10.0.0.1"), ip("10.0.0.2")].contains(&found), "{found}");

@@ -41,7 +41,7 @@ fn correct_setup_does_not_warn() {
     for (trust, peer, headers) in quiet {
         assert_eq!(warning.notice(&reading("x-forwarded-for", trust), ip(peer), headers), None, "{trust}, {peer}");
     }
-    // None of these was the one time.
+    // None of these used up the one warning.
     assert!(warning.notice(&reading("x-forwarded-for", "nobody"), ip("10.0.0.1"), &forwarded).is_some());
 }
 

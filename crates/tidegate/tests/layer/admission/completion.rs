@@ -130,11 +130,11 @@ async fn body_that_is_not_polled_to_its_end_counts_as_success() {
     let promised = || {
         let (writer, body) = channel_body();
         writer.send("four").unwrap();
-        // The writer goes on for ever, but the head says that four bytes are all.
+        // The writer never ends, but the head announces only four bytes.
         std::mem::forget(writer);
         Response::builder().header(header::CONTENT_LENGTH, 4).body(body).unwrap()
     };
-    // A body that does not know that it has ended, as one that streams a file does not.
+    // A body that does not know its end, such as one that streams a file.
     let streamed = |pieces: &[&'static str], length: Option<u64>| {
         let (writer, body) = channel_body();
         pieces.iter().for_each(|piece| writer.send(piece).unwrap());
@@ -181,7 +181,7 @@ async fn body_that_is_not_polled_to_its_end_counts_as_success() {
     }
 }
 
-/// A body that knows how long it is, and not when it has ended.
+/// A body that knows its length, but not its end.
 struct SizedBody(ChannelBody, u64);
 
 impl axum::body::HttpBody for SizedBody {

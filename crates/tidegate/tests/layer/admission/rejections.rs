@@ -314,7 +314,7 @@ async fn key_function_runs_once_per_request() {
     let server = Server::behind(settings.clone()).await;
     assert_eq!(get_from(server.address).await.status, 200);
     assert_eq!(asked.swap(0, Ordering::Relaxed), 1);
-    // A request that waits for its turn, too.
+    // Also for a request that waits for its turn.
     let fair = FairConcurrency::builder(1).build();
     let server = serve(AdmissionLayer::new(ConcurrencyGuard::from((fair.clone(), seconds(30)))).limits(settings)).await;
     let held = fair.try_acquire("other").unwrap();

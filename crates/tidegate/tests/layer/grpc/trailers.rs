@@ -1,4 +1,4 @@
-//! A denial is trailers only: one HEADERS frame that ends the stream, whatever kind of call it was.
+//! A denial is trailers only for every kind of call: one HEADERS frame that ends the stream.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -44,7 +44,7 @@ export class Chart {
     svg.setAttribute("preserveAspectRatio", "none");
     svg.setAttribute("aria-hidden", "true");
     this.paths = series.map((one) => ({ area: path(`area ${one.name}`), line: path(`line ${one.name}`) }));
-    // The lowest last: where nothing lies on it, its edge is its own and not that of the nothing.
+    // The lowest area is drawn last, so that empty areas above it do not cover its edge.
     for (const { area, line } of this.paths.toReversed()) svg.append(area, line);
     this.ticks = [0, 50, 100].map((height) => {
       const rule = element("div", "rule");
@@ -153,7 +153,7 @@ function broken(values, y) {
       drawing = false;
       return "";
     }
-    // A value alone between gaps is drawn as a short stroke, or it would be invisible.
+    // A single value between gaps is a short stroke, because a point would be invisible.
     const step = drawing ? `L${at},${y(value)}` : `M${at},${y(value)}h0.6`;
     drawing = true;
     return step;

@@ -29,7 +29,7 @@ function keep(storage, name, value) {
   try {
     if (value === null) window[storage].removeItem(name);
     else window[storage].setItem(name, value);
-  } catch { /* until the page is left, then */ }
+  } catch { /* then until the page is closed */ }
 }
 
 const headers = () => (token ? { Authorization: `Bearer ${token}` } : {});
@@ -77,7 +77,7 @@ function wantToken() {
 $("token-form").addEventListener("submit", (event) => {
   event.preventDefault();
   const typed = $("token").value.trim();
-  // A token that no header can hold cannot be sent.
+  // A header cannot have such a token.
   if (!/^[\x21-\x7e]+$/.test(typed)) {
     $("token-wrong").textContent = "That is not the token.";
     return;
@@ -89,7 +89,7 @@ $("token-form").addEventListener("submit", (event) => {
 });
 
 function lose() {
-  // Shown once, which is read out; how old the numbers are is not.
+  // A screen reader reads this once; it does not read the age of the numbers.
   $("lost").hidden = false;
   $("lost-since").textContent =
     lastSeen === null ? "" : `The numbers are ${Math.round((performance.now() - lastSeen) / 1000)} seconds old.`;
@@ -98,7 +98,7 @@ function lose() {
 
 function setStatus(state, text) {
   $("status").className = `status ${state}`;
-  // Only when it changes: it is read out.
+  // Only on a change, because a screen reader reads it.
   if ($("status-text").textContent !== text) $("status-text").textContent = text;
 }
 
@@ -353,7 +353,7 @@ function wantedKey() {
   try {
     const key = JSON.parse(text);
     if (Array.isArray(key) && key.length && key.every((part) => typeof part === "string")) return { limit, key };
-  } catch { /* said below */ }
+  } catch { /* reported below */ }
   answer(element("p", "no", 'Expected a JSON list of texts, such as ["tenant","user"].'));
   return null;
 }

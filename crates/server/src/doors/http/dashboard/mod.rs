@@ -1,4 +1,4 @@
-//! The dashboard: its page, and `GET /dashboard/data` for it. docs/dashboard.md explains every field.
+//! The dashboard: its page, and `GET /dashboard/data` for it. docs/book/src/reference/dashboard.md explains every field.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

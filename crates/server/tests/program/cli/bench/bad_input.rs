@@ -72,7 +72,7 @@ fn unusable_settings_are_reported_before_the_first_request() {
     }
 }
 
-/// The test ends at ignore_after_eight, with the server's message and advice, instead of counting errors for an hour.
+/// The test ends at once with the server's message and advice, instead of counting errors for an hour.
 #[test]
 fn a_refused_first_request_ends_the_test() {
     const UNKNOWN: Action = Action::Fail("404 Not Found", "there is no limit named 'api'");
@@ -105,6 +105,6 @@ fn the_wrong_protocol_is_reported() {
         assert_eq!((ran.code, ran.stdout.as_str()), (1, ""), "{url}");
         assert!(ran.stderr.contains("Is that the right port"), "{url}: {}", ran.stderr);
     }
-    // Neither understands a word; the server of the test waits for the rest of a request.
+    // Neither server understands a word of it. The server of the test waits for the rest of a request.
     assert_eq!(http.counts(), [0; 3]);
 }

@@ -19,9 +19,9 @@ pub(super) enum Action {
     Deny,
     /// An error, in these words: a status and a detail over HTTP, a line over the Redis protocol.
     Fail(&'static str, &'static str),
-    /// Hang up without a word.
+    /// Closes the connection without a response.
     HangUp,
-    /// Never answer.
+    /// Never answers.
     Ignore,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct FakeServer {
 pub(super) struct RequestCounter {
     act: fn(u64) -> Action,
     requests: AtomicU64,
-    /// Allowed, denied, and everything else.
+    /// The allowed, denied and other responses.
     outcomes: [AtomicU64; 3],
     /// The last request, as text.
     last: Mutex<String>,
@@ -77,7 +77,7 @@ impl FakeServer {
         let seen = Arc::new(RequestCounter::new(act));
         let service = RateLimitServiceServer::new(FakeEnvoyService(Arc::clone(&seen)));
         listener.set_nonblocking(true).expect("it can");
-        // It is bound already: a connection before the first accept waits.
+        // The port is bound already: a connection waits for the first accept.
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("threads");
             runtime.block_on(async move {
@@ -89,7 +89,7 @@ impl FakeServer {
         FakeServer { url: format!("grpc://{address}"), seen }
     }
 
-    /// Allowed, denied, and everything else, as far as this server knows.
+    /// Returns the allowed, denied and other responses of this server.
     pub(super) fn counts(&self) -> [u64; 3] {
         [0, 1, 2].map(|index: usize| self.seen.outcomes[index].load(Ordering::SeqCst))
     }
@@ -113,7 +113,7 @@ impl FakeServer {
     }
 }
 
-/// Answers one request; none when the connection is over.
+/// Answers one request. Returns `None` at the end of the connection.
 fn answer_http(stream: &mut BufReader<TcpStream>, seen: &RequestCounter) -> Option<()> {
     let mut request = String::new();
     let mut length = 0;
@@ -143,12 +143,12 @@ fn answer_http(stream: &mut BufReader<TcpStream>, seen: &RequestCounter) -> Opti
             std::thread::park();
         },
     };
-    // Written at ignore_after_eight: a second small write would wait for the client to acknowledge the first.
+    // In one write: a second small write would wait for the client to acknowledge the first.
     let reply = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
     stream.get_mut().write_all(reply.as_bytes()).ok()
 }
 
-/// Answers one command; none when the connection is over.
+/// Answers one command. Returns `None` at the end of the connection.
 fn answer_resp(stream: &mut BufReader<TcpStream>, seen: &RequestCounter) -> Option<()> {
     let count = read_count(stream, '*')?;
     let mut words = Vec::new();

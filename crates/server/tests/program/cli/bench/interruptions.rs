@@ -32,7 +32,7 @@ fn a_lost_connection_is_an_error_and_is_opened_again() {
     }
 }
 
-/// A request without a response is an error, and is not waited for for ever.
+/// A request without a response is an error, and the run does not wait for it forever.
 #[test]
 fn requests_without_a_response_are_reported() {
     fn ignore_after_eight(number: u64) -> Action {
@@ -64,7 +64,7 @@ fn a_picture_is_drawn_unless_it_is_off() {
     }
 }
 
-/// A run of an hour that Ctrl-C ends ignore_after_eight the server has allowed `least` requests.
+/// Runs a test of an hour, which Ctrl-C ends after the server has allowed `least` requests.
 #[cfg(unix)]
 fn interrupt_after_allowed(server: &FakeServer, least: u64, more: &[&str]) -> crate::cli::CliOutput {
     use std::process::Stdio;

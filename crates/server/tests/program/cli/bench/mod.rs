@@ -22,13 +22,13 @@ fn bench(arguments: &[&str]) -> CliOutput {
     run(&all)
 }
 
-/// The figures of a run that went well.
+/// Returns the figures of a successful run.
 fn figures(ran: &CliOutput) -> Value {
     assert_eq!((ran.code, ran.stdout.lines().count()), (0, 1), "{}{}", ran.stdout, ran.stderr);
     serde_json::from_str(&ran.stdout).expect("one JSON object")
 }
 
-/// Allowed, denied and errors of some figures, which are all requests there are.
+/// Returns the allowed, denied and failed requests of some figures, which are all requests.
 fn counts(figures: &Value) -> [u64; 3] {
     let number = |name: &str| figures[name].as_u64().expect(name);
     let counts = ["allowed", "denied", "errors"].map(number);

@@ -4,7 +4,7 @@ use super::fake_server::Action;
 use super::{FakeServer, bench, counts, figures};
 use crate::cli::{run, write_file};
 
-/// Three of four.
+/// Allows three of four requests.
 fn deny_every_fourth(number: u64) -> Action {
     if number % 4 == 3 { Action::Deny } else { Action::Allow }
 }

@@ -60,7 +60,7 @@ pub(super) const TOKEN_BUCKET: GoldenTrace = GoldenTrace {
             r#"{"at_ms":500,"op":"limit","limit":"a","key":"u","cost":4}"#,
             r#"{"allowed":false,"limit":3,"remaining":0,"retry_after_ms":null,"reset_after_ms":1500,"reason":"cost_exceeds_capacity"}"#,
         ),
-        // 0.2 are there; 1.8 owed, at 500 ms each.
+        // 0.2 are left. 1.8 are owed, at 500 ms each.
         (
             r#"{"at_ms":600,"op":"reserve","limit":"a","key":"u","cost":2}"#,
             r#"{"allowed":true,"limit":3,"remaining":0,"retry_after_ms":900,"reset_after_ms":2400,"reason":null}"#,
@@ -112,7 +112,7 @@ pub(super) const FIXED_WINDOW: GoldenTrace = GoldenTrace {
     ],
 };
 
-/// Four in ten seconds: what the last bucket had counts less and less.
+/// Four in ten seconds. The units of the last bucket count less and less.
 pub(super) const SLIDING_WINDOW: GoldenTrace = GoldenTrace {
     config: "[limits.a]\nalgorithm = 'sliding_window'\nrate = 4\nperiod = '10s'\n",
     cases: &[
@@ -189,7 +189,7 @@ pub(super) const CONCURRENCY: GoldenTrace = GoldenTrace {
             r#"{"at_ms":300,"op":"admit","limit":"a","key":"u","lease":"0000000000000003"}"#,
             r#"{"allowed":false,"limit":2,"remaining":0,"retry_after_ms":700,"reset_after_ms":1000,"reason":"concurrency"}"#,
         ),
-        // The response was lost: the same lease.
+        // The response was lost: the retry has the same lease.
         (
             r#"{"at_ms":400,"op":"admit","limit":"a","key":"u","lease":"0000000000000002"}"#,
             r#"{"allowed":true,"limit":2,"remaining":0,"retry_after_ms":null,"reset_after_ms":1000,"reason":null}"#,
@@ -210,7 +210,7 @@ pub(super) const CONCURRENCY: GoldenTrace = GoldenTrace {
             r#"{"at_ms":1400,"op":"admit","limit":"a","key":"u","lease":"0000000000000003"}"#,
             r#"{"allowed":true,"limit":2,"remaining":0,"retry_after_ms":null,"reset_after_ms":1000,"reason":null}"#,
         ),
-        // Late: its place is another's.
+        // Too late: another lease has its place.
         (
             r#"{"at_ms":1400,"op":"release","limit":"a","key":"u","lease":"0000000000000002"}"#,
             r#"{"allowed":false,"limit":2,"remaining":0,"retry_after_ms":null,"reset_after_ms":1000,"reason":"concurrency"}"#,
@@ -261,7 +261,7 @@ pub(super) const DENY_LISTS_SHADOW_MODE_AND_SHARDS: GoldenTrace = GoldenTrace {
             r#"{"at_ms":0,"op":"limit","limit":"denied","key":"203.0.113.9"}"#,
             r#"{"allowed":false,"limit":1,"remaining":0,"retry_after_ms":null,"reset_after_ms":0,"reason":"deny"}"#,
         ),
-        // A key meets one shard of a limit that is cut.
+        // A key belongs to one shard of a sharded limit.
         (
             r#"{"at_ms":0,"op":"check","limit":"cut","key":"u"}"#,
             r#"{"allowed":true,"limit":2,"remaining":2,"retry_after_ms":null,"reset_after_ms":0,"reason":null}"#,

@@ -44,7 +44,7 @@ descriptors:
             r#"{"at_ms":59600,"domain":"shop","descriptors":[{"entries":[{"key":"path","value":"/login"}]},{"entries":[{"key":"user","value":"u"}]}]}"#,
             r#"{"allowed":false,"limit":3,"remaining":0,"retry_after_ms":3540400,"reset_after_ms":3540400,"reason":"rate"}"#,
         ),
-        // 0 looks.
+        // 0 checks.
         (
             r#"{"at_ms":60000,"domain":"shop","descriptors":[{"entries":[{"key":"path","value":"/login"}],"hits_addend":0}]}"#,
             r#"{"allowed":true,"limit":2,"remaining":2,"retry_after_ms":null,"reset_after_ms":0,"reason":null}"#,

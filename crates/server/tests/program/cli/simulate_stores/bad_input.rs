@@ -70,7 +70,7 @@ fn an_unreachable_store_is_reported_with_advice() {
             "postgresql://127.0.0.1:1 cannot be used: ",
             "TLS",
         ),
-        // The rest of a password that was not encoded, taken for the name of a setting.
+        // The rest of an unencoded password is taken for the name of a setting.
         (
             "postgres://127.0.0.1:1/app?password=my&hunter2=x",
             "postgres://127.0.0.1:1 cannot be used: not supported by this store: postgres: the address is not understood\n",
@@ -104,7 +104,7 @@ fn a_refusing_server_is_quoted() {
     assert!(ran.stderr.contains("server does not support TLS\n"), "{}", ran.stderr);
 }
 
-/// A file of something else stays as it is.
+/// A file of another program stays as it is.
 #[test]
 fn a_file_that_is_no_database_is_left_alone() {
     let path =

@@ -1,4 +1,4 @@
-//! The removal of a replay's keys, however the replay ends.
+//! The removal of a replay's keys at every kind of end.
 
 use std::io::Write;
 use std::path::Path;
@@ -84,7 +84,7 @@ fn end_signal_leaves_no_keys(store: &TestStore) {
     }
 }
 
-/// As when the terminal is closed that it was started in.
+/// As when the terminal that started it is closed.
 fn ignored_signal_does_not_stop_the_replay(store: &TestStore) {
     let mut nohup = Command::new("nohup");
     nohup.arg(tidegate().get_program());

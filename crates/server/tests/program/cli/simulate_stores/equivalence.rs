@@ -52,7 +52,7 @@ fn sharded_limits_decide_as_in_memory(store: &TestStore) {
         trace += "\n";
     }
     let ran = assert_decides_as_memory(store, &config, &trace);
-    // The trace is one in which it matters.
+    // In this trace, the shard makes a difference.
     let denied = ran.stdout.matches("\"reason\":\"rate\"").count();
     assert!((50..500).contains(&denied), "{denied}");
 }
@@ -71,7 +71,7 @@ fn long_and_odd_keys_decide_as_in_memory(store: &TestStore) {
     assert_decides_as_memory(store, &config, &trace);
 }
 
-/// Memory may evict a key with a full quota before the time goes back; so no key here ever has one.
+/// Memory may evict a key with a full quota before the time goes back. So no key here ever has one.
 fn backward_time_decides_as_in_memory(store: &TestStore) {
     let config = "[limits.a]\nalgorithm = 'token_bucket'\nrate = 5\nperiod = '1h'\n";
     let config = write_file(&format!("back-{}.toml", store.name), config);

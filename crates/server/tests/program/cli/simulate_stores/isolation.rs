@@ -28,8 +28,8 @@ async fn limiter(url: &str, prefix: &str) -> Limiter {
     builder.build().unwrap()
 }
 
-/// The same config and key, at past and future times: the replay neither sees the other limiter's keys, nor spends, removes
-/// or sweeps them.
+/// A replay with the limiter's config and key, at past and future times. It neither sees the other limiter's keys, nor
+/// spends, removes or sweeps them.
 fn other_users_of_the_store_are_not_affected(store: &TestStore) {
     let prefix = format!("neighbour-{}-{}", std::process::id(), SystemClock.now().as_micros());
     let (runtime, url) = (runtime(), &store.url);

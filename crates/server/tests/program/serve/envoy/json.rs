@@ -18,7 +18,7 @@ fn start_server(name: &str) -> Program {
     Program::start(&["--config", &write_file(&format!("json-{name}.yaml"), RULES)])
 }
 
-/// The status, the type and the body of the answer.
+/// Returns the status, the type and the body of the answer.
 async fn post(program: &Program, body: impl ToString) -> (u16, String, Value) {
     let url = format!("http://{}/json", program.http.expect("a port"));
     let answer = reqwest::Client::new().post(url).body(body.to_string()).send().await.expect("an answer");
@@ -146,7 +146,7 @@ async fn an_empty_request_is_500_as_by_upstream() {
     }
 }
 
-/// Whatever else a client sends, and whatever the rule makes of its address.
+/// A deny list holds for every other input of the client, and for every rule about its address.
 #[tokio::test]
 async fn a_key_on_the_deny_list_is_never_admitted() {
     let rules = "

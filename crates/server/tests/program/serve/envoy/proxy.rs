@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use crate::serve::program::Program;
 use crate::serve::write_file;
 
-/// As they would be written for envoyproxy/ratelimit. Units are years, so that no window ends in the middle of a test.
+/// Rules in the format of envoyproxy/ratelimit. Units are years, so that no window ends in the middle of a test.
 const RULES: &str = "\
 domain: edge
 descriptors:
@@ -37,12 +37,12 @@ descriptors:
 /// Tidegate, Envoy and the server behind it.
 struct EnvoyProxy {
     config: String,
-    /// Where Tidegate is: none that is given to a connection meanwhile.
+    /// The port of Tidegate, below the ports of outgoing connections.
     grpc: String,
     tidegate: Option<Program>,
     envoy: Envoy,
     client: Client,
-    /// How many requests have passed.
+    /// The number of requests that have passed.
     passed: Arc<AtomicUsize>,
 }
 
@@ -51,7 +51,7 @@ impl EnvoyProxy {
         EnvoyProxy::start_with(name, &[]).await
     }
 
-    /// With these arguments, too.
+    /// Starts with additional arguments.
     async fn start_with(name: &str, more: &[&str]) -> Self {
         let config = write_file(&format!("proxy-{name}.yaml"), RULES);
         let port = free_port().expect("a port");
@@ -69,13 +69,13 @@ impl EnvoyProxy {
         request.send().await.unwrap_or_else(|error| panic!("{error}: {}", self.envoy.log()))
     }
 
-    /// The status of the answer to a request of that user's.
+    /// Returns the status of the answer to a request of that user.
     async fn get_as_user(&self, name: &str) -> u16 {
         self.get("x-user", name).await.status().as_u16()
     }
 }
 
-/// An upstream that echoes requests, and its port.
+/// Starts an upstream that echoes requests, and returns its port.
 async fn start_upstream(passed: Arc<AtomicUsize>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = listener.local_addr().expect("an address").port();

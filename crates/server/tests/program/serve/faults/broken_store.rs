@@ -21,7 +21,7 @@ descriptors:
 ";
 
 fn start_server(redis: &Redis, policy: &str) -> Program {
-    // A store that works answers within that even on a busy machine.
+    // A working store answers within that time even on a busy machine.
     start_server_with(redis, policy, &format!("on_store_error = \"{policy}\"\nstore_timeout = \"1s\"\n"))
 }
 
@@ -68,7 +68,7 @@ fn breaker_state(program: &Program) -> f64 {
     metric_value(program, "tidegate_breaker_state{store=\"redis\"}")
 }
 
-/// Breaks the store, sends requests until the breaker is open, and checks. Then the store is back, and empty.
+/// Breaks the store, sends requests until the breaker is open, and checks. Then restarts the store, which is empty.
 fn assert_outage_and_recovery(policy: &str, broken: impl Fn(&Program)) {
     let mut redis = start_redis();
     let program = start_server(&redis, policy);
@@ -141,7 +141,7 @@ fn a_broken_store_gives_each_replica_its_share_under_local() {
     assert_clean_shutdown(program);
 }
 
-/// It is there, and does not answer: for a moment that is within its time, and then for good.
+/// The store hangs: first for a moment within the timeout, and then forever.
 #[test]
 fn a_hanging_store_times_out_as_configured() {
     let redis = start_redis();

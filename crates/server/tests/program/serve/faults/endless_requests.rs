@@ -8,21 +8,21 @@ use super::malformed::http2::{self, CONTINUATION, DATA, END_HEADERS, HEADERS, fr
 use super::{assert_clean_shutdown, clients, memory_mib, start_server};
 use crate::serve::program::Program;
 
-/// How much more memory the server may take, in MiB.
+/// The most memory that the server may take in addition, in MiB.
 const MAX_GROWTH_MIB: u64 = 8;
-/// How many bytes prove that the server reads without end. A refused client may send a bit more, which the server reads and
-/// discards, so that the refusal arrives.
+/// The number of bytes that proves that the server reads without end. A rejected client may send a few more, which the
+/// server reads and discards, so that the rejection arrives.
 const MAX_SENT_BYTES: usize = 16 << 30;
 
 #[test]
 fn endless_http_request_is_cut_off() {
     let program = start_server("endless-http");
-    let post = "POST /v1/batch HTTP/1.1\r\nhost: x\r\n";
+    let post = "POST /v1/batch HTTP/1.1\r\nhost: localhost\r\n";
     let cases = [
         ("", "x"),
         ("GET /", "x"),
-        ("GET / HTTP/1.1\r\nhost: x\r\nx: ", "y"),
-        ("GET / HTTP/1.1\r\nhost: x\r\n", "x: y\r\n"),
+        ("GET / HTTP/1.1\r\nhost: localhost\r\nx: ", "y"),
+        ("GET / HTTP/1.1\r\nhost: localhost\r\n", "x: y\r\n"),
         (&format!("{post}content-length: 18446744073709551615\r\n\r\n{{\"requests\":["), "[[[["),
         (&format!("{post}transfer-encoding: chunked\r\n\r\n"), "1\r\n \r\n"),
         (&format!("{post}transfer-encoding: chunked\r\n\r\n1;"), "x"),
@@ -61,7 +61,7 @@ fn endless_redis_command_is_cut_off() {
 fn assert_cut_off(program: &Program, address: Option<SocketAddr>, start: &[u8], more: &[u8]) {
     let before = memory_mib(program, "VmRSS");
     let mut stream = TcpStream::connect(address.expect("a port")).expect("a connection");
-    // A client that is no longer read from is stopped as well as one whose connection is closed.
+    // This ends both a client whose connection is closed and one that the server no longer reads from.
     stream.set_write_timeout(Some(Duration::from_secs(60))).expect("a socket");
     let more = more.repeat((64 << 10) / more.len());
     stream.write_all(start).expect("sent");

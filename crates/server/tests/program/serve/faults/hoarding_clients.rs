@@ -45,7 +45,8 @@ struct Hoard {
 
 #[test]
 fn hostile_http_connections_stay_within_the_budget() {
-    let hoards = http1_hoards().into_iter().chain(http2_hoards(&http2::head("POST", "/v1/batch"))).collect::<Vec<_>>();
+    let hoards =
+        http1_hoards().into_iter().chain(http2_hoards(&http2::headers("POST", "/v1/batch", &[]))).collect::<Vec<_>>();
     assert_within_budget(
         "http",
         &hoards,
@@ -95,7 +96,7 @@ fn http2_hoards(head: &[u8]) -> [Hoard; 6] {
     // As many headers as fit, each of them one byte.
     let headers = [head, &[0x95; 300]].concat();
     let each = |frames: &dyn Fn(u32) -> Vec<u8>| streams().flat_map(frames).collect::<Vec<_>>();
-    let get = |path: &str, stream| frame(HEADERS, END_HEADERS | END_STREAM, stream, &http2::head("GET", path));
+    let get = |path: &str, stream| frame(HEADERS, END_HEADERS | END_STREAM, stream, &http2::headers("GET", path, &[]));
     let open = |stream| frame(HEADERS, END_HEADERS, stream, head);
     [
         Hoard { name: "half a head", bytes: [start(0), frame(HEADERS, 0, 1, &headers)].concat() },
@@ -134,12 +135,15 @@ fn resp_hoards() -> [Hoard; 2] {
     ]
 }
 
+/// Makes an honest client of a program.
+type HonestClient = fn(&Program) -> Box<dyn FnMut() -> (bool, u64) + Send>;
+
 /// All hoards at once; among many connections, first each alone.
 fn assert_within_budget(
     port: &str,
     hoards: &[Hoard],
     address: fn(&Program) -> Option<SocketAddr>,
-    client: fn(&Program) -> Box<dyn FnMut() -> (bool, u64) + Send>,
+    client: HonestClient,
 ) {
     let silence = Hoard { name: "silence", bytes: Vec::new() };
     let alone = hoards.iter().chain([&silence]).map(|hoard| (hoard.name, vec![hoard]));
@@ -156,7 +160,7 @@ fn run_hoard(
     name: &str,
     hoards: &[&Hoard],
     address: fn(&Program) -> Option<SocketAddr>,
-    client: fn(&Program) -> Box<dyn FnMut() -> (bool, u64) + Send>,
+    client: HonestClient,
 ) -> Result<String, String> {
     let count = connection_count();
     let budget = count * BYTES_PER_CONNECTION;
@@ -195,7 +199,8 @@ fn run_hoard(
         format!("{port}, {name}: {count} connections, {} MiB counted of {}", buffered as u64 >> 20, budget >> 20);
     write!(line, ", RSS {before} to {most} MiB, {refused} refused, {closed} opened again, ").expect("text");
     write!(line, "p50 {:?}, p99 {:?}, worst {:?}", quantile(50), quantile(99), quantile(100)).expect("text");
-    eprintln!("{line}");
+    // For the long run, which keeps the output.
+    writeln!(std::io::stderr(), "{line}").expect("written");
     drop(connections);
     assert_clean_shutdown(program);
     let budget_mib = (budget >> 20) as u64;

@@ -7,7 +7,10 @@ mod broken_store;
 mod clients;
 mod endless_requests;
 mod hoarding_clients;
+mod hostile;
 mod malformed;
+#[cfg(feature = "_real-servers")]
+mod overload;
 mod reload;
 mod shutdown;
 mod slow_clients;

@@ -12,7 +12,7 @@ const RELOADS: u64 = 30;
 /// The quota, which must be admitted exactly.
 const QUOTA: u64 = 3_000;
 
-/// The limit that is taken from stays as it is, and everything around it changes.
+/// The limit under test stays as it is, and everything around it changes.
 fn write_config(turn: u64, other: u64) -> String {
     let rules = format!(
         "domain: shop\ndescriptors:\n  - {{key: turn{turn}, rate_limit: {{unit: day, requests_per_unit: {turn}}}}}\n  \
@@ -28,7 +28,7 @@ fn a_reload_under_load_loses_no_decision_and_resets_no_key() {
     let program = Program::start(&["--config", &write_config(0, 1)]);
     let (requests_sent, allowed, done) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
-        // However this ends, they end.
+        // The clients end at every end of this test.
         let _done = StopOnDrop(&done);
         for _ in 0..3 {
             let load = |mut ask: Box<dyn FnMut() -> (bool, u64) + Send>| {
@@ -44,12 +44,12 @@ fn a_reload_under_load_loses_no_decision_and_resets_no_key() {
             scope.spawn(move || load(Box::new(resp)));
         }
         for turn in 1..=RELOADS {
-            // Some while there is something left, and some when there is nothing.
+            // Some reloads happen while units are left, and some when none are.
             let enough = turn * QUOTA * 3 / 2 / RELOADS;
             assert!(wait_until(|| requests_sent.load(Ordering::Relaxed) >= enough), "they are answered");
             let wrong = turn % 7 == 3;
             write_config(turn, if wrong { 0 } else { turn });
-            // Sometimes without SIGHUP: the change is noticed.
+            // Sometimes without SIGHUP: the server notices the change.
             if turn % 10 != 9 {
                 program.signal("HUP");
             }

@@ -1,4 +1,4 @@
-//! Shutdown under load. The snapshot, which has everything that was taken, is compared with the responses.
+//! Shutdown under load. The snapshot has all taken units, and is compared with the responses.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -64,8 +64,8 @@ async fn shutdown_under_load_takes_nothing_without_an_answer_over_grpc() {
 #[test]
 fn a_request_that_started_before_shutdown_is_answered_over_http() {
     let body = r#"{"limit":"shop.good","key":"u"}"#;
-    let whole = "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
-    let head = format!("{whole}POST /v1/limit HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", body.len());
+    let whole = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let head = format!("{whole}POST /v1/limit HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", body.len());
     // Ctrl-C in a terminal signals every process, and a supervisor among them signals its children: two at once count as one.
     for signals in [&["TERM"][..], &["INT", "TERM"]] {
         let program = start_server("begun-http");
@@ -96,7 +96,7 @@ fn a_request_that_started_before_shutdown_is_answered_over_grpc() {
     assert!(program.wait_for_exit().0.success());
 }
 
-/// A connection on which this is sent, and read as far as the answer to the part that is whole.
+/// Opens a connection, sends this, and reads the answer to its complete part.
 fn send_half(address: Option<SocketAddr>, sent: &[u8], answer: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(address.expect("a port")).expect("a connection");
     stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
@@ -116,12 +116,12 @@ fn a_second_signal_ends_the_grace_period_and_the_snapshot_is_kept() {
     let arguments = ["--config", &config, "--snapshot", &state, "--grace", "1h"];
     let program = Program::start(&arguments);
     assert_eq!(clients::resp_client(&program, "good")(), (true, GOOD_CLIENT_QUOTA - 1));
-    let whole = "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
-    let half = format!("{whole}POST /v1/limit HTTP/1.1\r\nhost: x\r\ncontent-length: 40\r\n\r\n{{");
+    let whole = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let half = format!("{whole}POST /v1/limit HTTP/1.1\r\nhost: localhost\r\ncontent-length: 40\r\n\r\n{{");
     let _under_way = send_half(program.http, half.as_bytes(), b"HTTP/1.1 200");
     program.signal("TERM");
     wait_until_port_closes(program.http);
-    // A signal within half a second of the first counts as the same.
+    // A signal within half a second of the first counts as one with it.
     let mut looks = 0;
     assert!(wait_until(|| {
         looks += 1;

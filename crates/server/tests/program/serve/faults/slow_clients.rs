@@ -26,9 +26,10 @@ const NON_READING_MIB: u64 = 32;
 #[test]
 fn half_requests_over_http_pin_little_memory() {
     let program = start_server("half-http");
-    let whole = "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
-    let head = format!("{whole}POST /v1/limit HTTP/1.1\r\nhost: x\r\ncontent-le");
-    let body = format!("{whole}POST /v1/limit HTTP/1.1\r\nhost: x\r\ncontent-length: 40\r\n\r\n{{\"limit\":\"sho");
+    let whole = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let head = format!("{whole}POST /v1/limit HTTP/1.1\r\nhost: localhost\r\ncontent-le");
+    let body =
+        format!("{whole}POST /v1/limit HTTP/1.1\r\nhost: localhost\r\ncontent-length: 40\r\n\r\n{{\"limit\":\"sho");
     let halves = [head.as_bytes(), body.as_bytes()];
     assert_half_requests_pin_little(
         &program,
@@ -81,8 +82,8 @@ fn half_commands_pin_little_memory() {
 fn http_stops_reading_from_a_client_that_never_reads() {
     let program = start_server("deaf-http");
     let body = r#"{"limit":"shop.user","key":"u"}"#;
-    let take = format!("POST /v1/limit HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-    let requests = format!("{take}GET / HTTP/1.1\r\nhost: x\r\n\r\n").repeat(500).into_bytes();
+    let take = format!("POST /v1/limit HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    let requests = format!("{take}GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").repeat(500).into_bytes();
     let sent =
         send_without_reading(&program, program.http, &requests, MAX_SENT_BYTES, clients::http_client(&program, "good"));
     assert!(sent.iter().all(|sent| *sent < MAX_SENT_BYTES), "all of it was read: {sent:?}");

@@ -48,7 +48,7 @@ async fn health_is_not_serving_during_shutdown_and_watchers_do_not_delay_it() {
         assert!(matches!(watch.message().await, Ok(None)), "the watch ends with the server");
     }
     drop(server.client);
-    // Not here: the client has to go on, to hear that its connection ends.
+    // Not here: the client must continue, to learn that its connection ends.
     let (status, log) = tokio::task::spawn_blocking(move || server.program.wait_for_exit()).await.unwrap();
     assert!(status.success(), "{status}");
     assert!(!log.iter().any(|line| line.contains("not everything was finished")), "{log:?}");

@@ -1,4 +1,4 @@
-//! The hits of a request: how much it takes, checks or refunds.
+//! The hits of a request: the units that it takes, checks or refunds.
 
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
@@ -24,7 +24,7 @@ async fn hits_of_a_descriptor_take_precedence_over_the_request() {
         .await
         .unwrap();
     assert_eq!(response_summary(&two), "OK [OK 0 of 5, OK 2 of 5]");
-    // Unset is one, and so is 0 for the whole request.
+    // Unset hits count as one, and so does 0 for the whole request.
     let one = server.send(of_the_request(&[descriptor("path", "/b")], 0)).await.unwrap();
     assert_eq!(response_summary(&one), "OK [OK 1 of 5]");
 }
@@ -67,12 +67,12 @@ async fn negative_hits_refund() {
         server.limit_shop(&[with_negative_hits(with_hits(descriptor("path", "/a"), 2))]).await,
         "OK [OK 2 of 5]"
     );
-    // No more than there ever was.
+    // The refund does not exceed the units that were taken.
     assert_eq!(
         server.limit_shop(&[with_negative_hits(with_hits(descriptor("path", "/a"), 9))]).await,
         "OK [OK 5 of 5]"
     );
-    // The request's hits can be negative by a descriptor, too.
+    // A descriptor can also make the request's hits negative.
     let request = RateLimitRequest {
         hits_addend: 3,
         ..request("shop", &[descriptor("path", "/b"), with_negative_hits(descriptor("path", "/a"))])

@@ -99,7 +99,7 @@ async fn a_call_without_the_token_is_unauthenticated() {
     }
     // A health probe has no token.
     super::health::check_health(&program, "").await.expect("an answer");
-    // A call that lasts as long as the server is another thing.
+    // A call that lasts as long as the server does need one.
     assert_eq!(super::health::watch_health(&program).await.unwrap_err().code(), Code::Unauthenticated);
     assert_eq!(super::reflection::list_services(&program).await.unwrap_err().code(), Code::Unauthenticated);
 }
@@ -139,7 +139,7 @@ fn http_1_is_refused_without_a_wait() {
     for path in ["/grpc.health.v1.Health/Check", "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"] {
         let mut stream = TcpStream::connect(program.grpc.expect("a port")).expect("a connection");
         stream.set_read_timeout(Some(Duration::from_secs(5))).expect("a socket");
-        let head = "HTTP/1.1\r\nhost: x\r\ncontent-type: application/grpc\r\ncontent-length: 5";
+        let head = "HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/grpc\r\ncontent-length: 5";
         stream.write_all(format!("POST {path} {head}\r\n\r\n").as_bytes()).expect("sent");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("an answer, and then the end");

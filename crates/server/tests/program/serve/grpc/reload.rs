@@ -39,7 +39,7 @@ async fn a_file_named_by_a_config_is_watched_with_it() {
     let config = write_file("grpc-named.toml", "[envoy]\nconfigs = [\"grpc-named-rules.yaml\"]\n");
     let mut server = GrpcServer::start_with(&["--config", &config]).await;
     assert_eq!(server.limit_shop(&[descriptor("path", "/login")]).await, "OK [OK 1 of 2]");
-    // Without a signal: the file is looked at by itself.
+    // Without a signal: the server polls the file.
     let path = write_file("grpc-named-rules.yaml", "domain: shop\ndescriptors: [{kay: path}]\n");
     let message = server.program.wait_for_log("the new config is wrong");
     assert!(message.contains(&format!("{path}:2:16: ")), "{message}");

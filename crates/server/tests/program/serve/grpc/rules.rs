@@ -81,7 +81,7 @@ async fn quota_mode_denies_only_when_all_are_over() {
     // All are over: nothing is charged.
     assert_eq!(server.limit_shop(&all).await, "OVER_LIMIT [OVER_LIMIT 0 of 1, OVER_LIMIT 0 of 2, OK 3 of 5]");
     assert_eq!(server.limit_shop(&[descriptor("path", "/a")]).await, "OK [OK 2 of 5]");
-    // One alone is all of them.
+    // A single rule is all of the rules.
     assert_eq!(server.limit_shop(&[descriptor("pool", "x")]).await, "OVER_LIMIT [OVER_LIMIT 0 of 1]");
 }
 
@@ -118,7 +118,7 @@ async fn a_rule_replaces_another_in_the_same_request() {
     for left in ["8", "7", "6"] {
         assert_eq!(server.limit_shop(&both).await, format!("OK [OK 0, OK {left} of 9]"));
     }
-    // Without it, nothing was counted.
+    // Without the override, nothing was counted.
     assert_eq!(server.limit_shop(&[descriptor("path", "/login")]).await, "OK [OK 1 of 2]");
 }
 
@@ -150,7 +150,7 @@ async fn an_override_takes_precedence_over_the_rule() {
     // A larger quota from now on keeps the three that are used.
     let five = with_override(descriptor("path", "/login"), 5, RateLimitUnit::Year);
     assert_eq!(server.limit_shop(&[five]).await, "OK [OK 1 of 5]");
-    // It needs no rule, but a domain; and none is none.
+    // It needs a domain but no rule. Without an override there is none.
     assert_eq!(
         server.limit_shop(&[with_override(descriptor("new", "x"), 1, RateLimitUnit::Day)]).await,
         "OK [OK 0 of 1]"

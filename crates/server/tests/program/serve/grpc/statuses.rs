@@ -69,7 +69,7 @@ async fn units_have_their_numbers_and_are_aligned_to_the_epoch() {
     let rules = format!("domain: shop\ndescriptors:\n{}", UNITS.map(rule).concat());
     let mut server = GrpcServer::start_with(&["--config", &write_file("grpc-units.yaml", rules)]).await;
     let descriptors = UNITS.map(|(unit, ..)| descriptor(unit, "x"));
-    // A second may end while it is answered: so the end of the unit is worked out before and after.
+    // A second may end meanwhile, so the end of the unit is computed before and after.
     let before = SystemClock.now();
     let response = server.send(request("shop", &descriptors)).await.unwrap();
     let after = SystemClock.now();

@@ -61,7 +61,7 @@ async fn a_key_is_a_string_a_list_or_null() {
         let body = format!(r#"{{"limit":"two","key":{key}}}"#);
         assert_decision!(post(&program, "/v1/limit", &body).await, true, 2, 1, None);
     }
-    // One part is the part.
+    // A key of one part equals that part.
     assert_decision!(post(&program, "/v1/limit", r#"{"limit":"two","key":["u1"]}"#).await, true, 2, 0, None);
 }
 
@@ -88,7 +88,7 @@ async fn batch_entries_are_decided_in_order_and_independently() {
     let (status, answer) = post(&program, "/v1/batch", three).await;
     let found: Vec<_> = answer["decisions"].as_array().expect("a list").iter().map(|one| &one["allowed"]).collect();
     assert_eq!((status, found), (StatusCode::OK, vec![&json!(true), &json!(false), &json!(true)]));
-    // A mistake in one of them: nothing is assert_decision.
+    // With a mistake in one request, nothing is decided.
     let wrong = r#"{"requests":[{"limit":"five","key":"b"},{"limit":"six","key":"b"}]}"#;
     assert_eq!(post(&program, "/v1/batch", wrong).await.0, StatusCode::NOT_FOUND);
     assert_decision!(post(&program, "/v1/check", r#"{"limit":"five","key":"b"}"#).await, true, 5, 5, None);

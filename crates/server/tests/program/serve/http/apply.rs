@@ -106,7 +106,7 @@ async fn malformed_keys_quotas_and_times_are_refused() {
         assert_eq!(status, 400, "{said}");
         assert!(problem["detail"].as_str().expect("a text").contains(said), "{said}: {problem}");
     }
-    // A store that cannot do it says so for each of them.
+    // A store that cannot do it returns an error for each request.
     let (_, answer) =
         post(&program, "/v1/apply", &json!({"mode": "all", "requests": [request("check", 1, &good)]}).to_string())
             .await;

@@ -12,7 +12,7 @@ async fn the_demonstration_has_a_free_and_a_limited_route() {
     let get = |path| Client::new().get(url(&program, path)).send();
     let health: Value = get("/health").await.expect("an answer").json().await.expect("JSON");
     assert_eq!(health["status"], "ok");
-    // Two in any second: of requests one after the other, at least two come before the first denial.
+    // Two in any second: of successive requests, at least two are admitted before the first denial.
     let mut admitted = 0;
     let denied = loop {
         let answer = get("/api/protected").await.expect("an answer");

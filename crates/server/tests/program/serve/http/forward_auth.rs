@@ -95,7 +95,7 @@ async fn a_trusted_proxy_names_the_client() {
     }
     let answer = send_forward_auth(&program, "?limit=two", Some("192.0.2.2, 192.0.2.3")).await;
     assert_eq!((header(&answer, "x-ratelimit-limit"), header(&answer, "x-ratelimit-remaining")), ("2", "1"));
-    // The deny list sees the address, whatever the key is.
+    // The deny list matches the address under every key.
     let answer = send_forward_auth(&program, "?limit=closed_to_some&key=ann", Some("203.0.113.9")).await;
     assert_eq!(answer.status(), StatusCode::FORBIDDEN);
 }

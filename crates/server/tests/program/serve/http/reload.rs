@@ -33,7 +33,7 @@ async fn a_reload_serves_the_new_config_and_resets_no_key() {
     assert!(said.contains("toml:9:8: limits.five.rate: found 0"), "{said}");
     assert_eq!(remaining(&program, "five").await, 6);
 
-    // And it is noticed without a signal, too.
+    // The server also notices it without a signal.
     config.write(LIMITS);
     program.wait_for_log("the new config is served");
     assert_eq!((remaining(&program, "five").await, remaining(&program, "two").await), (1, 2));
@@ -64,7 +64,7 @@ fn config_that_became_a_pipe_a_device_or_huge_is_refused() {
     std::fs::File::options().write(true).open(huge.path()).and_then(|file| file.set_len(1 << 40)).expect("sparse");
 
     for (path, expected) in [(pipe.path(), "not a file"), ("/dev/zero", "not a file"), (huge.path(), "too large")] {
-        // The name points elsewhere, as it does when Kubernetes switches a link.
+        // The name now points to another file, as when Kubernetes switches a link.
         let link = format!("{}.link", config.path());
         symlink(path, &link).and_then(|()| std::fs::rename(&link, config.path())).expect("switched");
         program.signal("HUP");

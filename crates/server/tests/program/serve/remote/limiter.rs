@@ -63,7 +63,7 @@ fn a_wrong_token_is_refused() {
     assert!(error.to_string().contains("401") && error.is_retryable(), "{error}");
 }
 
-/// How many calls it takes is counted on the wire, by a proxy that passes bytes on.
+/// A proxy that passes bytes on counts the calls on the wire.
 #[test]
 fn a_batch_is_one_request() {
     let program = Program::start(&["--grpc", "off", "--resp", "off"]);
@@ -82,20 +82,20 @@ fn a_batch_is_one_request() {
     let answers = run(store.apply_each(&requests));
     assert!(answers.iter().all(|answer| answer.as_ref().is_ok_and(|decision| decision.remaining() == 9)));
     assert_eq!((answers.len(), seen.load(Ordering::SeqCst)), (900, 1));
-    // More than the server takes at once are as many calls as it needs.
+    // A batch that is too large for one call takes several.
     let keys: Vec<_> = (0..2_500).map(|number| Key::from(format!("{number:0>900}"))).collect();
     let requests: Vec<_> = keys.iter().map(ask).collect();
     let answers = run(store.apply_each(&requests));
     assert!(answers.iter().all(|answer| answer.as_ref().is_ok_and(|decision| decision.remaining() == 9)));
     assert!((4..=8).contains(&seen.load(Ordering::SeqCst)), "{seen:?}");
-    // All or nothing cannot be cut, and says so before anything is sent.
+    // A joint call cannot be split, and fails before it is sent.
     let before = seen.load(Ordering::SeqCst);
     let error = run(store.apply_all(&requests)).expect_err("too much");
     assert!(!error.is_retryable() && error.to_string().contains("of which the server takes"), "{error}");
     assert_eq!(seen.load(Ordering::SeqCst), before);
 }
 
-/// Passes everything on to the server, and counts the requests that it sees.
+/// Passes everything on to the server, and counts the requests in it.
 fn counting_proxy(server: std::net::SocketAddr) -> (Arc<AtomicUsize>, std::net::SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound");
@@ -110,7 +110,7 @@ fn counting_proxy(server: std::net::SocketAddr) -> (Arc<AtomicUsize>, std::net::
             std::thread::spawn(move || {
                 let mut bytes = [0; 65_536];
                 while let Ok(read @ 1..) = client.read(&mut bytes) {
-                    // A request begins a piece: the client sends one after the other.
+                    // Each request begins a read, because the client sends one after the other.
                     counted.fetch_add(usize::from(bytes[..read].starts_with(b"POST /v1/apply")), Ordering::SeqCst);
                     if up.write_all(&bytes[..read]).is_err() {
                         break;

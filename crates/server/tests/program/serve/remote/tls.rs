@@ -76,7 +76,7 @@ fn connections_are_established_after_their_calls_time_out() {
     for _ in 0..5 {
         assert!(!is_allowed(), "nobody can answer");
     }
-    // Connections of calls that have timed out, and no others: a handshake takes longer than its call.
+    // The connections come from calls that have timed out, because a handshake takes longer than its call.
     let admit_and_limit = || {
         proxy.forward_waiting();
         is_allowed()

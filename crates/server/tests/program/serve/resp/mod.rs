@@ -18,7 +18,7 @@ fn start_server(arguments: &[&str]) -> Program {
     Program::start(&[&["--http", "off", "--grpc", "off"], arguments].concat())
 }
 
-/// A connection. A test that waits longer for a reply than anything takes has failed.
+/// Opens a connection with a read timeout far above any reply.
 pub(crate) fn connect(program: &Program) -> TcpStream {
     let stream = TcpStream::connect(program.resp.expect("a port")).expect("it listens");
     stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
@@ -26,13 +26,13 @@ pub(crate) fn connect(program: &Program) -> TcpStream {
     stream
 }
 
-/// A command as programs send it.
+/// Returns a command in the format of programs.
 pub(crate) fn command(words: &[&str]) -> Vec<u8> {
     let word = |word: &&str| format!("${}\r\n{word}\r\n", word.len());
     [format!("*{}\r\n", words.len()), words.iter().map(word).collect()].concat().into_bytes()
 }
 
-/// Five integers as they come.
+/// Returns the reply of five integers.
 fn five_integers(integers: [i64; 5]) -> String {
     format!("*5\r\n{}", integers.map(|integer| format!(":{integer}\r\n")).concat())
 }

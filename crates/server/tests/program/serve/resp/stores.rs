@@ -7,7 +7,7 @@ use crate::serve::api_client::LONG_STORE_TIMEOUT;
 use crate::serve::program::Program;
 use crate::serve::write_file;
 
-/// The limits that there are without a config, on a store.
+/// Starts a server with the built-in limits, on a store.
 fn start_server_on(store: &str, name: &str) -> Program {
     let config = write_file(name, format!("{LONG_STORE_TIMEOUT}{}", include_str!("../../../../samples/demo.toml")));
     start_server(&["--config", &config, "--store", store])

@@ -23,7 +23,7 @@ fn commands_are_answered_in_order() {
         "$5\r\ntyped\r\n".to_owned(),
     ];
     exchange(&mut stream, pipeline.concat(), &expected.concat());
-    // However it arrives.
+    // The command arrives byte by byte.
     for byte in command(&["ECHO", "byte by byte"]) {
         stream.write_all(&[byte]).expect("sent");
     }
@@ -56,7 +56,7 @@ fn every_command_sent_before_shutdown_is_answered() {
     let mut busy = connect(&program);
     let count = 5_000;
     busy.write_all(&command(&["CL.THROTTLE", "u1", "9999", "1", "86400"]).repeat(count)).expect("sent");
-    // All of it has arrived once the first is answered: it was one write, over loopback.
+    // All of it has arrived with the first reply, because it was one write over loopback.
     let mut first = vec![0; five_integers([0, 10_000, 9_999, -1, 86_400]).len()];
     busy.read_exact(&mut first).expect("a reply");
     assert_eq!(String::from_utf8_lossy(&first), five_integers([0, 10_000, 9_999, -1, 86_400]));

@@ -35,7 +35,7 @@ descriptors:
     for (key, value, expected) in [
         ("k", "abc", "d.k_abc abc"),
         ("k", "abcd", "d.k_a* abcd"),
-        // The first that matches, however short it is.
+        // The first match wins, at any length.
         ("k", "abz", "d.k_a* abz"),
         ("k", "z", "d.k_*z z"),
         ("k", "", "d.k %"),

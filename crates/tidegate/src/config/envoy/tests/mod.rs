@@ -375,7 +375,7 @@ fn rate_limit_files_and_configs_are_distinguished() {
     assert!(!is_config(&"[".repeat(50_000)) && !is_config(&"{a: ".repeat(50_000)));
 }
 
-const GUIDE: &str = include_str!("../../../../../../docs/envoy-config.md");
+const GUIDE: &str = include_str!("../../../../../../docs/book/src/reference/envoy-config.md");
 
 /// The YAML blocks of the guide.
 fn examples() -> Vec<&'static str> {

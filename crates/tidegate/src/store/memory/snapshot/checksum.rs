@@ -4,7 +4,7 @@ use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write};
 
 use super::SnapshotError;
 
-/// A checksum: FNV-1a of 64 bits. No change of a single byte leaves it the same.
+/// A checksum: FNV-1a of 64 bits. Every change of a single byte changes it.
 #[derive(Clone, Copy)]
 pub(super) struct Checksum(u64);
 
@@ -41,7 +41,7 @@ impl<W: Write> ChecksumWriter<W> {
         self.out.write_all(bytes)
     }
 
-    /// Writes the checksum of everything so far, and all that is still to be written.
+    /// Writes the checksum of everything so far, and flushes.
     pub(super) fn finish(mut self) -> io::Result<()> {
         self.out.write_all(&self.sum.get().to_le_bytes())?;
         self.out.flush()
@@ -79,7 +79,7 @@ impl<R: Read> ChecksumReader<R> {
         Ok(bytes)
     }
 
-    /// Checks that what comes now is the checksum of everything so far, and that nothing comes after it.
+    /// Checks that the checksum of everything so far comes next, and then the end.
     pub(super) fn finish(mut self) -> Result<(), SnapshotError> {
         let sum = self.sum.get();
         if self.read_numbers()? != [sum] {

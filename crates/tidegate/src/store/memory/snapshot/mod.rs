@@ -17,52 +17,53 @@ use super::{MemoryStore, MemoryStoreBuilder};
 use crate::store::codec::{F64_EXACT_LIMIT, decode_quota, encode_quota, state_from_numbers, state_to_numbers};
 use checksum::{Checksum, ChecksumReader, ChecksumWriter};
 
-// Everything is a little-endian integer.
+// Numbers are little-endian.
 //
-// head: MAGIC, VERSION (4 bytes), the four secrets of the hash (8 each), the witness of the hash (8), lines of the table (8)
-// key:  quota (4), fingerprint (5), line (8), how many numbers (4), the numbers of its state (8 each)
-// tail: END_MARK (4), how many keys (8), the checksum of all before it (8)
+// head: MAGIC, VERSION (4 bytes), the four secrets of the hash (8 each), the witness of the hash (8), lines of the
+// table (8)
+// key:  quota (4), fingerprint (5), line (8), count of numbers (4), the numbers of its state (8 each)
+// tail: END_MARK (4), count of keys (8), the checksum of everything before it (8)
 //
-// Quotas are numbered as they come. A key whose quota is the next number is preceded, after that number, by the quota: how
-// many bytes (1), and the bytes. Quota and numbers are those that every store outside of this process keeps.
+// Quotas are numbered in order of appearance. The first key of a quota has the next free number, followed by the quota:
+// its length (1) and its bytes. Quota and numbers have the format of every store outside of this process.
 const MAGIC: [u8; 16] = *b"tidegate memory\n";
 const VERSION: u32 = 1;
 const END_MARK: u32 = u32::MAX;
 
 const FINGERPRINT_BYTES: usize = FINGERPRINT_BITS as usize / 8;
 
-/// Why a snapshot was not loaded. Nothing of it was.
+/// The error of a snapshot that was not loaded, not even in part.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SnapshotError {
-    /// It could not be read.
+    /// The snapshot could not be read.
     #[error("the snapshot could not be read: {0}")]
     Io(#[from] io::Error),
-    /// It is something else.
+    /// The file is not a snapshot.
     #[error("this is not a snapshot of a memory store: check the path")]
     Foreign,
-    /// It is of a format that this version does not know.
+    /// This version does not know the format.
     #[error(
         "the snapshot has format {0} and this version knows {VERSION}: use the version that saved it, or remove it, which \
          forgets every key"
     )]
     Version(u32),
-    /// It ends too early, or what is in it is not what was written.
+    /// The snapshot ends too early, or has changed since it was written.
     #[error("the snapshot is damaged, {0}: use a copy, or remove it, which forgets every key")]
     Damaged(&'static str),
-    /// It is of a table of another size. Where a key goes in a table follows from its whole hash, of which a table keeps
-    /// only what it needs itself.
+    /// The snapshot is of a table of another size. The place of a key depends on its whole hash, and a table keeps only
+    /// a part of the hash.
     #[error(
         "the snapshot is of a store with room for {saved} keys and this one has room for {wanted}: set max_keys to \
          {saved}, or remove the snapshot, which forgets every key"
     )]
     Size {
-        /// A `max_keys` with which it can be loaded.
+        /// A `max_keys` with which the snapshot can be loaded.
         saved: usize,
-        /// What there would have been room for.
+        /// The number of keys that this store has room for.
         wanted: usize,
     },
-    /// It was saved by a program that hashes keys in another way, so none of them would be found.
+    /// The program that saved it hashes keys differently, so no key would be found.
     #[error(
         "the snapshot was saved by a build that hashes keys in another way: use that build, or remove the snapshot, which \
          forgets every key"
@@ -71,21 +72,25 @@ pub enum SnapshotError {
 }
 
 impl MemoryStore {
-    /// Writes down every key that is not as good as new, for [`MemoryStoreBuilder::load`], and says how many.
+    /// Saves every key that is not as good as new, for [`MemoryStoreBuilder::load`]. Returns the number of keys.
     ///
-    /// **Keep the file private**, readable for its owner only: the secrets of the hash are in it, and whoever knows them
-    /// can choose keys that meet in one place, to be taken for each other or to push each other out. There is no key's
-    /// text in it. Write it under another name first and rename it when this has returned, so that a crash leaves the last
-    /// one whole.
+    /// **Keep the file private**, readable for its owner only. It contains the secrets of the hash. A client that knows
+    /// them can choose keys that collide, to share the quota of another key or to evict it. The file has no key's text.
+    /// Write it under another name and rename it when this has returned. Then a crash leaves the last file complete.
     ///
-    /// Nothing in the store is changed, and others may go on using it: every key that is there all the while is written
-    /// with a state that it has during the call, though not all at the same moment, so what is taken meanwhile may or may
-    /// not be in the file. A key that moves in the table meanwhile may be written, and counted, twice; the later one
+    /// The store does not change, and other threads may use it meanwhile. Every key that exists all the time is saved
+    /// with a state that it has during the call. The states are not of one moment, so units taken meanwhile may be
+    /// missing in the file. A key that moves in the table meanwhile may be saved and counted twice. The later state
     /// counts.
     ///
-    /// A token bucket or fixed window takes 37 bytes, a sliding window 37 and 8 for each bucket, a sliding log 37 and 16
-    /// for each request in the period, those of one microsecond together, leases 29 and 24 for each; each quota takes up to
-    /// 40 bytes, once. A state of a time after the year 2255 is left out.
+    /// | state | bytes |
+    /// | --- | --- |
+    /// | token bucket, fixed window | 37 |
+    /// | sliding window | 37, and 8 for each bucket |
+    /// | sliding log | 37, and 16 for each microsecond with requests in the period |
+    /// | leases | 29, and 24 for each lease |
+    ///
+    /// Each quota takes up to 40 bytes, once. A state of a time after the year 2255 is left out.
     ///
     /// ```
     /// use tidegate::MemoryStore;
@@ -118,12 +123,12 @@ impl MemoryStore {
         Ok(keys)
     }
 
-    /// A hash of hashes: another one when keys are hashed in another way. How they are depends on the version of the hash
-    /// and on what the processor is known to be able to when the program is built.
+    /// Returns a hash of hashes, which differs if keys are hashed differently. That depends on the version of the hash,
+    /// and on the processor features that the program is built for.
     fn hash_witness(&self) -> u64 {
         let scope = Scope::new("witness", "of the hash");
         let text = "0123456789".repeat(20);
-        // Of every length, because the hash takes long and short ones in different ways.
+        // Texts of every length, because the hash treats long and short ones differently.
         let parts = (0..=text.len()).map(|length| Key::from(&text[..length]));
         let keys = parts.chain([Key::GLOBAL, Key::from(7_u64), Key::from(("a", "b"))]);
         let mut sum = Checksum::default();
@@ -133,18 +138,18 @@ impl MemoryStore {
 }
 
 impl MemoryStoreBuilder {
-    /// A store that goes on where the one that was [saved](MemoryStore::save) stopped: every key has what it had, and
-    /// what has come back since.
+    /// Builds a store that continues where a [saved](MemoryStore::save) one stopped. Every key has its saved usage,
+    /// minus the units replenished since.
     ///
-    /// The snapshot's secrets take the place of [`seed`](MemoryStoreBuilder::seed), and
-    /// [`max_keys`](MemoryStoreBuilder::max_keys) has to be what it was: a store of another size is
-    /// [refused](SnapshotError::Size), because a table does not keep enough of a key's hash to find its place in another
-    /// one. `max_bytes` may change, and so may quotas: a key keeps what it used, as under a reload.
+    /// The snapshot's secrets replace the [`seed`](MemoryStoreBuilder::seed).
+    /// [`max_keys`](MemoryStoreBuilder::max_keys) must be the same as before. A store of another size is an
+    /// [error](SnapshotError::Size), because a table keeps too little of a key's hash to place it in another table.
+    /// `max_bytes` and quotas may change: a key keeps its usage, as after a reload.
     ///
-    /// What is read is a snapshot whole and unharmed, or an error. Memory is that of the store, whatever the file says.
-    /// Times are the system's, so they mean the same in the next process. If the system's clock went back in between, keys
-    /// wait for it as they would have in the process that saved them; if it had been far ahead by mistake, remove the
-    /// file.
+    /// The result is a complete and undamaged snapshot, or an error. No content of the file makes it take more memory
+    /// than the store's. Times are those of the system, so they have the same meaning in the next process. If the
+    /// system's clock has gone back meanwhile, keys wait for it, as they would have in the process that saved them. If
+    /// the clock was far ahead by mistake, remove the file.
     pub fn load(self, input: impl Read) -> Result<MemoryStore, SnapshotError> {
         let mut input = ChecksumReader::new(input);
         if input.read_array()? != MAGIC {
@@ -160,7 +165,7 @@ impl MemoryStoreBuilder {
         let mut quotas = Vec::new();
         let mut keys = 0;
         let wanted = store.table.lines;
-        // A table of another size or another hash is told from damage by the checksum, which comes last.
+        // The checksum comes last, and distinguishes another size or hash from damage.
         let fits = lines == wanted as u64 && witness == store.hash_witness();
         while let Some(record) = read_key(&mut input, &mut quotas, lines)? {
             keys += 1;
@@ -205,7 +210,7 @@ fn write_key(
     numbers.into_iter().try_for_each(|number| out.write(&number.to_le_bytes()))
 }
 
-/// The next key; none at the end.
+/// Reads the next key, or returns `None` at the end.
 fn read_key(
     input: &mut ChecksumReader<impl Read>,
     quotas: &mut Vec<Quota>,
@@ -229,7 +234,7 @@ fn read_key(
         return Err(SnapshotError::Damaged("a key in it cannot be"));
     }
     let count = u32::from_le_bytes(input.read_array()?);
-    // Grows with what is there, not with what is promised.
+    // Grows with the data that is read, and not with the announced count.
     let mut numbers = Vec::new();
     for _ in 0..count {
         let [number] = input.read_numbers()?;

@@ -1,6 +1,6 @@
--- Several keys, all or nothing, as the step does one. The keys come sorted, and rows are locked in that order, so that two
--- calls never wait for each other. Numbers come five for each key, states as text, because arrays of arrays have one
--- length.
+-- Applies operations to several keys, all or nothing. The keys are sorted, and rows are locked in that order, so that two
+-- calls never wait for each other. There are five numbers for each key. States are text, because all parts of an array of
+-- arrays have one length.
 CREATE OR REPLACE FUNCTION {all}(
   of_keys bytea[], under bytea[], units bigint[], rooms bigint[], numbers bigint[], given bigint,
   expected_quotas bytea[], expected text[], instead text[],
@@ -16,13 +16,13 @@ DECLARE
 BEGIN
   FOR attempt IN 1..100 LOOP
     IF attempt > 1 THEN
-      -- Overtaken: lock what is there, in order. Beyond a row that is missing, the order is kept by writing in order.
+      -- Overtaken: lock existing rows in order. After a missing row, writing in order keeps the order of locks.
       FOR i IN 1..cardinality(of_keys) LOOP
         PERFORM FROM {table} t WHERE t.key = of_keys[i] FOR UPDATE;
         EXIT WHEN NOT FOUND;
       END LOOP;
     END IF;
-    -- One statement, so that all of it is of one moment.
+    -- One statement, so that all rows are of one moment.
     SELECT array_agg(t.quota ORDER BY k.i), array_agg(t.state::text ORDER BY k.i), array_agg(t.expires_at ORDER BY k.i)
       INTO stored_quotas, stored_states, expiries
       FROM unnest(of_keys) WITH ORDINALITY AS k (key, i) LEFT JOIN {table} t ON t.key = k.key;
@@ -70,7 +70,7 @@ BEGIN
       END LOOP;
       RETURN;
     EXCEPTION WHEN SQLSTATE 'TG001' THEN
-      -- What was written in this attempt is undone.
+      -- The writes of this attempt are undone.
     END;
   END LOOP;
   RAISE EXCEPTION 'tidegate: the keys change faster than they can be written' USING ERRCODE = 'serialization_failure';

@@ -1,7 +1,7 @@
--- One operation on the leases of one key: 0 looks whether `need` places are free, 1 admits, 2 renews, 3 releases. A state is
--- when it was written, when each lease expires, earliest first, the high halves of their ids, and the low halves. Answers
--- with the time, with 1 when it is allowed, with how many are in flight then, and with when so many will have expired that
--- what was denied fits, that another place is free, and that all are.
+-- Applies one operation to the leases of one key: 0 checks whether `need` places are free, 1 admits, 2 renews, 3 releases.
+-- A state is the time of its write, the expiry of each lease, earliest first, the high halves of their ids, and the low
+-- halves. Returns the time, 1 if the operation is allowed, the number of leases in flight, and three times. At the first,
+-- enough leases have expired for the denied request; at the second, for one more place; at the third, all of them.
 CREATE OR REPLACE FUNCTION {leases}(
   of_key bytea, under bytea, what bigint, high bigint, low bigint, capacity bigint, ttl bigint, need bigint, given bigint,
   OUT now bigint, OUT done smallint, OUT in_flight bigint, OUT times bigint[]
@@ -11,21 +11,21 @@ DECLARE
   stored_state bigint[];
   stored_until bigint;
   is_stored boolean;
-  at bigint;            -- the time that counts: not before the state was written
+  at bigint;            -- the time of the decision, not before the state was written
   count int;
   first int;            -- the first lease that has not expired
   last int;
   middle int;
-  place int;            -- of the lease that is asked for
+  place int;            -- the index of the requested lease
   expiries bigint[];
   highs bigint[];
   lows bigint[];
 BEGIN
-  -- As the step does: read without a lock, and written only if it is still there.
+  -- As in the step function: the row is read without a lock, and written only if it has not changed.
   FOR attempt IN 1..100 LOOP
     {read};
 
-    -- What another algorithm has written is as good as nothing: units of a rate are no leases.
+    -- A state of another algorithm counts as new, because units of a rate are not leases.
     at := now;
     count := 0;
     expiries := '{}';
@@ -65,7 +65,7 @@ BEGIN
         count := count - 1;
       END IF;
       IF what < 3 THEN
-        -- Nearly always the last: only a shorter time to live than before puts it elsewhere.
+        -- Nearly always the last place, except after the time to live was shortened.
         place := count + 1;
         WHILE expiries[place - 1] > at + ttl LOOP
           place := place - 1;

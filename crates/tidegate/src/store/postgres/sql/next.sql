@@ -1,5 +1,5 @@
--- When a row may be swept that will be as good as new in `span`: half as long again and a minute later. One that is kept
--- long enough already stays as it is, so that most writes leave the index alone; one of a test's time stays for ever.
+-- Returns the time at which a row may be swept that is as good as new in `span`: half as long again, and a minute later. A
+-- stored time that is late enough stays, so that most writes leave the index alone. A row of a test's time stays forever.
 CREATE OR REPLACE FUNCTION {until}(given bigint, stored bigint, now bigint, span bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE AS $tidegate$
   SELECT CASE
@@ -9,21 +9,21 @@ LANGUAGE sql IMMUTABLE AS $tidegate$
   END
 $tidegate$;
 
--- What a state comes to. Units are taken, or given back when below 0; they fit when at most `room` is used already.
--- `after` is null when nothing changes and empty when the key is as good as new; `span` is how long from now until it
--- is; `shown` is as much of the state as a decision needs, where that is less than all of it.
+-- Returns the state after an operation. Units are taken, or refunded when below 0. They fit when at most `room` is used.
+-- `after` is null when nothing changes, and empty when the key is as good as new. `span` is the time from now until it is.
+-- `shown` is the part of the state that a decision needs, if that is not all of it.
 CREATE OR REPLACE FUNCTION {next}(
   quota bytea, state bigint[], now bigint, units bigint, room bigint, numbers bigint[],
   OUT after bigint[], OUT span bigint, OUT shown bigint[]
 ) LANGUAGE plpgsql IMMUTABLE AS $tidegate$
 DECLARE
   forever CONSTANT bigint := 2305843009213693952;
-  at bigint := now;     -- the time that counts: not before the state was written
+  at bigint := now;     -- the time of the decision, not before the state was written
   missing bigint;
   back bigint;
   entered bigint;       -- windows since the state was written
   elapsed bigint;
-  inside bigint;        -- how far into its window `at` is
+  inside bigint;        -- the time from the start of its window to `at`
   wide numeric;
   counts bigint[];
   count int;
@@ -41,9 +41,9 @@ BEGIN
   END IF;
   CASE get_byte(quota, 0) & 15
 
-  WHEN 0 THEN  -- token bucket: what is missing in sub-units, in one number or two; when. Told: unit, refill, after how long
-            -- one number's worth has come back, nothing, and 1 when units are taken and one number is enough for all but
-            -- what may be stored.
+  WHEN 0 THEN  -- token bucket. State: the deficit in sub-units, in one number or two; the time. Numbers: unit, refill, the
+            -- time in which one number's worth is refilled, 0, and 1 when units are taken and one number is enough for
+            -- everything except the stored state.
     IF numbers[5] = 1 AND coalesce(cardinality(state), 2) = 2 THEN
       missing := 0;
       IF state IS NOT NULL THEN
@@ -77,8 +77,8 @@ BEGIN
     END IF;
     span := least(div(wide, numbers[2]) + 1 + at - now, forever);
 
-  WHEN 1 THEN  -- fixed window: what is missing in units; when. Told: after how many windows everything has come back, rate,
-            -- period, and what is added to a time so that windows begin at multiples of the period.
+  WHEN 1 THEN  -- fixed window. State: the deficit in units; the time. Numbers: the windows that refill everything, rate,
+            -- period, and the shift of a time that makes windows begin at multiples of the period.
     at := greatest(now, state[2]);
     inside := (at + numbers[4]) % numbers[3];
     elapsed := at - coalesce(state[2], at);
@@ -96,8 +96,9 @@ BEGIN
       span := least(((missing + numbers[2] - 1) / numbers[2])::numeric * numbers[3] - inside + at - now, forever);
     END IF;
 
-  WHEN 2 THEN  -- sliding window: when; what each bucket has seen, oldest first. Told: length of a bucket, what is added to a
-            -- time so that buckets begin at multiples of that, buckets, and how much times the length fits in 62 bits.
+  WHEN 2 THEN  -- sliding window. State: the time; the count of each bucket, oldest first. Numbers: length of a bucket, the
+            -- shift of a time that makes buckets begin at multiples of it, buckets, and the largest count whose product
+            -- with the length fits in 62 bits.
     count := numbers[3] + 1;
     at := greatest(now, state[1]);
     inside := (at + numbers[2]) % numbers[1];
@@ -137,8 +138,8 @@ BEGIN
     after := at || counts;
     span := count * numbers[1] - inside + at - now;
 
-  ELSE  -- sliding log: when; the total before the first run; each run's time and the total after it. Told: period, rate,
-        -- and how to answer: 0 with the runs that matter only, 1 the same and take nothing, 2 with all of them.
+  ELSE  -- sliding log. State: the time; the total before the first run; each run's time and the total after it. Numbers:
+        -- period, rate, and the mode: 0 returns only the runs that matter, 1 also takes nothing, 2 returns all runs.
     IF state IS NULL THEN
       IF room >= 0 AND numbers[3] <> 1 THEN
         after := ARRAY[now, 0, now, units];
@@ -176,7 +177,7 @@ BEGIN
     END IF;
 
     IF numbers[3] < 2 AND count - first > 3 THEN
-      -- The oldest run, those whose end makes room for one more and for this, and the newest.
+      -- The oldest run, the runs whose end makes room for one unit and for this cost, and the newest run.
       shown := ARRAY[state[1], before, state[1 + 2 * first], state[2 + 2 * first]];
       previous := first;
       FOREACH target IN ARRAY ARRAY[numbers[2] - 1, room] LOOP
@@ -198,13 +199,13 @@ BEGIN
     IF numbers[3] = 1 OR total - before > room THEN
       RETURN;
     END IF;
-    -- A run of the same microsecond is the same run.
+    -- Requests of one microsecond are one run.
     IF first <= count AND state[1 + 2 * count] = at THEN
       count := count - 1;
     END IF;
     counts := state[1 + 2 * first : 2 + 2 * count];
     IF total > 4503599627370496 THEN
-      -- Totals are made small again long before they stop being exact elsewhere.
+      -- Totals are reduced long before they stop being exact in other stores.
       counts := ARRAY(
         SELECT CASE WHEN i % 2 = 1 THEN run ELSE run - before END FROM unnest(counts) WITH ORDINALITY AS t(run, i) ORDER BY i
       );

@@ -1,23 +1,24 @@
--- One operation on one key. Answers with the time, with what became of it (0 nothing was written, 1 it was, 2 nothing:
--- the state was written under another quota, 3 it was, and the state is what it is now), and with what was found: null
--- for a key that is as good as new, and the quota only when it is another one.
+-- Applies one operation to one key. Returns the time, the effect and the stored state. The effect is 0 if nothing was
+-- written, 1 if the state was written, 2 if nothing was written because the state belongs to another quota, and 3 if the
+-- state was written and is returned as it is now. The stored state is null for a key that is as good as new. The stored
+-- quota is returned only if it is another one.
 CREATE OR REPLACE FUNCTION {step}(
   of_key bytea, under bytea, units bigint, room bigint, n1 bigint, n2 bigint, n3 bigint, n4 bigint, how bigint,
   given bigint, expected_quota bytea, expected bigint[], instead bigint[],
   OUT now bigint, OUT done smallint, OUT found_quota bytea, OUT found_state bigint[]
 ) LANGUAGE plpgsql SET lock_timeout = '2s' AS $tidegate$
 DECLARE
-  ends bigint;  -- when the window ends that `now` is in, or the bucket of a sliding one
+  ends bigint;  -- the end of the window, or of the bucket of a sliding window, that contains `now`
   stored_quota bytea;
   stored_state bigint[];
   stored_until bigint;
   is_stored boolean;
   result record;
 BEGIN
-  -- What nearly every decision is, in one statement: the row is there, has room, and is kept long enough already. Its
-  -- condition is the decision. Every expression costs more to set up than to work out, so there are as few as can be, and
-  -- the numbers are not in an array; what they are is said in the function above. No product passes 64 bits, in whatever
-  -- order the conditions are looked at.
+  -- The shortcut for nearly every decision, in one statement: the row exists, has room, and is kept long enough. Its
+  -- condition is the decision. An expression costs more to set up than to compute, so there are as few as possible, and
+  -- the numbers are not in an array. The function above has their meaning. No product exceeds 64 bits, in any order of
+  -- evaluation of the conditions.
   now := coalesce(given, {clock});
   IF how = 1 THEN  -- token bucket
     UPDATE {table} t SET state = ARRAY[
@@ -36,8 +37,8 @@ BEGIN
         AND t.state[1] - least(greatest(ends - 1 - t.state[2], 0) / n3, n1) * n2 <= room
         AND (given IS NOT NULL OR (t.state[1] + units + n2 - 1) / n2 <= (t.expires_at - ends + n3) / n3)
       RETURNING 3::smallint, t.state INTO done, found_state;
-  ELSIF how = 3 THEN  -- sliding window of one bucket, still in the bucket in which it was written. When the clock is behind,
-                      -- a little too much is asked for, and what does not fit for that is looked at again below.
+  ELSIF how = 3 THEN  -- sliding window of one bucket, still in the bucket of its last write. If the clock is behind, the
+                      -- condition is a little too strict, and the loop below decides again.
     ends := now - (now + n2) % n1 + n1;
     UPDATE {table} t SET state = ARRAY[greatest(now, t.state[1]), t.state[2], t.state[3] + units]
       WHERE t.key = of_key AND t.quota = under AND cardinality(t.state) = 3
@@ -50,8 +51,8 @@ BEGIN
     RETURN;
   END IF;
 
-  -- What is found is read without a lock, and written only if it is still there. So a denial locks and writes nothing, and
-  -- whoever was overtaken looks again, this time under the row's lock.
+  -- The row is read without a lock, and written only if it has not changed. So a denial locks and writes nothing. A call
+  -- that was overtaken reads again, under the row's lock.
   FOR attempt IN 1..100 LOOP
     {read};
     found_state := stored_state;

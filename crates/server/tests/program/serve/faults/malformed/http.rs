@@ -15,7 +15,7 @@ const BODIES: [&str; 5] = [
     r#"{"requests":[]}"#,
 ];
 
-pub(super) fn random_input(random: &mut Random) -> Vec<u8> {
+pub(crate) fn random_input(random: &mut Random) -> Vec<u8> {
     match random.below(10) {
         0 => random_bytes(random, 13),
         1..=3 => {
@@ -26,7 +26,7 @@ pub(super) fn random_input(random: &mut Random) -> Vec<u8> {
         5 => deep_json(random),
         6 => wrong_values(random),
         7 => many_headers(random),
-        8 => [&b"POST /v1/limit HTTP/1.1\r\nhost: x\r\n"[..], &random_bytes(random, 12)].concat(),
+        8 => [&b"POST /v1/limit HTTP/1.1\r\nhost: localhost\r\n"[..], &random_bytes(random, 12)].concat(),
         _ => http2::random_input(random),
     }
 }
@@ -35,12 +35,14 @@ fn valid_requests(random: &mut Random) -> Vec<u8> {
     let body = random.pick(&BODIES);
     let one = match random.below(3) {
         0 => format!(
-            "GET {} HTTP/1.1\r\nhost: x\r\n\r\n",
+            "GET {} HTTP/1.1\r\nhost: localhost\r\n\r\n",
             random.pick(&["/v1/limits", "/metrics", "/", "/v1/auth?limit=shop.user&key=u"])
         ),
         1 => {
-            let head =
-                format!("POST {} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n", random.pick(&PATHS));
+            let head = format!(
+                "POST {} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n",
+                random.pick(&PATHS)
+            );
             format!("{head}{:x}\r\n{body}\r\n0\r\n\r\n", body.len())
         }
         _ => post(random.pick(&PATHS), body),
@@ -49,7 +51,7 @@ fn valid_requests(random: &mut Random) -> Vec<u8> {
 }
 
 fn post(path: &str, body: &str) -> String {
-    format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+    format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{body}", body.len())
 }
 
 /// Absurd lengths.
@@ -77,20 +79,23 @@ fn absurd_lengths(random: &mut Random) -> Vec<u8> {
     ];
     let (path, more) = (random.pick(&PATHS), "x".repeat(random.of_bits(1, 17) as usize));
     match random.below(3) {
-        0 => format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{more}", random.pick(&lengths)),
+        0 => format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{more}",
+            random.pick(&lengths)
+        ),
         1 => {
             let chunk = random.pick(&chunks);
-            format!("POST {path} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n{chunk}\r\n{more}")
+            format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n{chunk}\r\n{more}")
         }
-        // An extension of a chunk that never ends, and both ways to say a length at once.
+        // A chunk extension that never ends, and two contradicting lengths.
         _ => format!(
-            "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n1;{more}"
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n1;{more}"
         ),
     }
     .into_bytes()
 }
 
-/// JSON that is deep, and ends or does not.
+/// Deeply nested JSON, with or without an end.
 fn deep_json(random: &mut Random) -> Vec<u8> {
     let depth = random.between(100, 30_000) as usize;
     let (open, close) = random.pick(&[("[", "]"), ("{\"key\":", "}"), ("[{\"requests\":", "}]")]);
@@ -122,7 +127,7 @@ fn wrong_values(random: &mut Random) -> Vec<u8> {
     post(random.pick(&PATHS), &body).into_bytes()
 }
 
-/// More and larger headers than anybody reads.
+/// More and larger headers than any server reads.
 fn many_headers(random: &mut Random) -> Vec<u8> {
     let end = if random.one_in(2) { "\r\n" } else { "" };
     let headers = match random.below(3) {
@@ -130,5 +135,5 @@ fn many_headers(random: &mut Random) -> Vec<u8> {
         1 => format!("x: {}\r\n", "y".repeat(random.between(60_000, 300_000) as usize)),
         _ => "y".repeat(random.between(60_000, 300_000) as usize),
     };
-    format!("GET /healthz HTTP/1.1\r\nhost: x\r\n{headers}{end}").into_bytes()
+    format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\n{headers}{end}").into_bytes()
 }

@@ -9,7 +9,7 @@ use crate::serve::grpc::{descriptor, request};
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
+pub(crate) const RST_STREAM: u8 = 3;
 pub(crate) const SETTINGS: u8 = 4;
 pub(crate) const PING: u8 = 6;
 pub(crate) const WINDOW_UPDATE: u8 = 8;
@@ -31,14 +31,13 @@ pub(crate) fn connection_start() -> Vec<u8> {
 /// The head of a question to the rate limit service.
 pub(crate) fn request_headers() -> Vec<u8> {
     let path = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
-    let grpc = [("content-type", "application/grpc"), ("te", "trailers")];
-    [head("POST", path), grpc.iter().flat_map(|(name, value)| literal(name, value)).collect()].concat()
+    headers("POST", path, &[("content-type", "application/grpc"), ("te", "trailers")])
 }
 
 /// The head of a request.
-pub(crate) fn head(method: &str, path: &str) -> Vec<u8> {
-    let pairs = [(":method", method), (":scheme", "http"), (":path", path), (":authority", "x")];
-    pairs.iter().flat_map(|(name, value)| literal(name, value)).collect()
+pub(crate) fn headers(method: &str, path: &str, more: &[(&str, &str)]) -> Vec<u8> {
+    let pairs = [(":method", method), (":scheme", "http"), (":path", path), (":authority", "localhost")];
+    pairs.iter().chain(more).flat_map(|(name, value)| literal(name, value)).collect()
 }
 
 /// A message as gRPC sends it, of this user.
@@ -63,11 +62,11 @@ pub(super) fn random_input(random: &mut Random) -> Vec<u8> {
 }
 
 /// Returns a malformed request to the gRPC port.
-pub(super) fn random_grpc_input(random: &mut Random) -> Vec<u8> {
+pub(crate) fn random_grpc_input(random: &mut Random) -> Vec<u8> {
     match random.below(10) {
         0 => random_bytes(random, 13),
         // HTTP, but not of the kind that gRPC needs.
-        1 => b"POST /envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit HTTP/1.1\r\nhost: x\r\ncontent-type: application/grpc\r\n\r\n".to_vec(),
+        1 => b"POST /envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/grpc\r\n\r\n".to_vec(),
         _ => random_input(random),
     }
 }

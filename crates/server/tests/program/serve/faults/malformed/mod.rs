@@ -1,8 +1,8 @@
 //! Malformed input: ten thousand inputs on each port, and frames that must not fill the log.
 
-mod http;
+pub(super) mod http;
 pub(super) mod http2;
-mod resp;
+pub(super) mod resp;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -19,12 +19,12 @@ use crate::serve::program::Program;
 use http2::{PING, frame};
 
 const INPUTS: u64 = 10_000;
-/// How many of them are on their way at once.
+/// The number of concurrent senders.
 const SENDERS: usize = 32;
-/// How much more memory they may take, in MiB.
+/// The most memory that they may take in addition, in MiB.
 const MAX_GROWTH_MIB: u64 = 32;
 
-/// Unsolicited answers to pings: the library warns of each, and a log line for every few bytes would fill the disk.
+/// Unsolicited pongs: the library warns of each, and a log line for every few bytes would fill the disk.
 #[test]
 fn malformed_frames_are_not_logged() {
     let program = start_server("malformed-frames");
@@ -102,7 +102,7 @@ fn assert_survives_flood(
 }
 
 /// Sends it on a connection of its own, and waits until the server has closed that; or leaves at once.
-fn send_input(address: SocketAddr, bytes: &[u8], random: &mut Random) -> std::io::Result<()> {
+pub(super) fn send_input(address: SocketAddr, bytes: &[u8], random: &mut Random) -> std::io::Result<()> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
     stream.set_write_timeout(Some(Duration::from_secs(60)))?;
@@ -111,7 +111,7 @@ fn send_input(address: SocketAddr, bytes: &[u8], random: &mut Random) -> std::io
     for piece in bytes.chunks(bytes.len().div_ceil(pieces).max(1)) {
         match stream.write_all(piece) {
             Err(error) if slow(&error) => return Err(error),
-            // It is closed already.
+            // The server has already closed it.
             Err(_) => return Ok(()),
             Ok(()) => {}
         }

@@ -5,7 +5,7 @@ use tidegate_testkit::Random;
 use super::{corrupt, random_bytes};
 use crate::serve::resp::command;
 
-pub(super) fn random_input(random: &mut Random) -> Vec<u8> {
+pub(crate) fn random_input(random: &mut Random) -> Vec<u8> {
     match random.below(8) {
         0 => random_bytes(random, 14),
         1..=3 => {

@@ -48,7 +48,7 @@ fn redis_benchmark_runs_without_errors() {
     }
 }
 
-/// The scripts assert by themselves, and say `ok` at the end.
+/// The scripts make their own assertions, and print `ok` at the end.
 #[test]
 fn redis_py_script_passes() {
     let program = start_server(&[]);

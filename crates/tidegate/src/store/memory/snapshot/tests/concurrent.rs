@@ -15,7 +15,7 @@ fn key_that_moves_behind_a_scan_is_not_missed() {
     let lines = &table;
     let fingerprints =
         |first: usize, second: usize| (1..).filter(move |fingerprint| lines.other_line(first, *fingerprint) == second);
-    // A line's own key tells when it is its turn. The fingerprints of lines 0 and 2 are those of line 1 alone.
+    // A line's own key shows when the scan reads the line. The fingerprints of lines 0 and 2 are those of line 1 alone.
     let (first, middle) = (fingerprints(0, 0).next().unwrap(), fingerprints(1, 1).next().unwrap());
     let mover = fingerprints(0, 2).find(|fingerprint| *fingerprint != middle).unwrap();
     for (fingerprint, line) in [(first, 0), (middle, 1), (mover, 0)] {
@@ -33,12 +33,12 @@ fn key_that_moves_behind_a_scan_is_not_missed() {
         table.scan(START, show).unwrap();
         shown.into_iter().filter(|fingerprint| *fingerprint == mover).count()
     };
-    // Forth, from a line that has had its turn: shown again. Back, from one that has not: shown all the same.
+    // Forth, from a line that was read: the key is shown again. Back, from a line that was not read: it is shown once.
     assert_eq!(count_shown(middle, 0, 2), 2);
     assert_eq!(count_shown(middle, 2, 0), 1);
     assert_eq!(count_shown(first, 0, 2), 2);
     assert_eq!(count_shown(first, 2, 0), 1);
-    // Nothing is left of a count_shown for the next one.
+    // One `count_shown` leaves nothing behind for the next.
     assert!(table.move_key(mover, 0, 2, START) && table.move_key(mover, 2, 0, START));
     assert_eq!(count_shown(0, 0, 0), 1);
 }
@@ -62,7 +62,7 @@ fn later_record_of_a_key_wins() {
         assert_eq!(check(&store, 1, &entry.quota), *expected);
         assert_eq!(store.stats().keys, 1);
     }
-    // Also when there is nothing left of it by now.
+    // Also when the state is as good as new by now.
     let (_, last) = &states[4];
     store.table.restore(last, START.saturating_add(days(1)));
     assert_eq!(store.stats().keys, 0);
@@ -82,7 +82,7 @@ fn snapshot_is_consistent_while_four_threads_use_the_store() {
         for thread in 1..=4 {
             let (store, done, quotas) = (&store, &done, &exhaustible);
             scope.spawn(move || {
-                // New keys make the others move; they are hardly used, so no exhausted one is forgotten for them.
+                // New keys make the others move. They are hardly used, so no exhausted key is evicted for them.
                 for key in thread * 10_000_000.. {
                     if done.load(Ordering::Relaxed) {
                         break;

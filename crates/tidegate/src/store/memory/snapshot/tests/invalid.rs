@@ -19,9 +19,9 @@ fn with_number(mut file: Vec<u8>, at: usize, number: u64) -> Vec<u8> {
     with_valid_checksum(file)
 }
 
-/// A small file with a key of every kind.
+/// Returns a small file with a key of every kind.
 fn sample(clock: &ManualClock) -> Vec<u8> {
-    // The same every time: tests search it for numbers.
+    // Repeatable, because tests search the file for numbers.
     let store = small_store(clock).seed(1).build();
     for (quota, key) in quotas().iter().zip(0..) {
         assert!(take(&store, key, quota, 3));
@@ -95,7 +95,7 @@ fn forged_counts_are_rejected_without_allocating() {
     assert!(matches!(load(&keys), SnapshotError::Damaged("keys are missing")));
     let lines = with_number(empty.clone(), LINES_AT, 1 << 60);
     assert!(matches!(load(&lines), SnapshotError::Size { wanted: 1_001, .. }), "{}", load(&lines));
-    // A log of four billion numbers, of which none follows.
+    // A log of four billion announced numbers, and none in the file.
     let mut log = sample(&clock);
     let first = log[HEAD..].windows(4).position(|bytes| bytes == [2, 0, 0, 0]).unwrap() + HEAD;
     log[first..first + 4].copy_from_slice(&u32::MAX.to_le_bytes());
@@ -151,7 +151,7 @@ fn reader_and_writer_errors_are_passed_on() {
     let clock = ManualClock::new(START);
     let store = small_store(&clock).build();
     assert_eq!(store.save(Broken).unwrap_err().to_string(), "the disk is full");
-    // A save that failed is in nobody's way.
+    // A failed save does not affect the next one.
     assert!(small_store(&clock).load(&save(&store)[..]).is_ok());
     let error = small_store(&clock).load(Broken).unwrap_err();
     assert_eq!(error.to_string(), "the snapshot could not be read: the disk is gone");

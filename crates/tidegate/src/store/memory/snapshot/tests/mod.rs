@@ -14,9 +14,9 @@ use crate::clock::ManualClock;
 const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 /// Bytes before the first key.
 const HEAD: usize = 16 + 4 + 6 * 8;
-/// Where the version is.
+/// The offset of the version.
 const VERSION_AT: usize = 16;
-/// Where the witness and the size are.
+/// The offsets of the witness and the size.
 const WITNESS_AT: usize = 16 + 4 + 4 * 8;
 const LINES_AT: usize = WITNESS_AT + 8;
 

@@ -37,7 +37,7 @@ fn loaded_store_decides_like_one_that_was_never_saved() {
         let mut store = small_store(&clock).seed(seed).build();
         for step in 0..4_000 {
             let key = random.below(120);
-            // Mostly the same for a key, sometimes as after a reload.
+            // Mostly the key's own quota, and sometimes another one, as after a reload.
             let quota = if random.one_in(20) { random.pick(&quotas) } else { quotas[key as usize % quotas.len()] };
             let op = random_op(&mut random, &quota);
             let decisions = (apply(&store, key, &quota, op), apply(&twin, key, &quota, op));
@@ -45,7 +45,7 @@ fn loaded_store_decides_like_one_that_was_never_saved() {
             clock.advance(Duration::from_micros(random.of_bits(0, 20)));
             if random.one_in(200) {
                 let file = save(&store);
-                // The process is away for a while.
+                // The process is stopped for a while.
                 clock.advance(Duration::from_micros(random.of_bits(0, 26)));
                 store = small_store(&clock).load(&file[..]).unwrap();
                 reloads += 1;
@@ -89,7 +89,7 @@ fn idle_keys_are_neither_saved_nor_loaded_and_saving_changes_nothing() {
     assert_eq!(small_store(&clock).load(&file[..]).unwrap().stats().keys, 0);
 }
 
-/// Every key in the table, and in what state it is. Not the versions: a lock changes them.
+/// Returns every key in the table with its state. Versions are left out, because a lock changes them.
 fn records(store: &MemoryStore) -> Vec<(usize, u64, State)> {
     let mut records = Vec::new();
     let collect = |KeyRecord { fingerprint, line, state, .. }| {
