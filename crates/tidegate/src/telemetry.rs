@@ -173,7 +173,7 @@ mod recorder {
     pub(crate) struct CallTimer;
 
     #[derive(Debug, Default)]
-    pub(crate) struct DecisionCounters;
+    pub(crate) struct DecisionCounters {}
 
     impl DecisionCounters {
         #[inline]

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use tidegate::resilience::{BreakerState, Resilience, Resilient};
-use tidegate::{Decision, Error, Limit, Limiter, OnStoreError, Quota, Reason, Store, days, millis};
+use tidegate::{Decision, Error, Limit, Limiter, OnStoreError, Quota, Reason, Store, days, millis, seconds};
 use tidegate_servers::wait_until;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
@@ -127,8 +127,14 @@ pub(crate) struct Outage {
 /// The source of an answer, and whether it allowed the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
-    Store { allowed: bool },
-    Policy { allowed: bool },
+    Store {
+        allowed: bool,
+    },
+    Policy {
+        allowed: bool,
+    },
+    /// Denied at the beginning of an outage, when a call that times out may be one of a store with too much to do.
+    Overloaded,
 }
 
 impl Answer {
@@ -137,8 +143,13 @@ impl Answer {
         match (policy, answer) {
             (OnStoreError::Closed, Err(error)) if error.is_retryable() => Answer::Policy { allowed: false },
             (_, Err(error)) => panic!("{policy:?}: {error}"),
+            (OnStoreError::Open | OnStoreError::Local, Ok(decision))
+                if decision.reason() == Some(Reason::Store) && !decision.allowed() =>
+            {
+                assert_eq!(decision.retry_after(), Some(seconds(1)), "{policy:?}: {decision:?}");
+                Answer::Overloaded
+            }
             (OnStoreError::Open, Ok(decision)) if decision.reason() == Some(Reason::Store) => {
-                assert!(decision.allowed(), "open: {decision:?}");
                 Answer::Policy { allowed: true }
             }
             (OnStoreError::Local, Ok(decision)) if decision.limit() == LOCAL_SHARE => {

@@ -30,7 +30,8 @@ fn decisions_are_counted_by_limit_outcome_and_reason() {
         let store = FaultyStore::new(memory(&clock));
         let faults = store.faults();
         let limiter = Limiter::builder()
-            .limits([("login", window(2)), ("send", window(2))])
+            .limit("login", Limit::new(window(2)).on_store_error(OnStoreError::Open))
+            .limit("send", window(2))
             .limit("pay", Limit::new(window(2)).on_store_error(OnStoreError::Closed))
             .store(store)
             .sleeper(clock)

@@ -20,8 +20,8 @@ on_store_error = "closed"
 "#;
 
 /// A config before [`LIMITS`] in tests that count answers of a store. A working store meets this timeout even on a busy
-/// machine.
-pub(crate) const LONG_STORE_TIMEOUT: &str = "[defaults]\nstore_timeout = \"10s\"\n";
+/// machine. The reason of an answer under `open` tells when the store has not answered.
+pub(crate) const LONG_STORE_TIMEOUT: &str = "[defaults]\nstore_timeout = \"10s\"\non_store_error = \"open\"\n";
 
 pub(crate) fn url(program: &Program, path: &str) -> String {
     format!("http://{}{path}", program.http.expect("it listens for HTTP"))

@@ -32,7 +32,7 @@ fn flushed_scripts_are_reloaded_under_load() {
                 for _ in 0..CALLS {
                     match Answer::from_result(policy, limiter.limit(policy.as_str(), "u").into_future().await) {
                         Answer::Store { allowed } => admitted += u64::from(allowed),
-                        Answer::Policy { .. } => panic!("{policy:?}: the call failed"),
+                        Answer::Policy { .. } | Answer::Overloaded => panic!("{policy:?}: the call failed"),
                     }
                 }
                 admitted
