@@ -26,7 +26,7 @@ fn connection_count() -> usize {
     std::env::var("TIDEGATE_HOSTILE_CONNECTIONS").map_or(FEW_CONNECTIONS, |count| count.parse().expect("a number"))
 }
 
-const FEW_CONNECTIONS: usize = 600;
+const FEW_CONNECTIONS: usize = 200;
 /// The budget for each of them: somewhat more than one takes that is silent.
 const BYTES_PER_CONNECTION: usize = 26 << 10;
 /// How much more memory the program may take than the budget, in MiB: in all, and with few connections beyond its first size.
